@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Devices, and the current device of a thread.
+ *
+ * A device is a number from 0 to tarn_device_count() - 1. Each thread has a current device, 0 at first, which is tarn's
+ * own value: no driver context is made on a device before it is used. All functions are thread-safe. Every function may
+ * also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER and TARN_ERROR_OUT_OF_HOST_MEMORY.
+ *
+ * The driver is chosen once, by TARN_DRIVER (auto, host). The embedded host device reads TARN_HOST_DEVICES (1),
+ * TARN_HOST_MEMORY (bytes a device, with an optional K, M, G or T; 16G) and TARN_HOST_MAPS; see tarn/host.h. */
+#ifndef TARN_DEVICE_H
+#define TARN_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <tarn/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The highest number of devices that tarn serves in one process; a driver's further ones are not seen. */
+#define TARN_MAX_DEVICES 64
+
+typedef struct tarn_device_properties {
+    size_t size;            /* sizeof(tarn_device_properties), set by the caller */
+    char name[64];          /* NUL-terminated */
+    char driver[16];        /* "host" */
+    size_t memory;          /* bytes of physical memory */
+    size_t granule;         /* bytes: the unit of physical memory; 0 without virtual memory */
+    int least_priority;     /* of streams: the numerically highest, 0 */
+    int greatest_priority;  /* the numerically lowest */
+    bool virtual_memory;    /* physical memory can be mapped at reserved addresses */
+    bool alias;             /* ... and at two addresses at once */
+} tarn_device_properties;
+
+/* The number of devices; counted once. TARN_ERROR_NO_DRIVER where no driver answers. */
+TARN_API tarn_status tarn_device_count(int *count);
+
+/* TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for a NULL or a `size` that is unknown. */
+TARN_API tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties);
+
+/* The calling thread's current device. `set` also makes the device's context current in the driver; `exchange` gives
+ * the previous one. TARN_ERROR_INVALID_DEVICE. */
+TARN_API tarn_status tarn_device_get(int *device);
+TARN_API tarn_status tarn_device_set(int device);
+TARN_API tarn_status tarn_device_exchange(int device, int *previous);
+
+/* Takes over the device that is current in the driver: for a thread that switched it by another API. Gives the device. */
+TARN_API tarn_status tarn_device_adopt(int *device);
+
+/* Free and total bytes, as the driver reports them now. Free counts what tarn keeps in reserve as used. */
+TARN_API tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_bytes);
+
+/* Waits for all work on the device. */
+TARN_API tarn_status tarn_device_synchronize(int device);
+
+/* A guard sets a device and remembers the one before; restore puts that back. A guard is restored by the thread that
+ * set it; guards nest like brackets. Restoring twice, or a guard whose set failed, does nothing and is TARN_OK. */
+typedef struct tarn_device_guard {
+    int previous;
+    bool active;
+} tarn_device_guard;
+
+TARN_API tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device);
+TARN_API tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
+
+/* Gives everything that tarn holds back to the driver. Waits for all work. Later calls give TARN_ERROR_SHUTDOWN, a
+ * second shutdown TARN_OK. Blocks that are still live keep their memory until the process ends. Never called at exit by tarn itself:
+ * at exit the driver may be gone (pytorch/pytorch#17658, #36408). */
+TARN_API tarn_status tarn_shutdown(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

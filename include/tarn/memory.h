@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Device memory in the order of streams.
+ *
+ * A block is allocated for a stream. Work queued on that stream may use it from then on. After tarn_free() the same
+ * stream may be given the memory again at once, since its later work runs after its earlier work; another stream is
+ * given it only when the work queued before the free has finished. So a free never waits.
+ *
+ * Sizes are bytes. Addresses are multiples of 512, or of the alignment asked for. All functions are thread-safe; a
+ * block may be freed by any thread and on any current device. Every function may also return TARN_ERROR_FORKED,
+ * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER and TARN_ERROR_DEVICE_LOST. */
+#ifndef TARN_MEMORY_H
+#define TARN_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <tarn/status.h>
+#include <tarn/stream.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TARN_BLOCK_UNIT ((size_t)512)            /* bytes: block sizes and addresses are multiples of it */
+#define TARN_MAX_ALIGNMENT ((size_t)2 << 20)     /* bytes */
+#define TARN_MAX_SIZE ((size_t)1 << 60)          /* bytes: a larger request fails as TARN_ERROR_OUT_OF_MEMORY */
+#define TARN_CURRENT_DEVICE (-1)
+
+/* A small number that names what a block is for, in statistics and snapshots; 0 is "no tag". */
+typedef uint16_t tarn_tag;
+
+/* The tag of a text, the same for the same text. The text is copied, 63 bytes of it at most.
+ * TARN_ERROR_OUT_OF_HOST_MEMORY; TARN_ERROR_INVALID_ARGUMENT for NULL, or for the 65,536th text. */
+TARN_API tarn_status tarn_tag_intern(const char *text, tarn_tag *tag);
+/* The text of a tag; "" for 0 and for a tag that is unknown. The string is constant. */
+TARN_API const char *tarn_tag_text(tarn_tag tag);
+
+/* tarn_alloc_on() for the calling thread's current device and stream. NULL on failure, with the status in tarn_last_status();
+ * NULL for 0 bytes, with TARN_OK there. */
+TARN_API void *tarn_malloc(size_t size);
+
+/* Allocates `size` bytes for work on `stream`; 0 bytes give a NULL pointer and TARN_OK. TARN_ERROR_OUT_OF_MEMORY when
+ * neither the device nor idle memory of its other streams has room, after waiting for work whose end frees some;
+ * TARN_ERROR_OUT_OF_HOST_MEMORY; TARN_ERROR_MAPPING_LIMIT. */
+TARN_API tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
+
+typedef struct tarn_alloc_options {
+    size_t size;        /* sizeof(tarn_alloc_options) */
+    int device;         /* TARN_CURRENT_DEVICE, or a device; must be that of `stream` unless that is a constant */
+    tarn_stream stream; /* TARN_STREAM_LEGACY and TARN_STREAM_PER_THREAD mean those of `device` */
+    size_t alignment;   /* bytes: 0 or a power of two up to TARN_MAX_ALIGNMENT */
+    tarn_tag tag;
+} tarn_alloc_options;
+
+/* TARN_ERROR_INVALID_ARGUMENT for a bad alignment, tag or structure size; otherwise as tarn_alloc_on(). */
+TARN_API tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
+
+/* Frees a block, in the order of the stream that it was allocated for. NULL is fine. TARN_ERROR_INVALID_POINTER for
+ * what is not the start of a block of tarn's; TARN_ERROR_DOUBLE_FREE. Either leaves everything as it was. */
+TARN_API tarn_status tarn_free(void *pointer);
+
+/* Frees a block after the work that is queued on `stream` now, as well as after that of its own stream. */
+TARN_API tarn_status tarn_free_on(void *pointer, tarn_stream stream);
+
+/* Frees a block after what `event` has recorded, as well as after the work of its own stream. The event may be recorded
+ * anew or destroyed at once. */
+TARN_API tarn_status tarn_free_after(void *pointer, tarn_event *event);
+
+/* Says that work on `stream` uses the block: when it is freed, its memory is not given out before the work that is
+ * queued on `stream` at that moment has finished. `pointer` may point into the block. */
+TARN_API tarn_status tarn_record_stream(void *pointer, tarn_stream stream);
+
+/* Grows a block in place to at least `size` bytes; a size that it already has is TARN_OK. TARN_ERROR_NO_ROOM when what
+ * follows it is not free. Never moves, never shrinks, never maps memory. */
+TARN_API tarn_status tarn_extend(void *pointer, size_t size);
+
+/* The bytes that a block really has, at least what was asked for. `pointer` must be the start of a live block. */
+TARN_API tarn_status tarn_usable_size(const void *pointer, size_t *size);
+
+typedef struct tarn_block_info {
+    size_t size;         /* sizeof(tarn_block_info), set by the caller */
+    void *base;          /* start of the block */
+    size_t usable_size;  /* bytes */
+    size_t requested;    /* bytes, as asked for */
+    int device;
+    tarn_stream stream;  /* that it was allocated for; may be retired since */
+    tarn_tag tag;
+} tarn_block_info;
+
+/* What is known of the live block that holds `pointer`, which may point anywhere into it. Takes a lock: not for a hot
+ * path. TARN_ERROR_INVALID_POINTER. */
+TARN_API tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info);
+
+/* Gives memory that is not live back to the driver until at most `keep` bytes stay reserved on `device`. Waits for work
+ * that still uses what it gives back. TARN_OK also when live blocks hold more than `keep`. */
+TARN_API tarn_status tarn_trim(int device, size_t keep);
+
+/* The most bytes that tarn reserves on `device`; SIZE_MAX, the initial value, is no limit. A limit below what is
+ * reserved now only stops growth. `fraction` is of the device's memory, from 0 to 1; 1 is no limit. */
+TARN_API tarn_status tarn_limit_set(int device, size_t bytes);
+TARN_API tarn_status tarn_limit_get(int device, size_t *bytes);
+TARN_API tarn_status tarn_limit_set_fraction(int device, double fraction);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

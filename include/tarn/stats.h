@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Statistics of one device's memory, with the names and meanings of PyTorch's (c10/core/CachingDeviceAllocator.h,
+ * torch.cuda.memory_stats). Thread-safe, no driver call. While other threads allocate, the values of one reading may be
+ * of slightly different moments; at rest they are exact. */
+#ifndef TARN_STATS_H
+#define TARN_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <tarn/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One counter: its value, its highest value since the last reset, and the sums of its increases and decreases. */
+typedef struct tarn_stat {
+    int64_t current, peak, allocated, freed;
+} tarn_stat;
+
+/* By size of the block, 1 MiB being small still. Physical pieces of virtual memory serve both and count as large. */
+typedef enum tarn_stat_class { TARN_STAT_ALL, TARN_STAT_SMALL_POOL, TARN_STAT_LARGE_POOL, TARN_STAT_CLASSES } tarn_stat_class;
+
+/* X(name): counters by class. Counts, then bytes.
+ * allocation: blocks from allocation to the call of free; active: to the moment they can be used again.
+ * segment: what came from the driver as a whole: a plain allocation, or a physical piece.
+ * inactive_split: free memory beside other memory of its segment or run.
+ * requested_bytes: as the callers asked; allocated_bytes: rounded. reserved_bytes: what came from the driver. */
+#define TARN_STATS_CLASS_LIST(X)                                                                                       \
+    X(allocation)                                                                                                      \
+    X(segment)                                                                                                         \
+    X(active)                                                                                                          \
+    X(inactive_split)                                                                                                  \
+    X(allocated_bytes)                                                                                                 \
+    X(reserved_bytes)                                                                                                  \
+    X(active_bytes)                                                                                                    \
+    X(inactive_split_bytes)                                                                                            \
+    X(requested_bytes)
+
+/* X(name): one counter each. Blocks and segments of the oversize limit (max_split_size) and above. */
+#define TARN_STATS_SINGLE_LIST(X)                                                                                      \
+    X(oversize_allocations)                                                                                            \
+    X(oversize_segments)
+
+/* X(name): sums. num_alloc_retries: searches after memory was taken back from other streams; num_ooms: requests that
+ * failed; num_sync_all_streams: waits for every stream of the device; num_device_alloc and num_device_free: memory that
+ * came from and went to the driver, calls; num_oom_rejections: requests refused before the driver was asked. */
+#define TARN_STATS_SCALAR_LIST(X)                                                                                      \
+    X(num_alloc_retries)                                                                                               \
+    X(num_ooms)                                                                                                        \
+    X(num_sync_all_streams)                                                                                            \
+    X(num_device_alloc)                                                                                                \
+    X(num_device_free)                                                                                                 \
+    X(num_oom_rejections)
+
+typedef struct tarn_stats {
+    size_t size;            /* sizeof(tarn_stats), set by the caller */
+    int64_t max_split_size; /* bytes; -1 is no limit */
+    int64_t metadata_bytes; /* host memory of the library's own bookkeeping, for all devices */
+#define TARN_STATS_CLASS_FIELD(name) tarn_stat name[TARN_STAT_CLASSES];
+    TARN_STATS_CLASS_LIST(TARN_STATS_CLASS_FIELD)
+#undef TARN_STATS_CLASS_FIELD
+#define TARN_STATS_SINGLE_FIELD(name) tarn_stat name;
+    TARN_STATS_SINGLE_LIST(TARN_STATS_SINGLE_FIELD)
+#undef TARN_STATS_SINGLE_FIELD
+#define TARN_STATS_SCALAR_FIELD(name) int64_t name;
+    TARN_STATS_SCALAR_LIST(TARN_STATS_SCALAR_FIELD)
+#undef TARN_STATS_SCALAR_FIELD
+} tarn_stats;
+
+/* TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for a NULL or a `size` that is unknown. */
+TARN_API tarn_status tarn_stats_get(int device, tarn_stats *stats);
+
+/* Makes every peak the current value. */
+TARN_API tarn_status tarn_stats_reset_peak(int device);
+
+/* Makes the sums of increases and decreases, and the scalars, zero. */
+TARN_API tarn_status tarn_stats_reset_accumulated(int device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Streams and events.
+ *
+ * A tarn_stream is a value, slot and generation: copy it freely. A stream of the vendor's enters by
+ * tarn_stream_adopt() and leaves by tarn_stream_retire() before it is destroyed; then its value is never valid again,
+ * even if the vendor hands the same pointer out anew. All functions are thread-safe. A retired or unknown stream gives
+ * TARN_ERROR_INVALID_STREAM. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN,
+ * TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST and TARN_ERROR_OUT_OF_HOST_MEMORY. */
+#ifndef TARN_STREAM_H
+#define TARN_STREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <tarn/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef uint64_t tarn_stream;
+
+/* The legacy default stream of the calling thread's current device, which waits for and is waited for by every stream
+ * that is not non-blocking. Where a call asks for a stream, this is the one that a new thread starts on. */
+#define TARN_STREAM_LEGACY ((tarn_stream)0)
+/* The per-thread default stream of the calling thread on its current device: a slot of its own for each thread. */
+#define TARN_STREAM_PER_THREAD ((tarn_stream)1)
+
+/* The number of streams a priority that tarn_stream_from_pool() hands out in turn (c10/cuda/CUDAStream.cpp). */
+#define TARN_STREAM_POOL_SIZE 32
+
+/* The calling thread's current stream on `device`, a value that any thread can use. `set` makes `stream` current on its
+ * own device and leaves the current device as it is. */
+TARN_API tarn_status tarn_stream_get(int device, tarn_stream *stream);
+TARN_API tarn_status tarn_stream_set(tarn_stream stream);
+
+/* Enters a stream of the driver's that the caller owns. The same (device, native) pair adopted twice is the same stream,
+ * and must be retired as often. TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for a NULL `stream`. */
+TARN_API tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream);
+
+/* Forgets an adopted stream; call it before the stream is destroyed. Memory in its heap that is not live goes to the
+ * device's other streams once the work queued so far has finished; live blocks stay valid and are freed as ever.
+ * TARN_ERROR_INVALID_ARGUMENT for a stream that was not adopted. */
+TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
+
+/* One of 32 streams a priority and device, in turn: the 33rd call gives the first again, as PyTorch does. `priority` is
+ * 0 or below; below the device's greatest is taken as the greatest. TARN_ERROR_INVALID_ARGUMENT for one above 0. */
+TARN_API tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream);
+
+/* A stream that nobody else is given until it is returned (pytorch/pytorch#173729 is the reason). Returning does not
+ * wait; the next lease may find earlier work still queued, in order. TARN_ERROR_INVALID_ARGUMENT for a return of a
+ * stream that is not on lease. */
+TARN_API tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
+TARN_API tarn_status tarn_stream_return(tarn_stream stream);
+
+/* What the vendor calls it (cudaStream_t), its device, and its priority. */
+TARN_API tarn_status tarn_stream_native(tarn_stream stream, void **native);
+TARN_API tarn_status tarn_stream_device(tarn_stream stream, int *device);
+TARN_API tarn_status tarn_stream_priority(tarn_stream stream, int *priority);
+
+/* TARN_OK when all work queued so far has finished, else TARN_ERROR_NOT_READY. */
+TARN_API tarn_status tarn_stream_query(tarn_stream stream);
+TARN_API tarn_status tarn_stream_synchronize(tarn_stream stream);
+
+/* A guard makes `stream` and its device current; restore puts back the stream that was current on that device, and then
+ * the device. The rules of tarn_device_guard hold. */
+typedef struct tarn_stream_guard {
+    tarn_stream previous;
+    int device, previous_device;
+    bool active;
+} tarn_stream_guard;
+
+TARN_API tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream);
+TARN_API tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard);
+
+/* An event marks a point in a stream. It belongs to its creator; destroying NULL is fine, and so is destroying one that
+ * tarn_free_after() still waits for: tarn keeps what it needs. One that was never recorded counts as finished. */
+typedef struct tarn_event tarn_event;
+
+TARN_API tarn_status tarn_event_create(int device, tarn_event **event);
+TARN_API tarn_status tarn_event_destroy(tarn_event *event);
+
+/* Records all work queued on `stream` so far, in place of an earlier recording. TARN_ERROR_INVALID_STREAM for a stream
+ * of another device. */
+TARN_API tarn_status tarn_event_record(tarn_event *event, tarn_stream stream);
+
+/* TARN_OK when the recorded work has finished, else TARN_ERROR_NOT_READY. */
+TARN_API tarn_status tarn_event_query(tarn_event *event);
+TARN_API tarn_status tarn_event_synchronize(tarn_event *event);
+
+/* Work queued on `stream` from now on waits for what `event` has recorded. The event may be of another device. */
+TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The library's own memory. It comes from mmap, never from malloc, so that tarn can sit under anything. Thread-safe.
+ * Every function that allocates can fail and can be made to fail: pages_fail(). */
+#ifndef TARN_BASE_PAGES_H
+#define TARN_BASE_PAGES_H
+
+#include <base/lock.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whole pages, zeroed; `size` is rounded up. NULL when the host has none. Unmapping NULL is fine. */
+void *pages_map(size_t size);
+void pages_unmap(void *memory, size_t size);
+
+/* Small memory of any size, zeroed, with the size given back at the free: lists, tables, names. */
+void *pages_alloc(size_t size);
+void pages_free(void *memory, size_t size);
+
+/* Objects of one size, zeroed when handed out. An object pool needs no initialiser but its size and is never destroyed;
+ * what is given back stays with it. */
+struct object_pool {
+    mutex lock;
+    size_t size;   /* bytes of one object, set by OBJECT_POOL() */
+    void *free;    /* lock: a chain of given-back objects */
+    char *fresh;   /* lock: never used yet, up to fresh_end */
+    char *fresh_end;
+    uint64_t live; /* lock: objects handed out */
+};
+
+#define OBJECT_POOL(type) {.lock = MUTEX_INITIALIZER, .size = sizeof(type)}
+
+void *object_alloc(struct object_pool *pool);
+void object_free(struct object_pool *pool, void *object);
+
+/* Bytes mapped for all of the above, now. */
+uint64_t pages_bytes(void);
+
+/* For tests: the `nth` allocation from now fails (1 is the next), and with `forever` all after it; 0 clears. Counts calls of
+ * pages_map, pages_alloc and object_alloc by anyone. pages_fail_calls is how many there were since it was set, pages_fail_hits how many failed. */
+void pages_fail(uint64_t nth, bool forever);
+uint64_t pages_fail_calls(void);
+uint64_t pages_fail_hits(void);
+
+#endif
