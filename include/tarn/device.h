@@ -24,15 +24,15 @@ extern "C" {
 #define TARN_MAX_DEVICES 64
 
 typedef struct tarn_device_properties {
-    size_t size;            /* sizeof(tarn_device_properties), set by the caller */
-    char name[64];          /* NUL-terminated */
-    char driver[16];        /* "host" */
-    size_t memory;          /* bytes of physical memory */
-    size_t granule;         /* bytes: the unit of physical memory; 0 without virtual memory */
-    int least_priority;     /* of streams: the numerically highest, 0 */
-    int greatest_priority;  /* the numerically lowest */
-    bool virtual_memory;    /* physical memory can be mapped at reserved addresses */
-    bool alias;             /* ... and at two addresses at once */
+    size_t size;           /* sizeof(tarn_device_properties), set by the caller */
+    char name[64];         /* NUL-terminated */
+    char driver[16];       /* "host" */
+    size_t memory;         /* bytes of physical memory */
+    size_t granule;        /* bytes: the unit of physical memory; 0 without virtual memory */
+    int least_priority;    /* of streams: the numerically highest, 0 */
+    int greatest_priority; /* the numerically lowest */
+    bool virtual_memory;   /* physical memory can be mapped at reserved addresses */
+    bool alias;            /* ... and at two addresses at once */
 } tarn_device_properties;
 
 /* The number of devices; counted once. TARN_ERROR_NO_DRIVER where no driver answers. */

@@ -23,10 +23,10 @@ extern "C" {
 #endif
 
 typedef struct tarn_host_config {
-    size_t size;    /* sizeof(tarn_host_config) */
-    int devices;    /* 1 to TARN_MAX_DEVICES; 0: TARN_HOST_DEVICES, or 1 */
-    size_t memory;  /* bytes a device, a multiple of 2 MiB; 0: TARN_HOST_MEMORY, or 16 GiB */
-    size_t maps;    /* mappings that the process may have; 0: TARN_HOST_MAPS, or vm.max_map_count less a reserve */
+    size_t size;   /* sizeof(tarn_host_config) */
+    int devices;   /* 1 to TARN_MAX_DEVICES; 0: TARN_HOST_DEVICES, or 1 */
+    size_t memory; /* bytes a device, a multiple of 2 MiB; 0: TARN_HOST_MEMORY, or 16 GiB */
+    size_t maps;   /* mappings that the process may have; 0: TARN_HOST_MAPS, or vm.max_map_count less a reserve */
 } tarn_host_config;
 
 /* Decides what the host device is, in place of the environment. Before tarn is first used, else TARN_ERROR_BUSY. Also makes
@@ -40,16 +40,16 @@ TARN_API const char *tarn_host_call_name(int kind);
 
 /* What one device's ledger holds. Times are of the virtual clock, never slept. */
 typedef struct tarn_host_ledger {
-    size_t size;                            /* sizeof(tarn_host_ledger), set by the caller */
-    uint64_t created, created_peak;         /* bytes of pieces and plain allocations created and not released */
-    uint64_t mapped, mapped_peak;           /* bytes of pieces mapped */
-    uint64_t pieces, mappings, plain;       /* counts of what exists now */
-    uint64_t reserved_addresses;            /* bytes of address ranges reserved */
-    uint64_t streams, events;               /* counts of what exists now, the legacy stream not among them */
-    uint64_t time_a_ns, time_b_ns;          /* driver time by cost table A and B, waits included */
-    uint64_t waited_ns;                     /* of these, waits for work */
-    uint64_t reports;                       /* by the checker */
-    uint64_t calls[TARN_HOST_MAX_KINDS];    /* by kind */
+    size_t size;                         /* sizeof(tarn_host_ledger), set by the caller */
+    uint64_t created, created_peak;      /* bytes of pieces and plain allocations created and not released */
+    uint64_t mapped, mapped_peak;        /* bytes of pieces mapped */
+    uint64_t pieces, mappings, plain;    /* counts of what exists now */
+    uint64_t reserved_addresses;         /* bytes of address ranges reserved */
+    uint64_t streams, events;            /* counts of what exists now, the legacy stream not among them */
+    uint64_t time_a_ns, time_b_ns;       /* driver time by cost table A and B, waits included */
+    uint64_t waited_ns;                  /* of these, waits for work */
+    uint64_t reports;                    /* by the checker */
+    uint64_t calls[TARN_HOST_MAX_KINDS]; /* by kind */
 } tarn_host_ledger;
 
 TARN_API tarn_status tarn_host_ledger_get(int device, tarn_host_ledger *ledger);

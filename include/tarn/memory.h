@@ -22,9 +22,9 @@
 extern "C" {
 #endif
 
-#define TARN_BLOCK_UNIT ((size_t)512)            /* bytes: block sizes and addresses are multiples of it */
-#define TARN_MAX_ALIGNMENT ((size_t)2 << 20)     /* bytes */
-#define TARN_MAX_SIZE ((size_t)1 << 60)          /* bytes: a larger request fails as TARN_ERROR_OUT_OF_MEMORY */
+#define TARN_BLOCK_UNIT ((size_t)512)        /* bytes: block sizes and addresses are multiples of it */
+#define TARN_MAX_ALIGNMENT ((size_t)2 << 20) /* bytes */
+#define TARN_MAX_SIZE ((size_t)1 << 60)      /* bytes: a larger request fails as TARN_ERROR_OUT_OF_MEMORY */
 #define TARN_CURRENT_DEVICE (-1)
 
 /* A small number that names what a block is for, in statistics and snapshots; 0 is "no tag". */
@@ -79,12 +79,12 @@ TARN_API tarn_status tarn_extend(void *pointer, size_t size);
 TARN_API tarn_status tarn_usable_size(const void *pointer, size_t *size);
 
 typedef struct tarn_block_info {
-    size_t size;         /* sizeof(tarn_block_info), set by the caller */
-    void *base;          /* start of the block */
-    size_t usable_size;  /* bytes */
-    size_t requested;    /* bytes, as asked for */
+    size_t size;        /* sizeof(tarn_block_info), set by the caller */
+    void *base;         /* start of the block */
+    size_t usable_size; /* bytes */
+    size_t requested;   /* bytes, as asked for */
     int device;
-    tarn_stream stream;  /* that it was allocated for; may be retired since */
+    tarn_stream stream; /* that it was allocated for; may be retired since */
     tarn_tag tag;
 } tarn_block_info;
 

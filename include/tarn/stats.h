@@ -21,38 +21,43 @@ typedef struct tarn_stat {
 } tarn_stat;
 
 /* By size of the block, 1 MiB being small still. Physical pieces of virtual memory serve both and count as large. */
-typedef enum tarn_stat_class { TARN_STAT_ALL, TARN_STAT_SMALL_POOL, TARN_STAT_LARGE_POOL, TARN_STAT_CLASSES } tarn_stat_class;
+typedef enum tarn_stat_class {
+    TARN_STAT_ALL,
+    TARN_STAT_SMALL_POOL,
+    TARN_STAT_LARGE_POOL,
+    TARN_STAT_CLASSES
+} tarn_stat_class;
 
 /* X(name): counters by class. Counts, then bytes.
  * allocation: blocks from allocation to the call of free; active: to the moment they can be used again.
  * segment: what came from the driver as a whole: a plain allocation, or a physical piece.
  * inactive_split: free memory beside other memory of its segment or run.
  * requested_bytes: as the callers asked; allocated_bytes: rounded. reserved_bytes: what came from the driver. */
-#define TARN_STATS_CLASS_LIST(X)                                                                                       \
-    X(allocation)                                                                                                      \
-    X(segment)                                                                                                         \
-    X(active)                                                                                                          \
-    X(inactive_split)                                                                                                  \
-    X(allocated_bytes)                                                                                                 \
-    X(reserved_bytes)                                                                                                  \
-    X(active_bytes)                                                                                                    \
-    X(inactive_split_bytes)                                                                                            \
+#define TARN_STATS_CLASS_LIST(X) \
+    X(allocation)                \
+    X(segment)                   \
+    X(active)                    \
+    X(inactive_split)            \
+    X(allocated_bytes)           \
+    X(reserved_bytes)            \
+    X(active_bytes)              \
+    X(inactive_split_bytes)      \
     X(requested_bytes)
 
 /* X(name): one counter each. Blocks and segments of the oversize limit (max_split_size) and above. */
-#define TARN_STATS_SINGLE_LIST(X)                                                                                      \
-    X(oversize_allocations)                                                                                            \
+#define TARN_STATS_SINGLE_LIST(X) \
+    X(oversize_allocations)       \
     X(oversize_segments)
 
 /* X(name): sums. num_alloc_retries: searches after memory was taken back from other streams; num_ooms: requests that
  * failed; num_sync_all_streams: waits for every stream of the device; num_device_alloc and num_device_free: memory that
  * came from and went to the driver, calls; num_oom_rejections: requests refused before the driver was asked. */
-#define TARN_STATS_SCALAR_LIST(X)                                                                                      \
-    X(num_alloc_retries)                                                                                               \
-    X(num_ooms)                                                                                                        \
-    X(num_sync_all_streams)                                                                                            \
-    X(num_device_alloc)                                                                                                \
-    X(num_device_free)                                                                                                 \
+#define TARN_STATS_SCALAR_LIST(X) \
+    X(num_alloc_retries)          \
+    X(num_ooms)                   \
+    X(num_sync_all_streams)       \
+    X(num_device_alloc)           \
+    X(num_device_free)            \
     X(num_oom_rejections)
 
 typedef struct tarn_stats {

@@ -6,7 +6,7 @@
 #ifndef TARN_BASE_PAGES_H
 #define TARN_BASE_PAGES_H
 
-#include <base/lock.h>
+#include "base/lock.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,14 +23,17 @@ void pages_free(void *memory, size_t size);
  * what is given back stays with it. */
 struct object_pool {
     mutex lock;
-    size_t size;   /* bytes of one object, set by OBJECT_POOL() */
-    void *free;    /* lock: a chain of given-back objects */
-    char *fresh;   /* lock: never used yet, up to fresh_end */
+    size_t size; /* bytes of one object, set by OBJECT_POOL() */
+    void *free;  /* lock: a chain of given-back objects */
+    char *fresh; /* lock: never used yet, up to fresh_end */
     char *fresh_end;
     uint64_t live; /* lock: objects handed out */
 };
 
-#define OBJECT_POOL(type) {.lock = MUTEX_INITIALIZER, .size = sizeof(type)}
+#define OBJECT_POOL(type)                               \
+    {                                                   \
+        .lock = MUTEX_INITIALIZER, .size = sizeof(type) \
+    }
 
 void *object_alloc(struct object_pool *pool);
 void object_free(struct object_pool *pool, void *object);

@@ -19,14 +19,11 @@ typedef void *driver_stream;   /* NULL: the legacy stream of the device */
 typedef void *driver_event;    /* without timing */
 typedef uint64_t driver_piece; /* a physical allocation; never 0 */
 
-/* The per-thread default stream of the calling thread, as vendors number it (CU_STREAM_PER_THREAD). */
-#define DRIVER_STREAM_PER_THREAD ((driver_stream)2)
-
 struct driver_properties {
     char name[64];
-    size_t memory;         /* bytes */
-    size_t granule;        /* bytes: the unit of pieces and of mapping */
-    size_t address_limit;  /* bytes that may be reserved in all; SIZE_MAX where the driver sets none */
+    size_t memory;        /* bytes */
+    size_t granule;       /* bytes: the unit of pieces and of mapping */
+    size_t address_limit; /* bytes that may be reserved in all; SIZE_MAX where the driver sets none */
     int least_priority, greatest_priority;
     bool virtual_memory, alias;
 };
@@ -37,34 +34,34 @@ struct driver_properties {
  *   create/release      a piece; release of a mapped piece takes effect when it is unmapped
  *   map/unmap           a whole piece at a granule of a reserved range; unmap takes whole mappings, one or more in a row
  *   set_access          read and write for `device` over whole mappings without a hole */
-#define DRIVER_CALL_LIST(X)                                                                                            \
-    X(device_count, (int *count))                                                                                      \
-    X(device_properties, (int device, struct driver_properties *properties))                                           \
-    X(activate, (int device))                                                                                          \
-    X(current, (int *device))                                                                                          \
-    X(memory_info, (int device, size_t *free_bytes, size_t *total_bytes))                                              \
-    X(device_synchronize, (int device))                                                                                \
-    X(alloc, (int device, size_t size, uintptr_t *address))                                                            \
-    X(free, (int device, uintptr_t address))                                                                           \
-    X(reserve, (int device, size_t size, size_t alignment, uintptr_t *address))                                        \
-    X(unreserve, (int device, uintptr_t address, size_t size))                                                         \
-    X(create, (int device, size_t size, unsigned flags, driver_piece *piece))                                          \
-    X(release, (int device, driver_piece piece))                                                                       \
-    X(map, (int device, uintptr_t address, size_t size, driver_piece piece))                                           \
-    X(unmap, (int device, uintptr_t address, size_t size))                                                             \
-    X(set_access, (int device, uintptr_t address, size_t size))                                                        \
-    X(stream_create, (int device, int priority, driver_stream *stream))                                                \
-    X(stream_destroy, (int device, driver_stream stream))                                                              \
-    X(stream_query, (int device, driver_stream stream))                                                                \
-    X(stream_synchronize, (int device, driver_stream stream))                                                          \
-    X(stream_wait_event, (int device, driver_stream stream, driver_event event))                                       \
-    X(event_create, (int device, driver_event *event))                                                                 \
-    X(event_destroy, (int device, driver_event event))                                                                 \
-    X(event_record, (int device, driver_event event, driver_stream stream))                                            \
-    X(event_query, (int device, driver_event event))                                                                   \
-    X(event_synchronize, (int device, driver_event event))                                                             \
-    X(copy, (int device, uintptr_t to, uintptr_t from, size_t size, driver_stream stream))                             \
-    X(set, (int device, uintptr_t address, unsigned char value, size_t size, driver_stream stream))                    \
+#define DRIVER_CALL_LIST(X)                                                                         \
+    X(device_count, (int *count))                                                                   \
+    X(device_properties, (int device, struct driver_properties *properties))                        \
+    X(activate, (int device))                                                                       \
+    X(current, (int *device))                                                                       \
+    X(memory_info, (int device, size_t *free_bytes, size_t *total_bytes))                           \
+    X(device_synchronize, (int device))                                                             \
+    X(alloc, (int device, size_t size, uintptr_t *address))                                         \
+    X(free, (int device, uintptr_t address))                                                        \
+    X(reserve, (int device, size_t size, size_t alignment, uintptr_t *address))                     \
+    X(unreserve, (int device, uintptr_t address, size_t size))                                      \
+    X(create, (int device, size_t size, unsigned flags, driver_piece *piece))                       \
+    X(release, (int device, driver_piece piece))                                                    \
+    X(map, (int device, uintptr_t address, size_t size, driver_piece piece))                        \
+    X(unmap, (int device, uintptr_t address, size_t size))                                          \
+    X(set_access, (int device, uintptr_t address, size_t size))                                     \
+    X(stream_create, (int device, int priority, bool blocking, driver_stream *stream))              \
+    X(stream_destroy, (int device, driver_stream stream))                                           \
+    X(stream_query, (int device, driver_stream stream))                                             \
+    X(stream_synchronize, (int device, driver_stream stream))                                       \
+    X(stream_wait_event, (int device, driver_stream stream, driver_event event))                    \
+    X(event_create, (int device, driver_event *event))                                              \
+    X(event_destroy, (int device, driver_event event))                                              \
+    X(event_record, (int device, driver_event event, driver_stream stream))                         \
+    X(event_query, (int device, driver_event event))                                                \
+    X(event_synchronize, (int device, driver_event event))                                          \
+    X(copy, (int device, uintptr_t to, uintptr_t from, size_t size, driver_stream stream))          \
+    X(set, (int device, uintptr_t address, unsigned char value, size_t size, driver_stream stream)) \
     X(call, (int device, driver_stream stream, void (*function)(void *), void *argument))
 
 #define DRIVER_PIECE_EXPORTABLE 1u /* flags of create */
