@@ -48,12 +48,12 @@ struct snapshot_block {
 
 struct snapshot_segment {
     int device;
-    bool large;      /* segment_type "large" */
-    bool expandable; /* false where the layout has none */
+    bool large;                                                                /* segment_type "large" */
+    bool expandable;                                                           /* false where the layout has none */
     uint64_t address, total_size, allocated_size, active_size, requested_size; /* bytes */
     uint64_t stream;
-    uint64_t pool[2];                         /* (0,0) where the layout has none */
-    size_t first_block, block_count;          /* a range of snapshot.blocks */
+    uint64_t pool[2];                /* (0,0) where the layout has none */
+    size_t first_block, block_count; /* a range of snapshot.blocks */
 };
 
 struct snapshot_trace {
@@ -68,6 +68,8 @@ struct snapshot {
     size_t block_count;
     struct snapshot_trace *traces; /* index = device */
     size_t trace_count;
+    struct snapshot_event *events; /* of all traces; each trace's are a run in here */
+    size_t event_count;
 };
 
 /* Why a file could not be read: one line that names the byte offset and what was met there. */
