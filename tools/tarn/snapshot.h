@@ -68,6 +68,8 @@ struct snapshot {
     size_t block_count;
     struct snapshot_trace *traces; /* index = device */
     size_t trace_count;
+    struct snapshot_event *events; /* of all traces; each trace's are a run in here */
+    size_t event_count;
 };
 
 /* Why a file could not be read: one line that names the byte offset and what was met there. */
