@@ -178,7 +178,7 @@ tarn_status tarn_device_count(int *count)
 
 tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties)
 {
-    struct device *found;
+    struct device *found = NULL;
     if (!properties || properties->size != sizeof *properties)
         return fail(TARN_ERROR_INVALID_ARGUMENT,
                     "properties is NULL, or its size is not sizeof(tarn_device_properties)");
@@ -215,7 +215,7 @@ tarn_status tarn_device_get(int *device)
 
 tarn_status tarn_device_exchange(int device, int *previous)
 {
-    struct device *found;
+    struct device *found = NULL;
     tarn_status status = device_layer_ready();
     if (status || (status = device_find(device, &found)))
         return status;
@@ -254,7 +254,7 @@ tarn_status tarn_device_adopt(int *device)
 
 tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_bytes)
 {
-    struct device *found;
+    struct device *found = NULL;
     if (!free_bytes || !total_bytes)
         return fail(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", free_bytes ? "total_bytes" : "free_bytes");
     tarn_status status = device_layer_ready();
@@ -265,7 +265,7 @@ tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_byt
 
 tarn_status tarn_device_synchronize(int device)
 {
-    struct device *found;
+    struct device *found = NULL;
     tarn_status status = device_layer_ready();
     if (status || (status = device_find(device, &found)) || (status = device_check(found)))
         return status;

@@ -66,7 +66,7 @@ static tarn_status mark_create(struct device *device, struct mark **result)
 tarn_status mark_record(struct stream *stream, struct mark **result)
 {
     struct device *device = device_at(stream->device);
-    struct mark *mark;
+    struct mark *mark = NULL;
     tarn_status status = mark_create(device, &mark);
     if (status)
         return status;
@@ -139,7 +139,7 @@ struct mark *event_mark(tarn_event *event)
 
 tarn_status tarn_event_create(int device, tarn_event **event)
 {
-    struct device *found;
+    struct device *found = NULL;
     if (!event)
         return fail(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
@@ -169,8 +169,8 @@ tarn_status tarn_event_destroy(tarn_event *event)
 
 tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
 {
-    struct stream *found;
-    struct mark *mark;
+    struct stream *found = NULL;
+    struct mark *mark = NULL;
     if (!event)
         return fail(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
@@ -217,7 +217,7 @@ tarn_status tarn_event_synchronize(tarn_event *event)
 
 tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     if (!event)
         return fail(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();

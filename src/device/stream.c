@@ -82,7 +82,7 @@ static tarn_status stream_enter(int device, driver_stream native, int priority, 
                                 struct stream **result)
 {
     mutex_lock(&table_lock);
-    struct stream *stream;
+    struct stream *stream = NULL;
     tarn_status status = slot_take_locked(&stream);
     if (!status) {
         stream->device = device;
@@ -106,7 +106,7 @@ tarn_status stream_make_legacy(struct device *device)
 /* Makes a driver stream and puts it into a slot. */
 static tarn_status stream_create(struct device *device, int priority, enum stream_origin origin, struct stream **result)
 {
-    driver_stream native;
+    driver_stream native = NULL;
     tarn_status status = device_check(device);
     if (status)
         return status;
@@ -198,8 +198,8 @@ tarn_status mark_of_stream(struct stream *stream, unsigned generation, struct ma
 
 tarn_status tarn_stream_get(int device, tarn_stream *stream)
 {
-    struct device *found;
-    struct stream *current;
+    struct device *found = NULL;
+    struct stream *current = NULL;
     if (!stream)
         return fail(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
@@ -211,7 +211,7 @@ tarn_status tarn_stream_get(int device, tarn_stream *stream)
 
 tarn_status tarn_stream_set(tarn_stream stream)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
@@ -235,7 +235,7 @@ static struct stream *adopted_locked(int device, driver_stream native)
 
 tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
 {
-    struct device *found;
+    struct device *found = NULL;
     if (!stream)
         return fail(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
@@ -262,7 +262,7 @@ tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
 /* Ends a stream's generation: its last work is marked, its heap told, its slot free once that work has finished. */
 static tarn_status stream_retire(struct stream *stream)
 {
-    struct mark *last_work;
+    struct mark *last_work = NULL;
     tarn_status status = mark_record(stream, &last_work);
     if (status)
         return status;
@@ -281,7 +281,7 @@ static tarn_status stream_retire(struct stream *stream)
 
 tarn_status tarn_stream_retire(tarn_stream stream)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
@@ -315,8 +315,8 @@ static tarn_status priority_index(const struct device *device, int *priority, in
 
 tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream)
 {
-    struct device *found;
-    int index;
+    struct device *found = NULL;
+    int index = 0;
     if (!stream)
         return fail(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
@@ -356,8 +356,8 @@ tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream)
 
 tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
 {
-    struct device *found;
-    int index;
+    struct device *found = NULL;
+    int index = 0;
     if (!stream)
         return fail(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
@@ -384,7 +384,7 @@ tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
 
 tarn_status tarn_stream_return(tarn_stream stream)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
@@ -412,7 +412,7 @@ static tarn_status find_for(tarn_stream value, const void *result, struct stream
 
 tarn_status tarn_stream_native(tarn_stream stream, void **native)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     tarn_status status = find_for(stream, native, &found);
     if (!status)
         *native = found->native;
@@ -421,7 +421,7 @@ tarn_status tarn_stream_native(tarn_stream stream, void **native)
 
 tarn_status tarn_stream_device(tarn_stream stream, int *device)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     tarn_status status = find_for(stream, device, &found);
     if (!status)
         *device = found->device;
@@ -430,7 +430,7 @@ tarn_status tarn_stream_device(tarn_stream stream, int *device)
 
 tarn_status tarn_stream_priority(tarn_stream stream, int *priority)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     tarn_status status = find_for(stream, priority, &found);
     if (!status)
         *priority = found->priority;
@@ -439,7 +439,7 @@ tarn_status tarn_stream_priority(tarn_stream stream, int *priority)
 
 tarn_status tarn_stream_query(tarn_stream stream)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     tarn_status status = find_for(stream, &status, &found);
     if (status)
         return status;
@@ -448,7 +448,7 @@ tarn_status tarn_stream_query(tarn_stream stream)
 
 tarn_status tarn_stream_synchronize(tarn_stream stream)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     tarn_status status = find_for(stream, &status, &found);
     if (status)
         return status;
@@ -457,7 +457,7 @@ tarn_status tarn_stream_synchronize(tarn_stream stream)
 
 tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream)
 {
-    struct stream *found;
+    struct stream *found = NULL;
     if (!guard)
         return fail(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     *guard = (tarn_stream_guard){0};
