@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# Everything a user may switch, and the target `tarn_flags` that carries how all our own code is compiled.
+
+set(TARN_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (when tarn is the top-level project and cmocka is found)")
+option(TARN_PROGRAM "Build the program `tarn`" ${PROJECT_IS_TOP_LEVEL})
+option(TARN_INSTALL "Create the install rules" ${PROJECT_IS_TOP_LEVEL})
+option(TARN_WERROR "Treat warnings as errors" OFF)
+option(TARN_DEBUG_CHECKS "Compile the internal checks of the invariants in" OFF)
+option(TARN_LTO "Optimise across files when linking (GCC)" OFF)
+option(TARN_FUZZ "Build the fuzz targets (clang with libFuzzer)" OFF)
+set(TARN_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
+set(TARN_TEST_TIMEOUT 120 CACHE STRING "Seconds after which a test counts as failed")
+
+if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+if(PROJECT_IS_TOP_LEVEL)
+    set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+    # Debug information in a release too: it costs no speed, packagers strip it, and a crash report is worth having.
+    # No NDEBUG: internal checks hang on TARN_DEBUG_CHECKS alone, and the tests' assertions on nothing.
+    set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+    set(CMAKE_C_FLAGS_DEBUG "-O0 -g3")
+endif()
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(PkgConfig)
+
+if(TARN_TESTS STREQUAL "AUTO")
+    if(PROJECT_IS_TOP_LEVEL AND PkgConfig_FOUND)
+        pkg_check_modules(cmocka QUIET IMPORTED_TARGET cmocka)
+    endif()
+    if(cmocka_FOUND)
+        set(TARN_TESTS ON)
+    else()
+        set(TARN_TESTS OFF)
+    endif()
+endif()
+
+add_library(tarn_flags INTERFACE)
+target_compile_features(tarn_flags INTERFACE c_std_11)
+target_compile_definitions(tarn_flags INTERFACE _GNU_SOURCE $<$<BOOL:${TARN_DEBUG_CHECKS}>:TARN_DEBUG_CHECKS=1>)
+target_compile_options(tarn_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wpedantic)
+if(TARN_WERROR)
+    target_compile_options(tarn_flags INTERFACE -Werror)
+endif()
+if(TARN_SANITIZE)
+    target_compile_options(tarn_flags INTERFACE -fsanitize=${TARN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(tarn_flags INTERFACE -fsanitize=${TARN_SANITIZE})
+    if(TARN_SANITIZE MATCHES "thread" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        # GCC says that the thread sanitizer does not model fences; that is known, and no reason to have none.
+        target_compile_options(tarn_flags INTERFACE -Wno-tsan)
+    endif()
+endif()
+if(TARN_FUZZ)
+    target_compile_options(tarn_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+if(TARN_LTO)
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        message(FATAL_ERROR "TARN_LTO needs GCC: the static library is made of the native half of its fat objects")
+    endif()
+    target_compile_options(tarn_flags INTERFACE -flto=auto -ffat-lto-objects)
+    target_link_options(tarn_flags INTERFACE -flto=auto)
+endif()
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
