@@ -18,10 +18,6 @@ if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CONFIGURATION_TYP
 endif()
 if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-    # Debug information in a release too: it costs no speed, packagers strip it, and a crash report is worth having.
-    # No NDEBUG: internal checks hang on TARN_DEBUG_CHECKS alone, and the tests' assertions on nothing.
-    set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
-    set(CMAKE_C_FLAGS_DEBUG "-O0 -g3")
 endif()
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)

@@ -16,18 +16,24 @@ printf '%s\n' '# why' '' 'present   # a reason' 'absent    # another' >"$work/sc
 printf '%s\n' 'present' >"$work/scripts/packages-none.txt"
 for tool in bash cat dirname env find mktemp rm true; do ln -s "$(type -P $tool)" "$work/bin/$tool"; done
 
+# stand_in NAME: makes a command of what comes on stdin.
 stand_in()
 {
-    printf '#!/bin/bash\n%s\n' "$2" >"$work/bin/$1"
+    { echo '#!/bin/bash' && cat; } >"$work/bin/$1"
     chmod +x "$work/bin/$1"
 }
-stand_in dpkg-query 'case ${!#} in present) echo installed ;; *) exit 1 ;; esac'
-stand_in apt-get 'echo "apt-get $*" >>"$CALLS"; case "$*" in *install*) [ ! -e "$CALLS.broken" ] ;; esac'
+stand_in dpkg-query <<'END'
+case ${!#} in present) echo installed ;; *) exit 1 ;; esac
+END
+stand_in apt-get <<'END'
+echo "apt-get $*" >>"$CALLS"
+case "$*" in *install*) [ ! -e "$CALLS.broken" ] ;; esac
+END
 
 # setup WHO LIST: runs it as root or as another; `status`, the files out and calls say what happened.
 setup()
 {
-    stand_in id "echo $1"
+    stand_in id <<<"echo $1"
     : >"$work/calls"
     status=0
     PATH=$work/bin CALLS=$work/calls TARN_APT_LISTS=$work/lists TARN_SKIP_SETUP='' \
@@ -37,7 +43,9 @@ called() { grep -q -- "$1" "$work/calls"; }
 said() { grep -q -- "$1" "$work/out"; }
 
 setup 1000 none
-[ "$status" -eq 0 ] && [ ! -s "$work/calls" ] && [ ! -s "$work/out" ] || fail "nothing is missing, yet it did something"
+[ "$status" -eq 0 ] || fail "failed though nothing is missing"
+[ ! -s "$work/calls" ] || fail "called something though nothing is missing"
+[ ! -s "$work/out" ] || fail "spoke though nothing is missing"
 
 setup 1000 some
 [ "$status" -ne 0 ] || fail "went on without what is missing"
@@ -63,7 +71,11 @@ setup 0 some
 said 'apt-get install .* absent$' || fail "did not print the command to run"
 rm "$work/calls.broken"
 
-stand_in sudo 'echo "sudo $*" >>"$CALLS"; [ "$1" != -n ] || shift; exec "$@"'
+stand_in sudo <<'END'
+echo "sudo $*" >>"$CALLS"
+[ "$1" != -n ] || shift
+exec "$@"
+END
 setup 1000 some
 [ "$status" -eq 0 ] || fail "failed with sudo"
 called 'sudo .*apt-get.* install .*absent' || fail "did not use sudo"
