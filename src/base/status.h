@@ -7,7 +7,7 @@
 
 #include <tarn/status.h>
 
-/* Writes this thread's last error, "text" behind the status's name, and gives `status` back. No lock, no allocation. */
+/* Makes the text this thread's last error and gives `status` back. No lock, no allocation. */
 tarn_status fail(tarn_status status, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 
 /* Puts "text: " in front of this thread's last error: the caller's part of a sentence. Gives `status` back. */

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The log. Owns the level, read from the environment once. A line is one write(), so that threads do not mix. */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static enum log_level level_from_environment(void)
+{
+    const char *wanted = getenv("TARN_LOG");
+    if (!wanted)
+        return LOG_NOTHING;
+    if (strcmp(wanted, "errors") == 0)
+        return LOG_ERRORS;
+    if (strcmp(wanted, "info") == 0)
+        return LOG_INFO;
+    return strcmp(wanted, "all") == 0 ? LOG_ALL : LOG_NOTHING;
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+    static atomic_int known = -1;
+    int wanted = atomic_load_explicit(&known, memory_order_relaxed);
+    if (wanted < 0) {
+        wanted = (int)level_from_environment();
+        atomic_store_explicit(&known, wanted, memory_order_relaxed);
+    }
+    if ((int)level > wanted)
+        return;
+
+    char line[1200] = "tarn: ";
+    size_t start = strlen(line);
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line + start, sizeof line - start - 1, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    size_t end = start + (size_t)length;
+    if (end > sizeof line - 2)
+        end = sizeof line - 2;
+    line[end++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line, end);
+    (void)written; /* there is nowhere left to say that the log is closed */
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the state of the process. A fork child must not touch locks, queues or the driver, whose threads it does not
+ * have; so the child's copy of the state says so before fork() returns there. */
+#include "base/process.h"
+#include "base/status.h"
+
+#include <pthread.h>
+#include <tarn/tarn.h>
+
+atomic_int process_state = PROCESS_RUNS;
+
+static void in_child(void)
+{
+    atomic_store(&process_state, PROCESS_IS_FORKED);
+}
+
+void process_watch_fork(void)
+{
+    /* Failure means no memory for the list of handlers; then a child is not told, as with any other library. */
+    (void)pthread_atfork(NULL, NULL, in_child);
+}
+
+int process_begin_shutdown(void)
+{
+    int running = PROCESS_RUNS;
+    return atomic_compare_exchange_strong(&process_state, &running, PROCESS_IS_SHUT_DOWN);
+}
+
+tarn_status process_refuse(void)
+{
+    if (atomic_load(&process_state) == PROCESS_IS_FORKED)
+        return fail(TARN_ERROR_FORKED, "this process was forked after tarn was used in its parent; a device cannot be "
+                                       "shared over fork(): start workers before the first use, or use exec");
+    return fail(TARN_ERROR_SHUTDOWN, "tarn_shutdown() was called; nothing of tarn can be used after it");
+}
+
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
+
+const char *tarn_version(void)
+{
+    return TEXT(TARN_VERSION_MAJOR) "." TEXT(TARN_VERSION_MINOR) "." TEXT(TARN_VERSION_PATCH);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The life of the process: whether tarn may still be used in it. */
+#ifndef TARN_BASE_PROCESS_H
+#define TARN_BASE_PROCESS_H
+
+#include <stdatomic.h>
+#include <tarn/status.h>
+
+enum process_state { PROCESS_RUNS, PROCESS_IS_SHUT_DOWN, PROCESS_IS_FORKED };
+
+extern atomic_int process_state;
+
+/* Fails with TARN_ERROR_FORKED or TARN_ERROR_SHUTDOWN; the text says what to do instead. */
+tarn_status process_refuse(void) __attribute__((cold));
+
+/* The first line of every public call: one relaxed load. */
+static inline tarn_status process_check(void)
+{
+    return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_RUNS ? TARN_OK : process_refuse();
+}
+
+/* From now on a child of fork() finds PROCESS_IS_FORKED. Called once, when the first driver is chosen. */
+void process_watch_fork(void);
+
+/* True for the one caller that moves the process from running to shut down. */
+int process_begin_shutdown(void);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* An ordered set of structs that carry a `struct tree_node`: a treap, whose priorities are a hash of the node's address,
+ * so that no operation allocates and the shape needs no bookkeeping. Insert, remove and search are O(log n) in
+ * expectation. The owner of the set locks it. */
+#ifndef TARN_BASE_TREE_H
+#define TARN_BASE_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tree_node {
+    struct tree_node *left, *right, *parent;
+};
+
+/* Negative when `a` comes first; 0 only for a node and itself. */
+typedef int (*tree_order)(const struct tree_node *a, const struct tree_node *b);
+
+struct tree {
+    struct tree_node *root;
+    tree_order order;
+};
+
+void tree_insert(struct tree *tree, struct tree_node *node);
+void tree_remove(struct tree *tree, struct tree_node *node);
+
+struct tree_node *tree_first(const struct tree *tree);
+struct tree_node *tree_last(const struct tree *tree);
+struct tree_node *tree_next(const struct tree_node *node);
+struct tree_node *tree_previous(const struct tree_node *node);
+
+/* A search walks down: `is_enough(node, key)` is false for a first part of the order and true for the rest; the result is the first node for
+ * which it is true, or NULL. */
+typedef bool (*tree_test)(const struct tree_node *node, uint64_t key);
+struct tree_node *tree_find_first(const struct tree *tree, tree_test is_enough, uint64_t key);
+
+/* The struct around its node. */
+#define TREE_ENTRY(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
+
+#endif
