@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# A front for CMake and the scripts. `make help` lists what there is.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS ?= $(shell nproc)
+PRESET ?= release
+# Passed to CMake when it configures, such as -DTARN_WERROR=ON or -DCMAKE_C_COMPILER=clang.
+CMAKE_FLAGS ?=
+FUZZ_SECONDS ?= 60
+
+build_dir = $(if $(filter release,$(PRESET)),build,build-$(PRESET))
+# CMake prints errors and warnings to stderr; the rest says nothing new.
+quiet = --log-level=WARNING >/dev/null
+configure = cmake --preset $(PRESET) $(CMAKE_FLAGS)
+compile = cmake --build $(build_dir) --parallel $(JOBS)
+
+.PHONY: all build demo test bench mutants fuzz lint format install clean help require-cmake
+
+all: build
+
+build: require-cmake ## Build the library and the program into build/ (the default; PRESET=debug|asan|ubsan|tsan for others)
+	@$(configure) $(quiet)
+	@$(compile) --target product
+
+demo: ## Install what the build needs, build, and replay the recorded traces
+	@scripts/setup demo
+	@$(MAKE) --no-print-directory build PRESET=release
+	@scripts/demo
+
+test: ## Install what the tests need, build, and run every test (PRESET=..., TESTS=<regular expression>)
+	@scripts/setup demo test
+	@$(configure) -DTARN_TESTS=ON $(quiet)
+	@$(compile)
+	@scripts/run-tests $(build_dir) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
+
+bench: override PRESET = release
+bench: ## Build the release and run every benchmark
+	@scripts/setup demo bench
+	@$(configure) $(quiet)
+	@cmake --build build --parallel $(JOBS) --target product benchmarks
+	@scripts/bench build
+
+mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names> for some)
+	@scripts/setup demo test
+	@scripts/mutants $(MUTANTS)
+
+fuzz: ## Fuzz for FUZZ_SECONDS in all, divided among the targets
+	@scripts/setup demo fuzz
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+lint: override PRESET = release
+lint: ## Check layout, warnings of the analysers, layers, and what each file must have
+	@scripts/setup demo test lint
+	@$(configure) -DTARN_TESTS=ON $(quiet)
+	@scripts/lint build
+
+format: ## Lay out the C sources as .clang-format says
+	@scripts/sources c | xargs -r -d '\n' clang-format -i
+
+install: build ## Install into PREFIX (/usr/local), below DESTDIR if set
+	@DESTDIR='$(DESTDIR)' cmake --install $(build_dir) --prefix '$(PREFIX)'
+
+clean: ## Remove every build folder
+	rm -rf build build-*/
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+require-cmake:
+	@command -v cmake >/dev/null && command -v ninja >/dev/null || { \
+	    echo 'make: CMake and Ninja are needed; `scripts/setup demo` installs what the build needs' >&2; exit 1; }

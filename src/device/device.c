@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the table of devices, the current device of each thread, guards, and the order of shutdown. The table is filled
+ * once, under `setup_lock`, and read without a lock after `ready`. Nothing here makes a context but tarn_device_set(). */
+#include "device/device.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "device/stream.h"
+
+#include <string.h>
+
+static mutex setup_lock = MUTEX_INITIALIZER;
+static atomic_bool ready;
+static struct device devices[TARN_MAX_DEVICES]; /* setup_lock until ready */
+static int devices_known;
+
+#define SHUTDOWN_CALLBACKS 4
+static void (*shutdown_callbacks[SHUTDOWN_CALLBACKS])(void); /* setup_lock */
+
+static pthread_key_t thread_key;
+static _Thread_local struct thread *self;
+static struct object_pool threads = OBJECT_POOL(struct thread);
+
+static void thread_end(void *argument)
+{
+    struct thread *thread = argument;
+    if (atomic_load(&process_state) == PROCESS_RUNS)
+        streams_of_thread_end(thread);
+    self = NULL;
+    object_free(&threads, thread);
+}
+
+static tarn_status device_init(struct device *device, int number)
+{
+    device->number = number;
+    mutex_init(&device->lock);
+    tarn_status status = driver->device_properties(number, &device->properties);
+    return status ? status : stream_make_legacy(device);
+}
+
+static tarn_status layer_init_locked(void)
+{
+    static bool watching;
+    int count;
+    tarn_status status = driver_init();
+    if (status)
+        return status;
+    if (!watching) {
+        if (pthread_key_create(&thread_key, thread_end))
+            return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "no thread-specific key is left in this process");
+        process_watch_fork();
+        watching = true;
+    }
+    status = driver->device_count(&count);
+    if (status)
+        return status;
+    if (count > TARN_MAX_DEVICES)
+        count = TARN_MAX_DEVICES;
+    for (; devices_known < count; devices_known++) {
+        status = device_init(&devices[devices_known], devices_known);
+        if (status)
+            return status;
+    }
+    atomic_store_explicit(&ready, true, memory_order_release);
+    return TARN_OK;
+}
+
+tarn_status device_layer_ready(void)
+{
+    tarn_status status = process_check();
+    if (status || atomic_load_explicit(&ready, memory_order_acquire))
+        return status;
+    mutex_lock(&setup_lock);
+    if (!atomic_load_explicit(&ready, memory_order_relaxed))
+        status = layer_init_locked();
+    mutex_unlock(&setup_lock);
+    return status;
+}
+
+int device_count(void)
+{
+    return devices_known;
+}
+
+struct device *device_at(int number)
+{
+    return &devices[number];
+}
+
+tarn_status device_find(int number, struct device **device)
+{
+    if (number < 0 || number >= devices_known)
+        return fail(TARN_ERROR_INVALID_DEVICE, "device %d: there are %d devices, from 0", number, devices_known);
+    *device = &devices[number];
+    return TARN_OK;
+}
+
+tarn_status device_note(struct device *device, tarn_status status)
+{
+    if (status == TARN_ERROR_DEVICE_LOST)
+        atomic_store(&device->lost, true);
+    return status;
+}
+
+tarn_status device_check(struct device *device)
+{
+    if (atomic_load_explicit(&device->lost, memory_order_relaxed))
+        return fail(TARN_ERROR_DEVICE_LOST,
+                    "device %d was lost by an earlier error; only a new process can use it again", device->number);
+    return TARN_OK;
+}
+
+struct thread *thread_self(void)
+{
+    if (self)
+        return self;
+    struct thread *thread = object_alloc(&threads);
+    if (!thread) {
+        fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for what a thread holds");
+        return NULL;
+    }
+    if (pthread_setspecific(thread_key, thread)) {
+        object_free(&threads, thread);
+        fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread-specific value");
+        return NULL;
+    }
+    return self = thread;
+}
+
+int thread_device(void)
+{
+    return self ? self->device : 0;
+}
+
+void device_on_shutdown(void (*callback)(void))
+{
+    mutex_lock(&setup_lock);
+    for (int i = 0; i < SHUTDOWN_CALLBACKS; i++) {
+        if (shutdown_callbacks[i] == callback)
+            break;
+        if (!shutdown_callbacks[i]) {
+            shutdown_callbacks[i] = callback;
+            break;
+        }
+    }
+    mutex_unlock(&setup_lock);
+}
+
+tarn_status tarn_shutdown(void)
+{
+    if (atomic_load(&process_state) == PROCESS_IS_FORKED)
+        return process_refuse();
+    if (!process_begin_shutdown() || !atomic_load(&ready))
+        return TARN_OK;
+    /* No lock: no other call of tarn runs any more, and each callback waits for queued work. */
+    for (int i = 0; i < SHUTDOWN_CALLBACKS && shutdown_callbacks[i]; i++)
+        shutdown_callbacks[i]();
+    streams_destroy();
+    for (int i = 0; i < devices_known; i++)
+        marks_destroy(&devices[i]);
+    if (driver->finish)
+        driver->finish();
+    return TARN_OK;
+}
+
+tarn_status tarn_device_count(int *count)
+{
+    if (!count)
+        return fail(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
+    tarn_status status = device_layer_ready();
+    if (status)
+        return status;
+    *count = devices_known;
+    return TARN_OK;
+}
+
+tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties)
+{
+    struct device *found = NULL;
+    if (!properties || properties->size != sizeof *properties)
+        return fail(TARN_ERROR_INVALID_ARGUMENT,
+                    "properties is NULL, or its size is not sizeof(tarn_device_properties)");
+    tarn_status status = device_layer_ready();
+    if (status || (status = device_find(device, &found)))
+        return status;
+
+    const struct driver_properties *known = &found->properties;
+    tarn_device_properties result = {
+        .size = sizeof result,
+        .memory = known->memory,
+        .granule = known->virtual_memory ? known->granule : 0,
+        .least_priority = known->least_priority,
+        .greatest_priority = known->greatest_priority,
+        .virtual_memory = known->virtual_memory,
+        .alias = known->alias,
+    };
+    memcpy(result.name, known->name, sizeof result.name);
+    strncpy(result.driver, driver->name, sizeof result.driver - 1);
+    *properties = result;
+    return TARN_OK;
+}
+
+tarn_status tarn_device_get(int *device)
+{
+    if (!device)
+        return fail(TARN_ERROR_INVALID_ARGUMENT, "device is NULL");
+    tarn_status status = device_layer_ready();
+    if (status)
+        return status;
+    *device = thread_device();
+    return TARN_OK;
+}
+
+tarn_status tarn_device_exchange(int device, int *previous)
+{
+    struct device *found = NULL;
+    tarn_status status = device_layer_ready();
+    if (status || (status = device_find(device, &found)))
+        return status;
+    struct thread *thread = thread_self();
+    if (!thread)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    status = device_note(found, driver->activate(device));
+    if (status)
+        return status;
+    if (previous)
+        *previous = thread->device;
+    thread->device = device;
+    return TARN_OK;
+}
+
+tarn_status tarn_device_set(int device)
+{
+    return tarn_device_exchange(device, NULL);
+}
+
+tarn_status tarn_device_adopt(int *device)
+{
+    int current;
+    if (!device)
+        return fail(TARN_ERROR_INVALID_ARGUMENT, "device is NULL");
+    tarn_status status = device_layer_ready();
+    if (status || (status = driver->current(&current)))
+        return status;
+    struct thread *thread = thread_self();
+    if (!thread)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    thread->device = current;
+    *device = current;
+    return TARN_OK;
+}
+
+tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_bytes)
+{
+    struct device *found = NULL;
+    if (!free_bytes || !total_bytes)
+        return fail(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", free_bytes ? "total_bytes" : "free_bytes");
+    tarn_status status = device_layer_ready();
+    if (status || (status = device_find(device, &found)) || (status = device_check(found)))
+        return status;
+    return device_note(found, driver->memory_info(device, free_bytes, total_bytes));
+}
+
+tarn_status tarn_device_synchronize(int device)
+{
+    struct device *found = NULL;
+    tarn_status status = device_layer_ready();
+    if (status || (status = device_find(device, &found)) || (status = device_check(found)))
+        return status;
+    return device_note(found, driver->device_synchronize(device));
+}
+
+tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
+{
+    if (!guard)
+        return fail(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
+    int previous;
+    tarn_status status = tarn_device_exchange(device, &previous);
+    *guard = (tarn_device_guard){.previous = status ? 0 : previous, .active = !status};
+    return status;
+}
+
+tarn_status tarn_device_guard_restore(tarn_device_guard *guard)
+{
+    if (!guard)
+        return fail(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
+    if (!guard->active)
+        return TARN_OK;
+    guard->active = false;
+    return tarn_device_set(guard->previous);
+}

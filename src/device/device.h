@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Devices, and what a thread holds of them. */
+#ifndef TARN_DEVICE_DEVICE_H
+#define TARN_DEVICE_DEVICE_H
+
+#include "base/lock.h"
+#include "driver/driver.h"
+
+#include <stdatomic.h>
+#include <tarn/device.h>
+#include <tarn/stream.h>
+
+struct stream;
+struct mark;
+
+#define STREAM_PRIORITIES 4 /* that tarn tells apart: 0 to -3 (c10/cuda/CUDAStream.h) */
+
+struct device {
+    int number;
+    struct driver_properties properties;
+    atomic_bool lost;
+    struct stream *legacy;
+
+    mutex lock;                                                    /* of all below */
+    struct stream *pool[STREAM_PRIORITIES][TARN_STREAM_POOL_SIZE]; /* made when first handed out */
+    unsigned pool_next[STREAM_PRIORITIES];
+    struct stream *returned[STREAM_PRIORITIES]; /* leased before and given back, last in first out */
+    struct stream *thread_ended;                /* per-thread streams of threads that are gone */
+    struct mark *spare_marks;                   /* whose driver event can be recorded anew */
+
+    void *memory; /* the memory layer's, set once under its own lock */
+};
+
+/* The start of every public call: the process may use tarn, a driver is chosen, its devices are known. */
+tarn_status device_layer_ready(void);
+
+/* The device of a number, or TARN_ERROR_INVALID_DEVICE. After device_layer_ready(). */
+tarn_status device_find(int number, struct device **device);
+int device_count(void);
+struct device *device_at(int number); /* of a number that is known to be right */
+
+/* Notes a sticky error: gives `status` back, and remembers TARN_ERROR_DEVICE_LOST. */
+tarn_status device_note(struct device *device, tarn_status status);
+tarn_status device_check(struct device *device);
+
+/* What a thread holds: made at its first use of tarn, given up at its end without a driver call. */
+struct thread {
+    int device;
+    tarn_stream current[TARN_MAX_DEVICES];       /* TARN_STREAM_LEGACY until set */
+    struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
+};
+
+/* The calling thread's, or NULL with TARN_ERROR_OUT_OF_HOST_MEMORY as the last error. */
+struct thread *thread_self(void);
+/* The calling thread's current device, without making anything. */
+int thread_device(void);
+
+/* What the layers above do at tarn_shutdown(), in the order of registration; at most four. */
+void device_on_shutdown(void (*callback)(void));
+
+#endif

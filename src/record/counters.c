@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the arithmetic of the counters. Every change of one event is made under one hold of the lock, so that a reader
+ * sees all of it or nothing. */
+#include "record/counters.h"
+
+static void stat_add(tarn_stat *stat, int64_t change)
+{
+    stat->current += change;
+    if (change > 0)
+        stat->allocated += change;
+    else
+        stat->freed -= change;
+    if (stat->current > stat->peak)
+        stat->peak = stat->current;
+}
+
+static void class_add(tarn_stat stats[TARN_STAT_CLASSES], tarn_stat_class class, int64_t change)
+{
+    stat_add(&stats[TARN_STAT_ALL], change);
+    stat_add(&stats[class], change);
+}
+
+static tarn_stat_class class_of(size_t size)
+{
+    return size <= COUNTERS_SMALL ? TARN_STAT_SMALL_POOL : TARN_STAT_LARGE_POOL;
+}
+
+void counters_init(struct counters *counters)
+{
+    mutex_init(&counters->lock);
+    counters->values = (tarn_stats){.size = sizeof counters->values, .max_split_size = -1};
+}
+
+static void add_allocation(tarn_stats *values, size_t size, int64_t requested, int sign)
+{
+    class_add(values->allocation, class_of(size), sign);
+    class_add(values->allocated_bytes, class_of(size), sign * (int64_t)size);
+    class_add(values->requested_bytes, class_of(size), sign * requested);
+}
+
+static void add_active(tarn_stats *values, size_t size, int sign)
+{
+    class_add(values->active, class_of(size), sign);
+    class_add(values->active_bytes, class_of(size), sign * (int64_t)size);
+}
+
+void counters_allocated(struct counters *counters, size_t size, size_t requested)
+{
+    mutex_lock(&counters->lock);
+    add_allocation(&counters->values, size, (int64_t)requested, 1);
+    add_active(&counters->values, size, 1);
+    mutex_unlock(&counters->lock);
+}
+
+void counters_freed(struct counters *counters, size_t size, size_t requested)
+{
+    mutex_lock(&counters->lock);
+    add_allocation(&counters->values, size, (int64_t)requested, -1);
+    mutex_unlock(&counters->lock);
+}
+
+void counters_completed(struct counters *counters, size_t size)
+{
+    mutex_lock(&counters->lock);
+    add_active(&counters->values, size, -1);
+    mutex_unlock(&counters->lock);
+}
+
+void counters_freed_and_completed(struct counters *counters, size_t size, size_t requested)
+{
+    mutex_lock(&counters->lock);
+    add_allocation(&counters->values, size, (int64_t)requested, -1);
+    add_active(&counters->values, size, -1);
+    mutex_unlock(&counters->lock);
+}
+
+void counters_extended(struct counters *counters, size_t size, size_t more, int64_t more_requested)
+{
+    mutex_lock(&counters->lock);
+    tarn_stats *values = &counters->values;
+    tarn_stat_class before = class_of(size), after = class_of(size + more);
+    if (before == after) {
+        class_add(values->allocated_bytes, after, (int64_t)more);
+        class_add(values->active_bytes, after, (int64_t)more);
+        class_add(values->requested_bytes, after, more_requested);
+    } else { /* it changes class: out of one, into the other; the sum over both changes by the difference alone */
+        stat_add(&values->allocation[before], -1);
+        stat_add(&values->allocation[after], 1);
+        stat_add(&values->active[before], -1);
+        stat_add(&values->active[after], 1);
+        stat_add(&values->allocated_bytes[before], -(int64_t)size);
+        stat_add(&values->allocated_bytes[after], (int64_t)(size + more));
+        stat_add(&values->allocated_bytes[TARN_STAT_ALL], (int64_t)more);
+        stat_add(&values->active_bytes[before], -(int64_t)size);
+        stat_add(&values->active_bytes[after], (int64_t)(size + more));
+        stat_add(&values->active_bytes[TARN_STAT_ALL], (int64_t)more);
+    }
+    mutex_unlock(&counters->lock);
+}
+
+void counters_segment(struct counters *counters, size_t size, int sign)
+{
+    mutex_lock(&counters->lock);
+    class_add(counters->values.segment, TARN_STAT_LARGE_POOL, sign);
+    class_add(counters->values.reserved_bytes, TARN_STAT_LARGE_POOL, sign * (int64_t)size);
+    if (sign > 0)
+        counters->values.num_device_alloc++;
+    else
+        counters->values.num_device_free++;
+    mutex_unlock(&counters->lock);
+}
+
+void counters_split(struct counters *counters, size_t size, int small, int sign)
+{
+    tarn_stat_class class = small ? TARN_STAT_SMALL_POOL : TARN_STAT_LARGE_POOL;
+    mutex_lock(&counters->lock);
+    class_add(counters->values.inactive_split, class, sign);
+    class_add(counters->values.inactive_split_bytes, class, sign * (int64_t)size);
+    mutex_unlock(&counters->lock);
+}
+
+void counters_add(struct counters *counters, int64_t *scalar)
+{
+    mutex_lock(&counters->lock);
+    (*scalar)++;
+    mutex_unlock(&counters->lock);
+}
+
+void counters_read(struct counters *counters, tarn_stats *stats)
+{
+    mutex_lock(&counters->lock);
+    *stats = counters->values;
+    mutex_unlock(&counters->lock);
+}
+
+/* Every tarn_stat of a set lies in one of two lists; `change` is made on each. */
+static void each_stat(tarn_stats *values, void (*change)(tarn_stat *stat))
+{
+#define X(name)                                              \
+    for (int class = 0; class < TARN_STAT_CLASSES; class ++) \
+        change(&values->name[class]);
+    TARN_STATS_CLASS_LIST(X)
+#undef X
+#define X(name) change(&values->name);
+    TARN_STATS_SINGLE_LIST(X)
+#undef X
+}
+
+static void reset_peak(tarn_stat *stat)
+{
+    stat->peak = stat->current;
+}
+
+static void reset_sums(tarn_stat *stat)
+{
+    stat->allocated = 0;
+    stat->freed = 0;
+}
+
+void counters_reset_peak(struct counters *counters)
+{
+    mutex_lock(&counters->lock);
+    each_stat(&counters->values, reset_peak);
+    mutex_unlock(&counters->lock);
+}
+
+void counters_reset_accumulated(struct counters *counters)
+{
+    mutex_lock(&counters->lock);
+    each_stat(&counters->values, reset_sums);
+#define X(name) counters->values.name = 0;
+    TARN_STATS_SCALAR_LIST(X)
+#undef X
+    mutex_unlock(&counters->lock);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The counters behind tarn_stats_get(), one set a device. Thread-safe: each call takes the set's own lock, which is a leaf. */
+#ifndef TARN_RECORD_COUNTERS_H
+#define TARN_RECORD_COUNTERS_H
+
+#include "base/lock.h"
+
+#include <tarn/stats.h>
+
+#define COUNTERS_SMALL ((size_t)1 << 20) /* bytes: the largest block of the small class (c10's small limit) */
+
+struct counters {
+    mutex lock;
+    tarn_stats values; /* lock */
+};
+
+void counters_init(struct counters *counters);
+
+/* A block was handed out; freed by its owner; became reusable. Sizes in bytes. */
+void counters_allocated(struct counters *counters, size_t size, size_t requested);
+void counters_freed(struct counters *counters, size_t size, size_t requested);
+void counters_completed(struct counters *counters, size_t size);
+void counters_freed_and_completed(struct counters *counters, size_t size, size_t requested);
+/* A block grew in place from `size` and `requested` by these differences. */
+void counters_extended(struct counters *counters, size_t size, size_t more, int64_t more_requested);
+
+/* Physical memory came from the driver or went back. */
+void counters_segment(struct counters *counters, size_t size, int sign);
+
+/* Free memory beside other memory came into being (+1) or went (-1); `small` is its zone. */
+void counters_split(struct counters *counters, size_t size, int small, int sign);
+
+/* Adds one to a scalar: COUNT(counters, num_ooms). */
+#define COUNT(counters, scalar) counters_add(counters, &(counters)->values.scalar)
+void counters_add(struct counters *counters, int64_t *scalar);
+
+void counters_read(struct counters *counters, tarn_stats *stats);
+void counters_reset_peak(struct counters *counters);
+void counters_reset_accumulated(struct counters *counters);
+
+#endif

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# The headers, the export map and the library agree on what is public.
+set -euo pipefail
+exec "$TARN_SOURCE/scripts/check-exports" "$TARN_BUILD/libtarn.so"

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# Installs into an empty folder, moves it, and builds and runs examples/consumer against it in each way that users have:
+# CMake and pkg-config, shared and static. Then looks at what the libraries carry.
+set -euo pipefail
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_install: $*" >&2; exit 1; }
+
+cmake --install "$TARN_BUILD" --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/prefix" # an installation may be moved
+prefix=$work/prefix
+libdir=$(dirname "$(find "$prefix" -name 'libtarn.so')")
+[ -f "$libdir/libtarn.a" ] || fail "no libtarn.a"
+[ "$(readlink "$libdir/libtarn.so")" = libtarn.so.0 ] || fail "libtarn.so does not lead to libtarn.so.0"
+
+echo "CMake"
+cmake -S "$TARN_SOURCE/examples/consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC" >/dev/null
+cmake --build "$work/consumer" >/dev/null
+"$work/consumer/consumer"
+"$work/consumer/consumer-static"
+
+echo "pkg-config"
+export PKG_CONFIG_PATH=$libdir/pkgconfig
+main=$TARN_SOURCE/examples/consumer/main.c
+read -r -a flags <<<"$(pkg-config --cflags --libs tarn)"
+"$CC" "$main" "${flags[@]}" -Wl,-rpath,"$libdir" -o "$work/shared"
+"$work/shared"
+read -r -a flags <<<"$(pkg-config --cflags --libs --static tarn)"
+"$CC" "$main" "${flags[@]/#-ltarn/-l:libtarn.a}" -o "$work/static"
+! readelf -d "$work/static" | grep -q libtarn || fail "the static program needs libtarn.so"
+"$work/static"
+
+echo "the shared library"
+dynamic=$(readelf -d "$libdir/libtarn.so")
+grep -q 'SONAME.*\[libtarn\.so\.0\]' <<<"$dynamic" || fail "soname is not libtarn.so.0"
+grep -q 'NODELETE' <<<"$dynamic" || fail "not linked -z nodelete"
+! grep -qE 'R(UN)?PATH' <<<"$dynamic" || fail "has a search path of its own"
+foreign=$(sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' <<<"$dynamic" | grep -vE '^(libc|libpthread|libdl|ld-linux.*)\.so\.[0-9]+$' || true)
+[ -z "$foreign" ] || fail "needs more than the C library: $foreign"
+
+echo "the static library"
+names=$(nm -g --defined-only "$libdir/libtarn.a" | awk 'NF == 3 { print $3 }' | grep -v '^tarn_' || true)
+[ -z "$names" ] || fail "names that could clash with a user's: $names"
+
+if [ -x "$TARN_BUILD/tarn" ]; then
+    echo "the program"
+    "$TARN_BUILD/tarn" --help >/dev/null
+    "$prefix/bin/tarn" --help >/dev/null
+fi

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# No include in the tree climbs; and the check that says so notices one that does.
+set -euo pipefail
+check=$TARN_SOURCE/scripts/check-layers
+
+"$check" "$TARN_SOURCE"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_layers: $*" >&2; exit 1; }
+
+# expect FILE LINE TEXT...: a tree with this one file is refused at that line.
+expect()
+{
+    local file=$1 line=$2
+    shift 2
+    rm -rf "$work/tree"
+    mkdir -p "$work/tree/$(dirname "$file")"
+    printf '%s\n' "$@" >"$work/tree/$file"
+    if "$check" "$work/tree" >"$work/out"; then
+        fail "accepted $file: $*"
+    fi
+    grep -q "^$file:$line: " "$work/out" || fail "did not name $file:$line but: $(cat "$work/out")"
+}
+expect src/device/stream.c 2 '#include "base/status.h"' '#include "memory/heap.h"'
+expect src/base/status.h 1 '#  include <record/trace.h>'
+expect src/handle/libraries/cusparse.c 1 '#include "report/html.h"'
+expect src/memory/heap.c 1 '#include "../report/html.h"'
+expect src/memory/heap.c 1 '#include "heap.h"'
+expect src/other/heap.c 1 'int x;'
+expect include/tarn/pool.h 1 '#include "base/status.h"'
+
+rm -rf "$work/tree"
+mkdir -p "$work/tree/src/memory" "$work/tree/tools/tarn"
+printf '%s\n' '#include <stdint.h>' '#include <sys/mman.h>' '#include <tarn/pool.h>' '#include "tarn/tarn.h"' \
+    '#include "memory/heap.h"' '#include "base/status.h"' '/* #include "report/html.h" */' >"$work/tree/src/memory/heap.c"
+printf '%s\n' '#include "snapshot.h"' '#include "report/html.h"' >"$work/tree/tools/tarn/main.c"
+"$check" "$work/tree" || fail "refused a tree in which nothing climbs"
