@@ -148,7 +148,6 @@ static tarn_status start_locked(void)
     }
     host.maps = maps;
     host.maps_from = maps_from;
-    host_memory_start();
     host_streams_start();
     atomic_store(&host.devices, (int)devices);
     return TARN_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the files of the host device share. host.c owns configuration, devices and the way into a call; host_memory.c
- * pieces, ranges and plain allocations; host_stream.c queues, events and the clock of queued work; host_worker.c the
+/* What the files of the host device share. host.c owns configuration, devices and the way into a call; host_address.c
+ * address space and plain allocations; host_memory.c pieces and mappings; host_stream.c queues, events and the clock of queued work; host_worker.c the
  * threads that run real work; host_clock.c the cost tables; host_check.c owners, uses and reports.
  *
  * Locks, in the order in which they are taken: memory, streams, then the leaves (an object pool's, the injection's).
@@ -179,9 +179,8 @@ static inline void host_charge(struct host_device *device, enum driver_call call
 
 void host_charge_wait(struct host_device *device, uint64_t ns);
 
-/* ---- host_memory.c --------------------------------------------------------------------------------------------------- */
+/* ---- host_memory.c and host_address.c --------------------------------------------------------------------------------------------------- */
 
-void host_memory_start(void);
 void host_memory_finish(void);
 void host_memory_ledger(const struct host_device *device, tarn_host_ledger *ledger);
 void host_memory_ledger_reset(struct host_device *device);

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "driver/host.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 
@@ -111,24 +112,26 @@ static int thread_start(pthread_t *thread)
     return code;
 }
 
-static tarn_status worker_add(void)
+/* 0, or what the system refused. Does not touch the last error: a call may succeed without the worker. */
+static int worker_add(void)
 {
     struct worker *worker = object_alloc(&worker_objects);
     if (!worker)
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host: no memory for a worker");
+        return ENOMEM;
     int code = thread_start(&worker->thread);
     if (code) {
         object_free(&worker_objects, worker);
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host: no thread for a worker: %s", strerror(code));
+        return code;
     }
     worker->next = workers;
     workers = worker;
-    return TARN_OK;
+    return 0;
 }
 
 tarn_status host_workers_ensure_locked(void)
 {
-    return workers ? TARN_OK : worker_add();
+    int code = workers ? 0 : worker_add();
+    return code ? fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host: no thread for real work: %s", strerror(code)) : TARN_OK;
 }
 
 void host_workers_push_locked(struct host_stream *stream)
