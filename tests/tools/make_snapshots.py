@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 """Writes synthetic PyTorch memory snapshots into a folder: python3 make_snapshots.py OUTDIR
+With --seeds before OUTDIR it writes tiny ones, the seeds of tests/fuzz/fuzz_snapshot.c.
 
 For what recorded snapshots at hand lack: several devices and streams, late frees, private pools, expandable segments,
 out-of-memory events, a ring that wrapped, old layouts, every pickle protocol, zstd. The traces come from a small model of
@@ -323,7 +324,7 @@ def old_layout(snap):
                 entry["history"] = [{"addr": block["address"], "real_size": block["requested_size"], "frames": block["frames"]}]
             old["blocks"].append(entry)
         segments.append(old)
-    keys = ("action", "addr", "size", "stream")
+    keys = ("action", "addr", "device_free", "size", "stream")
     return {"segments": segments, "device_traces": [[{k: e[k] for k in keys if k in e} for e in t] for t in snap["device_traces"]]}
 
 
@@ -435,7 +436,43 @@ def main(folder):
         file.write("# " + " ".join(SUMMARY) + "\n" + "\n".join(lines) + "\n")
 
 
+def text_opcodes(value):
+    """The pickle of a value in the opcodes that protocol 0 had, which later protocols may still use."""
+    if isinstance(value, dict):
+        return b"(" + b"".join(text_opcodes(k) + text_opcodes(v) for k, v in value.items()) + b"d"
+    if isinstance(value, (list, tuple)):
+        return b"(" + b"".join(map(text_opcodes, value)) + (b"l" if isinstance(value, list) else b"t")
+    if isinstance(value, bool):
+        return b"I01\n" if value else b"I00\n"
+    if isinstance(value, int):
+        return b"L%dL\n" % value if value >> 31 else b"I%d\n" % value
+    if isinstance(value, float):
+        return b"F%r\n".replace(b"%r", repr(value).encode())
+    return b"V" + value.encode() + b"\np%d\n" % 0
+
+
+def seeds(folder):
+    os.makedirs(folder, exist_ok=True)
+    device = Device(0, 1, late=0.5, pool_ids=True)
+    device.stacks = [stack[:1] for stack in device.stacks[:2]]
+    device.work(9, (0, 0x5581A0C3D2E0), ((0, 0), (0, 1)), target=3)
+    device.event("snapshot", 0, 0, 0, (0, 0))
+    device.event("oom", GIB, 4 * GIB, 0, (0, 0))
+    snap = snapshot([device])
+    files = {"protocol-%d" % p: pickle.dumps(snap, p) for p in (2, 3, 4, 5)}
+    files["old"] = pickle.dumps(old_layout(snap), 4)
+    files["state"] = pickle.dumps({"segments": snap["segments"]}, 4)
+    files["text"] = b"\x80\x02" + text_opcodes(snap) + b"."
+    files["zstd"] = zstd_stored(files["state"])
+    for name, data in files.items():
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(data)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: make_snapshots.py OUTDIR")
-    main(sys.argv[1])
+    if len(sys.argv) == 3 and sys.argv[1] == "--seeds":
+        seeds(sys.argv[2])
+    elif len(sys.argv) == 2:
+        main(sys.argv[1])
+    else:
+        sys.exit("usage: make_snapshots.py [--seeds] OUTDIR")
