@@ -68,7 +68,7 @@ struct snapshot {
     size_t block_count;
     struct snapshot_trace *traces; /* index = device */
     size_t trace_count;
-    struct snapshot_event *events; /* of all traces; each trace's are a run in here */
+    struct snapshot_event *events; /* each trace is a run in here; it may hold others too */
     size_t event_count;
     bool modelled; /* its segments were never on a GPU: "tarn_recorded" names another source than "cuda" */
 };
