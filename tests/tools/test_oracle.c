@@ -53,7 +53,7 @@ static int setup(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < PAGES; i++) {
-        pages[i].piece = 1 + i / 16;
+        pages[i].piece = (UINT64_C(1) << 60) + i / 16; /* names are of any size */
         pages[i].offset = i % 16 * page_size;
         pages[i].closed = false;
     }
@@ -152,10 +152,10 @@ static void two_blocks_on_one_physical_memory(void **state)
 {
     (void)state;
     take(1, 2, 2 * page_size, 0, 0);
-    pages[40].piece = 1; /* page 40 shows the last of block 1's pages, after one of its own */
-    pages[40].offset = 3 * page_size;
+    pages[40] = pages[3]; /* the last of block 1's pages shows once more */
     take(2, 39, 2 * page_size, 0, 0);
-    expect(1, "block 2 at 0x127000 has physical memory of live block 1 at 0x102000 (piece 1, offset 12288)");
+    expect(1,
+           "block 2 at 0x127000 has physical memory of live block 1 at 0x102000 (piece 0 of those met, offset 12288)");
 }
 
 static void a_hole_in_a_block(void **state)
@@ -232,9 +232,9 @@ static void what_is_left_of_a_freed_block_stays_busy(void **state)
 static void a_piece_beyond_what_is_watched_is_said(void **state)
 {
     (void)state;
-    pages[5].piece = UINT64_C(1) << 40;
+    pages[5].offset = UINT64_C(1) << 40;
     take(1, 5, page_size, 0, 0);
-    expect(1, "beyond what is watched");
+    expect(1, "larger than what is watched");
 }
 
 int main(void)

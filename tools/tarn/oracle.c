@@ -10,13 +10,14 @@
 #include "oracle.h"
 
 #include "steps.h"
+#include "table.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A position of physical memory: the piece above the offset in it. */
+/* A position of physical memory: the number of the piece, in the order in which pieces are met, above the offset in it. */
 #define OFFSET_BITS 40
 #define PIECE_LIMIT (UINT64_C(1) << (64 - OFFSET_BITS))
 #define OFFSET_LIMIT (UINT64_C(1) << OFFSET_BITS)
@@ -25,7 +26,6 @@ struct record {
     struct oracle_block block;
     uint64_t end;                  /* of the addresses that it owns */
     uint64_t own_end, foreign_end; /* once free: when the last work on it ends */
-    uint64_t first;                /* physical position of its first byte */
     uint64_t digest;               /* of all its extents */
     bool live;
 };
@@ -35,6 +35,8 @@ struct oracle {
     struct record *records; /* by ticket; 0 is nobody */
     size_t record_count, record_capacity;
     struct steps addresses, physical;
+    struct table pieces;                    /* the driver's name of a piece to its number */
+    uint64_t last_piece, last_piece_number; /* the last one looked up */
     size_t live;
     uint64_t divergences;
 };
@@ -61,6 +63,7 @@ void oracle_destroy(struct oracle *oracle)
         return;
     steps_finish(&oracle->addresses);
     steps_finish(&oracle->physical);
+    table_finish(&oracle->pieces);
     free(oracle->records);
     free(oracle);
 }
@@ -143,6 +146,19 @@ static uint64_t digest_add(uint64_t digest, const struct oracle_extent *extent)
     return digest ^ extent->length;
 }
 
+/* The number of a piece; PIECE_LIMIT when there are too many, or no memory for one more. */
+static uint64_t piece_number(struct oracle *oracle, uint64_t piece)
+{
+    if (piece != oracle->last_piece || oracle->pieces.count == 0) {
+        const uint32_t *number = table_add(&oracle->pieces, piece, 0, (uint32_t)oracle->pieces.count);
+        if (!number || *number >= PIECE_LIMIT)
+            return PIECE_LIMIT;
+        oracle->last_piece = piece;
+        oracle->last_piece_number = *number;
+    }
+    return oracle->last_piece_number;
+}
+
 /* Asks for the extent at an address, at most to `end`, and says what is wrong with it; NULL if nothing is. */
 static const char *extent_at(const struct oracle *oracle, uint64_t address, uint64_t end, struct oracle_extent *extent)
 {
@@ -152,8 +168,8 @@ static const char *extent_at(const struct oracle *oracle, uint64_t address, uint
         return "is not accessible";
     if (extent->length > end - address)
         extent->length = end - address;
-    if (extent->piece >= PIECE_LIMIT || extent->offset >= OFFSET_LIMIT - extent->length)
-        return "lies in a piece whose number or size is beyond what is watched";
+    if (extent->offset >= OFFSET_LIMIT - extent->length)
+        return "lies in a piece that is larger than what is watched";
     return NULL;
 }
 
@@ -171,9 +187,10 @@ static bool take_physical(struct oracle *oracle, struct record *record, uint32_t
             record->digest = 0; /* not looked at again */
             return true;
         }
-        uint64_t start = extent.piece << OFFSET_BITS | extent.offset;
-        if (address == record->block.address)
-            record->first = start;
+        uint64_t piece = piece_number(oracle, extent.piece);
+        if (piece == PIECE_LIMIT)
+            return false;
+        uint64_t start = piece << OFFSET_BITS | extent.offset;
         if (!reported)
             reported = check_physical(oracle, record, start, start + extent.length, now);
         if (!steps_assign(&oracle->physical, start, start + extent.length, ticket))

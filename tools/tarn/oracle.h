@@ -44,7 +44,8 @@ struct oracle *oracle_create(const struct oracle_config *config);
 void oracle_destroy(struct oracle *oracle);
 
 /* A block was handed out at time `now` (ns of the clock that ends are told in). `ticket` names it from now on; it is 0, and
- * the block not watched further, when what was handed out is no block at all. False when memory is short. */
+ * the block not watched further, when what was handed out is no block at all. False when memory is short, or more than 2^24
+ * pieces were met. */
 bool oracle_allocated(struct oracle *oracle, const struct oracle_block *block, uint64_t now, uint32_t *ticket);
 
 /* A block is given back: called before the allocator is. Work of its own stream may use it until `own_end`, work of any other until

@@ -24,6 +24,7 @@ struct column {
 /* A table under construction. The first failure makes all that follows do nothing. */
 struct table_draft {
     struct libscols_table *table;
+    FILE *out;
     size_t columns;
     bool failed;
 };
@@ -36,9 +37,8 @@ static const char *base_name(const char *path)
 
 static struct table_draft table_begin(FILE *out, const struct column *columns, size_t count, bool colour)
 {
-    struct table_draft draft = {.table = scols_new_table(), .columns = count};
-    draft.failed = !draft.table || scols_table_set_stream(draft.table, out) ||
-                   scols_table_set_column_separator(draft.table, "  ") ||
+    struct table_draft draft = {.table = scols_new_table(), .out = out, .columns = count};
+    draft.failed = !draft.table || scols_table_set_column_separator(draft.table, "  ") ||
                    scols_table_enable_colors(draft.table, colour);
     for (size_t i = 0; i < count && !draft.failed; i++)
         draft.failed = !scols_table_new_column(draft.table, columns[i].name, 0, columns[i].flags);
@@ -56,10 +56,19 @@ static void table_row(struct table_draft *draft, const char *const *cells, const
         draft->failed = scols_line_set_color(line, colour) != 0;
 }
 
-/* Prints and frees it. */
+/* Prints and frees it. Cells are padded to the width of their column; at the end of a line that is of no use. */
 static bool table_end(struct table_draft *draft)
 {
-    bool done = !draft->failed && scols_print_table(draft->table) == 0;
+    char *text = NULL;
+    bool done = !draft->failed && scols_print_table_to_string(draft->table, &text) == 0 && text;
+    for (const char *line = text; done && *line;) {
+        size_t length = strcspn(line, "\n"), kept = length;
+        while (kept > 0 && line[kept - 1] == ' ')
+            kept--;
+        done = fprintf(draft->out, "%.*s\n", (int)kept, line) > 0;
+        line += length + (line[length] == '\n');
+    }
+    free(text);
     scols_unref_table(draft->table);
     return done;
 }
@@ -105,6 +114,32 @@ static void card_memory(struct table_draft *draft, const struct replay_result *r
                  ratio_text((double)tarn, (double)result->recorded_peak_reserved).text);
 }
 
+static uint64_t sum_calls(const uint64_t *calls)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < REPLAY_MAX_CALLS; i++)
+        sum += calls[i];
+    return sum;
+}
+
+/* How often PyTorch's policy makes a driver call of the host device's names; its plain calls are cudaMalloc and cudaFree. */
+static uint64_t pytorch_calls(const struct c10_result *pytorch, const char *name)
+{
+    const struct {
+        const char *name;
+        uint64_t calls;
+    } calls[] = {
+        {"alloc", pytorch->allocs},
+        {"free", pytorch->frees},
+        {"event_record", pytorch->event_records},
+        {"event_query", pytorch->event_queries},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(calls[i].name, name) == 0)
+            return calls[i].calls;
+    return 0;
+}
+
 static void card_driver(struct table_draft *draft, const struct replay_result *result)
 {
     const struct replay_repetition *first = &result->first;
@@ -116,34 +151,17 @@ static void card_driver(struct table_draft *draft, const struct replay_result *r
     if (first->waited_ns)
         card_row(draft, "  of these, waits for work", units_time(first->waited_ns).text, NULL, NULL);
 
-    const struct {
-        const char *name;
-        uint64_t calls;
-    } theirs[] = {
-        {"plain allocation (cudaMalloc)", pytorch->allocs},
-        {"plain free (cudaFree)", pytorch->frees},
-        {"event record", pytorch->event_records},
-        {"event query", pytorch->event_queries},
-    };
-    uint64_t our_calls = 0, their_calls = 0;
-    for (size_t i = 0; i < REPLAY_MAX_CALLS; i++)
-        our_calls += first->calls[i];
-    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
-        their_calls += theirs[i].calls;
-    card_row(draft, "driver calls", units_count(our_calls).text, units_count(their_calls).text, NULL);
+    card_row(draft, "driver calls", units_count(sum_calls(first->calls)).text,
+             units_count(pytorch->allocs + pytorch->frees + pytorch->event_records + pytorch->event_queries).text,
+             NULL);
     for (size_t i = 0; i < REPLAY_MAX_CALLS; i++) {
+        uint64_t theirs = pytorch_calls(pytorch, result->call_names[i]);
         char label[32] = "  ";
         strncat(label, result->call_names[i], sizeof label - 3);
         for (char *at = label; *at; at++)
             *at = *at == '_' ? ' ' : *at;
-        if (first->calls[i])
-            card_row(draft, label, units_count(first->calls[i]).text, NULL, NULL);
-    }
-    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
-        char label[40];
-        snprintf(label, sizeof label, "  %s", theirs[i].name);
-        if (theirs[i].calls)
-            card_row(draft, label, NULL, units_count(theirs[i].calls).text, NULL);
+        if (first->calls[i] || theirs)
+            card_row(draft, label, units_count(first->calls[i]).text, units_count(theirs).text, NULL);
     }
 }
 
@@ -162,14 +180,12 @@ static bool repetitions_write(FILE *out, const struct replay_device *device, boo
             continue;
         }
         const struct replay_repetition *repetition = &device->repetitions[i];
-        uint64_t calls = 0;
-        for (size_t kind = 0; kind < REPLAY_MAX_CALLS; kind++)
-            calls += repetition->calls[kind];
         double speed = repetition->seconds > 0 ? (double)device->result.events / repetition->seconds : 0;
         table_row(&draft,
                   (const char *const[]){units_count(i + 1).text, units_bytes(repetition->peak_reserved).text,
-                                        units_count(calls).text, units_time(repetition->time_a_ns).text,
-                                        units_time(repetition->time_b_ns).text, units_count((uint64_t)speed).text},
+                                        units_count(sum_calls(repetition->calls)).text,
+                                        units_time(repetition->time_a_ns).text, units_time(repetition->time_b_ns).text,
+                                        units_count((uint64_t)speed).text},
                   NULL);
     }
     return table_end(&draft);
@@ -254,11 +270,9 @@ static bool state_write(FILE *out, const struct replay_file *file, bool colour)
         {"", 0},
         {"segments", SCOLS_FL_RIGHT},
         {"blocks", SCOLS_FL_RIGHT},
-        {"requested", SCOLS_FL_RIGHT},
         {"allocated", SCOLS_FL_RIGHT},
         {"active", SCOLS_FL_RIGHT},
         {"reserved", SCOLS_FL_RIGHT},
-        {"free blocks", SCOLS_FL_RIGHT},
         {"largest free", SCOLS_FL_RIGHT},
     };
     fprintf(out, "%s%s%s\n  no trace to replay; the state of the snapshot\n\n", colour ? "\033[1m" : "",
@@ -274,13 +288,12 @@ static bool state_write(FILE *out, const struct replay_file *file, bool colour)
         if (state->whole)
             snprintf(label, sizeof label, "device %d", state->device);
         else
-            snprintf(label, sizeof label, "  stream %" PRIu64 ", pool (%" PRIu64 ", %" PRIu64 ")", state->stream,
+            snprintf(label, sizeof label, "  stream 0x%" PRIx64 ", pool %" PRIu64 ".%" PRIu64, state->stream,
                      state->pool[0], state->pool[1]);
         table_row(&draft,
                   (const char *const[]){label, units_count(state->segments).text, units_count(state->blocks).text,
-                                        units_bytes(state->requested).text, units_bytes(state->allocated).text,
-                                        units_bytes(state->active).text, units_bytes(state->reserved).text,
-                                        units_count(state->free_blocks).text, units_bytes(state->largest_free).text},
+                                        units_bytes(state->allocated).text, units_bytes(state->active).text,
+                                        units_bytes(state->reserved).text, units_bytes(state->largest_free).text},
                   NULL);
     }
     bool done = table_end(&draft);
