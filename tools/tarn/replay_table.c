@@ -205,10 +205,8 @@ static void notes_write(FILE *out, const struct replay_result *result)
     if (result->lost_events)
         fprintf(out, "  the recording lost or contradicts %s events\n", units_count(result->lost_events).text);
     if (result->pytorch.ooms)
-        fprintf(
-            out,
-            "  PyTorch's policy finds no memory for %s allocations on this device; they are left out of its column\n",
-            units_count(result->pytorch.ooms).text);
+        fprintf(out, "  PyTorch's policy finds no memory for %s allocations on this device, and leaves them out\n",
+                units_count(result->pytorch.ooms).text);
 }
 
 static void verdict_write(FILE *out, const struct replay_result *result, bool colour)
@@ -400,7 +398,8 @@ bool replay_summary_write(FILE *out, const struct replay_file *files, size_t cou
                                     units_count((uint64_t)speed).text, units_count(summary.divergences).text},
               NULL);
     bool done = table_end(&summary.draft);
-    fputs("tarn, PyTorch: peak reserved / peak requested. time A, B: tarn's driver time / PyTorch's, by cost table.\n",
-          out);
+    fputs(
+        "tarn, PyTorch: peak reserved / peak requested.\ntime A, B: driver time, tarn's / PyTorch's, by cost table.\n",
+        out);
     return done && fflush(out) == 0 && !ferror(out);
 }
