@@ -427,8 +427,10 @@ tarn_status tarn_extend(void *pointer, size_t size)
     tarn_status status = memory_ready();
     if (status || (status = block_lock(pointer, true, &block)))
         return status;
-    status = size > TARN_MAX_SIZE ? failed(TARN_ERROR_NO_ROOM, "%zu bytes are more than 1 EiB", size)
-                                  : block_extend_locked(&block, size);
+    if (size > TARN_MAX_SIZE)
+        status = failed(TARN_ERROR_NO_ROOM, "%zu bytes are more than 1 EiB", size);
+    else
+        status = block_extend_locked(&block, size);
     if (!status && driver->checking && driver->checking() && size > block.size)
         driver->owner_set(block.heap->arena->device->number, block.start, block.span->size, block.heap->stream->native);
     mutex_unlock(&block.heap->lock);
