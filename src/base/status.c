@@ -72,6 +72,6 @@ void error_within(tarn_status status, const char *format, ...)
     int length = vsnprintf(last_error, sizeof last_error, format, arguments);
     va_end(arguments);
     if (length >= 0 && (size_t)length < sizeof last_error)
-        snprintf(last_error + length, sizeof last_error - (size_t)length, ": %s", inner);
+        snprintf(last_error + length, sizeof last_error - (size_t)length, ": %.900s", inner);
     log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
 }

@@ -416,7 +416,7 @@ static tarn_status block_extend_locked(struct block *block, size_t size)
             block->slab->notes[block->slot].unused = (uint16_t)(block->size - size);
         else
             block->span->requested = size;
-        counters_extended(&block->heap->arena->counters, block->size, more, (int64_t)(size - block->requested));
+        counters_extended(&block->heap->arena->counters, block->size, more, block->requested, size - block->requested);
     }
     return TARN_OK;
 }
@@ -427,10 +427,13 @@ tarn_status tarn_extend(void *pointer, size_t size)
     tarn_status status = memory_ready();
     if (status || (status = block_lock(pointer, true, &block)))
         return status;
-    status = size > TARN_MAX_SIZE ? failed(TARN_ERROR_NO_ROOM, "%zu bytes are more than 1 EiB", size)
-                                  : block_extend_locked(&block, size);
-    if (!status && driver->checking && driver->checking() && size > block.size)
-        driver->owner_set(block.heap->arena->device->number, block.start, block.span->size, block.heap->stream->native);
+    if (size > TARN_MAX_SIZE)
+        status = failed(TARN_ERROR_NO_ROOM, "%zu bytes are more than 1 EiB", size);
+    else
+        status = block_extend_locked(&block, size);
+    if (!status && size > block.size && driver->checking && driver->checking())
+        driver->owner_set(block.heap->arena->device->number, block.start + block.size, block.span->size - block.size,
+                          block.heap->stream->native);
     mutex_unlock(&block.heap->lock);
     return status;
 }
