@@ -102,6 +102,7 @@ json 'len(a) == 2 and all("error" in o and "file" in o for o in a)'
 json 'all("event" in o["error"] and "TARN_ERROR_OUT_OF_MEMORY" in o["error"] for o in a)'
 run 1 replay --device-memory 64M "$data/small-4.pickle" && says out 'failed: device 0, event'
 run 0 replay --json --device-memory 1.5GiB "$data/small-4.pickle" && json 'a[0]["device_memory"] == 3 << 29'
+run 1 replay --json --device-memory 9T "$data/small-4.pickle" && json '"at most" in a[0]["error"]'
 run 1 replay --json --driver nonsense "$data/small-4.pickle" && json '"nonsense" in a[0]["error"]'
 
 # A state without a trace.
