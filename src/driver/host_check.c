@@ -354,5 +354,6 @@ void host_check_finish(void)
     host_check_deliver();
     host_streams_lock();
     set_locked(false, NULL, NULL);
+    generations = 0;
     host_streams_unlock();
 }

@@ -802,7 +802,7 @@ tarn_status tarn_host_advance(uint64_t to)
 void host_streams_start(void)
 {
     mutex_lock(&lock);
-    now = 0;
+    now = orders = 0;
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
         struct host_device *device = &host.device[i];
         device->legacy = (struct host_stream){.live = true, .blocking = true, .device = device};
