@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Failures on request: each kind of driver call, the n-th, once or always, and host allocations; a call that fails has had
- * no effect, and the next one works. */
+/* Failures on request: each kind of driver call, the n-th, once or always, and host allocations; a call that fails has
+ * had no effect, and the next one works. */
 #include "host_test.h"
 
 #include "base/pages.h"

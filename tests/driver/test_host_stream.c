@@ -394,7 +394,7 @@ static void ready_work_of_higher_priority_goes_first(void **state)
     assert_memory_equal(log.names, expected, sizeof expected);
 }
 
-/* ---- Random operations against a model ------------------------------------------------------------------------------- */
+/* ---- Random operations against a model --------------------------------------------------------------------------- */
 
 enum { STREAMS = 4, OPERATIONS = 1000 };
 
