@@ -31,9 +31,10 @@ int process_begin_shutdown(void)
 tarn_status process_refuse(void)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
-        return fail(TARN_ERROR_FORKED, "this process was forked after tarn was used in its parent; a device cannot be "
-                                       "shared over fork(): start workers before the first use, or use exec");
-    return fail(TARN_ERROR_SHUTDOWN, "tarn_shutdown() was called; nothing of tarn can be used after it");
+        return failed(TARN_ERROR_FORKED,
+                      "this process was forked after tarn was used in its parent; a device cannot be "
+                      "shared over fork(): start workers before the first use, or use exec");
+    return failed(TARN_ERROR_SHUTDOWN, "tarn_shutdown() was called; nothing of tarn can be used after it");
 }
 
 #define TEXT_OF(number) #number

@@ -53,17 +53,16 @@ void status_set_last(tarn_status status)
     last_status = status;
 }
 
-tarn_status fail(tarn_status status, const char *format, ...)
+void error_set(tarn_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(last_error, sizeof last_error, format, arguments);
     va_end(arguments);
     log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
-    return status;
 }
 
-tarn_status fail_within(tarn_status status, const char *format, ...)
+void error_within(tarn_status status, const char *format, ...)
 {
     char inner[ERROR_TEXT_BYTES];
     memcpy(inner, last_error, sizeof inner);
@@ -73,6 +72,6 @@ tarn_status fail_within(tarn_status status, const char *format, ...)
     int length = vsnprintf(last_error, sizeof last_error, format, arguments);
     va_end(arguments);
     if (length >= 0 && (size_t)length < sizeof last_error)
-        snprintf(last_error + length, sizeof last_error - (size_t)length, ": %s", inner);
-    return status;
+        snprintf(last_error + length, sizeof last_error - (size_t)length, ": %.900s", inner);
+    log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
 }

@@ -49,7 +49,7 @@ static tarn_status layer_init_locked(void)
         return status;
     if (!watching) {
         if (pthread_key_create(&thread_key, thread_end))
-            return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "no thread-specific key is left in this process");
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no thread-specific key is left in this process");
         process_watch_fork();
         watching = true;
     }
@@ -92,7 +92,7 @@ struct device *device_at(int number)
 tarn_status device_find(int number, struct device **device)
 {
     if (number < 0 || number >= devices_known)
-        return fail(TARN_ERROR_INVALID_DEVICE, "device %d: there are %d devices, from 0", number, devices_known);
+        return failed(TARN_ERROR_INVALID_DEVICE, "device %d: there are %d devices, from 0", number, devices_known);
     *device = &devices[number];
     return TARN_OK;
 }
@@ -107,8 +107,8 @@ tarn_status device_note(struct device *device, tarn_status status)
 tarn_status device_check(struct device *device)
 {
     if (atomic_load_explicit(&device->lost, memory_order_relaxed))
-        return fail(TARN_ERROR_DEVICE_LOST,
-                    "device %d was lost by an earlier error; only a new process can use it again", device->number);
+        return failed(TARN_ERROR_DEVICE_LOST,
+                      "device %d was lost by an earlier error; only a new process can use it again", device->number);
     return TARN_OK;
 }
 
@@ -118,12 +118,12 @@ struct thread *thread_self(void)
         return self;
     struct thread *thread = object_alloc(&threads);
     if (!thread) {
-        fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for what a thread holds");
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for what a thread holds");
         return NULL;
     }
     if (pthread_setspecific(thread_key, thread)) {
         object_free(&threads, thread);
-        fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread-specific value");
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread-specific value");
         return NULL;
     }
     return self = thread;
@@ -168,7 +168,7 @@ tarn_status tarn_shutdown(void)
 tarn_status tarn_device_count(int *count)
 {
     if (!count)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
     tarn_status status = device_layer_ready();
     if (status)
         return status;
@@ -180,8 +180,8 @@ tarn_status tarn_device_properties_get(int device, tarn_device_properties *prope
 {
     struct device *found = NULL;
     if (!properties || properties->size != sizeof *properties)
-        return fail(TARN_ERROR_INVALID_ARGUMENT,
-                    "properties is NULL, or its size is not sizeof(tarn_device_properties)");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "properties is NULL, or its size is not sizeof(tarn_device_properties)");
     tarn_status status = device_layer_ready();
     if (status || (status = device_find(device, &found)))
         return status;
@@ -205,7 +205,7 @@ tarn_status tarn_device_properties_get(int device, tarn_device_properties *prope
 tarn_status tarn_device_get(int *device)
 {
     if (!device)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "device is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "device is NULL");
     tarn_status status = device_layer_ready();
     if (status)
         return status;
@@ -240,7 +240,7 @@ tarn_status tarn_device_adopt(int *device)
 {
     int current;
     if (!device)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "device is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "device is NULL");
     tarn_status status = device_layer_ready();
     if (status || (status = driver->current(&current)))
         return status;
@@ -256,7 +256,7 @@ tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_byt
 {
     struct device *found = NULL;
     if (!free_bytes || !total_bytes)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", free_bytes ? "total_bytes" : "free_bytes");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", free_bytes ? "total_bytes" : "free_bytes");
     tarn_status status = device_layer_ready();
     if (status || (status = device_find(device, &found)) || (status = device_check(found)))
         return status;
@@ -275,7 +275,7 @@ tarn_status tarn_device_synchronize(int device)
 tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
 {
     if (!guard)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     int previous;
     tarn_status status = tarn_device_exchange(device, &previous);
     *guard = (tarn_device_guard){.previous = status ? 0 : previous, .active = !status};
@@ -285,7 +285,7 @@ tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
 tarn_status tarn_device_guard_restore(tarn_device_guard *guard)
 {
     if (!guard)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     if (!guard->active)
         return TARN_OK;
     guard->active = false;

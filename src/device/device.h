@@ -29,8 +29,6 @@ struct device {
     struct stream *returned[STREAM_PRIORITIES]; /* leased before and given back, last in first out */
     struct stream *thread_ended;                /* per-thread streams of threads that are gone */
     struct mark *spare_marks;                   /* whose driver event can be recorded anew */
-
-    void *memory; /* the memory layer's, set once under its own lock */
 };
 
 /* The start of every public call: the process may use tarn, a driver is chosen, its devices are known. */

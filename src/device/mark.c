@@ -49,7 +49,7 @@ static tarn_status mark_create(struct device *device, struct mark **result)
     if (!mark) {
         mark = object_alloc(&marks);
         if (!mark)
-            return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an event");
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an event");
         mark->device = device;
         tarn_status status = device_note(device, driver->event_create(device->number, &mark->event));
         if (status) {
@@ -141,13 +141,13 @@ tarn_status tarn_event_create(int device, tarn_event **event)
 {
     struct device *found = NULL;
     if (!event)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
     if (status || (status = device_find(device, &found)))
         return status;
     tarn_event *created = object_alloc(&events);
     if (!created)
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an event");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an event");
     mutex_init(&created->lock);
     created->device = found;
     *event = created;
@@ -172,13 +172,13 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
     struct stream *found = NULL;
     struct mark *mark = NULL;
     if (!event)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, event->device->number, &found)))
         return status;
     if (found->device != event->device->number)
-        return fail(TARN_ERROR_INVALID_STREAM, "the event is of device %d, the stream of device %d",
-                    event->device->number, found->device);
+        return failed(TARN_ERROR_INVALID_STREAM, "the event is of device %d, the stream of device %d",
+                      event->device->number, found->device);
     status = mark_record(found, &mark);
     if (status)
         return status;
@@ -194,7 +194,7 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
 static tarn_status with_mark(tarn_event *event, tarn_status (*call)(struct mark *mark))
 {
     if (!event)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
     if (status)
         return status;
@@ -219,7 +219,7 @@ tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event)
 {
     struct stream *found = NULL;
     if (!event)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;

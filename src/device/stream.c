@@ -59,14 +59,14 @@ static tarn_status slot_take_locked(struct stream **result)
     if (!stream) {
         unsigned slot = atomic_load_explicit(&slots_used, memory_order_relaxed);
         if (slot >= CHUNK_SLOTS * CHUNKS)
-            return fail(TARN_ERROR_OUT_OF_HOST_MEMORY,
-                        "all %d stream slots of this process are in use; retire or return "
-                        "streams that are no longer needed",
-                        CHUNK_SLOTS * CHUNKS);
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                          "all %d stream slots of this process are in use; retire or return "
+                          "streams that are no longer needed",
+                          CHUNK_SLOTS * CHUNKS);
         if (!atomic_load_explicit(&chunks[slot / CHUNK_SLOTS], memory_order_relaxed)) {
             struct stream *chunk = pages_map(CHUNK_SLOTS * sizeof *chunk);
             if (!chunk)
-                return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for stream slots");
+                return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for stream slots");
             atomic_store_explicit(&chunks[slot / CHUNK_SLOTS], chunk, memory_order_release);
         }
         stream = slot_at(slot);
@@ -168,10 +168,10 @@ tarn_status stream_find(tarn_stream value, int device, struct stream **result)
 
     unsigned slot = (unsigned)(value & 0xffffffffu), generation = (unsigned)(value >> 32);
     if (slot < FIRST_SLOT || slot >= atomic_load_explicit(&slots_used, memory_order_acquire))
-        return fail(TARN_ERROR_INVALID_STREAM, "stream %#llx was never given out", (unsigned long long)value);
+        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was never given out", (unsigned long long)value);
     struct stream *stream = slot_at(slot);
     if (atomic_load_explicit(&stream->generation, memory_order_acquire) != generation)
-        return fail(TARN_ERROR_INVALID_STREAM, "stream %#llx was retired", (unsigned long long)value);
+        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was retired", (unsigned long long)value);
     *result = stream;
     return TARN_OK;
 }
@@ -201,7 +201,7 @@ tarn_status tarn_stream_get(int device, tarn_stream *stream)
     struct device *found = NULL;
     struct stream *current = NULL;
     if (!stream)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
     if (status || (status = device_find(device, &found)) || (status = stream_current(device, &current)))
         return status;
@@ -237,7 +237,7 @@ tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
 {
     struct device *found = NULL;
     if (!stream)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
     if (status || (status = device_find(device, &found)))
         return status;
@@ -294,8 +294,8 @@ tarn_status tarn_stream_retire(tarn_stream stream)
         found->adoptions--;
     mutex_unlock(&table_lock);
     if (!adopted)
-        return fail(TARN_ERROR_INVALID_ARGUMENT,
-                    "only a stream that was adopted can be retired; a leased one is returned");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "only a stream that was adopted can be retired; a leased one is returned");
     return last ? stream_retire(found) : TARN_OK;
 }
 
@@ -303,7 +303,7 @@ tarn_status tarn_stream_retire(tarn_stream stream)
 static tarn_status priority_index(const struct device *device, int *priority, int *index)
 {
     if (*priority > 0)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "priority %d: 0 is the lowest, higher ones are negative", *priority);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "priority %d: 0 is the lowest, higher ones are negative", *priority);
     int greatest = device->properties.greatest_priority;
     if (greatest <= -STREAM_PRIORITIES)
         greatest = -STREAM_PRIORITIES + 1;
@@ -318,7 +318,7 @@ tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream)
     struct device *found = NULL;
     int index = 0;
     if (!stream)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
     if (status || (status = device_find(device, &found)) || (status = priority_index(found, &priority, &index)))
         return status;
@@ -359,7 +359,7 @@ tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
     struct device *found = NULL;
     int index = 0;
     if (!stream)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
     if (status || (status = device_find(device, &found)) || (status = priority_index(found, &priority, &index)))
         return status;
@@ -398,14 +398,14 @@ tarn_status tarn_stream_return(tarn_stream stream)
     }
     mutex_unlock(&device->lock);
     return leased ? TARN_OK
-                  : fail(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
+                  : failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
 }
 
 /* The start of the calls below: the slot of a value. */
 static tarn_status find_for(tarn_stream value, const void *result, struct stream **stream)
 {
     if (!result)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
     tarn_status status = device_layer_ready();
     return status ? status : stream_find(value, thread_device(), stream);
 }
@@ -459,7 +459,7 @@ tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream)
 {
     struct stream *found = NULL;
     if (!guard)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     *guard = (tarn_stream_guard){0};
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
@@ -478,7 +478,7 @@ tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream)
 tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard)
 {
     if (!guard)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     if (!guard->active)
         return TARN_OK;
     tarn_status status = device_layer_ready();

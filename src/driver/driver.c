@@ -23,10 +23,10 @@ static tarn_status choose_locked(void)
 {
     const char *name = getenv("TARN_DRIVER");
     if (name && (strcmp(name, "cuda") == 0 || strcmp(name, "hip") == 0))
-        return fail(TARN_ERROR_NO_DRIVER, "TARN_DRIVER=%s: this version has only the host device (TARN_DRIVER=host)",
-                    name);
+        return failed(TARN_ERROR_NO_DRIVER, "TARN_DRIVER=%s: this version has only the host device (TARN_DRIVER=host)",
+                      name);
     if (name && *name && strcmp(name, "auto") != 0 && strcmp(name, "host") != 0)
-        return fail(TARN_ERROR_CONFIGURATION, "TARN_DRIVER=%s: the values are auto, host, cuda and hip", name);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_DRIVER=%s: the values are auto, host, cuda and hip", name);
 
     tarn_status status = host_start();
     if (status)

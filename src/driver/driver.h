@@ -5,7 +5,7 @@
  *
  * The calls have the shape that CUDA's driver API and HIP have in common. Each is thread-safe, takes the device it works
  * on, leaves the caller's current context as it was (but for `activate`), gives results only on success, and on failure
- * has called fail() with the vendor's call, code and text. A device that is full is TARN_ERROR_OUT_OF_MEMORY, a sticky
+ * has called failed() with the vendor's call, code and text. A device that is full is TARN_ERROR_OUT_OF_MEMORY, a sticky
  * error TARN_ERROR_DEVICE_LOST, and `*_query` answers TARN_ERROR_NOT_READY without touching tarn_last_error(). */
 #ifndef TARN_DRIVER_DRIVER_H
 #define TARN_DRIVER_DRIVER_H

@@ -69,8 +69,8 @@ static tarn_status read_variable(const char *name, bool units, size_t *number)
     const char *text = getenv(name);
     if (!text || !*text || parse_number(text, units, number))
         return TARN_OK;
-    return fail(TARN_ERROR_CONFIGURATION, "%s=%s is not a number above 0%s", name, text,
-                units ? " of bytes, with an optional K, M, G or T" : "");
+    return failed(TARN_ERROR_CONFIGURATION, "%s=%s is not a number above 0%s", name, text,
+                  units ? " of bytes, with an optional K, M, G or T" : "");
 }
 
 static size_t max_map_count(void)
@@ -93,8 +93,8 @@ static tarn_status choose_devices(size_t *devices)
     *devices = 1;
     tarn_status status = read_variable("TARN_HOST_DEVICES", false, devices);
     if (!status && *devices > TARN_MAX_DEVICES)
-        status = fail(TARN_ERROR_CONFIGURATION, "TARN_HOST_DEVICES=%s is more than %d", getenv("TARN_HOST_DEVICES"),
-                      TARN_MAX_DEVICES);
+        status = failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_DEVICES=%s is more than %d", getenv("TARN_HOST_DEVICES"),
+                        TARN_MAX_DEVICES);
     return status;
 }
 
@@ -106,8 +106,9 @@ static tarn_status choose_memory(size_t *memory)
     *memory = DEFAULT_MEMORY;
     tarn_status status = read_variable("TARN_HOST_MEMORY", true, memory);
     if (!status && (*memory % HOST_GRANULE || *memory > SIZE_MAX / 4))
-        status = fail(TARN_ERROR_CONFIGURATION, "TARN_HOST_MEMORY=%s is not a multiple of 2 MiB that a device can have",
-                      getenv("TARN_HOST_MEMORY"));
+        status =
+            failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_MEMORY=%s is not a multiple of 2 MiB that a device can have",
+                   getenv("TARN_HOST_MEMORY"));
     return status;
 }
 
@@ -181,18 +182,18 @@ static void host_finish(void)
 tarn_status tarn_host_configure(const tarn_host_config *config)
 {
     if (!config || config->size != sizeof *config)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_configure: config is NULL or its size is not set");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_configure: config is NULL or its size is not set");
     if (config->devices < 0 || config->devices > TARN_MAX_DEVICES)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_configure: %d devices; 1 to %d are possible",
-                    config->devices, TARN_MAX_DEVICES);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_configure: %d devices; 1 to %d are possible",
+                      config->devices, TARN_MAX_DEVICES);
     if (config->memory % HOST_GRANULE || config->memory > SIZE_MAX / 4)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_configure: %zu bytes a device are no multiple of 2 MiB",
-                    config->memory);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_configure: %zu bytes a device are no multiple of 2 MiB",
+                      config->memory);
 
     mutex_lock(&configuration.lock);
     tarn_status status = TARN_OK;
     if (atomic_load(&host.devices))
-        status = fail(TARN_ERROR_BUSY, "tarn_host_configure: the host device is in use already");
+        status = failed(TARN_ERROR_BUSY, "tarn_host_configure: the host device is in use already");
     else
         configuration.wanted = *config;
     mutex_unlock(&configuration.lock);
@@ -203,8 +204,8 @@ tarn_status tarn_host_configure(const tarn_host_config *config)
 
 tarn_status host_no_device(enum driver_call call, int device)
 {
-    return fail(TARN_ERROR_INVALID_DEVICE, "host %s: there is no device %d, only %d in all",
-                driver_call_name((int)call), device, atomic_load(&host.devices));
+    return failed(TARN_ERROR_INVALID_DEVICE, "host %s: there is no device %d, only %d in all",
+                  driver_call_name((int)call), device, atomic_load(&host.devices));
 }
 
 tarn_status host_inject(enum driver_call call)
@@ -231,16 +232,16 @@ tarn_status host_inject(enum driver_call call)
         return TARN_OK;
     if (status == TARN_ERROR_NOT_READY)
         return status;
-    return fail(status, "host %s: injected failure of call %" PRIu64 " of kind %s", driver_call_name((int)call), number,
-                kind);
+    return failed(status, "host %s: injected failure of call %" PRIu64 " of kind %s", driver_call_name((int)call),
+                  number, kind);
 }
 
 tarn_status tarn_host_fail(int kind, uint64_t nth, bool forever, tarn_status status)
 {
     if (kind < -1 || kind >= DRIVER_CALLS)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_fail: there is no kind %d of driver call", kind);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_fail: there is no kind %d of driver call", kind);
     if (nth && status == TARN_OK)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_fail: a call cannot fail with TARN_OK");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_fail: a call cannot fail with TARN_OK");
     mutex_lock(&injection.lock);
     injection.kind = kind;
     injection.left = nth;
@@ -266,10 +267,10 @@ tarn_status host_use(int device, struct host_device **found)
     if (status)
         return status;
     if (driver != &driver_host)
-        return fail(TARN_ERROR_NOT_SUPPORTED, "the driver is %s, not the host device", driver->name);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "the driver is %s, not the host device", driver->name);
     if (device < 0 || device >= atomic_load(&host.devices))
-        return fail(TARN_ERROR_INVALID_DEVICE, "there is no device %d, only %d in all", device,
-                    atomic_load(&host.devices));
+        return failed(TARN_ERROR_INVALID_DEVICE, "there is no device %d, only %d in all", device,
+                      atomic_load(&host.devices));
     *found = &host.device[device];
     return TARN_OK;
 }
@@ -355,7 +356,7 @@ tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *ledger)
 {
     struct host_device *device;
     if (!ledger || ledger->size != sizeof *ledger)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_ledger_get: ledger is NULL or its size is not set");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_ledger_get: ledger is NULL or its size is not set");
     tarn_status status = host_use(number, &device);
     if (status)
         return status;

@@ -77,7 +77,7 @@ static size_t mapping_cost(const struct host_region *range, uintptr_t address, u
 
 static tarn_status refuse_mapping(const char *call, size_t wanted)
 {
-    return fail(
+    return failed(
         TARN_ERROR_MAPPING_LIMIT,
         "host %s: %zu mappings exist and %zu more are needed; the limit is %zu by %s. Larger pieces need fewer; the "
         "machine's limit is raised by: sysctl -w vm.max_map_count=1048576",
@@ -94,12 +94,12 @@ tarn_status host_system_failed(const char *call, const char *function)
 {
     int code = errno;
     if (code == ENOMEM)
-        return fail(TARN_ERROR_MAPPING_LIMIT,
-                    "host %s: %s gave ENOMEM: %zu mappings of ours exist, of %zu by %s. The process is at the "
-                    "machine's limit of "
-                    "mappings (raised by: sysctl -w vm.max_map_count=1048576) or of address space (ulimit -v)",
-                    call, function, vmas, host.maps, host.maps_from);
-    return fail(TARN_ERROR_DRIVER, "host %s: %s: %s", call, function, strerror(code));
+        return failed(TARN_ERROR_MAPPING_LIMIT,
+                      "host %s: %s gave ENOMEM: %zu mappings of ours exist, of %zu by %s. The process is at the "
+                      "machine's limit of "
+                      "mappings (raised by: sysctl -w vm.max_map_count=1048576) or of address space (ulimit -v)",
+                      call, function, vmas, host.maps, host.maps_from);
+    return failed(TARN_ERROR_DRIVER, "host %s: %s: %s", call, function, strerror(code));
 }
 
 tarn_status host_budget_check(const struct host_region *range, uintptr_t address, uintptr_t end)
@@ -143,19 +143,19 @@ static void *map_aligned(size_t size, size_t alignment, int protection)
 static tarn_status reserve_locked(struct host_device *device, size_t size, size_t alignment, uintptr_t *address)
 {
     if (size > 4 * device->memory - device->reserved_addresses)
-        return fail(TARN_ERROR_OUT_OF_MEMORY,
-                    "host reserve: %zu bytes of addresses on device %d, where %" PRIu64 " of %zu are reserved", size,
-                    device->number, device->reserved_addresses, 4 * device->memory);
+        return failed(TARN_ERROR_OUT_OF_MEMORY,
+                      "host reserve: %zu bytes of addresses on device %d, where %" PRIu64 " of %zu are reserved", size,
+                      device->number, device->reserved_addresses, 4 * device->memory);
     if (!budget_has(1))
         return refuse_mapping("reserve", 1);
 
     struct host_region *range = object_alloc(&region_objects);
     if (!range)
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host reserve: no memory for the range");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host reserve: no memory for the range");
     range->granules = pages_map(size / HOST_GRANULE * sizeof *range->granules);
     if (!range->granules) {
         object_free(&region_objects, range);
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host reserve: no memory for the index of the range");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host reserve: no memory for the index of the range");
     }
     void *memory = map_aligned(size, alignment, PROT_NONE);
     if (!memory) {
@@ -183,7 +183,7 @@ tarn_status host_reserve(int number, size_t size, size_t alignment, uintptr_t *a
     if (alignment == 0)
         alignment = HOST_GRANULE;
     if (host_off_granule(0, size) || alignment % HOST_GRANULE || (alignment & (alignment - 1)))
-        return fail(
+        return failed(
             TARN_ERROR_INVALID_ARGUMENT,
             "host reserve: size %zu is not a multiple of 2 MiB above 0, or alignment %zu not a power of two from there",
             size, alignment);
@@ -209,16 +209,17 @@ static tarn_status unreserve_locked(struct host_device *device, uintptr_t addres
 {
     struct host_region *range = host_range_around(device, address, size);
     if (!range || range->address != address || range->size != size)
-        return fail(TARN_ERROR_INVALID_ARGUMENT,
-                    "host unreserve: %#" PRIxPTR " with %zu bytes is not a range as it was reserved on device %d",
-                    address, size, device->number);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host unreserve: %#" PRIxPTR " with %zu bytes is not a range as it was reserved on device %d",
+                      address, size, device->number);
     uintptr_t busy;
     if (host_range_leaves(range, &busy))
-        return fail(TARN_ERROR_BUSY,
-                    "host unreserve: %#" PRIxPTR " was unmapped while queued work uses it, which has not ended", busy);
+        return failed(TARN_ERROR_BUSY,
+                      "host unreserve: %#" PRIxPTR " was unmapped while queued work uses it, which has not ended",
+                      busy);
     if (range->mappings)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "host unreserve: %" PRIu64 " pieces are mapped in %#" PRIxPTR " still",
-                    range->mappings, address);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host unreserve: %" PRIu64 " pieces are mapped in %#" PRIxPTR " still", range->mappings, address);
     if (munmap((void *)address, size))
         return host_system_failed("unreserve", "munmap");
     region_forget(range);
@@ -243,8 +244,8 @@ tarn_status host_unreserve(int number, uintptr_t address, size_t size)
 
 tarn_status host_refuse_full(const char *call, const struct host_device *device, size_t size)
 {
-    return fail(TARN_ERROR_OUT_OF_MEMORY, "host %s: %zu bytes on device %d, where %" PRIu64 " of %zu are created", call,
-                size, device->number, device->created, device->memory);
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "host %s: %zu bytes on device %d, where %" PRIu64 " of %zu are created",
+                  call, size, device->number, device->created, device->memory);
 }
 
 void host_ledger_created(struct host_device *device, size_t size)
@@ -266,7 +267,7 @@ static tarn_status alloc_locked(struct host_device *device, size_t size, uintptr
     uint64_t number = region ? host_piece_number() : 0;
     if (!number) {
         object_free(&region_objects, region);
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host alloc: no memory for the allocation");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host alloc: no memory for the allocation");
     }
     void *memory = map_aligned(size, HOST_GRANULE, PROT_READ | PROT_WRITE);
     if (!memory) {
@@ -294,7 +295,7 @@ tarn_status host_alloc(int number, size_t size, uintptr_t *address)
     if (status)
         return status;
     if (size == 0)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "host alloc: of 0 bytes");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host alloc: of 0 bytes");
     size_t whole =
         size > SIZE_MAX - HOST_GRANULE ? SIZE_MAX - HOST_GRANULE + 1 : (size + HOST_GRANULE - 1) & ~(HOST_GRANULE - 1);
     mutex_lock(&host_memory_lock);
@@ -338,8 +339,8 @@ tarn_status host_free(int number, uintptr_t address)
     struct host_region *region = free_detach_locked(device, address);
     mutex_unlock(&host_memory_lock);
     if (!region)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "host free: %#" PRIxPTR " is not a plain allocation of device %d",
-                    address, device->number);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host free: %#" PRIxPTR " is not a plain allocation of device %d",
+                      address, device->number);
     host_charge_wait(device, host_device_wait(device));
     mutex_lock(&host_memory_lock);
     free_finish_locked(region);
@@ -393,13 +394,13 @@ tarn_status tarn_host_extent_get(int number, const void *address, size_t size, t
     if (status)
         return status;
     if (!extent || size == 0)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_extent_get: size is 0 or extent is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_extent_get: size is 0 or extent is NULL");
     mutex_lock(&host_memory_lock);
     tarn_host_extent found = extent_at(device, (uintptr_t)address);
     mutex_unlock(&host_memory_lock);
     if (found.length == 0)
-        return fail(TARN_ERROR_INVALID_POINTER, "tarn_host_extent_get: nothing is mapped at %p on device %d", address,
-                    number);
+        return failed(TARN_ERROR_INVALID_POINTER, "tarn_host_extent_get: nothing is mapped at %p on device %d", address,
+                      number);
     if (found.length > size)
         found.length = size;
     *extent = found;
@@ -420,8 +421,8 @@ tarn_status host_memory_accessible(const char *what, uintptr_t address, size_t s
 {
     uintptr_t at = address, end;
     if (__builtin_add_overflow(address, size, &end))
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " with %zu bytes wraps around", what, address,
-                    size);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " with %zu bytes wraps around", what, address,
+                      size);
     tarn_host_extent found = {.accessible = true, .length = 1};
     mutex_lock(&host_memory_lock);
     for (at = next_of_ours(at); at < end && found.length && found.accessible; at = next_of_ours(at)) {
@@ -432,8 +433,8 @@ tarn_status host_memory_accessible(const char *what, uintptr_t address, size_t s
     mutex_unlock(&host_memory_lock);
     if (found.length && found.accessible)
         return TARN_OK;
-    return fail(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " is %s", what, at,
-                found.length ? "mapped but access is not set" : "reserved but nothing is mapped there");
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " is %s", what, at,
+                  found.length ? "mapped but access is not set" : "reserved but nothing is mapped there");
 }
 
 /* ---- The whole --------------------------------------------------------------------------------------------------- */

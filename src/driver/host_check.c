@@ -157,7 +157,7 @@ tarn_status host_uses_add_locked(struct host_uses *uses, uintptr_t address, size
             address = owned_end;
         }
     }
-    return fits ? TARN_OK : fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host checker: no memory for what an operation uses");
+    return fits ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host checker: no memory for what an operation uses");
 }
 
 void host_uses_finish(struct host_uses *uses)

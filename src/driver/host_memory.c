@@ -42,8 +42,8 @@ static struct host_piece *piece_find(driver_piece handle)
 
 static tarn_status refuse_off_granule(const char *call, uintptr_t address, size_t size)
 {
-    return fail(TARN_ERROR_INVALID_ARGUMENT,
-                "host %s: address %#" PRIxPTR " or size %zu is not a multiple of 2 MiB above 0", call, address, size);
+    return failed(TARN_ERROR_INVALID_ARGUMENT,
+                  "host %s: address %#" PRIxPTR " or size %zu is not a multiple of 2 MiB above 0", call, address, size);
 }
 
 /* A slot, with its handle and nothing else set; NULL where the host has no memory. */
@@ -122,7 +122,7 @@ static tarn_status create_locked(struct host_device *device, size_t size, unsign
         return host_refuse_full("create", device, size);
     struct host_piece *piece = slot_take();
     if (!piece)
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host create: no memory for the piece");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host create: no memory for the piece");
     piece->device = device;
     piece->size = size;
     tarn_status status = flags & DRIVER_PIECE_EXPORTABLE ? piece_open(piece) : piece_place(device, piece);
@@ -144,8 +144,8 @@ tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *p
     if (status)
         return status;
     if (host_off_granule(0, size) || flags & ~DRIVER_PIECE_EXPORTABLE)
-        return fail(TARN_ERROR_INVALID_ARGUMENT,
-                    "host create: size %zu is not a multiple of 2 MiB above 0, or flags %#x unknown", size, flags);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host create: size %zu is not a multiple of 2 MiB above 0, or flags %#x unknown", size, flags);
     mutex_lock(&host_memory_lock);
     status = create_locked(device, size, flags, piece);
     mutex_unlock(&host_memory_lock);
@@ -175,8 +175,8 @@ static tarn_status release_locked(struct host_device *device, driver_piece handl
 {
     struct host_piece *piece = piece_find(handle);
     if (!piece || !piece->live || piece->device != device)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "host release: %#" PRIx64 " is not a piece of device %d%s", handle,
-                    device->number, piece && piece->device == device ? ": it was released before" : "");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host release: %#" PRIx64 " is not a piece of device %d%s", handle,
+                      device->number, piece && piece->device == device ? ": it was released before" : "");
     if (atomic_load_explicit(&host.checking, memory_order_relaxed))
         for (const struct host_mapping *mapping = piece->mappings; mapping; mapping = mapping->next_of_piece)
             if (!mapping->leaving)
@@ -208,23 +208,23 @@ static tarn_status map_check(const struct host_device *device, uintptr_t address
 {
     const struct host_piece *piece = piece_find(handle);
     if (!piece || !piece->live || piece->device != device)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "host map: %#" PRIx64 " is not a piece of device %d", handle,
-                    device->number);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host map: %#" PRIx64 " is not a piece of device %d", handle,
+                      device->number);
     if (piece->size != size)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "host map: %zu bytes of a piece of %zu; pieces are mapped whole", size,
-                    piece->size);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host map: %zu bytes of a piece of %zu; pieces are mapped whole",
+                      size, piece->size);
     const struct host_region *range = host_range_around(device, address, size);
     if (!range)
-        return fail(TARN_ERROR_INVALID_ARGUMENT,
-                    "host map: %#" PRIxPTR " with %zu bytes is not inside a reserved range of device %d", address, size,
-                    device->number);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host map: %#" PRIxPTR " with %zu bytes is not inside a reserved range of device %d", address,
+                      size, device->number);
     for (uintptr_t at = address; at < address + size; at += HOST_GRANULE) {
         const struct host_mapping *mapping = *host_granule_of(range, at);
         if (mapping && mapping->leaving)
-            return fail(TARN_ERROR_BUSY,
-                        "host map: %#" PRIxPTR " was unmapped while queued work uses it, which has not ended", at);
+            return failed(TARN_ERROR_BUSY,
+                          "host map: %#" PRIxPTR " was unmapped while queued work uses it, which has not ended", at);
         if (mapping)
-            return fail(TARN_ERROR_INVALID_ARGUMENT, "host map: a piece is mapped at %#" PRIxPTR " already", at);
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "host map: a piece is mapped at %#" PRIxPTR " already", at);
     }
     return host_budget_check(range, address, address + size);
 }
@@ -238,7 +238,7 @@ static tarn_status map_locked(struct host_device *device, uintptr_t address, siz
     struct host_piece *piece = piece_find(handle);
     struct host_mapping *mapping = object_alloc(&mapping_objects);
     if (!mapping)
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host map: no memory for the mapping");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host map: no memory for the mapping");
     int file = piece->file >= 0 ? piece->file : device->file;
     if (mmap((void *)address, size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, (off_t)piece->offset) ==
         MAP_FAILED) {
@@ -282,19 +282,19 @@ static tarn_status check_row(const char *call, struct host_device *device, uintp
 {
     const struct host_region *range = host_range_around(device, address, size);
     if (!range)
-        return fail(TARN_ERROR_INVALID_ARGUMENT,
-                    "host %s: %#" PRIxPTR " with %zu bytes is not inside a reserved range of device %d", call, address,
-                    size, device->number);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host %s: %#" PRIxPTR " with %zu bytes is not inside a reserved range of device %d", call,
+                      address, size, device->number);
     uintptr_t end = address + size;
     *count = 0;
     for (uintptr_t at = address; at < end; ++*count) {
         const struct host_mapping *mapping = *host_granule_of(range, at);
         if (!mapping || mapping->leaving)
-            return fail(TARN_ERROR_INVALID_ARGUMENT, "host %s: nothing is mapped at %#" PRIxPTR, call, at);
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: nothing is mapped at %#" PRIxPTR, call, at);
         if (mapping->address != at || mapping->piece->size > end - at)
-            return fail(TARN_ERROR_INVALID_ARGUMENT,
-                        "host %s: %#" PRIxPTR " with %zu bytes cuts the mapping of %zu bytes at %#" PRIxPTR, call,
-                        address, size, mapping->piece->size, mapping->address);
+            return failed(TARN_ERROR_INVALID_ARGUMENT,
+                          "host %s: %#" PRIxPTR " with %zu bytes cuts the mapping of %zu bytes at %#" PRIxPTR, call,
+                          address, size, mapping->piece->size, mapping->address);
         at += mapping->piece->size;
     }
     return TARN_OK;

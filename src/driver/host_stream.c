@@ -268,7 +268,7 @@ static void enqueue(struct host_stream *stream, struct host_op *op)
 
 static tarn_status no_op(const char *call)
 {
-    return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for the operation", call);
+    return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for the operation", call);
 }
 
 /* Makes what is queued on `stream` next wait for `position` of `other`. */
@@ -316,7 +316,7 @@ static tarn_status find_stream(const char *call, struct host_device *device, dri
     *stream = handle ? handle : &device->legacy;
     if (!handle || ((*stream)->live && (*stream)->device == device))
         return TARN_OK;
-    return fail(TARN_ERROR_INVALID_STREAM, "host %s: %p is not a stream of device %d", call, handle, device->number);
+    return failed(TARN_ERROR_INVALID_STREAM, "host %s: %p is not a stream of device %d", call, handle, device->number);
 }
 
 static tarn_status find_event(const char *call, driver_event handle, struct host_event **event)
@@ -324,7 +324,7 @@ static tarn_status find_event(const char *call, driver_event handle, struct host
     *event = handle;
     if (handle && (*event)->live)
         return TARN_OK;
-    return fail(TARN_ERROR_INVALID_ARGUMENT, "host %s: %p is not an event", call, handle);
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %p is not an event", call, handle);
 }
 
 /* Queues an operation that uses up to two ranges. `real` work needs a worker. Takes the fields of `model` that are the
@@ -394,7 +394,7 @@ static tarn_status submit_call(const char *call, struct host_device *device, dri
                                void (*function)(void *), void *argument)
 {
     if (!function)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "host %s: the function is NULL", call);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: the function is NULL", call);
     const struct host_op op = {.kind = HOST_OP_CALL, .call = {.function = function, .argument = argument}};
     return submit(call, device, stream, &op, (struct host_use[2]){{0}});
 }
@@ -413,7 +413,7 @@ static tarn_status stream_create_locked(struct host_device *device, int priority
             stream = object_alloc(&stream_objects);
     }
     if (!stream)
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host stream_create: no memory for the stream");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host stream_create: no memory for the stream");
     *stream = (struct host_stream){
         .live = true,
         .blocking = blocking,
@@ -454,7 +454,7 @@ tarn_status host_stream_destroy(int number, driver_stream handle)
     if (status)
         return status;
     if (!handle)
-        return fail(TARN_ERROR_INVALID_STREAM, "host stream_destroy: the legacy stream cannot be destroyed");
+        return failed(TARN_ERROR_INVALID_STREAM, "host stream_destroy: the legacy stream cannot be destroyed");
     struct host_stream *stream;
     mutex_lock(&lock);
     status = find_stream("stream_destroy", device, handle, &stream);
@@ -572,7 +572,7 @@ tarn_status host_event_create(int number, driver_event *handle)
     }
     mutex_unlock(&lock);
     if (!event)
-        return fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host event_create: no memory for the event");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host event_create: no memory for the event");
     host_charge(device, DRIVER_CALL_event_create, 0, 0);
     *handle = event;
     return TARN_OK;
@@ -619,8 +619,8 @@ static tarn_status record_locked(struct host_device *device, driver_event event_
     if (status)
         return status;
     if (event->device != device)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "host event_record: an event of device %d on a stream of device %d",
-                    event->device->number, device->number);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host event_record: an event of device %d on a stream of device %d",
+                      event->device->number, device->number);
     status = join("event_record", stream);
     if (status)
         return status;
@@ -779,7 +779,7 @@ tarn_status tarn_host_time(uint64_t *time)
     if (status)
         return status;
     if (!time)
-        return fail(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_time: now is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_time: now is NULL");
     mutex_lock(&lock);
     *time = now;
     mutex_unlock(&lock);

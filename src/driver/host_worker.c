@@ -131,7 +131,7 @@ static int worker_add(void)
 tarn_status host_workers_ensure_locked(void)
 {
     int code = workers ? 0 : worker_add();
-    return code ? fail(TARN_ERROR_OUT_OF_HOST_MEMORY, "host: no thread for real work: %s", strerror(code)) : TARN_OK;
+    return code ? failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host: no thread for real work: %s", strerror(code)) : TARN_OK;
 }
 
 void host_workers_push_locked(struct host_stream *stream)

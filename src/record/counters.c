@@ -76,27 +76,29 @@ void counters_freed_and_completed(struct counters *counters, size_t size, size_t
     mutex_unlock(&counters->lock);
 }
 
-void counters_extended(struct counters *counters, size_t size, size_t more, int64_t more_requested)
+/* A value moves from one class to another while it grows: the sum over both changes by the growth alone. */
+static void class_move(tarn_stat stats[TARN_STAT_CLASSES], tarn_stat_class from, tarn_stat_class to, size_t value,
+                       size_t more)
 {
-    mutex_lock(&counters->lock);
-    tarn_stats *values = &counters->values;
-    tarn_stat_class before = class_of(size), after = class_of(size + more);
-    if (before == after) {
-        class_add(values->allocated_bytes, after, (int64_t)more);
-        class_add(values->active_bytes, after, (int64_t)more);
-        class_add(values->requested_bytes, after, more_requested);
-    } else { /* it changes class: out of one, into the other; the sum over both changes by the difference alone */
-        stat_add(&values->allocation[before], -1);
-        stat_add(&values->allocation[after], 1);
-        stat_add(&values->active[before], -1);
-        stat_add(&values->active[after], 1);
-        stat_add(&values->allocated_bytes[before], -(int64_t)size);
-        stat_add(&values->allocated_bytes[after], (int64_t)(size + more));
-        stat_add(&values->allocated_bytes[TARN_STAT_ALL], (int64_t)more);
-        stat_add(&values->active_bytes[before], -(int64_t)size);
-        stat_add(&values->active_bytes[after], (int64_t)(size + more));
-        stat_add(&values->active_bytes[TARN_STAT_ALL], (int64_t)more);
+    stat_add(&stats[TARN_STAT_ALL], (int64_t)more);
+    if (from == to) {
+        stat_add(&stats[to], (int64_t)more);
+        return;
     }
+    stat_add(&stats[from], -(int64_t)value);
+    stat_add(&stats[to], (int64_t)(value + more));
+}
+
+void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested)
+{
+    tarn_stat_class from = class_of(size), to = class_of(size + more);
+    tarn_stats *values = &counters->values;
+    mutex_lock(&counters->lock);
+    class_move(values->allocation, from, to, from != to, 0);
+    class_move(values->active, from, to, from != to, 0);
+    class_move(values->allocated_bytes, from, to, size, more);
+    class_move(values->active_bytes, from, to, size, more);
+    class_move(values->requested_bytes, from, to, requested, more_requested);
     mutex_unlock(&counters->lock);
 }
 

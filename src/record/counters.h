@@ -23,8 +23,8 @@ void counters_allocated(struct counters *counters, size_t size, size_t requested
 void counters_freed(struct counters *counters, size_t size, size_t requested);
 void counters_completed(struct counters *counters, size_t size);
 void counters_freed_and_completed(struct counters *counters, size_t size, size_t requested);
-/* A block grew in place from `size` and `requested` by these differences. */
-void counters_extended(struct counters *counters, size_t size, size_t more, int64_t more_requested);
+/* A live block grew in place. */
+void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested);
 
 /* Physical memory came from the driver or went back. */
 void counters_segment(struct counters *counters, size_t size, int sign);

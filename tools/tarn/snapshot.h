@@ -68,6 +68,8 @@ struct snapshot {
     size_t block_count;
     struct snapshot_trace *traces; /* index = device */
     size_t trace_count;
+    struct snapshot_event *events; /* each trace is a run in here; it may hold others too */
+    size_t event_count;
 };
 
 /* Why a file could not be read: one line that names the byte offset and what was met there. */

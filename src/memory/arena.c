@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns each device's address range, the bitmap of claimed granules, and every physical piece. Makes the driver calls on
+ * memory, none of them under a lock. Keeps: a piece is mapped once, in the cache, stuck, or in the hands of one thread;
+ * `reserved` is the bytes of the pieces that exist, and never above the limit through a create of ours. */
+#include "memory/arena.h"
+#include "base/pages.h"
+#include "base/status.h"
+
+#define ADDRESS_FACTOR 4 /* of the device's memory: room for runs to grow in place */
+
+static mutex arenas_lock = MUTEX_INITIALIZER; /* of device->memory while it is made */
+static struct object_pool arenas = OBJECT_POOL(struct arena);
+static struct object_pool pieces = OBJECT_POOL(struct piece);
+static _Atomic(struct arena *) by_device[TARN_MAX_DEVICES];
+
+static size_t granules(const struct arena *arena)
+{
+    return arena->size / arena->granule;
+}
+
+static size_t bitmap_bytes(const struct arena *arena)
+{
+    return (granules(arena) + 63) / 64 * sizeof(uint64_t);
+}
+
+/* Reserves the address range: four times the memory, less where the driver has less. */
+static tarn_status arena_reserve(struct arena *arena)
+{
+    const struct driver_properties *known = &arena->device->properties;
+    size_t least = known->memory / arena->granule * arena->granule, wanted = least * ADDRESS_FACTOR;
+    if (wanted > known->address_limit)
+        wanted = known->address_limit / arena->granule * arena->granule;
+    tarn_status status = TARN_ERROR_OUT_OF_MEMORY;
+    for (; wanted >= least && wanted > 0; wanted = wanted / 2 / arena->granule * arena->granule) {
+        status = driver->reserve(arena->device->number, wanted, arena->granule, &arena->base);
+        if (!status)
+            break;
+    }
+    if (status)
+        return failed_within(status, "an address range for device %d", arena->device->number);
+    arena->size = wanted;
+    return TARN_OK;
+}
+
+static tarn_status arena_create(struct device *device, struct arena **result)
+{
+    if (!device->properties.virtual_memory)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory, which this version needs",
+                      device->number);
+    struct arena *arena = object_alloc(&arenas);
+    if (!arena)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an arena");
+    arena->device = device;
+    arena->granule = device->properties.granule;
+    arena->limit = SIZE_MAX;
+    mutex_init(&arena->lock);
+    counters_init(&arena->counters);
+
+    tarn_status status = arena_reserve(arena);
+    if (status)
+        goto fail_reserve;
+    arena->pieces = pages_map(granules(arena) * sizeof(struct piece *));
+    arena->claimed = pages_map(bitmap_bytes(arena));
+    if (!arena->pieces || !arena->claimed) {
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
+        goto fail_tables;
+    }
+    *result = arena;
+    return TARN_OK;
+
+fail_tables:
+    pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    driver->unreserve(device->number, arena->base, arena->size);
+fail_reserve:
+    object_free(&arenas, arena);
+    return status;
+}
+
+tarn_status arena_of(struct device *device, struct arena **result)
+{
+    struct arena *arena = atomic_load_explicit(&by_device[device->number], memory_order_acquire);
+    if (!arena) {
+        tarn_status status = TARN_OK;
+        mutex_lock(&arenas_lock);
+        arena = atomic_load_explicit(&by_device[device->number], memory_order_relaxed);
+        if (!arena && !(status = arena_create(device, &arena)))
+            atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
+        mutex_unlock(&arenas_lock);
+        if (status)
+            return status;
+    }
+    *result = arena;
+    return TARN_OK;
+}
+
+struct arena *arena_at(uintptr_t address)
+{
+    for (int i = 0; i < TARN_MAX_DEVICES; i++) {
+        struct arena *arena = atomic_load_explicit(&by_device[i], memory_order_acquire);
+        if (arena && address - arena->base < arena->size)
+            return arena;
+    }
+    return NULL;
+}
+
+static void mark_claimed(struct arena *arena, uintptr_t start, size_t size, bool value)
+{
+    size_t first = (start - arena->base) / arena->granule, end = first + size / arena->granule;
+    for (size_t granule = first; granule < end; granule++) {
+        uint64_t bit = UINT64_C(1) << (granule % 64);
+        if (value)
+            arena->claimed[granule / 64] |= bit;
+        else
+            arena->claimed[granule / 64] &= ~bit;
+    }
+}
+
+void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size)
+{
+    mark_claimed(arena, start, size, true);
+}
+
+void arena_unclaim(struct arena *arena, uintptr_t start, size_t size)
+{
+    mutex_lock(&arena->lock);
+    mark_claimed(arena, start, size, false);
+    mutex_unlock(&arena->lock);
+}
+
+/* The first granule from `from` on whose bit is `value`, or the number of granules. */
+static size_t next_with(const struct arena *arena, size_t from, bool value)
+{
+    size_t count = granules(arena);
+    while (from < count) {
+        uint64_t word = arena->claimed[from / 64] ^ (value ? 0 : ~UINT64_C(0));
+        word &= ~UINT64_C(0) << (from % 64);
+        if (word) {
+            size_t found = from / 64 * 64 + (size_t)__builtin_ctzll(word);
+            return found < count ? found : count;
+        }
+        from = (from / 64 + 1) * 64;
+    }
+    return count;
+}
+
+size_t arena_room_above_locked(const struct arena *arena, uintptr_t address)
+{
+    size_t first = (address - arena->base) / arena->granule;
+    return (next_with(arena, first, true) - first) * arena->granule;
+}
+
+/* The longest unclaimed stretch; a new run starts a quarter into it, so that it and its neighbours can grow both ways. */
+uintptr_t arena_find_locked(struct arena *arena, size_t size)
+{
+    size_t best = 0, best_length = 0, count = granules(arena), wanted = size / arena->granule;
+    for (size_t start = next_with(arena, 0, false); start < count;) {
+        size_t end = next_with(arena, start, true);
+        if (end - start > best_length) {
+            best = start;
+            best_length = end - start;
+        }
+        start = next_with(arena, end, false);
+    }
+    if (best_length < wanted)
+        return 0;
+    size_t margin = best_length / 4;
+    if (margin > best_length - wanted)
+        margin = best_length - wanted;
+    return arena->base + (best + margin) * arena->granule;
+}
+
+/* Takes `size` bytes of the limit, before the driver is asked. */
+static tarn_status charge(struct arena *arena, size_t size)
+{
+    mutex_lock(&arena->lock);
+    size_t reserved = arena->reserved, limit = arena->limit;
+    bool allowed = reserved <= limit && size <= limit - reserved;
+    if (allowed)
+        arena->reserved += size;
+    mutex_unlock(&arena->lock);
+    if (allowed)
+        return TARN_OK;
+    return failed(TARN_ERROR_OUT_OF_MEMORY,
+                  "%zu bytes more are above the limit of %zu bytes on device %d, %zu of them reserved", size, limit,
+                  arena->device->number, reserved);
+}
+
+static void uncharge(struct arena *arena, size_t size)
+{
+    mutex_lock(&arena->lock);
+    arena->reserved -= size;
+    mutex_unlock(&arena->lock);
+}
+
+tarn_status piece_create(struct arena *arena, size_t size, struct piece **result)
+{
+    struct piece *piece = object_alloc(&pieces);
+    if (!piece)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
+    tarn_status status = charge(arena, size);
+    if (status)
+        goto fail_charge;
+    status = device_note(arena->device, driver->create(arena->device->number, size, 0, &piece->handle));
+    if (status)
+        goto fail_create;
+    piece->size = size;
+    counters_segment(&arena->counters, size, 1);
+    *result = piece;
+    return TARN_OK;
+
+fail_create:
+    uncharge(arena, size);
+fail_charge:
+    object_free(&pieces, piece);
+    return status;
+}
+
+tarn_status piece_release(struct arena *arena, struct piece *piece)
+{
+    tarn_status status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
+    if (status) {
+        mutex_lock(&arena->lock);
+        pieces_push(&arena->cache, piece);
+        mutex_unlock(&arena->lock);
+        return status;
+    }
+    uncharge(arena, piece->size);
+    counters_segment(&arena->counters, piece->size, -1);
+    object_free(&pieces, piece);
+    return TARN_OK;
+}
+
+void pieces_push(struct piece_list *list, struct piece *piece)
+{
+    piece->next = list->first;
+    list->first = piece;
+    list->bytes += piece->size;
+}
+
+struct piece *pieces_pop(struct piece_list *list)
+{
+    struct piece *piece = list->first;
+    if (piece) {
+        list->first = piece->next;
+        list->bytes -= piece->size;
+        piece->next = NULL;
+    }
+    return piece;
+}
+
+void pieces_to_cache(struct arena *arena, struct piece_list *list)
+{
+    struct piece *piece;
+    mutex_lock(&arena->lock);
+    while ((piece = pieces_pop(list)))
+        pieces_push(&arena->cache, piece);
+    mutex_unlock(&arena->lock);
+}
+
+/* Writes the entries of a mapped piece, or clears them. */
+static void enter_piece(struct arena *arena, const struct piece *piece, struct piece *value)
+{
+    struct piece **entry = &arena->pieces[(piece->address - arena->base) / arena->granule];
+    for (size_t i = 0; i < piece->size / arena->granule; i++)
+        entry[i] = value;
+}
+
+/* Undoes a mapping that failed after the pieces before `unmapped` were mapped, up to `address`. Pieces that the driver
+ * will not unmap stay where they are, for a later trim. */
+static void map_undo(struct arena *arena, struct piece_list *list, const struct piece *unmapped, uintptr_t start,
+                     uintptr_t address, uintptr_t end)
+{
+    bool stuck = address > start && driver->unmap(arena->device->number, start, address - start);
+    bool mapped = true;
+    struct piece *piece;
+
+    mutex_lock(&arena->lock);
+    for (piece = list->first; piece; piece = list->first) {
+        mapped = mapped && piece != unmapped;
+        pieces_pop(list);
+        if (mapped && !stuck) {
+            enter_piece(arena, piece, NULL);
+            piece->address = 0;
+        }
+        pieces_push(mapped && stuck ? &arena->stuck : &arena->cache, piece);
+    }
+    uintptr_t from = stuck ? address : start;
+    mark_claimed(arena, from, end - from, false);
+    mutex_unlock(&arena->lock);
+}
+
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start)
+{
+    int device = arena->device->number;
+    uintptr_t address = start, end = start + list->bytes;
+    struct piece *piece;
+    tarn_status status = TARN_OK;
+    for (piece = list->first; piece; piece = piece->next) {
+        status = device_note(arena->device, driver->map(device, address, piece->size, piece->handle));
+        if (status)
+            break;
+        piece->address = address;
+        enter_piece(arena, piece, piece);
+        address += piece->size;
+    }
+    if (!status)
+        status = device_note(arena->device, driver->set_access(device, start, end - start));
+    if (status)
+        map_undo(arena, list, piece, start, address, end);
+    return status;
+}
+
+tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
+{
+    tarn_status status = device_note(arena->device, driver->unmap(arena->device->number, start, size));
+    if (status)
+        return status;
+    for (uintptr_t address = start; address < start + size;) {
+        struct piece *piece = arena_piece(arena, address);
+        address += piece->size;
+        enter_piece(arena, piece, NULL);
+        piece->address = 0;
+        pieces_push(list, piece);
+    }
+    return TARN_OK;
+}
+
+/* The cached piece that fits best: the largest of at most `size` bytes, or with `cover` the smallest of `size` to `most`. */
+static struct piece **cache_find_locked(struct arena *arena, size_t size, bool cover, size_t most)
+{
+    struct piece **best = NULL;
+    for (struct piece **place = &arena->cache.first; *place; place = &(*place)->next) {
+        size_t found = (*place)->size;
+        if (cover ? found < size || found > most || (best && found >= (*best)->size)
+                  : found > size || (best && found <= (*best)->size))
+            continue;
+        best = place;
+    }
+    return best;
+}
+
+void pieces_from_cache_locked(struct arena *arena, size_t wanted, size_t most, struct piece_list *list)
+{
+    while (list->bytes < wanted) {
+        size_t missing = wanted - list->bytes;
+        struct piece **place = cache_find_locked(arena, missing, false, missing);
+        if (!place)
+            place = cache_find_locked(arena, missing, true, most > list->bytes ? most - list->bytes : 0);
+        if (!place)
+            return;
+        struct piece *piece = *place;
+        *place = piece->next;
+        arena->cache.bytes -= piece->size;
+        pieces_push(list, piece);
+    }
+}
+
+tarn_status arena_release_cache(struct arena *arena, size_t keep)
+{
+    for (;;) {
+        mutex_lock(&arena->lock);
+        struct piece *piece = arena->reserved > keep ? pieces_pop(&arena->cache) : NULL;
+        mutex_unlock(&arena->lock);
+        if (!piece)
+            return TARN_OK;
+        tarn_status status = piece_release(arena, piece);
+        if (status)
+            return status;
+    }
+}
+
+tarn_status arena_free_stuck(struct arena *arena)
+{
+    for (;;) {
+        mutex_lock(&arena->lock);
+        struct piece *piece = pieces_pop(&arena->stuck);
+        mutex_unlock(&arena->lock);
+        if (!piece)
+            return TARN_OK;
+        struct piece_list list = {0};
+        uintptr_t start = piece->address;
+        tarn_status status = pieces_unmap(arena, start, piece->size, &list);
+        if (status) {
+            mutex_lock(&arena->lock);
+            pieces_push(&arena->stuck, piece);
+            mutex_unlock(&arena->lock);
+            return status;
+        }
+        arena_unclaim(arena, start, list.bytes);
+        pieces_to_cache(arena, &list);
+    }
+}
+
+void arena_finish(struct arena *arena)
+{
+    if (arena->reserved || driver->unreserve(arena->device->number, arena->base, arena->size))
+        return;
+    atomic_store(&by_device[arena->device->number], NULL);
+    pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    mutex_finish(&arena->lock);
+    object_free(&arenas, arena);
+}

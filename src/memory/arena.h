@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The arena: one device's address range and physical pieces.
+ *
+ *   addresses  base                                                        base + size
+ *              |  run of heap A  |   unclaimed   |  run of heap B  |   unclaimed   |
+ *   pieces     |[ piece ][piece ]|               |[    piece      ]|
+ *
+ * Addresses are claimed and unclaimed in granules. A claimed range belongs to one heap, which maps pieces there; who
+ * claimed a range may read and write its entries of `pieces` without the arena's lock. A piece that is mapped nowhere
+ * is idle and lies in the cache, for any heap to map. Lock order: a heap's lock, then the arena's. */
+#ifndef TARN_MEMORY_ARENA_H
+#define TARN_MEMORY_ARENA_H
+
+#include "base/lock.h"
+#include "device/device.h"
+#include "record/counters.h"
+
+struct heap;
+
+struct piece {
+    driver_piece handle;
+    size_t size;        /* bytes, whole granules */
+    uintptr_t address;  /* where it is mapped; 0 in a cache */
+    struct piece *next; /* of the list that it is in */
+};
+
+struct piece_list {
+    struct piece *first;
+    size_t bytes;
+};
+
+struct arena {
+    struct device *device;
+    uintptr_t base;
+    size_t size, granule;  /* bytes */
+    struct piece **pieces; /* by granule from base: the piece mapped there, or NULL */
+    struct counters counters;
+
+    mutex lock;
+    uint64_t *claimed;       /* lock: a bit a granule */
+    struct piece_list cache; /* lock: mapped nowhere */
+    struct piece_list
+        stuck;          /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
+    size_t reserved;    /* lock: bytes of all pieces that exist */
+    size_t limit;       /* lock: bytes that reserved may reach */
+    struct heap *heaps; /* lock: every heap, those of retired streams too */
+};
+
+/* The device's arena, made at its first use. */
+tarn_status arena_of(struct device *device, struct arena **arena);
+
+/* The arena that an address lies in, or NULL. */
+struct arena *arena_at(uintptr_t address);
+
+/* Addresses. Claiming takes exactly [start, start + size), which the caller has seen unclaimed under the same hold of
+ * the lock. `room_above` gives how many bytes are unclaimed from `address` on. `find` gives the start of an unclaimed
+ * stretch of `size` bytes with room to grow, or 0. */
+void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size);
+void arena_unclaim(struct arena *arena, uintptr_t start, size_t size);
+size_t arena_room_above_locked(const struct arena *arena, uintptr_t address);
+uintptr_t arena_find_locked(struct arena *arena, size_t size);
+
+/* The piece mapped at an address of a claimed range, or NULL. */
+static inline struct piece *arena_piece(const struct arena *arena, uintptr_t address)
+{
+    return arena->pieces[(address - arena->base) / arena->granule];
+}
+
+/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY at the limit without a driver call. */
+tarn_status piece_create(struct arena *arena, size_t size, struct piece **piece);
+/* Gives a piece that is mapped nowhere back to the driver; where that fails it goes into the cache. */
+tarn_status piece_release(struct arena *arena, struct piece *piece);
+
+/* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and sets access once. On
+ * failure the list is empty, its pieces are in the cache and the addresses unclaimed. */
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start);
+/* Unmaps the pieces of a range, which whole pieces fill, in one call, and puts them in front of the list. */
+tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list);
+
+void pieces_push(struct piece_list *list, struct piece *piece);
+struct piece *pieces_pop(struct piece_list *list);
+void pieces_to_cache(struct arena *arena, struct piece_list *list);
+/* Takes pieces out of the cache into `list`: as many as fit in `wanted` bytes, largest first, and if bytes are missing
+ * then, the smallest that covers them and is at most `most`. */
+void pieces_from_cache_locked(struct arena *arena, size_t wanted, size_t most, struct piece_list *list);
+
+/* Gives cached pieces back to the driver while more than `keep` bytes are reserved. */
+tarn_status arena_release_cache(struct arena *arena, size_t keep);
+/* Tries again to unmap what is stuck. */
+tarn_status arena_free_stuck(struct arena *arena);
+
+/* Gives the address range back, if nothing is left in it. For tarn_shutdown(). */
+void arena_finish(struct arena *arena);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The public calls on a device's memory as a whole: trim, limits, statistics. Owns nothing. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/ladder.h"
+
+#include <tarn/memory.h>
+#include <tarn/stats.h>
+
+static tarn_status arena_find(int device, struct arena **arena)
+{
+    struct device *found = NULL;
+    tarn_status status = device_layer_ready();
+    if (status || (status = device_find(device, &found)))
+        return status;
+    return arena_of(found, arena);
+}
+
+tarn_status tarn_trim(int device, size_t keep)
+{
+    struct arena *arena = NULL;
+    tarn_status status = arena_find(device, &arena);
+    return status ? status : ladder_trim(arena, keep);
+}
+
+tarn_status tarn_limit_set(int device, size_t bytes)
+{
+    struct arena *arena = NULL;
+    tarn_status status = arena_find(device, &arena);
+    if (status)
+        return status;
+    mutex_lock(&arena->lock);
+    arena->limit = bytes;
+    mutex_unlock(&arena->lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_limit_get(int device, size_t *bytes)
+{
+    struct arena *arena = NULL;
+    if (!bytes)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
+    tarn_status status = arena_find(device, &arena);
+    if (status)
+        return status;
+    mutex_lock(&arena->lock);
+    *bytes = arena->limit;
+    mutex_unlock(&arena->lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_limit_set_fraction(int device, double fraction)
+{
+    struct arena *arena = NULL;
+    if (!(fraction >= 0 && fraction <= 1))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "fraction %g is not from 0 to 1", fraction);
+    tarn_status status = arena_find(device, &arena);
+    if (status)
+        return status;
+    size_t memory = arena->device->properties.memory;
+    return tarn_limit_set(device, fraction < 1 ? (size_t)((double)memory * fraction) : SIZE_MAX);
+}
+
+tarn_status tarn_stats_get(int device, tarn_stats *stats)
+{
+    struct arena *arena = NULL;
+    if (!stats || stats->size != sizeof *stats)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stats is NULL, or its size is not sizeof(tarn_stats)");
+    tarn_status status = arena_find(device, &arena);
+    if (status)
+        return status;
+    counters_read(&arena->counters, stats);
+    stats->metadata_bytes = (int64_t)pages_bytes();
+    return TARN_OK;
+}
+
+tarn_status tarn_stats_reset_peak(int device)
+{
+    struct arena *arena = NULL;
+    tarn_status status = arena_find(device, &arena);
+    if (!status)
+        counters_reset_peak(&arena->counters);
+    return status;
+}
+
+tarn_status tarn_stats_reset_accumulated(int device)
+{
+    struct arena *arena = NULL;
+    tarn_status status = arena_find(device, &arena);
+    if (!status)
+        counters_reset_accumulated(&arena->counters);
+    return status;
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Growth and its reverse. Both are made of one step, the donation:
+ *
+ *   1. locked:    whole pieces inside idle free spans are chosen, their spans held, and every object that the end may
+ *                 need is made; so from here on nothing but a driver call can fail
+ *   2. unlocked:  the driver unmaps, creates, maps
+ *   3. locked:    spans and runs are cut to what is still mapped, and what is new is joined to the heap
+ *
+ * A growth takes over the free end of a run where that spares most, else begins a new run. The claimed addresses and the
+ * held spans belong to the growing thread between 1 and 3. */
+#include "memory/growth.h"
+#include "base/pages.h"
+#include "base/status.h"
+
+/* Pieces of at least this size are created: 20 MiB keeps a piece's price small beside its bytes (c10 asks for as much),
+ * 2 MiB is enough for small blocks. */
+static const size_t least_piece[ZONES] = {[ZONE_SMALL] = (size_t)2 << 20, [ZONE_LARGE] = (size_t)20 << 20};
+
+/* A free span that gives up the pieces at [start, end), which lie inside it. */
+struct donor {
+    struct donor *next;
+    struct span *span;
+    uintptr_t start, end;
+    struct span *spare_spans[2]; /* for the pieces, and for what stays behind them */
+    struct run *spare_run;       /* for the part of the run behind them */
+    bool unmapped;
+};
+
+static struct object_pool donors = OBJECT_POOL(struct donor);
+
+struct donation {
+    struct donor *first, **end;
+    size_t bytes; /* of all donors */
+};
+
+struct growth {
+    struct heap *heap;
+    enum zone_kind zone;
+    size_t wanted;          /* bytes that one free span must have in the end */
+    struct span *base;      /* the free end of a run, held; NULL for a new run */
+    uintptr_t start;        /* of the claimed addresses */
+    size_t size;            /* of them: cached pieces, donors, and the piece to create */
+    size_t create, padding; /* bytes of that piece, and of these what could be done without */
+    struct donation donation;
+    struct piece_list pieces; /* out of the cache; in the end all */
+    struct span *span;        /* fresh ones for the end */
+    struct run *run;
+};
+
+static size_t round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
+/* Step 1 of the donation ------------------------------------------------------------------------------------------ */
+
+static void donor_destroy(struct donor *donor)
+{
+    span_destroy(donor->spare_spans[0]);
+    span_destroy(donor->spare_spans[1]);
+    run_destroy(donor->spare_run);
+    object_free(&donors, donor);
+}
+
+static struct donor *donor_create(void)
+{
+    struct donor *donor = object_alloc(&donors);
+    if (!donor)
+        return NULL;
+    donor->spare_spans[0] = span_create();
+    donor->spare_spans[1] = span_create();
+    donor->spare_run = run_create();
+    if (donor->spare_spans[0] && donor->spare_spans[1] && donor->spare_run)
+        return donor;
+    donor_destroy(donor);
+    return NULL;
+}
+
+/* The whole pieces inside a free span, from its start on, that give at least `wanted` bytes but not above `most`. */
+static void whole_pieces(const struct arena *arena, const struct span *span, size_t wanted, size_t most,
+                         uintptr_t *start, uintptr_t *end)
+{
+    uintptr_t address = span->start, span_end = span->start + span->size;
+    struct piece *piece = arena_piece(arena, address);
+    if (piece->address < address)
+        address = piece->address + piece->size;
+    *start = *end = address;
+    while (address < span_end && *end - *start < wanted) {
+        piece = arena_piece(arena, address);
+        address += piece->size;
+        if (address > span_end || address - *start > most)
+            break;
+        *end = address;
+    }
+}
+
+/* Holds one free span as a donor of up to `wanted` bytes, or of a little more, at most `most`. */
+static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, size_t most, struct donation *donation)
+{
+    uintptr_t start, end;
+    if (span->size < heap->arena->granule || !span_idle_locked(heap, span))
+        return true;
+    whole_pieces(heap->arena, span, wanted, most, &start, &end);
+    if (start == end)
+        return true;
+    struct donor *donor = donor_create();
+    if (!donor)
+        return false;
+    donor->span = span;
+    donor->start = start;
+    donor->end = end;
+    span_hold_locked(heap, span);
+    *donation->end = donor;
+    donation->end = &donor->next;
+    donation->bytes += end - start;
+    return true;
+}
+
+/* Collects donors out of one zone, smallest free spans first: they are the least likely to serve a request as they are. */
+static void donors_collect_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t most,
+                                  struct donation *donation)
+{
+    for (struct tree_node *node = tree_first(&heap->zones[zone].free), *next; node; node = next) {
+        next = tree_next(node);
+        if (donation->bytes >= wanted)
+            return;
+        struct span *span = TREE_ENTRY(node, struct span, by_size);
+        if (!donate_locked(heap, span, wanted - donation->bytes, most - donation->bytes, donation))
+            return; /* no host memory: do with what there is */
+    }
+}
+
+/* Step 2 ---------------------------------------------------------------------------------------------------------- */
+
+/* Unmaps every donor's pieces into `pieces`; goes on after a failure and gives the first one. */
+static tarn_status donors_unmap(struct arena *arena, struct donation *donation, struct piece_list *pieces)
+{
+    tarn_status first = TARN_OK;
+    for (struct donor *donor = donation->first; donor; donor = donor->next) {
+        tarn_status status = pieces_unmap(arena, donor->start, donor->end - donor->start, pieces);
+        if (status) {
+            first = first ? first : status;
+            continue;
+        }
+        donor->unmapped = true;
+        arena_unclaim(arena, donor->start, donor->end - donor->start);
+    }
+    return first;
+}
+
+/* Step 3 ---------------------------------------------------------------------------------------------------------- */
+
+/* Cuts the pieces that are gone out of a donor's span; what is left of it on either side is free again. */
+static void donor_cut_locked(struct heap *heap, struct donor *donor)
+{
+    struct span *left = NULL, *gone = donor->span, *right = NULL;
+    if (donor->start > gone->start) {
+        left = gone;
+        gone = donor->spare_spans[0];
+        donor->spare_spans[0] = NULL;
+        span_cut(left, donor->start - left->start, gone);
+    }
+    if (donor->end < gone->start + gone->size) {
+        right = donor->spare_spans[1];
+        donor->spare_spans[1] = NULL;
+        span_cut(gone, donor->end - gone->start, right);
+    }
+    span_leave_locked(heap, gone, &donor->spare_run);
+    if (left)
+        span_return_locked(heap, left);
+    if (right)
+        span_return_locked(heap, right);
+}
+
+/* Ends a donation: spans whose pieces are gone are cut, the others made free again. */
+static void donors_settle_locked(struct heap *heap, struct donation *donation)
+{
+    for (struct donor *donor = donation->first, *next; donor; donor = next) {
+        next = donor->next;
+        if (donor->unmapped)
+            donor_cut_locked(heap, donor);
+        else
+            span_return_locked(heap, donor->span);
+        donor_destroy(donor);
+    }
+    donation->first = NULL;
+}
+
+/* Growth ---------------------------------------------------------------------------------------------------------- */
+
+/* Where to grow: behind the run whose free end leaves the least to map, else in a new run. Gives the bytes to map at
+ * least, and the room that there is for more. Arena lock too. */
+static tarn_status growth_place_locked(struct growth *growth, size_t *need, size_t *room)
+{
+    struct arena *arena = growth->heap->arena;
+    size_t all = round_up(growth->wanted, arena->granule);
+    *need = SIZE_MAX;
+    for (struct run *run = growth->heap->zones[growth->zone].runs; run; run = run->next) {
+        size_t tail = run->last->state == SPAN_FREE ? run->last->size : 0;
+        size_t missing = round_up(growth->wanted - tail, arena->granule);
+        if (tail >= growth->wanted || missing >= *need || run->end == arena->base + arena->size)
+            continue;
+        size_t found = arena_room_above_locked(arena, run->end);
+        if (found < missing)
+            continue;
+        *need = missing;
+        *room = found;
+        growth->start = run->end;
+        growth->base = tail ? run->last : NULL;
+    }
+    if (*need != SIZE_MAX)
+        return TARN_OK;
+    growth->base = NULL;
+    growth->start = arena_find_locked(arena, all);
+    if (!growth->start)
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left on device %d", all,
+                      arena->device->number);
+    *need = all;
+    *room = arena_room_above_locked(arena, growth->start);
+    return TARN_OK;
+}
+
+/* Step 1: chooses addresses and pieces. With `spare` an own piece may be larger than the zone likes, and what is created
+ * is not rounded up. */
+static tarn_status growth_plan_locked(struct growth *growth, bool spare)
+{
+    struct heap *heap = growth->heap;
+    struct arena *arena = heap->arena;
+    size_t need = 0, room = 0;
+    heap_learn_locked(heap, true);
+
+    mutex_lock(&arena->lock);
+    tarn_status status = growth_place_locked(growth, &need, &room);
+    if (!status) {
+        size_t most = room;
+        if (growth->zone == ZONE_SMALL && !spare && most > need + least_piece[ZONE_SMALL])
+            most = need + least_piece[ZONE_SMALL];
+        pieces_from_cache_locked(arena, need, most, &growth->pieces);
+        if (growth->base)
+            span_hold_locked(heap, growth->base);
+        size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
+        donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, &growth->donation);
+        donors_collect_locked(heap, growth->zone == ZONE_LARGE ? ZONE_SMALL : ZONE_LARGE, missing,
+                              most - growth->pieces.bytes, &growth->donation);
+
+        size_t total = growth->pieces.bytes + growth->donation.bytes;
+        growth->create = total < need ? need - total : 0;
+        if (growth->create && growth->create < least_piece[growth->zone] && !spare) {
+            size_t padded = round_up(least_piece[growth->zone], arena->granule);
+            if (padded > room - total)
+                padded = room - total;
+            growth->padding = padded - growth->create;
+            growth->create = padded;
+        }
+        growth->size = total + growth->create;
+        arena_claim_locked(arena, growth->start, growth->size);
+    }
+    mutex_unlock(&arena->lock);
+    return status;
+}
+
+/* Creates the missing piece, before anything is unmapped; a padded one that does not fit is tried without. */
+static tarn_status growth_create(struct growth *growth, struct piece **piece)
+{
+    struct arena *arena = growth->heap->arena;
+    tarn_status status = piece_create(arena, growth->create, piece);
+    if (status == TARN_ERROR_OUT_OF_MEMORY && growth->padding) {
+        growth->create -= growth->padding;
+        growth->size -= growth->padding;
+        arena_unclaim(arena, growth->start + growth->size, growth->padding);
+        growth->padding = 0;
+        status = piece_create(arena, growth->create, piece);
+    }
+    return status;
+}
+
+/* Step 2: what the driver does. On failure the claimed addresses are unclaimed and all pieces in the cache. */
+static tarn_status growth_map(struct growth *growth)
+{
+    struct arena *arena = growth->heap->arena;
+    struct piece *created = NULL;
+    tarn_status status = map_prepare(growth->start, growth->size);
+    if (!status && growth->create)
+        status = growth_create(growth, &created);
+    if (!status)
+        status = donors_unmap(arena, &growth->donation, &growth->pieces);
+    if (created) { /* last in the list, so highest: what was rounded up stays free at the end of the run */
+        struct piece **end = &growth->pieces.first;
+        while (*end)
+            end = &(*end)->next;
+        *end = created;
+        created->next = NULL;
+        growth->pieces.bytes += created->size;
+    }
+    if (!status)
+        return pieces_map(arena, &growth->pieces, growth->start);
+    pieces_to_cache(arena, &growth->pieces);
+    arena_unclaim(arena, growth->start, growth->size);
+    return status;
+}
+
+/* Step 3: the new memory joins the heap, as one free span with what was free before it. */
+static void growth_join_locked(struct growth *growth)
+{
+    struct heap *heap = growth->heap;
+    struct span *span = heap_add_locked(heap, growth->zone, growth->base, growth->run, growth->span, growth->start,
+                                        growth->start + growth->size);
+    growth->span = NULL;
+    if (!growth->base)
+        growth->run = NULL;
+    span_return_locked(heap, span);
+}
+
+/* Makes the free end that the growth held free again. It may merge with what was freed beside it meanwhile. */
+static void growth_let_go_of_base_locked(struct growth *growth)
+{
+    if (!growth->base)
+        return;
+    struct run *run = growth->base->run;
+    span_return_locked(growth->heap, growth->base);
+    growth->base = run->last;
+}
+
+static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, bool spare,
+                             struct span **span)
+{
+    struct growth growth = {
+        .heap = heap,
+        .zone = zone,
+        .wanted = size + alignment - TARN_BLOCK_UNIT,
+        .donation = {.end = &growth.donation.first},
+        .span = span_create(),
+        .run = run_create(),
+    };
+    tarn_status status = growth.span && growth.run ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (!status) {
+        mutex_lock(&heap->lock);
+        status = growth_plan_locked(&growth, spare);
+        mutex_unlock(&heap->lock);
+        if (!status) {
+            status = growth_map(&growth);
+
+            mutex_lock(&heap->lock);
+            donors_settle_locked(heap, &growth.donation);
+            growth_let_go_of_base_locked(&growth);
+            if (!status) {
+                growth_join_locked(&growth);
+                status = span_take_locked(heap, zone, size, alignment, span);
+            }
+            mutex_unlock(&heap->lock);
+        }
+    }
+    span_destroy(growth.span);
+    run_destroy(growth.run);
+    return status;
+}
+
+tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+{
+    tarn_status status = grow_once(heap, zone, size, alignment, false, span);
+    return status == TARN_ERROR_OUT_OF_MEMORY ? grow_once(heap, zone, size, alignment, true, span) : status;
+}
+
+tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given)
+{
+    struct donation donation = {.end = &donation.first};
+    struct piece_list pieces = {0};
+
+    mutex_lock(&heap->lock);
+    heap_learn_locked(heap, true);
+    donors_collect_locked(heap, ZONE_LARGE, wanted, SIZE_MAX, &donation);
+    donors_collect_locked(heap, ZONE_SMALL, wanted, SIZE_MAX, &donation);
+    mutex_unlock(&heap->lock);
+
+    tarn_status status = donors_unmap(heap->arena, &donation, &pieces);
+    *given = pieces.bytes;
+    pieces_to_cache(heap->arena, &pieces);
+
+    mutex_lock(&heap->lock);
+    donors_settle_locked(heap, &donation);
+    mutex_unlock(&heap->lock);
+    return status;
+}

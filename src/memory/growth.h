@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* How a heap comes by memory, and how it gives memory up. Both take the heap's lock and let go of it for driver calls. */
+#ifndef TARN_MEMORY_GROWTH_H
+#define TARN_MEMORY_GROWTH_H
+
+#include "memory/heap.h"
+
+/* Maps idle pieces of the heap's own free spans and of the arena's cache, and creates what is missing, so that one free
+ * span of `size` bytes at `alignment` comes to be; cuts it off and gives it as SPAN_TAKEN. Never waits. On failure the heap is as it
+ * was, but that pieces may have moved to the cache. TARN_ERROR_OUT_OF_MEMORY: nothing was unmapped. */
+tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
+
+/* Unmaps idle pieces of the heap's free spans, at least `wanted` bytes where there are as many, into the arena's cache. Never
+ * waits. Gives the bytes in `given`, also on failure. */
+tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given);
+
+#endif

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns spans, runs and batches: cutting, joining, best fit, and the knowledge of what is idle. Makes no driver call but
+ * an event's record and query, which do not wait. Everything that ends in _locked runs under the heap's lock and keeps:
+ * spans fill their run without gaps, two free spans never touch, free_bytes is the sum of the free ones. */
+#include "memory/heap.h"
+#include "base/pages.h"
+#include "base/status.h"
+
+static struct object_pool spans = OBJECT_POOL(struct span);
+static struct object_pool runs = OBJECT_POOL(struct run);
+static struct object_pool heaps = OBJECT_POOL(struct heap);
+
+#define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
+
+static int by_size(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct span *x = SPAN_OF(a), *y = SPAN_OF(b);
+    if (x->size != y->size)
+        return x->size < y->size ? -1 : 1;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static bool is_at_least(const struct tree_node *node, uint64_t size)
+{
+    return SPAN_OF(node)->size >= size;
+}
+
+struct span *span_create(void)
+{
+    struct span *span = object_alloc(&spans);
+    if (!span)
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a span");
+    return span;
+}
+
+void span_destroy(struct span *span)
+{
+    object_free(&spans, span);
+}
+
+struct run *run_create(void)
+{
+    struct run *run = object_alloc(&runs);
+    if (!run)
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a run");
+    return run;
+}
+
+void run_destroy(struct run *run)
+{
+    object_free(&runs, run);
+}
+
+static void run_insert_locked(struct heap *heap, enum zone_kind zone, struct run *run)
+{
+    run->previous = NULL;
+    run->next = heap->zones[zone].runs;
+    if (run->next)
+        run->next->previous = run;
+    heap->zones[zone].runs = run;
+}
+
+static void run_remove_locked(struct heap *heap, enum zone_kind zone, struct run *run)
+{
+    if (run->next)
+        run->next->previous = run->previous;
+    if (run->previous)
+        run->previous->next = run->next;
+    else
+        heap->zones[zone].runs = run->next;
+}
+
+/* Puts a span into its zone's tree. */
+static void span_file_locked(struct heap *heap, struct span *span)
+{
+    span->state = SPAN_FREE;
+    span->split = span->previous || span->next;
+    tree_insert(&heap->zones[span->zone].free, &span->by_size);
+    heap->free_bytes += span->size;
+    if (span->split)
+        counters_split(&heap->arena->counters, span->size, span->zone == ZONE_SMALL, 1);
+}
+
+void span_hold_locked(struct heap *heap, struct span *span)
+{
+    tree_remove(&heap->zones[span->zone].free, &span->by_size);
+    heap->free_bytes -= span->size;
+    if (span->split)
+        counters_split(&heap->arena->counters, span->size, span->zone == ZONE_SMALL, -1);
+    span->state = SPAN_TAKEN;
+}
+
+/* Links `span` behind `left` in the same run. */
+static void link_after(struct span *left, struct span *span)
+{
+    span->previous = left;
+    span->next = left->next;
+    span->run = left->run;
+    if (left->next)
+        left->next->previous = span;
+    else
+        left->run->last = span;
+    left->next = span;
+}
+
+/* Takes `span`, which is not the first of its run, out of the list; its left neighbour covers its addresses. */
+static void join_left(struct span *span)
+{
+    struct span *left = span->previous;
+    left->size += span->size;
+    left->next = span->next;
+    if (span->next)
+        span->next->previous = left;
+    else
+        span->run->last = left;
+    span_destroy(span);
+}
+
+void span_cut(struct span *span, size_t offset, struct span *fresh)
+{
+    fresh->start = span->start + offset;
+    fresh->size = span->size - offset;
+    fresh->zone = span->zone;
+    fresh->batch = span->batch;
+    atomic_store_explicit(&fresh->heap, atomic_load_explicit(&span->heap, memory_order_relaxed), memory_order_relaxed);
+    span->size = offset;
+    link_after(span, fresh);
+}
+
+static size_t padding(const struct span *span, size_t alignment)
+{
+    return (size_t)(-span->start & (alignment - 1));
+}
+
+/* The best fitting free span. For an alignment, a few that are just large enough are tried before one that surely is. */
+static struct span *span_find_locked(const struct zone *zone, size_t size, size_t alignment)
+{
+    struct tree_node *node = tree_find_first(&zone->free, is_at_least, size);
+    for (int tries = 0; node && tries < 16; tries++, node = tree_next(node))
+        if (SPAN_OF(node)->size - size >= padding(SPAN_OF(node), alignment))
+            return SPAN_OF(node);
+    node = node ? tree_find_first(&zone->free, is_at_least, size + alignment - TARN_BLOCK_UNIT) : NULL;
+    return node ? SPAN_OF(node) : NULL;
+}
+
+tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                             struct span **result)
+{
+    struct span *span = span_find_locked(&heap->zones[zone], size, alignment);
+    if (!span)
+        return TARN_ERROR_OUT_OF_MEMORY;
+    size_t pad = padding(span, alignment);
+    struct span *aligned = pad ? span_create() : span;
+    struct span *rest = span->size - pad > size ? span_create() : NULL;
+    if (!aligned || (span->size - pad > size && !rest)) {
+        span_destroy(rest);
+        if (aligned != span)
+            span_destroy(aligned);
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    }
+
+    span_hold_locked(heap, span);
+    if (pad) {
+        span_cut(span, pad, aligned);
+        span_file_locked(heap, span);
+    }
+    if (rest) {
+        span_cut(aligned, size, rest);
+        span_file_locked(heap, rest);
+    }
+    aligned->state = SPAN_TAKEN;
+    *result = aligned;
+    return TARN_OK;
+}
+
+void span_return_locked(struct heap *heap, struct span *span)
+{
+    struct span *next = span->next, *previous = span->previous;
+    if (next && next->state == SPAN_FREE) {
+        span_hold_locked(heap, next);
+        if (next->batch > span->batch)
+            span->batch = next->batch;
+        join_left(next);
+    }
+    if (previous && previous->state == SPAN_FREE) {
+        span_hold_locked(heap, previous);
+        if (span->batch > previous->batch)
+            previous->batch = span->batch;
+        join_left(span);
+        span = previous;
+    }
+    span_file_locked(heap, span);
+}
+
+void span_give_locked(struct heap *heap, struct span *span)
+{
+    span->batch = heap->open_batch;
+    heap->open_batch_used = true;
+    span->requested = 0;
+    span->tag = 0;
+    span_return_locked(heap, span);
+}
+
+bool span_extend_locked(struct heap *heap, struct span *span, size_t more)
+{
+    struct span *next = span->next;
+    if (!next || next->state != SPAN_FREE || next->size < more)
+        return false;
+    struct span *rest = NULL;
+    if (next->size > more && !(rest = span_create()))
+        return false;
+    span_hold_locked(heap, next);
+    if (rest) {
+        span_cut(next, more, rest);
+        span_file_locked(heap, rest);
+    }
+    join_left(next);
+    return true;
+}
+
+/* Joins `right`, a run that begins where `left` ends, to it. */
+static void runs_join_locked(struct heap *heap, enum zone_kind zone, struct run *left, struct run *right)
+{
+    left->last->next = right->first;
+    right->first->previous = left->last;
+    for (struct span *span = right->first; span; span = span->next)
+        span->run = left;
+    left->last = right->last;
+    left->end = right->end;
+    run_remove_locked(heap, zone, right);
+    run_destroy(right);
+}
+
+void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
+{
+    struct run *run = span->run;
+    struct span *before = span->previous, *after = span->next;
+    if (before)
+        before->next = NULL;
+    if (after)
+        after->previous = NULL;
+    if (before && after) {
+        struct run *rest = *spare;
+        *spare = NULL;
+        *rest = (struct run){.start = after->start, .end = run->end, .first = after, .last = run->last};
+        run_insert_locked(heap, span->zone, rest);
+        for (struct span *each = after; each; each = each->next)
+            each->run = rest;
+    }
+    if (before) {
+        run->last = before;
+        run->end = span->start;
+    } else if (after) {
+        run->first = after;
+        run->start = after->start;
+    } else {
+        run_remove_locked(heap, span->zone, run);
+        run_destroy(run);
+    }
+    span_destroy(span);
+}
+
+struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base, struct run *run,
+                             struct span *span, uintptr_t start, uintptr_t end)
+{
+    span->start = start;
+    span->size = end - start;
+    span->zone = (uint8_t)zone;
+    span->state = SPAN_TAKEN;
+    span->batch = 0;
+    atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
+
+    if (base) {
+        run = base->run;
+        link_after(base, span);
+        run->end = end;
+    } else {
+        span->run = run;
+        *run = (struct run){.start = start, .end = end, .first = span, .last = span};
+        run_insert_locked(heap, zone, run);
+    }
+    for (struct run *other = heap->zones[zone].runs, *next; other; other = next) {
+        next = other->next;
+        if (other->start == end)
+            runs_join_locked(heap, zone, run, other);
+    }
+    for (struct run *other = heap->zones[zone].runs; other; other = other->next) {
+        if (other->end == start && other != run) {
+            runs_join_locked(heap, zone, other, run);
+            break;
+        }
+    }
+    return span;
+}
+
+static void batches_advance_locked(struct heap *heap)
+{
+    unsigned done = 0;
+    while (done < heap->closed_count && mark_query(heap->closed[done].mark) == TARN_OK) {
+        heap->idle_batch = heap->closed[done].number;
+        mark_release(heap->closed[done].mark);
+        done++;
+    }
+    heap->closed_count -= done;
+    for (unsigned i = 0; i < heap->closed_count; i++)
+        heap->closed[i] = heap->closed[i + done];
+}
+
+static tarn_status batch_close_locked(struct heap *heap)
+{
+    struct mark *mark = NULL;
+    tarn_status status = mark_record(heap->stream, &mark);
+    if (status)
+        return status;
+    heap->closed[heap->closed_count].number = heap->open_batch++;
+    heap->closed[heap->closed_count++].mark = mark;
+    heap->open_batch_used = false;
+    return TARN_OK;
+}
+
+void heap_learn_locked(struct heap *heap, bool close)
+{
+    batches_advance_locked(heap);
+    if (!close || !heap->open_batch_used || heap->retired || heap->closed_count == HEAP_BATCHES)
+        return;
+    if (batch_close_locked(heap) == TARN_OK)
+        batches_advance_locked(heap);
+}
+
+static struct heap *heap_create(struct arena *arena)
+{
+    struct heap *heap = object_alloc(&heaps);
+    if (!heap) {
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a heap");
+        return NULL;
+    }
+    mutex_init(&heap->lock);
+    heap->arena = arena;
+    for (int zone = 0; zone < ZONES; zone++)
+        heap->zones[zone].free.order = by_size;
+    heap->waiting_end = &heap->waiting;
+    return heap;
+}
+
+/* A retired heap that nothing is left in, to be used again; heaps_lock, under which alone the list grows. */
+static struct heap *heap_unused_locked(struct arena *arena)
+{
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        bool unused = heap->retired && heap->blocks == 0 && !heap->zones[ZONE_SMALL].runs &&
+                      !heap->zones[ZONE_LARGE].runs && heap->closed_count == 0;
+        mutex_unlock(&heap->lock);
+        if (unused)
+            return heap;
+    }
+    return NULL;
+}
+
+static mutex heaps_lock = MUTEX_INITIALIZER; /* of the making of heaps; before a heap's and an arena's */
+
+static tarn_status heap_make_locked(struct stream *stream, struct heap **result)
+{
+    struct arena *arena = NULL;
+    tarn_status status = arena_of(device_at(stream->device), &arena);
+    if (status)
+        return status;
+    struct heap *heap = heap_unused_locked(arena);
+    bool fresh = !heap;
+    if (fresh && !(heap = heap_create(arena)))
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+
+    mutex_lock(&heap->lock);
+    heap->stream = stream;
+    heap->generation = atomic_load(&stream->generation);
+    heap->retired = false;
+    heap->open_batch = heap->idle_batch + 1;
+    heap->open_batch_used = false;
+    mutex_unlock(&heap->lock);
+    if (fresh) {
+        mutex_lock(&arena->lock);
+        heap->next = arena->heaps;
+        arena->heaps = heap;
+        mutex_unlock(&arena->lock);
+    }
+    atomic_store_explicit(&stream->heap, heap, memory_order_release);
+    *result = heap;
+    return TARN_OK;
+}
+
+tarn_status heap_of(struct stream *stream, struct heap **heap)
+{
+    *heap = atomic_load_explicit(&stream->heap, memory_order_acquire);
+    if (*heap)
+        return TARN_OK;
+    tarn_status status = TARN_OK;
+    mutex_lock(&heaps_lock);
+    *heap = atomic_load_explicit(&stream->heap, memory_order_relaxed);
+    if (!*heap)
+        status = heap_make_locked(stream, heap);
+    mutex_unlock(&heaps_lock);
+    return status;
+}
+
+tarn_status heap_retire(struct stream *stream)
+{
+    tarn_status status = TARN_OK;
+    mutex_lock(&heaps_lock);
+    struct heap *heap = atomic_load_explicit(&stream->heap, memory_order_relaxed);
+    if (heap) {
+        mutex_lock(&heap->lock);
+        batches_advance_locked(heap);
+        if (heap->closed_count == HEAP_BATCHES) { /* the newest mark is superseded by the one of the retirement */
+            mark_release(heap->closed[--heap->closed_count].mark);
+            heap->open_batch_used = true;
+        }
+        status = batch_close_locked(heap);
+        if (!status) {
+            /* Nothing is queued on the stream any more: what is freed from now on is idle when this batch is. */
+            heap->open_batch = heap->closed[heap->closed_count - 1].number;
+            heap->retired = true;
+            atomic_store_explicit(&stream->heap, NULL, memory_order_release);
+        }
+        mutex_unlock(&heap->lock);
+    }
+    mutex_unlock(&heaps_lock);
+    return status;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The heap: what one (pool, stream) pair owns.
+ *
+ *   run    |  block  | free |    block     |  slab  |   free      |    contiguous, mapped, of one zone
+ *   spans  [---------][----][--------------][------][-------------]    linked in the order of addresses
+ *   pieces [==============][====================][================]    a piece may end inside any span
+ *
+ * A run is cut into spans without gaps; two free spans never touch. Small spans (to 1 MiB, and slabs) and large ones
+ * have a zone of runs each, so that a small block does not hold a large piece in place.
+ *
+ * Order: a free span may be used again on the heap's stream at once. It is idle, and its pieces may be unmapped, when
+ * its batch is: spans freed since the last recorded mark belong to the open batch; a mark closes it; when the mark has
+ * finished the batch is idle. Memory that was never used is of batch 0, which always is. */
+#ifndef TARN_MEMORY_HEAP_H
+#define TARN_MEMORY_HEAP_H
+
+#include "base/tree.h"
+#include "device/stream.h"
+#include "memory/arena.h"
+#include "memory/map.h"
+
+#include <tarn/memory.h>
+
+enum zone_kind { ZONE_SMALL, ZONE_LARGE, ZONES };
+
+enum span_state {
+    SPAN_FREE,    /* in its zone's tree */
+    SPAN_TAKEN,   /* free, but in the hands of a thread that maps or unmaps beside the lock */
+    SPAN_BLOCK,   /* live */
+    SPAN_PENDING, /* freed by its owner; work of other streams still uses it */
+    SPAN_SLAB,
+};
+
+struct slab;
+
+/* One stream's use of a block; and of the first of a block's, its place in the list of blocks that wait. */
+struct use {
+    struct use *next;      /* of the same block */
+    struct stream *stream; /* NULL: an event of the caller's, already in `mark` */
+    unsigned generation;
+    struct mark *mark; /* recorded when the block is freed; NULL before, and while recording fails */
+    bool marked;       /* `mark` says all: NULL then means finished */
+
+    struct use *next_waiting; /* of the heap's list; first use only, like the two below */
+    struct span *span;
+    unsigned slot; /* of a slab */
+};
+
+struct span {
+    uintptr_t start;
+    size_t size;                  /* bytes, a multiple of TARN_BLOCK_UNIT */
+    _Atomic(struct heap *) heap;  /* never changes while the span is in the page map */
+    struct span *previous, *next; /* neighbours in the run */
+    struct run *run;
+    struct tree_node by_size; /* free: in the zone's tree */
+    uint64_t batch;           /* free: the last batch that its memory was freed in */
+    size_t requested;         /* block: bytes asked for */
+    struct use *uses;         /* block, pending */
+    struct slab *slab;        /* slab */
+    uint8_t state, zone;
+    bool split; /* free: counted as inactive_split */
+    tarn_tag tag;
+};
+
+struct run {
+    uintptr_t start, end;
+    struct span *first, *last;
+    struct run *next, *previous; /* in the zone's list */
+};
+
+struct zone {
+    struct tree free; /* of spans, by size and then address */
+    struct run *runs;
+};
+
+#define SLAB_CLASSES 40
+#define HEAP_BATCHES 8
+
+struct heap {
+    mutex lock;            /* of everything below but what is marked */
+    struct arena *arena;   /* constant */
+    struct stream *stream; /* of which the heap is; constant until it is retired */
+    unsigned generation;
+    bool retired; /* no work can be queued on the stream any more */
+    struct zone zones[ZONES];
+    struct slab *slabs[SLAB_CLASSES];   /* with free slots */
+    struct use *waiting, **waiting_end; /* blocks that are freed and pending, oldest first */
+    size_t free_bytes, waiting_bytes;
+    size_t blocks; /* live and pending */
+
+    uint64_t open_batch, idle_batch;
+    bool open_batch_used; /* something was freed in it */
+    struct {
+        uint64_t number;
+        struct mark *mark;
+    } closed[HEAP_BATCHES]; /* oldest first */
+    unsigned closed_count;
+
+    struct heap *next; /* arena lock: in the arena's list */
+};
+
+/* The heap of a stream in the default pool, made at its first use. */
+tarn_status heap_of(struct stream *stream, struct heap **heap);
+
+/* What a request comes down to. */
+struct request {
+    size_t size;      /* bytes, rounded to TARN_BLOCK_UNIT */
+    size_t requested; /* bytes, as asked for */
+    size_t alignment; /* bytes, at least TARN_BLOCK_UNIT */
+    tarn_tag tag;
+};
+
+static inline enum zone_kind zone_of(size_t size)
+{
+    return size <= COUNTERS_SMALL ? ZONE_SMALL : ZONE_LARGE;
+}
+
+/* Cuts a span off the best fitting free one: the smallest that is large enough, the lowest address among equals. The
+ * span's state is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY, without a text, when none fits. */
+tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
+/* Makes a span free that was used until now: it joins the open batch. Merges with free neighbours. */
+void span_give_locked(struct heap *heap, struct span *span);
+/* Makes a span free again that nobody used since it was: its batch stays. Merges likewise. */
+void span_return_locked(struct heap *heap, struct span *span);
+/* Takes a free span out of its tree. */
+void span_hold_locked(struct heap *heap, struct span *span);
+/* Cuts up to `size` off the front of the free span behind `span` and joins them. False when it is not there. */
+bool span_extend_locked(struct heap *heap, struct span *span, size_t more);
+
+/* Spans and runs as objects; NULL with an error text when the host is out of memory. */
+struct span *span_create(void);
+void span_destroy(struct span *span);
+struct run *run_create(void);
+void run_destroy(struct run *run);
+
+/* Makes the part of a held span from `offset` on a span of its own, the fresh one given, behind it. */
+void span_cut(struct span *span, size_t offset, struct span *fresh);
+/* Takes a held span whose memory is no longer mapped out of its run and destroys it; where it had neighbours on both
+ * sides, `spare` becomes the run of those behind it, and is NULL then. */
+void span_leave_locked(struct heap *heap, struct span *span, struct run **spare);
+
+/* Makes new idle memory, mapped at [start, end), part of the heap, as the fresh span given: behind `base`, the last span of
+ * a run that ends at start, or, where that is NULL, as `run`, a fresh one. Joins runs that now touch. The span is held. */
+struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base, struct run *run,
+                             struct span *span, uintptr_t start, uintptr_t end);
+
+/* Finds out which batches are idle; with `close` records a mark if something was freed in the open batch. Never waits. */
+void heap_learn_locked(struct heap *heap, bool close);
+static inline bool span_idle_locked(const struct heap *heap, const struct span *span)
+{
+    return span->batch <= heap->idle_batch;
+}
+
+/* Gives `stream`'s heap up to the device's other streams. */
+tarn_status heap_retire(struct stream *stream);
+
+#endif

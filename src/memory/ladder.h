@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The ladder: what is tried, cheapest first, until a request is served. */
+#ifndef TARN_MEMORY_LADDER_H
+#define TARN_MEMORY_LADDER_H
+
+#include "memory/heap.h"
+
+/* A span for a request, SPAN_TAKEN. May call the driver and, on the last step, wait; holds no lock meanwhile.
+ * TARN_ERROR_OUT_OF_MEMORY with a text that says what was tried and what holds the memory. */
+tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
+
+/* Gives idle memory back to the driver until at most `keep` bytes are reserved, waiting for work that still uses it. */
+tarn_status ladder_trim(struct arena *arena, size_t keep);
+
+#endif

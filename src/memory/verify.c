@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Reads heaps and arenas and changes nothing. What is checked stands at the top of heap.h and arena.h. */
+#include "memory/verify.h"
+#include "base/status.h"
+#include "memory/slab.h"
+
+#define BROKEN(address, text) \
+    failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
+
+struct sums {
+    size_t free_bytes, blocks, waiting_bytes;
+};
+
+static unsigned bits(const uint64_t *words)
+{
+    return (unsigned)(__builtin_popcountll(words[0]) + __builtin_popcountll(words[1]));
+}
+
+static tarn_status slab_verify(struct heap *heap, const struct span *span, struct sums *sums)
+{
+    const struct slab *slab = span->slab;
+    if (!slab || slab->span != span)
+        return BROKEN(span->start, "a slab's span and slab do not name each other");
+    if (bits(slab->taken) != slab->used || slab->used == 0)
+        return BROKEN(span->start, "a slab counts other slots than it has taken, or is empty");
+    if ((slab->pending[0] & ~slab->taken[0]) || (slab->pending[1] & ~slab->taken[1]))
+        return BROKEN(span->start, "a slot waits that is not taken");
+    for (size_t offset = 0; offset < span->size; offset += MAP_PAGE)
+        if (map_get(span->start + offset) != span)
+            return BROKEN(span->start + offset, "a slab's page is not in the page map");
+    bool listed = false;
+    for (const struct slab *other = heap->slabs[slab->class]; other; other = other->next)
+        listed = listed || other == slab;
+    if (listed != (slab->used < slab->slots))
+        return BROKEN(span->start, "a slab is in its class's list exactly while a slot is free");
+    sums->blocks += slab->used;
+    sums->waiting_bytes += (size_t)bits(slab->pending) * slab->slot_size;
+    return TARN_OK;
+}
+
+static bool in_tree(const struct zone *zone, const struct span *wanted)
+{
+    for (struct tree_node *node = tree_first(&zone->free); node; node = tree_next(node))
+        if (TREE_ENTRY(node, struct span, by_size) == wanted)
+            return true;
+    return false;
+}
+
+static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const struct span *span, struct sums *sums)
+{
+    if (span->zone != zone || atomic_load(&span->heap) != heap)
+        return BROKEN(span->start, "a span names another heap or zone than the one whose list it is in");
+    if (span->size == 0 || span->size % TARN_BLOCK_UNIT)
+        return BROKEN(span->start, "a span's size is not a multiple of the block unit");
+    switch ((enum span_state)span->state) {
+    case SPAN_FREE:
+        if (span->next && span->next->state == SPAN_FREE)
+            return BROKEN(span->start, "two free spans touch");
+        if (!in_tree(&heap->zones[zone], span))
+            return BROKEN(span->start, "a free span is not in its zone's tree");
+        sums->free_bytes += span->size;
+        return TARN_OK;
+    case SPAN_TAKEN:
+        return BROKEN(span->start, "a span is held although nothing runs");
+    case SPAN_BLOCK:
+    case SPAN_PENDING:
+        if (map_get(span->start) != span)
+            return BROKEN(span->start, "a block is not in the page map");
+        sums->blocks++;
+        if (span->state == SPAN_PENDING)
+            sums->waiting_bytes += span->size;
+        return TARN_OK;
+    case SPAN_SLAB:
+        return slab_verify(heap, span, sums);
+    }
+    return BROKEN(span->start, "a span has no state");
+}
+
+static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const struct run *run, struct sums *sums)
+{
+    uintptr_t address = run->start;
+    const struct span *before = NULL;
+    for (const struct span *span = run->first; span; before = span, span = span->next) {
+        if (span->start != address || span->previous != before || span->run != run)
+            return BROKEN(span->start, "a run's spans have a gap, or their links do not agree");
+        address += span->size;
+        tarn_status status = span_verify(heap, zone, span, sums);
+        if (status)
+            return status;
+    }
+    if (address != run->end || run->last != before)
+        return BROKEN(run->end, "a run's end is not that of its last span");
+    for (address = run->start; address < run->end;) {
+        const struct piece *piece = arena_piece(heap->arena, address);
+        if (!piece || piece->address != address || address + piece->size > run->end)
+            return BROKEN(address, "a run is not made of whole pieces");
+        address += piece->size;
+    }
+    return TARN_OK;
+}
+
+tarn_status heap_verify(struct heap *heap)
+{
+    struct sums sums = {0};
+    tarn_status status = TARN_OK;
+    mutex_lock(&heap->lock);
+    for (int zone = 0; !status && zone < ZONES; zone++)
+        for (struct run *run = heap->zones[zone].runs; !status && run; run = run->next)
+            status = run_verify(heap, (enum zone_kind)zone, run, &sums);
+    if (!status && (sums.free_bytes != heap->free_bytes || sums.blocks != heap->blocks ||
+                    sums.waiting_bytes != heap->waiting_bytes))
+        status = BROKEN(0, "its counts are not the sums over its spans");
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* Bytes of the runs of a heap. */
+static size_t mapped_bytes(struct heap *heap)
+{
+    size_t bytes = 0;
+    mutex_lock(&heap->lock);
+    for (int zone = 0; zone < ZONES; zone++)
+        for (struct run *run = heap->zones[zone].runs; run; run = run->next)
+            bytes += run->end - run->start;
+    mutex_unlock(&heap->lock);
+    return bytes;
+}
+
+tarn_status arena_verify(struct arena *arena)
+{
+    size_t mapped = 0;
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+        tarn_status status = heap_verify(heap);
+        if (status)
+            return status;
+        mapped += mapped_bytes(heap);
+    }
+    size_t claimed = 0;
+    for (size_t i = 0; i < arena->size / arena->granule; i++)
+        claimed += arena->claimed[i / 64] >> (i % 64) & 1;
+    if (mapped + arena->stuck.bytes != claimed * arena->granule)
+        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped and %zu claimed", arena->device->number,
+                      mapped, claimed * arena->granule);
+    if (mapped + arena->stuck.bytes + arena->cache.bytes != arena->reserved)
+        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped, %zu cached, but %zu reserved",
+                      arena->device->number, mapped, arena->cache.bytes, arena->reserved);
+    return TARN_OK;
+}

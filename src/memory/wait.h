@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Blocks whose owner has freed them while work of other streams still uses them. */
+#ifndef TARN_MEMORY_WAIT_H
+#define TARN_MEMORY_WAIT_H
+
+#include "memory/heap.h"
+
+/* Adds a use of a block to its list, once a stream. */
+tarn_status use_add_stream(struct use **uses, struct stream *stream);
+/* The same for a mark, which is then the list's. */
+tarn_status use_add_mark(struct use **uses, struct mark *mark);
+
+/* Takes back the use that was added last. */
+void use_drop_first(struct use **uses);
+
+/* Puts a freed block with uses into the heap's list, after a mark on each stream that uses it. Cannot fail: a mark that
+ * cannot be recorded now is recorded later. */
+void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses, size_t size);
+
+/* Makes free what has ended. Gives how many blocks did. Never waits. */
+size_t wait_collect_locked(struct heap *heap);
+
+/* A mark that the oldest waiting block, or the oldest closed batch, is waiting for, kept for the caller; NULL when
+ * nothing waits. Closes the open batch if nothing else is left to wait for. */
+struct mark *wait_oldest_locked(struct heap *heap);
+
+#endif

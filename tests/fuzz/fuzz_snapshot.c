@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* libFuzzer's way into the reader of snapshots: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/snapshot.
+ * Whatever is read must be whole; whatever is not must say why. */
+#include "snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static volatile uint64_t sink;
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct snapshot snapshot;
+    struct snapshot_error error;
+    if (!snapshot_read_buffer(data, size, &snapshot, &error)) {
+        if (strncmp(error.text, "byte ", 5) != 0)
+            abort();
+        return 0;
+    }
+    for (size_t i = 0; i < snapshot.segment_count; i++)
+        for (size_t j = 0; j < snapshot.segments[i].block_count; j++)
+            sink += snapshot.blocks[snapshot.segments[i].first_block + j].size;
+    for (size_t i = 0; i < snapshot.trace_count; i++)
+        for (size_t j = 0; j < snapshot.traces[i].event_count; j++)
+            sink += snapshot.traces[i].events[j].size;
+    snapshot_finish(&snapshot);
+    return 0;
+}

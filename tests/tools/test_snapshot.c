@@ -1,0 +1,742 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The reader of snapshots: generated ones against what their generator counted, recorded ones where there are any, and what is
+ * wrong, cut short, corrupted or hostile.
+ *
+ * TARN_TEST_DATA is the folder that make_snapshots.py filled; TARN_TRACES a colon-separated list of folders with recorded
+ * snapshots, examples/traces unless set. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <cmocka.h>
+#include <zstd.h>
+
+#include "snapshot.h"
+
+/* --- helpers --- */
+
+struct bytes {
+    unsigned char *data;
+    size_t size;
+};
+
+static const char *test_data(const char *name)
+{
+    static char path[4096];
+    const char *folder = getenv("TARN_TEST_DATA");
+    if (!folder)
+        fail_msg("TARN_TEST_DATA must name the folder that make_snapshots.py filled");
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static struct bytes load(const char *path)
+{
+    struct bytes bytes = {0};
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        fail_msg("cannot open %s", path);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    bytes.size = (size_t)ftell(file);
+    rewind(file);
+    bytes.data = malloc(bytes.size + 1);
+    assert_non_null(bytes.data);
+    assert_int_equal(fread(bytes.data, 1, bytes.size, file), bytes.size);
+    fclose(file);
+    return bytes;
+}
+
+/* What a replay would touch: every index and pointer must be good. */
+static uint64_t walk(const struct snapshot *snapshot)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < snapshot->segment_count; i++) {
+        const struct snapshot_segment *segment = &snapshot->segments[i];
+        assert_true(segment->first_block + segment->block_count <= snapshot->block_count);
+        for (size_t j = 0; j < segment->block_count; j++) {
+            const struct snapshot_block *block = &snapshot->blocks[segment->first_block + j];
+            assert_true(block->address >= segment->address);
+            assert_true(block->address - segment->address <= segment->total_size);
+            assert_true(block->size <= segment->total_size - (block->address - segment->address));
+            assert_true(block->requested_size <= block->size);
+            sum += block->size;
+        }
+    }
+    for (size_t i = 0; i < snapshot->trace_count; i++)
+        for (size_t j = 0; j < snapshot->traces[i].event_count; j++)
+            sum += snapshot->traces[i].events[j].size + (uint64_t)snapshot->traces[i].events[j].action;
+    return sum;
+}
+
+static bool read_bytes(const void *data, size_t size, struct snapshot_error *error)
+{
+    struct snapshot snapshot;
+    bool done = snapshot_read_buffer(data, size, &snapshot, error);
+    if (done)
+        walk(&snapshot);
+    else
+        assert_true(!strncmp(error->text, "byte ", 5) && !snapshot.segments && !snapshot.traces && !snapshot.events);
+    snapshot_finish(&snapshot);
+    return done;
+}
+
+/* --- generated snapshots --- */
+
+enum { FIELD_ACTIONS = 4, ACTION_COUNT = 10 };
+
+/* The numbers of summary.txt, in its order, as the reader sees them. */
+static size_t summarise(const struct snapshot *snapshot, uint64_t *field)
+{
+    uint64_t action[ACTION_COUNT] = {0}, states[3] = {0}, total = 0, requested = 0, address = 0, size = 0, streams = 0,
+             pools = 0;
+    uint64_t events = 0, last = 0;
+    for (size_t i = 0; i < snapshot->trace_count; i++)
+        for (size_t j = 0; j < snapshot->traces[i].event_count; j++) {
+            const struct snapshot_event *event = &snapshot->traces[i].events[j];
+            events++;
+            action[event->action]++;
+            address ^= event->address;
+            size += event->size;
+            streams ^= event->stream;
+            pools += event->pool[0] + event->pool[1];
+            if (event->time_us != SNAPSHOT_NO_TIME && (uint64_t)event->time_us > last)
+                last = (uint64_t)event->time_us;
+        }
+    for (size_t i = 0; i < snapshot->segment_count; i++) {
+        total += snapshot->segments[i].total_size;
+        pools += snapshot->segments[i].pool[0] + snapshot->segments[i].pool[1];
+    }
+    for (size_t i = 0; i < snapshot->block_count; i++) {
+        states[snapshot->blocks[i].state]++;
+        requested += snapshot->blocks[i].requested_size;
+    }
+
+    size_t n = 0;
+    field[n++] = snapshot->segment_count;
+    field[n++] = snapshot->block_count;
+    field[n++] = snapshot->trace_count;
+    field[n++] = events;
+    for (size_t i = 0; i < ACTION_COUNT; i++)
+        field[n++] = action[i];
+    field[n++] = states[SNAPSHOT_ACTIVE_ALLOCATED];
+    field[n++] = states[SNAPSHOT_ACTIVE_PENDING_FREE];
+    field[n++] = total;
+    field[n++] = requested;
+    field[n++] = address;
+    field[n++] = size;
+    field[n++] = streams;
+    field[n++] = pools;
+    field[n++] = last;
+    return n;
+}
+
+static void generated(void **state)
+{
+    (void)state;
+    char line[1024];
+    size_t files = 0;
+    FILE *summary = fopen(test_data("summary.txt"), "r");
+    assert_non_null(summary);
+    while (fgets(line, sizeof line, summary)) {
+        char *rest, *name = strtok_r(line, " ", &rest);
+        if (*name == '#')
+            continue;
+        struct snapshot snapshot;
+        struct snapshot_error error;
+        if (!snapshot_read_file(test_data(name), &snapshot, &error))
+            fail_msg("%s: %s", name, error.text);
+        uint64_t field[64];
+        size_t count = summarise(&snapshot, field);
+        for (size_t i = 0; i < count; i++) {
+            char *word = strtok_r(NULL, " \n", &rest);
+            if (!word || strtoull(word, NULL, 10) != field[i])
+                fail_msg("%s: field %zu is %" PRIu64 ", not %s", name, i + 1, field[i], word ? word : "there");
+        }
+        walk(&snapshot);
+        snapshot_finish(&snapshot);
+        files++;
+    }
+    fclose(summary);
+    assert_true(files >= 14);
+}
+
+static void assert_same(const struct snapshot *one, const struct snapshot *two)
+{
+    assert_int_equal(one->block_count, two->block_count);
+    for (size_t i = 0; i < one->event_count; i++) {
+        const struct snapshot_event *a = &one->events[i], *b = &two->events[i];
+        assert_true(a->address == b->address && a->size == b->size && a->stream == b->stream &&
+                    a->time_us == b->time_us && a->pool[0] == b->pool[0] && a->pool[1] == b->pool[1] &&
+                    a->action == b->action);
+    }
+    for (size_t i = 0; i < one->block_count; i++) {
+        const struct snapshot_block *a = &one->blocks[i], *b = &two->blocks[i];
+        assert_true(a->address == b->address && a->size == b->size && a->requested_size == b->requested_size &&
+                    a->state == b->state);
+    }
+}
+
+/* Reading from memory, and from memory compressed, gives the same as reading the file. */
+static void buffers_and_zstd(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"streams.pickle", "expandable.pickle", "small-2.pickle"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct snapshot one, two, three;
+        struct snapshot_error error;
+        struct bytes bytes = load(test_data(names[i]));
+        size_t bound = ZSTD_compressBound(bytes.size);
+        void *compressed = malloc(bound);
+        size_t size = ZSTD_compress(compressed, bound, bytes.data, bytes.size, 3);
+        assert_false(ZSTD_isError(size));
+        assert_true(snapshot_read_file(test_data(names[i]), &one, &error));
+        assert_true(snapshot_read_buffer(bytes.data, bytes.size, &two, &error));
+        assert_true(snapshot_read_buffer(compressed, size, &three, &error));
+        assert_int_equal(one.event_count, two.event_count);
+        assert_int_equal(one.event_count, three.event_count);
+        assert_same(&one, &two);
+        assert_same(&one, &three);
+        snapshot_finish(&one);
+        snapshot_finish(&two);
+        snapshot_finish(&three);
+
+        for (size_t cut = 0; cut < size; cut += 1 + size / 300)
+            assert_false(read_bytes(compressed, cut, &error));
+        free(compressed);
+        free(bytes.data);
+    }
+}
+
+static void recorded(void **state)
+{
+    (void)state;
+    const char *list = getenv("TARN_TRACES");
+    char *folders = strdup(list ? list : "examples/traces"), *rest = NULL;
+    size_t files = 0;
+    for (char *folder = strtok_r(folders, ":", &rest); folder; folder = strtok_r(NULL, ":", &rest)) {
+        DIR *open = opendir(folder);
+        for (struct dirent *entry; open && (entry = readdir(open));) {
+            const char *end = strrchr(entry->d_name, '.');
+            if (!end || (strcmp(end, ".pickle") != 0 && strcmp(end, ".zst") != 0))
+                continue;
+            char path[4096];
+            struct snapshot snapshot;
+            struct snapshot_error error;
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+            if (!snapshot_read_file(path, &snapshot, &error))
+                fail_msg("%s: %s", path, error.text);
+            walk(&snapshot);
+            snapshot_finish(&snapshot);
+            files++;
+        }
+        if (open)
+            closedir(open);
+    }
+    free(folders);
+    if (!files)
+        skip();
+}
+
+/* --- what is wrong --- */
+
+/* A pickle written piece by piece, protocol 2. */
+struct writer {
+    unsigned char data[1 << 16];
+    size_t size;
+};
+
+static void put(struct writer *writer, const char *data, size_t size)
+{
+    assert_true(writer->size + size <= sizeof writer->data);
+    memcpy(writer->data + writer->size, data, size);
+    writer->size += size;
+}
+
+/* Python's notation, as far as needed: { } [ ] 'text' numbers None True ( , ). Everything else is passed over. */
+static void write_literal(struct writer *writer, const char *text)
+{
+    for (const char *at = text; *at;) {
+        if (*at == '{') {
+            put(writer, "}(", 2);
+        } else if (*at == '[') {
+            put(writer, "](", 2);
+        } else if (*at == '(') {
+            put(writer, "(", 1);
+        } else if (*at == '}') {
+            put(writer, "u", 1);
+        } else if (*at == ']') {
+            put(writer, "e", 1);
+        } else if (*at == ')') {
+            put(writer, "t", 1);
+        } else if (*at == 'N' || *at == 'T') {
+            put(writer, *at == 'N' ? "N" : "\x88", 1);
+            at += 3;
+        } else if (*at == '\'') {
+            const char *end = strchr(++at, '\'');
+            char head[2] = {'U', (char)(end - at)};
+            put(writer, head, 2);
+            put(writer, at, (size_t)(end - at));
+            at = end;
+        } else if (*at == '-' || (*at >= '0' && *at <= '9')) {
+            size_t length = strspn(at, "-0123456789");
+            put(writer, "L", 1);
+            put(writer, at, length);
+            put(writer, "\n", 1);
+            at += length - 1;
+        }
+        at++;
+    }
+}
+
+static void expect(const char *literal, const char *wanted)
+{
+    struct writer writer = {.size = 0};
+    struct snapshot_error error = {{0}};
+    put(&writer, "\x80\x02", 2);
+    write_literal(&writer, literal);
+    put(&writer, ".", 1);
+    bool done = read_bytes(writer.data, writer.size, &error);
+    if (!wanted && !done)
+        fail_msg("%s: %s", literal, error.text);
+    if (wanted) {
+        assert_false(done);
+        assert_string_equal(strchr(error.text, ':') + 2, wanted);
+    }
+}
+
+#define SEGMENT(rest) "{'segments': [{'device': 0, 'address': 4096, 'total_size': 1024, 'stream': 0, " rest "}]}"
+#define BLOCK(rest) SEGMENT("'blocks': [{'size': 512, 'state': 'inactive'}, {" rest "}]")
+#define EVENT(rest) \
+    "{'segments': [], 'device_traces': [[], [{'action': 'alloc', 'addr': 1, 'size': 2, 'stream': 3}, {" rest "}]]}"
+
+static void errors_name_the_place(void **state)
+{
+    (void)state;
+    expect("[]", "the pickle holds a list; a memory snapshot is a dict");
+    expect("{}", "the dict has no key segments: this pickle is no memory snapshot");
+    expect("{'segments': 5}", "segments is an integer, not a list");
+    expect("{'segments': [5, 5]}", "segments holds 2 items that are no segment");
+    expect("{'segments': [[]]}", "segments[0] is a list, not a segment");
+    expect("{'segments': []}", NULL);
+    expect("{'segments': [], 'device_traces': None}", NULL);
+
+    expect(SEGMENT("'blocks': []"), NULL);
+    expect(SEGMENT("'blocks': [], 'is_expandable': True, 'segment_pool_id': (1, 2)"), NULL);
+    expect(SEGMENT(""), "segments[0] has no key blocks");
+    expect(SEGMENT("'blocks': 7"), "segments[0].blocks is an integer, not a list");
+    expect(SEGMENT("'blocks': [{}]"), "segments[0].blocks holds 1 items that are no block");
+    expect(SEGMENT("'blocks': [[]]"), "segments[0].blocks[0] is a list, not a block");
+    expect(SEGMENT("'blocks': [], 'device': -1"), "segments[0].device is negative");
+    expect(SEGMENT("'blocks': [], 'device': 4096"), "segments[0].device is 4096; at most 4095 are read");
+    expect(SEGMENT("'blocks': [], 'total_size': 18446744073709551616"),
+           "segments[0].total_size does not fit in 64 bits");
+    expect(SEGMENT("'blocks': [], 'total_size': 18446744073709551615"),
+           "segments[0].total_size goes beyond the end of the address space");
+    expect(SEGMENT("'blocks': [], 'active_size': 'x'"), "segments[0].active_size is a text, not an integer");
+    expect(SEGMENT("'blocks': [], 'segment_type': 'huge'"), "segments[0].segment_type is neither large nor small");
+    expect(SEGMENT("'blocks': [], 'is_expandable': 1"), "segments[0].is_expandable is an integer, not a bool");
+    expect(SEGMENT("'blocks': [], 'segment_pool_id': (1, -2)"), "segments[0].segment_pool_id has a negative part");
+    expect(SEGMENT("'blocks': [], 'segment_pool_id': (1, 2, 3)"),
+           "segments[0].segment_pool_id is not a tuple of two integers of 64 bits");
+
+    expect(BLOCK("'size': 512, 'state': 'active_allocated', 'requested_size': 100"), NULL);
+    expect(BLOCK("'size': 512, 'state': 'active_awaiting_free', 'requested_size': 100"), NULL);
+    expect(BLOCK("'state': 'inactive'"), "segments[0].blocks[1] has no key size");
+    expect(BLOCK("'size': 512"), "segments[0].blocks[1] has no key state");
+    expect(BLOCK("'size': -512, 'state': 'inactive'"), "segments[0].blocks[1].size is negative");
+    expect(BLOCK("'size': 512, 'state': 'lost'"),
+           "segments[0].blocks[1].state is none of inactive, active_allocated, active_pending_free");
+    expect(BLOCK("'size': 1024, 'state': 'inactive'"),
+           "segments[0].blocks[1] at 0x1200, 1024 bytes, does not lie between 0x1200 and the segment's end, 0x1400");
+    expect(BLOCK("'size': 18446744073709551615, 'state': 'inactive'"),
+           "segments[0].blocks[1] at 0x1200, 18446744073709551615 bytes, does not lie between 0x1200 and the segment's "
+           "end, "
+           "0x1400");
+    expect(BLOCK("'size': 512, 'state': 'inactive', 'address': 4096"),
+           "segments[0].blocks[1] at 0x1000, 512 bytes, does not lie between 0x1200 and the segment's end, 0x1400");
+    expect(BLOCK("'size': 512, 'state': 'active_allocated', 'requested_size': 513"),
+           "segments[0].blocks[1].requested_size is 513, more than the block's 512 bytes");
+
+    expect(EVENT("'action': 'free_requested', 'addr': 1, 'size': 2, 'stream': 3"), NULL);
+    expect(EVENT("'action': 'of the future'"), NULL);
+    expect(EVENT("'action': 'oom', 'device_free': 5, 'size': 2, 'stream': 3"), NULL);
+    expect(EVENT(""), "device_traces[1] holds 1 items that are no trace event");
+    expect(EVENT("'addr': 1"), "device_traces[1][1] has no key action");
+    expect(EVENT("'action': 7"), "device_traces[1][1].action is an integer, not a text");
+    expect(EVENT("'action': 'alloc', 'size': 2, 'stream': 3"), "device_traces[1][1] has no key addr");
+    expect(EVENT("'action': 'alloc', 'addr': 1, 'stream': 3"), "device_traces[1][1] has no key size");
+    expect(EVENT("'action': 'alloc', 'addr': 1, 'size': 2"), "device_traces[1][1] has no key stream");
+    expect(EVENT("'action': 'alloc', 'addr': 1, 'size': -2, 'stream': 3"), "device_traces[1][1].size is negative");
+    expect(EVENT("'action': 'alloc', 'addr': 1, 'size': 18446744073709551615, 'stream': 3"),
+           "device_traces[1][1].size goes beyond the end of the address space");
+    expect(EVENT("'action': 'alloc', 'addr': 1, 'size': 2, 'stream': 3, 'time_us': 9223372036854775808"),
+           "device_traces[1][1].time_us does not fit in 63 bits and a sign");
+    expect(EVENT("'action': 'x', 'addr': 1, 'size': 2, 'stream': [[]]"),
+           "device_traces[1][1].stream is a list, not an integer");
+    expect("{'segments': [], 'device_traces': [5]}", "device_traces holds 1 items that are no list of events");
+    expect("{'segments': [], 'device_traces': [{'action': 'x'}]}", "device_traces[0] is a dict, not a list");
+    expect("{'segments': [], 'device_traces': [[[]]]}", "device_traces[0][0] is a list, not a dict");
+}
+
+/* The byte is that of the value. */
+static void errors_name_the_byte(void **state)
+{
+    (void)state;
+    static const char data[] = "\x80\x02}(U\x08segments](}(U\x06"
+                               "deviceJ\xff\xff\xff\xffueu.";
+    struct snapshot_error error;
+    assert_false(read_bytes(data, sizeof data - 1, &error));
+    assert_string_equal(error.text, "byte 26: segments[0].device is negative");
+}
+
+/* What old layouts lack is filled in. */
+static void old_layout(void **state)
+{
+    (void)state;
+    struct writer writer = {.size = 0};
+    struct snapshot snapshot;
+    struct snapshot_error error;
+    put(&writer, "\x80\x02", 2);
+    write_literal(
+        &writer,
+        "{'segments': [{'device': 1, 'address': 4096, 'total_size': 2048, 'stream': 9, 'blocks': ["
+        "{'size': 512, 'state': 'active_allocated'}, {'size': 1024, 'state': 'inactive', 'requested_size': 7}, "
+        "{'size': 512, 'state': 'active_pending_free', 'requested_size': 3, 'history': [{'addr': 1}]}]}], "
+        "'device_traces': [[{'action': 'oom', 'device_free': 77, 'size': 5, 'stream': 6}]]}");
+    put(&writer, ".", 1);
+    if (!snapshot_read_buffer(writer.data, writer.size, &snapshot, &error))
+        fail_msg("%s", error.text);
+
+    const struct snapshot_segment *segment = &snapshot.segments[0];
+    assert_int_equal(segment->device, 1);
+    assert_int_equal(segment->stream, 9);
+    assert_false(segment->large || segment->expandable || segment->pool[0] || segment->pool[1]);
+    assert_int_equal(segment->allocated_size, 512);
+    assert_int_equal(segment->active_size, 1024);
+    assert_int_equal(segment->requested_size, 515);
+    assert_int_equal(snapshot.block_count, 3);
+    assert_int_equal(snapshot.blocks[1].address, 4096 + 512);
+    assert_int_equal(snapshot.blocks[2].address, 4096 + 1536);
+    assert_int_equal(snapshot.blocks[0].requested_size, 512);
+    assert_int_equal(snapshot.blocks[1].requested_size, 0);
+    assert_int_equal(snapshot.blocks[2].requested_size, 3);
+    const struct snapshot_event *event = &snapshot.traces[0].events[0];
+    assert_int_equal(event->action, SNAPSHOT_OOM);
+    assert_int_equal(event->address, 77);
+    assert_true(event->time_us == SNAPSHOT_NO_TIME && !event->pool[0] && !event->pool[1]);
+    snapshot_finish(&snapshot);
+}
+
+/* The same events for two devices, and an event twice: legal, and read as Python would. */
+static void shared_parts(void **state)
+{
+    (void)state;
+    struct writer writer = {.size = 0};
+    struct snapshot snapshot;
+    struct snapshot_error error;
+    put(&writer, "\x80\x02", 2);
+    put(&writer, "}(", 2);
+    write_literal(&writer, "'segments': [], 'device_traces'");
+    put(&writer, "](](", 4);
+    write_literal(&writer, "{'action': 'alloc', 'addr': 1, 'size': 10, 'stream': 3}");
+    put(&writer, "q\x01", 2);
+    write_literal(&writer, "{'action': 'alloc', 'addr': 2, 'size': 20, 'stream': 3}");
+    put(&writer, "h\x01", 2);
+    put(&writer,
+        "eq\x02h\x02](h\x01h\x01"
+        "eeu.",
+        15);
+    if (!snapshot_read_buffer(writer.data, writer.size, &snapshot, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(snapshot.trace_count, 3);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(snapshot.traces[i].event_count, 3);
+        assert_int_equal(snapshot.traces[i].events[0].size, 10);
+        assert_int_equal(snapshot.traces[i].events[1].size, 20);
+        assert_int_equal(snapshot.traces[i].events[2].size, 10);
+    }
+    assert_int_equal(snapshot.traces[2].event_count, 2);
+    assert_int_equal(snapshot.traces[2].events[1].size, 10);
+    snapshot_finish(&snapshot);
+}
+
+/* --- damage --- */
+
+static void every_prefix(void **state)
+{
+    (void)state;
+    struct snapshot_error error;
+    struct bytes bytes = load(test_data("small-4.pickle"));
+    assert_true(read_bytes(bytes.data, bytes.size, &error));
+    for (size_t cut = 0; cut < bytes.size; cut++)
+        if (read_bytes(bytes.data, cut, &error))
+            fail_msg("the first %zu bytes of %zu were read", cut, bytes.size);
+    bytes.data[bytes.size] = 0;
+    assert_false(read_bytes(bytes.data, bytes.size + 1, &error));
+    free(bytes.data);
+}
+
+static uint64_t random_state;
+
+/* xorshift64*, Vigna 2016. */
+static uint64_t random_next(void)
+{
+    random_state ^= random_state >> 12;
+    random_state ^= random_state << 25;
+    random_state ^= random_state >> 27;
+    return random_state * UINT64_C(2685821657736338717);
+}
+
+static size_t random_below(size_t limit)
+{
+    return (size_t)(random_next() % limit);
+}
+
+/* Damages a copy, which has room for 64 bytes more, and gives its new size. */
+static size_t damage(unsigned char *data, size_t size)
+{
+    size_t at = random_below(size), other = random_below(size), length = 1 + random_below(32);
+    unsigned char swap[32];
+    switch (random_below(9)) {
+    case 0: /* one bit */
+        data[at] ^= (unsigned char)(1u << random_below(8));
+        return size;
+    case 1: /* one byte */
+        data[at] = (unsigned char)random_next();
+        return size;
+    case 2: /* several bytes */
+        for (size_t i = 0; i < length; i++)
+            data[random_below(size)] = (unsigned char)random_next();
+        return size;
+    case 3: /* a length or a number, to an extreme */
+        for (size_t i = 0; i < 4 && at + i < size; i++)
+            data[at + i] = (unsigned char)(other % 2 ? 0xff : 0);
+        return size;
+    case 4: /* bytes too many */
+        memmove(data + at + length, data + at, size - at);
+        for (size_t i = 0; i < length; i++)
+            data[at + i] = (unsigned char)random_next();
+        return size + length;
+    case 5: /* bytes missing */
+        length = length < size - at ? length : size - at;
+        memmove(data + at, data + at + length, size - at - length);
+        return size - length;
+    case 6: /* two stretches change places */
+        if (at + 32 > size || other + 32 > size || (at < other + 32 && other < at + 32))
+            return size - 1;
+        memcpy(swap, data + at, length);
+        memcpy(data + at, data + other, length);
+        memcpy(data + other, swap, length);
+        return size;
+    case 7: /* a small number: the byte behind a BININT1 */
+        for (size_t tries = 0; tries < 1000 && (data[at] != 'K' || at + 1 == size); tries++)
+            at = random_below(size);
+        data[at + 1 < size ? at + 1 : at] = (unsigned char)random_next();
+        return size;
+    default: /* one digit or letter to another, as a flip in a value or a text */
+        for (size_t tries = 0; tries < 1000 && (data[at] < '0' || data[at] > 'z'); tries++)
+            at = random_below(size);
+        data[at] = (unsigned char)('0' + random_below('z' - '0' + 1));
+        return size;
+    }
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void ten_thousand_damaged(void **state)
+{
+    (void)state;
+    size_t parsed = 0;
+    double slowest = 0;
+    struct bytes bytes = load(test_data("small-4.pickle"));
+    unsigned char *copy = malloc(bytes.size + 64);
+    random_state = 20260101;
+    for (size_t i = 0; i < 10000; i++) {
+        struct snapshot_error error;
+        memcpy(copy, bytes.data, bytes.size);
+        size_t size = damage(copy, bytes.size);
+        double start = seconds();
+        parsed += read_bytes(copy, size, &error);
+        double taken = seconds() - start;
+        slowest = taken > slowest ? taken : slowest;
+    }
+    print_message("parsed %zu of 10000, slowest %.1f ms\n", parsed, slowest * 1e3);
+    assert_true(parsed >= 2000 && parsed < 10000);
+    assert_true(slowest < 1);
+    free(copy);
+    free(bytes.data);
+}
+
+/* A megabyte of one pattern between a head and a tail must end within 5 s and 1 GiB, whatever comes out. */
+static void expect_bounded(const char *name, const char *head, size_t head_size, const char *pattern,
+                           size_t pattern_size)
+{
+    size_t size = (size_t)1 << 20;
+    unsigned char *data = malloc(size);
+    struct snapshot_error error = {{0}};
+    memcpy(data, head, head_size);
+    for (size_t i = head_size; i < size; i++)
+        data[i] = (unsigned char)pattern[(i - head_size) % pattern_size];
+    double start = seconds();
+    assert_false(read_bytes(data, size, &error));
+    double taken = seconds() - start;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    print_message("%s: %.2f s, peak so far %ld MiB: %s\n", name, taken, usage.ru_maxrss >> 10, error.text);
+    assert_true(taken < 5);
+#if !defined(__SANITIZE_ADDRESS__)
+    assert_true(usage.ru_maxrss < 1 << 20);
+#endif
+    free(data);
+}
+
+#define BOMB(name, head, pattern) expect_bounded(name, head, sizeof(head) - 1, pattern, sizeof(pattern) - 1)
+
+static void bombs(void **state)
+{
+    (void)state;
+    BOMB("marks", "\x80\x04", "(");
+    BOMB("lists", "\x80\x04", "]");
+    BOMB("dicts", "\x80\x04", "}");
+    BOMB("memo", "\x80\x04N", "\x94");
+    BOMB("memo of lists", "\x80\x04", "]\x94");
+    BOMB("duplicates", "\x80\x04N", "2");
+    BOMB("lists in lists", "\x80\x04", "]]a");
+    BOMB("doubling", "\x80\x04]q\x00",
+         "](h\x00h\x00"
+         "eq\x00");
+    BOMB("big memo index", "\x80\x04N", "r\xff\xff\x0f\x00");
+    BOMB("dicts with a word", "\x80\x04", "}\x8c\x04sizeK\x01s");
+    BOMB("dicts with a word, from the memo", "\x80\x04\x8c\x04size\x94N\x94", "}h\x00h\x01s");
+    BOMB("pairs", "\x80\x04", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x32\x86");
+    BOMB("wide integers", "\x80\x04", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f");
+    BOMB("lines", "\x80\x04S", "a");
+}
+
+/* One list of events for very many devices, or in very many lists: more events than the file has bytes. */
+static void sharing_is_counted(void **state)
+{
+    (void)state;
+    struct writer writer = {.size = 0};
+    struct snapshot_error error = {{0}};
+    put(&writer, "\x80\x02}(", 4);
+    write_literal(&writer, "'segments': [], 'device_traces'");
+    put(&writer, "](](", 4);
+    write_literal(&writer, "{'action': 'alloc', 'addr': 1, 'size': 10, 'stream': 3}");
+    for (size_t i = 0; i < 30000; i++)
+        put(&writer, "2", 1);
+    put(&writer, "e", 1);
+    for (size_t i = 0; i < 4000; i++)
+        put(&writer, "2", 1);
+    put(&writer, "eu.", 3);
+    assert_false(read_bytes(writer.data, writer.size, &error));
+    assert_non_null(strstr(error.text, "device_traces[1] repeats parts of the file more often than its size allows"));
+
+    writer.size = 0;
+    put(&writer, "\x80\x02}(", 4);
+    write_literal(&writer, "'segments'");
+    put(&writer, "](", 2);
+    write_literal(&writer, "{'device': 0, 'address': 0, 'total_size': 1024, 'stream': 0, 'blocks'");
+    put(&writer, "](", 2);
+    write_literal(&writer, "{'size': 0, 'state': 'inactive'}");
+    for (size_t i = 0; i < 30000; i++)
+        put(&writer, "2", 1);
+    put(&writer, "eu", 2);
+    for (size_t i = 0; i < 30000; i++)
+        put(&writer, "2", 1);
+    put(&writer, "eu.", 3);
+    assert_false(read_bytes(writer.data, writer.size, &error));
+    assert_non_null(strstr(error.text, "repeats parts of the file more often than its size allows"));
+}
+
+/* A megabyte of zstd that wants to become tens of gigabytes. */
+static void zstd_bombs(void **state)
+{
+    (void)state;
+    static const char patterns[] = {'(', ']', 'N', '0', 'a', 0};
+    size_t chunk = (size_t)4 << 20, limit = (size_t)1 << 20;
+    unsigned char *plain = malloc(chunk), *bomb = malloc(limit);
+    for (size_t p = 0; p < sizeof patterns; p++) {
+        struct snapshot_error error = {{0}};
+        memset(plain, patterns[p], chunk);
+        if (patterns[p] == '0') /* N0N0N0: nothing accumulates, only time passes */
+            for (size_t i = 0; i < chunk; i += 2)
+                plain[i] = 'N';
+        memcpy(plain, "\x80\x04", 2);
+        size_t head = ZSTD_compress(bomb, limit, plain, chunk, 3);
+        memcpy(plain, plain + 2, 2);
+        size_t tail = ZSTD_compress(bomb + head, limit - head, plain, chunk, 3);
+        assert_false(ZSTD_isError(head) || ZSTD_isError(tail));
+        size_t size = head + tail;
+        for (; size + tail <= limit; size += tail)
+            memcpy(bomb + size, bomb + head, tail);
+        double start = seconds();
+        assert_false(read_bytes(bomb, size, &error));
+        double taken = seconds() - start;
+        struct rusage usage;
+        getrusage(RUSAGE_SELF, &usage);
+        print_message("zstd of 0x%02x: %.2f s, peak so far %ld MiB: %s\n", (unsigned)patterns[p], taken,
+                      usage.ru_maxrss >> 10, error.text);
+#if !defined(__SANITIZE_ADDRESS__)
+        assert_true(taken < 5);
+        assert_true(usage.ru_maxrss < 1 << 20);
+#endif
+    }
+    free(plain);
+    free(bomb);
+}
+
+static void files_that_are_none(void **state)
+{
+    (void)state;
+    struct snapshot snapshot;
+    struct snapshot_error error;
+    assert_false(snapshot_read_file("/nowhere/at/all", &snapshot, &error));
+    assert_string_equal(error.text, "byte 0: cannot open: No such file or directory");
+    assert_false(snapshot_read_file("/", &snapshot, &error));
+    assert_string_equal(error.text, "byte 0: this is a folder, not a file");
+    assert_false(snapshot_read_file("/dev/null", &snapshot, &error));
+    assert_string_equal(error.text, "byte 0: the file is empty");
+    assert_false(snapshot_read_buffer(NULL, 0, &snapshot, &error));
+    assert_string_equal(error.text, "byte 0: the file is empty");
+    assert_false(snapshot.segments || snapshot.segment_count);
+    snapshot_finish(&snapshot);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(generated),
+        cmocka_unit_test(buffers_and_zstd),
+        cmocka_unit_test(recorded),
+        cmocka_unit_test(errors_name_the_place),
+        cmocka_unit_test(errors_name_the_byte),
+        cmocka_unit_test(old_layout),
+        cmocka_unit_test(shared_parts),
+        cmocka_unit_test(every_prefix),
+        cmocka_unit_test(ten_thousand_damaged),
+        cmocka_unit_test(bombs),
+        cmocka_unit_test(sharing_is_counted),
+        cmocka_unit_test(zstd_bombs),
+        cmocka_unit_test(files_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
