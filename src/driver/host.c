@@ -35,7 +35,7 @@ static struct {
     uint64_t calls, hits;
 } injection = {.lock = MUTEX_INITIALIZER};
 
-/* ---- Configuration --------------------------------------------------------------------------------------------------- */
+/* ---- Configuration ----------------------------------------------------------------------------------------------- */
 
 /* A number above 0 with an optional K, M, G or T where `units`. False where it is malformed or does not fit. */
 static bool parse_number(const char *text, bool units, size_t *number)
@@ -200,7 +200,7 @@ tarn_status tarn_host_configure(const tarn_host_config *config)
     return status;
 }
 
-/* ---- The way into a call --------------------------------------------------------------------------------------------- */
+/* ---- The way into a call ----------------------------------------------------------------------------------------- */
 
 tarn_status host_no_device(enum driver_call call, int device)
 {
@@ -283,7 +283,7 @@ void host_settle_now(void)
     }
 }
 
-/* ---- Calls about devices --------------------------------------------------------------------------------------------- */
+/* ---- Calls about devices ----------------------------------------------------------------------------------------- */
 
 static _Thread_local int current_device;
 
@@ -340,7 +340,7 @@ tarn_status host_current(int *number)
     return TARN_OK;
 }
 
-/* ---- The ledger ------------------------------------------------------------------------------------------------------ */
+/* ---- The ledger -------------------------------------------------------------------------------------------------- */
 
 int tarn_host_call_kinds(void)
 {
