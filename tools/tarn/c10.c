@@ -118,7 +118,7 @@ static void set_insert(struct model *model, uint32_t number)
     uint32_t rest = *link;
     *link = number;
     set_split(model, rest, block, &block->left, &block->right);
-}
+} /* NOLINT(clang-analyzer-unix.Malloc): the blocks belong to the model, whose owner frees them */
 
 static void set_remove(struct model *model, uint32_t number)
 {

@@ -63,7 +63,7 @@ bool steps_init(struct steps *steps)
     steps->chunks = calloc(steps->chunk_capacity, sizeof(struct steps_chunk *));
     if (steps->firsts && steps->chunks)
         steps->chunks[0] = calloc(1, sizeof *steps->chunks[0]);
-    if (!steps->chunks || !steps->chunks[0]) {
+    if (!steps->firsts || !steps->chunks || !steps->chunks[0]) {
         steps_finish(steps);
         return false;
     }

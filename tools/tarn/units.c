@@ -45,7 +45,7 @@ struct units_text units_time(uint64_t ns)
 
 struct units_text units_count(uint64_t count)
 {
-    struct units_text text;
+    struct units_text text = {0};
     char digits[32];
     int length = snprintf(digits, sizeof digits, "%" PRIu64, count);
     char *at = text.text;
