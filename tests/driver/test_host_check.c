@@ -5,6 +5,7 @@
 #include "host_test.h"
 
 #include "base/pages.h"
+#include "driver/host.h"
 #include <pthread.h>
 #include <stdio.h>
 
@@ -95,6 +96,7 @@ static void only_the_mappings_in_use_are_put_off(void **state)
     assert_ok(driver->stream_synchronize(0, a));
     assert_int_equal(ledger_of(0).mappings, 0);
     assert_int_equal(ledger_of(0).mapped, 0);
+    assert_int_equal(atomic_load(&host.leaving), 0);
     assert_ok(driver->unreserve(0, range, 32 * MIB));
 }
 
@@ -234,8 +236,12 @@ static void queued_work_counts_before_it_runs(void **state)
     driver->owner_set(0, range, 64, b);
     work(b, range, 64, 1);
     assert_heard(1);
+    driver_stream d = new_stream(0, false);
+    work(d, range, 64,
+         600); /* goes on while a's runs, but is of b's owner, and queued after a's: one report, at its start */
+    assert_heard(2);
     assert_ok(tarn_host_advance(500)); /* a's comes after; it was queued earlier and b's has ended: no second report */
-    assert_heard(1);
+    assert_heard(2);
 }
 
 static void a_use_of_many_owners_is_all_of_theirs(void **state)
