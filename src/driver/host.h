@@ -7,8 +7,8 @@
  * and reports.
  *
  * Locks, in the order in which they are taken: memory, streams, then the leaves (an object pool's, the injection's).
- * A
- * report is delivered with none of these held, real work runs without any lock. */
+ * The locks of settling and of delivering reports are taken with none of these held; so a report is delivered with those
+ * two only, and real work runs without any. */
 #ifndef TARN_DRIVER_HOST_H
 #define TARN_DRIVER_HOST_H
 
@@ -119,7 +119,8 @@ struct host {
     const char *maps_from;
     struct host_device device[TARN_MAX_DEVICES];
     atomic_bool injecting; /* a test asked for a failure */
-    atomic_bool unsettled; /* reports to deliver or unmaps to finish: host_settle() */
+    atomic_bool unsettled; /* reports to deliver or unmaps to finish: host_settle(). Set under the streams lock */
+    atomic_bool sweeps;    /* ... unmaps among them */
     atomic_bool checking;
     atomic_uint leaving; /* mappings whose unmap waits for work to end */
 };
@@ -154,7 +155,7 @@ tarn_status host_use(int device, struct host_device **found);
 void host_settle_now(void) __attribute__((cold));
 static inline void host_settle(void)
 {
-    if (atomic_load_explicit(&host.unsettled, memory_order_relaxed))
+    if (atomic_load_explicit(&host.unsettled, memory_order_acquire))
         host_settle_now();
 }
 
@@ -227,6 +228,7 @@ void host_check_start_locked(struct host_stream *stream, const struct host_op *o
 /* Whether queued work uses the range; `call`, where not NULL, is what to say in a report. Takes the streams lock. */
 bool host_check_in_use(const char *call, struct host_device *device, uintptr_t address, size_t size);
 void host_check_deliver(void);
+bool host_check_delivered_locked(void);
 void host_check_finish(void);
 
 void host_owner_set(int device, uintptr_t address, size_t size, driver_stream stream);

@@ -210,6 +210,11 @@ void host_check_deliver(void)
     mutex_unlock(&deliver_lock);
 }
 
+bool host_check_delivered_locked(void)
+{
+    return !reports;
+}
+
 static const char *kind_name(const struct host_op *op)
 {
     static const char *const names[] = {"wait", "work", "fill", "copy", "call"};
