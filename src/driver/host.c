@@ -278,12 +278,22 @@ tarn_status host_use(int device, struct host_device **found)
     return TARN_OK;
 }
 
+/* `unsettled` stays true until all is done, so that whoever finds it true waits here for it: what a call has caused has
+ * happened when the call returns, whichever thread does it. */
 void host_settle_now(void)
 {
-    while (atomic_exchange(&host.unsettled, false)) {
-        host_memory_sweep();
+    static mutex settle_lock = MUTEX_INITIALIZER;
+    mutex_lock(&settle_lock);
+    while (atomic_load(&host.unsettled)) {
+        if (atomic_exchange(&host.sweeps, false))
+            host_memory_sweep();
         host_check_deliver();
+        host_streams_lock();
+        if (!atomic_load(&host.sweeps) && host_check_delivered_locked())
+            atomic_store(&host.unsettled, false);
+        host_streams_unlock();
     }
+    mutex_unlock(&settle_lock);
 }
 
 /* ---- Calls about devices ----------------------------------------------------------------------------------------- */
