@@ -31,7 +31,8 @@ tarn_status map_prepare(uintptr_t start, size_t size)
 {
     uintptr_t last = start + size - 1;
     if (last >> MAP_ADDRESS_BITS)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "address %#zx is above the 48 bits that the page map covers", (size_t)last);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "address %#zx is above the 48 bits that the page map covers",
+                      (size_t)last);
     size_t shift = MAP_PAGE_SHIFT + MAP_LEAF_BITS;
     for (size_t index = start >> shift; index <= last >> shift; index++) {
         if (atomic_load_explicit(&map_root[index], memory_order_acquire))

@@ -56,8 +56,9 @@ static inline map_entry map_get(uintptr_t address)
         return 0;
     _Atomic(map_entry) *leaf =
         atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
-    return leaf ? atomic_load_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], memory_order_acquire)
-                : 0;
+    return leaf
+               ? atomic_load_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], memory_order_acquire)
+               : 0;
 }
 
 /* Makes room for entries of a range. May fail; afterwards map_set() in it cannot. */

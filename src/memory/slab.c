@@ -29,13 +29,14 @@ void slab_tables_fill(void)
     unsigned class = 0;
     for (size_t size = 512; size <= SLAB_MOST; class ++) {
         slab_sizes[class] = (uint32_t)size;
-        size += size < 8192 ? 512 : (size_t)1 << (60 - __builtin_clzll(size)); /* an eighth of the doubling that it is in */
+        size +=
+            size < 8192 ? 512 : (size_t)1 << (60 - __builtin_clzll(size)); /* an eighth of the doubling that it is in */
     }
     class = 0;
     for (size_t unit = 0; unit <= SLAB_MOST / TARN_BLOCK_UNIT; unit++) {
         if (unit * TARN_BLOCK_UNIT > slab_sizes[class])
             class ++;
-        slab_classes[unit] = (uint8_t)class;
+        slab_classes[unit] = (uint8_t) class;
     }
 }
 
@@ -67,9 +68,11 @@ struct slab *slab_create_locked(struct span *span, unsigned class, struct cache 
     slab->reciprocal = (uint32_t)(((1u << 20) + slot_size / 512 - 1) / (slot_size / 512));
     slab->owner = owner;
     slab->slots = (uint16_t)slots;
-    slab->class = (uint8_t)class;
+    slab->class = (uint8_t) class;
     slab->span = span;
     slab->stack = (uint8_t *)&slab->notes[slots];
+    for (unsigned word = 0; word < SLAB_SLOTS / 64; word++)
+        slab->remote[word].slab = slab;
     for (unsigned slot = slots; slot-- > 0;)
         slab->stack[slab->top++] = (uint8_t)slot;
     span->slab = slab;

@@ -25,14 +25,16 @@ struct slab {
     uint8_t class;
     bool listed; /* owner: in the owner's list of its class */
 
-    _Atomic uint64_t taken[SLAB_SLOTS / 64];  /* owner: handed out, and not yet given back to the stack */
-    _Atomic uint64_t remote[SLAB_SLOTS / 64]; /* anyone: of these, freed by another thread */
-    atomic_bool remote_listed;                /* in the owner's list of slabs with such */
-    struct slab *remote_next;
+    _Atomic uint64_t taken[SLAB_SLOTS / 64]; /* owner: handed out, and not yet given back to the stack */
+    struct slab_remote {
+        _Atomic uint64_t freed; /* anyone: of those taken, freed by another thread; whoever finds 0 here lists it */
+        struct slab_remote *next;
+        struct slab *slab;
+    } remote[SLAB_SLOTS / 64];
 
-    uint64_t pending[SLAB_SLOTS / 64];  /* heap lock: of those taken, freed and waiting for other streams */
-    _Atomic(struct use **) uses;        /* heap lock to write: a list a slot; NULL until another stream uses one */
-    struct slab *next, *previous;       /* owner: in its list */
+    _Atomic uint64_t pending[SLAB_SLOTS / 64]; /* heap lock: of those taken, freed and waiting for other streams */
+    _Atomic(struct use **) uses;  /* heap lock to write: a list a slot; NULL until another stream uses one */
+    struct slab *next, *previous; /* owner: in its list */
     struct span *span;
     struct slab_note {
         uint16_t unused; /* bytes: slot size less what was asked for */
@@ -83,10 +85,11 @@ static inline bool slab_is_taken(const struct slab *slab, unsigned slot)
     return atomic_load_explicit(&slab->taken[slot / 64], memory_order_relaxed) >> (slot % 64) & 1;
 }
 
-/* Taken, and freed by nobody. Heap lock, or the block's owner. */
+/* Taken, and freed by nobody. */
 static inline bool slab_is_live(const struct slab *slab, unsigned slot)
 {
-    uint64_t freed = atomic_load_explicit(&slab->remote[slot / 64], memory_order_relaxed) | slab->pending[slot / 64];
+    uint64_t freed = atomic_load_explicit(&slab->remote[slot / 64].freed, memory_order_relaxed) |
+                     atomic_load_explicit(&slab->pending[slot / 64], memory_order_relaxed);
     return slab_is_taken(slab, slot) && !(freed >> (slot % 64) & 1);
 }
 
@@ -110,6 +113,13 @@ static inline void slab_give(struct slab *slab, unsigned slot)
     uint64_t taken = atomic_load_explicit(&slab->taken[slot / 64], memory_order_relaxed);
     atomic_store_explicit(&slab->taken[slot / 64], taken & ~(UINT64_C(1) << (slot % 64)), memory_order_relaxed);
     slab->stack[slab->top++] = (uint8_t)slot;
+}
+
+static inline void slab_set_pending_locked(struct slab *slab, unsigned slot, bool pending)
+{
+    uint64_t bit = UINT64_C(1) << (slot % 64),
+             word = atomic_load_explicit(&slab->pending[slot / 64], memory_order_relaxed);
+    atomic_store_explicit(&slab->pending[slot / 64], pending ? word | bit : word & ~bit, memory_order_relaxed);
 }
 
 /* Where the uses of a slot hang; NULL with an error text when the host is out of memory. Heap lock. */

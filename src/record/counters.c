@@ -76,6 +76,34 @@ void counters_freed_and_completed(struct counters *counters, size_t size, size_t
     mutex_unlock(&counters->lock);
 }
 
+static void small_add(tarn_stat stats[TARN_STAT_CLASSES], int64_t taken, int64_t given)
+{
+    tarn_stat *both[] = {&stats[TARN_STAT_ALL], &stats[TARN_STAT_SMALL_POOL]};
+    for (int i = 0; i < 2; i++) {
+        both[i]->current += taken - given;
+        both[i]->allocated += taken;
+        both[i]->freed += given;
+        if (both[i]->current > both[i]->peak)
+            both[i]->peak = both[i]->current;
+    }
+}
+
+void counters_add_small(tarn_stats *stats, const struct counters_small *small)
+{
+    small_add(stats->allocation, small->taken, small->given);
+    small_add(stats->active, small->taken, small->given);
+    small_add(stats->allocated_bytes, small->bytes_taken, small->bytes_given);
+    small_add(stats->active_bytes, small->bytes_taken, small->bytes_given);
+    small_add(stats->requested_bytes, small->requested_taken, small->requested_given);
+}
+
+void counters_publish(struct counters *counters, const struct counters_small *small)
+{
+    mutex_lock(&counters->lock);
+    counters_add_small(&counters->values, small);
+    mutex_unlock(&counters->lock);
+}
+
 /* A value moves from one class to another while it grows: the sum over both changes by the growth alone. */
 static void class_move(tarn_stat stats[TARN_STAT_CLASSES], tarn_stat_class from, tarn_stat_class to, size_t value,
                        size_t more)
