@@ -43,6 +43,8 @@ enum word {
     KEY_DEVICE_FREE,
     KEY_TIME_US,
     KEY_POOL_ID,
+    KEY_TARN_RECORDED,
+    KEY_SOURCE,
     KEY_COUNT,
 
     WORD_LARGE = KEY_COUNT,
@@ -51,6 +53,7 @@ enum word {
     WORD_ACTIVE_ALLOCATED,
     WORD_ACTIVE_PENDING_FREE,
     WORD_ACTIVE_AWAITING_FREE,
+    WORD_CUDA,
     WORD_ALLOC, /* from here on in the order of enum snapshot_action */
     WORD_FREE_REQUESTED,
     WORD_FREE_COMPLETED,
@@ -84,12 +87,15 @@ static const char *const words[WORD_COUNT] = {
     [KEY_DEVICE_FREE] = "device_free",
     [KEY_TIME_US] = "time_us",
     [KEY_POOL_ID] = "pool_id",
+    [KEY_TARN_RECORDED] = "tarn_recorded",
+    [KEY_SOURCE] = "source",
     [WORD_LARGE] = "large",
     [WORD_SMALL] = "small",
     [WORD_INACTIVE] = "inactive",
     [WORD_ACTIVE_ALLOCATED] = "active_allocated",
     [WORD_ACTIVE_PENDING_FREE] = "active_pending_free",
     [WORD_ACTIVE_AWAITING_FREE] = "active_awaiting_free", /* what the Python documentation calls it */
+    [WORD_CUDA] = "cuda",
     [WORD_ALLOC] = "alloc",
     [WORD_FREE_REQUESTED] = "free_requested",
     [WORD_FREE_COMPLETED] = "free_completed",
@@ -543,6 +549,17 @@ static bool read_segments(struct reader *reader, const struct path *top, const s
 
 /* --- the whole --- */
 
+/* scripts/record-torch.py says in "tarn_recorded" where the segments come from: a GPU ("cuda"), or else a model. */
+static bool is_modelled(struct reader *reader, const struct pickle_place *recorded)
+{
+    struct fields fields;
+    if (!recorded || pickle_kind(recorded->value) != PICKLE_DICT)
+        return false;
+    collect(reader, recorded->value, &fields);
+    const struct pickle_place *source = fields.at[KEY_SOURCE];
+    return source && (pickle_kind(source->value) != PICKLE_WORD || pickle_number(source->value) != WORD_CUDA);
+}
+
 static bool read_top(struct reader *reader, const struct pickle_place *top)
 {
     struct path path = {.kind = PATH_TOP, .offset = top->offset};
@@ -554,6 +571,7 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
     if (!fields.at[KEY_SEGMENTS])
         return fail(reader, top->offset, &path, NULL,
                     "the dict has no key segments: this pickle is no memory snapshot");
+    reader->snapshot->modelled = is_modelled(reader, fields.at[KEY_TARN_RECORDED]);
     return read_segments(reader, &path, fields.at[KEY_SEGMENTS]) &&
            read_traces(reader, &path, fields.at[KEY_DEVICE_TRACES]);
 }

@@ -70,6 +70,7 @@ struct snapshot {
     size_t trace_count;
     struct snapshot_event *events; /* each trace is a run in here; it may hold others too */
     size_t event_count;
+    bool modelled; /* its segments were never on a GPU: "tarn_recorded" names another source than "cuda" */
 };
 
 /* Why a file could not be read: one line that names the byte offset and what was met there. */

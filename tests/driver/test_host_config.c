@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What decides what the host device is, and what a caller learns about it. */
+#include "host_test.h"
+
+#include <stdio.h>
+
+static void clear_environment(void)
+{
+    unsetenv("TARN_DRIVER");
+    unsetenv("TARN_HOST_DEVICES");
+    unsetenv("TARN_HOST_MEMORY");
+    unsetenv("TARN_HOST_MAPS");
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    driver_finish();
+    clear_environment();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    driver_finish();
+    return setup(state);
+}
+
+static void the_defaults_are_one_device_of_16_gib(void **state)
+{
+    (void)state;
+    assert_ok(driver_init());
+    int count = 0;
+    assert_ok(driver->device_count(&count));
+    assert_int_equal(count, 1);
+    struct driver_properties properties;
+    assert_ok(driver->device_properties(0, &properties));
+    assert_int_equal(properties.memory, (size_t)16 << 30);
+    assert_int_equal(properties.address_limit, (size_t)64 << 30);
+    assert_int_equal(properties.granule, GRANULE);
+    assert_string_equal(properties.name, "tarn host device");
+    assert_int_equal(properties.least_priority, 0);
+    assert_int_equal(properties.greatest_priority, -3);
+    assert_true(properties.virtual_memory);
+    assert_true(properties.alias);
+}
+
+static void the_environment_says_how_many_and_how_large(void **state)
+{
+    (void)state;
+    setenv("TARN_HOST_DEVICES", "64", 1);
+    setenv("TARN_HOST_MEMORY", "300G", 1);
+    assert_ok(driver_init());
+    int count = 0;
+    assert_ok(driver->device_count(&count));
+    assert_int_equal(count, 64);
+    size_t free_bytes = 0, total = 0;
+    assert_ok(driver->memory_info(63, &free_bytes, &total));
+    assert_int_equal(total, (size_t)300 << 30);
+    assert_int_equal(free_bytes, total);
+}
+
+static void sizes_have_units(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } cases[] = {
+        {"4194304", 4 * MIB}, {"2048K", GRANULE}, {"6M", 6 * MIB}, {"1G", 1024 * MIB}, {"2T", (size_t)2 << 40}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        driver_finish();
+        setenv("TARN_HOST_MEMORY", cases[i].text, 1);
+        assert_ok(driver_init());
+        size_t free_bytes, total = 0;
+        assert_ok(driver->memory_info(0, &free_bytes, &total));
+        assert_int_equal(total, cases[i].bytes);
+    }
+}
+
+static void malformed_variables_are_named_with_their_value(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"TARN_HOST_MEMORY", "16X"},
+        {"TARN_HOST_MEMORY", "16GB"},
+        {"TARN_HOST_MEMORY", "-1"},
+        {"TARN_HOST_MEMORY", "0"},
+        {"TARN_HOST_MEMORY", "G"},
+        {"TARN_HOST_MEMORY", "3M"},
+        {"TARN_HOST_MEMORY", "99999999999999999999"},
+        {"TARN_HOST_MEMORY", "99999999T"},
+        {"TARN_HOST_MEMORY", " 2M"},
+        {"TARN_HOST_DEVICES", "two"},
+        {"TARN_HOST_DEVICES", "0"},
+        {"TARN_HOST_DEVICES", "65"},
+        {"TARN_HOST_DEVICES", "1K"},
+        {"TARN_HOST_MAPS", "many"},
+        {"TARN_HOST_MAPS", "0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        clear_environment();
+        setenv(cases[i][0], cases[i][1], 1);
+        char part[64];
+        snprintf(part, sizeof part, "%s=%s ", cases[i][0], cases[i][1]);
+        assert_refused(driver_init(), TARN_ERROR_CONFIGURATION, part);
+        assert_null(driver);
+    }
+    clear_environment();
+    assert_ok(driver_init());
+}
+
+static void the_driver_is_chosen_by_name(void **state)
+{
+    (void)state;
+    setenv("TARN_DRIVER", "cuda", 1);
+    assert_refused(driver_init(), TARN_ERROR_NO_DRIVER, "only the host device");
+    setenv("TARN_DRIVER", "hip", 1);
+    assert_refused(driver_init(), TARN_ERROR_NO_DRIVER, "only the host device");
+    setenv("TARN_DRIVER", "vulkan", 1);
+    assert_refused(driver_init(), TARN_ERROR_CONFIGURATION, "auto, host, cuda and hip");
+    setenv("TARN_DRIVER", "auto", 1);
+    assert_ok(driver_init());
+    assert_string_equal(driver->name, "host");
+    driver_finish();
+    setenv("TARN_DRIVER", "host", 1);
+    assert_ok(driver_init());
+    assert_ok(driver_init());
+}
+
+static void configure_comes_before_the_environment_and_before_use(void **state)
+{
+    (void)state;
+    setenv("TARN_HOST_MEMORY", "nonsense", 1);
+    tarn_host_config config = {.size = sizeof config, .devices = 3, .memory = 8 * MIB};
+    assert_ok(tarn_host_configure(&config));
+    assert_ok(driver_init());
+    int count = 0;
+    assert_ok(driver->device_count(&count));
+    assert_int_equal(count, 3);
+    assert_refused(tarn_host_configure(&config), TARN_ERROR_BUSY, "in use");
+}
+
+static void configure_refuses_what_no_device_can_be(void **state)
+{
+    (void)state;
+    assert_status(tarn_host_configure(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    tarn_host_config config = {.devices = 1};
+    assert_status(tarn_host_configure(&config), TARN_ERROR_INVALID_ARGUMENT);
+    config = (tarn_host_config){.size = sizeof config, .devices = 65};
+    assert_refused(tarn_host_configure(&config), TARN_ERROR_INVALID_ARGUMENT, "65");
+    config = (tarn_host_config){.size = sizeof config, .devices = -1};
+    assert_status(tarn_host_configure(&config), TARN_ERROR_INVALID_ARGUMENT);
+    config = (tarn_host_config){.size = sizeof config, .memory = 3 * MIB};
+    assert_refused(tarn_host_configure(&config), TARN_ERROR_INVALID_ARGUMENT, "3145728");
+}
+
+static void kinds_of_calls_have_names(void **state)
+{
+    (void)state;
+    assert_int_equal(tarn_host_call_kinds(), DRIVER_CALLS);
+    assert_string_equal(tarn_host_call_name(DRIVER_CALL_map), "map");
+    assert_string_equal(tarn_host_call_name(DRIVER_CALL_event_record), "event_record");
+    assert_null(tarn_host_call_name(DRIVER_CALLS));
+    assert_null(tarn_host_call_name(-1));
+}
+
+static void the_current_device_belongs_to_the_thread(void **state)
+{
+    (void)state;
+    start_with(2, GRANULE, 0);
+    int current = -1;
+    assert_ok(driver->current(&current));
+    assert_int_equal(current, 0);
+    assert_ok(driver->activate(1));
+    assert_ok(driver->current(&current));
+    assert_int_equal(current, 1);
+    assert_refused(driver->activate(2), TARN_ERROR_INVALID_DEVICE, "no device 2");
+    assert_refused(driver->activate(-1), TARN_ERROR_INVALID_DEVICE, "no device -1");
+    assert_ok(driver->activate(0));
+}
+
+static void the_ledger_wants_its_size(void **state)
+{
+    (void)state;
+    tarn_host_ledger ledger = {.size = 1};
+    assert_status(tarn_host_ledger_get(0, &ledger), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_host_ledger_get(0, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    ledger.size = sizeof ledger;
+    assert_status(tarn_host_ledger_get(7, &ledger), TARN_ERROR_INVALID_DEVICE);
+    assert_ok(tarn_host_ledger_get(0, &ledger));
+}
+
+#undef TEST
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_defaults_are_one_device_of_16_gib),
+        TEST(the_environment_says_how_many_and_how_large),
+        TEST(sizes_have_units),
+        TEST(malformed_variables_are_named_with_their_value),
+        TEST(the_driver_is_chosen_by_name),
+        TEST(configure_comes_before_the_environment_and_before_use),
+        TEST(configure_refuses_what_no_device_can_be),
+        TEST(kinds_of_calls_have_names),
+        TEST(the_current_device_belongs_to_the_thread),
+        TEST(the_ledger_wants_its_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

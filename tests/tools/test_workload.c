@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* From traces to workloads: what was alive before, late frees, the recorded peak, and traces that contradict themselves. */
+#include "workload.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB ((uint64_t)1 << 20)
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+#define EVENT(kind, where, bytes)                                                                   \
+    {                                                                                               \
+        .action = SNAPSHOT_##kind, .address = (where), .size = (bytes), .time_us = SNAPSHOT_NO_TIME \
+    }
+#define TIMED(kind, where, bytes, us)                                                   \
+    {                                                                                   \
+        .action = SNAPSHOT_##kind, .address = (where), .size = (bytes), .time_us = (us) \
+    }
+
+static struct workload build(struct snapshot_event *events, size_t count, struct snapshot_segment *segments,
+                             size_t segment_count, struct snapshot_block *blocks, size_t block_count)
+{
+    struct snapshot_trace trace = {.events = events, .event_count = count};
+    struct snapshot snapshot = {
+        .segments = segments,
+        .segment_count = segment_count,
+        .blocks = blocks,
+        .block_count = block_count,
+        .traces = &trace,
+        .trace_count = 1,
+    };
+    struct workload workload;
+    assert_true(workload_build(&snapshot, 0, &workload));
+    assert_int_equal(workload.event_count, count);
+    return workload;
+}
+
+static struct workload build_trace(struct snapshot_event *events, size_t count)
+{
+    return build(events, count, NULL, 0, NULL, 0);
+}
+
+static void assert_op(const struct workload *workload, size_t at, enum workload_action action, uint32_t block)
+{
+    assert_true(at < workload->op_count);
+    assert_int_equal(workload->ops[at].action, action);
+    assert_int_equal(workload->ops[at].block, block);
+}
+
+static void blocks_are_numbered_in_the_order_of_allocation(void **state)
+{
+    (void)state;
+    struct snapshot_event events[] = {
+        EVENT(ALLOC, 0x9000, 700),
+        EVENT(ALLOC, 0x1000, 100),
+        EVENT(FREE_REQUESTED, 0x9000, 700),
+        EVENT(FREE_COMPLETED, 0x9000, 0),
+        EVENT(ALLOC, 0x9000, 50),
+        EVENT(OOM, 123, 1000),
+        EVENT(TAKEN, 0, 0),
+    };
+    struct workload workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.block_count, 3);
+    assert_int_equal(workload.initial_count, 0);
+    assert_int_equal(workload.alloc_count, 3);
+    assert_int_equal(workload.oom_count, 1);
+    assert_int_equal(workload.lost_count, 0);
+    assert_int_equal(workload.late_count, 0);
+    assert_int_equal(workload.op_count, 7);
+    assert_op(&workload, 0, WORKLOAD_ALLOC, 0);
+    assert_op(&workload, 1, WORKLOAD_ALLOC, 1);
+    assert_op(&workload, 2, WORKLOAD_FREE, 0);
+    assert_op(&workload, 3, WORKLOAD_COMPLETED, 0);
+    assert_op(&workload, 4, WORKLOAD_ALLOC, 2);
+    assert_op(&workload, 5, WORKLOAD_OOM, WORKLOAD_NO_BLOCK);
+    assert_op(&workload, 6, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
+    assert_int_equal(workload.blocks[2].size, 50);
+    assert_int_equal(workload.peak_requested, 800);
+    assert_int_equal(workload.peak_active, 1024 + 512);
+    assert_true(workload.recorded_peak_reserved == WORKLOAD_NOT_KNOWN);
+    assert_false(workload.has_times);
+    assert_int_equal(workload.ops[4].time, 4 * WORKLOAD_EVENT_TIME);
+    workload_finish(&workload);
+    assert_null(workload.ops);
+}
+
+static void what_was_alive_before_comes_first_and_by_address(void **state)
+{
+    (void)state;
+    struct snapshot_event events[] = {
+        EVENT(ALLOC, 0x8000, 10),
+        EVENT(FREE_REQUESTED, 0x4000, 300), /* no allocation of it in the trace: it was there */
+        EVENT(FREE_COMPLETED, 0x4000, 300),
+        EVENT(FREE_COMPLETED, 0x5000, 64), /* was freed before, and waited */
+        EVENT(ALLOC, 0x4000, 20),
+    };
+    struct snapshot_block blocks[] = {
+        {.address = 0x2000, .size = 512, .requested_size = 444, .state = SNAPSHOT_ACTIVE_ALLOCATED},
+        {.address = 0x2200, .size = 512, .requested_size = 0, .state = SNAPSHOT_INACTIVE},
+        {.address = 0x4000, .size = 512, .requested_size = 20, .state = SNAPSHOT_ACTIVE_ALLOCATED},
+        {.address = 0x8000, .size = 512, .requested_size = 10, .state = SNAPSHOT_ACTIVE_ALLOCATED},
+        {.address = 0x9000, .size = 1024, .requested_size = 0, .state = SNAPSHOT_ACTIVE_PENDING_FREE},
+    };
+    struct snapshot_segment segments[] = {
+        {.device = 0, .address = 0x2000, .total_size = 2 * MIB, .stream = 7, .first_block = 0, .block_count = 5},
+        {.device = 1, .address = 0x2000, .total_size = 64 * MIB, .first_block = 0, .block_count = 5},
+    };
+    struct workload workload = build(events, COUNT(events), segments, COUNT(segments), blocks, COUNT(blocks));
+    assert_int_equal(workload.lost_count, 0);
+    assert_int_equal(workload.initial_count, 4);
+    assert_int_equal(workload.block_count, 6);
+    static const uint64_t sizes[] = {444, 300, 64, 1024, 10, 20};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        assert_int_equal(workload.blocks[i].size, sizes[i]);
+    assert_op(&workload, 0, WORKLOAD_ALLOC, 4);
+    assert_op(&workload, 1, WORKLOAD_FREE, 1);
+    assert_op(&workload, 2, WORKLOAD_COMPLETED, 1);
+    assert_op(&workload, 3, WORKLOAD_FREE, 2);
+    assert_op(&workload, 4, WORKLOAD_COMPLETED, 2);
+    assert_op(&workload, 5, WORKLOAD_ALLOC, 5);
+    assert_int_equal(workload.stream_count, 2);
+    assert_int_equal(workload.streams[workload.blocks[0].stream], 7);
+    assert_int_equal(workload.streams[workload.blocks[4].stream], 0);
+    assert_int_equal(workload.peak_requested, 444 + 300 + 64 + 1024 + 10);
+    assert_int_equal(workload.recorded_peak_reserved, 2 * MIB);
+    workload_finish(&workload);
+}
+
+static void a_free_is_late_when_something_comes_between(void **state)
+{
+    (void)state;
+    struct snapshot_event events[] = {
+        TIMED(ALLOC, 0x1000, 10, 100),          TIMED(ALLOC, 0x2000, 20, 101),
+        TIMED(ALLOC, 0x3000, 30, 102),          TIMED(FREE_REQUESTED, 0x1000, 10, 103),
+        TIMED(FREE_REQUESTED, 0x2000, 20, 104), TIMED(FREE_COMPLETED, 0x2000, 20, 104),
+        TIMED(FREE_REQUESTED, 0x3000, 30, 99), /* the clock of another thread */
+        TIMED(FREE_COMPLETED, 0x1000, 10, 110),
+    };
+    struct snapshot_block blocks[] = {
+        {.address = 0x3000, .size = 512, .requested_size = 30, .state = SNAPSHOT_ACTIVE_PENDING_FREE},
+    };
+    struct snapshot_segment segments[] = {{.address = 0x3000, .total_size = 2 * MIB, .block_count = 1}};
+    struct workload workload = build(events, COUNT(events), segments, 1, blocks, 1);
+    assert_true(workload.has_times);
+    assert_int_equal(workload.lost_count, 0);
+    assert_int_equal(workload.late_count, 2);
+    assert_true(workload.blocks[0].late);
+    assert_int_equal(workload.blocks[0].completed, 10000);
+    assert_false(workload.blocks[1].late);
+    assert_true(workload.blocks[2].late); /* to the end of the trace */
+    assert_int_equal(workload.blocks[2].completed, 10000);
+    assert_int_equal(workload.ops[6].time, 4000);
+    assert_int_equal(workload.peak_requested, 60);
+    assert_int_equal(workload.peak_active, 3 * 512);
+    workload_finish(&workload);
+}
+
+static void a_trace_without_completions_completes_at_once(void **state)
+{
+    (void)state;
+    struct snapshot_event events[] = {
+        EVENT(ALLOC, 0x1000, 10),
+        EVENT(FREE_REQUESTED, 0x1000, 10),
+        EVENT(ALLOC, 0x1000, 10),
+    };
+    struct workload workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.late_count, 0);
+    assert_int_equal(workload.lost_count, 0);
+    assert_op(&workload, 2, WORKLOAD_COMPLETED, 0);
+    assert_op(&workload, 3, WORKLOAD_ALLOC, 1);
+    workload_finish(&workload);
+}
+
+static void the_recorded_peak_is_found_backwards(void **state)
+{
+    (void)state;
+    struct snapshot_event events[] = {
+        EVENT(SEGMENT_FREE, 0x100000, 20 * MIB), EVENT(SEGMENT_ALLOC, 0x200000, 2 * MIB),  EVENT(ALLOC, 0x200000, 10),
+        EVENT(SEGMENT_MAP, 0x900000, 40 * MIB),  EVENT(SEGMENT_UNMAP, 0x900000, 40 * MIB),
+    };
+    struct snapshot_block blocks[] = {
+        {.address = 0x200000, .size = 512, .requested_size = 10, .state = SNAPSHOT_ACTIVE_ALLOCATED},
+    };
+    struct snapshot_segment segments[] = {{.address = 0x200000, .total_size = 2 * MIB, .block_count = 1}};
+    struct workload workload = build(events, COUNT(events), segments, 1, blocks, 1);
+    assert_int_equal(workload.recorded_peak_reserved, 42 * MIB);
+    workload_finish(&workload);
+
+    events[0].size = 50 * MIB;
+    workload = build(events, COUNT(events), segments, 1, blocks, 1);
+    assert_int_equal(workload.recorded_peak_reserved, 50 * MIB);
+    workload_finish(&workload);
+
+    events[0].size = UINT64_MAX; /* more than a sum can hold */
+    workload = build(events, COUNT(events), segments, 1, blocks, 1);
+    assert_true(workload.recorded_peak_reserved == WORKLOAD_NOT_KNOWN);
+    workload_finish(&workload);
+
+    events[0].size = 0;
+    events[1].size = 3 * MIB; /* more than there was at the end */
+    workload = build(events, COUNT(events), segments, 1, blocks, 1);
+    assert_true(workload.recorded_peak_reserved == WORKLOAD_NOT_KNOWN);
+    workload_finish(&workload);
+}
+
+static void contradictions_are_counted_and_repaired(void **state)
+{
+    (void)state;
+    struct snapshot_event events[] = {
+        EVENT(ALLOC, 0x1000, 10),
+        EVENT(ALLOC, 0x1000, 20), /* the free between was lost */
+        EVENT(FREE_REQUESTED, 0x1000, 20),
+        EVENT(FREE_COMPLETED, 0x1000, 20),
+        EVENT(FREE_REQUESTED, 0x1000, 20), /* an allocation was lost */
+        EVENT(FREE_COMPLETED, 0x1000, 20), /* the same again */
+        EVENT(ALLOC, 0x2000, 0),
+        EVENT(ALLOC, 0x2000, UINT64_MAX),
+        EVENT(FREE_REQUESTED, 0x3000, UINT64_MAX),
+        EVENT(ALLOC, 0x4000, 5),
+        EVENT(FREE_COMPLETED, 0x4000, 5), /* the request was lost */
+    };
+    struct workload workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.lost_count, 7);
+    assert_int_equal(workload.block_count, 3);
+    assert_op(&workload, 0, WORKLOAD_ALLOC, 0);
+    assert_op(&workload, 1, WORKLOAD_FREE, 0);
+    assert_op(&workload, 2, WORKLOAD_COMPLETED, 0);
+    assert_op(&workload, 3, WORKLOAD_ALLOC, 1);
+    assert_int_equal(workload.ops[3].event, 1);
+    assert_int_equal(workload.peak_requested, 20);
+    workload_finish(&workload);
+}
+
+static void sums_do_not_overflow(void **state)
+{
+    (void)state;
+    struct snapshot_event events[64];
+    for (size_t i = 0; i < COUNT(events); i++)
+        events[i] = (struct snapshot_event)TIMED(ALLOC, i << 12, (uint64_t)1 << 60,
+                                                 i % 2 ? INT64_MAX : INT64_MIN + 1 + (int64_t)i);
+    struct workload workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.lost_count, COUNT(events) - 2);
+    assert_int_equal(workload.peak_requested, (uint64_t)1 << 61);
+    for (size_t i = 1; i < workload.op_count; i++)
+        assert_true(workload.ops[i].time >= workload.ops[i - 1].time);
+    assert_op(&workload, 2, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
+    workload_finish(&workload);
+}
+
+/* Any events at all: what comes out is a workload that can be replayed. */
+static void any_trace_gives_a_consistent_workload(void **state)
+{
+    (void)state;
+    uint64_t random = 1;
+    for (int round = 0; round < 300; round++) {
+        struct snapshot_event events[400];
+        struct snapshot_block blocks[40];
+        for (size_t i = 0; i < COUNT(events); i++) {
+            random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            events[i] = (struct snapshot_event){
+                .action =
+                    (enum snapshot_action)(random >> 40) % (round % 2 ? SNAPSHOT_SEGMENT_ALLOC : SNAPSHOT_OTHER + 1),
+                .address = ((random >> 33) % 30) * 512,
+                .size = (random >> 50) % 5 ? (random >> 45) % 5000 : random,
+                .stream = (random >> 60) % 4,
+                .pool = {0, (random >> 62) % 3},
+                .time_us = round % 3 ? (int64_t)random : SNAPSHOT_NO_TIME,
+            };
+        }
+        for (size_t i = 0; i < COUNT(blocks); i++)
+            blocks[i] = (struct snapshot_block){.address = i * 512,
+                                                .size = 512,
+                                                .requested_size = i % 5,
+                                                .state = (enum snapshot_state)((i + (size_t)round) % 3)};
+        struct snapshot_segment segment = {.total_size = 20480, .block_count = COUNT(blocks)};
+        struct workload workload =
+            build(events, COUNT(events), &segment, (size_t)(round % 4 > 0), blocks, COUNT(blocks));
+        enum { NEVER, LIVE, FREED, DONE } *life = calloc(workload.block_count + 1, sizeof *life);
+        assert_non_null(life);
+        for (size_t i = 0; i < workload.initial_count; i++)
+            life[i] = LIVE;
+        for (size_t i = 0; i < workload.op_count; i++) {
+            const struct workload_op *op = &workload.ops[i];
+            assert_true(op->event < COUNT(events));
+            if (op->block == WORKLOAD_NO_BLOCK)
+                continue;
+            assert_true(op->block < workload.block_count);
+            const struct workload_block *block = &workload.blocks[op->block];
+            assert_true(block->size > 0 && block->stream < workload.stream_count && block->pool < workload.pool_count);
+            assert_int_equal(life[op->block], op->action == WORKLOAD_ALLOC  ? NEVER
+                                              : op->action == WORKLOAD_FREE ? LIVE
+                                                                            : FREED);
+            assert_true(op->action != WORKLOAD_FREE || !block->late || block->completed >= op->time);
+            life[op->block]++;
+        }
+        free(life);
+        workload_finish(&workload);
+    }
+}
+
+static void only_traces_with_blocks_are_replayed(void **state)
+{
+    (void)state;
+    struct snapshot_event taken = EVENT(TAKEN, 0, 0), alloc = EVENT(ALLOC, 0, 1);
+    struct snapshot_trace traces[] = {{0}, {&taken, 1}, {&alloc, 1}};
+    struct snapshot snapshot = {.traces = traces, .trace_count = 3};
+    struct workload workload;
+    assert_false(workload_exists(&snapshot, -1));
+    assert_false(workload_exists(&snapshot, 0));
+    assert_false(workload_exists(&snapshot, 1));
+    assert_true(workload_exists(&snapshot, 2));
+    assert_false(workload_exists(&snapshot, 3));
+    assert_false(workload_build(&snapshot, 3, &workload));
+    workload_finish(&workload);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_numbered_in_the_order_of_allocation),
+        cmocka_unit_test(what_was_alive_before_comes_first_and_by_address),
+        cmocka_unit_test(a_free_is_late_when_something_comes_between),
+        cmocka_unit_test(a_trace_without_completions_completes_at_once),
+        cmocka_unit_test(the_recorded_peak_is_found_backwards),
+        cmocka_unit_test(contradictions_are_counted_and_repaired),
+        cmocka_unit_test(sums_do_not_overflow),
+        cmocka_unit_test(any_trace_gives_a_consistent_workload),
+        cmocka_unit_test(only_traces_with_blocks_are_replayed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What subcommands share: how they complain about their command line. */
+#include "command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int command_usage_error(const char *name, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "tarn %s: ", name);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\nTry `tarn help %s`.\n", name);
+    return COMMAND_USAGE;
+}
+
+int command_option_error(const char *name, int given, char *const *argv, const struct option *options)
+{
+    if (given == ':') {
+        for (const struct option *option = options; option->name; option++)
+            if (option->val == optopt)
+                return command_usage_error(name, "the option --%s needs a value", option->name);
+        return command_usage_error(name, "the option -%c needs a value", optopt);
+    }
+    for (const struct option *option = options; option->name; option++)
+        if (optopt && option->val == optopt && !option->has_arg)
+            return command_usage_error(name, "the option --%s takes no value", option->name);
+    if (optopt)
+        return command_usage_error(name, "there is no option -%c", optopt);
+    return command_usage_error(name, "there is no option %s, or it may mean more than one", argv[optind - 1]);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The program `tarn`: finds the subcommand and runs it. */
+#include "command.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <tarn/tarn.h>
+
+static const struct command *const commands[] = {&replay_command};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void help(FILE *out)
+{
+    fputs("Usage: tarn COMMAND [OPTION]... [ARGUMENT]...\n"
+          "       tarn help COMMAND\n"
+          "\n"
+          "Memory pools and library handles for GPU programs: the command-line tools.\n"
+          "\n"
+          "Commands:\n",
+          out);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fputs("  help       Show the help of a command\n"
+          "\n"
+          "Options:\n"
+          "  -h, --help     Show this help\n"
+          "  -V, --version  Show the version\n"
+          "\n"
+          "Exit status: 0 when all went well, 1 when something failed, 2 for a command line that makes no sense.\n",
+          out);
+}
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+/* How many letters must change, come or go to make one word of another; words beyond 31 letters are far from all. */
+static size_t distance(const char *from, const char *to)
+{
+    enum { MAX = 31 };
+    size_t row[MAX + 1], length = strlen(to);
+    if (length > MAX || strlen(from) > MAX)
+        return MAX;
+    for (size_t j = 0; j <= length; j++)
+        row[j] = j;
+    for (size_t i = 1; from[i - 1]; i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= length; j++) {
+            size_t change = corner + (from[i - 1] != to[j - 1]);
+            corner = row[j];
+            size_t least = row[j - 1] < row[j] ? row[j - 1] + 1 : row[j] + 1;
+            row[j] = change < least ? change : least;
+        }
+    }
+    return row[length];
+}
+
+static int unknown(const char *name)
+{
+    static const char *const others[] = {"help"};
+    const char *nearest = NULL;
+    size_t least = 3;
+    for (size_t i = 0; i < COMMANDS + sizeof others / sizeof *others; i++) {
+        const char *candidate = i < COMMANDS ? commands[i]->name : others[i - COMMANDS];
+        if (distance(name, candidate) < least) {
+            least = distance(name, candidate);
+            nearest = candidate;
+        }
+    }
+    fprintf(stderr, "tarn: there is no command \"%s\"", name);
+    if (nearest)
+        fprintf(stderr, "; did you mean \"%s\"?", nearest);
+    fputs("\nTry `tarn --help`.\n", stderr);
+    return COMMAND_USAGE;
+}
+
+/* What was written may be on its way still: a full disk is a failure too. */
+static int finish(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    perror("tarn: standard output");
+    return COMMAND_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, "");
+    if (argc < 2) {
+        help(stderr);
+        return COMMAND_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0 || (strcmp(name, "help") == 0 && argc == 2)) {
+        help(stdout);
+        return finish(COMMAND_OK);
+    }
+    if (strcmp(name, "-V") == 0 || strcmp(name, "--version") == 0) {
+        printf("tarn %s\n", tarn_version());
+        return finish(COMMAND_OK);
+    }
+    if (strcmp(name, "help") == 0) {
+        const struct command *command = find(argv[2]);
+        if (!command)
+            return unknown(argv[2]);
+        fputs(command->help, stdout);
+        return finish(COMMAND_OK);
+    }
+    if (name[0] == '-') {
+        fprintf(stderr, "tarn: there is no option %s\nTry `tarn --help`.\n", name);
+        return COMMAND_USAGE;
+    }
+    const struct command *command = find(name);
+    return command ? finish(command->run(argc - 1, argv + 1)) : unknown(name);
+}

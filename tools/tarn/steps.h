@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A step function: who owns each point of a line of 64-bit positions. Every point has a value, 0 at first; an
+ * assignment gives a range a new one. Cost of either call: two binary searches, whatever the length of the range, and what
+ * earlier steps an assignment covers. Not thread-safe. */
+#ifndef TOOLS_STEPS_H
+#define TOOLS_STEPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct steps_chunk;
+
+struct steps {
+    uint64_t *firsts; /* the first position of each chunk, ascending; the first is 0 */
+    struct steps_chunk **chunks;
+    size_t chunk_count, chunk_capacity;
+};
+
+/* False when memory is short. */
+bool steps_init(struct steps *steps);
+void steps_finish(struct steps *steps);
+
+/* A walk over a range, one step at a time. Ended by the next assignment. */
+struct steps_walk {
+    const struct steps *steps;
+    size_t chunk, index;
+    uint64_t end;      /* of the range walked */
+    uint64_t from, to; /* the step at hand, clipped to the range */
+    uint32_t value;
+};
+
+/* Goes to the first step of [start, end), and to the next. False when there is none. */
+bool steps_walk_first(const struct steps *steps, uint64_t start, uint64_t end, struct steps_walk *walk);
+bool steps_walk_next(struct steps_walk *walk);
+
+/* Gives [start, end) a value; start < end < UINT64_MAX. False when memory is short: the steps are then as before, or some of
+ * them are divided without a change of values. */
+bool steps_assign(struct steps *steps, uint64_t start, uint64_t end, uint32_t value);
+
+#endif

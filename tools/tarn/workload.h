@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A workload: one device's trace of a snapshot as a list of operations on numbered blocks, which can be replayed.
+ *
+ * Addresses are gone: a block is a number. Blocks that were alive before the trace begins are its first ones, in the order
+ * of their recorded addresses; the others follow in the order of their allocation. Not thread-safe. */
+#ifndef TOOLS_WORKLOAD_H
+#define TOOLS_WORKLOAD_H
+
+#include "snapshot.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WORKLOAD_NO_BLOCK UINT32_MAX
+#define WORKLOAD_NOT_KNOWN UINT64_MAX
+#define WORKLOAD_EVENT_TIME UINT64_C(50000) /* ns an event, where a trace has no times */
+
+enum workload_action {
+    WORKLOAD_ALLOC,
+    WORKLOAD_FREE,      /* free was requested */
+    WORKLOAD_COMPLETED, /* the memory may be used again */
+    WORKLOAD_OOM,       /* a recorded out-of-memory error: counted, not replayed */
+    WORKLOAD_OTHER,     /* an event that says nothing of blocks, or that nothing can be made of */
+};
+
+/* An event may give several operations: a free that the recording lost comes before the allocation that proves it. */
+struct workload_op {
+    uint64_t time;  /* ns since the first event; never falls */
+    uint32_t event; /* its number in the trace */
+    uint32_t block; /* or WORKLOAD_NO_BLOCK */
+    enum workload_action action;
+};
+
+struct workload_block {
+    uint64_t size;      /* bytes, as requested; 0 for a block that was dropped, which no operation names */
+    uint64_t completed; /* ns since the first event; when its memory may be used again, for a late one */
+    uint32_t stream;    /* index of workload.streams */
+    uint32_t pool;      /* number of its pool; 0 is the default pool (0,0) */
+    bool late;          /* its completion is not the event next in line after its free */
+};
+
+struct workload {
+    int device;
+    struct workload_op *ops;
+    size_t op_count;
+    struct workload_block *blocks;
+    size_t block_count, initial_count; /* the first initial_count blocks were alive before the trace */
+    uint64_t *streams;                 /* as recorded, in the order of appearance */
+    size_t stream_count;
+    size_t pool_count; /* with the default pool, used or not */
+
+    size_t event_count; /* of the trace */
+    size_t alloc_count, late_count, oom_count;
+    size_t lost_count; /* events that the recording must have lost, or that contradict the others */
+    bool has_times;
+    uint64_t peak_requested;         /* bytes: sum of sizes from allocation to free */
+    uint64_t peak_active;            /* bytes: sum of sizes rounded up to 512, from allocation to completion */
+    uint64_t recorded_peak_reserved; /* bytes, or WORKLOAD_NOT_KNOWN */
+};
+
+/* True where a device's trace has allocations or frees; without, there is nothing to replay. */
+bool workload_exists(const struct snapshot *snapshot, int device);
+
+/* Builds the workload of one device, which the caller gives to workload_finish(). Accepts any snapshot that the reader
+ * gives, however contradictory. False with `workload` zeroed when memory is short or the trace has 2^31 events. */
+bool workload_build(const struct snapshot *snapshot, int device, struct workload *workload);
+
+/* Frees what a workload owns and zeroes it; a zeroed workload is fine. */
+void workload_finish(struct workload *workload);
+
+#endif
