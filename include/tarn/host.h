@@ -4,12 +4,17 @@
 /* The embedded host device: what lies behind its driver table, for tests and tools. Not part of tarn.h.
  *
  * It is a real driver: streams are queues, copies and host functions run in the background, events complete when the
- * work before them has. Physical memory is a memfd, mapped at reserved addresses, committed when touched. Beside that it
- * keeps a ledger of what is created and mapped, charges every call to a virtual clock by two cost tables, fails calls on
- * request, and checks what streams do to memory.
+ * work before them has. Physical memory is a memfd, mapped at reserved addresses, committed when touched. Beside that
+ * it keeps a ledger of what is created and mapped, charges every call to a virtual clock by two cost tables, fails
+ * calls on request, and checks what streams do to memory.
  *
- * Streams are named here as the driver names them: tarn_stream_native() gives `native`; NULL is the legacy stream of `device`.
- * All functions are thread-safe. Where another driver was chosen they give TARN_ERROR_NOT_SUPPORTED. */
+ * It refuses what CUDA refuses: sizes off the granule of 2 MiB, a map over another or outside a reserved range, an
+ * unmap that cuts a mapping, access over a hole, a piece that is gone. A plain allocation takes whole granules; its
+ * free waits for the device. The legacy stream waits for all blocking streams of its device and they for it; asking
+ * about it, or waiting for it, means all of them. A child of fork() has none of the device's memory.
+ *
+ * Streams are named here as the driver names them: tarn_stream_native() gives `native`; NULL is the legacy stream of
+ * `device`. All functions are thread-safe. Where another driver was chosen they give TARN_ERROR_NOT_SUPPORTED. */
 #ifndef TARN_HOST_H
 #define TARN_HOST_H
 
@@ -29,8 +34,8 @@ typedef struct tarn_host_config {
     size_t maps;   /* mappings that the process may have; 0: TARN_HOST_MAPS, or vm.max_map_count less a reserve */
 } tarn_host_config;
 
-/* Decides what the host device is, in place of the environment. Before tarn is first used, else TARN_ERROR_BUSY. Also makes
- * "host" the driver. */
+/* Decides what the host device is, in place of the environment. Before tarn is first used, else TARN_ERROR_BUSY. Also
+ * makes "host" the driver. */
 TARN_API tarn_status tarn_host_configure(const tarn_host_config *config);
 
 /* Kinds of driver calls, 0 to tarn_host_call_kinds() - 1, and their names ("map", "event_record"); NULL beyond. */
@@ -38,7 +43,8 @@ TARN_API tarn_status tarn_host_configure(const tarn_host_config *config);
 TARN_API int tarn_host_call_kinds(void);
 TARN_API const char *tarn_host_call_name(int kind);
 
-/* What one device's ledger holds. Times are of the virtual clock, never slept. */
+/* What one device's ledger holds. Times are of the virtual clock, never slept. A call that fails is counted and costs
+ * nothing; a query costs the same whatever it answers. Calls that name no device are counted on device 0. */
 typedef struct tarn_host_ledger {
     size_t size;                         /* sizeof(tarn_host_ledger), set by the caller */
     uint64_t created, created_peak;      /* bytes of pieces and plain allocations created and not released */
@@ -56,13 +62,16 @@ TARN_API tarn_status tarn_host_ledger_get(int device, tarn_host_ledger *ledger);
 /* Makes the peaks the current values, and calls, times and reports zero. */
 TARN_API tarn_status tarn_host_ledger_reset(int device);
 
-/* Fails calls of one kind, or of every kind (-1), on every device: the `nth` from now (1 is the next), and with `forever`
- * all after it, with `status`. nth 0 clears. `tarn_host_fail_hits` is how many have failed since it was set. */
+/* Fails calls of one kind, or of every kind (-1), on every device: the `nth` from now (1 is the next), and with
+ * `forever` all after it, with `status`, before they have any effect. nth 0 clears. `tarn_host_fail_hits` is how many
+ * have failed since it was set. */
 TARN_API tarn_status tarn_host_fail(int kind, uint64_t nth, bool forever, tarn_status status);
 TARN_API uint64_t tarn_host_fail_hits(void);
 
-/* The clock of queued work, in ns, from 0. `advance` moves it forward to `now`, never back, and finishes what ends by then.
- * A host wait for work moves it to that work's end, and is charged as driver time. */
+/* The clock of queued work, in ns, from 0. `advance` moves it forward to `now`, never back, and finishes what ends by
+ * then. A host wait for work moves it just as far as the end of what is waited for, and is charged as driver time of
+ * the waiting call's device. Where only timed work is queued everything is deterministic and no other thread takes
+ * part. */
 TARN_API tarn_status tarn_host_time(uint64_t *now);
 TARN_API tarn_status tarn_host_advance(uint64_t now);
 
@@ -70,23 +79,30 @@ TARN_API tarn_status tarn_host_advance(uint64_t now);
  * queued, or when the work before it has ended, whichever is later. A size of 0 uses nothing. */
 TARN_API tarn_status tarn_host_work(int device, void *native, const void *address, size_t size, uint64_t duration);
 
-/* Queues real work: fills or copies bytes, or calls a function in the background, which must not call the driver. */
+/* Queues real work: fills or copies bytes, or calls a function in the background, which must not call the driver.
+ * Addresses of the device must be mapped and accessible now, and until the work has run; others are memory of the
+ * host. */
 TARN_API tarn_status tarn_host_fill(int device, void *native, void *address, int value, size_t size);
 TARN_API tarn_status tarn_host_copy(int device, void *native, void *to, const void *from, size_t size);
 TARN_API tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *argument);
 
 /* The physical memory behind an address: how many bytes from `address` on, at most `size`, lie in one piece without a
- * break, which piece (never 0, never used twice), at which offset, and whether access is set.
- * TARN_ERROR_INVALID_POINTER where nothing is mapped. */
+ * break, which piece (the driver's number of it, or one for a plain allocation; never 0, never used twice), at which
+ * offset, and whether access is set. TARN_ERROR_INVALID_POINTER where nothing is mapped. */
 typedef struct tarn_host_extent {
     uint64_t piece, offset, length;
     bool accessible;
 } tarn_host_extent;
 TARN_API tarn_status tarn_host_extent_get(int device, const void *address, size_t size, tarn_host_extent *extent);
 
-/* The checker: off at first. When on, an unmap, release or free of memory that queued work uses, and work that starts on
- * memory which work of an earlier owner still uses, are reported: counted in the ledger and given to `report`, which must not call
- * tarn. Small blocks are not cached while it is on. */
+/* The checker: off at first. What it reports is counted in the ledger and given to `report`, one at a time, by
+ * whichever thread found it, perhaps a background one; `report` must not call tarn. Two mistakes are found:
+ *   an unmap, release or free of memory that unfinished queued work uses. The unmap is put off until that work ends,
+ *   and until then the address is TARN_ERROR_BUSY to map and unreserve; a free waits anyway; a release is legal while
+ *   the piece is mapped, and reported where work uses it at that moment;
+ *   work that starts while earlier queued work of another stream is unfinished on the same bytes, which had another
+ *   owner when that was queued.
+ * Only work that was queued while it is on counts. Small blocks are not cached while it is on. */
 TARN_API tarn_status tarn_host_check(bool on, void (*report)(void *argument, const char *text), void *argument);
 
 #ifdef __cplusplus

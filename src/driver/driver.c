@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The choice of the driver. Owns `driver`, which changes from NULL once, under a lock; who has seen driver_init() succeed
- * may read it without. */
+/* The choice of the driver. Owns `driver`, which changes from NULL once, under a lock; who has seen driver_init()
+ * succeed may read it without. */
 #include "driver/driver.h"
 #include "base/lock.h"
 #include "base/process.h"

@@ -96,7 +96,7 @@ tarn_status driver_init(void);
 /* "map" for DRIVER_CALL_map; NULL for what is none. */
 const char *driver_call_name(int call);
 
-/* For tests, and the end of a process that goes on: finish(), after which driver_init() may choose again. */
+/* The driver's finish(), after which driver_init() may choose again: for tests, which need a fresh device each. */
 void driver_finish(void);
 
 extern const struct driver driver_host;

@@ -8,10 +8,12 @@
 #include "base/status.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_MEMORY ((size_t)16 << 30)
 #define DEFAULT_MAP_COUNT 65530 /* Linux's own, where vm.max_map_count cannot be read */
@@ -35,7 +37,7 @@ static struct {
     uint64_t calls, hits;
 } injection = {.lock = MUTEX_INITIALIZER};
 
-/* ---- Configuration --------------------------------------------------------------------------------------------------- */
+/* ---- Configuration ----------------------------------------------------------------------------------------------- */
 
 /* A number above 0 with an optional K, M, G or T where `units`. False where it is malformed or does not fit. */
 static bool parse_number(const char *text, bool units, size_t *number)
@@ -75,14 +77,15 @@ static tarn_status read_variable(const char *name, bool units, size_t *number)
 
 static size_t max_map_count(void)
 {
-    size_t count = DEFAULT_MAP_COUNT;
-    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
-    if (file) {
-        if (fscanf(file, "%zu", &count) != 1)
-            count = DEFAULT_MAP_COUNT;
-        fclose(file);
+    char text[32] = "";
+    int file = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+        ssize_t got = read(file, text, sizeof text - 1);
+        text[got > 0 ? got : 0] = '\0';
+        close(file);
     }
-    return count;
+    size_t count = (size_t)strtoull(text, NULL, 10);
+    return count ? count : DEFAULT_MAP_COUNT;
 }
 
 static tarn_status choose_devices(size_t *devices)
@@ -200,7 +203,7 @@ tarn_status tarn_host_configure(const tarn_host_config *config)
     return status;
 }
 
-/* ---- The way into a call --------------------------------------------------------------------------------------------- */
+/* ---- The way into a call ----------------------------------------------------------------------------------------- */
 
 tarn_status host_no_device(enum driver_call call, int device)
 {
@@ -283,7 +286,7 @@ void host_settle_now(void)
     }
 }
 
-/* ---- Calls about devices --------------------------------------------------------------------------------------------- */
+/* ---- Calls about devices ----------------------------------------------------------------------------------------- */
 
 static _Thread_local int current_device;
 
@@ -340,7 +343,7 @@ tarn_status host_current(int *number)
     return TARN_OK;
 }
 
-/* ---- The ledger ------------------------------------------------------------------------------------------------------ */
+/* ---- The ledger -------------------------------------------------------------------------------------------------- */
 
 int tarn_host_call_kinds(void)
 {

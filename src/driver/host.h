@@ -2,11 +2,13 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What the files of the host device share. host.c owns configuration, devices and the way into a call; host_address.c
- * address space and plain allocations; host_memory.c pieces and mappings; host_stream.c queues, events and the clock of queued work; host_worker.c the
- * threads that run real work; host_clock.c the cost tables; host_check.c owners, uses and reports.
+ * address space and plain allocations; host_memory.c pieces and mappings; host_stream.c queues, events and the clock of
+ * queued work; host_worker.c the threads that run real work; host_clock.c the cost tables; host_check.c owners, uses
+ * and reports.
  *
  * Locks, in the order in which they are taken: memory, streams, then the leaves (an object pool's, the injection's).
- * The lock of reports is taken with none of these held. No lock is held while a report is delivered or real work runs. */
+ * A
+ * report is delivered with none of these held, real work runs without any lock. */
 #ifndef TARN_DRIVER_HOST_H
 #define TARN_DRIVER_HOST_H
 
@@ -21,7 +23,7 @@
 #define HOST_PRIORITIES 4              /* 0 to -3 */
 #define HOST_TABLES 2                  /* cost tables A and B */
 
-/* ---- Streams -------------------------------------------------------------------------------------------------------- */
+/* ---- Streams ----------------------------------------------------------------------------------------------------- */
 
 /* Bytes that one queued operation uses, and who owned them when it was queued. */
 struct host_use {
@@ -71,8 +73,8 @@ enum host_stream_state {
     HOST_STREAM_RUNS   /* a worker runs its head */
 };
 
-/* A queue. Never unmapped, and positions go on when it serves as another stream later: so "position <= done" answers for
- * an event whatever became of its stream. Streams lock. */
+/* A queue. Never unmapped, and positions go on when it serves as another stream later: so "position <= done" answers
+ * for an event whatever became of its stream. Streams lock. */
 struct host_stream {
     struct host_stream *link; /* in the one list that its state names, or in a list of streams to go on with */
     bool live;                /* between create and destroy */
@@ -88,7 +90,7 @@ struct host_stream {
     struct host_stream *next_live; /* the device's list: live, or destroyed with work left */
 };
 
-/* ---- Devices -------------------------------------------------------------------------------------------------------- */
+/* ---- Devices ----------------------------------------------------------------------------------------------------- */
 
 struct host_device {
     int number;
@@ -124,7 +126,7 @@ struct host {
 
 extern struct host host;
 
-/* ---- The way into a call -------------------------------------------------------------------------------------------- */
+/* ---- The way into a call ----------------------------------------------------------------------------------------- */
 
 /* Starts the host device; TARN_ERROR_CONFIGURATION, or what the system refused. Called once by driver_init(). */
 tarn_status host_start(void);
@@ -132,8 +134,8 @@ tarn_status host_start(void);
 tarn_status host_no_device(enum driver_call call, int device) __attribute__((cold));
 tarn_status host_inject(enum driver_call call) __attribute__((cold));
 
-/* The first line of each entry of the table: finds the device, counts the call, and fails it where a test asked for that. Calls without a
- * device are counted on device 0. A call that fails is counted and charged nothing. */
+/* The first line of each entry of the table: finds the device, counts the call, and fails it where a test asked for
+ * that. Calls without a device are counted on device 0. A call that fails is counted and charged nothing. */
 static inline tarn_status host_enter(enum driver_call call, int device, struct host_device **found)
 {
     *found = NULL;
@@ -147,7 +149,8 @@ static inline tarn_status host_enter(enum driver_call call, int device, struct h
 /* The first line of tarn_host_*: makes sure that the host device is the driver, and finds the device. */
 tarn_status host_use(int device, struct host_device **found);
 
-/* Delivers reports and finishes unmaps that waited for work. Called without locks at the end of whatever may finish work. */
+/* Delivers reports and finishes unmaps that waited for work. Called without locks at the end of whatever may finish
+ * work. */
 void host_settle_now(void) __attribute__((cold));
 static inline void host_settle(void)
 {
@@ -155,7 +158,7 @@ static inline void host_settle(void)
         host_settle_now();
 }
 
-/* ---- host_clock.c ---------------------------------------------------------------------------------------------------- */
+/* ---- host_clock.c ------------------------------------------------------------------------------------------------ */
 
 struct host_cost {
     uint32_t call_ns;  /* each call */
@@ -179,7 +182,7 @@ static inline void host_charge(struct host_device *device, enum driver_call call
 
 void host_charge_wait(struct host_device *device, uint64_t ns);
 
-/* ---- host_memory.c and host_address.c --------------------------------------------------------------------------------------------------- */
+/* ---- host_memory.c and host_address.c ---------------------------------------------------------------------------- */
 
 void host_memory_finish(void);
 void host_memory_ledger(const struct host_device *device, tarn_host_ledger *ledger);
@@ -189,7 +192,7 @@ void host_memory_sweep(void);
 /* Fails where a part of the range is ours and cannot be accessed; memory that is not ours is the caller's affair. */
 tarn_status host_memory_accessible(const char *what, uintptr_t address, size_t size);
 
-/* ---- host_stream.c --------------------------------------------------------------------------------------------------- */
+/* ---- host_stream.c ----------------------------------------------------------------------------------------------- */
 
 void host_streams_lock(void);
 void host_streams_unlock(void);
@@ -205,7 +208,7 @@ uint64_t host_device_wait(struct host_device *device);
 /* The head of `stream`, which a worker ran, has ended: goes on with what depends on it. */
 void host_stream_ended_locked(struct host_stream *stream);
 
-/* ---- host_worker.c --------------------------------------------------------------------------------------------------- */
+/* ---- host_worker.c ----------------------------------------------------------------------------------------------- */
 
 /* Makes sure that there is a worker at all, so that real work can be promised. */
 tarn_status host_workers_ensure_locked(void);
@@ -214,7 +217,7 @@ void host_workers_push_locked(struct host_stream *stream);
 /* Joins all workers; the queues are empty. */
 void host_workers_finish(void);
 
-/* ---- host_check.c ---------------------------------------------------------------------------------------------------- */
+/* ---- host_check.c ------------------------------------------------------------------------------------------------ */
 
 /* Adds what an operation that is about to be queued uses. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status host_uses_add_locked(struct host_uses *uses, uintptr_t address, size_t size);

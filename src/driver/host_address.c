@@ -4,12 +4,12 @@
 /* Address space of the host device: reserved ranges, plain allocations, the budget of mappings, and what lies behind an
  * address.
  *
- * A reserved range is PROT_NONE address space with one index entry a granule, so that an address leads to its mapping in two
- * steps. A plain allocation is anonymous memory of whole granules, hidden from fork children.
+ * A reserved range is PROT_NONE address space with one index entry a granule, so that an address leads to its mapping
+ * in two steps. A plain allocation is anonymous memory of whole granules, hidden from fork children.
  *
- * Budget: `vmas` is an upper bound of what the kernel counts for us. In a range each mapping and each hole between is one
- * (that neighbours may merge is not counted on), a plain allocation is one. So taking a mapping away never needs more
- * than is counted, and what gives memory back never fails for the budget.
+ * Budget: `vmas` is an upper bound of what the kernel counts for us. In a range each mapping and each hole between is
+ * one (that neighbours may merge is not counted on), a plain allocation is one. So taking a mapping away never needs
+ * more than is counted, and what gives memory back never fails for the budget.
  *
  * Everything is under host_memory_lock. */
 #include "base/pages.h"
@@ -35,7 +35,7 @@ static struct host_region *recent; /* the region found last, or NULL */
 static size_t vmas;
 static struct object_pool region_objects = OBJECT_POOL(struct host_region);
 
-/* ---- Looking up ------------------------------------------------------------------------------------------------------ */
+/* ---- Looking up -------------------------------------------------------------------------------------------------- */
 
 static bool region_ends_after(const struct tree_node *node, uint64_t key)
 {
@@ -64,10 +64,10 @@ struct host_region *host_range_around(const struct host_device *device, uintptr_
     return region;
 }
 
-/* ---- The budget of mappings ------------------------------------------------------------------------------------------ */
+/* ---- The budget of mappings -------------------------------------------------------------------------------------- */
 
-/* How many more of the kernel's mappings a mapping at [address, end) of the range is than the hole it lies in: one for each
- * side on which a hole remains. */
+/* How many more of the kernel's mappings a mapping at [address, end) of the range is than the hole it lies in: one for
+ * each side on which a hole remains. */
 static size_t mapping_cost(const struct host_region *range, uintptr_t address, uintptr_t end)
 {
     bool left = address > range->address && !*host_granule_of(range, address - HOST_GRANULE);
@@ -118,7 +118,7 @@ void host_budget_remove(const struct host_region *range, uintptr_t address, uint
     vmas -= mapping_cost(range, address, end);
 }
 
-/* ---- Address space --------------------------------------------------------------------------------------------------- */
+/* ---- Address space ----------------------------------------------------------------------------------------------- */
 
 /* Maps anonymous memory at a multiple of `alignment`. NULL, with errno, where the kernel has none. */
 static void *map_aligned(size_t size, size_t alignment, int protection)
@@ -255,7 +255,7 @@ void host_ledger_created(struct host_device *device, size_t size)
         device->created_peak = device->created;
 }
 
-/* ---- Plain allocations ----------------------------------------------------------------------------------------------- */
+/* ---- Plain allocations ------------------------------------------------------------------------------------------- */
 
 static tarn_status alloc_locked(struct host_device *device, size_t size, uintptr_t *address)
 {
@@ -364,7 +364,7 @@ tarn_status host_memory_info(int number, size_t *free_bytes, size_t *total_bytes
     return TARN_OK;
 }
 
-/* ---- What lies behind an address ------------------------------------------------------------------------------------- */
+/* ---- What lies behind an address --------------------------------------------------------------------------------- */
 
 /* The extent at `address` on the device, or length 0. Two steps where the region is the one asked about last. */
 static tarn_host_extent extent_at(const struct host_device *device, uintptr_t address)
@@ -437,7 +437,7 @@ tarn_status host_memory_accessible(const char *what, uintptr_t address, size_t s
                   found.length ? "mapped but access is not set" : "reserved but nothing is mapped there");
 }
 
-/* ---- The whole -------- */
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
 
 void host_regions_finish(void)
 {

@@ -3,13 +3,13 @@
 
 /* The checker: who owns which memory, what queued work uses, and reports.
  *
- * An owner is a range, a stream and a generation that is never used twice; memory without owner has generation 0. A queued
- * operation remembers for each range that it uses the generation at the time when it was queued. Two operations of
- * different streams that use the same bytes under different generations must not be unfinished together; that is looked
- * for when the later one starts. Same stream, or same owner: the order is the user's own affair.
+ * An owner is a range, a stream and a generation that is never used twice; memory without owner has generation 0. A
+ * queued operation remembers for each range that it uses the generation at the time when it was queued. Two operations
+ * of different streams that use the same bytes under different generations must not be unfinished together; that is
+ * looked for when the later one starts. Same stream, or same owner: the order is the user's own affair.
  *
- * Owners, uses and the list of reports are under the streams lock, which every `_locked` function here assumes.
- * Where the host has no memory, an owner or a report's text is lost, a report's count never is. */
+ * Owners, uses and the list of reports are under the streams lock, which every `_locked` function here assumes. Where
+ * the host has no memory, an owner or a report's text is lost, a report's count never is. */
 #include "base/lock.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -52,7 +52,7 @@ static mutex deliver_lock = MUTEX_INITIALIZER; /* held while a report is deliver
 static struct object_pool owner_objects = OBJECT_POOL(struct owner);
 static struct object_pool report_objects = OBJECT_POOL(struct report);
 
-/* ---- Owners ---------------------------------------------------------------------------------------------------------- */
+/* ---- Owners ------------------------------------------------------------------------------------------------------ */
 
 static bool owner_ends_after(const struct tree_node *node, uint64_t key)
 {
@@ -114,7 +114,7 @@ void host_owner_clear(int device, uintptr_t address, size_t size)
     host_streams_unlock();
 }
 
-/* ---- Uses ------------------------------------------------------------------------------------------------------------ */
+/* ---- Uses -------------------------------------------------------------------------------------------------------- */
 
 static const struct host_use *uses_of(const struct host_uses *uses)
 {
@@ -167,7 +167,7 @@ void host_uses_finish(struct host_uses *uses)
     uses->count = 0;
 }
 
-/* ---- Reports --------------------------------------------------------------------------------------------------------- */
+/* ---- Reports ----------------------------------------------------------------------------------------------------- */
 
 static void report_locked(struct host_device *device, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void report_locked(struct host_device *device, const char *format, ...)
@@ -323,7 +323,7 @@ bool host_check_in_use(const char *call, struct host_device *device, uintptr_t a
     return used;
 }
 
-/* ---- On and off ------------------------------------------------------------------------------------------------------ */
+/* ---- On and off -------------------------------------------------------------------------------------------------- */
 
 static void set_locked(bool on, void (*function)(void *, const char *), void *argument)
 {
@@ -354,5 +354,6 @@ void host_check_finish(void)
     host_check_deliver();
     host_streams_lock();
     set_locked(false, NULL, NULL);
+    generations = 0;
     host_streams_unlock();
 }

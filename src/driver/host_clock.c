@@ -5,8 +5,8 @@
  * disagrees: A charges physical memory by the MiB as a first touch of zeroed pages does and access by the call; B takes
  * physical memory as nearly free of its size and access by the piece. A call that the tables do not name costs nothing.
  *
- * Sources: map, set_access, unmap, create of 2 MiB and reserve: kvcached's bench_vmm on an A100; event record: RMM issue 448.
- * This file keeps no state; the sums are atomic fields of the device. */
+ * Sources: map, set_access, unmap, create of 2 MiB and reserve: kvcached's bench_vmm on an A100; event record: RMM
+ * issue 448. This file keeps no state; the sums are atomic fields of the device. */
 #include "driver/host.h"
 
 #define EACH(ns) .call_ns = (ns)

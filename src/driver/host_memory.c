@@ -3,9 +3,9 @@
 
 /* Physical memory of the host device, and what is mapped where.
  *
- * An ordinary piece is a stretch of its device's memfd, which only ever grows: a piece is contiguous there, an offset is
- * never used twice, and a release punches the stretch out. An exportable piece has a memfd of its own. What is accessible is
- * hidden from fork children.
+ * An ordinary piece is a stretch of its device's memfd, which only ever grows: a piece is contiguous there, an offset
+ * is never used twice, and a release punches the stretch out. An exportable piece has a memfd of its own. What is
+ * accessible is hidden from fork children.
  *
  * A leaving mapping was unmapped while queued work uses it (the checker saw it): for its owner it is gone, but it stays
  * until that work ends; until then its address is TARN_ERROR_BUSY to map and unreserve.
@@ -29,7 +29,7 @@ static size_t slots_used;
 static struct host_piece *free_slots;
 static struct object_pool mapping_objects = OBJECT_POOL(struct host_mapping);
 
-/* ---- Pieces ---------------------------------------------------------------------------------------------------------- */
+/* ---- Pieces ------------------------------------------------------------------------------------------------------ */
 
 static struct host_piece *piece_find(driver_piece handle)
 {
@@ -154,8 +154,8 @@ tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *p
     return status;
 }
 
-/* The piece is released and not mapped: its memory goes back to the machine. A hole that cannot be punched stays as unused
- * memory of the file; the offset is not used again. */
+/* The piece is released and not mapped: its memory goes back to the machine. A hole that cannot be punched stays as
+ * unused memory of the file; the offset is not used again. */
 static void piece_end(struct host_piece *piece)
 {
     struct host_device *device = piece->device;
@@ -169,8 +169,8 @@ static void piece_end(struct host_piece *piece)
     slot_give(piece);
 }
 
-/* Release of a piece is legal while it is mapped; the checker speaks up only where its memory is in use and no unmap was
- * reported for that already. */
+/* Release of a piece is legal while it is mapped; the checker speaks up only where its memory is in use and no unmap
+ * was reported for that already. */
 static tarn_status release_locked(struct host_device *device, driver_piece handle)
 {
     struct host_piece *piece = piece_find(handle);
@@ -202,7 +202,7 @@ tarn_status host_release(int number, driver_piece piece)
     return status;
 }
 
-/* ---- Mapping --------------------------------------------------------------------------------------------------------- */
+/* ---- Mapping ----------------------------------------------------------------------------------------------------- */
 
 static tarn_status map_check(const struct host_device *device, uintptr_t address, size_t size, driver_piece handle)
 {
@@ -370,8 +370,8 @@ static tarn_status unmap_row(const struct host_region *range, uintptr_t address,
     return TARN_OK;
 }
 
-/* Reports and defers the unmap of a mapping that queued work uses. Work that ends looks at `host.leaving`, so the mapping
- * is counted there before it is known to be in use. */
+/* Reports and defers the unmap of a mapping that queued work uses. Work that ends looks at `host.leaving`, so the
+ * mapping is counted there before it is known to be in use. */
 static bool leave_if_used(struct host_mapping *mapping)
 {
     struct host_device *device = mapping->piece->device;
@@ -465,7 +465,7 @@ void host_range_clear(struct host_region *range)
             mapping_forget(range->granules[i]);
 }
 
-/* ---- The whole ------------------------------------------------------------------------------------------------------- */
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
 
 void host_memory_ledger(const struct host_device *device, tarn_host_ledger *ledger)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the two files of the host device's memory share: host_address.c owns address space, the budget of mappings and plain
- * allocations; host_memory.c pieces and what is mapped where. All of it is under one lock, the first in the order of
- * locks; system calls are made with it. Functions here assume that it is held. */
+/* What the two files of the host device's memory share: host_address.c owns address space, the budget of mappings and
+ * plain allocations; host_memory.c pieces and what is mapped where. All of it is under one lock, the first in the order
+ * of locks; system calls are made with it. Functions here assume that it is held. */
 #ifndef TARN_DRIVER_HOST_MEMORY_H
 #define TARN_DRIVER_HOST_MEMORY_H
 
@@ -19,7 +19,8 @@ struct host_mapping {
     bool accessible, leaving;
 };
 
-/* A slot. Its handle is slot + 1 below, and above the number of pieces that the slot held before, so that none comes twice. */
+/* A slot. Its handle is slot + 1 below, and above the number of pieces that the slot held before, so that none comes
+ * twice. */
 struct host_piece {
     uint64_t handle;
     struct host_device *device;

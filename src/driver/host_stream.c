@@ -3,15 +3,15 @@
 
 /* Streams, events and the clock of queued work.
  *
- * A stream is a queue of operations with positions 1, 2, 3 ..; `done` is the position up to which all is finished. Recording an
- * event queues nothing: the event remembers its stream and the stream's last position, and has happened when `done` is
- * there. A wait for an event that has not happened is an operation; so is timed work, whose end is a time of the clock of
- * queued work, and real work, which the workers run. Whoever makes the head of a queue move goes on until nothing moves
- * (go_on()): a record, a wait or timed work whose time has come needs no other thread, and where no real work is queued everything
- * is deterministic.
+ * A stream is a queue of operations with positions 1, 2, 3 ..; `done` is the position up to which all is finished.
+ * Recording an event queues nothing: the event remembers its stream and the stream's last position, and has happened
+ * when `done` is there. A wait for an event that has not happened is an operation; so is timed work, whose end is a
+ * time of the clock of queued work, and real work, which the workers run. Whoever makes the head of a queue move goes
+ * on until nothing moves (go_on()): a record, a wait or timed work whose time has come needs no other thread, and where
+ * no real work is queued everything is deterministic.
  *
- * The clock moves by tarn_host_advance(), and by a wait of the host, which jumps to the end of the timed work in its way;
- * the jump is charged to the waiting call's device.
+ * The clock moves by tarn_host_advance(), and by a wait of the host, which jumps to the end of the timed work in its
+ * way; the jump is charged to the waiting call's device.
  *
  * Everything here is under `lock`, after the memory lock in the order of locks. A stream waits only for positions that
  * were queued before its wait, so there are no cycles. */
@@ -68,7 +68,7 @@ static void leave(void)
     host_settle();
 }
 
-/* ---- Timers ---------------------------------------------------------------------------------------------------------- */
+/* ---- Timers ------------------------------------------------------------------------------------------------------ */
 
 static bool timer_before(const struct host_stream *a, const struct host_stream *b)
 {
@@ -114,7 +114,7 @@ static bool timers_make_room(size_t count)
     return true;
 }
 
-/* ---- Moving queues --------------------------------------------------------------------------------------------------- */
+/* ---- Moving queues ----------------------------------------------------------------------------------------------- */
 
 static void finish_head(struct host_stream *stream)
 {
@@ -129,7 +129,8 @@ static void finish_head(struct host_stream *stream)
     object_free(&op_objects, op);
 }
 
-/* Starts the head of an idle stream. True where it has ended by that; else the stream's state says what it waits for. */
+/* Starts the head of an idle stream. True where it has ended by that; else the stream's state says what it waits
+ * for. */
 static bool start_head(struct host_stream *stream)
 {
     struct host_op *op = stream->head;
@@ -249,7 +250,7 @@ static uint64_t wait_locked(struct host_stream *stream, uint64_t position)
     return waited;
 }
 
-/* ---- Queueing -------------------------------------------------------------------------------------------------------- */
+/* ---- Queueing ---------------------------------------------------------------------------------------------------- */
 
 /* Puts a filled operation at the end of the queue. */
 static void enqueue(struct host_stream *stream, struct host_op *op)
@@ -286,8 +287,8 @@ static tarn_status enqueue_wait(const char *call, struct host_stream *stream, st
     return TARN_OK;
 }
 
-/* The legacy stream's rule, before anything is queued or recorded: it waits for all blocking streams of its device, and they wait for
- * it. What a failure leaves behind is a wait too many. */
+/* The legacy stream's rule, before anything is queued or recorded: it waits for all blocking streams of its device, and
+ * they wait for it. What a failure leaves behind is a wait too many. */
 static tarn_status join(const char *call, struct host_stream *stream)
 {
     struct host_device *device = stream->device;
@@ -326,8 +327,8 @@ static tarn_status find_event(const char *call, driver_event handle, struct host
     return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %p is not an event", call, handle);
 }
 
-/* Queues an operation that uses up to two ranges. `real` work needs a worker. Takes the fields of `model` that are the kind's
- * own. */
+/* Queues an operation that uses up to two ranges. `real` work needs a worker. Takes the fields of `model` that are the
+ * kind's own. */
 static tarn_status submit_locked(const char *call, struct host_device *device, driver_stream handle,
                                  const struct host_op *model, const struct host_use ranges[2])
 {
@@ -398,7 +399,7 @@ static tarn_status submit_call(const char *call, struct host_device *device, dri
     return submit(call, device, stream, &op, (struct host_use[2]){{0}});
 }
 
-/* ---- Streams --------------------------------------------------------------------------------------------------------- */
+/* ---- Streams ----------------------------------------------------------------------------------------------------- */
 
 static tarn_status stream_create_locked(struct host_device *device, int priority, bool blocking, driver_stream *handle)
 {
@@ -550,7 +551,7 @@ tarn_status host_device_synchronize(int number)
     return TARN_OK;
 }
 
-/* ---- Events ---------------------------------------------------------------------------------------------------------- */
+/* ---- Events ------------------------------------------------------------------------------------------------------ */
 
 tarn_status host_event_create(int number, driver_event *handle)
 {
@@ -705,7 +706,7 @@ tarn_status host_stream_wait_event(int number, driver_stream stream, driver_even
     return status;
 }
 
-/* ---- Work ------------------------------------------------------------------------------------------------------------ */
+/* ---- Work -------------------------------------------------------------------------------------------------------- */
 
 tarn_status host_copy(int number, uintptr_t to, uintptr_t from, size_t size, driver_stream stream)
 {
@@ -797,12 +798,12 @@ tarn_status tarn_host_advance(uint64_t to)
     return TARN_OK;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------------------------------- */
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
 
 void host_streams_start(void)
 {
     mutex_lock(&lock);
-    now = 0;
+    now = orders = 0;
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
         struct host_device *device = &host.device[i];
         device->legacy = (struct host_stream){.live = true, .blocking = true, .device = device};

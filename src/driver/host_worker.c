@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The threads that run real work: fills, copies, host functions. A stream whose head is real work is in `ready`, by
- * priority; a worker takes it, runs the head without a lock, and says that it ended. When there are more ready streams than
- * idle workers another one is started, so that a host function that blocks holds up its own stream only. Workers block all
- * signals and live until host_workers_finish().
+ * priority; a worker takes it, runs the head without a lock, and says that it ended. When there are more ready streams
+ * than idle workers another one is started, so that a host function that blocks holds up its own stream only. Workers
+ * block all signals and live until host_workers_finish().
  *
  * All state is under the streams lock. */
 #include "base/lock.h"

@@ -62,7 +62,7 @@ tarn_status tarn_tag_intern(const char *text, tarn_tag *tag)
     if (!text || !tag)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", text ? "tag" : "text");
     char cut[TEXT_BYTES] = "";
-    strncat(cut, text, sizeof cut - 1);
+    memcpy(cut, text, strnlen(text, sizeof cut - 1));
     unsigned bucket = bucket_of(cut);
     tarn_status status = TARN_OK;
 

@@ -36,14 +36,14 @@ void counters_init(struct counters *counters)
 static void add_allocation(tarn_stats *values, size_t size, int64_t requested, int sign)
 {
     class_add(values->allocation, class_of(size), sign);
-    class_add(values->allocated_bytes, class_of(size), sign * (int64_t)size);
-    class_add(values->requested_bytes, class_of(size), sign * requested);
+    class_add(values->allocated_bytes, class_of(size), (int64_t)size * sign);
+    class_add(values->requested_bytes, class_of(size), requested * sign);
 }
 
 static void add_active(tarn_stats *values, size_t size, int sign)
 {
     class_add(values->active, class_of(size), sign);
-    class_add(values->active_bytes, class_of(size), sign * (int64_t)size);
+    class_add(values->active_bytes, class_of(size), (int64_t)size * sign);
 }
 
 void counters_allocated(struct counters *counters, size_t size, size_t requested)

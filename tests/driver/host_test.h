@@ -120,6 +120,18 @@ static inline void map_at(int device, uintptr_t address, size_t size, driver_pie
     assert_ok(driver->set_access(device, address, size));
 }
 
+/* The thread sanitizer maps memory of its own beside ours, and has address space for little of it. */
+#if defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZER 1
+#endif
+#endif
+#ifndef THREAD_SANITIZER
+#define THREAD_SANITIZER 0
+#endif
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, start, finish)
 
 #endif

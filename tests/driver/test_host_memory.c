@@ -246,6 +246,8 @@ static uint64_t blocks_of_device(int device)
 static void memory_is_the_machines_only_between_touch_and_release(void **state)
 {
     (void)state;
+    if (THREAD_SANITIZER)
+        skip();
     start_with(1, (size_t)300 << 30, 0);
     uintptr_t range = new_range(0, (size_t)1200 << 30);
     driver_piece big = new_piece(0, (size_t)200 << 30), small = new_piece(0, GRANULE);
@@ -365,6 +367,8 @@ static size_t kernel_mappings(void)
 static void the_budget_is_an_upper_bound_of_the_kernels_count(void **state)
 {
     (void)state;
+    if (THREAD_SANITIZER)
+        skip();
     enum { GRANULES = 64 };
     start_with(1, 256 * MIB, GRANULES + 40);
     uintptr_t range = new_range(0, GRANULES * GRANULE);
@@ -403,6 +407,8 @@ static void the_budget_is_an_upper_bound_of_the_kernels_count(void **state)
 static void a_fork_child_does_not_see_device_memory(void **state)
 {
     (void)state;
+    if (THREAD_SANITIZER)
+        skip();
     uintptr_t range = new_range(0, GRANULE), plain;
     map_at(0, range, GRANULE, new_piece(0, GRANULE));
     assert_ok(driver->alloc(0, GRANULE, &plain));
@@ -433,6 +439,8 @@ static size_t open_files(void)
 static void finish_gives_everything_back(void **state)
 {
     (void)state;
+    if (THREAD_SANITIZER)
+        skip();
     driver_finish();
     size_t files = open_files(), mappings = kernel_mappings();
     for (int round = 0; round < 50; round++) {

@@ -35,7 +35,7 @@ static void a_line_is_zero_at_first(void **state)
 }
 
 /* Compares a range of the line with the array. */
-static void check(const struct steps *steps, const uint32_t *line, uint64_t start, uint64_t end)
+static void check(struct steps *steps, const uint32_t *line, uint64_t start, uint64_t end)
 {
     struct steps_walk walk;
     uint64_t at = start;

@@ -100,6 +100,11 @@ bool replay_configure(const struct replay_options *options, int devices, uint64_
                  options->driver);
         return false;
     }
+    if (memory > REPLAY_MAX_MEMORY) {
+        snprintf(error, error_size, "this needs a device of %" PRIu64 " bytes; the host device has at most %" PRIu64,
+                 memory, REPLAY_MAX_MEMORY);
+        return false;
+    }
     const tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
     tarn_status status = tarn_host_configure(&config);
     if (status) {

@@ -19,6 +19,7 @@
 #define REPLAY_MAX_REPEAT 10000
 #define REPLAY_KEPT_DIVERGENCES 8
 #define REPLAY_DEFAULT_MEMORY (UINT64_C(80) << 30) /* bytes */
+#define REPLAY_MAX_MEMORY (UINT64_C(8) << 40)      /* bytes a device: it takes four times as many addresses */
 
 struct replay_options {
     const char *driver;

@@ -187,7 +187,8 @@ bool replay_json_write(FILE *out, const struct replay_file *files, size_t count,
     bool done = array != NULL;
     for (size_t i = 0; done && i < count; i++)
         done = json_file(array, &files[i], options);
-    done = done && json_dumpf(array, out, JSON_INDENT(2)) == 0 && fputc('\n', out) != EOF && fflush(out) == 0;
+    done = done && json_dumpf(array, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) == 0 && fputc('\n', out) != EOF &&
+           fflush(out) == 0;
     json_decref(array);
     return done;
 }

@@ -205,10 +205,8 @@ static void notes_write(FILE *out, const struct replay_result *result)
     if (result->lost_events)
         fprintf(out, "  the recording lost or contradicts %s events\n", units_count(result->lost_events).text);
     if (result->pytorch.ooms)
-        fprintf(
-            out,
-            "  PyTorch's policy finds no memory for %s allocations on this device; they are left out of its column\n",
-            units_count(result->pytorch.ooms).text);
+        fprintf(out, "  PyTorch's policy finds no memory for %s allocations on this device, and leaves them out\n",
+                units_count(result->pytorch.ooms).text);
 }
 
 static void verdict_write(FILE *out, const struct replay_result *result, bool colour)
@@ -343,7 +341,10 @@ struct summary {
 static void summary_device(struct summary *summary, const struct replay_file *file, const struct replay_result *result)
 {
     char name[40];
-    int length = snprintf(name, sizeof name, "%.*s", 32, base_name(file->path));
+    const char *base = base_name(file->path), *suffix = strstr(base, ".pickle");
+    int room = file->device_count > 1 ? 23 : 28;
+    room = suffix && suffix > base && suffix - base < room ? (int)(suffix - base) : room;
+    int length = snprintf(name, sizeof name, "%.*s", room, base);
     if (file->device_count > 1)
         snprintf(name + length, sizeof name - (size_t)length, " [%d]", result->device);
     if (result->error[0]) {
@@ -365,7 +366,7 @@ static void summary_device(struct summary *summary, const struct replay_file *fi
                   mean_add(&summary->pytorch, (double)result->pytorch.peak_reserved, requested).text,
                   mean_add(&summary->time_a, (double)result->first.time_a_ns, (double)result->pytorch.time_a_ns).text,
                   mean_add(&summary->time_b, (double)result->first.time_b_ns, (double)result->pytorch.time_b_ns).text,
-                  units_count((uint64_t)speed).text, units_count(result->divergences).text},
+                  ratio_text(speed, 1e6).text, units_count(result->divergences).text},
               result->divergences ? PROBLEM_COLOUR : NULL);
 }
 
@@ -379,7 +380,7 @@ bool replay_summary_write(FILE *out, const struct replay_file *files, size_t cou
         {"PyTorch", SCOLS_FL_RIGHT},
         {"time A", SCOLS_FL_RIGHT},
         {"time B", SCOLS_FL_RIGHT},
-        {"events/s", SCOLS_FL_RIGHT},
+        {"M events/s", SCOLS_FL_RIGHT},
         {"diverged", SCOLS_FL_RIGHT},
     };
     struct summary summary = {.draft = table_begin(out, columns, MAX_COLUMNS, colour)};
@@ -394,13 +395,14 @@ bool replay_summary_write(FILE *out, const struct replay_file *files, size_t cou
     }
     double speed = summary.seconds > 0 ? (double)summary.events / summary.seconds : 0;
     table_row(&summary.draft,
-              (const char *const[]){"together (ratios: geometric mean)", units_count(summary.events).text, NULL,
+              (const char *const[]){"all (geometric means)", units_count(summary.events).text, NULL,
                                     mean_text(&summary.tarn).text, mean_text(&summary.pytorch).text,
                                     mean_text(&summary.time_a).text, mean_text(&summary.time_b).text,
-                                    units_count((uint64_t)speed).text, units_count(summary.divergences).text},
+                                    ratio_text(speed, 1e6).text, units_count(summary.divergences).text},
               NULL);
     bool done = table_end(&summary.draft);
-    fputs("tarn, PyTorch: peak reserved / peak requested. time A, B: tarn's driver time / PyTorch's, by cost table.\n",
-          out);
+    fputs(
+        "tarn, PyTorch: peak reserved / peak requested.\ntime A, B: driver time, tarn's / PyTorch's, by cost table.\n",
+        out);
     return done && fflush(out) == 0 && !ferror(out);
 }

@@ -32,16 +32,6 @@ static size_t count_up_to(const uint64_t *positions, size_t count, uint64_t posi
     return (size_t)(base - positions) + (count == 1 && *base <= position);
 }
 
-/* The step that holds `position`. */
-static struct place find(const struct steps *steps, uint64_t position)
-{
-    struct place place;
-    place.chunk = count_up_to(steps->firsts, steps->chunk_count, position) - 1;
-    const struct steps_chunk *chunk = steps->chunks[place.chunk];
-    place.index = count_up_to(chunk->starts, chunk->count, position) - 1;
-    return place;
-}
-
 /* Where the step after a place begins; UINT64_MAX after the last. */
 static uint64_t next_start(const struct steps *steps, struct place place)
 {
@@ -51,25 +41,41 @@ static uint64_t next_start(const struct steps *steps, struct place place)
     return place.chunk + 1 < steps->chunk_count ? steps->firsts[place.chunk + 1] : UINT64_MAX;
 }
 
+/* The step that holds `position`. */
+static struct place find(struct steps *steps, uint64_t position)
+{
+    struct place place = {steps->last_chunk, steps->last_index};
+    if (place.chunk < steps->chunk_count && place.index < steps->chunks[place.chunk]->count &&
+        steps->chunks[place.chunk]->starts[place.index] <= position && position < next_start(steps, place))
+        return place;
+    place.chunk = count_up_to(steps->firsts, steps->chunk_count, position) - 1;
+    const struct steps_chunk *chunk = steps->chunks[place.chunk];
+    place.index = count_up_to(chunk->starts, chunk->count, position) - 1;
+    steps->last_chunk = place.chunk;
+    steps->last_index = place.index;
+    return place;
+}
+
 bool steps_init(struct steps *steps)
 {
     *steps = (struct steps){.chunk_capacity = 64};
     steps->firsts = calloc(steps->chunk_capacity, sizeof *steps->firsts);
     steps->chunks = calloc(steps->chunk_capacity, sizeof(struct steps_chunk *));
-    if (steps->firsts && steps->chunks)
-        steps->chunks[0] = calloc(1, sizeof *steps->chunks[0]);
-    if (!steps->chunks || !steps->chunks[0]) {
+    struct steps_chunk *chunk = calloc(1, sizeof *chunk);
+    if (!steps->firsts || !steps->chunks || !chunk) {
+        free(chunk);
         steps_finish(steps);
         return false;
     }
+    chunk->count = 1;
+    steps->chunks[0] = chunk;
     steps->chunk_count = 1;
-    steps->chunks[0]->count = 1;
     return true;
 }
 
 void steps_finish(struct steps *steps)
 {
-    for (size_t i = 0; i < steps->chunk_count; i++)
+    for (size_t i = 0; steps->chunks && i < steps->chunk_count; i++)
         free(steps->chunks[i]);
     free(steps->chunks);
     free(steps->firsts);
@@ -83,7 +89,7 @@ static bool directory_grow(struct steps *steps)
     if (!firsts)
         return false;
     steps->firsts = firsts;
-    struct steps_chunk **chunks = reallocarray(steps->chunks, capacity, sizeof *chunks);
+    struct steps_chunk **chunks = reallocarray(steps->chunks, capacity, sizeof(struct steps_chunk *));
     if (!chunks)
         return false;
     steps->chunks = chunks;
@@ -105,7 +111,7 @@ static bool chunk_divide(struct steps *steps, size_t at)
     memcpy(second->values, chunk->values + half, second->count * sizeof *second->values);
     chunk->count = half;
     size_t after = steps->chunk_count - at - 1;
-    memmove(&steps->chunks[at + 2], &steps->chunks[at + 1], after * sizeof *steps->chunks);
+    memmove(&steps->chunks[at + 2], &steps->chunks[at + 1], after * sizeof(struct steps_chunk *));
     memmove(&steps->firsts[at + 2], &steps->firsts[at + 1], after * sizeof *steps->firsts);
     steps->chunks[at + 1] = second;
     steps->firsts[at + 1] = second->starts[0];
@@ -162,24 +168,54 @@ static void absorb(struct steps *steps, struct place place, uint64_t end)
         free(chunk);
     }
     if (last > first) {
-        memmove(&steps->chunks[first], &steps->chunks[last], (steps->chunk_count - last) * sizeof *steps->chunks);
+        memmove(&steps->chunks[first], &steps->chunks[last],
+                (steps->chunk_count - last) * sizeof(struct steps_chunk *));
         memmove(&steps->firsts[first], &steps->firsts[last], (steps->chunk_count - last) * sizeof *steps->firsts);
         steps->chunk_count -= last - first;
     }
+}
+
+/* Assigns within the chunk of `place`, the step that holds `start`. False, with nothing done, when the range reaches
+ * beyond the chunk or the chunk has no room. */
+static bool assign_inside(struct steps *steps, struct place place, uint64_t start, uint64_t end, uint32_t value)
+{
+    struct steps_chunk *chunk = steps->chunks[place.chunk];
+    size_t first = place.index, last = first; /* the steps that hold `start` and `end` */
+    while (last + 1 < chunk->count && chunk->starts[last + 1] <= end)
+        last++;
+    if (last + 1 == chunk->count && place.chunk + 1 < steps->chunk_count && steps->firsts[place.chunk + 1] <= end)
+        return false;
+    uint32_t rest = chunk->values[last];
+    size_t at = first + (chunk->starts[first] < start); /* of the new step; the rest of the last one follows it */
+    size_t after = chunk->count - last - 1, count = at + 2 + after;
+    if (count > CHUNK)
+        return false;
+    memmove(&chunk->starts[at + 2], &chunk->starts[last + 1], after * sizeof *chunk->starts);
+    memmove(&chunk->values[at + 2], &chunk->values[last + 1], after * sizeof *chunk->values);
+    chunk->starts[at] = start;
+    chunk->values[at] = value;
+    chunk->starts[at + 1] = end;
+    chunk->values[at + 1] = rest;
+    chunk->count = count;
+    steps->last_index = at;
+    return true;
 }
 
 bool steps_assign(struct steps *steps, uint64_t start, uint64_t end, uint32_t value)
 {
     struct place place = find(steps, start);
     struct steps_chunk *chunk = steps->chunks[place.chunk];
-    if (chunk->starts[place.index] != start || next_start(steps, place) != end) {
-        if (!divide(steps, end) || !divide(steps, start))
-            return false;
-        place = find(steps, start);
-        absorb(steps, place, end);
-        chunk = steps->chunks[place.chunk];
+    if (chunk->starts[place.index] == start && next_start(steps, place) == end) {
+        chunk->values[place.index] = value;
+        return true;
     }
-    chunk->values[place.index] = value;
+    if (assign_inside(steps, place, start, end, value))
+        return true;
+    if (!divide(steps, end) || !divide(steps, start))
+        return false;
+    place = find(steps, start);
+    absorb(steps, place, end);
+    steps->chunks[place.chunk]->values[place.index] = value;
     return true;
 }
 
@@ -192,7 +228,7 @@ static void walk_show(struct steps_walk *walk)
     walk->to = next < walk->end ? next : walk->end;
 }
 
-bool steps_walk_first(const struct steps *steps, uint64_t start, uint64_t end, struct steps_walk *walk)
+bool steps_walk_first(struct steps *steps, uint64_t start, uint64_t end, struct steps_walk *walk)
 {
     if (start >= end)
         return false;

@@ -17,6 +17,7 @@ struct steps {
     uint64_t *firsts; /* the first position of each chunk, ascending; the first is 0 */
     struct steps_chunk **chunks;
     size_t chunk_count, chunk_capacity;
+    size_t last_chunk, last_index; /* where the last search ended: the next one is often for the same position */
 };
 
 /* False when memory is short. */
@@ -33,7 +34,7 @@ struct steps_walk {
 };
 
 /* Goes to the first step of [start, end), and to the next. False when there is none. */
-bool steps_walk_first(const struct steps *steps, uint64_t start, uint64_t end, struct steps_walk *walk);
+bool steps_walk_first(struct steps *steps, uint64_t start, uint64_t end, struct steps_walk *walk);
 bool steps_walk_next(struct steps_walk *walk);
 
 /* Gives [start, end) a value; start < end < UINT64_MAX. False when memory is short: the steps are then as before, or some of

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# The program from outside: what `tarn replay` prints, where, and with which status. TARN_PROGRAM is the program,
+# TARN_TEST_DATA the folder of generated snapshots.
+set -euo pipefail
+
+tarn=$TARN_PROGRAM
+data=$TARN_TEST_DATA
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_replay: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
+
+# run STATUS ARGUMENT...: runs the program and wants that status; leaves the files out and err.
+run()
+{
+    local wanted=$1 status=0
+    shift
+    "$tarn" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: tarn $*"
+}
+says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
+
+# json EXPRESSION: standard output is JSON, called `a` here, and the expression holds of it.
+json()
+{
+    python3 - "$work/out" "$1" <<'END' || fail "not so: $1"
+import json, sys
+with open(sys.argv[1]) as file:
+    a = json.load(file)
+sys.exit(0 if eval(sys.argv[2]) else 1)
+END
+}
+
+# The program itself.
+run 0 --help && says out 'replay' && silent err
+run 0 help && says out 'Usage: tarn'
+run 0 --version && says out '^tarn [0-9]'
+run 0 help replay && says out 'Usage: tarn replay' && says out '--device-memory'
+run 0 replay --help && says out 'Usage: tarn replay' && silent err
+run 2 && silent out && says err 'Usage: tarn'
+run 2 reply && says err 'did you mean "replay"' && silent out
+run 2 help nonsense && says err 'no command "nonsense"'
+run 2 --nonsense && says err 'no option --nonsense'
+run 2 replay && says err 'no file' && silent out
+run 2 replay --nonsense x && says err 'no option --nonsense'
+run 2 replay -x file && says err 'no option -x'
+run 2 replay file --lag && says err '--lag needs a value'
+run 2 replay --json=yes file && says err '--json takes no value'
+for bad in -1 1e3 '' 5x 0x10 nan; do run 2 replay "--lag=$bad" file && says err '--lag wants'; done
+for bad in 0 -1 1.5 10001 x; do run 2 replay "--repeat=$bad" file && says err '--repeat wants'; done
+for bad in 0 1M 80Q 1.5 -80G 99999999999999999999 9E; do
+    run 2 replay "--device-memory=$bad" file && says err '--device-memory wants'
+done
+
+# Files that are none.
+: >"$work/empty"
+echo 'this is no pickle' >"$work/rubbish"
+head -c 3000 "$data/small-4.pickle" >"$work/truncated"
+head -c 700 "$data/small-4.pickle.zst" >"$work/truncated.zst"
+mkdir "$work/folder"
+bad=("$work/empty" "$work/rubbish" "$work/truncated" "$work/truncated.zst" "$work/folder" "$work/missing")
+for file in "${bad[@]}"; do
+    run 1 replay "$file" && says err "tarn replay: $file: ."
+    run 1 replay --json "$file" && json 'len(a) == 1 and set(a[0]) == {"file", "error"} and a[0]["error"]'
+done
+run 1 replay --json "$data/small-4.pickle" "${bad[@]}" "$data/small-2.pickle"
+json 'len(a) == 10 and ["error" in o for o in a] == [False] * 2 + [True] * 6 + [False] * 2'
+name=$work/$'odd\nna\xffme"\\.pickle'
+cp "$data/small-4.pickle" "$name"
+run 0 replay --json "$name" && json 'len(a) == 2 and a[0]["file"].endswith("odd\nna?me\"\\.pickle")'
+
+# What there is to say of a trace.
+run 0 replay --json "$data"/{streams,late-frees,expandable,oom,pools,wrapped,old,small-2,small-3,small-5}.pickle "$data/small-4.pickle.zst"
+silent err
+json 'all(o["divergences"] == 0 and "error" not in o for o in a)'
+json 'all(type(o[k]) is int for o in a for k in ("device", "events", "streams", "peak_requested", "peak_active", "peak_reserved", "divergences", "pytorch_peak_reserved"))'
+json 'all(o["peak_requested"] <= o["peak_active"] <= o["peak_reserved"] for o in a)'
+json 'all(o["recorded_peak_reserved"] is None or o["recorded_peak_reserved"] >= o["peak_requested"] for o in a)'
+json 'all(set(o["driver_time_us"]) == {"A", "B"} and o["driver_time_us"]["A"] > 0 and o["seconds"] > 0 for o in a)'
+json 'all(sum(o["driver_calls"].values()) > 0 and o["driver_calls"] == o["repeat"][0]["driver_calls"] for o in a)'
+json '{o["device"] for o in a if o["file"].endswith("streams.pickle")} == {0, 1}'
+json 'all(o["streams"] == 4 and o["late_frees"] > 0 for o in a if o["file"].endswith("streams.pickle"))'
+json 'all(o["recorded_ooms"] > 0 for o in a if o["file"].endswith("/oom.pickle"))'
+json 'all(o["pools"] > 1 for o in a if o["file"].endswith("/pools.pickle"))'
+json 'all(o["initial_blocks"] > 0 for o in a if o["file"].endswith("/wrapped.pickle"))'
+json 'sum(o["lost_events"] for o in a) == 0'
+
+# Protocols and compression make no difference.
+json 'len({json.dumps({k: v for k, v in o.items() if k not in ("file", "seconds", "setup_seconds", "repeat")}) for o in a if "/small-" in o["file"] and o["device"] == 0}) == 1'
+
+# Lag and repetitions.
+run 0 replay --json --lag 2.5 --repeat 4 "$data/streams.pickle"
+json 'all(o["divergences"] == 0 and o["lag_ms"] == 2.5 and len(o["repeat"]) == 4 for o in a)'
+json 'all(o["peak_reserved"] == max(r["peak_reserved"] for r in o["repeat"]) for o in a)'
+
+# A device that is too small: which event, and how much.
+run 1 replay --json --device-memory 64M "$data/small-4.pickle"
+json 'len(a) == 2 and all("error" in o and "file" in o for o in a)'
+json 'all("event" in o["error"] and "TARN_ERROR_OUT_OF_MEMORY" in o["error"] for o in a)'
+run 1 replay --device-memory 64M "$data/small-4.pickle" && says out 'failed: device 0, event'
+run 0 replay --json --device-memory 1.5GiB "$data/small-4.pickle" && json 'a[0]["device_memory"] == 3 << 29'
+run 1 replay --json --device-memory 9T "$data/small-4.pickle" && json '"at most" in a[0]["error"]'
+run 1 replay --json --driver nonsense "$data/small-4.pickle" && json '"nonsense" in a[0]["error"]'
+
+# A state without a trace.
+run 0 replay --json "$data/state-only.pickle"
+json 'all("state" in o and o["state"]["segments"] > 0 and "error" not in o for o in a)'
+json 'all(o["state"]["reserved"] == sum(p["reserved"] for p in o["state"]["by_stream_and_pool"]) for o in a)'
+run 0 replay "$data/state-only.pickle" && says out 'no trace' && says out 'largest free'
+
+# The tables: no escape sequences in a file, nothing at the ends of lines, no line beyond 100 columns.
+run 0 replay --repeat 2 --lag 1 "$data"/{streams,pools,oom,small-4,state-only}.pickle && silent err
+says out 'peak reserved'
+says out 'driver time, cost table B'
+says out 'every step was verified: no divergence'
+says out 'replayed together'
+says out 'out-of-memory errors in the recording'
+says out 'geometric mean'
+says out '^repetition'
+! grep -q $'\033' "$work/out" || fail "escape sequences in a file"
+! grep -qE ' $' "$work/out" || fail "blanks at the end of a line"
+! grep -qE '.{101}' "$work/out" || fail "a line of more than 100 columns"
+
+# A result that cannot be written is a failure.
+if [ -w /dev/full ]; then
+    status=0
+    "$tarn" replay "$data/small-4.pickle" >/dev/full 2>"$work/err" || status=$?
+    [ "$status" -eq 1 ] || fail "a full disk gave status $status"
+fi
+echo "test_replay: ok"
