@@ -219,6 +219,9 @@ static void small_blocks(struct sequence *sequence, bool touch)
     for (size_t j = 1; j < peer_count; j++)
         printf("  %13.2f", exp(logs[0] - logs[j]));
     putchar('\n');
+    sequence_pairs(sequence, sizes[0].size);
+    sequence->steps[0].slot = 1; /* stays */
+    measure("pair, 512 B, 1 held", sequence, touch, medians);
     sequence_slots(sequence);
     measure("256 random slots", sequence, touch, medians);
 }
