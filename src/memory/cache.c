@@ -81,6 +81,11 @@ static bool is_empty(const struct slab *slab)
     return slab->top == slab->slots;
 }
 
+static size_t slot_bytes(const struct slab *slab)
+{
+    return (size_t)slab->slots * slab->slot_size;
+}
+
 static void unlist(struct cache *cache, struct slab *slab)
 {
     if (slab->next)
@@ -91,7 +96,14 @@ static void unlist(struct cache *cache, struct slab *slab)
         cache->listed[slab->class] = slab->next;
     slab->listed = false;
     if (is_empty(slab))
-        cache->empty_bytes -= slab->span->size;
+        cache->empty_bytes -= slot_bytes(slab);
+}
+
+struct slab *cache_next(struct cache *cache, unsigned class)
+{
+    struct slab *slab = cache->listed[class];
+    unlist(cache, slab);
+    return cache->current[class] = slab;
 }
 
 /* Finds the place of a slab that is not current and has just got free slots: the list, or, when it is empty and the cache
@@ -104,15 +116,15 @@ static void place_locked(struct cache *cache, struct slab *slab)
             cache_list(cache, slab);
         return;
     }
-    bool keep = !heap->retired && !cache->bypassed && cache->empty_bytes + slab->span->size <= CACHE_EMPTY_BYTES;
+    bool keep = !heap->retired && !cache->bypassed && cache->empty_bytes < CACHE_EMPTY_BYTES;
     if (keep) {
         if (!slab->listed)
             cache_list(cache, slab);
-        cache->empty_bytes += slab->span->size;
+        cache->empty_bytes += slot_bytes(slab);
         return;
     }
     if (slab->listed) {
-        cache->empty_bytes += slab->span->size; /* which unlist() takes off again */
+        cache->empty_bytes += slot_bytes(slab); /* which unlist() takes off again */
         unlist(cache, slab);
     }
     slab_destroy_locked(heap, slab);
@@ -203,10 +215,8 @@ static bool refill_locked(struct cache *cache, unsigned class)
         drain_locked(cache);
         if (cache->current[class]->top)
             return true;
-        struct slab *slab = cache->listed[class];
-        if (slab) {
-            unlist(cache, slab);
-            make_current_locked(cache, slab);
+        if (cache->listed[class]) {
+            cache_next(cache, class);
             return true;
         }
         if (!cache->heap->waiting || !wait_collect_locked(cache->heap))

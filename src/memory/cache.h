@@ -29,7 +29,7 @@ struct cache {
     struct slab *current[SLAB_CLASSES]; /* never NULL: slab_none has no slots */
     struct cache_counts counts;
     struct slab *listed[SLAB_CLASSES];
-    size_t empty_bytes;                   /* of slabs in `listed` without a taken slot */
+    size_t empty_bytes;                   /* of the slots of slabs in `listed` that are all free */
     _Atomic(struct slab_remote *) remote; /* anyone pushes: words of slabs with frees by other threads */
     struct heap *heap;                    /* constant */
     bool bypassed;                        /* constant: stays revoked, so that every block takes the slow path */
@@ -78,6 +78,9 @@ static inline int64_t cache_count_given(struct cache_counts *counts, unsigned cl
     return atomic_load_explicit(&counts->net, memory_order_relaxed);
 }
 
+/* Makes the first slab of a class's list the current one, in place of one without free slots. By who may touch the cache. */
+struct slab *cache_next(struct cache *cache, unsigned class);
+
 /* A slot for `requested` bytes, 1 to SLAB_MOST, out of the current slab; 0 when the slow path must be taken. By the cache's thread. */
 static inline uintptr_t cache_take_fast(struct cache *cache, size_t requested)
 {
@@ -86,6 +89,8 @@ static inline uintptr_t cache_take_fast(struct cache *cache, size_t requested)
     if (!cache_enter(cache))
         return 0;
     struct slab *slab = cache->current[class];
+    if (!slab->top && cache->listed[class])
+        slab = cache_next(cache, class);
     if (slab->top && atomic_load_explicit(&cache->counts.net, memory_order_relaxed) < CACHE_UNPUBLISHED) {
         address = slab_address(slab, slab_take(slab, requested, 0));
         cache_count_taken(&cache->counts, class, slab->slot_size, requested);
@@ -107,7 +112,8 @@ static inline void cache_list(struct cache *cache, struct slab *slab)
 }
 
 /* Frees the live block at an address of a slab; false when the slow path must be taken: for another thread's block, one
- * that another stream has used, one that is not live, or a slab that would be empty. */
+ * that another stream has used, one that is not live, or a slab that would be empty
+ * where enough are. */
 static inline bool cache_give_fast(struct slab *slab, uintptr_t address, const struct thread *thread)
 {
     struct cache *cache = slab->owner;
@@ -115,15 +121,17 @@ static inline bool cache_give_fast(struct slab *slab, uintptr_t address, const s
         return false;
     unsigned slot = slab_slot(slab, address);
     bool current = slab == cache->current[slab->class];
-    bool simple = slab_address(slab, slot) == address && slab_is_live(slab, slot) &&
+    bool room = current || slab->top + 1 < slab->slots || cache->empty_bytes < CACHE_EMPTY_BYTES;
+    bool simple = room && slab_address(slab, slot) == address && slab_is_live(slab, slot) &&
                   !atomic_load_explicit(&slab->uses, memory_order_relaxed) &&
-                  (current || slab->top + 1 < slab->slots) &&
                   atomic_load_explicit(&cache->counts.net, memory_order_relaxed) > -CACHE_UNPUBLISHED;
     if (simple) {
         cache_count_given(&cache->counts, slab->class, slab->slot_size, slab_requested(slab, slot));
         slab_give(slab, slot);
         if (!current && !slab->listed)
             cache_list(cache, slab);
+        if (!current && slab->top == slab->slots)
+            cache->empty_bytes += (size_t)slab->slots * slab->slot_size;
     }
     cache_leave(cache);
     return simple;
