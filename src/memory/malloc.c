@@ -14,11 +14,12 @@
 static void memory_shutdown(void)
 {
     for (int i = 0; i < device_count(); i++) {
-        struct arena *arena = NULL;
-        if (arena_of(device_at(i), &arena) == TARN_OK) {
-            (void)ladder_trim(arena, 0);
-            arena_finish(arena);
-        }
+        struct arena *arena = arena_if_used(i);
+        if (!arena)
+            continue;
+        (void)ladder_trim(arena, 0);
+        if (!arena_finish(arena))
+            device_keep_driver(); /* live blocks keep their memory */
     }
 }
 
