@@ -38,7 +38,7 @@ void in_child(void (*function)(void))
 {
     fflush(NULL);
     pid_t child = fork();
-    assert_true(child >= 0);
+    CHECK(child >= 0);
     if (child == 0) {
         is_child = true;
         alarm(60);
@@ -46,9 +46,8 @@ void in_child(void (*function)(void))
         _exit(0);
     }
     int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("the child ended with wait status %#x", (unsigned)status);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 void host_start_with(int devices, size_t memory)
