@@ -295,6 +295,7 @@ tarn_status tarn_device_guard_restore(tarn_device_guard *guard)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     if (!guard->active)
         return TARN_OK;
-    guard->active = false;
-    return tarn_device_set(guard->previous);
+    tarn_status status = tarn_device_set(guard->previous);
+    guard->active = status != TARN_OK;
+    return status;
 }
