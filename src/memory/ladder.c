@@ -73,11 +73,12 @@ static size_t take_from_others(struct heap *own, size_t wanted)
 /* Waits for the oldest work that holds back memory of one heap. False when nothing does. */
 static bool wait_for(struct heap *heap, tarn_status *status)
 {
+    struct mark *mark = NULL;
     mutex_lock(&heap->lock);
-    struct mark *mark = wait_oldest_locked(heap);
+    bool helps = wait_oldest_locked(heap, &mark);
     mutex_unlock(&heap->lock);
     if (!mark)
-        return false;
+        return helps;
     *status = mark_wait(mark);
     mark_release(mark);
     mutex_lock(&heap->lock);
@@ -86,11 +87,12 @@ static bool wait_for(struct heap *heap, tarn_status *status)
     return true;
 }
 
-static bool wait_for_any(struct heap *own, tarn_status *status)
+/* The same for a device's heaps, `own` first, which may be NULL. */
+static bool wait_for_any(struct arena *arena, struct heap *own, tarn_status *status)
 {
-    if (wait_for(own, status))
+    if (own && wait_for(own, status))
         return true;
-    for (struct heap *heap = heap_next(own->arena, NULL); heap; heap = heap_next(own->arena, heap))
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
         if (heap != own && wait_for(heap, status))
             return true;
     return false;
@@ -155,7 +157,7 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
             continue;
         }
         status = TARN_OK;
-        if (!wait_for_any(heap, &status))
+        if (!wait_for_any(heap->arena, heap, &status))
             return out_of_memory(heap, size);
         if (status)
             return status;
@@ -188,12 +190,9 @@ static tarn_status trim_pass(struct arena *arena, size_t keep)
 
 tarn_status ladder_trim(struct arena *arena, size_t keep)
 {
-    tarn_status status = trim_pass(arena, keep);
-    for (struct heap *heap = heap_next(arena, NULL); !status && heap; heap = heap_next(arena, heap)) {
-        while (!status && reserved(arena) > keep && wait_for(heap, &status))
-            ;
-        if (!status && reserved(arena) > keep)
-            status = trim_pass(arena, keep);
+    for (;;) {
+        tarn_status status = trim_pass(arena, keep);
+        if (status || reserved(arena) <= keep || !wait_for_any(arena, NULL, &status) || status)
+            return status;
     }
-    return status;
 }
