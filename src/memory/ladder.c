@@ -129,6 +129,7 @@ static tarn_status out_of_memory(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
     struct holdings sum = holdings_of(arena);
+    size_t idle = sum.free + sum.cached + sum.waiting; /* may be a little more when other threads allocate meanwhile */
     size_t free_bytes = 0, total_bytes = arena->device->properties.memory;
     char limit[64] = "no limit is set";
     if (sum.limit != SIZE_MAX)
@@ -140,11 +141,24 @@ static tarn_status out_of_memory(struct heap *heap, size_t size)
         "%zu bytes on device %d: it has %zu bytes, %zu of them free; tarn reserves %zu (%s), of which %zu are "
         "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams",
         size, arena->device->number, total_bytes, free_bytes, sum.reserved, limit,
-        sum.reserved - sum.free - sum.cached - sum.waiting, sum.free, sum.largest, sum.cached, sum.waiting);
+        sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting);
+}
+
+/* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */
+static bool is_hopeless(struct arena *arena, size_t size)
+{
+    mutex_lock(&arena->lock);
+    size_t most = arena->limit > arena->reserved ? arena->limit : arena->reserved;
+    mutex_unlock(&arena->lock);
+    return size > most || size > arena->device->properties.memory;
 }
 
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
+    if (is_hopeless(heap->arena, size)) {
+        COUNT(&heap->arena->counters, num_oom_rejections);
+        return out_of_memory(heap, size);
+    }
     for (;;) {
         tarn_status status = take(heap, zone, size, alignment, span);
         if (status == TARN_ERROR_OUT_OF_MEMORY)
