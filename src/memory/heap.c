@@ -8,7 +8,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 
-static struct object_pool spans = OBJECT_POOL(struct span);
+static struct object_pool spans = OBJECT_POOL_KEEPING(struct span, heap);
 static struct object_pool runs = OBJECT_POOL(struct run);
 static struct object_pool heaps = OBJECT_POOL(struct heap);
 

@@ -234,27 +234,38 @@ static bool block_in_locked(struct span *span, uintptr_t address, struct block *
     return true;
 }
 
-/* The page map's last entry at or before an address, with the lock of its heap held; NULL, nothing held, if there is none. */
+/* The entry of a page with the lock of its heap held; NULL, nothing held, when the page has none. An entry that is not the
+ * caller's own may change at any moment: it says nothing before the lock of the heap that it names is held. */
+static struct span *page_lock(uintptr_t page)
+{
+    for (struct span *span = map_get(page); span; span = map_get(page)) {
+        struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
+        if (!heap)
+            continue; /* changed meanwhile */
+        mutex_lock(&heap->lock);
+        if (map_get(page) == span && atomic_load_explicit(&span->heap, memory_order_relaxed) == heap)
+            return span;
+        mutex_unlock(&heap->lock);
+    }
+    return NULL;
+}
+
+/* The page map's last entry whose span begins at or before an address, with the lock of its heap held; NULL, nothing held,
+ * if there is none. */
 static struct span *entry_lock(uintptr_t address)
 {
-    struct span *span = map_get(address);
-    if (!span || address < span->start) {
-        struct arena *arena = arena_at(address);
-        if (!arena)
+    const struct arena *arena = NULL;
+    for (uintptr_t page = address & ~(MAP_PAGE - 1);; page -= MAP_PAGE) {
+        struct span *span = page_lock(page);
+        if (span && span->start <= address)
+            return span;
+        if (span)
+            mutex_unlock(&atomic_load_explicit(&span->heap, memory_order_relaxed)->lock);
+        if (!arena && !(arena = arena_at(address)))
             return NULL;
-        uintptr_t below = address & ~(MAP_PAGE - 1);
-        span = below > arena->base ? map_find_before(below - 1, arena->base) : NULL;
-        if (!span)
+        if (page <= arena->base)
             return NULL;
     }
-    struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
-    if (!heap)
-        return NULL;
-    mutex_lock(&heap->lock);
-    if (map_get(span->start) == span && atomic_load_explicit(&span->heap, memory_order_relaxed) == heap)
-        return span;
-    mutex_unlock(&heap->lock);
-    return NULL;
 }
 
 static tarn_status not_a_block(uintptr_t address)

@@ -71,13 +71,3 @@ void map_set(uintptr_t address, struct span *span)
 {
     atomic_store_explicit(entry_at(address), span, memory_order_release);
 }
-
-struct span *map_find_before(uintptr_t address, uintptr_t floor)
-{
-    for (uintptr_t page = address & ~(MAP_PAGE - 1); page >= floor; page -= MAP_PAGE) {
-        struct span *span = map_get(page);
-        if (span)
-            return span;
-    }
-    return NULL;
-}

@@ -25,7 +25,4 @@ tarn_status map_prepare(uintptr_t start, size_t size);
 struct span *map_get(uintptr_t address);
 void map_set(uintptr_t address, struct span *span);
 
-/* The last entry at or before an address, looking no further down than `floor`; NULL when there is none. */
-struct span *map_find_before(uintptr_t address, uintptr_t floor);
-
 #endif
