@@ -119,7 +119,7 @@ static void *object_alloc_counted(struct object_pool *pool)
         pool->live++;
     mutex_unlock(&pool->lock);
     if (object)
-        memset(object, 0, pool->size);
+        memset(object, 0, pool->zeroed);
     return object;
 }
 
@@ -139,9 +139,9 @@ void object_free(struct object_pool *pool, void *object)
     mutex_unlock(&pool->lock);
 }
 
-#define SMALL(bytes)                               \
-    {                                              \
-        .lock = MUTEX_INITIALIZER, .size = (bytes) \
+#define SMALL(bytes)                                                  \
+    {                                                                 \
+        .lock = MUTEX_INITIALIZER, .size = (bytes), .zeroed = (bytes) \
     }
 static struct object_pool small_pools[SMALL_CLASSES] = {SMALL(32),  SMALL(64),   SMALL(128),  SMALL(256),
                                                         SMALL(512), SMALL(1024), SMALL(2048), SMALL(4096)};

@@ -23,16 +23,24 @@ void pages_free(void *memory, size_t size);
  * what is given back stays with it. */
 struct object_pool {
     mutex lock;
-    size_t size; /* bytes of one object, set by OBJECT_POOL() */
-    void *free;  /* lock: a chain of given-back objects */
-    char *fresh; /* lock: never used yet, up to fresh_end */
+    size_t size;   /* bytes of one object, set by OBJECT_POOL() */
+    size_t zeroed; /* of these, from its start, are zeroed when it is handed out */
+    void *free;    /* lock: a chain of given-back objects */
+    char *fresh;   /* lock: never used yet, up to fresh_end */
     char *fresh_end;
     uint64_t live; /* lock: objects handed out */
 };
 
-#define OBJECT_POOL(type)                               \
-    {                                                   \
-        .lock = MUTEX_INITIALIZER, .size = sizeof(type) \
+#define OBJECT_POOL(type)                                                       \
+    {                                                                           \
+        .lock = MUTEX_INITIALIZER, .size = sizeof(type), .zeroed = sizeof(type) \
+    }
+
+/* The same for objects that are looked at after they were given back: from `member` on they keep what they last held. It
+ * must not be the first one. */
+#define OBJECT_POOL_KEEPING(type, member)                                                 \
+    {                                                                                     \
+        .lock = MUTEX_INITIALIZER, .size = sizeof(type), .zeroed = offsetof(type, member) \
     }
 
 void *object_alloc(struct object_pool *pool);

@@ -163,6 +163,13 @@ void device_on_shutdown(void (*callback)(void))
     mutex_unlock(&setup_lock);
 }
 
+static bool keeps_driver; /* set and read by the one caller that shuts down */
+
+void device_keep_driver(void)
+{
+    keeps_driver = true;
+}
+
 tarn_status tarn_shutdown(void)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
@@ -175,7 +182,7 @@ tarn_status tarn_shutdown(void)
     streams_destroy();
     for (int i = 0; i < devices_known; i++)
         marks_destroy(&devices[i]);
-    if (driver->finish)
+    if (driver->finish && !keeps_driver)
         driver->finish();
     return TARN_OK;
 }
@@ -305,6 +312,7 @@ tarn_status tarn_device_guard_restore(tarn_device_guard *guard)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     if (!guard->active)
         return TARN_OK;
-    guard->active = false;
-    return tarn_device_set(guard->previous);
+    tarn_status status = tarn_device_set(guard->previous);
+    guard->active = status != TARN_OK;
+    return status;
 }

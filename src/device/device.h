@@ -76,5 +76,7 @@ int thread_device(void);
 
 /* What the layers above do at tarn_shutdown(), in the order of registration; at most four. */
 void device_on_shutdown(void (*callback)(void));
+/* Said by such a callback: something of the driver's stays in use until the process ends. */
+void device_keep_driver(void);
 
 #endif

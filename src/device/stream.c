@@ -5,7 +5,7 @@
  *
  * A value is (generation, slot). Slots are never freed; a retired slot is used again only when the work of the stream
  * that had it has finished, so that a block which that stream used can always tell whether it must still wait.
- * Locks: `table_lock` for the table and adoption, then a device's lock for its lists; never both the other way round. */
+ * Locks: `table_lock` for the table and adoption, then a slot's, then a device's for its lists; never the other way round. */
 #include "device/stream.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -71,6 +71,7 @@ static tarn_status slot_take_locked(struct stream **result)
         }
         stream = slot_at(slot);
         stream->slot = slot;
+        mutex_init(&stream->lock);
         atomic_store_explicit(&slots_used, slot + 1, memory_order_release);
     }
     *result = stream;
@@ -78,10 +79,9 @@ static tarn_status slot_take_locked(struct stream **result)
 }
 
 /* Puts a native stream into a slot. */
-static tarn_status stream_enter(int device, driver_stream native, int priority, enum stream_origin origin,
-                                struct stream **result)
+static tarn_status stream_enter_locked(int device, driver_stream native, int priority, enum stream_origin origin,
+                                       struct stream **result)
 {
-    mutex_lock(&table_lock);
     struct stream *stream = NULL;
     tarn_status status = slot_take_locked(&stream);
     if (!status) {
@@ -94,6 +94,14 @@ static tarn_status stream_enter(int device, driver_stream native, int priority, 
         stream->next = NULL;
         *result = stream;
     }
+    return status;
+}
+
+static tarn_status stream_enter(int device, driver_stream native, int priority, enum stream_origin origin,
+                                struct stream **result)
+{
+    mutex_lock(&table_lock);
+    tarn_status status = stream_enter_locked(device, native, priority, origin, result);
     mutex_unlock(&table_lock);
     return status;
 }
@@ -186,8 +194,12 @@ tarn_status stream_current(int device, struct stream **result)
 
 tarn_status mark_of_stream(struct stream *stream, unsigned generation, struct mark **mark)
 {
-    if (atomic_load_explicit(&stream->generation, memory_order_acquire) == generation)
-        return mark_record(stream, mark);
+    mutex_lock(&stream->lock); /* the native stream may be destroyed once its retirement is through */
+    bool current = atomic_load_explicit(&stream->generation, memory_order_acquire) == generation;
+    tarn_status status = current ? mark_record(stream, mark) : TARN_OK;
+    mutex_unlock(&stream->lock);
+    if (current)
+        return status;
     /* Retired since. A slot that has moved on by more than one generation was reused, hence its first stream finished. */
     mutex_lock(&table_lock);
     bool last = atomic_load_explicit(&stream->generation, memory_order_relaxed) == generation + 1;
@@ -228,7 +240,8 @@ static struct stream *adopted_locked(int device, driver_stream native)
     unsigned used = atomic_load_explicit(&slots_used, memory_order_relaxed);
     for (unsigned slot = FIRST_SLOT; slot < used; slot++) {
         struct stream *stream = slot_at(slot);
-        if (stream->origin == STREAM_IS_ADOPTED && stream->device == device && stream->native == native)
+        if (stream->origin == STREAM_IS_ADOPTED && stream->adoptions > 0 && stream->device == device &&
+            stream->native == native)
             return stream;
     }
     return NULL;
@@ -250,14 +263,12 @@ tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
     struct stream *known = adopted_locked(device, native);
     if (known)
         known->adoptions++;
+    else
+        status = stream_enter_locked(device, native, 0, STREAM_IS_ADOPTED, &known);
+    if (!status)
+        *stream = stream_value(known);
     mutex_unlock(&table_lock);
-    if (!known) {
-        status = stream_enter(device, native, 0, STREAM_IS_ADOPTED, &known);
-        if (status)
-            return status;
-    }
-    *stream = stream_value(known);
-    return TARN_OK;
+    return status;
 }
 
 /* Ends a stream's generation: its last work is marked, its heap told, its slot free once that work has finished. */
@@ -272,10 +283,12 @@ static tarn_status stream_retire(struct stream *stream)
         return status;
     }
     mutex_lock(&table_lock);
+    mutex_lock(&stream->lock);
     atomic_fetch_add_explicit(&stream->generation, 1, memory_order_release);
     stream->last_work = last_work;
     stream->origin = STREAM_UNUSED;
     stream->native = NULL;
+    mutex_unlock(&stream->lock);
     mutex_unlock(&table_lock);
     return TARN_OK;
 }
@@ -286,18 +299,22 @@ tarn_status tarn_stream_retire(tarn_stream stream)
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
-    if (found->origin == STREAM_IS_LEGACY && stream != TARN_STREAM_LEGACY)
+    if (found == device_at(found->device)->legacy && stream != TARN_STREAM_LEGACY)
         return TARN_OK; /* adopted as NULL: nothing was entered */
+    /* One caller alone takes the last adoption; whoever adopts the same native stream from then on gets another slot. */
     mutex_lock(&table_lock);
-    bool adopted = found->origin == STREAM_IS_ADOPTED;
-    bool last = adopted && found->adoptions == 1;
-    if (adopted && !last)
-        found->adoptions--;
+    bool adopted = found->origin == STREAM_IS_ADOPTED && found->adoptions > 0;
+    bool last = adopted && --found->adoptions == 0;
     mutex_unlock(&table_lock);
     if (!adopted)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "only a stream that was adopted can be retired; a leased one is returned");
-    return last ? stream_retire(found) : TARN_OK;
+    if (!last || !(status = stream_retire(found)))
+        return TARN_OK;
+    mutex_lock(&table_lock);
+    found->adoptions++;
+    mutex_unlock(&table_lock);
+    return status;
 }
 
 /* The index of a priority in a device's tables, and the priority that it stands for. */
@@ -345,7 +362,6 @@ tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream)
             found->pool[index][found->pool_next[index]++ % TARN_STREAM_POOL_SIZE] = pooled;
         } else { /* the pool filled up meanwhile: this one serves leases */
             pooled->next = found->returned[index];
-            pooled->origin = STREAM_IS_LEASED;
             found->returned[index] = pooled;
             pooled = found->pool[index][found->pool_next[index]++ % TARN_STREAM_POOL_SIZE];
         }
@@ -391,7 +407,7 @@ tarn_status tarn_stream_return(tarn_stream stream)
         return status;
     struct device *device = device_at(found->device);
     mutex_lock(&device->lock);
-    bool leased = found->origin == STREAM_IS_LEASED && found->leased;
+    bool leased = found->leased;
     if (leased) {
         found->leased = false;
         found->next = device->returned[-found->priority];
@@ -486,11 +502,16 @@ tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard)
     tarn_status status = device_layer_ready();
     if (status)
         return status;
-    guard->active = false;
     struct thread *thread = thread_self();
+    if (!thread)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    status = tarn_device_set(guard->previous_device);
+    if (status)
+        return status;
     thread->current[guard->device] = guard->previous;
     thread_forget_caches(thread);
-    return tarn_device_set(guard->previous_device);
+    guard->active = false;
+    return TARN_OK;
 }
 
 void streams_destroy(void)

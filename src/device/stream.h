@@ -20,6 +20,7 @@ enum stream_origin {
 
 /* A slot. It is never freed, so that a stale value finds something to compare its generation with. */
 struct stream {
+    mutex lock;             /* held while the stream is retired, and while something is recorded that it may not be */
     atomic_uint generation; /* goes up when the stream is retired */
     unsigned slot;
     int device, priority;

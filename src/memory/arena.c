@@ -96,6 +96,11 @@ tarn_status arena_of(struct device *device, struct arena **result)
     return TARN_OK;
 }
 
+struct arena *arena_if_used(int device)
+{
+    return atomic_load_explicit(&by_device[device], memory_order_acquire);
+}
+
 struct arena *arena_at(uintptr_t address)
 {
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
@@ -394,13 +399,14 @@ tarn_status arena_free_stuck(struct arena *arena)
     }
 }
 
-void arena_finish(struct arena *arena)
+bool arena_finish(struct arena *arena)
 {
     if (arena->reserved || driver->unreserve(arena->device->number, arena->base, arena->size))
-        return;
+        return false;
     atomic_store(&by_device[arena->device->number], NULL);
     pages_unmap(arena->claimed, bitmap_bytes(arena));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     mutex_finish(&arena->lock);
     object_free(&arenas, arena);
+    return true;
 }

@@ -51,6 +51,9 @@ struct arena {
 /* The device's arena, made at its first use. */
 tarn_status arena_of(struct device *device, struct arena **arena);
 
+/* The same without making it: NULL where the device's memory was not used. */
+struct arena *arena_if_used(int device);
+
 /* The arena that an address lies in, or NULL. */
 struct arena *arena_at(uintptr_t address);
 
@@ -91,7 +94,7 @@ tarn_status arena_release_cache(struct arena *arena, size_t keep);
 /* Tries again to unmap what is stuck. */
 tarn_status arena_free_stuck(struct arena *arena);
 
-/* Gives the address range back, if nothing is left in it. For tarn_shutdown(). */
-void arena_finish(struct arena *arena);
+/* Gives the address range back, if nothing is left in it; false where something is. For tarn_shutdown(). */
+bool arena_finish(struct arena *arena);
 
 #endif

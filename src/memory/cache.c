@@ -178,7 +178,7 @@ static void drain_locked(struct cache *cache)
 
 bool cache_give_remote(struct slab *slab, unsigned slot)
 {
-    struct cache *cache = slab->owner;
+    struct cache *cache = slab_owner(slab);
     struct slab_remote *remote = &slab->remote[slot / 64];
     uint64_t bit = UINT64_C(1) << (slot % 64);
     if (!slab_is_taken(slab, slot))
@@ -198,7 +198,7 @@ bool cache_give_remote(struct slab *slab, unsigned slot)
 
 void cache_give_locked(struct slab *slab, unsigned slot)
 {
-    struct cache *cache = slab->owner;
+    struct cache *cache = slab_owner(slab);
     struct thread *thread = atomic_load_explicit(&cache->thread, memory_order_relaxed);
     if (thread && thread != thread_here) {
         (void)cache_give_remote(slab, slot);

@@ -116,7 +116,7 @@ static inline void cache_list(struct cache *cache, struct slab *slab)
  * where enough are. */
 static inline bool cache_give_fast(struct slab *slab, uintptr_t address, const struct thread *thread)
 {
-    struct cache *cache = slab->owner;
+    struct cache *cache = slab_owner(slab);
     if (atomic_load_explicit(&cache->thread, memory_order_relaxed) != thread || !cache_enter(cache))
         return false;
     unsigned slot = slab_slot(slab, address);

@@ -96,6 +96,14 @@ static void whole_pieces(const struct arena *arena, const struct span *span, siz
     }
 }
 
+bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
+{
+    uintptr_t start = 0, end = 0;
+    if (span->size >= heap->arena->granule)
+        whole_pieces(heap->arena, span, 1, SIZE_MAX, &start, &end);
+    return start != end;
+}
+
 /* Holds one free span as a donor of up to `wanted` bytes, or of a little more, at most `most`. */
 static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, size_t most, struct donation *donation)
 {

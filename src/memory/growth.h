@@ -16,4 +16,7 @@ tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_
  * waits. Gives the bytes in `given`, also on failure. */
 tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given);
 
+/* Whether a free span holds a whole piece, which it would give up once it is idle. */
+bool span_holds_piece_locked(const struct heap *heap, const struct span *span);
+
 #endif

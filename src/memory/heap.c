@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "memory/cache.h"
 
-static struct object_pool spans = OBJECT_POOL(struct span);
+static struct object_pool spans = OBJECT_POOL_KEEPING(struct span, heap);
 static struct object_pool runs = OBJECT_POOL(struct run);
 static struct object_pool heaps = OBJECT_POOL(struct heap);
 

@@ -52,7 +52,6 @@ struct use {
 struct span {
     uintptr_t start;
     size_t size;                  /* bytes, a multiple of TARN_BLOCK_UNIT */
-    _Atomic(struct heap *) heap;  /* never changes while the span is in the page map */
     struct span *previous, *next; /* neighbours in the run */
     struct run *run;
     struct tree_node by_size; /* free: in the zone's tree */
@@ -63,6 +62,9 @@ struct span {
     uint8_t state, zone;
     bool split; /* free: counted as inactive_split */
     tarn_tag tag;
+    /* Never changes while the span is in the page map. Last, since a thread that found the span there may read it when the
+     * span is gone already: an unused one keeps it. */
+    _Atomic(struct heap *) heap;
 };
 
 struct run {

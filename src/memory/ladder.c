@@ -74,11 +74,12 @@ static size_t take_from_others(struct heap *own, size_t wanted)
 /* Waits for the oldest work that holds back memory of one heap. False when nothing does. */
 static bool wait_for(struct heap *heap, tarn_status *status)
 {
+    struct mark *mark = NULL;
     mutex_lock(&heap->lock);
-    struct mark *mark = wait_oldest_locked(heap);
+    bool helps = wait_oldest_locked(heap, &mark);
     mutex_unlock(&heap->lock);
     if (!mark)
-        return false;
+        return helps;
     *status = mark_wait(mark);
     mark_release(mark);
     mutex_lock(&heap->lock);
@@ -87,11 +88,12 @@ static bool wait_for(struct heap *heap, tarn_status *status)
     return true;
 }
 
-static bool wait_for_any(struct heap *own, tarn_status *status)
+/* The same for a device's heaps, `own` first, which may be NULL. */
+static bool wait_for_any(struct arena *arena, struct heap *own, tarn_status *status)
 {
-    if (wait_for(own, status))
+    if (own && wait_for(own, status))
         return true;
-    for (struct heap *heap = heap_next(own->arena, NULL); heap; heap = heap_next(own->arena, heap))
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
         if (heap != own && wait_for(heap, status))
             return true;
     return false;
@@ -128,6 +130,7 @@ static tarn_status out_of_memory(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
     struct holdings sum = holdings_of(arena);
+    size_t idle = sum.free + sum.cached + sum.waiting; /* may be a little more when other threads allocate meanwhile */
     size_t free_bytes = 0, total_bytes = arena->device->properties.memory;
     char limit[64] = "no limit is set";
     if (sum.limit != SIZE_MAX)
@@ -139,11 +142,24 @@ static tarn_status out_of_memory(struct heap *heap, size_t size)
         "%zu bytes on device %d: it has %zu bytes, %zu of them free; tarn reserves %zu (%s), of which %zu are "
         "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams",
         size, arena->device->number, total_bytes, free_bytes, sum.reserved, limit,
-        sum.reserved - sum.free - sum.cached - sum.waiting, sum.free, sum.largest, sum.cached, sum.waiting);
+        sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting);
+}
+
+/* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */
+static bool is_hopeless(struct arena *arena, size_t size)
+{
+    mutex_lock(&arena->lock);
+    size_t most = arena->limit > arena->reserved ? arena->limit : arena->reserved;
+    mutex_unlock(&arena->lock);
+    return size > most || size > arena->device->properties.memory;
 }
 
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
+    if (is_hopeless(heap->arena, size)) {
+        COUNT(&heap->arena->counters, num_oom_rejections);
+        return out_of_memory(heap, size);
+    }
     bool reclaimed = false;
     for (;;) {
         tarn_status status = take(heap, zone, size, alignment, span);
@@ -162,7 +178,7 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
             continue;
         }
         status = TARN_OK;
-        if (!wait_for_any(heap, &status))
+        if (!wait_for_any(heap->arena, heap, &status))
             return out_of_memory(heap, size);
         if (status)
             return status;
@@ -196,14 +212,11 @@ static tarn_status trim_pass(struct arena *arena, size_t keep)
 
 tarn_status ladder_trim(struct arena *arena, size_t keep)
 {
-    tarn_status status = trim_pass(arena, keep);
-    for (struct heap *heap = heap_next(arena, NULL); !status && heap; heap = heap_next(arena, heap)) {
-        while (!status && reserved(arena) > keep && wait_for(heap, &status))
-            ;
-        if (!status && reserved(arena) > keep)
-            status = trim_pass(arena, keep);
+    for (;;) {
+        tarn_status status = trim_pass(arena, keep);
+        if (status || reserved(arena) <= keep || !wait_for_any(arena, NULL, &status) || status)
+            return status;
     }
-    return status;
 }
 
 void ladder_close(struct arena *arena)

@@ -14,12 +14,13 @@
 static void memory_shutdown(void)
 {
     for (int i = 0; i < device_count(); i++) {
-        struct arena *arena = NULL;
-        if (arena_of(device_at(i), &arena) == TARN_OK) {
-            ladder_close(arena);
-            (void)ladder_trim(arena, 0);
-            arena_finish(arena);
-        }
+        struct arena *arena = arena_if_used(i);
+        if (!arena)
+            continue;
+        ladder_close(arena);
+        (void)ladder_trim(arena, 0);
+        if (!arena_finish(arena))
+            device_keep_driver(); /* live blocks keep their memory */
     }
 }
 
@@ -251,36 +252,54 @@ static struct heap *heap_of_entry(map_entry entry)
     struct slab *slab = map_slab(entry);
     struct span *span = map_span(entry);
     if (slab)
-        return slab->owner ? slab->owner->heap : NULL;
+        return slab_owner(slab) ? slab_owner(slab)->heap : NULL;
     return span ? atomic_load_explicit(&span->heap, memory_order_relaxed) : NULL;
 }
 
-/* The entry of the block that may hold an address: that of its page, or, for an address behind its block's first page, the
- * last one before it. 0 when there is none. */
-static map_entry entry_for(uintptr_t address)
+/* The entry of a page with the lock of its heap held; 0, nothing held, when the page has none. An entry that is not the
+ * caller's own may change at any moment: it says nothing before the lock of the heap that it names is held. */
+static map_entry page_lock(uintptr_t page, struct heap **heap)
 {
-    map_entry entry = map_get(address);
-    if (map_slab(entry) || (entry && address >= map_span(entry)->start))
-        return entry;
-    struct arena *arena = arena_at(address);
-    uintptr_t page = address & ~(MAP_PAGE - 1);
-    return arena && page > arena->base ? map_find_before(page - 1, arena->base) : 0;
+    for (map_entry entry = map_get(page); entry; entry = map_get(page)) {
+        *heap = heap_of_entry(entry);
+        if (!*heap)
+            continue; /* changed meanwhile */
+        mutex_lock(&(*heap)->lock);
+        if (map_get(page) == entry && heap_of_entry(entry) == *heap)
+            return entry;
+        mutex_unlock(&(*heap)->lock);
+    }
+    return 0;
+}
+
+/* The page map's last entry of what begins at or before an address, with the lock of its heap held; 0, nothing held, if there
+ * is none. */
+static map_entry entry_lock(uintptr_t address, struct heap **heap)
+{
+    const struct arena *arena = NULL;
+    for (uintptr_t page = address & ~(MAP_PAGE - 1);; page -= MAP_PAGE) {
+        map_entry entry = page_lock(page, heap);
+        if (entry && (map_slab(entry) || map_span(entry)->start <= address))
+            return entry;
+        if (entry)
+            mutex_unlock(&(*heap)->lock);
+        if (!arena && !(arena = arena_at(address)))
+            return 0;
+        if (page <= arena->base)
+            return 0;
+    }
 }
 
 /* Finds the live block that holds an address, with the lock of its heap held then. */
 static bool block_find_lock(uintptr_t address, struct block *block)
 {
-    map_entry entry = entry_for(address);
-    struct heap *heap = heap_of_entry(entry);
-    if (!heap)
+    map_entry entry = entry_lock(address, &block->heap);
+    if (!entry)
         return false;
-    mutex_lock(&heap->lock);
-    block->heap = heap;
-    bool found = entry_for(address) == entry && heap_of_entry(entry) == heap &&
-                 (map_slab(entry) ? block_in_slab_locked(map_slab(entry), address, block)
-                                  : block_in_span_locked(map_span(entry), address, block));
+    bool found = map_slab(entry) ? block_in_slab_locked(map_slab(entry), address, block)
+                                 : block_in_span_locked(map_span(entry), address, block);
     if (!found)
-        mutex_unlock(&heap->lock);
+        mutex_unlock(&block->heap->lock);
     return found;
 }
 
@@ -351,13 +370,13 @@ static void block_free_locked(struct block *block)
 static bool free_remotely(uintptr_t address)
 {
     struct slab *slab = map_slab(map_get(address));
-    struct thread *owner = slab ? atomic_load_explicit(&slab->owner->thread, memory_order_relaxed) : NULL;
+    struct thread *owner = slab ? atomic_load_explicit(&slab_owner(slab)->thread, memory_order_relaxed) : NULL;
     if (!owner || owner == thread_here || atomic_load_explicit(&slab->uses, memory_order_relaxed) || is_watched())
         return false;
     unsigned slot = slab_slot(slab, address);
     if (slot >= slab->slots || slab_address(slab, slot) != address || !slab_is_live(slab, slot))
         return false;
-    struct counters *counters = &slab->owner->heap->arena->counters;
+    struct counters *counters = &slab_owner(slab)->heap->arena->counters;
     size_t size = slab->slot_size, requested = slab_requested(slab, slot);
     if (!cache_give_remote(slab, slot))
         return false;

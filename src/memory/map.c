@@ -50,13 +50,3 @@ void map_set(uintptr_t address, map_entry entry)
         atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
     atomic_store_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], entry, memory_order_release);
 }
-
-map_entry map_find_before(uintptr_t address, uintptr_t floor)
-{
-    for (uintptr_t page = address & ~(MAP_PAGE - 1); page >= floor; page -= MAP_PAGE) {
-        map_entry entry = map_get(page);
-        if (entry)
-            return entry;
-    }
-    return 0;
-}

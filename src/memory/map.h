@@ -65,7 +65,4 @@ static inline map_entry map_get(uintptr_t address)
 tarn_status map_prepare(uintptr_t start, size_t size);
 void map_set(uintptr_t address, map_entry entry);
 
-/* The last entry at or before an address, looking no further down than `floor`; 0 when there is none. */
-map_entry map_find_before(uintptr_t address, uintptr_t floor);
-
 #endif

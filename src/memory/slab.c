@@ -12,12 +12,12 @@ uint32_t slab_sizes[SLAB_CLASSES];
 
 /* Objects by the number of slots: up to 16, 32, 64, 128. */
 #define OBJECT_BYTES(slots) (sizeof(struct slab) + (slots) * (sizeof(struct slab_note) + 1))
-static struct object_pool slabs[] = {
-    {.lock = MUTEX_INITIALIZER, .size = (OBJECT_BYTES(16) + 15) / 16 * 16},
-    {.lock = MUTEX_INITIALIZER, .size = (OBJECT_BYTES(32) + 15) / 16 * 16},
-    {.lock = MUTEX_INITIALIZER, .size = (OBJECT_BYTES(64) + 15) / 16 * 16},
-    {.lock = MUTEX_INITIALIZER, .size = (OBJECT_BYTES(128) + 15) / 16 * 16},
-};
+#define POOL(slots)                                                              \
+    {                                                                            \
+        .lock = MUTEX_INITIALIZER, .size = (OBJECT_BYTES(slots) + 15) / 16 * 16, \
+        .zeroed = offsetof(struct slab, owner)                                   \
+    }
+static struct object_pool slabs[] = {POOL(16), POOL(32), POOL(64), POOL(128)};
 
 static struct object_pool *pool_of(unsigned slots)
 {
@@ -66,7 +66,7 @@ struct slab *slab_create_locked(struct span *span, unsigned class, struct cache 
     slab->start = span->start;
     slab->slot_size = (uint32_t)slot_size;
     slab->reciprocal = (uint32_t)(((1u << 20) + slot_size / 512 - 1) / (slot_size / 512));
-    slab->owner = owner;
+    atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
     slab->slots = (uint16_t)slots;
     slab->class = (uint8_t) class;
     slab->span = span;

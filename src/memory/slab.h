@@ -15,32 +15,38 @@
 #define SLAB_SLOTS 128               /* the most in one slab */
 
 struct slab {
+    struct slab_remote {
+        _Atomic uint64_t freed; /* anyone: of the slots taken, freed by another thread; whoever finds 0 here lists it */
+        struct slab_remote *next;
+        struct slab *slab;
+    } remote[SLAB_SLOTS / 64];
+    _Atomic uint64_t pending[SLAB_SLOTS / 64]; /* heap lock: of those taken, freed and waiting for other streams */
+    struct slab *next, *previous;              /* owner: in its list */
+    struct span *span;
+
+    /* What the fast path touches. */
+    _Atomic(struct use **) uses;             /* heap lock to write: a list a slot; NULL until another stream uses one */
+    _Atomic uint64_t taken[SLAB_SLOTS / 64]; /* owner: handed out, and not yet given back to the stack */
     uintptr_t start;
     uint32_t slot_size;  /* bytes */
     uint32_t reciprocal; /* 2^20 / (slot_size / 512), rounded up */
-    struct cache *owner; /* constant */
     uint8_t *stack;      /* owner: the free slots, the next one to be taken on top */
     uint16_t top;        /* owner: how many they are */
     uint16_t slots;
     uint8_t class;
     bool listed; /* owner: in the owner's list of its class */
-
-    _Atomic uint64_t taken[SLAB_SLOTS / 64]; /* owner: handed out, and not yet given back to the stack */
-    struct slab_remote {
-        _Atomic uint64_t freed; /* anyone: of those taken, freed by another thread; whoever finds 0 here lists it */
-        struct slab_remote *next;
-        struct slab *slab;
-    } remote[SLAB_SLOTS / 64];
-
-    _Atomic uint64_t pending[SLAB_SLOTS / 64]; /* heap lock: of those taken, freed and waiting for other streams */
-    _Atomic(struct use **) uses;  /* heap lock to write: a list a slot; NULL until another stream uses one */
-    struct slab *next, *previous; /* owner: in its list */
-    struct span *span;
+    /* Constant. Kept when the slab is gone, since a thread that found it in the page map may still read it. */
+    _Atomic(struct cache *) owner;
     struct slab_note {
         uint16_t unused; /* bytes: slot size less what was asked for */
         tarn_tag tag;
     } notes[]; /* a slot, written when it is taken; behind them the stack */
 };
+
+static inline struct cache *slab_owner(const struct slab *slab)
+{
+    return atomic_load_explicit(&slab->owner, memory_order_relaxed);
+}
 
 /* By size in units of 512 B: the class, and by class the slot size in bytes. Filled at the first use. */
 extern uint8_t slab_classes[SLAB_MOST / TARN_BLOCK_UNIT + 1];

@@ -5,6 +5,7 @@
  * never forgotten, so that a reader needs no lock. */
 #include "base/lock.h"
 #include "base/pages.h"
+#include "base/process.h"
 #include "base/status.h"
 
 #include <stdatomic.h>
@@ -61,10 +62,12 @@ tarn_status tarn_tag_intern(const char *text, tarn_tag *tag)
 {
     if (!text || !tag)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", text ? "tag" : "text");
+    tarn_status status = process_check();
+    if (status)
+        return status;
     char cut[TEXT_BYTES] = "";
     memcpy(cut, text, strnlen(text, sizeof cut - 1));
     unsigned bucket = bucket_of(cut);
-    tarn_status status = TARN_OK;
 
     mutex_lock(&tags_lock);
     struct tag *known = buckets[bucket];

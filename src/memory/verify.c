@@ -21,7 +21,7 @@ static unsigned bits(const _Atomic uint64_t *words)
 static tarn_status slab_verify(struct heap *heap, const struct span *span, struct sums *sums)
 {
     const struct slab *slab = span->slab;
-    if (!slab || slab->span != span || slab->start != span->start || slab->owner->heap != heap)
+    if (!slab || slab->span != span || slab->start != span->start || slab_owner(slab)->heap != heap)
         return BROKEN(span->start, "a slab's span, slab and cache do not name each other");
     if (bits(slab->taken) + slab->top != slab->slots)
         return BROKEN(span->start, "the slots that are taken and those on the stack are not all");
@@ -35,10 +35,10 @@ static tarn_status slab_verify(struct heap *heap, const struct span *span, struc
     for (size_t offset = 0; offset < span->size; offset += MAP_PAGE)
         if (map_get(span->start + offset) != map_entry_of_slab(slab))
             return BROKEN(span->start + offset, "a slab's page is not in the page map");
-    const struct slab *listed = slab->owner->listed[slab->class];
+    const struct slab *listed = slab_owner(slab)->listed[slab->class];
     while (listed && listed != slab)
         listed = listed->next;
-    bool current = slab->owner->current[slab->class] == slab;
+    bool current = slab_owner(slab)->current[slab->class] == slab;
     if ((listed != NULL) != slab->listed || slab->listed != (slab->top && !current))
         return BROKEN(span->start, "a slab that is not current is in its class's list exactly while a slot is free");
     sums->waiting_bytes += (size_t)bits(slab->pending) * slab->slot_size;

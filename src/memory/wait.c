@@ -7,6 +7,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/cache.h"
+#include "memory/growth.h"
 
 static struct object_pool all_uses = OBJECT_POOL(struct use);
 
@@ -149,11 +150,52 @@ size_t wait_collect_locked(struct heap *heap)
     return ended;
 }
 
-struct mark *wait_oldest_locked(struct heap *heap)
+/* A mark that a block of the heap waits for, or NULL. */
+static struct mark *use_oldest_locked(struct heap *heap)
 {
-    for (struct use *use = heap->waiting; use; use = use->next)
-        if (use_mark(use) == TARN_OK && use->mark && mark_query(use->mark) == TARN_ERROR_NOT_READY)
-            return mark_keep(use->mark);
+    for (struct use *uses = heap->waiting; uses; uses = uses->next_waiting)
+        for (struct use *use = uses; use; use = use->next)
+            if (use_mark(use) == TARN_OK && use->mark && mark_query(use->mark) == TARN_ERROR_NOT_READY)
+                return use->mark;
+    return NULL;
+}
+
+/* The oldest batch whose end would set pieces free, or UINT64_MAX. */
+static uint64_t batch_oldest_locked(struct heap *heap)
+{
+    uint64_t oldest = UINT64_MAX;
+    for (int zone = 0; zone < ZONES; zone++) {
+        for (struct tree_node *node = tree_last(&heap->zones[zone].free); node; node = tree_previous(node)) {
+            const struct span *span = TREE_ENTRY(node, struct span, by_size);
+            if (span->size < heap->arena->granule)
+                break;
+            if (!span_idle_locked(heap, span) && span->batch < oldest && span_holds_piece_locked(heap, span))
+                oldest = span->batch;
+        }
+    }
+    return oldest;
+}
+
+bool wait_oldest_locked(struct heap *heap, struct mark **mark)
+{
+    *mark = NULL;
+    if (wait_collect_locked(heap))
+        return true;
+    *mark = mark_keep(use_oldest_locked(heap));
+    if (*mark)
+        return true;
+
+    uint64_t batch = batch_oldest_locked(heap);
+    if (batch == UINT64_MAX)
+        return false;
     heap_learn_locked(heap, true);
-    return heap->closed_count ? mark_keep(heap->closed[0].mark) : NULL;
+    if (batch <= heap->idle_batch)
+        return true;
+    unsigned closed = 0;
+    while (closed < heap->closed_count && heap->closed[closed].number < batch)
+        closed++;
+    if (closed == heap->closed_count)
+        closed = 0; /* no batch can be closed before one has ended */
+    *mark = heap->closed_count ? mark_keep(heap->closed[closed].mark) : NULL;
+    return *mark != NULL;
 }

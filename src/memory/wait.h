@@ -22,8 +22,9 @@ void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, stru
 /* Makes free what has ended. Gives how many blocks did. Never waits. */
 size_t wait_collect_locked(struct heap *heap);
 
-/* A mark that the oldest waiting block, or the oldest closed batch, is waiting for, kept for the caller; NULL when
- * nothing waits. Closes the open batch if nothing else is left to wait for. */
-struct mark *wait_oldest_locked(struct heap *heap);
+/* Whether waiting helps: true when a block waits for other streams, or pieces in free spans are not idle yet. Then gives
+ * what to wait for first, kept for the caller; or NULL when something has ended just now and is worth another try. Closes the
+ * open batch if need be. */
+bool wait_oldest_locked(struct heap *heap, struct mark **mark);
 
 #endif

@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Every failure that there can be, one at a time: each scenario runs once clean, while its driver calls and the library's
+ * own allocations are counted; then once for each of them, with that one failing, and with it and all later ones failing.
+ * A call that fails must leave its results, the live blocks, the heaps and the counters as they should be; and once
+ * nothing fails any more the same scenario must succeed and leave nothing behind. */
+#include "base/pages.h"
+#include "support/host.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#define MEMORY (96 * MIB)
+#define BLOCKS 256
+#define PAINTED 64 /* bytes at each end of a block */
+
+struct block {
+    unsigned char *pointer;
+    size_t size;
+    unsigned char paint;
+};
+
+static struct {
+    bool injecting; /* calls may fail */
+    struct block blocks[BLOCKS];
+    int count;
+    int failures;           /* of tarn's calls in this run */
+    tarn_stream streams[3]; /* leased before */
+    void *natives[4];
+    tarn_stream adopted, leased; /* 0: none */
+    tarn_event *event;
+} t;
+
+/* Whether a call succeeded; one that did not must be excused by an injected failure, or be out of memory. */
+static bool went_well(tarn_status status, bool may_be_full, const char *what)
+{
+    if (!status)
+        return true;
+    t.failures++;
+    if (!t.injecting && !(may_be_full && status == TARN_ERROR_OUT_OF_MEMORY))
+        status_at(status, TARN_OK, what, __FILE__, __LINE__);
+    return false;
+}
+
+#define TRY(call) went_well((call), false, #call)
+
+static void paint(const struct block *block)
+{
+    size_t size = block->size < PAINTED ? block->size : PAINTED;
+    memset(block->pointer, block->paint, size);
+    memset(block->pointer + block->size - size, block->paint, size);
+}
+
+static void check_paint(const struct block *block)
+{
+    size_t size = block->size < PAINTED ? block->size : PAINTED;
+    for (size_t i = 0; i < size; i++)
+        CHECK(block->pointer[i] == block->paint && block->pointer[block->size - 1 - i] == block->paint);
+}
+
+/* Allocates a block that lives until free_block(); its index, or -1. */
+static int allocate(int stream, size_t size, bool may_be_full)
+{
+    void *pointer = &t;
+    if (!went_well(tarn_alloc_on(t.streams[stream], size, &pointer), may_be_full, "tarn_alloc_on")) {
+        CHECK(pointer == &t);
+        return -1;
+    }
+    CHECK(t.count < BLOCKS);
+    t.blocks[t.count] = (struct block){pointer, size, (unsigned char)(size % 250 + 1)};
+    paint(&t.blocks[t.count]);
+    return t.count++;
+}
+
+static void forget(int index)
+{
+    t.blocks[index] = t.blocks[--t.count];
+}
+
+/* A plain free never fails, whatever the driver does. */
+static void free_block(int index)
+{
+    check_paint(&t.blocks[index]);
+    OK(tarn_free(t.blocks[index].pointer));
+    forget(index);
+}
+
+/* Queues work, which may fail for want of host memory. */
+static void use(int stream, const void *address, uint64_t ns)
+{
+    (void)tarn_host_work(0, t.natives[stream], address, 1, ns);
+}
+
+/* Scenarios -------------------------------------------------------------------------------------------------------- */
+
+static void small_blocks(void)
+{
+    for (size_t i = 0; i < 120; i++)
+        allocate((int)(i % 3), i * 397 + 1, false);
+    for (int i = t.count - 1; i >= 0; i -= 2)
+        free_block(i);
+    for (size_t i = 0; i < 60; i++)
+        allocate((int)(i % 2), i * 911 + 1, false);
+}
+
+static void growth_and_remapping(void)
+{
+    for (size_t i = 0; i < 8; i++)
+        allocate(0, (i % 4 + 1) * 2 * MIB + 5000 * i, false);
+    for (int i = t.count - 1; i >= 0; i -= 2)
+        free_block(i);
+    allocate(0, 13 * MIB, false);
+    allocate(0, 500 * 1024, false);
+    allocate(0, 22 * MIB, false);
+    for (int i = t.count - 1; i >= 0; i -= 3)
+        free_block(i);
+    allocate(0, 30 * MIB, true);
+    if (t.count > 0)
+        (void)TRY(tarn_extend(t.blocks[0].pointer, t.blocks[0].size));
+}
+
+static void aligned_blocks(void)
+{
+    for (size_t alignment = 256; alignment <= TARN_MAX_ALIGNMENT; alignment *= 2) {
+        void *pointer = &t;
+        tarn_alloc_options options = {sizeof options, 0, t.streams[1], alignment, 0};
+        if (!TRY(tarn_alloc(&options, 100000, &pointer))) {
+            CHECK(pointer == &t);
+            continue;
+        }
+        CHECK((uintptr_t)pointer % alignment == 0);
+        t.blocks[t.count++] = (struct block){pointer, 100000, 9};
+        paint(&t.blocks[t.count - 1]);
+    }
+}
+
+static void out_of_memory_beside_other_streams(void)
+{
+    int busy = allocate(1, 40 * MIB, true);
+    if (busy >= 0) {
+        use(1, t.blocks[busy].pointer, 3000);
+        free_block(busy);
+    }
+    int idle = allocate(2, 30 * MIB, true);
+    if (idle >= 0)
+        free_block(idle);
+    allocate(2, 10 * MIB, true);
+    allocate(0, 70 * MIB, true);
+    allocate(0, 50 * MIB, true); /* does not fit */
+    allocate(1, 2000, true);
+}
+
+static void blocks_that_other_streams_use(void)
+{
+    tarn_event *event = NULL;
+    if (TRY(tarn_event_create(0, &event)))
+        (void)TRY(tarn_event_record(event, t.streams[2]));
+    for (size_t i = 0; i < 12; i++) {
+        int index = allocate(0, i % 2 ? 700 + i * 5000 : i * MIB + 1, false);
+        if (index < 0)
+            continue;
+        struct block *block = &t.blocks[index];
+        use(1, block->pointer, 1000);
+        check_paint(block);
+        tarn_status status;
+        if (i % 3 == 0) {
+            (void)TRY(tarn_record_stream(block->pointer + block->size / 2, t.streams[1]));
+            (void)TRY(tarn_record_stream(block->pointer, t.streams[2]));
+            status = tarn_free(block->pointer);
+            OK(status);
+        } else if (i % 3 == 1) {
+            status = tarn_free_on(block->pointer, t.streams[1]);
+        } else {
+            status = event ? tarn_free_after(block->pointer, event) : TARN_ERROR_DRIVER;
+        }
+        if (went_well(status, false, "free"))
+            forget(index);
+        else
+            check_paint(block);
+    }
+    OK(tarn_event_destroy(event));
+    (void)tarn_host_advance(time_now() + 1000);
+    allocate(0, 20 * MIB, true);
+}
+
+static void trims(void)
+{
+    for (int i = 0; i < 4; i++)
+        allocate(i % 2, (size_t)(i + 1) * 3 * MIB, false);
+    for (int i = t.count - 1; i > 0; i -= 2) {
+        use(0, t.blocks[i].pointer, 500);
+        free_block(i);
+    }
+    (void)TRY(tarn_trim(0, 8 * MIB));
+    (void)TRY(tarn_trim(0, 0));
+}
+
+static void streams_come_and_go(void)
+{
+    tarn_stream stream = 77, own = 0;
+    if (TRY(tarn_stream_lease(0, 0, &stream))) {
+        t.leased = stream;
+        (void)TRY(tarn_stream_synchronize(stream));
+    } else {
+        CHECK(stream == 77);
+    }
+    stream = 77;
+    if (!TRY(tarn_stream_from_pool(0, -1, &stream)))
+        CHECK(stream == 77);
+    void *pointer = NULL;
+    if (TRY(tarn_alloc_on(TARN_STREAM_PER_THREAD, 100, &pointer)))
+        OK(tarn_free(pointer));
+    if (TRY(tarn_stream_get(0, &own)) && t.leased) {
+        tarn_stream_guard guard;
+        tarn_stream now = 0;
+        if (TRY(tarn_stream_guard_set(&guard, t.leased)) && !TRY(tarn_stream_guard_restore(&guard)))
+            CHECK(guard.active);
+        if (guard.active)
+            OK(tarn_stream_set(own));
+        OK(tarn_stream_get(0, &now));
+        CHECK(now == own);
+    }
+    if (!TRY(tarn_stream_adopt(0, t.natives[3], &t.adopted)))
+        return;
+    for (int i = 0; i < 3; i++) {
+        if (TRY(tarn_alloc_on(t.adopted, (size_t)i * MIB + 900, &pointer))) {
+            (void)tarn_host_work(0, t.natives[3], pointer, 1, 400);
+            OK(tarn_free(pointer));
+        }
+    }
+    if (TRY(tarn_stream_retire(t.adopted)))
+        t.adopted = 0;
+    else
+        CHECK(tarn_stream_priority(t.adopted, &(int){0}) == TARN_OK); /* as it was */
+    if (t.leased && TRY(tarn_stream_return(t.leased)))
+        t.leased = 0;
+}
+
+static void events(void)
+{
+    tarn_event *event = NULL;
+    if (!TRY(tarn_event_create(0, &event)))
+        return;
+    use(0, NULL, 1000);
+    if (TRY(tarn_event_record(event, t.streams[0]))) {
+        tarn_status status = tarn_event_query(event);
+        CHECK(status == TARN_ERROR_NOT_READY || t.injecting);
+    }
+    (void)TRY(tarn_stream_wait(t.streams[1], event));
+    (void)TRY(tarn_event_record(event, t.streams[1]));
+    (void)TRY(tarn_event_synchronize(event));
+    OK(tarn_event_destroy(event));
+}
+
+static void devices(void)
+{
+    int device = -1;
+    size_t free_bytes = 0, total_bytes = 0;
+    tarn_device_guard guard;
+    (void)TRY(tarn_device_set(0));
+    (void)TRY(tarn_device_adopt(&device));
+    (void)TRY(tarn_device_memory(0, &free_bytes, &total_bytes));
+    (void)TRY(tarn_device_synchronize(0));
+    if (TRY(tarn_device_guard_set(&guard, 0)) && !TRY(tarn_device_guard_restore(&guard)))
+        CHECK(guard.active);
+}
+
+/* The run ----------------------------------------------------------------------------------------------------------- */
+
+static const struct scenario {
+    const char *name;
+    void (*run)(void);
+} scenarios[] = {
+    {"small blocks", small_blocks},
+    {"growth and re-mapping", growth_and_remapping},
+    {"aligned blocks", aligned_blocks},
+    {"out of memory beside other streams", out_of_memory_beside_other_streams},
+    {"blocks that other streams use", blocks_that_other_streams_use},
+    {"trims", trims},
+    {"streams come and go", streams_come_and_go},
+    {"events", events},
+    {"devices", devices},
+};
+
+static void clear_injection(void)
+{
+    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    pages_fail(0, false);
+    t.injecting = false;
+}
+
+/* What must hold after a scenario, whatever failed in it. Leaves nothing behind. */
+static void settle(void)
+{
+    int64_t requested = 0;
+    for (int i = 0; i < t.count; i++) {
+        check_paint(&t.blocks[i]);
+        requested += (int64_t)t.blocks[i].size;
+    }
+    tarn_stats stats = stats_of(0);
+    CHECK(stats.allocation[0].current == t.count && stats.requested_bytes[0].current == requested);
+    verify(0);
+    while (t.count > 0)
+        free_block(t.count - 1);
+    if (t.adopted)
+        OK(tarn_stream_retire(t.adopted));
+    if (t.leased)
+        OK(tarn_stream_return(t.leased));
+    t.adopted = t.leased = 0;
+    nothing_is_left(0);
+}
+
+static void run_clean(const struct scenario *scenario)
+{
+    t.failures = 0;
+    scenario->run();
+    settle();
+}
+
+/* One failing run, a clean one after it. Gives how many calls were made to fail. */
+static uint64_t run_injected(const struct scenario *scenario, bool driver_calls, uint64_t nth, bool forever,
+                             tarn_status status)
+{
+    t.failures = 0;
+    t.injecting = true;
+    if (driver_calls)
+        OK(tarn_host_fail(-1, nth, forever, status));
+    else
+        pages_fail(nth, forever);
+    scenario->run();
+    uint64_t hits = driver_calls ? tarn_host_fail_hits() : pages_fail_hits();
+    clear_injection();
+    settle();
+    run_clean(scenario);
+    return hits;
+}
+
+static void count_calls(const struct scenario *scenario, uint64_t *driver_calls, uint64_t *allocations)
+{
+    uint64_t before = all_calls(0);
+    t.failures = 0;
+    pages_fail(UINT64_MAX, false);
+    scenario->run();
+    *allocations = pages_fail_calls();
+    pages_fail(0, false);
+    *driver_calls = all_calls(0) - before;
+    settle();
+}
+
+/* Fails the nth call of a kind in every way, where a clean run makes `calls`. */
+static unsigned fail_nth(const struct scenario *scenario, bool driver_calls, uint64_t n, uint64_t calls)
+{
+    static const tarn_status statuses[] = {TARN_ERROR_DRIVER, TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_MAPPING_LIMIT};
+    unsigned injections = 0;
+    for (int variant = 0; variant < (driver_calls ? 6 : 2); variant++) {
+        if (run_injected(scenario, driver_calls, n, variant % 2, statuses[variant / 2])) {
+            injections++;
+            continue;
+        }
+        /* What ran before may have left less to do, as a mark that was seen to have ended: then a clean run makes less now. */
+        uint64_t now[2];
+        count_calls(scenario, &now[1], &now[0]);
+        CHECK(n > now[driver_calls] && calls - now[driver_calls] < 4);
+    }
+    return injections;
+}
+
+static void each_failure_of(const struct scenario *scenario)
+{
+    uint64_t calls = 0, allocations = 0, injections = 0;
+    for (int i = 0; i < 3; i++) /* until the state before each run is the same */
+        run_clean(scenario);
+    count_calls(scenario, &calls, &allocations);
+    for (uint64_t n = 1; n <= calls; n++)
+        injections += fail_nth(scenario, true, n, calls);
+    for (uint64_t n = 1; n <= allocations; n++)
+        injections += fail_nth(scenario, false, n, allocations);
+    printf("%-36s %4" PRIu64 " driver calls, %4" PRIu64 " allocations: %5" PRIu64 " injections\n", scenario->name,
+           calls, allocations, injections);
+    CHECK(injections + 6 * 4 >= 6 * calls + 2 * allocations);
+}
+
+static void set_up_streams(void)
+{
+    for (int i = 0; i < 4; i++) {
+        tarn_stream stream = lease(0);
+        t.natives[i] = native_of(stream);
+        if (i < 3)
+            t.streams[i] = stream;
+    }
+}
+
+static void all_scenarios(void)
+{
+    set_up_streams();
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        each_failure_of(&scenarios[i]);
+    fflush(NULL);
+}
+
+/* In a child, so that each first use below begins in a process that never used tarn. */
+static void any_failure_leaves_what_lives_and_passes(void **state)
+{
+    (void)state;
+    in_child(all_scenarios);
+}
+
+/* The first use ----------------------------------------------------------------------------------------------------- */
+
+static struct {
+    bool driver_calls, forever;
+    uint64_t nth;
+    tarn_status status;
+} first;
+
+static void use_first(void)
+{
+    int count = 0;
+    void *pointer = &t;
+    tarn_device_properties properties = {.size = sizeof properties};
+    if (TRY(tarn_device_count(&count)))
+        (void)TRY(tarn_device_properties_get(0, &properties));
+    for (int i = 0; i < 3; i++) {
+        if (i == 1)
+            pointer = tarn_malloc(700);
+        else if (!TRY(tarn_alloc_on(i ? TARN_STREAM_PER_THREAD : TARN_STREAM_LEGACY, 3 * MIB, &pointer)))
+            CHECK(pointer == &t);
+        if (i == 1 && !pointer)
+            (void)TRY(tarn_last_status());
+        if (pointer && pointer != &t)
+            OK(tarn_free(pointer));
+        pointer = &t;
+    }
+    tarn_stream stream = 0;
+    tarn_tag tag = 0;
+    (void)TRY(tarn_tag_intern("first", &tag));
+    if (TRY(tarn_stream_from_pool(0, 0, &stream)))
+        (void)TRY(tarn_stream_set(stream));
+    (void)TRY(tarn_trim(0, 0));
+}
+
+static void fail_the_first_use(void)
+{
+    t.injecting = true;
+    if (first.driver_calls)
+        OK(tarn_host_fail(-1, first.nth, first.forever, first.status));
+    else
+        pages_fail(first.nth, first.forever);
+    use_first();
+    CHECK((first.driver_calls ? tarn_host_fail_hits() : pages_fail_hits()) > 0);
+    clear_injection();
+    use_first();
+    nothing_is_left(0);
+    OK(tarn_shutdown());
+}
+
+static uint64_t *first_counts; /* shared with the child */
+
+static void count_the_first_use(void)
+{
+    pages_fail(UINT64_MAX, false);
+    use_first();
+    uint64_t allocations = pages_fail_calls();
+    pages_fail(0, false);
+
+    first_counts[0] = all_calls(0);
+    first_counts[1] = allocations;
+}
+
+static void any_failure_of_the_first_use_passes(void **state)
+{
+    (void)state;
+    static const tarn_status statuses[] = {TARN_ERROR_DRIVER, TARN_ERROR_OUT_OF_MEMORY};
+    in_child(count_the_first_use);
+    CHECK(first_counts[0] > 5 && first_counts[1] > 5);
+    uint64_t injections = 0;
+    for (int kind = 0; kind < 2; kind++) {
+        for (first.nth = 1; first.nth <= first_counts[kind]; first.nth++) {
+            for (int variant = 0; variant < (kind ? 2 : 4); variant++) {
+                first.driver_calls = kind == 0;
+                first.forever = variant % 2;
+                first.status = statuses[variant / 2];
+                in_child(fail_the_first_use);
+                injections++;
+            }
+        }
+    }
+    printf("%-36s %4" PRIu64 " driver calls, %4" PRIu64 " allocations: %5" PRIu64 " injections\n", "first use",
+           first_counts[0], first_counts[1], injections);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_failure_of_the_first_use_passes),
+        cmocka_unit_test(any_failure_leaves_what_lives_and_passes),
+    };
+    host_start_with(1, MEMORY);
+    first_counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (first_counts == MAP_FAILED)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+#include "support/host.h"
+#include "memory/verify.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static bool is_child;
+
+void check_at(bool condition, const char *text, const char *file, int line)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", file, line, text, tarn_last_error());
+    if (is_child)
+        _exit(1);
+    _fail(file, line);
+}
+
+void status_at(tarn_status status, tarn_status wanted, const char *text, const char *file, int line)
+{
+    if (status == wanted)
+        return;
+    fprintf(stderr, "%s gave %s, not %s\n", text, tarn_status_name(status), tarn_status_name(wanted));
+    check_at(false, text, file, line);
+}
+
+void in_child(void (*function)(void))
+{
+    fflush(NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        is_child = true;
+        alarm(60);
+        function();
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+void host_start_with(int devices, size_t memory)
+{
+    tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
+    OK(tarn_host_configure(&config));
+}
+
+tarn_host_ledger ledger_of(int device)
+{
+    tarn_host_ledger ledger = {.size = sizeof ledger};
+    OK(tarn_host_ledger_get(device, &ledger));
+    return ledger;
+}
+
+tarn_stats stats_of(int device)
+{
+    tarn_stats stats = {.size = sizeof stats};
+    OK(tarn_stats_get(device, &stats));
+    return stats;
+}
+
+int kind_of(const char *name)
+{
+    for (int kind = 0; kind < tarn_host_call_kinds(); kind++)
+        if (strcmp(tarn_host_call_name(kind), name) == 0)
+            return kind;
+    check_at(false, name, __FILE__, __LINE__);
+    return -1;
+}
+
+uint64_t calls_of(int device, const char *kind)
+{
+    return ledger_of(device).calls[kind_of(kind)];
+}
+
+uint64_t all_calls(int device)
+{
+    tarn_host_ledger ledger = ledger_of(device);
+    uint64_t sum = 0;
+    for (int kind = 0; kind < tarn_host_call_kinds(); kind++)
+        sum += ledger.calls[kind];
+    return sum;
+}
+
+uint64_t time_now(void)
+{
+    uint64_t now = 0;
+    OK(tarn_host_time(&now));
+    return now;
+}
+
+void time_pass(uint64_t ns)
+{
+    OK(tarn_host_advance(time_now() + ns));
+}
+
+void *native_of(tarn_stream stream)
+{
+    void *native = NULL;
+    OK(tarn_stream_native(stream, &native));
+    return native;
+}
+
+tarn_stream lease(int device)
+{
+    tarn_stream stream = 0;
+    OK(tarn_stream_lease(device, 0, &stream));
+    return stream;
+}
+
+void work_on(tarn_stream stream, const void *address, size_t size, uint64_t ns)
+{
+    int device = -1;
+    OK(tarn_stream_device(stream, &device));
+    OK(tarn_host_work(device, native_of(stream), address, size, ns));
+}
+
+void *alloc_on(tarn_stream stream, size_t size)
+{
+    void *pointer = NULL;
+    OK(tarn_alloc_on(stream, size, &pointer));
+    return pointer;
+}
+
+size_t usable_size(const void *pointer)
+{
+    size_t size = 0;
+    OK(tarn_usable_size(pointer, &size));
+    return size;
+}
+
+void verify(int device)
+{
+    struct arena *arena = NULL;
+    OK(arena_of(device_at(device), &arena));
+    OK(arena_verify(arena));
+    tarn_stats stats = stats_of(device);
+    tarn_host_ledger ledger = ledger_of(device);
+    CHECK((uint64_t)stats.reserved_bytes[0].current == ledger.created);
+    CHECK((uint64_t)stats.segment[0].current == ledger.pieces);
+    CHECK(ledger.mapped == ledger.created - arena->cache.bytes);
+    CHECK(ledger.reports == 0);
+}
+
+void nothing_is_left(int device)
+{
+    OK(tarn_device_synchronize(device));
+    OK(tarn_trim(device, 0));
+    verify(device);
+    tarn_host_ledger ledger = ledger_of(device);
+    CHECK(ledger.created == 0);
+    CHECK(ledger.mapped == 0);
+    CHECK(ledger.mappings == 0);
+    tarn_stats stats = stats_of(device);
+#define X(name)                                              \
+    for (int class = 0; class < TARN_STAT_CLASSES; class ++) \
+        CHECK(stats.name[class].current == 0);
+    TARN_STATS_CLASS_LIST(X)
+#undef X
+}
+
+uint64_t random_next(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the tests that run on the host device share: checks that also work in a forked child, and short names for what
+ * they ask of the device. */
+#ifndef TESTS_SUPPORT_HOST_H
+#define TESTS_SUPPORT_HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <tarn/host.h>
+#include <tarn/tarn.h>
+
+#define MIB ((size_t)1 << 20)
+
+/* Fails the test, or in a forked child ends it, with the text and the last error. */
+void check_at(bool condition, const char *text, const char *file, int line);
+void status_at(tarn_status status, tarn_status wanted, const char *text, const char *file, int line);
+
+#define CHECK(condition) check_at((condition), #condition, __FILE__, __LINE__)
+#define OK(call) status_at((call), TARN_OK, #call, __FILE__, __LINE__)
+#define GIVES(call, status) status_at((call), (status), #call, __FILE__, __LINE__)
+
+/* Runs a function in a forked child, where a failed check ends the child. Fails the test when the child does not end well
+ * within a minute. */
+void in_child(void (*function)(void));
+
+/* Configures the host device; before the first use. */
+void host_start_with(int devices, size_t memory);
+
+tarn_host_ledger ledger_of(int device);
+tarn_stats stats_of(int device);
+/* The number of driver calls of a kind, "unmap", on a device since the start. */
+uint64_t calls_of(int device, const char *kind);
+uint64_t all_calls(int device);
+int kind_of(const char *name);
+
+uint64_t time_now(void);
+void time_pass(uint64_t ns);
+void *native_of(tarn_stream stream);
+tarn_stream lease(int device);
+/* Queues work on a stream that uses memory and ends `ns` from now, or after what is queued before it. */
+void work_on(tarn_stream stream, const void *address, size_t size, uint64_t ns);
+
+void *alloc_on(tarn_stream stream, size_t size);
+size_t usable_size(const void *pointer);
+
+/* The invariants of a device's memory; its counters against the driver's ledger. Nothing else may run. */
+void verify(int device);
+/* Ends all work, trims, and demands that nothing is left: of blocks, of memory, in the counters. */
+void nothing_is_left(int device);
+
+/* xorshift64. */
+uint64_t random_next(uint64_t *state);
+
+#endif
