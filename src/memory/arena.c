@@ -245,6 +245,16 @@ void pieces_push(struct piece_list *list, struct piece *piece)
     list->bytes += piece->size;
 }
 
+void pieces_append(struct piece_list *list, struct piece_list *more)
+{
+    struct piece **end = &list->first;
+    while (*end)
+        end = &(*end)->next;
+    *end = more->first;
+    list->bytes += more->bytes;
+    *more = (struct piece_list){0};
+}
+
 struct piece *pieces_pop(struct piece_list *list)
 {
     struct piece *piece = list->first;
@@ -409,4 +419,20 @@ bool arena_finish(struct arena *arena)
     mutex_finish(&arena->lock);
     object_free(&arenas, arena);
     return true;
+}
+
+tarn_status pieces_create(struct arena *arena, size_t size, size_t largest, struct piece_list *list)
+{
+    while (list->bytes < size) {
+        size_t left = size - list->bytes;
+        struct piece *piece = NULL;
+        tarn_status status = piece_create(arena, left <= largest + largest / 2 ? left : largest, &piece);
+        if (status) {
+            while ((piece = pieces_pop(list)))
+                (void)piece_release(arena, piece);
+            return status;
+        }
+        pieces_push(list, piece);
+    }
+    return TARN_OK;
 }

@@ -73,6 +73,8 @@ static inline struct piece *arena_piece(const struct arena *arena, uintptr_t add
 
 /* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY at the limit without a driver call. */
 tarn_status piece_create(struct arena *arena, size_t size, struct piece **piece);
+/* Pieces of `size` bytes in all, each of about `largest` at most; none on failure. */
+tarn_status pieces_create(struct arena *arena, size_t size, size_t largest, struct piece_list *list);
 /* Gives a piece that is mapped nowhere back to the driver; where that fails it goes into the cache. */
 tarn_status piece_release(struct arena *arena, struct piece *piece);
 
@@ -83,6 +85,7 @@ tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t s
 tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list);
 
 void pieces_push(struct piece_list *list, struct piece *piece);
+void pieces_append(struct piece_list *list, struct piece_list *more); /* which is empty then */
 struct piece *pieces_pop(struct piece_list *list);
 void pieces_to_cache(struct arena *arena, struct piece_list *list);
 /* Takes pieces out of the cache into `list`: as many as fit in `wanted` bytes, largest first, and if bytes are missing

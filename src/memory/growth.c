@@ -18,6 +18,9 @@
  * 2 MiB is enough for small blocks. */
 static const size_t least_piece[ZONES] = {[ZONE_SMALL] = (size_t)2 << 20, [ZONE_LARGE] = (size_t)20 << 20};
 
+/* ... and pieces of at most a twelfth of what is reserved then: a piece that one live block pins is then a small part of all. */
+#define LARGEST_PIECE_PART 12
+
 /* A free span that gives up the pieces at [start, end), which lie inside it. */
 struct donor {
     struct donor *next;
@@ -41,8 +44,9 @@ struct growth {
     size_t wanted;          /* bytes that one free span must have in the end */
     struct span *base;      /* the free end of a run, held; NULL for a new run */
     uintptr_t start;        /* of the claimed addresses */
-    size_t size;            /* of them: cached pieces, donors, and the piece to create */
-    size_t create, padding; /* bytes of that piece, and of these what could be done without */
+    size_t size;            /* of them: cached pieces, donors, and what is to create */
+    size_t create, padding; /* bytes to create, and of these what could be done without */
+    size_t largest;         /* bytes: about as large is a created piece at most */
     struct donation donation;
     struct piece_list pieces; /* out of the cache; in the end all */
     struct span *span;        /* fresh ones for the end */
@@ -52,6 +56,13 @@ struct growth {
 static size_t round_up(size_t size, size_t unit)
 {
     return (size + unit - 1) / unit * unit;
+}
+
+/* Arena lock. */
+static size_t largest_piece(const struct arena *arena, size_t create)
+{
+    size_t part = round_up((arena->reserved + create) / LARGEST_PIECE_PART, arena->granule);
+    return part > least_piece[ZONE_LARGE] ? part : least_piece[ZONE_LARGE];
 }
 
 /* Step 1 of the donation ------------------------------------------------------------------------------------------ */
@@ -263,23 +274,24 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
             growth->create = padded;
         }
         growth->size = total + growth->create;
+        growth->largest = largest_piece(arena, growth->create);
         arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);
     return status;
 }
 
-/* Creates the missing piece, before anything is unmapped; a padded one that does not fit is tried without. */
-static tarn_status growth_create(struct growth *growth, struct piece **piece)
+/* Creates what is missing, before anything is unmapped; what was rounded up and does not fit is tried exactly. */
+static tarn_status growth_create(struct growth *growth, struct piece_list *created)
 {
     struct arena *arena = growth->heap->arena;
-    tarn_status status = piece_create(arena, growth->create, piece);
+    tarn_status status = pieces_create(arena, growth->create, growth->largest, created);
     if (status == TARN_ERROR_OUT_OF_MEMORY && growth->padding) {
         growth->create -= growth->padding;
         growth->size -= growth->padding;
         arena_unclaim(arena, growth->start + growth->size, growth->padding);
         growth->padding = 0;
-        status = piece_create(arena, growth->create, piece);
+        status = pieces_create(arena, growth->create, growth->largest, created);
     }
     return status;
 }
@@ -288,20 +300,13 @@ static tarn_status growth_create(struct growth *growth, struct piece **piece)
 static tarn_status growth_map(struct growth *growth)
 {
     struct arena *arena = growth->heap->arena;
-    struct piece *created = NULL;
+    struct piece_list created = {0};
     tarn_status status = map_prepare(growth->start, growth->size);
     if (!status && growth->create)
         status = growth_create(growth, &created);
     if (!status)
         status = donors_unmap(arena, &growth->donation, &growth->pieces);
-    if (created) { /* last in the list, so highest: what was rounded up stays free at the end of the run */
-        struct piece **end = &growth->pieces.first;
-        while (*end)
-            end = &(*end)->next;
-        *end = created;
-        created->next = NULL;
-        growth->pieces.bytes += created->size;
-    }
+    pieces_append(&growth->pieces, &created); /* highest: what was rounded up stays free at the end of the run */
     if (!status)
         return pieces_map(arena, &growth->pieces, growth->start);
     pieces_to_cache(arena, &growth->pieces);

@@ -146,13 +146,39 @@ static struct span *span_find_locked(const struct zone *zone, size_t size, size_
     return node ? SPAN_OF(node) : NULL;
 }
 
+/* Bytes of the pieces that lie wholly in a free span and would not be free as a whole any more if a block took
+ * [start, start + size) of it. */
+static size_t bytes_pinned(const struct arena *arena, const struct span *span, uintptr_t start, size_t size)
+{
+    size_t pinned = 0;
+    for (uintptr_t address = start; address < start + size;) {
+        const struct piece *piece = arena_piece(arena, address);
+        address = piece->address + piece->size;
+        if (piece->address >= span->start && address <= span->start + span->size)
+            pinned += piece->size;
+    }
+    return pinned;
+}
+
+/* Where in a free span a block goes: at the end that pins less, since a piece that is free as a whole can be mapped
+ * elsewhere; at the low end where that is equal. Gives the offset. */
+static size_t placement(const struct arena *arena, const struct span *span, size_t size, size_t alignment)
+{
+    size_t low = padding(span, alignment), high = span->size - size;
+    high -= (span->start + high) & (alignment - 1);
+    if (span->size < arena->granule || high <= low || high > span->size)
+        return low;
+    size_t pinned_low = bytes_pinned(arena, span, span->start + low, size);
+    return bytes_pinned(arena, span, span->start + high, size) < pinned_low ? high : low;
+}
+
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **result)
 {
     struct span *span = span_find_locked(&heap->zones[zone], size, alignment);
     if (!span)
         return TARN_ERROR_OUT_OF_MEMORY;
-    size_t pad = padding(span, alignment);
+    size_t pad = placement(heap->arena, span, size, alignment);
     struct span *aligned = pad ? span_create() : span;
     struct span *rest = span->size - pad > size ? span_create() : NULL;
     if (!aligned || (span->size - pad > size && !rest)) {
