@@ -20,15 +20,19 @@ static int devices_known;
 static void (*shutdown_callbacks[SHUTDOWN_CALLBACKS])(void); /* setup_lock */
 
 static pthread_key_t thread_key;
-static _Thread_local struct thread *self;
+_Thread_local struct thread *thread_here;
+static void (*thread_end_callback)(struct thread *thread); /* set once, before a second thread */
 static struct object_pool threads = OBJECT_POOL(struct thread);
 
 static void thread_end(void *argument)
 {
     struct thread *thread = argument;
-    if (atomic_load(&process_state) == PROCESS_RUNS)
+    if (atomic_load(&process_state) == PROCESS_RUNS) {
+        if (thread_end_callback)
+            thread_end_callback(thread);
         streams_of_thread_end(thread);
-    self = NULL;
+    }
+    thread_here = NULL;
     object_free(&threads, thread);
 }
 
@@ -38,6 +42,12 @@ static tarn_status device_init(struct device *device, int number)
     mutex_init(&device->lock);
     tarn_status status = driver->device_properties(number, &device->properties);
     return status ? status : stream_make_legacy(device);
+}
+
+/* A child of fork() has one thread, and none of its caches may be used there. */
+static void thread_in_child(void)
+{
+    thread_here = NULL;
 }
 
 static tarn_status layer_init_locked(void)
@@ -50,7 +60,7 @@ static tarn_status layer_init_locked(void)
     if (!watching) {
         if (pthread_key_create(&thread_key, thread_end))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no thread-specific key is left in this process");
-        process_watch_fork();
+        (void)pthread_atfork(NULL, NULL, thread_in_child); /* no memory for it: then a child is not told */
         watching = true;
     }
     status = driver->device_count(&count);
@@ -114,8 +124,8 @@ tarn_status device_check(struct device *device)
 
 struct thread *thread_self(void)
 {
-    if (self)
-        return self;
+    if (thread_here)
+        return thread_here;
     struct thread *thread = object_alloc(&threads);
     if (!thread) {
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for what a thread holds");
@@ -126,12 +136,17 @@ struct thread *thread_self(void)
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread-specific value");
         return NULL;
     }
-    return self = thread;
+    return thread_here = thread;
 }
 
 int thread_device(void)
 {
-    return self ? self->device : 0;
+    return thread_here ? thread_here->device : 0;
+}
+
+void thread_on_end(void (*callback)(struct thread *thread))
+{
+    thread_end_callback = callback;
 }
 
 void device_on_shutdown(void (*callback)(void))
@@ -235,6 +250,7 @@ tarn_status tarn_device_exchange(int device, int *previous)
     if (previous)
         *previous = thread->device;
     thread->device = device;
+    thread_forget_caches(thread);
     return TARN_OK;
 }
 
@@ -255,6 +271,7 @@ tarn_status tarn_device_adopt(int *device)
     if (!thread)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     thread->device = current;
+    thread_forget_caches(thread);
     *device = current;
     return TARN_OK;
 }

@@ -13,6 +13,7 @@
 #include <tarn/stream.h>
 
 struct stream;
+struct cache;
 struct mark;
 
 #define STREAM_PRIORITIES 4 /* that tarn tells apart: 0 to -3 (c10/cuda/CUDAStream.h) */
@@ -48,7 +49,25 @@ struct thread {
     int device;
     tarn_stream current[TARN_MAX_DEVICES];       /* TARN_STREAM_LEGACY until set */
     struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
+
+    /* The memory layer's: caches by stream slot, and the two that were used last, of the current device and stream and of
+     * a stream that was named. Forgotten when a device or a stream is set. */
+    struct cache **caches;
+    unsigned cache_slots;
+    struct cache *current_cache, *named_cache;
+    tarn_stream named;
 };
+
+/* The calling thread's, NULL until thread_self() made it and in a child of fork(). */
+extern _Thread_local struct thread *thread_here __attribute__((tls_model("initial-exec")));
+
+static inline void thread_forget_caches(struct thread *thread)
+{
+    thread->current_cache = thread->named_cache = NULL;
+}
+
+/* What the memory layer does when a thread ends, before the thread is forgotten. */
+void thread_on_end(void (*callback)(struct thread *thread));
 
 /* The calling thread's, or NULL with TARN_ERROR_OUT_OF_HOST_MEMORY as the last error. */
 struct thread *thread_self(void);

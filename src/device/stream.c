@@ -231,6 +231,7 @@ tarn_status tarn_stream_set(tarn_stream stream)
     if (!thread)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     thread->current[found->device] = stream_value(found);
+    thread_forget_caches(thread);
     return TARN_OK;
 }
 
@@ -487,6 +488,7 @@ tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream)
     struct thread *thread = thread_self();
     result.previous = thread->current[found->device];
     thread->current[found->device] = stream_value(found);
+    thread_forget_caches(thread);
     *guard = result;
     return TARN_OK;
 }
@@ -507,6 +509,7 @@ tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard)
     if (status)
         return status;
     thread->current[guard->device] = guard->previous;
+    thread_forget_caches(thread);
     guard->active = false;
     return TARN_OK;
 }

@@ -8,10 +8,12 @@
 #include "base/status.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_MEMORY ((size_t)16 << 30)
 #define DEFAULT_MAP_COUNT 65530 /* Linux's own, where vm.max_map_count cannot be read */
@@ -75,14 +77,15 @@ static tarn_status read_variable(const char *name, bool units, size_t *number)
 
 static size_t max_map_count(void)
 {
-    size_t count = DEFAULT_MAP_COUNT;
-    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
-    if (file) {
-        if (fscanf(file, "%zu", &count) != 1)
-            count = DEFAULT_MAP_COUNT;
-        fclose(file);
+    char text[32] = "";
+    int file = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+        ssize_t got = read(file, text, sizeof text - 1);
+        text[got > 0 ? got : 0] = '\0';
+        close(file);
     }
-    return count;
+    size_t count = (size_t)strtoull(text, NULL, 10);
+    return count ? count : DEFAULT_MAP_COUNT;
 }
 
 static tarn_status choose_devices(size_t *devices)
@@ -275,12 +278,22 @@ tarn_status host_use(int device, struct host_device **found)
     return TARN_OK;
 }
 
+/* `unsettled` stays true until all is done, so that whoever finds it true waits here for it: what a call has caused has
+ * happened when the call returns, whichever thread does it. */
 void host_settle_now(void)
 {
-    while (atomic_exchange(&host.unsettled, false)) {
-        host_memory_sweep();
+    static mutex settle_lock = MUTEX_INITIALIZER;
+    mutex_lock(&settle_lock);
+    while (atomic_load(&host.unsettled)) {
+        if (atomic_exchange(&host.sweeps, false))
+            host_memory_sweep();
         host_check_deliver();
+        host_streams_lock();
+        if (!atomic_load(&host.sweeps) && host_check_delivered_locked())
+            atomic_store(&host.unsettled, false);
+        host_streams_unlock();
     }
+    mutex_unlock(&settle_lock);
 }
 
 /* ---- Calls about devices ----------------------------------------------------------------------------------------- */

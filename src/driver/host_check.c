@@ -210,6 +210,11 @@ void host_check_deliver(void)
     mutex_unlock(&deliver_lock);
 }
 
+bool host_check_delivered_locked(void)
+{
+    return !reports;
+}
+
 static const char *kind_name(const struct host_op *op)
 {
     static const char *const names[] = {"wait", "work", "fill", "copy", "call"};
@@ -272,10 +277,9 @@ static void check_pair(struct host_stream *stream, const struct host_op *op, con
                   theirs->owner);
 }
 
+/* `op` is at the head of its stream, so that its own stream has nothing queued before it. */
 static void check_against(struct host_stream *stream, const struct host_op *op, const struct host_stream *other)
 {
-    if (other == stream)
-        return;
     for (const struct host_op *queued = other->head; queued && queued->order < op->order; queued = queued->next)
         check_pair(stream, op, other, queued);
 }

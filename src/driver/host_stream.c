@@ -123,8 +123,10 @@ static void finish_head(struct host_stream *stream)
     if (!stream->head)
         stream->tail = NULL;
     stream->done = op->position;
-    if (op->uses.count && atomic_load(&host.leaving))
+    if (op->uses.count && atomic_load(&host.leaving)) {
+        atomic_store(&host.sweeps, true);
         atomic_store(&host.unsettled, true);
+    }
     host_uses_finish(&op->uses);
     object_free(&op_objects, op);
 }

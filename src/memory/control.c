@@ -72,6 +72,7 @@ tarn_status tarn_stats_get(int device, tarn_stats *stats)
     if (status)
         return status;
     counters_read(&arena->counters, stats);
+    ladder_count(arena, stats);
     stats->metadata_bytes = (int64_t)pages_bytes();
     return TARN_OK;
 }

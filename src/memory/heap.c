@@ -7,6 +7,7 @@
 #include "memory/heap.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/cache.h"
 
 static struct object_pool spans = OBJECT_POOL_KEEPING(struct span, heap);
 static struct object_pool runs = OBJECT_POOL(struct run);
@@ -349,8 +350,8 @@ static struct heap *heap_unused_locked(struct arena *arena)
 {
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         mutex_lock(&heap->lock);
-        bool unused = heap->retired && heap->blocks == 0 && !heap->zones[ZONE_SMALL].runs &&
-                      !heap->zones[ZONE_LARGE].runs && heap->closed_count == 0;
+        bool unused = heap->retired && !heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs &&
+                      heap->closed_count == 0 && !caches_in_use_locked(heap);
         mutex_unlock(&heap->lock);
         if (unused)
             return heap;
@@ -420,6 +421,7 @@ tarn_status heap_retire(struct stream *stream)
             /* Nothing is queued on the stream any more: what is freed from now on is idle when this batch is. */
             heap->open_batch = heap->closed[heap->closed_count - 1].number;
             heap->retired = true;
+            caches_close_locked(heap);
             atomic_store_explicit(&stream->heap, NULL, memory_order_release);
         }
         mutex_unlock(&heap->lock);

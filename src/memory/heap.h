@@ -34,6 +34,7 @@ enum span_state {
 };
 
 struct slab;
+struct cache;
 
 /* One stream's use of a block; and of the first of a block's, its place in the list of blocks that wait. */
 struct use {
@@ -87,10 +88,9 @@ struct heap {
     unsigned generation;
     bool retired; /* no work can be queued on the stream any more */
     struct zone zones[ZONES];
-    struct slab *slabs[SLAB_CLASSES];   /* with free slots */
+    struct cache *caches;               /* of its threads, and those whose thread has ended */
     struct use *waiting, **waiting_end; /* blocks that are freed and pending, oldest first */
     size_t free_bytes, waiting_bytes;
-    size_t blocks; /* live and pending */
 
     uint64_t open_batch, idle_batch;
     bool open_batch_used; /* something was freed in it */

@@ -12,6 +12,7 @@
  * mark, not for the device (#171771). */
 #include "memory/ladder.h"
 #include "base/status.h"
+#include "memory/cache.h"
 #include "memory/growth.h"
 #include "memory/wait.h"
 
@@ -29,19 +30,19 @@ static struct heap *heap_next(struct arena *arena, struct heap *heap)
 static tarn_status take(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
     mutex_lock(&heap->lock);
-    tarn_status status = TARN_ERROR_OUT_OF_MEMORY;
-    if (heap->waiting && wait_collect_locked(heap))
-        status = span_take_locked(heap, zone, size, alignment, span);
+    (void)wait_collect_locked(heap);
+    tarn_status status = span_take_locked(heap, zone, size, alignment, span);
     mutex_unlock(&heap->lock);
     return status;
 }
 
-static size_t collect(struct heap *heap)
+/* Gets together what is free in a heap: blocks that no stream uses any more, and the empty slabs of all threads. */
+static void collect(struct heap *heap)
 {
     mutex_lock(&heap->lock);
-    size_t ended = wait_collect_locked(heap);
+    (void)wait_collect_locked(heap);
+    caches_reclaim_locked(heap);
     mutex_unlock(&heap->lock);
-    return ended;
 }
 
 static bool is_retired(struct heap *heap)
@@ -159,6 +160,7 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
         COUNT(&heap->arena->counters, num_oom_rejections);
         return out_of_memory(heap, size);
     }
+    bool reclaimed = false;
     for (;;) {
         tarn_status status = take(heap, zone, size, alignment, span);
         if (status == TARN_ERROR_OUT_OF_MEMORY)
@@ -166,6 +168,11 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
         if (status != TARN_ERROR_OUT_OF_MEMORY)
             return status;
 
+        if (!reclaimed) { /* once: empty slabs may join into the span that is wanted */
+            reclaimed = true;
+            collect(heap);
+            continue;
+        }
         if (take_from_others(heap, size)) {
             COUNT(&heap->arena->counters, num_alloc_retries);
             continue;
@@ -175,6 +182,7 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
             return out_of_memory(heap, size);
         if (status)
             return status;
+        reclaimed = false;
     }
 }
 
@@ -208,5 +216,23 @@ tarn_status ladder_trim(struct arena *arena, size_t keep)
         tarn_status status = trim_pass(arena, keep);
         if (status || reserved(arena) <= keep || !wait_for_any(arena, NULL, &status) || status)
             return status;
+    }
+}
+
+void ladder_close(struct arena *arena)
+{
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        caches_close_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+void ladder_count(struct arena *arena, tarn_stats *stats)
+{
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        caches_count_locked(heap, stats);
+        mutex_unlock(&heap->lock);
     }
 }

@@ -14,4 +14,10 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
 /* Gives idle memory back to the driver until at most `keep` bytes are reserved, waiting for work that still uses it. */
 tarn_status ladder_trim(struct arena *arena, size_t keep);
 
+/* Closes every cache of the device for good, before the last trim. */
+void ladder_close(struct arena *arena);
+
+/* Adds what the device's caches have counted and not yet published. */
+void ladder_count(struct arena *arena, tarn_stats *stats);
+
 #endif

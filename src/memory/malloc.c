@@ -4,8 +4,8 @@
 /* The public calls on memory: they check arguments, find the heap, take its lock, and leave the work to heap, slab, wait and
  * ladder. A pointer is trusted only under the lock of the heap that the page map names for it. */
 #include "base/status.h"
+#include "memory/cache.h"
 #include "memory/ladder.h"
-#include "memory/slab.h"
 #include "memory/wait.h"
 
 #include <string.h>
@@ -17,6 +17,7 @@ static void memory_shutdown(void)
         struct arena *arena = arena_if_used(i);
         if (!arena)
             continue;
+        ladder_close(arena);
         (void)ladder_trim(arena, 0);
         if (!arena_finish(arena))
             device_keep_driver(); /* live blocks keep their memory */
@@ -25,7 +26,9 @@ static void memory_shutdown(void)
 
 static void memory_register(void)
 {
+    caches_init();
     stream_on_retire(heap_retire);
+    thread_on_end(caches_of_thread_end);
     device_on_shutdown(memory_shutdown);
 }
 
@@ -40,6 +43,11 @@ static tarn_status memory_ready(void)
 
 /* Allocation ------------------------------------------------------------------------------------------------------ */
 
+static bool is_watched(void)
+{
+    return driver->checking && driver->checking();
+}
+
 /* Makes a held span a block. */
 static uintptr_t block_begin_locked(struct span *span, const struct request *request)
 {
@@ -47,73 +55,51 @@ static uintptr_t block_begin_locked(struct span *span, const struct request *req
     span->requested = request->requested;
     span->tag = request->tag;
     span->uses = NULL;
-    map_set(span->start, span);
+    map_set(span->start, map_entry_of_span(span));
     return span->start;
 }
 
-/* A block out of what the heap has at hand. TARN_ERROR_OUT_OF_MEMORY when it must grow. */
-static tarn_status take_locked(struct heap *heap, const struct request *request, uintptr_t *address)
+/* A block with a span of its own. */
+static tarn_status span_block_alloc(struct heap *heap, const struct request *request, uintptr_t *address)
 {
+    enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
-    if (!slab_serves(request)) {
-        tarn_status status = span_take_locked(heap, zone_of(request->size), request->size, request->alignment, &span);
-        if (!status)
-            *address = block_begin_locked(span, request);
-        return status;
-    }
-    tarn_status status = slab_take_locked(heap, request, address);
-    if (status != TARN_ERROR_OUT_OF_MEMORY)
-        return status;
-    status = span_take_locked(heap, ZONE_SMALL, slab_span_size(request), MAP_PAGE, &span);
-    if (status)
-        return status;
-    status = slab_create_locked(heap, span, request, address);
-    if (status)
-        span_return_locked(heap, span);
-    return status;
-}
-
-/* The same after the heap has grown. */
-static tarn_status grow_and_take(struct heap *heap, const struct request *request, uintptr_t *address)
-{
-    bool slab = slab_serves(request);
-    struct span *span = NULL;
-    tarn_status status =
-        ladder_climb(heap, slab ? ZONE_SMALL : zone_of(request->size), slab ? slab_span_size(request) : request->size,
-                     slab ? MAP_PAGE : request->alignment, &span);
-    if (status)
-        return status;
     mutex_lock(&heap->lock);
-    if (!slab)
-        *address = block_begin_locked(span, request);
-    else if ((status = slab_create_locked(heap, span, request, address)))
-        span_return_locked(heap, span);
+    tarn_status status = span_take_locked(heap, zone, request->size, request->alignment, &span);
+    if (status == TARN_ERROR_OUT_OF_MEMORY) {
+        mutex_unlock(&heap->lock);
+        status = ladder_climb(heap, zone, request->size, request->alignment, &span);
+        mutex_lock(&heap->lock);
+    }
     if (!status)
-        heap->blocks++;
+        *address = block_begin_locked(span, request);
     mutex_unlock(&heap->lock);
+    if (!status)
+        counters_allocated(&heap->arena->counters, request->size, request->requested);
     return status;
 }
 
-static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address)
+/* A block for a request; `used` receives the calling thread's cache if a slab served it and may do so again without a look-up. */
+static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address,
+                               struct cache **used)
 {
+    bool small = slab_serves(request);
     tarn_status status = device_check(heap->arena->device);
     if (status)
         return status;
-    mutex_lock(&heap->lock);
-    status = take_locked(heap, request, address);
-    if (!status)
-        heap->blocks++;
-    mutex_unlock(&heap->lock);
-    if (status == TARN_ERROR_OUT_OF_MEMORY)
-        status = grow_and_take(heap, request, address);
-    if (status)
-        return status;
-
-    size_t size = slab_serves(request) ? slab_slot_size(request->size) : request->size;
-    counters_allocated(&heap->arena->counters, size, request->requested);
-    if (driver->checking && driver->checking())
-        driver->owner_set(heap->arena->device->number, *address, size, heap->stream->native);
-    return TARN_OK;
+    if (small) {
+        struct cache *cache = cache_of(heap);
+        if (!cache)
+            return TARN_ERROR_OUT_OF_HOST_MEMORY;
+        status = cache_take(cache, request, address);
+        *used = cache;
+    } else {
+        status = span_block_alloc(heap, request, address);
+    }
+    if (!status && is_watched())
+        driver->owner_set(heap->arena->device->number, *address, small ? slab_slot_size(request->size) : request->size,
+                          heap->stream->native);
+    return status;
 }
 
 /* Rounds a request. One that no slab serves is at least a page long, so that no two blocks begin in the same page. */
@@ -132,7 +118,8 @@ static tarn_status request_make(size_t size, size_t alignment, tarn_tag tag, str
     return TARN_OK;
 }
 
-static tarn_status alloc_for(struct stream *stream, size_t size, size_t alignment, tarn_tag tag, void **pointer)
+static tarn_status alloc_for(struct stream *stream, size_t size, size_t alignment, tarn_tag tag, void **pointer,
+                             struct cache **used)
 {
     struct request request;
     struct heap *heap = NULL;
@@ -142,34 +129,68 @@ static tarn_status alloc_for(struct stream *stream, size_t size, size_t alignmen
         return TARN_OK;
     }
     tarn_status status = request_make(size, alignment, tag, &request);
-    if (status || (status = heap_of(stream, &heap)) || (status = block_alloc(heap, &request, &address)))
+    if (status || (status = heap_of(stream, &heap)) || (status = block_alloc(heap, &request, &address, used)))
         return status;
     *pointer = (void *)address;
     return TARN_OK;
 }
 
-void *tarn_malloc(size_t size)
+static __attribute__((noinline)) void *malloc_slowly(size_t size)
 {
     struct stream *stream = NULL;
+    struct cache *used = NULL;
     void *pointer = NULL;
     tarn_status status = memory_ready();
     if (!status)
         status = stream_current(thread_device(), &stream);
     if (!status)
-        status = alloc_for(stream, size, 0, 0, &pointer);
+        status = alloc_for(stream, size, 0, 0, &pointer, &used);
+    if (used)
+        thread_here->current_cache = used;
     status_set_last(status);
     return pointer;
 }
 
-tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
+/* The fast path: the thread, its cache of the current stream, the class, the slab, a slot. No lock, no driver call. */
+void *tarn_malloc(size_t size)
+{
+    struct thread *thread = thread_here;
+    if (thread && thread->current_cache && size - 1 < SLAB_MOST) {
+        uintptr_t address = cache_take_fast(thread->current_cache, size);
+        if (address)
+            return (void *)address;
+    }
+    return malloc_slowly(size);
+}
+
+static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream, size_t size, void **pointer)
 {
     struct stream *found = NULL;
+    struct cache *used = NULL;
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
-    return alloc_for(found, size, 0, 0, pointer);
+    status = alloc_for(found, size, 0, 0, pointer, &used);
+    if (used) {
+        thread_here->named = stream;
+        thread_here->named_cache = used;
+    }
+    return status;
+}
+
+tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
+{
+    struct thread *thread = thread_here;
+    if (thread && thread->named_cache && thread->named == stream && size - 1 < SLAB_MOST && pointer) {
+        uintptr_t address = cache_take_fast(thread->named_cache, size);
+        if (address) {
+            *pointer = (void *)address;
+            return TARN_OK;
+        }
+    }
+    return alloc_on_slowly(stream, size, pointer);
 }
 
 tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer)
@@ -193,7 +214,8 @@ tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **po
     if (options->device != TARN_CURRENT_DEVICE && stream->device != number)
         return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not of device %d", stream->device,
                       number);
-    return alloc_for(stream, size, alignment, options->tag, pointer);
+    struct cache *used = NULL;
+    return alloc_for(stream, size, alignment, options->tag, pointer, &used);
 }
 
 /* Looking blocks up ----------------------------------------------------------------------------------------------- */
@@ -208,64 +230,77 @@ struct block {
     size_t size, requested; /* bytes */
 };
 
-/* Finds the block that holds an address, in the entry given, under the lock of its heap. False when the entry has
- * changed, the address lies behind the block's end, or the block is not live. */
-static bool block_in_locked(struct span *span, uintptr_t address, struct block *block)
+/* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
+static bool block_in_span_locked(struct span *span, uintptr_t address, struct block *block)
 {
-    *block = (struct block){.heap = block->heap, .span = span};
-    if (address - span->start >= span->size)
+    *block = (struct block){block->heap, span, NULL, 0, span->start, span->size, span->requested};
+    return span->state == SPAN_BLOCK && address - span->start < span->size;
+}
+
+static bool block_in_slab_locked(struct slab *slab, uintptr_t address, struct block *block)
+{
+    unsigned slot = slab_slot(slab, address);
+    if (slot >= slab->slots || !slab_is_live(slab, slot))
         return false;
-    if (span->state == SPAN_BLOCK) {
-        block->start = span->start;
-        block->size = span->size;
-        block->requested = span->requested;
-        return true;
-    }
-    if (span->state != SPAN_SLAB)
-        return false;
-    struct slab *slab = span->slab;
-    (void)slab_slot(slab, address, &block->slot);
-    if ((address - span->start) / slab->slot_size >= slab->slots || !slab_is_live(slab, block->slot))
-        return false;
-    block->slab = slab;
-    block->start = slab_address(slab, block->slot);
-    block->size = slab->slot_size;
-    block->requested = slab_requested(slab, block->slot);
+    *block = (struct block){
+        block->heap, slab->span, slab, slot, slab_address(slab, slot), slab->slot_size, slab_requested(slab, slot)};
     return true;
 }
 
-/* The entry of a page with the lock of its heap held; NULL, nothing held, when the page has none. An entry that is not the
- * caller's own may change at any moment: it says nothing before the lock of the heap that it names is held. */
-static struct span *page_lock(uintptr_t page)
+static struct heap *heap_of_entry(map_entry entry)
 {
-    for (struct span *span = map_get(page); span; span = map_get(page)) {
-        struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
-        if (!heap)
-            continue; /* changed meanwhile */
-        mutex_lock(&heap->lock);
-        if (map_get(page) == span && atomic_load_explicit(&span->heap, memory_order_relaxed) == heap)
-            return span;
-        mutex_unlock(&heap->lock);
-    }
-    return NULL;
+    struct slab *slab = map_slab(entry);
+    struct span *span = map_span(entry);
+    if (slab)
+        return slab_owner(slab) ? slab_owner(slab)->heap : NULL;
+    return span ? atomic_load_explicit(&span->heap, memory_order_relaxed) : NULL;
 }
 
-/* The page map's last entry whose span begins at or before an address, with the lock of its heap held; NULL, nothing held,
- * if there is none. */
-static struct span *entry_lock(uintptr_t address)
+/* The entry of a page with the lock of its heap held; 0, nothing held, when the page has none. An entry that is not the
+ * caller's own may change at any moment: it says nothing before the lock of the heap that it names is held. */
+static map_entry page_lock(uintptr_t page, struct heap **heap)
+{
+    for (map_entry entry = map_get(page); entry; entry = map_get(page)) {
+        *heap = heap_of_entry(entry);
+        if (!*heap)
+            continue; /* changed meanwhile */
+        mutex_lock(&(*heap)->lock);
+        if (map_get(page) == entry && heap_of_entry(entry) == *heap)
+            return entry;
+        mutex_unlock(&(*heap)->lock);
+    }
+    return 0;
+}
+
+/* The page map's last entry of what begins at or before an address, with the lock of its heap held; 0, nothing held, if there
+ * is none. */
+static map_entry entry_lock(uintptr_t address, struct heap **heap)
 {
     const struct arena *arena = NULL;
     for (uintptr_t page = address & ~(MAP_PAGE - 1);; page -= MAP_PAGE) {
-        struct span *span = page_lock(page);
-        if (span && span->start <= address)
-            return span;
-        if (span)
-            mutex_unlock(&atomic_load_explicit(&span->heap, memory_order_relaxed)->lock);
+        map_entry entry = page_lock(page, heap);
+        if (entry && (map_slab(entry) || map_span(entry)->start <= address))
+            return entry;
+        if (entry)
+            mutex_unlock(&(*heap)->lock);
         if (!arena && !(arena = arena_at(address)))
-            return NULL;
+            return 0;
         if (page <= arena->base)
-            return NULL;
+            return 0;
     }
+}
+
+/* Finds the live block that holds an address, with the lock of its heap held then. */
+static bool block_find_lock(uintptr_t address, struct block *block)
+{
+    map_entry entry = entry_lock(address, &block->heap);
+    if (!entry)
+        return false;
+    bool found = map_slab(entry) ? block_in_slab_locked(map_slab(entry), address, block)
+                                 : block_in_span_locked(map_span(entry), address, block);
+    if (!found)
+        mutex_unlock(&block->heap->lock);
+    return found;
 }
 
 static tarn_status not_a_block(uintptr_t address)
@@ -280,14 +315,8 @@ static tarn_status not_a_block(uintptr_t address)
 static tarn_status block_lock(const void *pointer, bool start, struct block *block)
 {
     uintptr_t address = (uintptr_t)pointer;
-    struct span *span = entry_lock(address);
-    if (!span)
+    if (!block_find_lock(address, block))
         return not_a_block(address);
-    block->heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
-    if (!block_in_locked(span, address, block)) {
-        mutex_unlock(&block->heap->lock);
-        return not_a_block(address);
-    }
     if (!start || block->start == address)
         return TARN_OK;
     uintptr_t from = block->start;
@@ -298,43 +327,68 @@ static tarn_status block_lock(const void *pointer, bool start, struct block *blo
 
 static struct use **block_uses(struct block *block)
 {
-    return block->slab ? slab_uses(block->slab, block->slot) : &block->span->uses;
+    return block->slab ? slab_uses_locked(block->slab, block->slot) : &block->span->uses;
 }
 
 /* Free ------------------------------------------------------------------------------------------------------------ */
+
+static struct use *uses_of(const struct block *block)
+{
+    if (!block->slab)
+        return block->span->uses;
+    struct use **uses = atomic_load_explicit(&block->slab->uses, memory_order_relaxed);
+    return uses ? uses[block->slot] : NULL;
+}
 
 /* Ends a live block: its memory goes to the heap, or waits for the streams that use it. */
 static void block_free_locked(struct block *block)
 {
     struct heap *heap = block->heap;
     struct counters *counters = &heap->arena->counters;
-    struct use *uses = block->slab ? (block->slab->uses ? block->slab->uses[block->slot] : NULL) : block->span->uses;
-    if (driver->checking && driver->checking())
+    struct use *uses = uses_of(block);
+    if (is_watched())
         driver->owner_clear(heap->arena->device->number, block->start, block->size);
     if (uses) {
         counters_freed(counters, block->size, block->requested);
         if (block->slab)
-            block->slab->pending[block->slot / 64] |= UINT64_C(1) << (block->slot % 64);
+            slab_set_pending_locked(block->slab, block->slot, true);
         else
             block->span->state = SPAN_PENDING;
         wait_begin_locked(heap, block->span, block->slot, uses, block->size);
         return;
     }
     counters_freed_and_completed(counters, block->size, block->requested);
-    heap->blocks--;
     if (block->slab) {
-        slab_give_locked(heap, block->slab, block->slot);
+        cache_give_locked(block->slab, block->slot);
     } else {
-        map_set(block->start, NULL);
+        map_set(block->start, 0);
         span_give_locked(heap, block->span);
     }
 }
 
-tarn_status tarn_free(void *pointer)
+/* Frees a small block of another thread's cache, without a lock. False when that is not enough. */
+static bool free_remotely(uintptr_t address)
+{
+    struct slab *slab = map_slab(map_get(address));
+    struct thread *owner = slab ? atomic_load_explicit(&slab_owner(slab)->thread, memory_order_relaxed) : NULL;
+    if (!owner || owner == thread_here || atomic_load_explicit(&slab->uses, memory_order_relaxed) || is_watched())
+        return false;
+    unsigned slot = slab_slot(slab, address);
+    if (slot >= slab->slots || slab_address(slab, slot) != address || !slab_is_live(slab, slot))
+        return false;
+    struct counters *counters = &slab_owner(slab)->heap->arena->counters;
+    size_t size = slab->slot_size, requested = slab_requested(slab, slot);
+    if (!cache_give_remote(slab, slot))
+        return false;
+    counters_freed_and_completed(counters, size, requested);
+    return true;
+}
+
+static __attribute__((noinline)) tarn_status free_slowly(void *pointer)
 {
     struct block block;
     tarn_status status = memory_ready();
-    if (status || !pointer)
+    if (status || !pointer || free_remotely((uintptr_t)pointer))
         return status;
     status = block_lock(pointer, true, &block);
     if (status)
@@ -342,6 +396,16 @@ tarn_status tarn_free(void *pointer)
     block_free_locked(&block);
     mutex_unlock(&block.heap->lock);
     return TARN_OK;
+}
+
+/* The fast path: page map, slab, slot. */
+tarn_status tarn_free(void *pointer)
+{
+    struct thread *thread = thread_here;
+    struct slab *slab = map_slab(map_get((uintptr_t)pointer));
+    if (slab && thread && cache_give_fast(slab, (uintptr_t)pointer, thread))
+        return TARN_OK;
+    return free_slowly(pointer);
 }
 
 /* Whether a stream is the one that the heap serves, so that its order is the heap's. */
@@ -443,7 +507,7 @@ tarn_status tarn_extend(void *pointer, size_t size)
         status = failed(TARN_ERROR_NO_ROOM, "%zu bytes are more than 1 EiB", size);
     else
         status = block_extend_locked(&block, size);
-    if (!status && size > block.size && driver->checking && driver->checking())
+    if (!status && size > block.size && is_watched())
         driver->owner_set(block.heap->arena->device->number, block.start + block.size, block.span->size - block.size,
                           block.heap->stream->native);
     mutex_unlock(&block.heap->lock);

@@ -3,31 +3,23 @@
 
 /* The page map's two levels. The root is a static table of leaves, untouched until used; a leaf covers 2 GiB with 32,768
  * entries. Leaves are never given back. Entries are atomic: an address is only looked up by who owns its block, or under the
- * lock of its heap, so relaxed order is enough but for the publication of a leaf. */
+ * lock of its heap. */
 #include "memory/map.h"
 #include "base/lock.h"
 #include "base/pages.h"
 #include "base/status.h"
 
-#include <stdatomic.h>
-
-#define LEAF_BITS 15
-#define LEAF_ENTRIES ((size_t)1 << LEAF_BITS)
-#define ROOT_ENTRIES ((size_t)1 << (MAP_ADDRESS_BITS - MAP_PAGE_SHIFT - LEAF_BITS))
-
-typedef _Atomic(struct span *) entry;
-
-static _Atomic(entry *) root[ROOT_ENTRIES];
+_Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
 static mutex leaf_lock = MUTEX_INITIALIZER;
 
 static tarn_status leaf_make(size_t index)
 {
     tarn_status status = TARN_OK;
     mutex_lock(&leaf_lock);
-    if (!atomic_load_explicit(&root[index], memory_order_relaxed)) {
-        entry *leaf = pages_map(LEAF_ENTRIES * sizeof *leaf);
+    if (!atomic_load_explicit(&map_root[index], memory_order_relaxed)) {
+        _Atomic(map_entry) *leaf = pages_map(MAP_LEAF_ENTRIES * sizeof *leaf);
         if (leaf)
-            atomic_store_explicit(&root[index], leaf, memory_order_release);
+            atomic_store_explicit(&map_root[index], leaf, memory_order_release);
         else
             status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a leaf of the page map");
     }
@@ -41,9 +33,9 @@ tarn_status map_prepare(uintptr_t start, size_t size)
     if (last >> MAP_ADDRESS_BITS)
         return failed(TARN_ERROR_NOT_SUPPORTED, "address %#zx is above the 48 bits that the page map covers",
                       (size_t)last);
-    size_t shift = MAP_PAGE_SHIFT + LEAF_BITS;
+    size_t shift = MAP_PAGE_SHIFT + MAP_LEAF_BITS;
     for (size_t index = start >> shift; index <= last >> shift; index++) {
-        if (atomic_load_explicit(&root[index], memory_order_acquire))
+        if (atomic_load_explicit(&map_root[index], memory_order_acquire))
             continue;
         tarn_status status = leaf_make(index);
         if (status)
@@ -52,22 +44,9 @@ tarn_status map_prepare(uintptr_t start, size_t size)
     return TARN_OK;
 }
 
-/* The place of an address's entry, or NULL where there is no leaf. */
-static entry *entry_at(uintptr_t address)
+void map_set(uintptr_t address, map_entry entry)
 {
-    if (address >> MAP_ADDRESS_BITS)
-        return NULL;
-    entry *leaf = atomic_load_explicit(&root[address >> (MAP_PAGE_SHIFT + LEAF_BITS)], memory_order_acquire);
-    return leaf ? &leaf[(address >> MAP_PAGE_SHIFT) & (LEAF_ENTRIES - 1)] : NULL;
-}
-
-struct span *map_get(uintptr_t address)
-{
-    entry *place = entry_at(address);
-    return place ? atomic_load_explicit(place, memory_order_acquire) : NULL;
-}
-
-void map_set(uintptr_t address, struct span *span)
-{
-    atomic_store_explicit(entry_at(address), span, memory_order_release);
+    _Atomic(map_entry) *leaf =
+        atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
+    atomic_store_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], entry, memory_order_release);
 }

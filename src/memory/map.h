@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The page map: from an address to the span that holds it, for every device at once.
+/* The page map: from an address to the block or slab that holds it, for every device at once.
  *
- * A page is 64 KiB. The entry of a page is the block that begins in it, or the slab that it lies in; a block is never
- * shorter than a page, so at most one begins in each. Free memory has no entry. */
+ * A page is 64 KiB. The entry of a page is the span of the block that begins in it, or the slab that it lies in; a block
+ * with a span of its own is never shorter than a page, so at most one begins in each. Free memory has no entry. */
 #ifndef TARN_MEMORY_MAP_H
 #define TARN_MEMORY_MAP_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <tarn/status.h>
@@ -15,14 +16,53 @@
 #define MAP_PAGE_SHIFT 16
 #define MAP_PAGE ((size_t)1 << MAP_PAGE_SHIFT)
 #define MAP_ADDRESS_BITS 48
+#define MAP_LEAF_BITS 15
+#define MAP_LEAF_ENTRIES ((size_t)1 << MAP_LEAF_BITS)
+#define MAP_ROOT_ENTRIES ((size_t)1 << (MAP_ADDRESS_BITS - MAP_PAGE_SHIFT - MAP_LEAF_BITS))
 
 struct span;
+struct slab;
+
+/* A pointer to a span, or to a slab with the lowest bit set; 0 is nothing. */
+typedef uintptr_t map_entry;
+
+static inline map_entry map_entry_of_span(const struct span *span)
+{
+    return (map_entry)span;
+}
+
+static inline map_entry map_entry_of_slab(const struct slab *slab)
+{
+    return (map_entry)slab | 1;
+}
+
+/* The slab that an entry names, or NULL; and the span. */
+static inline struct slab *map_slab(map_entry entry)
+{
+    return entry & 1 ? (struct slab *)(entry - 1) : NULL;
+}
+
+static inline struct span *map_span(map_entry entry)
+{
+    return entry & 1 ? NULL : (struct span *)entry;
+}
+
+extern _Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
+
+/* The entry of the page of an address; 0 for any address that was never prepared. Lock-free: two loads. */
+static inline map_entry map_get(uintptr_t address)
+{
+    if (address >> MAP_ADDRESS_BITS)
+        return 0;
+    _Atomic(map_entry) *leaf =
+        atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
+    return leaf
+               ? atomic_load_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], memory_order_acquire)
+               : 0;
+}
 
 /* Makes room for entries of a range. May fail; afterwards map_set() in it cannot. */
 tarn_status map_prepare(uintptr_t start, size_t size);
-
-/* The entry of the page of an address; NULL for any address that was never prepared. Lock-free. */
-struct span *map_get(uintptr_t address);
-void map_set(uintptr_t address, struct span *span);
+void map_set(uintptr_t address, map_entry entry);
 
 #endif

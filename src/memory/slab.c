@@ -1,33 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns slabs: which slots are taken, and what is known of each. A slab is in its class's list exactly while it has both
- * a free slot and a taken one; an empty one is gone at once. All its pages are in the page map. */
+/* Owns the shape of slabs: classes, sizes, the making and ending of one. Slab objects come from pools of their own and are
+ * never anything else, so that a wrong pointer's stale entry still finds a slab to be compared with. */
 #include "memory/slab.h"
 #include "base/pages.h"
 #include "base/status.h"
 
-static unsigned class_of(size_t size)
+uint8_t slab_classes[SLAB_MOST / TARN_BLOCK_UNIT + 1];
+uint32_t slab_sizes[SLAB_CLASSES];
+
+/* Objects by the number of slots: up to 16, 32, 64, 128. */
+#define OBJECT_BYTES(slots) (sizeof(struct slab) + (slots) * (sizeof(struct slab_note) + 1))
+#define POOL(slots)                                                              \
+    {                                                                            \
+        .lock = MUTEX_INITIALIZER, .size = (OBJECT_BYTES(slots) + 15) / 16 * 16, \
+        .zeroed = offsetof(struct slab, owner)                                   \
+    }
+static struct object_pool slabs[] = {POOL(16), POOL(32), POOL(64), POOL(128)};
+
+static struct object_pool *pool_of(unsigned slots)
 {
-    if (size <= 8192)
-        return (unsigned)((size + 511) / 512) - 1;
-    unsigned log = 63u - (unsigned)__builtin_clzll(size - 1); /* 2^log < size <= 2^(log+1), log >= 13 */
-    return 16 + (log - 13) * 8 + (unsigned)((size - 1) >> (log - 3) & 7);
+    return &slabs[slots <= 16 ? 0 : slots <= 32 ? 1 : slots <= 64 ? 2 : 3];
 }
 
-size_t slab_slot_size(size_t size)
+void slab_tables_fill(void)
 {
-    unsigned class = class_of(size);
-    if (class < 16)
-        return (class + 1) * (size_t)512;
-    unsigned log = 13 + (class - 16) / 8;
-    return ((size_t)8 + (class - 16) % 8 + 1) << (log - 3);
+    unsigned class = 0;
+    for (size_t size = 512; size <= SLAB_MOST; class ++) {
+        slab_sizes[class] = (uint32_t)size;
+        size +=
+            size < 8192 ? 512 : (size_t)1 << (60 - __builtin_clzll(size)); /* an eighth of the doubling that it is in */
+    }
+    class = 0;
+    for (size_t unit = 0; unit <= SLAB_MOST / TARN_BLOCK_UNIT; unit++) {
+        if (unit * TARN_BLOCK_UNIT > slab_sizes[class])
+            class ++;
+        slab_classes[unit] = (uint8_t) class;
+    }
 }
 
-/* Pages of a slab: few enough to be small, enough for eight slots, and at most 1/16 of them lost at the end. */
-static size_t slab_bytes(size_t slot_size)
+/* Bytes of a slab: few enough to be small, enough for eight slots, and at most 1/16 of them lost at the end. */
+size_t slab_span_size(unsigned class)
 {
-    size_t bytes = MAP_PAGE;
+    size_t slot_size = slab_sizes[class], bytes = MAP_PAGE;
     while (bytes / slot_size < 8 || bytes % slot_size > bytes / 16)
         bytes += MAP_PAGE;
     return bytes;
@@ -35,128 +51,58 @@ static size_t slab_bytes(size_t slot_size)
 
 bool slab_serves(const struct request *request)
 {
-    if (request->size > SLAB_MOST)
-        return false;
-    return slab_slot_size(request->size) % request->alignment == 0;
+    return request->size <= SLAB_MOST && slab_slot_size(request->size) % request->alignment == 0;
 }
 
-size_t slab_span_size(const struct request *request)
+struct slab *slab_create_locked(struct span *span, unsigned class, struct cache *owner)
 {
-    return slab_bytes(slab_slot_size(request->size));
-}
-
-static void list_insert(struct heap *heap, struct slab *slab)
-{
-    struct slab **first = &heap->slabs[slab->class];
-    slab->previous = NULL;
-    slab->next = *first;
-    if (*first)
-        (*first)->previous = slab;
-    *first = slab;
-}
-
-static void list_remove(struct heap *heap, struct slab *slab)
-{
-    if (slab->next)
-        slab->next->previous = slab->previous;
-    if (slab->previous)
-        slab->previous->next = slab->next;
-    else
-        heap->slabs[slab->class] = slab->next;
-}
-
-static unsigned first_free(const struct slab *slab)
-{
-    unsigned word = 0;
-    while (!~slab->taken[word])
-        word++;
-    return word * 64 + (unsigned)__builtin_ctzll(~slab->taken[word]);
-}
-
-static uintptr_t slot_take(struct heap *heap, struct slab *slab, const struct request *request)
-{
-    unsigned slot = first_free(slab);
-    slab->taken[slot / 64] |= UINT64_C(1) << (slot % 64);
-    slab->notes[slot] = (struct slab_note){(uint16_t)(slab->slot_size - request->requested), request->tag};
-    if (++slab->used == slab->slots)
-        list_remove(heap, slab);
-    return slab_address(slab, slot);
-}
-
-tarn_status slab_take_locked(struct heap *heap, const struct request *request, uintptr_t *address)
-{
-    struct slab *slab = heap->slabs[class_of(request->size)];
-    if (!slab)
-        return TARN_ERROR_OUT_OF_MEMORY;
-    *address = slot_take(heap, slab, request);
-    return TARN_OK;
-}
-
-static size_t object_bytes(unsigned slots)
-{
-    return sizeof(struct slab) + slots * sizeof(struct slab_note);
-}
-
-tarn_status slab_create_locked(struct heap *heap, struct span *span, const struct request *request, uintptr_t *address)
-{
-    size_t slot_size = slab_slot_size(request->size);
-    unsigned slots = (unsigned)(span->size / slot_size);
-    struct slab *slab = pages_alloc(object_bytes(slots));
-    if (!slab)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a slab");
-    slab->span = span;
+    size_t slot_size = slab_sizes[class];
+    unsigned slots = (unsigned)(slab_span_size(class) / slot_size);
+    struct slab *slab = object_alloc(pool_of(slots));
+    if (!slab) {
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a slab");
+        return NULL;
+    }
+    slab->start = span->start;
     slab->slot_size = (uint32_t)slot_size;
+    slab->reciprocal = (uint32_t)(((1u << 20) + slot_size / 512 - 1) / (slot_size / 512));
+    atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
     slab->slots = (uint16_t)slots;
-    slab->class = (uint8_t)class_of(request->size);
+    slab->class = (uint8_t) class;
+    slab->span = span;
+    slab->stack = (uint8_t *)&slab->notes[slots];
+    for (unsigned word = 0; word < SLAB_SLOTS / 64; word++)
+        slab->remote[word].slab = slab;
+    for (unsigned slot = slots; slot-- > 0;)
+        slab->stack[slab->top++] = (uint8_t)slot;
     span->slab = slab;
     span->state = SPAN_SLAB;
     for (size_t offset = 0; offset < span->size; offset += MAP_PAGE)
-        map_set(span->start + offset, span);
-    list_insert(heap, slab);
-    *address = slot_take(heap, slab, request);
-    return TARN_OK;
+        map_set(span->start + offset, map_entry_of_slab(slab));
+    return slab;
 }
 
-bool slab_slot(const struct slab *slab, uintptr_t address, unsigned *slot)
-{
-    size_t offset = address - slab->span->start;
-    if (offset / slab->slot_size >= slab->slots)
-        return false;
-    *slot = (unsigned)(offset / slab->slot_size);
-    return offset % slab->slot_size == 0;
-}
-
-struct use **slab_uses(struct slab *slab, unsigned slot)
-{
-    if (!slab->uses) {
-        slab->uses = pages_alloc(slab->slots * sizeof(struct use *));
-        if (!slab->uses) {
-            (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the streams that use a small block");
-            return NULL;
-        }
-    }
-    return &slab->uses[slot];
-}
-
-static void slab_destroy_locked(struct heap *heap, struct slab *slab)
+void slab_destroy_locked(struct heap *heap, struct slab *slab)
 {
     struct span *span = slab->span;
-    list_remove(heap, slab);
     for (size_t offset = 0; offset < span->size; offset += MAP_PAGE)
-        map_set(span->start + offset, NULL);
+        map_set(span->start + offset, 0);
     span->slab = NULL;
-    pages_free(slab->uses, slab->slots * sizeof(struct use *));
-    pages_free(slab, object_bytes(slab->slots));
+    pages_free(atomic_load_explicit(&slab->uses, memory_order_relaxed), slab->slots * sizeof(struct use *));
+    object_free(pool_of(slab->slots), slab);
     span_give_locked(heap, span);
 }
 
-void slab_give_locked(struct heap *heap, struct slab *slab, unsigned slot)
+struct use **slab_uses_locked(struct slab *slab, unsigned slot)
 {
-    uint64_t bit = UINT64_C(1) << (slot % 64);
-    slab->taken[slot / 64] &= ~bit;
-    slab->pending[slot / 64] &= ~bit;
-    if (slab->used-- == slab->slots)
-        list_insert(heap, slab);
-    if (slab->used == 0)
-        slab_destroy_locked(heap, slab);
+    struct use **uses = atomic_load_explicit(&slab->uses, memory_order_relaxed);
+    if (!uses) {
+        uses = pages_alloc(slab->slots * sizeof(struct use *));
+        if (!uses) {
+            (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the streams that use a small block");
+            return NULL;
+        }
+        atomic_store_explicit(&slab->uses, uses, memory_order_release);
+    }
+    return &uses[slot];
 }

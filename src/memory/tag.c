@@ -66,7 +66,7 @@ tarn_status tarn_tag_intern(const char *text, tarn_tag *tag)
     if (status)
         return status;
     char cut[TEXT_BYTES] = "";
-    strncat(cut, text, sizeof cut - 1);
+    memcpy(cut, text, strnlen(text, sizeof cut - 1));
     unsigned bucket = bucket_of(cut);
 
     mutex_lock(&tags_lock);

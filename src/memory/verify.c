@@ -4,38 +4,43 @@
 /* Reads heaps and arenas and changes nothing. What is checked stands at the top of heap.h and arena.h. */
 #include "memory/verify.h"
 #include "base/status.h"
-#include "memory/slab.h"
+#include "memory/cache.h"
 
 #define BROKEN(address, text) \
     failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
 
 struct sums {
-    size_t free_bytes, blocks, waiting_bytes;
+    size_t free_bytes, waiting_bytes;
 };
 
-static unsigned bits(const uint64_t *words)
+static unsigned bits(const _Atomic uint64_t *words)
 {
-    return (unsigned)(__builtin_popcountll(words[0]) + __builtin_popcountll(words[1]));
+    return (unsigned)(__builtin_popcountll(atomic_load(&words[0])) + __builtin_popcountll(atomic_load(&words[1])));
 }
 
 static tarn_status slab_verify(struct heap *heap, const struct span *span, struct sums *sums)
 {
     const struct slab *slab = span->slab;
-    if (!slab || slab->span != span)
-        return BROKEN(span->start, "a slab's span and slab do not name each other");
-    if (bits(slab->taken) != slab->used || slab->used == 0)
-        return BROKEN(span->start, "a slab counts other slots than it has taken, or is empty");
-    if ((slab->pending[0] & ~slab->taken[0]) || (slab->pending[1] & ~slab->taken[1]))
-        return BROKEN(span->start, "a slot waits that is not taken");
+    if (!slab || slab->span != span || slab->start != span->start || slab_owner(slab)->heap != heap)
+        return BROKEN(span->start, "a slab's span, slab and cache do not name each other");
+    if (bits(slab->taken) + slab->top != slab->slots)
+        return BROKEN(span->start, "the slots that are taken and those on the stack are not all");
+    for (unsigned i = 0; i < slab->top; i++)
+        if (slab_is_taken(slab, slab->stack[i]))
+            return BROKEN(slab_address(slab, slab->stack[i]), "a slot is taken and free");
+    for (int word = 0; word < SLAB_SLOTS / 64; word++)
+        if ((atomic_load(&slab->pending[word]) | atomic_load(&slab->remote[word].freed)) &
+            ~atomic_load(&slab->taken[word]))
+            return BROKEN(span->start, "a slot was freed or waits that is not taken");
     for (size_t offset = 0; offset < span->size; offset += MAP_PAGE)
-        if (map_get(span->start + offset) != span)
+        if (map_get(span->start + offset) != map_entry_of_slab(slab))
             return BROKEN(span->start + offset, "a slab's page is not in the page map");
-    bool listed = false;
-    for (const struct slab *other = heap->slabs[slab->class]; other; other = other->next)
-        listed = listed || other == slab;
-    if (listed != (slab->used < slab->slots))
-        return BROKEN(span->start, "a slab is in its class's list exactly while a slot is free");
-    sums->blocks += slab->used;
+    const struct slab *listed = slab_owner(slab)->listed[slab->class];
+    while (listed && listed != slab)
+        listed = listed->next;
+    bool current = slab_owner(slab)->current[slab->class] == slab;
+    if ((listed != NULL) != slab->listed || slab->listed != (slab->top && !current))
+        return BROKEN(span->start, "a slab that is not current is in its class's list exactly while a slot is free");
     sums->waiting_bytes += (size_t)bits(slab->pending) * slab->slot_size;
     return TARN_OK;
 }
@@ -66,9 +71,8 @@ static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const str
         return BROKEN(span->start, "a span is held although nothing runs");
     case SPAN_BLOCK:
     case SPAN_PENDING:
-        if (map_get(span->start) != span)
+        if (map_get(span->start) != map_entry_of_span(span))
             return BROKEN(span->start, "a block is not in the page map");
-        sums->blocks++;
         if (span->state == SPAN_PENDING)
             sums->waiting_bytes += span->size;
         return TARN_OK;
@@ -109,8 +113,7 @@ tarn_status heap_verify(struct heap *heap)
     for (int zone = 0; !status && zone < ZONES; zone++)
         for (struct run *run = heap->zones[zone].runs; !status && run; run = run->next)
             status = run_verify(heap, (enum zone_kind)zone, run, &sums);
-    if (!status && (sums.free_bytes != heap->free_bytes || sums.blocks != heap->blocks ||
-                    sums.waiting_bytes != heap->waiting_bytes))
+    if (!status && (sums.free_bytes != heap->free_bytes || sums.waiting_bytes != heap->waiting_bytes))
         status = BROKEN(0, "its counts are not the sums over its spans");
     mutex_unlock(&heap->lock);
     return status;

@@ -6,8 +6,8 @@
 #include "memory/wait.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/cache.h"
 #include "memory/growth.h"
-#include "memory/slab.h"
 
 static struct object_pool all_uses = OBJECT_POOL(struct use);
 
@@ -97,15 +97,15 @@ static void block_end_locked(struct heap *heap, struct use *uses)
     while (uses)
         uses = use_destroy(uses);
     if (slab) {
-        slab->uses[slot] = NULL;
-        slab_give_locked(heap, slab, slot);
+        atomic_load_explicit(&slab->uses, memory_order_relaxed)[slot] = NULL;
+        slab_set_pending_locked(slab, slot, false);
+        cache_give_locked(slab, slot);
     } else {
         span->uses = NULL;
-        map_set(span->start, NULL);
+        map_set(span->start, 0);
         span_give_locked(heap, span);
     }
     heap->waiting_bytes -= size;
-    heap->blocks--;
     counters_completed(&heap->arena->counters, size);
 }
 

@@ -36,14 +36,14 @@ void counters_init(struct counters *counters)
 static void add_allocation(tarn_stats *values, size_t size, int64_t requested, int sign)
 {
     class_add(values->allocation, class_of(size), sign);
-    class_add(values->allocated_bytes, class_of(size), sign * (int64_t)size);
-    class_add(values->requested_bytes, class_of(size), sign * requested);
+    class_add(values->allocated_bytes, class_of(size), (int64_t)size * sign);
+    class_add(values->requested_bytes, class_of(size), requested * sign);
 }
 
 static void add_active(tarn_stats *values, size_t size, int sign)
 {
     class_add(values->active, class_of(size), sign);
-    class_add(values->active_bytes, class_of(size), sign * (int64_t)size);
+    class_add(values->active_bytes, class_of(size), (int64_t)size * sign);
 }
 
 void counters_allocated(struct counters *counters, size_t size, size_t requested)
@@ -73,6 +73,34 @@ void counters_freed_and_completed(struct counters *counters, size_t size, size_t
     mutex_lock(&counters->lock);
     add_allocation(&counters->values, size, (int64_t)requested, -1);
     add_active(&counters->values, size, -1);
+    mutex_unlock(&counters->lock);
+}
+
+static void small_add(tarn_stat stats[TARN_STAT_CLASSES], int64_t taken, int64_t given)
+{
+    tarn_stat *both[] = {&stats[TARN_STAT_ALL], &stats[TARN_STAT_SMALL_POOL]};
+    for (int i = 0; i < 2; i++) {
+        both[i]->current += taken - given;
+        both[i]->allocated += taken;
+        both[i]->freed += given;
+        if (both[i]->current > both[i]->peak)
+            both[i]->peak = both[i]->current;
+    }
+}
+
+void counters_add_small(tarn_stats *stats, const struct counters_small *small)
+{
+    small_add(stats->allocation, small->taken, small->given);
+    small_add(stats->active, small->taken, small->given);
+    small_add(stats->allocated_bytes, small->bytes_taken, small->bytes_given);
+    small_add(stats->active_bytes, small->bytes_taken, small->bytes_given);
+    small_add(stats->requested_bytes, small->requested_taken, small->requested_given);
+}
+
+void counters_publish(struct counters *counters, const struct counters_small *small)
+{
+    mutex_lock(&counters->lock);
+    counters_add_small(&counters->values, small);
     mutex_unlock(&counters->lock);
 }
 

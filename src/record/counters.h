@@ -23,6 +23,16 @@ void counters_allocated(struct counters *counters, size_t size, size_t requested
 void counters_freed(struct counters *counters, size_t size, size_t requested);
 void counters_completed(struct counters *counters, size_t size);
 void counters_freed_and_completed(struct counters *counters, size_t size, size_t requested);
+/* Small blocks that a thread has handed out and freed, counted by itself and published together. */
+struct counters_small {
+    int64_t taken, given;                     /* blocks */
+    int64_t bytes_taken, bytes_given;         /* rounded */
+    int64_t requested_taken, requested_given; /* as asked for */
+};
+void counters_publish(struct counters *counters, const struct counters_small *small);
+/* The same into a copy: what is not yet published. */
+void counters_add_small(tarn_stats *stats, const struct counters_small *small);
+
 /* A live block grew in place. */
 void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested);
 

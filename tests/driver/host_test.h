@@ -132,6 +132,18 @@ static inline void map_at(int device, uintptr_t address, size_t size, driver_pie
 #define THREAD_SANITIZER 0
 #endif
 
+/* ... and any sanitizer needs mappings and address space of its own to go on. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZER 1
+#endif
+#endif
+#ifndef SANITIZER
+#define SANITIZER THREAD_SANITIZER
+#endif
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, start, finish)
 
 #endif

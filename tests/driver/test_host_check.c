@@ -5,6 +5,7 @@
 #include "host_test.h"
 
 #include "base/pages.h"
+#include "driver/host.h"
 #include <pthread.h>
 #include <stdio.h>
 
@@ -95,6 +96,7 @@ static void only_the_mappings_in_use_are_put_off(void **state)
     assert_ok(driver->stream_synchronize(0, a));
     assert_int_equal(ledger_of(0).mappings, 0);
     assert_int_equal(ledger_of(0).mapped, 0);
+    assert_int_equal(atomic_load(&host.leaving), 0);
     assert_ok(driver->unreserve(0, range, 32 * MIB));
 }
 
@@ -234,8 +236,12 @@ static void queued_work_counts_before_it_runs(void **state)
     driver->owner_set(0, range, 64, b);
     work(b, range, 64, 1);
     assert_heard(1);
+    driver_stream d = new_stream(0, false);
+    work(d, range, 64,
+         600); /* goes on while a's runs, but is of b's owner, and queued after a's: one report, at its start */
+    assert_heard(2);
     assert_ok(tarn_host_advance(500)); /* a's comes after; it was queued earlier and b's has ended: no second report */
-    assert_heard(1);
+    assert_heard(2);
 }
 
 static void a_use_of_many_owners_is_all_of_theirs(void **state)
@@ -252,6 +258,50 @@ static void a_use_of_many_owners_is_all_of_theirs(void **state)
     assert_ok(driver->stream_synchronize(0, a));
     work(b, range, 64 * 512, 1);
     assert_heard(64);
+}
+
+static void owners_keep_what_is_not_taken(void **state)
+{
+    (void)state;
+    driver->owner_set(0, range, 3072, a);
+    driver->owner_set(0, range + 1024, 1024, b); /* the middle changes hands */
+    work(a, range, 64, 100);
+    work(a, range + 2048, 1024, 100);
+    driver->owner_clear(0, range + 1024, 1024);
+    work(b, range, 1024, 0); /* both ends are one owner's still */
+    work(b, range + 2048 + 512, 64, 0);
+    assert_heard(0);
+    driver->owner_clear(0, range, 512);
+    driver->owner_clear(0, range + 2560, 512);
+    work(b, range + 2048, 512, 0);
+    assert_heard(0);
+    work(b, range, 512, 0); /* nobody's, while the work of its last owner runs */
+    assert_heard(1);
+    work(NULL, range + 2560, 512, 0);
+    assert_heard(2);
+    assert_non_null(strstr(heard.last, "the legacy stream of device 0 starts"));
+    assert_non_null(strstr(heard.last, "of owner 0"));
+}
+
+static void work_that_cannot_be_remembered_is_not_queued(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 8; i++)
+        driver->owner_set(0, range + i * 512, 512, a);
+    int refused = 0;
+    for (uint64_t nth = 1;; nth++) {
+        pages_fail(nth, false);
+        tarn_status status = tarn_host_work(0, a, (void *)range, 4096, 100);
+        uint64_t hits = pages_fail_hits();
+        pages_fail(0, false);
+        if (hits == 0)
+            break;
+        assert_int_equal(status, TARN_ERROR_OUT_OF_HOST_MEMORY);
+        assert_ok(driver->stream_query(0, a));
+        refused++;
+    }
+    assert_int_equal(refused, 3); /* the operation, and its list of uses, which grows twice */
+    assert_status(driver->stream_query(0, a), TARN_ERROR_NOT_READY);
 }
 
 static void copies_use_both_their_sides(void **state)
@@ -287,9 +337,7 @@ static void real_work_holds_its_memory_too(void **state)
     assert_ok(driver->unmap(0, range, 4 * MIB));
     assert_heard(1);
     assert_ok(driver->stream_synchronize(0, a)); /* the fill finds its memory */
-    for (int i = 0; i < 1000 && ledger_of(0).mappings == 4; i++)
-        assert_ok(driver->device_synchronize(0));
-    driver_finish(); /* joins the worker, which unmaps */
+    assert_int_equal(ledger_of(0).mappings, 3);  /* and it is gone when the wait returns */
 }
 
 static void off_means_silent(void **state)
@@ -347,6 +395,8 @@ int main(void)
         TEST(what_is_no_mistake_is_silent),
         TEST(queued_work_counts_before_it_runs),
         TEST(a_use_of_many_owners_is_all_of_theirs),
+        TEST(owners_keep_what_is_not_taken),
+        TEST(work_that_cannot_be_remembered_is_not_queued),
         TEST(copies_use_both_their_sides),
         TEST(real_work_holds_its_memory_too),
         TEST(off_means_silent),

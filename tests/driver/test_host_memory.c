@@ -4,9 +4,11 @@
 /* Pieces, ranges, mappings, plain allocations: what the host device refuses, its ledger, and the bytes themselves. */
 #include "host_test.h"
 
+#include "base/pages.h"
 #include "driver/host.h"
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -404,6 +406,84 @@ static void the_budget_is_an_upper_bound_of_the_kernels_count(void **state)
     }
 }
 
+/* Beyond the budget the kernel's own limit stands: the same status, and unmapping works there too. */
+static void the_kernels_limit_is_the_same_status(void **state)
+{
+    (void)state;
+    if (SANITIZER)
+        skip();
+    const size_t granules = 400000;
+    start_with(1, granules * GRANULE, 10 * granules);
+    uintptr_t range = new_range(0, granules * GRANULE);
+    driver_piece piece = new_piece(0, GRANULE);
+    size_t mapped = 0;
+    tarn_status status = TARN_OK;
+    while (2 * mapped + 1 < granules && !(status = driver->map(0, range + (2 * mapped + 1) * GRANULE, GRANULE, piece)))
+        mapped++;
+    if (status == TARN_OK)
+        skip(); /* a machine without such a limit */
+    assert_status(status, TARN_ERROR_MAPPING_LIMIT);
+    assert_non_null(strstr(tarn_last_error(), "vm.max_map_count"));
+    assert_non_null(strstr(tarn_last_error(), "ENOMEM"));
+    assert_int_equal(ledger_of(0).mappings, mapped);
+    for (size_t i = 0; i < mapped; i++)
+        assert_ok(driver->unmap(0, range + (2 * i + 1) * GRANULE, GRANULE));
+    assert_ok(driver->map(0, range + GRANULE, GRANULE, piece));
+}
+
+static void what_the_system_refuses_has_no_effect(void **state)
+{
+    (void)state;
+    if (SANITIZER)
+        skip();
+    struct rlimit before, less = {0};
+    uintptr_t address = 0;
+    driver_piece piece = 0;
+    new_piece(0, GRANULE);
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    less = (struct rlimit){.rlim_cur = MIB, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &less), 0);
+    tarn_status reserved = driver->reserve(0, GRANULE, 0, &address);
+    tarn_status allocated = driver->alloc(0, GRANULE, &address);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(allocated, TARN_ERROR_MAPPING_LIMIT);
+    assert_non_null(strstr(tarn_last_error(), "ulimit -v"));
+    assert_true(reserved == TARN_ERROR_MAPPING_LIMIT || reserved == TARN_ERROR_OUT_OF_HOST_MEMORY);
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    less = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &less), 0);
+    tarn_status exportable = driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &piece);
+    tarn_status first = driver->create(1, GRANULE, 0, &piece);
+    tarn_status ordinary = driver->create(0, GRANULE, 0, &piece);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(exportable, TARN_ERROR_DRIVER);
+    assert_int_equal(first, TARN_ERROR_DRIVER);
+    assert_non_null(strstr(tarn_last_error(), "memfd_create"));
+    assert_ok(ordinary); /* needs no file of its own */
+    assert_int_equal(ledger_of(0).created, 2 * GRANULE);
+    assert_int_equal(ledger_of(1).created, 0);
+    assert_int_equal(ledger_of(0).reserved_addresses, 0);
+    assert_ok(driver->create(1, GRANULE, 0, &piece));
+    assert_ok(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &piece));
+}
+
+static void the_first_piece_needs_host_memory(void **state)
+{
+    (void)state;
+    driver_piece piece = 0;
+    uintptr_t plain = 0;
+    pages_fail(1, true);
+    tarn_status created = driver->create(0, GRANULE, 0, &piece);
+    tarn_status allocated = driver->alloc(0, GRANULE, &plain);
+    pages_fail(0, false);
+    assert_int_equal(created, TARN_ERROR_OUT_OF_HOST_MEMORY);
+    assert_int_equal(allocated, TARN_ERROR_OUT_OF_HOST_MEMORY);
+    assert_int_equal(ledger_of(0).created, 0);
+    assert_ok(driver->create(0, GRANULE, 0, &piece));
+    assert_ok(driver->alloc(0, GRANULE, &plain));
+}
+
 static void a_fork_child_does_not_see_device_memory(void **state)
 {
     (void)state;
@@ -502,6 +582,9 @@ int main(void)
         TEST(extents_name_piece_offset_and_access),
         TEST(the_budget_of_mappings_stops_maps_and_never_unmaps),
         TEST(the_budget_is_an_upper_bound_of_the_kernels_count),
+        TEST(the_kernels_limit_is_the_same_status),
+        TEST(what_the_system_refuses_has_no_effect),
+        TEST(the_first_piece_needs_host_memory),
         TEST(a_fork_child_does_not_see_device_memory),
         TEST(finish_gives_everything_back),
         TEST(pieces_by_the_thousand),

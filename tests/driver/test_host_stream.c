@@ -231,6 +231,14 @@ static void the_legacy_stream_waits_for_blocking_streams_and_they_for_it(void **
     assert_ok(driver->stream_query(0, NULL));
     assert_ok(driver->stream_synchronize(0, NULL));
     assert_int_equal(time_now(), 100);
+
+    for (int round = 0; round < 3; round++) { /* and again, from an idle legacy stream */
+        assert_ok(tarn_host_work(0, blocking, NULL, 0, 100));
+        assert_ok(driver->event_record(0, of_legacy, NULL));
+        NOT_READY(of_legacy);
+        assert_ok(driver->event_synchronize(0, of_legacy));
+        assert_int_equal(time_now(), 200 + 100 * round);
+    }
 }
 
 static void a_recording_on_the_legacy_stream_covers_blocking_streams(void **state)
@@ -291,6 +299,30 @@ static void functions_that_block_starve_nobody(void **state)
     gate_open(&gate);
     assert_ok(driver->device_synchronize(0));
     assert_int_equal(gate.left, STREAMS);
+}
+
+/* One idle worker is not enough for two streams that become ready at once. */
+static void functions_that_start_together_need_a_worker_each(void **state)
+{
+    (void)state;
+    struct gate gate = GATE, first = GATE;
+    driver_stream opener = new_stream(0, false);
+    first.open = true;
+    assert_ok(tarn_host_call(0, opener, pass, &first));
+    assert_ok(driver->stream_synchronize(0, opener));
+    usleep(20000); /* the worker is idle now, most likely */
+    assert_ok(tarn_host_work(0, opener, NULL, 0, 10));
+    driver_event open = recorded(0, opener);
+    for (int i = 0; i < 3; i++) {
+        driver_stream stream = new_stream(0, false);
+        assert_ok(driver->stream_wait_event(0, stream, open));
+        assert_ok(tarn_host_call(0, stream, pass, &gate));
+    }
+    assert_ok(tarn_host_advance(10));
+    gate_await_entered(&gate, 3);
+    gate_open(&gate);
+    assert_ok(driver->device_synchronize(0));
+    assert_int_equal(gate.left, 3);
 }
 
 static void work_that_waits_for_real_work_ends_with_it(void **state)
@@ -547,6 +579,7 @@ int main(void)
         TEST(a_recording_on_the_legacy_stream_covers_blocking_streams),
         TEST(real_work_runs_in_the_background_in_order),
         TEST(functions_that_block_starve_nobody),
+        TEST(functions_that_start_together_need_a_worker_each),
         TEST(work_that_waits_for_real_work_ends_with_it),
         TEST(copies_are_checked_when_they_are_queued),
         TEST(free_waits_for_the_device),

@@ -154,8 +154,7 @@ static void two_blocks_on_one_physical_memory(void **state)
     take(1, 2, 2 * page_size, 0, 0);
     pages[40] = pages[3]; /* the last of block 1's pages shows once more */
     take(2, 39, 2 * page_size, 0, 0);
-    expect(1,
-           "block 2 at 0x127000 has physical memory of live block 1 at 0x102000 (piece 0, offset 12288)");
+    expect(1, "block 2 at 0x127000 has physical memory of live block 1 at 0x102000 (piece 0, offset 12288)");
 }
 
 static void a_hole_in_a_block(void **state)

@@ -554,10 +554,23 @@ static size_t damage(unsigned char *data, size_t size)
     }
 }
 
+/* A damaged file is refused, or read, within 5 s of processor time: that a sanitizer multiplies. The thread sanitizer has
+ * nothing to find in a reader that has one thread, so it is given a part. */
+#ifdef __SANITIZE_THREAD__
+#define COPIES 500
+#define MOST_SECONDS 100
+#elif defined(__SANITIZE_ADDRESS__)
+#define COPIES 10000
+#define MOST_SECONDS 50
+#else
+#define COPIES 10000
+#define MOST_SECONDS 5
+#endif
+
 static double seconds(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
@@ -569,7 +582,7 @@ static void ten_thousand_damaged(void **state)
     struct bytes bytes = load(test_data("small-4.pickle"));
     unsigned char *copy = malloc(bytes.size + 64);
     random_state = 20260101;
-    for (size_t i = 0; i < 10000; i++) {
+    for (size_t i = 0; i < COPIES; i++) {
         struct snapshot_error error;
         memcpy(copy, bytes.data, bytes.size);
         size_t size = damage(copy, bytes.size);
@@ -578,8 +591,8 @@ static void ten_thousand_damaged(void **state)
         double taken = seconds() - start;
         slowest = taken > slowest ? taken : slowest;
     }
-    print_message("parsed %zu of 10000, slowest %.1f ms\n", parsed, slowest * 1e3);
-    assert_true(parsed >= 2000 && parsed < 10000);
+    print_message("parsed %zu of %d, slowest %.1f ms\n", parsed, COPIES, slowest * 1e3);
+    assert_true(parsed >= COPIES / 5 && parsed < COPIES);
     assert_true(slowest < 1);
     free(copy);
     free(bytes.data);
@@ -601,7 +614,7 @@ static void expect_bounded(const char *name, const char *head, size_t head_size,
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     print_message("%s: %.2f s, peak so far %ld MiB: %s\n", name, taken, usage.ru_maxrss >> 10, error.text);
-    assert_true(taken < 5);
+    assert_true(taken < MOST_SECONDS);
 #if !defined(__SANITIZE_ADDRESS__)
     assert_true(usage.ru_maxrss < 1 << 20);
 #endif
@@ -696,7 +709,7 @@ static void zstd_bombs(void **state)
         print_message("zstd of 0x%02x: %.2f s, peak so far %ld MiB: %s\n", (unsigned)patterns[p], taken,
                       usage.ru_maxrss >> 10, error.text);
 #if !defined(__SANITIZE_ADDRESS__)
-        assert_true(taken < 5);
+        assert_true(taken < MOST_SECONDS);
         assert_true(usage.ru_maxrss < 1 << 20);
 #endif
     }

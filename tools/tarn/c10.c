@@ -115,9 +115,12 @@ static void set_insert(struct model *model, uint32_t number)
         struct block *node = &model->blocks[*link];
         link = precedes(node, block->stream, block->size, block->address) ? &node->right : &node->left;
     }
-    uint32_t rest = *link;
+    uint32_t before = 0, after = 0;
+    set_split(model, *link, block, &before, &after);
+    block->left = before;
+    block->right = after;
+    /* The analyser takes what `link` points to for the only way to the blocks. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     *link = number;
-    set_split(model, rest, block, &block->left, &block->right);
 }
 
 static void set_remove(struct model *model, uint32_t number)

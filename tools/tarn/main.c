@@ -9,8 +9,7 @@
 #include <string.h>
 #include <tarn/tarn.h>
 
-static const struct command *const commands[] = {&replay_command};
-enum { COMMANDS = sizeof commands / sizeof *commands };
+static const struct command *const commands[] = {&replay_command, NULL};
 
 static void help(FILE *out)
 {
@@ -21,7 +20,7 @@ static void help(FILE *out)
           "\n"
           "Commands:\n",
           out);
-    for (size_t i = 0; i < COMMANDS; i++)
+    for (size_t i = 0; commands[i]; i++)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     fputs("  help       Show the help of a command\n"
           "\n"
@@ -35,7 +34,7 @@ static void help(FILE *out)
 
 static const struct command *find(const char *name)
 {
-    for (size_t i = 0; i < COMMANDS; i++)
+    for (size_t i = 0; commands[i]; i++)
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i];
     return NULL;
@@ -65,18 +64,17 @@ static size_t distance(const char *from, const char *to)
 
 static int unknown(const char *name)
 {
-    static const char *const others[] = {"help"};
-    const char *nearest = NULL;
-    size_t least = 3;
-    for (size_t i = 0; i < COMMANDS + sizeof others / sizeof *others; i++) {
-        const char *candidate = i < COMMANDS ? commands[i]->name : others[i - COMMANDS];
-        if (distance(name, candidate) < least) {
-            least = distance(name, candidate);
-            nearest = candidate;
+    const char *nearest = "help";
+    size_t least = distance(name, nearest);
+    for (size_t i = 0; commands[i]; i++) {
+        size_t away = distance(name, commands[i]->name);
+        if (away < least) {
+            least = away;
+            nearest = commands[i]->name;
         }
     }
     fprintf(stderr, "tarn: there is no command \"%s\"", name);
-    if (nearest)
+    if (least < 3)
         fprintf(stderr, "; did you mean \"%s\"?", nearest);
     fputs("\nTry `tarn --help`.\n", stderr);
     return COMMAND_USAGE;

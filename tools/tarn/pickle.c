@@ -431,7 +431,7 @@ static bool run_plain(struct pickle *pickle, enum opcode opcode)
     case OP_TUPLE1:
     case OP_TUPLE2:
     case OP_TUPLE3:
-        first = (size_t)(opcode - OP_TUPLE1 + 1);
+        first = (size_t)opcode - OP_TUPLE1 + 1;
         return pickle_has(pickle, first) && pickle_make_tuple(pickle, pickle->stack_size - first);
     case OP_TUPLE:
         return pickle_pop_mark(pickle, &first) && pickle_make_tuple(pickle, first);

@@ -101,6 +101,7 @@ static bool read_file(struct pickle_input *input, uint8_t *to, size_t capacity, 
 }
 
 /* Decompresses into `to` until something came out; *size is 0 at the end of the stream. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): zstd writes through it, as a member of `out` */
 static bool decompress(struct pickle_input *input, uint8_t *to, size_t capacity, size_t *size)
 {
     ZSTD_outBuffer out = {to, capacity, 0};

@@ -109,7 +109,8 @@ static bool has_trace(const struct replay_file *files, size_t count)
 
 static int replay(const struct arguments *arguments, char **paths, size_t count)
 {
-    bool colour = isatty(STDOUT_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
+    const char *no_colour = getenv("NO_COLOR");
+    bool colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
     bool well = true, written = true;
     struct replay_file *files = calloc(count, sizeof *files);
     if (!files) {

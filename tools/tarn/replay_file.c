@@ -258,7 +258,7 @@ static bool receive(int in, struct replay_file *file, struct replay_device *next
         struct replay_result result;
         struct replay_repetition repetition;
         struct replay_state state;
-    } data;
+    } data = {{0}};
     if (!read_all(in, &message, sizeof message) || message.size > sizeof data || !read_all(in, &data, message.size))
         return false;
     switch (message.kind) {

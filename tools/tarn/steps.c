@@ -61,20 +61,21 @@ bool steps_init(struct steps *steps)
     *steps = (struct steps){.chunk_capacity = 64};
     steps->firsts = calloc(steps->chunk_capacity, sizeof *steps->firsts);
     steps->chunks = calloc(steps->chunk_capacity, sizeof(struct steps_chunk *));
-    if (steps->firsts && steps->chunks)
-        steps->chunks[0] = calloc(1, sizeof *steps->chunks[0]);
-    if (!steps->chunks || !steps->chunks[0]) {
+    struct steps_chunk *chunk = calloc(1, sizeof *chunk);
+    if (!steps->firsts || !steps->chunks || !chunk) {
+        free(chunk);
         steps_finish(steps);
         return false;
     }
+    chunk->count = 1;
+    steps->chunks[0] = chunk;
     steps->chunk_count = 1;
-    steps->chunks[0]->count = 1;
     return true;
 }
 
 void steps_finish(struct steps *steps)
 {
-    for (size_t i = 0; i < steps->chunk_count; i++)
+    for (size_t i = 0; steps->chunks && i < steps->chunk_count; i++)
         free(steps->chunks[i]);
     free(steps->chunks);
     free(steps->firsts);
@@ -88,7 +89,7 @@ static bool directory_grow(struct steps *steps)
     if (!firsts)
         return false;
     steps->firsts = firsts;
-    struct steps_chunk **chunks = reallocarray(steps->chunks, capacity, sizeof *chunks);
+    struct steps_chunk **chunks = reallocarray(steps->chunks, capacity, sizeof(struct steps_chunk *));
     if (!chunks)
         return false;
     steps->chunks = chunks;
@@ -110,7 +111,7 @@ static bool chunk_divide(struct steps *steps, size_t at)
     memcpy(second->values, chunk->values + half, second->count * sizeof *second->values);
     chunk->count = half;
     size_t after = steps->chunk_count - at - 1;
-    memmove(&steps->chunks[at + 2], &steps->chunks[at + 1], after * sizeof *steps->chunks);
+    memmove(&steps->chunks[at + 2], &steps->chunks[at + 1], after * sizeof(struct steps_chunk *));
     memmove(&steps->firsts[at + 2], &steps->firsts[at + 1], after * sizeof *steps->firsts);
     steps->chunks[at + 1] = second;
     steps->firsts[at + 1] = second->starts[0];
@@ -167,7 +168,8 @@ static void absorb(struct steps *steps, struct place place, uint64_t end)
         free(chunk);
     }
     if (last > first) {
-        memmove(&steps->chunks[first], &steps->chunks[last], (steps->chunk_count - last) * sizeof *steps->chunks);
+        memmove(&steps->chunks[first], &steps->chunks[last],
+                (steps->chunk_count - last) * sizeof(struct steps_chunk *));
         memmove(&steps->firsts[first], &steps->firsts[last], (steps->chunk_count - last) * sizeof *steps->firsts);
         steps->chunk_count -= last - first;
     }

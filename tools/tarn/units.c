@@ -22,7 +22,7 @@ static int decimals(double value)
 struct units_text units_bytes(uint64_t bytes)
 {
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    struct units_text text;
+    struct units_text text = {""};
     double value = (double)bytes;
     size_t unit = 0;
     for (; value >= 999.5 && unit + 1 < sizeof names / sizeof *names; unit++)
@@ -34,7 +34,7 @@ struct units_text units_bytes(uint64_t bytes)
 struct units_text units_time(uint64_t ns)
 {
     static const char *const names[] = {"ns", "us", "ms", "s"};
-    struct units_text text;
+    struct units_text text = {""};
     double value = (double)ns;
     size_t unit = 0;
     for (; value >= 999.5 && unit + 1 < sizeof names / sizeof *names; unit++)
@@ -45,7 +45,7 @@ struct units_text units_time(uint64_t ns)
 
 struct units_text units_count(uint64_t count)
 {
-    struct units_text text;
+    struct units_text text = {""};
     char digits[32];
     int length = snprintf(digits, sizeof digits, "%" PRIu64, count);
     char *at = text.text;
