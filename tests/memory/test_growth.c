@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* How a heap comes by memory. The checker of the host device is on: an unmap of memory in use would be reported. */
+#include "memory/growth.h"
+#include "support/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MEMORY (256 * MIB)
+#define PIECE (20 * MIB) /* of large blocks, at least */
+
+static tarn_stream own, other;
+
+static uint64_t created(void)
+{
+    return ledger_of(0).created;
+}
+
+static uint64_t piece_at(const void *address)
+{
+    tarn_host_extent extent;
+    OK(tarn_host_extent_get(0, address, 1, &extent));
+    CHECK(extent.accessible);
+    return extent.piece;
+}
+
+static void pieces_are_large_for_large_blocks_and_small_for_small_ones(void **state)
+{
+    (void)state;
+    void *small = alloc_on(own, 1);
+    CHECK(created() == 2 * MIB && ledger_of(0).pieces == 1);
+    void *large = alloc_on(own, MIB + 1);
+    CHECK(created() == 22 * MIB && ledger_of(0).pieces == 2);
+    void *larger = alloc_on(own, 33 * MIB);
+    CHECK(created() == 2 * MIB + PIECE + 20 * MIB); /* what is free behind `large` is part of it */
+    OK(tarn_free(small));
+    OK(tarn_free(large));
+    OK(tarn_free(larger));
+    nothing_is_left(0);
+}
+
+static void a_run_grows_at_its_end_so_that_freed_neighbours_are_one_stretch(void **state)
+{
+    (void)state;
+    char *first = alloc_on(own, PIECE), *second = alloc_on(own, PIECE), *third = alloc_on(own, PIECE);
+    CHECK(second == first + PIECE && third == second + PIECE);
+    OK(tarn_free(first));
+    OK(tarn_free(second));
+    OK(tarn_free(third));
+    uint64_t calls = all_calls(0);
+    void *all = alloc_on(own, 3 * PIECE);
+    CHECK(all == first && all_calls(0) == calls);
+    OK(tarn_free(all));
+    nothing_is_left(0);
+}
+
+static void idle_free_pieces_are_mapped_anew_and_nothing_is_created(void **state)
+{
+    (void)state;
+    char *blocks[6];
+    for (int i = 0; i < 6; i++) {
+        blocks[i] = alloc_on(own, PIECE);
+        memset(blocks[i], i + 1, PIECE);
+    }
+    for (int i = 0; i < 6; i += 2)
+        OK(tarn_free(blocks[i]));
+    uint64_t creates = calls_of(0, "create"), releases = calls_of(0, "release");
+    char *wide = alloc_on(own, 3 * PIECE);
+    CHECK(created() == 6 * PIECE && calls_of(0, "create") == creates && calls_of(0, "release") == releases);
+    memset(wide, 99, 3 * PIECE);
+    for (int i = 1; i < 6; i += 2) {
+        for (size_t k = 0; k < PIECE; k += 4096)
+            CHECK(blocks[i][k] == i + 1);
+        OK(tarn_free(blocks[i]));
+    }
+    verify(0);
+    OK(tarn_free(wide));
+    nothing_is_left(0);
+}
+
+static void memory_that_is_not_idle_is_not_unmapped(void **state)
+{
+    (void)state;
+    void *blocks[4];
+    for (int i = 0; i < 4; i++)
+        blocks[i] = alloc_on(own, PIECE);
+    work_on(own, blocks[0], PIECE, 1000);
+    work_on(own, blocks[2], PIECE, 1000);
+    OK(tarn_free(blocks[0]));
+    OK(tarn_free(blocks[2]));
+    uint64_t unmaps = calls_of(0, "unmap");
+    void *wide = alloc_on(own, 2 * PIECE); /* there is memory: no wait, no unmap */
+    CHECK(calls_of(0, "unmap") == unmaps && created() == 6 * PIECE && ledger_of(0).waited_ns == 0);
+    time_pass(2000);
+    void *second = alloc_on(own, 2 * PIECE); /* now they are idle */
+    CHECK(created() == 6 * PIECE && calls_of(0, "unmap") > unmaps);
+    OK(tarn_free(wide));
+    OK(tarn_free(second));
+    OK(tarn_free(blocks[1]));
+    OK(tarn_free(blocks[3]));
+    nothing_is_left(0);
+}
+
+static void of_a_partly_used_piece_nothing_is_unmapped(void **state)
+{
+    (void)state;
+    char *left = alloc_on(own, 8 * MIB), *hole = alloc_on(own, 8 * MIB), *right = alloc_on(own, 34 * MIB);
+    memset(left, 1, 8 * MIB);
+    memset(right, 2, 34 * MIB);
+    uint64_t piece = piece_at(left);
+    OK(tarn_free(hole));
+    void *wide = alloc_on(own, 60 * MIB);
+    CHECK(piece_at(left) == piece && left[8 * MIB - 1] == 1 && right[0] == 2 && right[34 * MIB - 1] == 2);
+    verify(0);
+    OK(tarn_free(left));
+    OK(tarn_free(right));
+    OK(tarn_free(wide));
+    nothing_is_left(0);
+}
+
+static void what_is_padded_to_a_large_piece_is_left_away_when_memory_is_short(void **state)
+{
+    (void)state;
+    void *large = alloc_on(own, MEMORY - 6 * MIB), *rest = alloc_on(own, 3 * MIB);
+    CHECK(created() == MEMORY - 2 * MIB);
+    void *small = alloc_on(own, 512);
+    CHECK(created() == MEMORY);
+    OK(tarn_free(large));
+    OK(tarn_free(rest));
+    OK(tarn_free(small));
+    nothing_is_left(0);
+}
+
+static void pieces_move_between_streams_only_when_idle_and_keep_what_is_beside_them(void **state)
+{
+    (void)state;
+    char *kept = alloc_on(other, PIECE), *given = alloc_on(other, MEMORY - 2 * PIECE);
+    memset(kept, 5, PIECE);
+    OK(tarn_free(given));
+    char *wide = alloc_on(own, MEMORY - 3 * PIECE);
+    memset(wide, 6, MEMORY - 3 * PIECE);
+    for (size_t i = 0; i < PIECE; i += 512)
+        CHECK(kept[i] == 5);
+    OK(tarn_free(kept));
+    OK(tarn_free(wide));
+    nothing_is_left(0);
+}
+
+static void a_growth_that_fails_leaves_live_blocks_and_can_be_repeated(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"create", "map", "set_access", "unmap"};
+    for (int i = 0; i < 4; i++) {
+        for (int forever = 0; forever < 2; forever++) {
+            char *blocks[5];
+            void *pointer = &pointer;
+            for (int k = 0; k < 5; k++) {
+                blocks[k] = alloc_on(own, PIECE);
+                memset(blocks[k], k + 1, PIECE);
+            }
+            OK(tarn_free(blocks[0]));
+            OK(tarn_free(blocks[2]));
+            OK(tarn_host_fail(kind_of(kinds[i]), 1, forever, TARN_ERROR_DRIVER));
+            GIVES(tarn_alloc_on(own, 3 * PIECE, &pointer), TARN_ERROR_DRIVER);
+            CHECK(tarn_host_fail_hits() > 0 && pointer == &pointer);
+            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+            verify(0);
+            void *wide = alloc_on(own, 3 * PIECE);
+            for (int k = 1; k < 5; k += k == 1 ? 2 : 1) {
+                for (size_t at = 0; at < PIECE; at += 4096)
+                    CHECK(blocks[k][at] == k + 1);
+                OK(tarn_free(blocks[k]));
+            }
+            OK(tarn_free(wide));
+            nothing_is_left(0);
+        }
+    }
+}
+
+static void shedding_gives_at_least_what_is_wanted_and_says_how_much(void **state)
+{
+    (void)state;
+    struct stream *stream = NULL;
+    struct heap *heap = NULL;
+    void *blocks[5];
+    size_t given = 0;
+    OK(stream_find(own, 0, &stream));
+    OK(heap_of(stream, &heap));
+    for (int i = 0; i < 5; i++)
+        blocks[i] = alloc_on(own, PIECE);
+    OK(heap_shed(heap, SIZE_MAX, &given));
+    CHECK(given == 0);
+    for (int i = 0; i < 5; i += 2)
+        OK(tarn_free(blocks[i]));
+    OK(heap_shed(heap, 1, &given));
+    CHECK(given == PIECE && heap->arena->cache.bytes == PIECE);
+    OK(heap_shed(heap, PIECE + 1, &given));
+    CHECK(given == 2 * PIECE && heap->free_bytes == 0);
+    verify(0);
+    OK(tarn_free(blocks[1]));
+    OK(tarn_free(blocks[3]));
+    nothing_is_left(0);
+}
+
+static void repeating_the_same_sequence_makes_no_driver_call_in_the_end(void **state)
+{
+    (void)state;
+    uint64_t calls = 0;
+    for (int round = 0; round < 6; round++) {
+        if (round == 3)
+            calls = all_calls(0);
+        uint64_t random = 17;
+        void *blocks[60] = {0};
+        for (int step = 0; step < 2000; step++) {
+            void **place = &blocks[random_next(&random) % 60];
+            if (*place)
+                OK(tarn_free(*place));
+            *place = *place ? NULL : alloc_on(own, random_next(&random) % (random_next(&random) % (3 * MIB) + 1) + 1);
+        }
+        for (int i = 0; i < 60; i++)
+            OK(tarn_free(blocks[i]));
+    }
+    CHECK(all_calls(0) == calls);
+    nothing_is_left(0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    own = lease(0);
+    other = lease(0);
+    OK(tarn_host_check(true, NULL, NULL));
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_that_is_not_idle_is_not_unmapped),
+        cmocka_unit_test(pieces_are_large_for_large_blocks_and_small_for_small_ones),
+        cmocka_unit_test(a_run_grows_at_its_end_so_that_freed_neighbours_are_one_stretch),
+        cmocka_unit_test(idle_free_pieces_are_mapped_anew_and_nothing_is_created),
+        cmocka_unit_test(of_a_partly_used_piece_nothing_is_unmapped),
+        cmocka_unit_test(what_is_padded_to_a_large_piece_is_left_away_when_memory_is_short),
+        cmocka_unit_test(pieces_move_between_streams_only_when_idle_and_keep_what_is_beside_them),
+        cmocka_unit_test(a_growth_that_fails_leaves_live_blocks_and_can_be_repeated),
+        cmocka_unit_test(shedding_gives_at_least_what_is_wanted_and_says_how_much),
+        cmocka_unit_test(repeating_the_same_sequence_makes_no_driver_call_in_the_end),
+    };
+    host_start_with(1, MEMORY);
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}

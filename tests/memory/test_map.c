@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+#include "base/pages.h"
+#include "memory/heap.h"
+#include "memory/map.h"
+#include "support/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define BASE ((uintptr_t)0x123400000000)
+#define LEAF ((size_t)2 << 30) /* bytes that a leaf covers */
+
+static struct span spans[4];
+
+static void an_entry_is_found_for_every_address_of_its_page_and_no_other(void **state)
+{
+    (void)state;
+    OK(map_prepare(BASE, 10 * MAP_PAGE));
+    map_set(BASE + 3 * MAP_PAGE, &spans[0]);
+    map_set(BASE + 5 * MAP_PAGE + 512, &spans[1]);
+    CHECK(map_get(BASE + 3 * MAP_PAGE) == &spans[0] && map_get(BASE + 4 * MAP_PAGE - 1) == &spans[0]);
+    CHECK(!map_get(BASE + 3 * MAP_PAGE - 1) && !map_get(BASE + 4 * MAP_PAGE));
+    CHECK(map_get(BASE + 5 * MAP_PAGE) == &spans[1]);
+    map_set(BASE + 3 * MAP_PAGE, NULL);
+    map_set(BASE + 5 * MAP_PAGE, NULL);
+    CHECK(!map_get(BASE + 3 * MAP_PAGE) && !map_get(BASE + 5 * MAP_PAGE));
+}
+
+static void addresses_that_were_never_prepared_have_no_entry(void **state)
+{
+    (void)state;
+    CHECK(!map_get(0) && !map_get(1) && !map_get(UINTPTR_MAX) && !map_get((uintptr_t)1 << 48));
+    CHECK(!map_get(((uintptr_t)1 << 48) - 1) && !map_get((uintptr_t)1 << 47) && !map_get(BASE - LEAF));
+}
+
+static void a_range_over_several_leaves_is_prepared_once(void **state)
+{
+    (void)state;
+    uintptr_t start = BASE + 100 * LEAF - MAP_PAGE;
+    uint64_t bytes = pages_bytes();
+    OK(map_prepare(start, 2 * LEAF)); /* touches three */
+    uint64_t with = pages_bytes();
+    CHECK(with > bytes);
+    OK(map_prepare(start, 2 * LEAF));
+    CHECK(pages_bytes() == with);
+    for (int i = 0; i < 3; i++)
+        map_set(start + (size_t)i * LEAF, &spans[i]);
+    for (int i = 0; i < 3; i++)
+        CHECK(map_get(start + (size_t)i * LEAF + MAP_PAGE - 1) == &spans[i]);
+    CHECK(!map_get(start + MAP_PAGE));
+}
+
+static void addresses_above_48_bits_are_refused(void **state)
+{
+    (void)state;
+    GIVES(map_prepare((uintptr_t)1 << 48, MAP_PAGE), TARN_ERROR_NOT_SUPPORTED);
+    GIVES(map_prepare(((uintptr_t)1 << 48) - MAP_PAGE, 2 * MAP_PAGE), TARN_ERROR_NOT_SUPPORTED);
+    OK(map_prepare(((uintptr_t)1 << 48) - MAP_PAGE, MAP_PAGE));
+}
+
+static void a_failure_to_prepare_can_be_repeated(void **state)
+{
+    (void)state;
+    uintptr_t start = BASE + 200 * LEAF;
+    pages_fail(2, false);
+    GIVES(map_prepare(start, 3 * LEAF), TARN_ERROR_OUT_OF_HOST_MEMORY);
+    pages_fail(0, false);
+    CHECK(!map_get(start) && !map_get(start + LEAF));
+    OK(map_prepare(start, 3 * LEAF));
+    map_set(start + 3 * LEAF - 1, &spans[0]);
+    CHECK(map_get(start + 3 * LEAF - MAP_PAGE) == &spans[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_entry_is_found_for_every_address_of_its_page_and_no_other),
+        cmocka_unit_test(addresses_that_were_never_prepared_have_no_entry),
+        cmocka_unit_test(a_range_over_several_leaves_is_prepared_once),
+        cmocka_unit_test(addresses_above_48_bits_are_refused),
+        cmocka_unit_test(a_failure_to_prepare_can_be_repeated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
