@@ -102,7 +102,8 @@ TARN_API tarn_status tarn_host_extent_get(int device, const void *address, size_
  *   the piece is mapped, and reported where work uses it at that moment;
  *   work that starts while earlier queued work of another stream is unfinished on the same bytes, which had another
  *   owner when that was queued.
- * Only work that was queued while it is on counts. Small blocks are not cached while it is on. */
+ * Only work that was queued while it is on counts. Turn it on before the
+ * first allocation: then small blocks take no short cut past it. */
 TARN_API tarn_status tarn_host_check(bool on, void (*report)(void *argument, const char *text), void *argument);
 
 #ifdef __cplusplus

@@ -44,13 +44,13 @@ typedef enum tarn_stat_class {
     X(inactive_split_bytes)      \
     X(requested_bytes)
 
-/* X(name): one counter each. Blocks and segments of the oversize limit (max_split_size) and above. */
+/* X(name): one counter each. Blocks and segments of the oversize limit (max_split_size) and above: 0 while there is none. */
 #define TARN_STATS_SINGLE_LIST(X) \
     X(oversize_allocations)       \
     X(oversize_segments)
 
 /* X(name): sums. num_alloc_retries: searches after memory was taken back from other streams; num_ooms: requests that
- * failed; num_sync_all_streams: waits for every stream of the device; num_device_alloc and num_device_free: memory that
+ * failed; num_sync_all_streams: waits for every stream of the device, which tarn never makes: 0; num_device_alloc and num_device_free: memory that
  * came from and went to the driver, calls; num_oom_rejections: requests refused before the driver was asked. */
 #define TARN_STATS_SCALAR_LIST(X) \
     X(num_alloc_retries)          \

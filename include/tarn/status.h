@@ -60,7 +60,8 @@ TARN_API const char *tarn_status_text(tarn_status status);
  * until its next failing call or its end. */
 TARN_API const char *tarn_last_error(void);
 
-/* The status of this thread's last tarn_malloc(): NULL from it with TARN_OK here means that 0 bytes were asked for. */
+/* Why this thread's last tarn_malloc() gave NULL: TARN_OK means that 0 bytes were asked for. Says nothing after a call that
+ * gave memory. */
 TARN_API tarn_status tarn_last_status(void);
 
 #ifdef __cplusplus

@@ -20,7 +20,12 @@ static enum log_level level_from_environment(void)
         return LOG_ERRORS;
     if (strcmp(wanted, "info") == 0)
         return LOG_INFO;
-    return strcmp(wanted, "all") == 0 ? LOG_ALL : LOG_NOTHING;
+    if (strcmp(wanted, "all") == 0)
+        return LOG_ALL;
+    static const char hint[] = "tarn: TARN_LOG is none of errors, info and all; nothing is logged\n";
+    ssize_t written = write(STDERR_FILENO, hint, sizeof hint - 1);
+    (void)written;
+    return LOG_NOTHING;
 }
 
 void log_write(enum log_level level, const char *format, ...)

@@ -13,6 +13,7 @@
 
 static _Thread_local char last_error[ERROR_TEXT_BYTES];
 static _Thread_local tarn_status last_status;
+static _Thread_local int attempts; /* begun and not ended */
 
 const char *tarn_status_name(tarn_status status)
 {
@@ -59,7 +60,7 @@ void error_set(tarn_status status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(last_error, sizeof last_error, format, arguments);
     va_end(arguments);
-    log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
+    log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
 }
 
 void error_within(tarn_status status, const char *format, ...)
@@ -73,5 +74,20 @@ void error_within(tarn_status status, const char *format, ...)
     va_end(arguments);
     if (length >= 0 && (size_t)length < sizeof last_error)
         snprintf(last_error + length, sizeof last_error - (size_t)length, ": %.900s", inner);
-    log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
+    log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
+}
+
+void error_attempt_begin(struct error_before *before)
+{
+    memcpy(before->text, last_error, sizeof before->text);
+    attempts++;
+}
+
+void error_attempt_end(const struct error_before *before, tarn_status status)
+{
+    attempts--;
+    if (!status)
+        memcpy(last_error, before->text, sizeof before->text);
+    else if (!attempts)
+        log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
 }

@@ -16,6 +16,14 @@ void error_within(tarn_status status, const char *format, ...) __attribute__((fo
 #define failed(status, ...) (error_set((status), __VA_ARGS__), (status))
 #define failed_within(status, ...) (error_within((status), __VA_ARGS__), (status))
 
+/* An attempt may fail and be made good by another: between begin and end, errors are set as ever but logged as information
+ * only; an end that succeeded puts the error of before back, so that a call that succeeds leaves it as it was. */
+struct error_before {
+    char text[1024];
+};
+void error_attempt_begin(struct error_before *before);
+void error_attempt_end(const struct error_before *before, tarn_status status);
+
 /* What tarn_last_status() gives. */
 void status_set_last(tarn_status status);
 

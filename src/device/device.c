@@ -264,8 +264,9 @@ tarn_status tarn_device_adopt(int *device)
     int current;
     if (!device)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "device is NULL");
+    struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = driver->current(&current)))
+    if (status || (status = driver->current(&current)) || (status = device_find(current, &found)))
         return status;
     struct thread *thread = thread_self();
     if (!thread)

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns each device's address range, the bitmap of claimed granules, and every physical piece. Makes the driver calls on
- * memory, none of them under a lock. Keeps: a piece is mapped once, in the cache, stuck, or in the hands of one thread;
+ * memory, none of them under an arena's or a heap's lock. Keeps: a piece is mapped once, in the cache, stuck, or in the hands of one thread;
  * `reserved` is the bytes of the pieces that exist, and never above the limit through a create of ours. */
 #include "memory/arena.h"
 #include "base/pages.h"
@@ -157,7 +157,7 @@ size_t arena_room_above_locked(const struct arena *arena, uintptr_t address)
     return (next_with(arena, first, true) - first) * arena->granule;
 }
 
-/* The longest unclaimed stretch; a new run starts a quarter into it, so that it and its neighbours can grow both ways. */
+/* The longest unclaimed stretch; a new run starts a quarter into it, so that the run before it can still grow. */
 uintptr_t arena_find_locked(struct arena *arena, size_t size)
 {
     size_t best = 0, best_length = 0, count = granules(arena), wanted = size / arena->granule;

@@ -18,11 +18,22 @@ static tarn_status arena_find(int device, struct arena **arena)
     return arena_of(found, arena);
 }
 
+/* The same without making it: NULL for a device whose memory was not used. */
+static tarn_status arena_look_up(int device, struct arena **arena)
+{
+    struct device *found = NULL;
+    tarn_status status = device_layer_ready();
+    if (status || (status = device_find(device, &found)))
+        return status;
+    *arena = arena_if_used(device);
+    return TARN_OK;
+}
+
 tarn_status tarn_trim(int device, size_t keep)
 {
     struct arena *arena = NULL;
-    tarn_status status = arena_find(device, &arena);
-    return status ? status : ladder_trim(arena, keep);
+    tarn_status status = arena_look_up(device, &arena);
+    return status || !arena ? status : ladder_trim(arena, keep);
 }
 
 tarn_status tarn_limit_set(int device, size_t bytes)
@@ -42,9 +53,13 @@ tarn_status tarn_limit_get(int device, size_t *bytes)
     struct arena *arena = NULL;
     if (!bytes)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
-    tarn_status status = arena_find(device, &arena);
+    tarn_status status = arena_look_up(device, &arena);
     if (status)
         return status;
+    if (!arena) {
+        *bytes = SIZE_MAX;
+        return TARN_OK;
+    }
     mutex_lock(&arena->lock);
     *bytes = arena->limit;
     mutex_unlock(&arena->lock);
@@ -68,11 +83,14 @@ tarn_status tarn_stats_get(int device, tarn_stats *stats)
     struct arena *arena = NULL;
     if (!stats || stats->size != sizeof *stats)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stats is NULL, or its size is not sizeof(tarn_stats)");
-    tarn_status status = arena_find(device, &arena);
+    tarn_status status = arena_look_up(device, &arena);
     if (status)
         return status;
-    counters_read(&arena->counters, stats);
-    ladder_count(arena, stats);
+    *stats = (tarn_stats){.size = sizeof *stats, .max_split_size = -1};
+    if (arena) {
+        counters_read(&arena->counters, stats);
+        ladder_count(arena, stats);
+    }
     stats->metadata_bytes = (int64_t)pages_bytes();
     return TARN_OK;
 }
@@ -80,17 +98,21 @@ tarn_status tarn_stats_get(int device, tarn_stats *stats)
 tarn_status tarn_stats_reset_peak(int device)
 {
     struct arena *arena = NULL;
-    tarn_status status = arena_find(device, &arena);
-    if (!status)
+    tarn_status status = arena_look_up(device, &arena);
+    if (arena) {
+        ladder_publish(arena);
         counters_reset_peak(&arena->counters);
+    }
     return status;
 }
 
 tarn_status tarn_stats_reset_accumulated(int device)
 {
     struct arena *arena = NULL;
-    tarn_status status = arena_find(device, &arena);
-    if (!status)
+    tarn_status status = arena_look_up(device, &arena);
+    if (arena) {
+        ladder_publish(arena);
         counters_reset_accumulated(&arena->counters);
+    }
     return status;
 }

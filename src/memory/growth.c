@@ -3,8 +3,8 @@
 
 /* Growth and its reverse. Both are made of one step, the donation:
  *
- *   1. locked:    whole pieces inside idle free spans are chosen, their spans held, and every object that the end may
- *                 need is made; so from here on nothing but a driver call can fail
+ *   1. locked:    whole pieces inside idle free spans are chosen, their spans held, and every object that step 3
+ *                 may need is made, so that it cannot fail
  *   2. unlocked:  the driver unmaps, creates, maps
  *   3. locked:    spans and runs are cut to what is still mapped, and what is new is joined to the heap
  *

@@ -5,7 +5,7 @@
  *
  *   1. blocks of this heap that waited for other streams and need not any more
  *   2. growth: idle memory re-mapped, the rest created
- *   3. idle memory of the device's other heaps, retired ones first; growth again
+ *   3. empty slabs of this heap's threads, and then idle memory of the device's other heaps, retired ones first; growth again
  *   4. a wait for the oldest work that holds memory back, this heap's first; then from 1
  *
  * After each step the search starts anew: memory may be free that was not (pytorch/pytorch#189504), and each wait is for one
@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "memory/cache.h"
 #include "memory/growth.h"
+#include "memory/verify.h"
 #include "memory/wait.h"
 
 #include <stdio.h>
@@ -154,12 +155,9 @@ static bool is_hopeless(struct arena *arena, size_t size)
     return size > most || size > arena->device->properties.memory;
 }
 
-tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+/* Takes the steps of the file's head, in turn and again, until one serves the request. */
+static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
-    if (is_hopeless(heap->arena, size)) {
-        COUNT(&heap->arena->counters, num_oom_rejections);
-        return out_of_memory(heap, size);
-    }
     bool reclaimed = false;
     for (;;) {
         tarn_status status = take(heap, zone, size, alignment, span);
@@ -168,7 +166,7 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
         if (status != TARN_ERROR_OUT_OF_MEMORY)
             return status;
 
-        if (!reclaimed) { /* once: empty slabs may join into the span that is wanted */
+        if (!reclaimed) {
             reclaimed = true;
             collect(heap);
             continue;
@@ -184,6 +182,20 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
             return status;
         reclaimed = false;
     }
+}
+
+tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+{
+    struct error_before before;
+    if (is_hopeless(heap->arena, size)) {
+        COUNT(&heap->arena->counters, num_oom_rejections);
+        return out_of_memory(heap, size);
+    }
+    error_attempt_begin(&before);
+    tarn_status status = climb(heap, zone, size, alignment, span);
+    error_attempt_end(&before, status);
+    heap_check(heap);
+    return status;
 }
 
 static size_t reserved(struct arena *arena)
@@ -219,13 +231,24 @@ tarn_status ladder_trim(struct arena *arena, size_t keep)
     }
 }
 
-void ladder_close(struct arena *arena)
+/* Makes a call on each heap of a device, under its lock. */
+static void each_heap(struct arena *arena, void (*call)(struct heap *heap))
 {
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
-        caches_close_locked(heap);
+        call(heap);
         mutex_unlock(&heap->lock);
     }
+}
+
+void ladder_close(struct arena *arena)
+{
+    each_heap(arena, caches_close_locked);
+}
+
+void ladder_publish(struct arena *arena)
+{
+    each_heap(arena, caches_reclaim_locked);
 }
 
 void ladder_count(struct arena *arena, tarn_stats *stats)

@@ -17,6 +17,9 @@ tarn_status ladder_trim(struct arena *arena, size_t keep);
 /* Closes every cache of the device for good, before the last trim. */
 void ladder_close(struct arena *arena);
 
+/* Has every cache of the device publish what it has counted. */
+void ladder_publish(struct arena *arena);
+
 /* Adds what the device's caches have counted and not yet published. */
 void ladder_count(struct arena *arena, tarn_stats *stats);
 

@@ -306,7 +306,8 @@ static bool block_find_lock(uintptr_t address, struct block *block)
 static tarn_status not_a_block(uintptr_t address)
 {
     if (arena_at(address) && address % TARN_BLOCK_UNIT == 0)
-        return failed(TARN_ERROR_DOUBLE_FREE, "%p lies in memory of tarn's where no block is live: it was freed before",
+        return failed(TARN_ERROR_DOUBLE_FREE,
+                      "%p lies in memory of tarn's where no block is live: it was freed before, or never handed out",
                       (void *)address);
     return failed(TARN_ERROR_INVALID_POINTER, "%p is not memory that tarn handed out", (void *)address);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns uses and each heap's list of waiting blocks. A block waits with the memory that its owner had: nothing is allocated
- * to free it. Under the heap's lock, but for the adding to a list that is not yet a block's. */
+/* Owns uses and each heap's list of waiting blocks. A block waits in what was made when it was used, so that freeing it
+ * cannot fail for want of host memory; a mark that cannot be made then is made later. Under the heap's lock, but for the adding to a list that is not yet a block's. */
 #include "memory/wait.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -70,9 +70,18 @@ static tarn_status use_mark(struct use *use)
     return status;
 }
 
+/* Work on a device that is lost is over: nothing of it will ever touch memory again, and nobody need wait. */
+static bool is_over(tarn_status status)
+{
+    return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
+}
+
 static bool use_ended(struct use *use)
 {
-    return use_mark(use) == TARN_OK && (!use->mark || mark_query(use->mark) == TARN_OK);
+    tarn_status status = use_mark(use);
+    if (status == TARN_OK && use->mark)
+        status = mark_query(use->mark);
+    return is_over(status);
 }
 
 void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses, size_t size)

@@ -16,7 +16,7 @@ tarn_status use_add_mark(struct use **uses, struct mark *mark);
 void use_drop_first(struct use **uses);
 
 /* Puts a freed block with uses into the heap's list, after a mark on each stream that uses it. Cannot fail: a mark that
- * cannot be recorded now is recorded later. */
+ * cannot be made or recorded now is recorded later. */
 void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses, size_t size);
 
 /* Makes free what has ended. Gives how many blocks did. Never waits. */
