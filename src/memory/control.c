@@ -81,16 +81,20 @@ tarn_status tarn_stats_reset_peak(int device)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_find(device, &arena);
-    if (!status)
-        counters_reset_peak(&arena->counters);
-    return status;
+    if (status)
+        return status;
+    ladder_publish(arena); /* what is published later would count as if it had come after the reset */
+    counters_reset_peak(&arena->counters);
+    return TARN_OK;
 }
 
 tarn_status tarn_stats_reset_accumulated(int device)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_find(device, &arena);
-    if (!status)
-        counters_reset_accumulated(&arena->counters);
-    return status;
+    if (status)
+        return status;
+    ladder_publish(arena); /* what is published later would count as if it had come after the reset */
+    counters_reset_accumulated(&arena->counters);
+    return TARN_OK;
 }

@@ -236,3 +236,12 @@ void ladder_count(struct arena *arena, tarn_stats *stats)
         mutex_unlock(&heap->lock);
     }
 }
+
+void ladder_publish(struct arena *arena)
+{
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        caches_publish_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}

@@ -20,4 +20,7 @@ void ladder_close(struct arena *arena);
 /* Adds what the device's caches have counted and not yet published. */
 void ladder_count(struct arena *arena, tarn_stats *stats);
 
+/* Publishes what the device's caches have counted, so that its counters are all there is. */
+void ladder_publish(struct arena *arena);
+
 #endif
