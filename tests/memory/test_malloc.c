@@ -231,7 +231,8 @@ static void a_block_is_freed_by_any_thread_on_any_current_device(void **state)
         assert_int_equal(pthread_create(&thread, NULL, free_elsewhere, block), 0);
         assert_int_equal(pthread_join(thread, NULL), 0);
         void *next = alloc_on(own, sizes[i]);
-        CHECK(sizes[i] < 65536 || next == block); /* in the order of its own stream; a small one is found by its owner later */
+        CHECK(sizes[i] < 65536 ||
+              next == block); /* in the order of its own stream; a small one is found by its owner later */
         block = next;
         OK(tarn_device_set(1));
         OK(tarn_free(block));
