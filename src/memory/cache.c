@@ -320,6 +320,18 @@ static void take_back_locked(struct heap *heap, bool for_good)
     }
 }
 
+void caches_publish_locked(struct heap *heap)
+{
+    if (!heap->caches)
+        return;
+    revoke_locked(heap);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+        publish_locked(cache);
+        if (!cache->bypassed)
+            atomic_store_explicit(&cache->revoked, false, memory_order_release);
+    }
+}
+
 void caches_reclaim_locked(struct heap *heap)
 {
     take_back_locked(heap, false);

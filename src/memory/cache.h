@@ -161,6 +161,9 @@ void caches_close_locked(struct heap *heap);
 /* Whether a thread has a cache of the heap; those that nobody has are destroyed if not. For a heap without memory. */
 bool caches_in_use_locked(struct heap *heap);
 
+/* Publishes what the heap's caches have counted, and leaves them their slabs. */
+void caches_publish_locked(struct heap *heap);
+
 /* Adds what the heap's caches have counted and not published. */
 void caches_count_locked(struct heap *heap, tarn_stats *stats);
 

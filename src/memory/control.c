@@ -100,7 +100,7 @@ tarn_status tarn_stats_reset_peak(int device)
     struct arena *arena = NULL;
     tarn_status status = arena_look_up(device, &arena);
     if (arena) {
-        ladder_publish(arena);
+        ladder_publish(arena); /* what is published later would count as if it had come after the reset */
         counters_reset_peak(&arena->counters);
     }
     return status;

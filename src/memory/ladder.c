@@ -33,6 +33,10 @@ static tarn_status take(struct heap *heap, enum zone_kind zone, size_t size, siz
     mutex_lock(&heap->lock);
     (void)wait_collect_locked(heap);
     tarn_status status = span_take_locked(heap, zone, size, alignment, span);
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL) { /* where slabs are: empty ones before new memory */
+        caches_reclaim_locked(heap);
+        status = span_take_locked(heap, zone, size, alignment, span);
+    }
     mutex_unlock(&heap->lock);
     return status;
 }
@@ -248,7 +252,7 @@ void ladder_close(struct arena *arena)
 
 void ladder_publish(struct arena *arena)
 {
-    each_heap(arena, caches_reclaim_locked);
+    each_heap(arena, caches_publish_locked);
 }
 
 void ladder_count(struct arena *arena, tarn_stats *stats)

@@ -231,7 +231,8 @@ static void a_block_is_freed_by_any_thread_on_any_current_device(void **state)
         assert_int_equal(pthread_create(&thread, NULL, free_elsewhere, block), 0);
         assert_int_equal(pthread_join(thread, NULL), 0);
         void *next = alloc_on(own, sizes[i]);
-        CHECK(sizes[i] < 65536 || next == block); /* in the order of its own stream; a small one is found by its owner later */
+        CHECK(sizes[i] < 65536 ||
+              next == block); /* in the order of its own stream; a small one is found by its owner later */
         block = next;
         OK(tarn_device_set(1));
         OK(tarn_free(block));
@@ -436,6 +437,24 @@ static void work_queued_between_record_and_free_is_waited_for_as_well(void **sta
     nothing_is_left(0);
 }
 
+static void a_use_whose_event_could_not_be_recorded_is_waited_for_all_the_same(void **state)
+{
+    (void)state;
+    void *block = alloc_on(own, 2 * MIB);
+    work_on(other, block, 1, 5000);
+    OK(tarn_record_stream(block, other));
+    OK(tarn_host_fail(kind_of("event_record"), 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_free(block));
+    CHECK(tarn_host_fail_hits() > 0);
+    CHECK(!is_handed_out(block, 2 * MIB));
+    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    CHECK(!is_handed_out(block, 2 * MIB));
+    uint64_t start = time_now();
+    OK(tarn_trim(0, 0));
+    CHECK(time_now() == start + 5000);
+    nothing_is_left(0);
+}
+
 static void uses_by_the_own_stream_need_no_wait(void **state)
 {
     (void)state;
@@ -531,6 +550,7 @@ int main(void)
         cmocka_unit_test(a_tag_is_the_same_for_the_same_text),
         cmocka_unit_test(a_block_that_another_stream_uses_is_kept_until_that_work_has_ended_and_no_longer),
         cmocka_unit_test(work_queued_between_record_and_free_is_waited_for_as_well),
+        cmocka_unit_test(a_use_whose_event_could_not_be_recorded_is_waited_for_all_the_same),
         cmocka_unit_test(uses_by_the_own_stream_need_no_wait),
         cmocka_unit_test(a_block_waits_for_every_stream_that_uses_it_on_any_device),
         cmocka_unit_test(a_stream_that_used_a_block_may_be_retired_before_the_free_or_after),

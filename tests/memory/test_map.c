@@ -16,17 +16,28 @@
 
 static struct span spans[4];
 
+#define ENTRY(i) map_entry_of_span(&spans[i])
+
+static void an_entry_is_a_span_or_a_slab_and_says_which(void **state)
+{
+    (void)state;
+    static struct slab *slab = (struct slab *)0x1000;
+    CHECK(map_span(ENTRY(1)) == &spans[1] && !map_slab(ENTRY(1)));
+    CHECK(map_slab(map_entry_of_slab(slab)) == slab && !map_span(map_entry_of_slab(slab)));
+    CHECK(!map_span(0) && !map_slab(0));
+}
+
 static void an_entry_is_found_for_every_address_of_its_page_and_no_other(void **state)
 {
     (void)state;
     OK(map_prepare(BASE, 10 * MAP_PAGE));
-    map_set(BASE + 3 * MAP_PAGE, &spans[0]);
-    map_set(BASE + 5 * MAP_PAGE + 512, &spans[1]);
-    CHECK(map_get(BASE + 3 * MAP_PAGE) == &spans[0] && map_get(BASE + 4 * MAP_PAGE - 1) == &spans[0]);
+    map_set(BASE + 3 * MAP_PAGE, ENTRY(0));
+    map_set(BASE + 5 * MAP_PAGE + 512, ENTRY(1));
+    CHECK(map_get(BASE + 3 * MAP_PAGE) == ENTRY(0) && map_get(BASE + 4 * MAP_PAGE - 1) == ENTRY(0));
     CHECK(!map_get(BASE + 3 * MAP_PAGE - 1) && !map_get(BASE + 4 * MAP_PAGE));
-    CHECK(map_get(BASE + 5 * MAP_PAGE) == &spans[1]);
-    map_set(BASE + 3 * MAP_PAGE, NULL);
-    map_set(BASE + 5 * MAP_PAGE, NULL);
+    CHECK(map_get(BASE + 5 * MAP_PAGE) == ENTRY(1));
+    map_set(BASE + 3 * MAP_PAGE, 0);
+    map_set(BASE + 5 * MAP_PAGE, 0);
     CHECK(!map_get(BASE + 3 * MAP_PAGE) && !map_get(BASE + 5 * MAP_PAGE));
 }
 
@@ -48,9 +59,9 @@ static void a_range_over_several_leaves_is_prepared_once(void **state)
     OK(map_prepare(start, 2 * LEAF));
     CHECK(pages_bytes() == with);
     for (int i = 0; i < 3; i++)
-        map_set(start + (size_t)i * LEAF, &spans[i]);
+        map_set(start + (size_t)i * LEAF, ENTRY(i));
     for (int i = 0; i < 3; i++)
-        CHECK(map_get(start + (size_t)i * LEAF + MAP_PAGE - 1) == &spans[i]);
+        CHECK(map_get(start + (size_t)i * LEAF + MAP_PAGE - 1) == ENTRY(i));
     CHECK(!map_get(start + MAP_PAGE));
 }
 
@@ -71,13 +82,14 @@ static void a_failure_to_prepare_can_be_repeated(void **state)
     pages_fail(0, false);
     CHECK(!map_get(start) && !map_get(start + LEAF));
     OK(map_prepare(start, 3 * LEAF));
-    map_set(start + 3 * LEAF - 1, &spans[0]);
-    CHECK(map_get(start + 3 * LEAF - MAP_PAGE) == &spans[0]);
+    map_set(start + 3 * LEAF - 1, ENTRY(0));
+    CHECK(map_get(start + 3 * LEAF - MAP_PAGE) == ENTRY(0));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_entry_is_a_span_or_a_slab_and_says_which),
         cmocka_unit_test(an_entry_is_found_for_every_address_of_its_page_and_no_other),
         cmocka_unit_test(addresses_that_were_never_prepared_have_no_entry),
         cmocka_unit_test(a_range_over_several_leaves_is_prepared_once),
