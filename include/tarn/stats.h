@@ -31,7 +31,7 @@ typedef enum tarn_stat_class {
 /* X(name): counters by class. Counts, then bytes.
  * allocation: blocks from allocation to the call of free; active: to the moment they can be used again.
  * segment: what came from the driver as a whole: a plain allocation, or a physical piece.
- * inactive_split: free memory beside other memory of its segment or run.
+ * inactive_split: free memory beside other memory of its segment or run; its peak is the sum of each stream's own.
  * requested_bytes: as the callers asked; allocated_bytes: rounded. reserved_bytes: what came from the driver. */
 #define TARN_STATS_CLASS_LIST(X) \
     X(allocation)                \

@@ -32,6 +32,11 @@ void pages_fail(uint64_t nth, bool forever)
     atomic_store(&injected.nth, nth);
 }
 
+bool pages_fail_armed(void)
+{
+    return atomic_load_explicit(&injected.nth, memory_order_relaxed) != 0;
+}
+
 uint64_t pages_fail_calls(void)
 {
     return atomic_load(&injected.calls);

@@ -53,6 +53,8 @@ uint64_t pages_bytes(void);
  * pages_map, pages_alloc and object_alloc by anyone. pages_fail_calls is how many there were since it was set, pages_fail_hits how many failed. */
 void pages_fail(uint64_t nth, bool forever);
 uint64_t pages_fail_calls(void);
+/* Whether failures are being counted: then whoever keeps objects at hand must ask for each anew. */
+bool pages_fail_armed(void);
 uint64_t pages_fail_hits(void);
 
 #endif

@@ -99,10 +99,8 @@ tarn_status tarn_stats_reset_peak(int device)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_look_up(device, &arena);
-    if (arena) {
-        ladder_publish(arena); /* what is published later would count as if it had come after the reset */
-        counters_reset_peak(&arena->counters);
-    }
+    if (arena)
+        ladder_reset_peak(arena);
     return status;
 }
 
@@ -110,9 +108,7 @@ tarn_status tarn_stats_reset_accumulated(int device)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_look_up(device, &arena);
-    if (arena) {
-        ladder_publish(arena);
-        counters_reset_accumulated(&arena->counters);
-    }
+    if (arena)
+        ladder_reset_accumulated(arena);
     return status;
 }

@@ -9,6 +9,8 @@
 #include "base/status.h"
 #include "memory/cache.h"
 
+#include <string.h>
+
 static struct object_pool spans = OBJECT_POOL_KEEPING(struct span, heap);
 static struct object_pool runs = OBJECT_POOL(struct run);
 static struct object_pool heaps = OBJECT_POOL(struct heap);
@@ -39,6 +41,25 @@ struct span *span_create(void)
 void span_destroy(struct span *span)
 {
     object_free(&spans, span);
+}
+
+/* The same out of what the heap has at hand. */
+static struct span *span_create_locked(struct heap *heap)
+{
+    struct span *span = heap->spare_spans;
+    if (!span || pages_fail_armed())
+        return span_create();
+    heap->spare_spans = span->next;
+    memset(span, 0, offsetof(struct span, heap));
+    return span;
+}
+
+static void span_destroy_locked(struct heap *heap, struct span *span)
+{
+    if (!span)
+        return;
+    span->next = heap->spare_spans;
+    heap->spare_spans = span;
 }
 
 struct run *run_create(void)
@@ -81,7 +102,7 @@ static void span_file_locked(struct heap *heap, struct span *span)
     tree_insert(&heap->zones[span->zone].free, &span->by_size);
     heap->free_bytes += span->size;
     if (span->split)
-        counters_split(&heap->arena->counters, span->size, span->zone == ZONE_SMALL, 1);
+        counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, 1);
 }
 
 void span_hold_locked(struct heap *heap, struct span *span)
@@ -89,7 +110,7 @@ void span_hold_locked(struct heap *heap, struct span *span)
     tree_remove(&heap->zones[span->zone].free, &span->by_size);
     heap->free_bytes -= span->size;
     if (span->split)
-        counters_split(&heap->arena->counters, span->size, span->zone == ZONE_SMALL, -1);
+        counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, -1);
     span->state = SPAN_TAKEN;
 }
 
@@ -107,7 +128,7 @@ static void link_after(struct span *left, struct span *span)
 }
 
 /* Takes `span`, which is not the first of its run, out of the list; its left neighbour covers its addresses. */
-static void join_left(struct span *span)
+static void join_left_locked(struct heap *heap, struct span *span)
 {
     struct span *left = span->previous;
     left->size += span->size;
@@ -116,7 +137,7 @@ static void join_left(struct span *span)
         span->next->previous = left;
     else
         span->run->last = left;
-    span_destroy(span);
+    span_destroy_locked(heap, span);
 }
 
 void span_cut(struct span *span, size_t offset, struct span *fresh)
@@ -179,12 +200,12 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
     if (!span)
         return TARN_ERROR_OUT_OF_MEMORY;
     size_t pad = placement(heap->arena, span, size, alignment);
-    struct span *aligned = pad ? span_create() : span;
-    struct span *rest = span->size - pad > size ? span_create() : NULL;
+    struct span *aligned = pad ? span_create_locked(heap) : span;
+    struct span *rest = span->size - pad > size ? span_create_locked(heap) : NULL;
     if (!aligned || (span->size - pad > size && !rest)) {
-        span_destroy(rest);
+        span_destroy_locked(heap, rest);
         if (aligned != span)
-            span_destroy(aligned);
+            span_destroy_locked(heap, aligned);
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
 
@@ -209,13 +230,13 @@ void span_return_locked(struct heap *heap, struct span *span)
         span_hold_locked(heap, next);
         if (next->batch > span->batch)
             span->batch = next->batch;
-        join_left(next);
+        join_left_locked(heap, next);
     }
     if (previous && previous->state == SPAN_FREE) {
         span_hold_locked(heap, previous);
         if (span->batch > previous->batch)
             previous->batch = span->batch;
-        join_left(span);
+        join_left_locked(heap, span);
         span = previous;
     }
     span_file_locked(heap, span);
@@ -236,14 +257,14 @@ bool span_extend_locked(struct heap *heap, struct span *span, size_t more)
     if (!next || next->state != SPAN_FREE || next->size < more)
         return false;
     struct span *rest = NULL;
-    if (next->size > more && !(rest = span_create()))
+    if (next->size > more && !(rest = span_create_locked(heap)))
         return false;
     span_hold_locked(heap, next);
     if (rest) {
         span_cut(next, more, rest);
         span_file_locked(heap, rest);
     }
-    join_left(next);
+    join_left_locked(heap, next);
     return true;
 }
 
@@ -286,7 +307,7 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
         run_remove_locked(heap, span->zone, run);
         run_destroy(run);
     }
-    span_destroy(span);
+    span_destroy_locked(heap, span);
 }
 
 struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base, struct run *run,

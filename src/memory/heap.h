@@ -91,6 +91,8 @@ struct heap {
     struct cache *caches;               /* of its threads, and those whose thread has ended */
     struct use *waiting, **waiting_end; /* blocks that are freed and pending, oldest first */
     size_t free_bytes, waiting_bytes;
+    struct counters_splits splits;
+    struct span *spare_spans; /* span objects at hand, so that cutting and joining need no other lock */
 
     uint64_t open_batch, idle_batch;
     bool open_batch_used; /* something was freed in it */

@@ -250,9 +250,28 @@ void ladder_close(struct arena *arena)
     each_heap(arena, caches_close_locked);
 }
 
-void ladder_publish(struct arena *arena)
+static void reset_peak_locked(struct heap *heap)
 {
-    each_heap(arena, caches_publish_locked);
+    caches_publish_locked(heap);
+    counters_splits_reset_peak(&heap->splits);
+}
+
+static void reset_accumulated_locked(struct heap *heap)
+{
+    caches_publish_locked(heap);
+    counters_splits_reset_accumulated(&heap->splits);
+}
+
+void ladder_reset_peak(struct arena *arena)
+{
+    each_heap(arena, reset_peak_locked);
+    counters_reset_peak(&arena->counters);
+}
+
+void ladder_reset_accumulated(struct arena *arena)
+{
+    each_heap(arena, reset_accumulated_locked);
+    counters_reset_accumulated(&arena->counters);
 }
 
 void ladder_count(struct arena *arena, tarn_stats *stats)
@@ -260,6 +279,7 @@ void ladder_count(struct arena *arena, tarn_stats *stats)
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
         caches_count_locked(heap, stats);
+        counters_add_splits(stats, &heap->splits);
         mutex_unlock(&heap->lock);
     }
 }

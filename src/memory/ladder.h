@@ -17,10 +17,12 @@ tarn_status ladder_trim(struct arena *arena, size_t keep);
 /* Closes every cache of the device for good, before the last trim. */
 void ladder_close(struct arena *arena);
 
-/* Has every cache of the device publish what it has counted. */
-void ladder_publish(struct arena *arena);
+/* Reset a device's statistics. What its caches have counted is published first: later it would count as if it had come
+ * after the reset. */
+void ladder_reset_peak(struct arena *arena);
+void ladder_reset_accumulated(struct arena *arena);
 
-/* Adds what the device's caches have counted and not yet published. */
+/* Adds what lies with the device's heaps: counted by caches and not yet published, and splits. */
 void ladder_count(struct arena *arena, tarn_stats *stats);
 
 #endif

@@ -142,13 +142,29 @@ void counters_segment(struct counters *counters, size_t size, int sign)
     mutex_unlock(&counters->lock);
 }
 
-void counters_split(struct counters *counters, size_t size, int small, int sign)
+void counters_split(struct counters_splits *splits, size_t size, int large, int sign)
 {
-    tarn_stat_class class = small ? TARN_STAT_SMALL_POOL : TARN_STAT_LARGE_POOL;
-    mutex_lock(&counters->lock);
-    class_add(counters->values.inactive_split, class, sign);
-    class_add(counters->values.inactive_split_bytes, class, sign * (int64_t)size);
-    mutex_unlock(&counters->lock);
+    stat_add(&splits->count[large], sign);
+    stat_add(&splits->bytes[large], (int64_t)size * sign);
+}
+
+static void stat_sum(tarn_stat *sum, const tarn_stat *stat)
+{
+    sum->current += stat->current;
+    sum->peak += stat->peak;
+    sum->allocated += stat->allocated;
+    sum->freed += stat->freed;
+}
+
+void counters_add_splits(tarn_stats *stats, const struct counters_splits *splits)
+{
+    for (int large = 0; large < 2; large++) {
+        tarn_stat_class class = large ? TARN_STAT_LARGE_POOL : TARN_STAT_SMALL_POOL;
+        stat_sum(&stats->inactive_split[TARN_STAT_ALL], &splits->count[large]);
+        stat_sum(&stats->inactive_split[class], &splits->count[large]);
+        stat_sum(&stats->inactive_split_bytes[TARN_STAT_ALL], &splits->bytes[large]);
+        stat_sum(&stats->inactive_split_bytes[class], &splits->bytes[large]);
+    }
 }
 
 void counters_add(struct counters *counters, int64_t *scalar)
@@ -204,4 +220,22 @@ void counters_reset_accumulated(struct counters *counters)
     TARN_STATS_SCALAR_LIST(X)
 #undef X
     mutex_unlock(&counters->lock);
+}
+
+static void each_split(struct counters_splits *splits, void (*change)(tarn_stat *stat))
+{
+    for (int large = 0; large < 2; large++) {
+        change(&splits->count[large]);
+        change(&splits->bytes[large]);
+    }
+}
+
+void counters_splits_reset_peak(struct counters_splits *splits)
+{
+    each_split(splits, reset_peak);
+}
+
+void counters_splits_reset_accumulated(struct counters_splits *splits)
+{
+    each_split(splits, reset_sums);
 }

@@ -39,8 +39,15 @@ void counters_extended(struct counters *counters, size_t size, size_t more, size
 /* Physical memory came from the driver or went back. */
 void counters_segment(struct counters *counters, size_t size, int sign);
 
-/* Free memory beside other memory came into being (+1) or went (-1); `small` is its zone. */
-void counters_split(struct counters *counters, size_t size, int small, int sign);
+/* Free memory beside other memory, by zone (small, large), of one heap and under its lock. A device's is the sum over its heaps,
+ * its peak the sum of theirs. */
+struct counters_splits {
+    tarn_stat count[2], bytes[2];
+};
+void counters_split(struct counters_splits *splits, size_t size, int large, int sign);
+void counters_add_splits(tarn_stats *stats, const struct counters_splits *splits);
+void counters_splits_reset_peak(struct counters_splits *splits);
+void counters_splits_reset_accumulated(struct counters_splits *splits);
 
 /* Adds one to a scalar: COUNT(counters, num_ooms). */
 #define COUNT(counters, scalar) counters_add(counters, &(counters)->values.scalar)
