@@ -216,7 +216,9 @@ static void the_cache_gives_the_largest_that_fit_and_then_the_smallest_that_cove
     CHECK(list.bytes == 16 * GRANULE);
     mutex_lock(&arena->lock);
     pieces_from_cache_locked(arena, 17 * GRANULE, 17 * GRANULE, &list); /* the 2 is one too many */
+    mutex_unlock(&arena->lock);
     CHECK(list.bytes == 16 * GRANULE);
+    mutex_lock(&arena->lock);
     pieces_from_cache_locked(arena, 17 * GRANULE, 18 * GRANULE, &list);
     mutex_unlock(&arena->lock);
     CHECK(list.bytes == 18 * GRANULE && arena->cache.bytes == 0);

@@ -123,6 +123,25 @@ static void of_a_partly_used_piece_nothing_is_unmapped(void **state)
     nothing_is_left(0);
 }
 
+static void a_piece_that_begins_in_a_live_block_stays_and_those_behind_it_are_used(void **state)
+{
+    (void)state;
+    char *left = alloc_on(own, 8 * MIB), *hole = alloc_on(own, 32 * MIB), *right = alloc_on(own, PIECE);
+    memset(left, 1, 8 * MIB);
+    uint64_t piece = piece_at(left), before = created();
+    OK(tarn_free(hole));
+    void *wide = alloc_on(own, 60 * MIB); /* the second piece of the hole moves, the first cannot */
+    CHECK(created() == before + 40 * MIB);
+    CHECK(piece_at(left) == piece && piece_at(left + 8 * MIB - 1) == piece);
+    for (size_t i = 0; i < 8 * MIB; i += 4096)
+        CHECK(left[i] == 1);
+    verify(0);
+    OK(tarn_free(left));
+    OK(tarn_free(right));
+    OK(tarn_free(wide));
+    nothing_is_left(0);
+}
+
 static void what_is_padded_to_a_large_piece_is_left_away_when_memory_is_short(void **state)
 {
     (void)state;
@@ -246,6 +265,7 @@ int main(void)
         cmocka_unit_test(a_run_grows_at_its_end_so_that_freed_neighbours_are_one_stretch),
         cmocka_unit_test(idle_free_pieces_are_mapped_anew_and_nothing_is_created),
         cmocka_unit_test(of_a_partly_used_piece_nothing_is_unmapped),
+        cmocka_unit_test(a_piece_that_begins_in_a_live_block_stays_and_those_behind_it_are_used),
         cmocka_unit_test(what_is_padded_to_a_large_piece_is_left_away_when_memory_is_short),
         cmocka_unit_test(pieces_move_between_streams_only_when_idle_and_keep_what_is_beside_them),
         cmocka_unit_test(a_growth_that_fails_leaves_live_blocks_and_can_be_repeated),

@@ -37,6 +37,30 @@ static void give(struct span *span)
     mutex_unlock(&heap->lock);
 }
 
+/* No check fails while the lock is held: it would stay so. */
+static bool extend(struct span *span, size_t more)
+{
+    mutex_lock(&heap->lock);
+    bool extended = span_extend_locked(heap, span, more);
+    mutex_unlock(&heap->lock);
+    return extended;
+}
+
+static void learn(bool close)
+{
+    mutex_lock(&heap->lock);
+    heap_learn_locked(heap, close);
+    mutex_unlock(&heap->lock);
+}
+
+static bool is_idle(const struct span *span)
+{
+    mutex_lock(&heap->lock);
+    bool idle = span_idle_locked(heap, span);
+    mutex_unlock(&heap->lock);
+    return idle;
+}
+
 static uintptr_t begin;
 
 /* Every test finds one free span, the whole run, and leaves it so. */
@@ -120,17 +144,13 @@ static void spans_grow_over_what_is_free_behind_them(void **state)
 {
     (void)state;
     struct span *a = take(2 * UNIT, UNIT), *b = take(2 * UNIT, UNIT), *c = take(2 * UNIT, UNIT);
-    mutex_lock(&heap->lock);
-    CHECK(!span_extend_locked(heap, a, UNIT));
-    mutex_unlock(&heap->lock);
+    CHECK(!extend(a, UNIT));
     give(b);
-    mutex_lock(&heap->lock);
-    CHECK(!span_extend_locked(heap, a, 3 * UNIT) && a->size == 2 * UNIT);
-    CHECK(span_extend_locked(heap, a, UNIT) && a->size == 3 * UNIT && a->next->size == UNIT);
-    CHECK(span_extend_locked(heap, a, UNIT) && a->size == 4 * UNIT && a->next == c);
-    CHECK(span_extend_locked(heap, c, RUN - 6 * UNIT) && !c->next && heap->free_bytes == 0);
-    CHECK(!span_extend_locked(heap, c, UNIT));
-    mutex_unlock(&heap->lock);
+    CHECK(!extend(a, 3 * UNIT) && a->size == 2 * UNIT);
+    CHECK(extend(a, UNIT) && a->size == 3 * UNIT && a->next->size == UNIT);
+    CHECK(extend(a, UNIT) && a->size == 4 * UNIT && a->next == c);
+    CHECK(extend(c, RUN - 6 * UNIT) && !c->next && heap->free_bytes == 0);
+    CHECK(!extend(c, UNIT));
     give(a);
     give(c);
     one_free_span_of(RUN);
@@ -217,32 +237,47 @@ static void a_batch_is_idle_when_the_work_before_its_mark_has_ended(void **state
     struct span *first = take(UNIT, UNIT), *second = take(UNIT, UNIT), *third = take(UNIT, UNIT);
     work_on(own, NULL, 0, 1000);
     give(first);
-    mutex_lock(&heap->lock);
-    CHECK(!span_idle_locked(heap, first));
-    heap_learn_locked(heap, true);
-    CHECK(!span_idle_locked(heap, first));
+    CHECK(!is_idle(first));
+    learn(true);
+    CHECK(!is_idle(first));
     uint64_t records = calls_of(0, "event_record");
-    heap_learn_locked(heap, true); /* nothing was freed since: no further mark */
+    learn(true); /* nothing was freed since: no further mark */
     CHECK(calls_of(0, "event_record") == records);
-    mutex_unlock(&heap->lock);
     work_on(own, NULL, 0, 2000);
     give(third);
     time_pass(1000);
-    mutex_lock(&heap->lock);
-    heap_learn_locked(heap, true);
-    CHECK(span_idle_locked(heap, first));
+    learn(true);
+    CHECK(is_idle(first));
     CHECK(heap->closed_count == 1);
-    mutex_unlock(&heap->lock);
     give(second); /* joins all: as late as the latest */
-    mutex_lock(&heap->lock);
-    heap_learn_locked(heap, false);
-    CHECK(!span_idle_locked(heap, TREE_ENTRY(heap->zones[ZONE_LARGE].free.root, struct span, by_size)));
-    mutex_unlock(&heap->lock);
+    learn(false);
+    CHECK(!is_idle(TREE_ENTRY(heap->zones[ZONE_LARGE].free.root, struct span, by_size)));
     time_pass(2000);
-    mutex_lock(&heap->lock);
-    heap_learn_locked(heap, true);
-    CHECK(span_idle_locked(heap, TREE_ENTRY(heap->zones[ZONE_LARGE].free.root, struct span, by_size)));
-    mutex_unlock(&heap->lock);
+    learn(true);
+    CHECK(is_idle(TREE_ENTRY(heap->zones[ZONE_LARGE].free.root, struct span, by_size)));
+    one_free_span_of(RUN);
+}
+
+static void each_batch_waits_for_its_own_mark(void **state)
+{
+    (void)state;
+    struct span *first = take(UNIT, UNIT), *between = take(UNIT, UNIT), *second = take(UNIT, UNIT),
+                *end = take(UNIT, UNIT);
+    work_on(own, NULL, 0, 1000);
+    give(first);
+    learn(true);
+    work_on(own, NULL, 0, 3000);
+    give(second);
+    learn(true);
+    CHECK(heap->closed_count == 2);
+    time_pass(1000);
+    learn(false);
+    CHECK(is_idle(first) && !is_idle(second));
+    time_pass(3000);
+    learn(false);
+    CHECK(is_idle(second));
+    give(between);
+    give(end);
     one_free_span_of(RUN);
 }
 
@@ -278,6 +313,7 @@ int main(void)
         cmocka_unit_test(spans_grow_over_what_is_free_behind_them),
         cmocka_unit_test(random_cuts_and_joins_keep_best_fit_and_every_invariant),
         cmocka_unit_test(a_cut_without_host_memory_changes_nothing),
+        cmocka_unit_test(each_batch_waits_for_its_own_mark),
         cmocka_unit_test(a_batch_is_idle_when_the_work_before_its_mark_has_ended),
     };
     host_start_with(1, 128 * MIB);
