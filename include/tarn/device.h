@@ -56,6 +56,11 @@ TARN_API tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *
 /* Waits for all work on the device. */
 TARN_API tarn_status tarn_device_synchronize(int device);
 
+/* Whether `device` can reach the memory of `peer`, and the reaching itself, for plain memory and for all of tarn's on `peer`, now and
+ * later. Enabling twice is TARN_OK. TARN_ERROR_NOT_SUPPORTED where the hardware cannot. */
+TARN_API tarn_status tarn_device_peer_possible(int device, int peer, bool *possible);
+TARN_API tarn_status tarn_device_peer_enable(int device, int peer);
+
 /* A guard sets a device and remembers the one before; restore puts that back. A guard is restored by the thread that
  * set it; guards nest like brackets. Restoring twice, or a guard whose set failed, does nothing and is TARN_OK. */
 typedef struct tarn_device_guard {

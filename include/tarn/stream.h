@@ -92,6 +92,38 @@ TARN_API tarn_status tarn_event_synchronize(tarn_event *event);
 /* Work queued on `stream` from now on waits for what `event` has recorded. The event may be of another device. */
 TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
 
+/* Captures: a stream that records work into a graph instead of running it.
+ *
+ * tarn knows a capture that begins by tarn_capture_begin(), or that is announced just before the caller's own begin. A known
+ * capture survives whatever tarn is asked to do meanwhile, by any thread: no event of tarn's is recorded in it or
+ * queried from it, nothing waits, no library handle is created. One that tarn does not know is only seen when its
+ * stream is used. */
+typedef enum tarn_capture_mode {
+    TARN_CAPTURE_GLOBAL,       /* the driver refuses unsafe calls of every thread meanwhile */
+    TARN_CAPTURE_THREAD_LOCAL, /* ... of this thread */
+    TARN_CAPTURE_RELAXED       /* ... of none */
+} tarn_capture_mode;
+
+typedef enum tarn_capture_state { TARN_CAPTURE_NONE, TARN_CAPTURE_ACTIVE, TARN_CAPTURE_INVALIDATED } tarn_capture_state;
+
+/* Begins a capture on a stream, which must not be a default stream. TARN_ERROR_CAPTURE when it captures already. */
+TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
+
+/* Says that the caller is about to begin a capture on `stream` by the vendor's own call; tarn_capture_end() or _abort() on the
+ * stream ends what this began, whichever call ended the vendor's capture. TARN_ERROR_CAPTURE when it was announced already. */
+TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
+
+/* Ends a known capture. Where tarn began it, `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys; an
+ * invalidated capture is over too, and gives TARN_ERROR_CAPTURE. Where it was only announced, the caller has ended it;
+ * `graph` may be NULL then and receives NULL. TARN_ERROR_INVALID_ARGUMENT for a stream without a known capture. */
+TARN_API tarn_status tarn_capture_end(tarn_stream stream, void **graph);
+
+/* Ends a known capture and throws away what it recorded, if tarn began it. */
+TARN_API tarn_status tarn_capture_abort(tarn_stream stream);
+
+/* What the driver says of the stream now, whoever began the capture; `id` (may be NULL) is the same for all streams in it. */
+TARN_API tarn_status tarn_capture_status(tarn_stream stream, tarn_capture_state *state, uint64_t *id);
+
 #ifdef __cplusplus
 }
 #endif

@@ -18,6 +18,17 @@
 typedef void *driver_stream;   /* NULL: the legacy stream of the device */
 typedef void *driver_event;    /* without timing */
 typedef uint64_t driver_piece; /* a physical allocation; never 0 */
+typedef void *driver_graph;    /* the vendor's graph; for graph_launch the driver keeps what it needs beside it */
+typedef void *driver_node;
+
+enum driver_capture_mode { DRIVER_CAPTURE_GLOBAL, DRIVER_CAPTURE_THREAD_LOCAL, DRIVER_CAPTURE_RELAXED };
+
+struct driver_capture {
+    enum { DRIVER_CAPTURE_NONE, DRIVER_CAPTURE_ACTIVE, DRIVER_CAPTURE_INVALIDATED } state;
+    uint64_t id;              /* of an active capture: the same for every stream that takes part */
+    const driver_node *nodes; /* the stream's last nodes, on which its next one will depend; valid until the thread's */
+    size_t node_count;        /* next call of the driver */
+};
 
 struct driver_properties {
     char name[64];
@@ -33,7 +44,15 @@ struct driver_properties {
  *   reserve/unreserve   an address range; unreserve takes exactly a range that was reserved, with nothing mapped in it
  *   create/release      a piece; release of a mapped piece takes effect when it is unmapped
  *   map/unmap           a whole piece at a granule of a reserved range; unmap takes whole mappings, one or more in a row
- *   set_access          read and write for `device` over whole mappings without a hole */
+ *   set_access          read and write for each of `devices` over whole mappings without a hole
+ * Captures. Status values 900 to 909 of a vendor become TARN_ERROR_CAPTURE:
+ *   capture_begin/_end  end gives a graph, or TARN_ERROR_CAPTURE and no graph when the capture was invalidated; it is over either way
+ *   capture_status      never touches tarn_last_error(); asking the legacy stream while a blocking one captures says INVALIDATED
+ *                       or fails with TARN_ERROR_CAPTURE: treat both as "captures"
+ *   capture_mode        exchanges the calling thread's mode
+ *   capture_depend      makes the stream's next node depend on these nodes instead (cuStreamUpdateCaptureDependencies, SET)
+ *   graph_launch        runs a graph's work on a stream, any number of times
+ * Peers: peer_possible for a device and itself is true; peer_enable lets `device` reach plain allocations of `peer`. */
 #define DRIVER_CALL_LIST(X)                                                                         \
     X(device_count, (int *count))                                                                   \
     X(device_properties, (int device, struct driver_properties *properties))                        \
@@ -49,7 +68,7 @@ struct driver_properties {
     X(release, (int device, driver_piece piece))                                                    \
     X(map, (int device, uintptr_t address, size_t size, driver_piece piece))                        \
     X(unmap, (int device, uintptr_t address, size_t size))                                          \
-    X(set_access, (int device, uintptr_t address, size_t size))                                     \
+    X(set_access, (int device, uintptr_t address, size_t size, const int *devices, int count))      \
     X(stream_create, (int device, int priority, bool blocking, driver_stream *stream))              \
     X(stream_destroy, (int device, driver_stream stream))                                           \
     X(stream_query, (int device, driver_stream stream))                                             \
@@ -62,7 +81,16 @@ struct driver_properties {
     X(event_synchronize, (int device, driver_event event))                                          \
     X(copy, (int device, uintptr_t to, uintptr_t from, size_t size, driver_stream stream))          \
     X(set, (int device, uintptr_t address, unsigned char value, size_t size, driver_stream stream)) \
-    X(call, (int device, driver_stream stream, void (*function)(void *), void *argument))
+    X(call, (int device, driver_stream stream, void (*function)(void *), void *argument))           \
+    X(capture_begin, (int device, driver_stream stream, enum driver_capture_mode mode))             \
+    X(capture_end, (int device, driver_stream stream, driver_graph *graph))                         \
+    X(capture_status, (int device, driver_stream stream, struct driver_capture *capture))           \
+    X(capture_mode, (enum driver_capture_mode * mode))                                              \
+    X(capture_depend, (int device, driver_stream stream, const driver_node *nodes, size_t count))   \
+    X(graph_launch, (int device, driver_graph graph, driver_stream stream))                         \
+    X(graph_destroy, (int device, driver_graph graph))                                              \
+    X(peer_possible, (int device, int peer, bool *possible))                                        \
+    X(peer_enable, (int device, int peer))
 
 #define DRIVER_PIECE_EXPORTABLE 1u /* flags of create */
 

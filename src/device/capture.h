@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The captures that tarn knows, and peers. */
+#ifndef TARN_DEVICE_CAPTURE_H
+#define TARN_DEVICE_CAPTURE_H
+
+#include "device/stream.h"
+
+/* How many known captures are open: on a device, and by the calling thread (begun or announced by it). One load. */
+unsigned captures_open(const struct device *device);
+unsigned captures_of_thread(void);
+
+/* Grows whenever a known capture begins or ends anywhere; never 0. What was bound to a stream before is bound anew. */
+uint64_t capture_epoch(void);
+
+/* Whether the driver says that the stream captures now. Asks the driver; a status of 900 to 909 counts as yes. */
+bool stream_captures(struct stream *stream);
+
+/* Waits, at most `ns`, until no known capture is open on the device. False when the time is over. */
+bool captures_wait(struct device *device, uint64_t ns);
+
+/* Who may reach a device's memory: `devices` receives the device itself first, then its peers. Gives how many. */
+int peers_of(const struct device *device, int devices[TARN_MAX_DEVICES]);
+
+/* What the memory layer does when a peer is enabled: grants it what is mapped on `device` now. Later mappings ask peers_of(). */
+void peers_on_enable(tarn_status (*callback)(struct device *device, int peer));
+
+#endif
