@@ -162,6 +162,14 @@ tarn_status host_start(void)
     return status;
 }
 
+bool host_configured(void)
+{
+    mutex_lock(&configuration.lock);
+    bool asked = configuration.wanted.size != 0;
+    mutex_unlock(&configuration.lock);
+    return asked;
+}
+
 static void host_finish(void)
 {
     mutex_lock(&configuration.lock);

@@ -130,6 +130,8 @@ extern struct host host;
 
 /* Starts the host device; TARN_ERROR_CONFIGURATION, or what the system refused. Called once by driver_init(). */
 tarn_status host_start(void);
+/* Whether tarn_host_configure() asked for the host device. */
+bool host_configured(void);
 
 tarn_status host_no_device(enum driver_call call, int device) __attribute__((cold));
 tarn_status host_inject(enum driver_call call) __attribute__((cold));
