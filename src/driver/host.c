@@ -137,6 +137,8 @@ static tarn_status start_locked(void)
         status = choose_memory(&memory);
     if (!status)
         status = choose_maps(&maps, &maps_from);
+    if (!status)
+        status = host_peers_start();
     if (status)
         return status;
 
