@@ -164,7 +164,7 @@ tarn_status host_start(void)
     return status;
 }
 
-static void host_finish(void)
+void host_finish(void)
 {
     mutex_lock(&configuration.lock);
     if (atomic_load(&host.devices)) {
@@ -366,6 +366,7 @@ tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *ledger)
     ledger->size = sizeof *ledger;
     host_memory_ledger(device, ledger);
     host_streams_ledger(device, ledger);
+    ledger->graphs = host_graph_count();
     ledger->time_a_ns = atomic_load(&device->time[0]);
     ledger->time_b_ns = atomic_load(&device->time[1]);
     ledger->waited_ns = atomic_load(&device->waited);
@@ -391,18 +392,7 @@ tarn_status tarn_host_ledger_reset(int number)
     return TARN_OK;
 }
 
-static bool host_checking(void)
+bool host_checking(void)
 {
     return atomic_load_explicit(&host.checking, memory_order_relaxed);
 }
-
-const struct driver driver_host = {
-    .name = "host",
-#define X(call, parameters) .call = host_##call,
-    DRIVER_CALL_LIST(X)
-#undef X
-        .owner_set = host_owner_set,
-    .owner_clear = host_owner_clear,
-    .checking = host_checking,
-    .finish = host_finish,
-};
