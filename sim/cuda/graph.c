@@ -83,10 +83,11 @@ cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status,
         return code;
     if (!status)
         return CU_INVALID_VALUE;
-    if ((code = sim_stream_code(driver->capture_status(device, host, &capture), host)))
-        return code;
-    if (!host && capture.state != DRIVER_CAPTURE_NONE)
+    tarn_status answer = driver->capture_status(device, host, &capture);
+    if (!host && (answer == TARN_ERROR_CAPTURE || (!answer && capture.state != DRIVER_CAPTURE_NONE)))
         return CU_CAPTURE_IMPLICIT;
+    if (answer)
+        return sim_code(answer);
     *status = (cu_capture_status)capture.state;
     if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
         *id = capture.id;

@@ -250,7 +250,7 @@ static void a_capture_becomes_a_graph_that_runs(void **state)
     assert_int_equal(capture.state, DRIVER_CAPTURE_NONE);
 
     assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
-    assert_status(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL), TARN_ERROR_DRIVER);
+    assert_status(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL), TARN_ERROR_CAPTURE);
     assert_ok(driver->set(0, address, 1, 4, stream));
     driver_event fork_at = new_event(0), join = new_event(0);
     assert_ok(driver->event_record(0, fork_at, stream));
