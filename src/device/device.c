@@ -7,6 +7,7 @@
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "device/capture.h"
 #include "device/stream.h"
 
 #include <string.h>
@@ -32,6 +33,7 @@ static void thread_end(void *argument)
             thread_end_callback(thread);
         streams_of_thread_end(thread);
     }
+    captures_of_thread_end(thread);
     thread_here = NULL;
     object_free(&threads, thread);
 }
@@ -40,6 +42,7 @@ static tarn_status device_init(struct device *device, int number)
 {
     device->number = number;
     mutex_init(&device->lock);
+    mutex_init(&device->record_lock);
     tarn_status status = driver->device_properties(number, &device->properties);
     return status ? status : stream_make_legacy(device);
 }
@@ -61,6 +64,7 @@ static tarn_status layer_init_locked(void)
         if (pthread_key_create(&thread_key, thread_end))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no thread-specific key is left in this process");
         (void)pthread_atfork(NULL, NULL, thread_in_child); /* no memory for it: then a child is not told */
+        captures_init();
         watching = true;
     }
     status = driver->device_count(&count);
@@ -139,6 +143,11 @@ struct thread *thread_self(void)
     return thread_here = thread;
 }
 
+struct thread *thread_known(void)
+{
+    return self;
+}
+
 int thread_device(void)
 {
     return thread_here ? thread_here->device : 0;
@@ -174,6 +183,9 @@ tarn_status tarn_shutdown(void)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
         return process_refuse();
+    tarn_status status = atomic_load(&ready) ? captures_refuse_all("a shutdown") : TARN_OK;
+    if (status)
+        return status;
     if (!process_begin_shutdown() || !atomic_load(&ready))
         return TARN_OK;
     /* No lock: no other call of tarn runs any more, and each callback waits for queued work. */
@@ -292,7 +304,8 @@ tarn_status tarn_device_synchronize(int device)
 {
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = device_check(found)))
+    if (status || (status = device_find(device, &found)) || (status = device_check(found)) ||
+        (status = captures_refuse(found, "a wait for a device")))
         return status;
     return device_note(found, driver->device_synchronize(device));
 }

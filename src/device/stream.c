@@ -10,6 +10,7 @@
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "device/capture.h"
 
 #define CHUNK_SLOTS 256
 #define CHUNKS 256
@@ -276,6 +277,9 @@ static tarn_status stream_retire(struct stream *stream)
 {
     struct mark *last_work = NULL;
     tarn_status status = mark_record(stream, &last_work);
+    if (status == TARN_ERROR_CAPTURE)
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures; first end the capture, then retire it",
+                      (unsigned long long)stream_value(stream), stream->device);
     if (status)
         return status;
     if (retire_callback && (status = retire_callback(stream))) {
@@ -403,7 +407,8 @@ tarn_status tarn_stream_return(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (status || (status = stream_find(stream, thread_device(), &found)) ||
+        (status = stream_refuse_capture(found, "a return")))
         return status;
     struct device *device = device_at(found->device);
     mutex_lock(&device->lock);
@@ -454,10 +459,17 @@ tarn_status tarn_stream_priority(tarn_stream stream, int *priority)
     return status;
 }
 
+/* The stream of a value, which must not capture: the question would end the capture. */
+static tarn_status find_to_ask(tarn_stream value, struct stream **stream, const char *what)
+{
+    tarn_status status = find_for(value, stream, stream);
+    return status ? status : stream_refuse_capture(*stream, what);
+}
+
 tarn_status tarn_stream_query(tarn_stream stream)
 {
     struct stream *found = NULL;
-    tarn_status status = find_for(stream, &status, &found);
+    tarn_status status = find_to_ask(stream, &found, "a query");
     if (status)
         return status;
     return device_note(device_at(found->device), driver->stream_query(found->device, found->native));
@@ -466,7 +478,7 @@ tarn_status tarn_stream_query(tarn_stream stream)
 tarn_status tarn_stream_synchronize(tarn_stream stream)
 {
     struct stream *found = NULL;
-    tarn_status status = find_for(stream, &status, &found);
+    tarn_status status = find_to_ask(stream, &found, "a wait for a stream");
     if (status)
         return status;
     return device_note(device_at(found->device), driver->stream_synchronize(found->device, found->native));

@@ -5,7 +5,9 @@
  *
  * The calls have the shape that CUDA's driver API and HIP have in common. Each is thread-safe, takes the device it works
  * on, leaves the caller's current context as it was (but for `activate`), gives results only on success, and on failure
- * has called failed() with the vendor's call, code and text. A device that is full is TARN_ERROR_OUT_OF_MEMORY, a sticky
+ * has called failed() with the vendor's call, code and text. An open capture bars none of them: an entry runs what the vendor
+ * counts as potentially unsafe in relaxed capture mode and puts the thread's mode back, so that nothing above this layer
+ * has to; what remains is what conflicts with a capture necessarily. A device that is full is TARN_ERROR_OUT_OF_MEMORY, a sticky
  * error TARN_ERROR_DEVICE_LOST, and `*_query` answers TARN_ERROR_NOT_READY without touching tarn_last_error(). */
 #ifndef TARN_DRIVER_DRIVER_H
 #define TARN_DRIVER_DRIVER_H
@@ -18,6 +20,17 @@
 typedef void *driver_stream;   /* NULL: the legacy stream of the device */
 typedef void *driver_event;    /* without timing */
 typedef uint64_t driver_piece; /* a physical allocation; never 0 */
+typedef void *driver_graph;    /* the vendor's graph; for graph_launch the driver keeps what it needs beside it */
+typedef void *driver_node;
+
+enum driver_capture_mode { DRIVER_CAPTURE_GLOBAL, DRIVER_CAPTURE_THREAD_LOCAL, DRIVER_CAPTURE_RELAXED };
+
+struct driver_capture {
+    enum { DRIVER_CAPTURE_NONE, DRIVER_CAPTURE_ACTIVE, DRIVER_CAPTURE_INVALIDATED } state;
+    uint64_t id;              /* of an active capture: the same for every stream that takes part */
+    const driver_node *nodes; /* the stream's last nodes, on which its next one will depend; valid until the thread's */
+    size_t node_count;        /* next call of the driver */
+};
 
 struct driver_properties {
     char name[64];
@@ -33,7 +46,16 @@ struct driver_properties {
  *   reserve/unreserve   an address range; unreserve takes exactly a range that was reserved, with nothing mapped in it
  *   create/release      a piece; release of a mapped piece takes effect when it is unmapped
  *   map/unmap           a whole piece at a granule of a reserved range; unmap takes whole mappings, one or more in a row
- *   set_access          read and write for `device` over whole mappings without a hole */
+ *   set_access          read and write for each of `devices` over whole mappings without a hole
+ * Captures. Status values 900 to 909 of a vendor become TARN_ERROR_CAPTURE:
+ *   capture_begin/_end  end gives a graph, or TARN_ERROR_CAPTURE and no graph when the capture was invalidated; it is over either
+ *                       way, unless it began on another stream, or in another thread and is not relaxed
+ *   capture_status      never touches tarn_last_error(); asking the legacy stream while a blocking one captures says INVALIDATED
+ *                       or fails with TARN_ERROR_CAPTURE: treat both as "captures"
+ *   capture_mode        exchanges the calling thread's mode, for what is called outside this table
+ *   capture_depend      makes the stream's next node depend on these nodes instead (cuStreamUpdateCaptureDependencies, SET)
+ *   graph_launch        runs a graph's work on a stream, any number of times
+ * Peers: peer_possible for a device and itself is true; peer_enable lets `device` reach plain allocations of `peer`. */
 #define DRIVER_CALL_LIST(X)                                                                         \
     X(device_count, (int *count))                                                                   \
     X(device_properties, (int device, struct driver_properties *properties))                        \
@@ -49,7 +71,7 @@ struct driver_properties {
     X(release, (int device, driver_piece piece))                                                    \
     X(map, (int device, uintptr_t address, size_t size, driver_piece piece))                        \
     X(unmap, (int device, uintptr_t address, size_t size))                                          \
-    X(set_access, (int device, uintptr_t address, size_t size))                                     \
+    X(set_access, (int device, uintptr_t address, size_t size, const int *devices, int count))      \
     X(stream_create, (int device, int priority, bool blocking, driver_stream *stream))              \
     X(stream_destroy, (int device, driver_stream stream))                                           \
     X(stream_query, (int device, driver_stream stream))                                             \
@@ -62,9 +84,21 @@ struct driver_properties {
     X(event_synchronize, (int device, driver_event event))                                          \
     X(copy, (int device, uintptr_t to, uintptr_t from, size_t size, driver_stream stream))          \
     X(set, (int device, uintptr_t address, unsigned char value, size_t size, driver_stream stream)) \
-    X(call, (int device, driver_stream stream, void (*function)(void *), void *argument))
+    X(call, (int device, driver_stream stream, void (*function)(void *), void *argument))           \
+    X(capture_begin, (int device, driver_stream stream, enum driver_capture_mode mode))             \
+    X(capture_end, (int device, driver_stream stream, driver_graph *graph))                         \
+    X(capture_status, (int device, driver_stream stream, struct driver_capture *capture))           \
+    X(capture_mode, (enum driver_capture_mode * mode))                                              \
+    X(capture_depend, (int device, driver_stream stream, const driver_node *nodes, size_t count))   \
+    X(graph_launch, (int device, driver_graph graph, driver_stream stream))                         \
+    X(graph_destroy, (int device, driver_graph graph))                                              \
+    X(peer_possible, (int device, int peer, bool *possible))                                        \
+    X(peer_enable, (int device, int peer))
 
-#define DRIVER_PIECE_EXPORTABLE 1u /* flags of create */
+/* Flags of create. Memory that other devices of the machine can reach by RDMA is made where the device can, and is ordinary
+ * memory elsewhere; what cannot be exported is TARN_ERROR_NOT_SUPPORTED. */
+#define DRIVER_PIECE_EXPORTABLE 1u
+#define DRIVER_PIECE_RDMA 2u
 
 enum driver_call {
 #define X(call, parameters) DRIVER_CALL_##call,
@@ -90,8 +124,12 @@ struct driver {
 /* The chosen driver; NULL before driver_init() succeeded. */
 extern const struct driver *driver;
 
-/* Chooses the driver by TARN_DRIVER, once a process; cheap afterwards. TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION. */
+/* Chooses the driver by TARN_DRIVER (auto, cuda, hip, host), once a process; cheap afterwards. `auto` takes a GPU if one
+ * answers, else the host device. TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION. */
 tarn_status driver_init(void);
+
+/* Why the driver is the one it is: "host: libcuda.so.1: cannot open ...; libamdhip64.so.7: ...". Empty before the choice. */
+const char *driver_reason(void);
 
 /* "map" for DRIVER_CALL_map; NULL for what is none. */
 const char *driver_call_name(int call);
@@ -99,6 +137,11 @@ const char *driver_call_name(int call);
 /* The driver's finish(), after which driver_init() may choose again: for tests, which need a fresh device each. */
 void driver_finish(void);
 
-extern const struct driver driver_host;
+extern const struct driver driver_host, driver_cuda, driver_hip;
+
+/* Whether a vendor's driver is there, with at least one device. Adds to `why` what was found, or why not. Loads the
+ * vendor's library and makes no context. Called by driver_init() under its lock. TARN_ERROR_NO_DRIVER. */
+tarn_status driver_cuda_probe(char *why, size_t size);
+tarn_status driver_hip_probe(char *why, size_t size);
 
 #endif

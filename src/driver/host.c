@@ -140,6 +140,8 @@ static tarn_status start_locked(void)
         status = choose_memory(&memory);
     if (!status)
         status = choose_maps(&maps, &maps_from);
+    if (!status)
+        status = host_peers_start();
     if (status)
         return status;
 
@@ -165,7 +167,15 @@ tarn_status host_start(void)
     return status;
 }
 
-static void host_finish(void)
+bool host_configured(void)
+{
+    mutex_lock(&configuration.lock);
+    bool asked = configuration.wanted.size != 0;
+    mutex_unlock(&configuration.lock);
+    return asked;
+}
+
+void host_finish(void)
 {
     mutex_lock(&configuration.lock);
     if (atomic_load(&host.devices)) {
@@ -377,6 +387,7 @@ tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *ledger)
     ledger->size = sizeof *ledger;
     host_memory_ledger(device, ledger);
     host_streams_ledger(device, ledger);
+    ledger->graphs = host_graph_count();
     ledger->time_a_ns = atomic_load(&device->time[0]);
     ledger->time_b_ns = atomic_load(&device->time[1]);
     ledger->waited_ns = atomic_load(&device->waited);
@@ -402,18 +413,7 @@ tarn_status tarn_host_ledger_reset(int number)
     return TARN_OK;
 }
 
-static bool host_checking(void)
+bool host_checking(void)
 {
     return atomic_load_explicit(&host.checking, memory_order_relaxed);
 }
-
-const struct driver driver_host = {
-    .name = "host",
-#define X(call, parameters) .call = host_##call,
-    DRIVER_CALL_LIST(X)
-#undef X
-        .owner_set = host_owner_set,
-    .owner_clear = host_owner_clear,
-    .checking = host_checking,
-    .finish = host_finish,
-};

@@ -64,6 +64,12 @@ operations of the process, from 1 */
     struct host_uses uses; /* empty where the checker is off */
 };
 
+/* Nodes of a graph: what a captured stream's next operation waits for. */
+struct host_nodes {
+    driver_node *list; /* pages_alloc */
+    unsigned count, room;
+};
+
 enum host_stream_state {
     HOST_STREAM_IDLE,
     /* nothing queued */ HOST_STREAM_WAITS,
@@ -96,6 +102,11 @@ struct host_stream {
     struct host_stream *waiters;   /* streams whose head waits
    for this one */
     struct host_stream *next_live; /* the device's list: live, or destroyed with work left */
+
+    struct host_capture *capture;      /* that it takes part in, or NULL */
+    struct host_stream *next_captured; /* of the capture's streams */
+    unsigned lane;                     /* its number there; 0: the capture began on it */
+    struct host_nodes nodes;           /* its last ones there, with room for one at least */
 };
 
 /* ---- Devices ----------------------------------------------------------------------------------------------------- */
@@ -132,8 +143,8 @@ a test asked for a failure */
 the streams lock */
     atomic_bool sweeps;    /* ... unmaps among them */
     atomic_bool checking;
-    atomic_uint leaving; /*
-mappings whose unmap waits for work to end */
+    atomic_uint captures; /* open and not invalidated: where there are none no call is barred */
+    atomic_uint leaving;  /* mappings whose unmap waits for work to end */
 };
 
 extern struct host host;
@@ -142,6 +153,8 @@ extern struct host host;
 
 /* Starts the host device; TARN_ERROR_CONFIGURATION, or what the system refused. Called once by driver_init(). */
 tarn_status host_start(void);
+/* Whether tarn_host_configure() asked for the host device. */
+bool host_configured(void);
 
 tarn_status host_no_device(enum driver_call call, int device) __attribute__((cold));
 tarn_status host_inject(enum driver_call call) __attribute__((cold));
@@ -199,11 +212,21 @@ void host_charge_wait(struct host_device *device, uint64_t ns);
 
 void host_memory_finish(void);
 void host_memory_ledger(const struct host_device *device, tarn_host_ledger *ledger);
-void host_memory_ledger_reset(struct host_device *device); /* Finishes the unmaps whose last use has ended. */
-void host_memory_sweep(
-    void); /* Fails where a part of the range is ours and cannot be accessed; memory that is not ours is
-the caller's affair. */
-tarn_status host_memory_accessible(const char *what, uintptr_t address, size_t size);
+void host_memory_ledger_reset(struct host_device *device);
+/* Finishes the unmaps whose last use has ended. */
+void host_memory_sweep(void);
+/* Fails where a part of the range is ours and cannot be accessed, by the device, or where that is NULL by the one whose
+ * memory it is; memory that is not ours is the caller's affair. */
+tarn_status host_memory_accessible(const char *what, const struct host_device *device, uintptr_t address, size_t size);
+
+/* ---- host_peer.c ------------------------------------------------------------------------------------------------- */
+
+/* TARN_HOST_PEERS. */
+tarn_status host_peers_start(void);
+/* Whether `device` reaches plain allocations of `peer`. */
+bool host_peer_enabled(int device, int peer);
+/* A bit for each of `devices`, which must exist and be able to reach memory of `owner`. */
+tarn_status host_peers_check(const char *call, int owner, const int *devices, int count, uint64_t *bits);
 
 /* ---- host_stream.c ----------------------------------------------------------------------------------------------- */
 
@@ -228,16 +251,34 @@ host_workers_ensure_locked(void);                          /* Hands a stream who
 void host_workers_push_locked(struct host_stream *stream); /* Joins all workers; the queues are empty. */
 void host_workers_finish(void);
 
+/* ---- host_capture.c ---------------------------------------------------------------------------------------------- */
+
+/* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that invalidates the capture. */
+tarn_status host_unsafe(enum driver_call call);
+/* Sets the calling thread's mode and gives the one before. */
+enum driver_capture_mode host_mode_exchange(enum driver_capture_mode mode);
+
+/* ---- host_graph.c ------------------------------------------------------------------------------------------------ */
+
+/* Those that exist, what open captures record among them. */
+uint64_t host_graph_count(void);
+
+/* ---- host_table.c ------------------------------------------------------------------------------------------------ */
+
+/* What another driver on top of the host device calls, in a vendor's stead, are the host_* entries below. tarn's own table
+ * is made of them, but relaxes the calling thread for those that an open capture might bar. */
+bool host_checking(void);
+void host_finish(void);
+
 /* ---- host_check.c ------------------------------------------------------------------------------------------------ */
 
-/* Adds what an operation that is about to be queued uses. TARN_ERROR_OUT_OF_HOST_MEMORY. */ tarn_status
-host_uses_add_locked(struct host_uses *uses, uintptr_t address, size_t size);
-void host_uses_finish(
-    struct host_uses
-        *uses); /* Reports the operations that `op`, at the head of `stream` and about to start, must not run beside. */
-void host_check_start_locked(struct host_stream *stream,
-                             const struct host_op *op); /* Whether queued work uses the range;
-`call`, where not NULL, is what to say in a report. Takes the streams lock. */
+/* Adds what an operation that is about to be queued uses. TARN_ERROR_OUT_OF_HOST_MEMORY. */
+tarn_status host_uses_add_locked(struct host_uses *uses, uintptr_t address, size_t size);
+bool host_uses_copy_locked(struct host_uses *uses, const struct host_uses *from); /* into an empty one */
+void host_uses_finish(struct host_uses *uses);
+/* Reports the operations that `op`, at the head of `stream` and about to start, must not run beside. */
+void host_check_start_locked(struct host_stream *stream, const struct host_op *op);
+/* Whether queued work uses the range; `call`, where not NULL, is what to say in a report. Takes the streams lock. */
 bool host_check_in_use(const char *call, struct host_device *device, uintptr_t address, size_t size);
 void host_check_deliver(void);
 bool host_check_delivered_locked(void);

@@ -4,6 +4,7 @@
 /* The public calls on a device's memory as a whole: trim, limits, statistics. Owns nothing. */
 #include "base/pages.h"
 #include "base/status.h"
+#include "device/capture.h"
 #include "memory/ladder.h"
 
 #include <tarn/memory.h>
@@ -33,6 +34,8 @@ tarn_status tarn_trim(int device, size_t keep)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_look_up(device, &arena);
+    if (!status && arena)
+        status = captures_refuse(arena->device, "a trim");
     return status || !arena ? status : ladder_trim(arena, keep);
 }
 

@@ -45,8 +45,8 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_costs(driver->map(0, range, GRANULE, pieces[0]), US(1.5), US(1.5));
     assert_costs(driver->map(0, range + GRANULE, 20 * MIB, pieces[1]), US(1.5), US(1.5));
     assert_costs(driver->map(0, range + 22 * MIB, GRANULE, pieces[2]), US(1.5), US(1.5));
-    assert_costs(driver->set_access(0, range, 24 * MIB), US(36), US(3 * 36));
-    assert_costs(driver->set_access(0, range, GRANULE), US(36), US(36));
+    assert_costs(driver->set_access(0, range, 24 * MIB, (int[]){0}, 1), US(36), US(3 * 36));
+    assert_costs(driver->set_access(0, range, GRANULE, (int[]){0}, 1), US(36), US(36));
     assert_costs(driver->unmap(0, range + GRANULE, 22 * MIB), US(2 * 26), US(2 * 26));
     assert_costs(driver->unmap(0, range, GRANULE), US(26), US(26));
     for (int i = 0; i < 3; i++)
@@ -64,6 +64,19 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_costs(driver->call(0, stream, do_nothing, NULL), 0, 0);
     assert_costs(driver->stream_synchronize(0, stream), 0, 0);
     assert_costs(driver->device_synchronize(0), 0, 0);
+    struct driver_capture capture;
+    enum driver_capture_mode mode = DRIVER_CAPTURE_GLOBAL;
+    driver_graph graph = NULL;
+    bool possible;
+    assert_costs(driver->capture_mode(&mode), 0, 0);
+    assert_costs(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL), 0, 0);
+    assert_costs(driver->capture_status(0, stream, &capture), 0, 0);
+    assert_costs(driver->capture_depend(0, stream, NULL, 0), 0, 0);
+    assert_costs(driver->capture_end(0, stream, &graph), 0, 0);
+    assert_costs(driver->graph_launch(0, graph, stream), 0, 0);
+    assert_costs(driver->graph_destroy(0, graph), 0, 0);
+    assert_costs(driver->peer_possible(0, 1, &possible), 0, 0);
+    assert_costs(driver->peer_enable(0, 1), 0, 0);
     assert_costs(driver->event_destroy(0, event), 0, 0);
     assert_costs(driver->stream_destroy(0, stream), 0, 0);
     assert_costs(driver->copy(0, 0, 0, 0, NULL), 0, 0);

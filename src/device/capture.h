@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The captures that tarn knows, and peers. */
+#ifndef TARN_DEVICE_CAPTURE_H
+#define TARN_DEVICE_CAPTURE_H
+
+#include "device/stream.h"
+
+/* How many known captures are open: on a device, and by the calling thread (begun or announced by it). One load. */
+unsigned captures_open(const struct device *device);
+unsigned captures_of_thread(void);
+
+/* Grows whenever a known capture begins or ends anywhere; never 0. What was bound to a stream before is bound anew. */
+uint64_t capture_epoch(void);
+
+/* Whether the driver says that the stream captures now. Asks the driver; a status of 900 to 909 counts as yes. */
+bool stream_captures(struct stream *stream);
+
+/* Whether a known capture began on the stream, or was announced: then nothing of tarn's own is recorded there, whatever the
+ * driver says yet. Streams that join it are not known. */
+static inline bool stream_is_known(const struct stream *stream)
+{
+    return atomic_load_explicit(&stream->captures, memory_order_acquire);
+}
+
+/* What the driver says of the stream; a query that itself fails because of a capture (900 to 909) is INVALIDATED. Never
+ * touches the last error but where the driver fails otherwise. */
+tarn_status stream_ask_capture(const struct stream *stream, struct driver_capture *capture);
+
+/* The same as a status: TARN_ERROR_CAPTURE, with a text, where it does; another where the driver could not say. `what` is
+ * what is refused. */
+tarn_status stream_refuse_capture(struct stream *stream, const char *what);
+/* TARN_ERROR_CAPTURE where a known capture is open on the device; on any device. */
+tarn_status captures_refuse(const struct device *device, const char *what);
+tarn_status captures_refuse_all(const char *what);
+
+/* Once, before any of this is used. */
+void captures_init(void);
+/* A thread ends: what it began stays open. */
+void captures_of_thread_end(struct thread *thread);
+
+/* Waits, at most `ns`, until no known capture is open on the device. False when the time is over. */
+bool captures_wait(struct device *device, uint64_t ns);
+
+/* Who may reach a device's memory: `devices` receives the device itself first, then its peers. Gives how many. */
+int peers_of(const struct device *device, int devices[TARN_MAX_DEVICES]);
+
+/* What the memory layer does when a peer is enabled: grants it what is mapped on `device` now. Later mappings ask peers_of(). */
+void peers_on_enable(tarn_status (*callback)(struct device *device, int peer));
+
+#endif
