@@ -145,7 +145,7 @@ struct thread *thread_self(void)
 
 struct thread *thread_known(void)
 {
-    return self;
+    return thread_here;
 }
 
 int thread_device(void)
