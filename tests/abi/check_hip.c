@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Compares what src/driver/hip_abi.h declares with the headers of HIP, and what the rows of hipSPARSE and rocSPARSE
+ * assume with theirs. Compiling it is the test: every value, every layout and every prototype that HIP 5.2 has. */
+#include "driver/hip_abi.h"
+
+#define __HIP_PLATFORM_AMD__ 1
+#include <hip/hip_runtime_api.h>
+#include <hipsparse/hipsparse.h>
+#include <rocsparse/rocsparse.h>
+
+#define SAME_VALUE(name, value, theirs) _Static_assert((unsigned)(theirs) == (value), #theirs);
+HIP_VALUE_LIST(SAME_VALUE)
+
+#define SAME_TYPE(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
+SAME_TYPE(hip_result, hipError_t);
+SAME_TYPE(hip_device_attribute, hipDeviceAttribute_t);
+SAME_TYPE(hip_granularity_kind, hipMemAllocationGranularity_flags);
+SAME_TYPE(hip_capture_mode, hipStreamCaptureMode);
+SAME_TYPE(hip_capture_status, hipStreamCaptureStatus);
+SAME_TYPE(hip_copy_kind, hipMemcpyKind);
+SAME_TYPE(hip_handle_kind, hipMemAllocationHandleType);
+SAME_TYPE(int, hipDevice_t);
+SAME_TYPE(hip_stream, hipStream_t);
+SAME_TYPE(hip_event, hipEvent_t);
+SAME_TYPE(hip_graph, hipGraph_t);
+SAME_TYPE(hip_graph_node, hipGraphNode_t);
+SAME_TYPE(hip_graph_exec, hipGraphExec_t);
+SAME_TYPE(hip_piece, hipMemGenericAllocationHandle_t);
+SAME_TYPE(hip_host_function, hipHostFn_t);
+SAME_TYPE(hip_stream_callback, hipStreamCallback_t);
+
+#define SAME_SIZE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs), #theirs)
+#define SAME_FIELD(ours, field, theirs, their_field)                                     \
+    _Static_assert(offsetof(ours, field) == offsetof(theirs, their_field) &&             \
+                       sizeof(((ours *)0)->field) == sizeof(((theirs *)0)->their_field), \
+                   #theirs "." #their_field)
+SAME_SIZE(struct hip_location, hipMemLocation);
+SAME_FIELD(struct hip_location, type, hipMemLocation, type);
+SAME_FIELD(struct hip_location, id, hipMemLocation, id);
+SAME_SIZE(struct hip_access, hipMemAccessDesc);
+SAME_FIELD(struct hip_access, location, hipMemAccessDesc, location);
+SAME_FIELD(struct hip_access, flags, hipMemAccessDesc, flags);
+SAME_SIZE(struct hip_allocation_properties, hipMemAllocationProp);
+SAME_SIZE(struct hip_pointer_attributes, hipPointerAttribute_t);
+#if HIP_VERSION_MAJOR < 6
+#define type_of_pointer memoryType
+#else
+#define type_of_pointer type
+#endif
+SAME_FIELD(struct hip_pointer_attributes, type, hipPointerAttribute_t, type_of_pointer);
+SAME_FIELD(struct hip_pointer_attributes, device, hipPointerAttribute_t, device);
+SAME_FIELD(struct hip_pointer_attributes, device_pointer, hipPointerAttribute_t, devicePointer);
+SAME_FIELD(struct hip_pointer_attributes, host_pointer, hipPointerAttribute_t, hostPointer);
+SAME_FIELD(struct hip_pointer_attributes, managed, hipPointerAttribute_t, isManaged);
+SAME_FIELD(struct hip_pointer_attributes, flags, hipPointerAttribute_t, allocationFlags);
+
+/* The kinds of memory, numbered anew with 6.0. */
+enum {
+#define X(kind, old, now) number_of_##kind = HIP_VERSION_MAJOR < 6 ? (int)(old) : (int)(now),
+    HIP_MEMORY_KIND_LIST(X)
+#undef X
+};
+_Static_assert(number_of_HIP_MEMORY_HOST == (int)hipMemoryTypeHost, "hipMemoryTypeHost");
+_Static_assert(number_of_HIP_MEMORY_DEVICE == (int)hipMemoryTypeDevice, "hipMemoryTypeDevice");
+_Static_assert(number_of_HIP_MEMORY_ARRAY == (int)hipMemoryTypeArray, "hipMemoryTypeArray");
+_Static_assert(number_of_HIP_MEMORY_UNIFIED == (int)hipMemoryTypeUnified, "hipMemoryTypeUnified");
+
+#if HIP_VERSION_MAJOR >= 6
+SAME_FIELD(struct hip_allocation_properties, type, hipMemAllocationProp, type);
+SAME_FIELD(struct hip_allocation_properties, handle_types, hipMemAllocationProp, requestedHandleType);
+SAME_FIELD(struct hip_allocation_properties, location, hipMemAllocationProp, location);
+SAME_FIELD(struct hip_allocation_properties, win32, hipMemAllocationProp, win32HandleMetaData);
+SAME_FIELD(struct hip_allocation_properties, flags, hipMemAllocationProp, allocFlags);
+#endif
+
+/* From here on our names mean their structs, for whose sake alone the prototypes differ. */
+#define hip_access hipMemAccessDesc
+#define hip_allocation_properties hipMemAllocationProp
+#define hip_pointer_attributes hipPointerAttribute_t
+
+#define SAME_PROTOTYPE(symbol, since, needed, parameters) \
+    _Static_assert(__builtin_types_compatible_p(hip_result(*) parameters, __typeof__(&symbol)), #symbol);
+HIP_CALL_LIST(SAME_PROTOTYPE)
+#if HIP_VERSION >= 60100000
+HIP_LATER_CALL_LIST(SAME_PROTOTYPE)
+#define SAME_LATER_VALUE(name, value, theirs, since) _Static_assert((unsigned)(theirs) == (value), #theirs);
+HIP_LATER_VALUE_LIST(SAME_LATER_VALUE)
+#endif
+
+#define SAME_TEXT(symbol, since) \
+    _Static_assert(__builtin_types_compatible_p(const char *(*)(hip_result), __typeof__(&symbol)), #symbol);
+HIP_TEXT_LIST(SAME_TEXT)
+
+/* What a row of a library assumes: handles are pointers, statuses ints of which 0 is success, and these prototypes. */
+#define LIBRARY_CALL(symbol, result, parameters) \
+    _Static_assert(__builtin_types_compatible_p(result(*) parameters, __typeof__(&symbol)), #symbol)
+_Static_assert(sizeof(hipsparseStatus_t) == sizeof(int) && HIPSPARSE_STATUS_SUCCESS == 0, "hipsparseStatus_t");
+SAME_TYPE(hipsparseHandle_t, void *);
+LIBRARY_CALL(hipsparseCreate, unsigned, (void **));
+LIBRARY_CALL(hipsparseDestroy, unsigned, (void *));
+LIBRARY_CALL(hipsparseGetVersion, unsigned, (void *, int *));
+LIBRARY_CALL(hipsparseSetStream, unsigned, (void *, hip_stream));
+LIBRARY_CALL(hipsparseGetStream, unsigned, (void *, hip_stream *));
+LIBRARY_CALL(hipsparseSetPointerMode, unsigned, (void *, hipsparsePointerMode_t));
+
+_Static_assert(sizeof(rocsparse_status) == sizeof(int) && rocsparse_status_success == 0, "rocsparse_status");
+SAME_TYPE(rocsparse_handle, struct _rocsparse_handle *);
+LIBRARY_CALL(rocsparse_create_handle, unsigned, (struct _rocsparse_handle **));
+LIBRARY_CALL(rocsparse_destroy_handle, unsigned, (struct _rocsparse_handle *));
+LIBRARY_CALL(rocsparse_get_version, unsigned, (struct _rocsparse_handle *, int *));
+LIBRARY_CALL(rocsparse_set_stream, unsigned, (struct _rocsparse_handle *, hip_stream));
+LIBRARY_CALL(rocsparse_get_stream, unsigned, (struct _rocsparse_handle *, hip_stream *));
+LIBRARY_CALL(rocsparse_set_pointer_mode, unsigned, (struct _rocsparse_handle *, rocsparse_pointer_mode));
