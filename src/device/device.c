@@ -7,6 +7,7 @@
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "device/capture.h"
 #include "device/stream.h"
 
 #include <string.h>
@@ -28,6 +29,7 @@ static void thread_end(void *argument)
     struct thread *thread = argument;
     if (atomic_load(&process_state) == PROCESS_RUNS)
         streams_of_thread_end(thread);
+    captures_of_thread_end(thread);
     self = NULL;
     object_free(&threads, thread);
 }
@@ -36,6 +38,7 @@ static tarn_status device_init(struct device *device, int number)
 {
     device->number = number;
     mutex_init(&device->lock);
+    mutex_init(&device->record_lock);
     tarn_status status = driver->device_properties(number, &device->properties);
     return status ? status : stream_make_legacy(device);
 }
@@ -51,6 +54,7 @@ static tarn_status layer_init_locked(void)
         if (pthread_key_create(&thread_key, thread_end))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no thread-specific key is left in this process");
         process_watch_fork();
+        captures_init();
         watching = true;
     }
     status = driver->device_count(&count);
@@ -127,6 +131,11 @@ struct thread *thread_self(void)
         return NULL;
     }
     return self = thread;
+}
+
+struct thread *thread_known(void)
+{
+    return self;
 }
 
 int thread_device(void)

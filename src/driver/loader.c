@@ -8,7 +8,6 @@
 #include <link.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +18,7 @@ void loader_fail(const char *names)
     atomic_store(&missing, names);
 }
 
-static bool is_missing(const char *name)
+bool loader_is_missing(const char *name)
 {
     const char *at = atomic_load_explicit(&missing, memory_order_relaxed);
     size_t length = strlen(name);
@@ -60,7 +59,7 @@ tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char 
     if (size)
         why[0] = '\0';
     for (; *sonames; sonames++) {
-        if (is_missing(*sonames)) {
+        if (loader_is_missing(*sonames)) {
             say_why(why, size, *sonames, "missing, as a test asked for");
             continue;
         }
@@ -78,7 +77,7 @@ tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char 
 
 void *loader_symbol(const struct loaded *loaded, const char *symbol)
 {
-    return is_missing(symbol) ? NULL : dlsym(loaded->library, symbol);
+    return loader_is_missing(symbol) ? NULL : dlsym(loaded->library, symbol);
 }
 
 const char *loader_path(const struct loaded *loaded)

@@ -8,6 +8,7 @@
 #ifndef TARN_DRIVER_LOADER_H
 #define TARN_DRIVER_LOADER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <tarn/status.h>
 
@@ -35,5 +36,6 @@ void loader_say(char *text, size_t size, const char *format, ...) __attribute__(
 /* For tests: sonames and symbols to treat as missing, separated by spaces. NULL clears. The string stays the caller's
  * and must stay valid. */
 void loader_fail(const char *names);
+bool loader_is_missing(const char *name);
 
 #endif
