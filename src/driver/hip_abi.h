@@ -15,8 +15,8 @@
 typedef unsigned hip_result;
 typedef unsigned hip_device_attribute;
 typedef unsigned hip_granularity_kind;
-typedef unsigned hip_capture_mode;
-typedef unsigned hip_capture_status;
+typedef unsigned hip_stream_capture_mode;
+typedef unsigned hip_stream_capture_status;
 typedef unsigned hip_copy_kind;
 typedef unsigned hip_handle_kind;
 typedef struct ihipStream_t *hip_stream;
@@ -167,12 +167,12 @@ enum hip_value {
     X(hipMemsetAsync, 42, true, (void *address, int value, size_t size, hip_stream stream))                           \
     X(hipStreamAddCallback, 42, true,                                                                                 \
       (hip_stream stream, hip_stream_callback callback, void *argument, unsigned flags))                              \
-    X(hipThreadExchangeStreamCaptureMode, 50, true, (hip_capture_mode * mode))                                        \
-    X(hipStreamBeginCapture, 43, true, (hip_stream stream, hip_capture_mode mode))                                    \
+    X(hipThreadExchangeStreamCaptureMode, 50, true, (hip_stream_capture_mode * mode))                                 \
+    X(hipStreamBeginCapture, 43, true, (hip_stream stream, hip_stream_capture_mode mode))                             \
     X(hipStreamEndCapture, 43, true, (hip_stream stream, hip_graph * graph))                                          \
-    X(hipStreamIsCapturing, 43, true, (hip_stream stream, hip_capture_status * status))                               \
+    X(hipStreamIsCapturing, 43, true, (hip_stream stream, hip_stream_capture_status * status))                        \
     X(hipStreamGetCaptureInfo_v2, 45, true,                                                                           \
-      (hip_stream stream, hip_capture_status * status, unsigned long long *id, hip_graph *graph,                      \
+      (hip_stream stream, hip_stream_capture_status * status, unsigned long long *id, hip_graph *graph,               \
        const hip_graph_node **nodes, size_t *count))                                                                  \
     X(hipStreamUpdateCaptureDependencies, 45, true,                                                                   \
       (hip_stream stream, hip_graph_node * nodes, size_t count, unsigned flags))                                      \

@@ -17,8 +17,8 @@ HIP_VALUE_LIST(SAME_VALUE)
 SAME_TYPE(hip_result, hipError_t);
 SAME_TYPE(hip_device_attribute, hipDeviceAttribute_t);
 SAME_TYPE(hip_granularity_kind, hipMemAllocationGranularity_flags);
-SAME_TYPE(hip_capture_mode, hipStreamCaptureMode);
-SAME_TYPE(hip_capture_status, hipStreamCaptureStatus);
+SAME_TYPE(hip_stream_capture_mode, hipStreamCaptureMode);
+SAME_TYPE(hip_stream_capture_status, hipStreamCaptureStatus);
 SAME_TYPE(hip_copy_kind, hipMemcpyKind);
 SAME_TYPE(hip_handle_kind, hipMemAllocationHandleType);
 SAME_TYPE(int, hipDevice_t);
