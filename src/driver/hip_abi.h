@@ -59,42 +59,46 @@ struct hip_pointer_attributes {
     unsigned flags;
 };
 
-/* X(name, value, name in hip_runtime_api.h) */
-#define HIP_VALUE_LIST(X)                                               \
-    X(HIP_OK, 0, hipSuccess)                                            \
-    X(HIP_INVALID_VALUE, 1, hipErrorInvalidValue)                       \
-    X(HIP_OUT_OF_MEMORY, 2, hipErrorOutOfMemory)                        \
-    X(HIP_NOT_INITIALIZED, 3, hipErrorNotInitialized)                   \
-    X(HIP_DEINITIALIZED, 4, hipErrorDeinitialized)                      \
-    X(HIP_INVALID_DEVICE_POINTER, 17, hipErrorInvalidDevicePointer)     \
-    X(HIP_INSUFFICIENT_DRIVER, 35, hipErrorInsufficientDriver)          \
-    X(HIP_NO_DEVICE, 100, hipErrorNoDevice)                             \
-    X(HIP_INVALID_DEVICE, 101, hipErrorInvalidDevice)                   \
-    X(HIP_INVALID_CONTEXT, 201, hipErrorInvalidContext)                 \
-    X(HIP_ECC_NOT_CORRECTABLE, 214, hipErrorECCNotCorrectable)          \
-    X(HIP_INVALID_HANDLE, 400, hipErrorInvalidHandle)                   \
-    X(HIP_ILLEGAL_STATE, 401, hipErrorIllegalState)                     \
-    X(HIP_NOT_READY, 600, hipErrorNotReady)                             \
-    X(HIP_ILLEGAL_ADDRESS, 700, hipErrorIllegalAddress)                 \
-    X(HIP_LAUNCH_TIMEOUT, 702, hipErrorLaunchTimeOut)                   \
-    X(HIP_PEER_ALREADY_ENABLED, 704, hipErrorPeerAccessAlreadyEnabled)  \
-    X(HIP_CONTEXT_IS_DESTROYED, 709, hipErrorContextIsDestroyed)        \
-    X(HIP_ASSERT, 710, hipErrorAssert)                                  \
-    X(HIP_LAUNCH_FAILURE, 719, hipErrorLaunchFailure)                   \
-    X(HIP_NOT_SUPPORTED, 801, hipErrorNotSupported)                     \
-    X(HIP_CAPTURE_UNSUPPORTED, 900, hipErrorStreamCaptureUnsupported)   \
-    X(HIP_CAPTURE_INVALIDATED, 901, hipErrorStreamCaptureInvalidated)   \
-    X(HIP_CAPTURE_MERGE, 902, hipErrorStreamCaptureMerge)               \
-    X(HIP_CAPTURE_UNMATCHED, 903, hipErrorStreamCaptureUnmatched)       \
-    X(HIP_CAPTURE_UNJOINED, 904, hipErrorStreamCaptureUnjoined)         \
-    X(HIP_CAPTURE_ISOLATION, 905, hipErrorStreamCaptureIsolation)       \
-    X(HIP_CAPTURE_IMPLICIT, 906, hipErrorStreamCaptureImplicit)         \
-    X(HIP_CAPTURED_EVENT, 907, hipErrorCapturedEvent)                   \
-    X(HIP_CAPTURE_WRONG_THREAD, 908, hipErrorStreamCaptureWrongThread)  \
-    X(HIP_GRAPH_UPDATE_FAILURE, 910, hipErrorGraphExecUpdateFailure)    \
-    X(HIP_UNKNOWN, 999, hipErrorUnknown)                                \
-    X(HIP_RUNTIME_MEMORY, 1052, hipErrorRuntimeMemory)                  \
-    X(HIP_RUNTIME_OTHER, 1053, hipErrorRuntimeOther)                    \
+/* Results: X(name, value, name in hip_runtime_api.h) */
+#define HIP_RESULT_LIST(X)                                             \
+    X(HIP_OK, 0, hipSuccess)                                           \
+    X(HIP_INVALID_VALUE, 1, hipErrorInvalidValue)                      \
+    X(HIP_OUT_OF_MEMORY, 2, hipErrorOutOfMemory)                       \
+    X(HIP_NOT_INITIALIZED, 3, hipErrorNotInitialized)                  \
+    X(HIP_DEINITIALIZED, 4, hipErrorDeinitialized)                     \
+    X(HIP_INVALID_DEVICE_POINTER, 17, hipErrorInvalidDevicePointer)    \
+    X(HIP_INSUFFICIENT_DRIVER, 35, hipErrorInsufficientDriver)         \
+    X(HIP_NO_DEVICE, 100, hipErrorNoDevice)                            \
+    X(HIP_INVALID_DEVICE, 101, hipErrorInvalidDevice)                  \
+    X(HIP_INVALID_CONTEXT, 201, hipErrorInvalidContext)                \
+    X(HIP_ECC_NOT_CORRECTABLE, 214, hipErrorECCNotCorrectable)         \
+    X(HIP_INVALID_HANDLE, 400, hipErrorInvalidHandle)                  \
+    X(HIP_ILLEGAL_STATE, 401, hipErrorIllegalState)                    \
+    X(HIP_NOT_READY, 600, hipErrorNotReady)                            \
+    X(HIP_ILLEGAL_ADDRESS, 700, hipErrorIllegalAddress)                \
+    X(HIP_LAUNCH_TIMEOUT, 702, hipErrorLaunchTimeOut)                  \
+    X(HIP_PEER_ALREADY_ENABLED, 704, hipErrorPeerAccessAlreadyEnabled) \
+    X(HIP_CONTEXT_IS_DESTROYED, 709, hipErrorContextIsDestroyed)       \
+    X(HIP_ASSERT, 710, hipErrorAssert)                                 \
+    X(HIP_LAUNCH_FAILURE, 719, hipErrorLaunchFailure)                  \
+    X(HIP_NOT_SUPPORTED, 801, hipErrorNotSupported)                    \
+    X(HIP_CAPTURE_UNSUPPORTED, 900, hipErrorStreamCaptureUnsupported)  \
+    X(HIP_CAPTURE_INVALIDATED, 901, hipErrorStreamCaptureInvalidated)  \
+    X(HIP_CAPTURE_MERGE, 902, hipErrorStreamCaptureMerge)              \
+    X(HIP_CAPTURE_UNMATCHED, 903, hipErrorStreamCaptureUnmatched)      \
+    X(HIP_CAPTURE_UNJOINED, 904, hipErrorStreamCaptureUnjoined)        \
+    X(HIP_CAPTURE_ISOLATION, 905, hipErrorStreamCaptureIsolation)      \
+    X(HIP_CAPTURE_IMPLICIT, 906, hipErrorStreamCaptureImplicit)        \
+    X(HIP_CAPTURED_EVENT, 907, hipErrorCapturedEvent)                  \
+    X(HIP_CAPTURE_WRONG_THREAD, 908, hipErrorStreamCaptureWrongThread) \
+    X(HIP_GRAPH_UPDATE_FAILURE, 910, hipErrorGraphExecUpdateFailure)   \
+    X(HIP_UNKNOWN, 999, hipErrorUnknown)                               \
+    X(HIP_RUNTIME_MEMORY, 1052, hipErrorRuntimeMemory)                 \
+    X(HIP_RUNTIME_OTHER, 1053, hipErrorRuntimeOther)
+
+/* Results and all others. The same columns. */
+#define HIP_VALUE_LIST(X) \
+    HIP_RESULT_LIST(X) \
     X(HIP_ALLOCATION_PINNED, 1, hipMemAllocationTypePinned)             \
     X(HIP_LOCATION_DEVICE, 1, hipMemLocationTypeDevice)                 \
     X(HIP_HANDLE_NONE, 0, hipMemHandleTypeNone)                         \
