@@ -54,7 +54,14 @@ cu_result cuGetErrorString(cu_result code, const char **text)
     return known;
 }
 
-cu_result sim_code(tarn_status status, cu_result capture)
+/* The host device ends the text of such a failure with CUDA's number for it. */
+static cu_result capture_code(void)
+{
+    const char *at = strstr(tarn_last_error(), "(90");
+    return at && at[3] >= '0' && at[3] <= '9' && at[4] == ')' ? 900 + (cu_result)(at[3] - '0') : CU_CAPTURE_UNSUPPORTED;
+}
+
+cu_result sim_code(tarn_status status)
 {
     switch (status) {
     case TARN_OK:
@@ -70,7 +77,7 @@ cu_result sim_code(tarn_status status, cu_result capture)
     case TARN_ERROR_NOT_READY:
         return CU_NOT_READY;
     case TARN_ERROR_CAPTURE:
-        return capture;
+        return capture_code();
     case TARN_ERROR_DEVICE_LOST:
         return CU_ILLEGAL_ADDRESS;
     case TARN_ERROR_NOT_SUPPORTED:
@@ -80,11 +87,6 @@ cu_result sim_code(tarn_status status, cu_result capture)
     default:
         return CU_INVALID_VALUE;
     }
-}
-
-cu_result sim_stream_code(tarn_status status, driver_stream host)
-{
-    return sim_code(status, host ? CU_CAPTURE_UNSUPPORTED : CU_CAPTURE_IMPLICIT);
 }
 
 /* ---- The way into a call ----------------------------------------------------------------------------------------- */
@@ -181,7 +183,7 @@ cu_result cuDeviceGetCount(int *count)
     cu_result code = sim_enter_process("cuDeviceGetCount");
     if (code)
         return code;
-    return count ? sim_code(driver->device_count(count), CU_CAPTURE_UNSUPPORTED) : CU_INVALID_VALUE;
+    return count ? sim_code(driver->device_count(count)) : CU_INVALID_VALUE;
 }
 
 static bool is_device(int device)
@@ -220,7 +222,7 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
     cu_result code = sim_enter_process("cuDeviceTotalMem");
     if (code)
         return code;
-    code = sim_code(driver->device_properties(device, &properties), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->device_properties(device, &properties));
     if (!code)
         *bytes = properties.memory;
     return code;
@@ -246,7 +248,7 @@ cu_result cuDeviceCanAccessPeer(int *can, cu_device device, cu_device peer)
     cu_result code = sim_enter_process("cuDeviceCanAccessPeer");
     if (code)
         return code;
-    code = sim_code(driver->peer_possible(device, peer, &possible), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->peer_possible(device, peer, &possible));
     if (!code)
         *can = device != peer && possible; /* as CUDA says of a device and itself */
     return code;
@@ -379,7 +381,7 @@ cu_result cuCtxSynchronize(void)
 {
     int device;
     cu_result code = sim_enter("cuCtxSynchronize", &device);
-    return code ? code : sim_code(driver->device_synchronize(device), CU_CAPTURE_UNSUPPORTED);
+    return code ? code : sim_code(driver->device_synchronize(device));
 }
 
 cu_result cuCtxSynchronize_v2(cu_context context)
@@ -387,7 +389,7 @@ cu_result cuCtxSynchronize_v2(cu_context context)
     if (!context)
         return cuCtxSynchronize();
     cu_result code = sim_enter_process("cuCtxSynchronize");
-    return code ? code : sim_code(driver->device_synchronize(context->device), CU_CAPTURE_UNSUPPORTED);
+    return code ? code : sim_code(driver->device_synchronize(context->device));
 }
 
 cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
@@ -396,7 +398,7 @@ cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
     int device;
     cu_result code = sim_enter("cuCtxGetStreamPriorityRange", &device);
     if (!code)
-        code = sim_code(driver->device_properties(device, &properties), CU_CAPTURE_UNSUPPORTED);
+        code = sim_code(driver->device_properties(device, &properties));
     if (!code && least)
         *least = properties.least_priority;
     if (!code && greatest)
@@ -417,8 +419,7 @@ cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned flags)
         return CU_INVALID_VALUE;
     mutex_lock(&contexts_lock);
     bool before = enabled[device][peer->device];
-    code =
-        before ? CU_PEER_ALREADY_ENABLED : sim_code(driver->peer_enable(device, peer->device), CU_CAPTURE_UNSUPPORTED);
+    code = before ? CU_PEER_ALREADY_ENABLED : sim_code(driver->peer_enable(device, peer->device));
     enabled[device][peer->device] = before || !code;
     mutex_unlock(&contexts_lock);
     return code;

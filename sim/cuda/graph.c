@@ -28,7 +28,7 @@ cu_result cuThreadExchangeStreamCaptureMode(cu_capture_mode *mode)
     if (!mode || *mode > CU_MODE_RELAXED)
         return CU_INVALID_VALUE;
     enum driver_capture_mode value = (enum driver_capture_mode) * mode;
-    code = sim_code(driver->capture_mode(&value), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->capture_mode(&value));
     if (!code)
         *mode = (cu_capture_mode)value;
     return code;
@@ -46,7 +46,7 @@ cu_result cuStreamBeginCapture_v2(cu_stream stream, cu_capture_mode mode)
     if (!host)
         return CU_CAPTURE_UNSUPPORTED;
     enum driver_capture_mode value = (enum driver_capture_mode)mode;
-    return sim_code(driver->capture_begin(device, host, value), CU_ILLEGAL_STATE);
+    return sim_code(driver->capture_begin(device, host, value));
 }
 
 cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
@@ -60,7 +60,7 @@ cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
     if (!graph)
         return CU_INVALID_VALUE;
     struct CUgraph_st *result = object_alloc(&graphs);
-    code = sim_code(driver->capture_end(device, host, &made), CU_CAPTURE_INVALIDATED);
+    code = sim_code(driver->capture_end(device, host, &made));
     *graph = NULL;
     if (!result || code) {
         if (result)
@@ -83,10 +83,11 @@ cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status,
         return code;
     if (!status)
         return CU_INVALID_VALUE;
-    if ((code = sim_stream_code(driver->capture_status(device, host, &capture), host)))
-        return code;
-    if (!host && capture.state != DRIVER_CAPTURE_NONE)
+    tarn_status answer = driver->capture_status(device, host, &capture);
+    if (!host && (answer == TARN_ERROR_CAPTURE || (!answer && capture.state != DRIVER_CAPTURE_NONE)))
         return CU_CAPTURE_IMPLICIT;
+    if (answer)
+        return sim_code(answer);
     *status = (cu_capture_status)capture.state;
     if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
         *id = capture.id;
@@ -122,7 +123,7 @@ static cu_result depend_on_more(int device, driver_stream host, const driver_nod
 {
     driver_node list[64];
     struct driver_capture capture;
-    cu_result code = sim_stream_code(driver->capture_status(device, host, &capture), host);
+    cu_result code = sim_code(driver->capture_status(device, host, &capture));
     if (code)
         return code;
     if (capture.node_count + count > sizeof list / sizeof *list)
@@ -131,7 +132,7 @@ static cu_result depend_on_more(int device, driver_stream host, const driver_nod
         memcpy(list, capture.nodes, capture.node_count * sizeof *list);
     if (count)
         memcpy(list + capture.node_count, nodes, count * sizeof *list);
-    return sim_code(driver->capture_depend(device, host, list, capture.node_count + count), CU_ILLEGAL_STATE);
+    return sim_code(driver->capture_depend(device, host, list, capture.node_count + count));
 }
 
 cu_result cuStreamUpdateCaptureDependencies(cu_stream stream, cu_graph_node *nodes, size_t count, unsigned flags)
@@ -146,7 +147,7 @@ cu_result cuStreamUpdateCaptureDependencies(cu_stream stream, cu_graph_node *nod
     const driver_node *list = (const driver_node *)(const void *)nodes;
     if (flags == CU_DEPENDENCIES_ADD)
         return depend_on_more(device, host, list, count);
-    return sim_code(driver->capture_depend(device, host, list, count), CU_ILLEGAL_STATE);
+    return sim_code(driver->capture_depend(device, host, list, count));
 }
 
 cu_result cuStreamUpdateCaptureDependencies_v2(cu_stream stream, cu_graph_node *nodes, const struct cu_edge *edges,
@@ -165,7 +166,7 @@ static cu_result let_go(cu_graph graph)
     mutex_unlock(&graphs_lock);
     if (!last)
         return CU_OK;
-    cu_result code = sim_code(driver->graph_destroy(graph->device, graph->host), CU_CAPTURE_UNSUPPORTED);
+    cu_result code = sim_code(driver->graph_destroy(graph->device, graph->host));
     object_free(&graphs, graph);
     return code;
 }
@@ -214,7 +215,7 @@ cu_result cuGraphLaunch(cu_graph_exec exec, cu_stream stream)
         return code;
     if (!exec || !exec->live)
         return CU_INVALID_VALUE;
-    return sim_stream_code(driver->graph_launch(device, exec->graph->host, host), host);
+    return sim_code(driver->graph_launch(device, exec->graph->host, host));
 }
 
 cu_result cuGraphExecDestroy(cu_graph_exec exec)

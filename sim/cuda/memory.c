@@ -43,7 +43,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     int device;
     cu_result code = sim_enter("cuMemGetInfo", &device);
-    return code ? code : sim_code(driver->memory_info(device, free_bytes, total_bytes), CU_CAPTURE_UNSUPPORTED);
+    return code ? code : sim_code(driver->memory_info(device, free_bytes, total_bytes));
 }
 
 cu_result cuMemAlloc_v2(cu_address *address, size_t size)
@@ -55,7 +55,7 @@ cu_result cuMemAlloc_v2(cu_address *address, size_t size)
         return code;
     if (!address || !size)
         return CU_INVALID_VALUE;
-    code = sim_code(driver->alloc(device, size, &result), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->alloc(device, size, &result));
     if (!code)
         *address = result;
     return code;
@@ -67,7 +67,7 @@ cu_result cuMemFree_v2(cu_address address)
     if (!address)
         return sim_enter("cuMemFree", &device);
     cu_result code = enter_at("cuMemFree", address, &device);
-    return code ? code : sim_code(driver->free(device, (uintptr_t)address), CU_CAPTURE_UNSUPPORTED);
+    return code ? code : sim_code(driver->free(device, (uintptr_t)address));
 }
 
 cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address address)
@@ -138,7 +138,7 @@ cu_result cuMemGetAllocationGranularity(size_t *size, const struct cu_allocation
         return code;
     if (!size || kind > 1)
         return CU_INVALID_VALUE;
-    code = sim_code(driver->device_properties(properties->location.id, &known), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->device_properties(properties->location.id, &known));
     if (!code)
         *size = known.granule;
     return code;
@@ -155,7 +155,7 @@ cu_result cuMemAddressReserve(cu_address *address, size_t size, size_t alignment
         return code;
     if (!address || flags)
         return CU_INVALID_VALUE;
-    code = sim_code(driver->reserve(device, size, alignment, &result), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->reserve(device, size, alignment, &result));
     if (!code)
         *address = result;
     return code;
@@ -165,7 +165,7 @@ cu_result cuMemAddressFree(cu_address address, size_t size)
 {
     int device;
     cu_result code = enter_at("cuMemAddressFree", address, &device);
-    return code ? code : sim_code(driver->unreserve(device, (uintptr_t)address, size), CU_CAPTURE_UNSUPPORTED);
+    return code ? code : sim_code(driver->unreserve(device, (uintptr_t)address, size));
 }
 
 cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
@@ -180,7 +180,7 @@ cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_p
         return CU_INVALID_VALUE;
     int device = properties->location.id;
     unsigned kind = properties->handle_types & CU_HANDLE_POSIX_FD ? DRIVER_PIECE_EXPORTABLE : 0;
-    code = sim_code(driver->create(device, size, kind, &result), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->create(device, size, kind, &result));
     if (!code)
         *piece = (cu_piece)device << PIECE_BITS | (result & PIECE_MASK);
     return code;
@@ -192,7 +192,7 @@ cu_result cuMemRelease(cu_piece piece)
     cu_result code = sim_enter("cuMemRelease", &current);
     if (code)
         return code;
-    return sim_code(driver->release((int)(piece >> PIECE_BITS), piece & PIECE_MASK), CU_CAPTURE_UNSUPPORTED);
+    return sim_code(driver->release((int)(piece >> PIECE_BITS), piece & PIECE_MASK));
 }
 
 cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)
@@ -203,14 +203,14 @@ cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piec
         return code;
     if (offset || flags || (int)(piece >> PIECE_BITS) != device)
         return CU_INVALID_VALUE;
-    return sim_code(driver->map(device, (uintptr_t)address, size, piece & PIECE_MASK), CU_CAPTURE_UNSUPPORTED);
+    return sim_code(driver->map(device, (uintptr_t)address, size, piece & PIECE_MASK));
 }
 
 cu_result cuMemUnmap(cu_address address, size_t size)
 {
     int device;
     cu_result code = enter_at("cuMemUnmap", address, &device);
-    return code ? code : sim_code(driver->unmap(device, (uintptr_t)address, size), CU_CAPTURE_UNSUPPORTED);
+    return code ? code : sim_code(driver->unmap(device, (uintptr_t)address, size));
 }
 
 cu_result cuMemSetAccess(cu_address address, size_t size, const struct cu_access *access, size_t count)
@@ -228,7 +228,7 @@ cu_result cuMemSetAccess(cu_address address, size_t size, const struct cu_access
             return CU_NOT_SUPPORTED;
         devices[i] = access[i].location.id;
     }
-    return sim_code(driver->set_access(device, (uintptr_t)address, size, devices, (int)count), CU_CAPTURE_UNSUPPORTED);
+    return sim_code(driver->set_access(device, (uintptr_t)address, size, devices, (int)count));
 }
 
 /* ---- Copies ------------------------------------------------------------------------------------------------------ */
@@ -240,9 +240,9 @@ static cu_result copy(const char *call, uintptr_t to, uintptr_t from, size_t siz
     cu_result code = sim_enter(call, &device);
     if (code || (code = sim_stream(stream, &device, &queue)))
         return code;
-    code = sim_stream_code(driver->copy(device, to, from, size, queue), queue);
+    code = sim_code(driver->copy(device, to, from, size, queue));
     if (!code && wait)
-        code = sim_stream_code(driver->stream_synchronize(device, queue), queue);
+        code = sim_code(driver->stream_synchronize(device, queue));
     return code;
 }
 
@@ -254,9 +254,9 @@ static cu_result fill(const char *call, cu_address address, unsigned char value,
     cu_result code = sim_enter(call, &device);
     if (code || (code = sim_stream(stream, &device, &queue)))
         return code;
-    code = sim_stream_code(driver->set(device, (uintptr_t)address, value, size, queue), queue);
+    code = sim_code(driver->set(device, (uintptr_t)address, value, size, queue));
     if (!code && wait)
-        code = sim_stream_code(driver->stream_synchronize(device, queue), queue);
+        code = sim_code(driver->stream_synchronize(device, queue));
     return code;
 }
 

@@ -69,10 +69,8 @@ cu_result sim_enter(const char *call, int *device);
 /* Whether a device was lost. */
 cu_result sim_lost(int device);
 
-/* What CUDA calls a status. TARN_ERROR_CAPTURE is a matter of the call: `capture`. */
-cu_result sim_code(tarn_status status, cu_result capture);
-/* ... on a stream: the legacy one has a code of its own. */
-cu_result sim_stream_code(tarn_status status, driver_stream host);
+/* What CUDA calls a status. */
+cu_result sim_code(tarn_status status);
 
 cu_context sim_context(int device);
 

@@ -16,7 +16,7 @@ static cu_result create(int device, unsigned flags, int priority, cu_stream *str
 {
     struct driver_properties properties;
     driver_stream host;
-    cu_result code = sim_code(driver->device_properties(device, &properties), CU_CAPTURE_UNSUPPORTED);
+    cu_result code = sim_code(driver->device_properties(device, &properties));
     if (code)
         return code;
     if (flags > CU_STREAM_NOT_BLOCKING)
@@ -29,7 +29,7 @@ static cu_result create(int device, unsigned flags, int priority, cu_stream *str
     if (!result)
         return CU_OUT_OF_MEMORY;
     bool blocking = flags == CU_STREAM_BLOCKING;
-    code = sim_code(driver->stream_create(device, priority, blocking, &host), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->stream_create(device, priority, blocking, &host));
     if (code) {
         object_free(&streams, result);
         return code;
@@ -87,7 +87,7 @@ cu_result cuStreamDestroy_v2(cu_stream stream)
         return code;
     if (!host || stream == PER_THREAD)
         return CU_INVALID_HANDLE;
-    code = sim_stream_code(driver->stream_destroy(device, host), host);
+    code = sim_code(driver->stream_destroy(device, host));
     if (!code) {
         stream->live = false;
         object_free(&streams, stream);
@@ -100,7 +100,7 @@ cu_result cuStreamQuery(cu_stream stream)
     int device;
     driver_stream host;
     cu_result code = enter("cuStreamQuery", stream, &device, &host);
-    return code ? code : sim_stream_code(driver->stream_query(device, host), host);
+    return code ? code : sim_code(driver->stream_query(device, host));
 }
 
 cu_result cuStreamSynchronize(cu_stream stream)
@@ -108,7 +108,7 @@ cu_result cuStreamSynchronize(cu_stream stream)
     int device;
     driver_stream host;
     cu_result code = enter("cuStreamSynchronize", stream, &device, &host);
-    return code ? code : sim_stream_code(driver->stream_synchronize(device, host), host);
+    return code ? code : sim_code(driver->stream_synchronize(device, host));
 }
 
 cu_result cuStreamGetFlags(cu_stream stream, unsigned *flags)
@@ -148,7 +148,7 @@ cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function function, void *ar
     cu_result code = enter("cuLaunchHostFunc", stream, &device, &host);
     if (code)
         return code;
-    return function ? sim_stream_code(driver->call(device, host, function, argument), host) : CU_INVALID_VALUE;
+    return function ? sim_code(driver->call(device, host, function, argument)) : CU_INVALID_VALUE;
 }
 
 /* ---- Events ------------------------------------------------------------------------------------------------------ */
@@ -175,7 +175,7 @@ cu_result cuEventCreate(cu_event *event, unsigned flags)
     struct CUevent_st *result = object_alloc(&events);
     if (!result)
         return CU_OUT_OF_MEMORY;
-    code = sim_code(driver->event_create(device, &host), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->event_create(device, &host));
     if (code) {
         object_free(&events, result);
         return code;
@@ -190,7 +190,7 @@ cu_result cuEventDestroy_v2(cu_event event)
     cu_result code = enter_event("cuEventDestroy", event);
     if (code)
         return code;
-    code = sim_code(driver->event_destroy(event->device, event->host), CU_CAPTURE_UNSUPPORTED);
+    code = sim_code(driver->event_destroy(event->device, event->host));
     if (!code) {
         event->live = false;
         object_free(&events, event);
@@ -207,19 +207,19 @@ cu_result cuEventRecord(cu_event event, cu_stream stream)
         return code;
     if (device != event->device)
         return CU_INVALID_HANDLE;
-    return sim_stream_code(driver->event_record(device, event->host, host), host);
+    return sim_code(driver->event_record(device, event->host, host));
 }
 
 cu_result cuEventQuery(cu_event event)
 {
     cu_result code = enter_event("cuEventQuery", event);
-    return code ? code : sim_code(driver->event_query(event->device, event->host), CU_CAPTURED_EVENT);
+    return code ? code : sim_code(driver->event_query(event->device, event->host));
 }
 
 cu_result cuEventSynchronize(cu_event event)
 {
     cu_result code = enter_event("cuEventSynchronize", event);
-    return code ? code : sim_code(driver->event_synchronize(event->device, event->host), CU_CAPTURED_EVENT);
+    return code ? code : sim_code(driver->event_synchronize(event->device, event->host));
 }
 
 cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags)
@@ -231,6 +231,5 @@ cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags)
         return code;
     if (flags > 1)
         return CU_INVALID_VALUE;
-    return sim_code(driver->stream_wait_event(device, host, event->host),
-                    host ? CU_CAPTURE_ISOLATION : CU_CAPTURE_IMPLICIT);
+    return sim_code(driver->stream_wait_event(device, host, event->host));
 }

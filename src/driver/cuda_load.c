@@ -50,6 +50,8 @@ tarn_status cuda_status(cu_result code)
         return TARN_ERROR_NO_DRIVER;
     case CU_INVALID_DEVICE:
         return TARN_ERROR_INVALID_DEVICE;
+    case CU_ILLEGAL_STATE: /* what begins captures already, or what ends does not */
+        return TARN_ERROR_CAPTURE;
     case CU_NOT_READY:
         return TARN_ERROR_NOT_READY;
     case CU_NOT_PERMITTED:
