@@ -30,6 +30,12 @@ hip_result hipThreadExchangeStreamCaptureMode(hip_stream_capture_mode *mode)
     return sim_leave(code);
 }
 
+static bool is(int device, driver_stream queue, int state)
+{
+    struct driver_capture capture;
+    return host_capture_status(device, queue, &capture) == TARN_OK && (int)capture.state == state;
+}
+
 hip_result hipStreamBeginCapture(hip_stream stream, hip_stream_capture_mode mode)
 {
     int device;
@@ -39,6 +45,8 @@ hip_result hipStreamBeginCapture(hip_stream stream, hip_stream_capture_mode mode
         code = HIP_INVALID_VALUE;
     if (!code && !queue)
         code = HIP_CAPTURE_UNSUPPORTED;
+    if (!code && is(device, queue, DRIVER_CAPTURE_ACTIVE))
+        code = HIP_ILLEGAL_STATE;
     if (!code)
         code = sim_code(host_capture_begin(device, queue, (enum driver_capture_mode)mode), HIP_ILLEGAL_STATE);
     return sim_leave(code);
@@ -54,7 +62,7 @@ static hip_result end(hip_stream stream, hip_graph *graph)
         return code;
     if (!graph)
         return HIP_INVALID_VALUE;
-    if (!queue)
+    if (!queue || is(device, queue, DRIVER_CAPTURE_NONE))
         return HIP_ILLEGAL_STATE;
     struct ihipGraph *result = object_alloc(&graphs);
     if (!result)

@@ -17,9 +17,6 @@
 
 const struct driver *driver;
 
-#pragma weak driver_hip
-#pragma weak driver_hip_probe
-
 static mutex choice_lock = MUTEX_INITIALIZER;
 static atomic_bool chosen;
 static bool watches_fork; /* choice_lock */
@@ -64,7 +61,7 @@ static tarn_status choose_vendor(const char *wish, const struct driver **found, 
         char answer[512] = "";
         if (wish && strcmp(wish, vendors[i].name) != 0)
             continue;
-        status = vendors[i].probe ? vendors[i].probe(answer, sizeof answer) : TARN_ERROR_NO_DRIVER;
+        status = vendors[i].probe(answer, sizeof answer);
         if (status == TARN_OK) {
             *found = vendors[i].driver;
             why[0] = '\0';

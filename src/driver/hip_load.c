@@ -48,8 +48,8 @@ tarn_status hip_status(hip_result code)
 {
     if (is_sticky(code))
         return TARN_ERROR_DEVICE_LOST;
-    if (code >= HIP_CAPTURE_UNSUPPORTED && code <= 909)
-        return TARN_ERROR_CAPTURE;
+    if ((code >= HIP_CAPTURE_UNSUPPORTED && code <= 909) || code == HIP_ILLEGAL_STATE)
+        return TARN_ERROR_CAPTURE; /* the state is a stream's: it captures already, or does not */
     switch (code) {
     case HIP_INVALID_VALUE:
     case HIP_INVALID_DEVICE_POINTER:

@@ -281,8 +281,9 @@ tarn_status hip_unmap(int device, uintptr_t address, size_t size)
     tarn_status status = enter_virtual(device, "hipMemUnmap", &scope);
     if (status)
         return status;
-    hip_result code = size ? HIP_OK : HIP_INVALID_VALUE;
-    for (uintptr_t at = address, end = address + size; !code && at < end;) {
+    uintptr_t end = address + size;
+    hip_result code = end > address ? HIP_OK : HIP_INVALID_VALUE;
+    for (uintptr_t at = address; !code && at < end;) {
         size_t mapped = first_of_row(device, at, end);
         if (!mapped)
             return hip_leave(&scope, HIP_INVALID_VALUE,
