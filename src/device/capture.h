@@ -17,6 +17,17 @@ uint64_t capture_epoch(void);
 /* Whether the driver says that the stream captures now. Asks the driver; a status of 900 to 909 counts as yes. */
 bool stream_captures(struct stream *stream);
 
+/* The same as a status: TARN_ERROR_CAPTURE, with a text, where it does; another where the driver could not say. `what` is
+ * what is refused. */
+tarn_status stream_refuse_capture(struct stream *stream, const char *what);
+/* TARN_ERROR_CAPTURE where a known capture is open on the device. */
+tarn_status captures_refuse(const struct device *device, const char *what);
+
+/* Once, before any of this is used. */
+void captures_init(void);
+/* A thread ends: what it began stays open. */
+void captures_of_thread_end(struct thread *thread);
+
 /* Waits, at most `ns`, until no known capture is open on the device. False when the time is over. */
 bool captures_wait(struct device *device, uint64_t ns);
 

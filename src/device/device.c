@@ -7,6 +7,7 @@
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "device/capture.h"
 #include "device/stream.h"
 
 #include <string.h>
@@ -38,6 +39,7 @@ static void thread_end(void *argument)
         thread_end_callback(thread);
     if (atomic_load(&process_state) == PROCESS_RUNS)
         streams_of_thread_end(thread);
+    captures_of_thread_end(thread);
     thread_here = NULL;
     object_free(&threads, thread);
 }
@@ -46,6 +48,7 @@ static tarn_status device_init(struct device *device, int number)
 {
     device->number = number;
     mutex_init(&device->lock);
+    mutex_init(&device->record_lock);
     tarn_status status = driver->device_properties(number, &device->properties);
     return status ? status : stream_make_legacy(device);
 }
@@ -61,6 +64,7 @@ static tarn_status layer_init_locked(void)
         if (pthread_key_create(&thread_key, thread_end))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no thread-specific key is left in this process");
         process_watch_fork();
+        captures_init();
         watching = true;
     }
     status = driver->device_count(&count);
@@ -139,6 +143,11 @@ struct thread *thread_self(void)
     return thread_here = thread;
 }
 
+struct thread *thread_known(void)
+{
+    return thread_here;
+}
+
 int thread_device(void)
 {
     return thread_here ? thread_here->device : 0;
@@ -171,8 +180,11 @@ tarn_status tarn_shutdown(void)
         return process_refuse();
     if (!process_begin_shutdown() || !atomic_load(&ready))
         return TARN_OK;
-    if (first_shutdown_callback)
-        first_shutdown_callback();
+    mutex_lock(&setup_lock);
+    void (*first)(void) = first_shutdown_callback;
+    mutex_unlock(&setup_lock);
+    if (first)
+        first();
     /* No lock: no other call of tarn runs any more, and each callback waits for queued work. */
     for (int i = 0; i < SHUTDOWN_CALLBACKS && shutdown_callbacks[i]; i++)
         shutdown_callbacks[i]();

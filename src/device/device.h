@@ -22,6 +22,7 @@ struct device {
     int number;
     struct driver_properties properties;
     atomic_bool lost;
+    atomic_uint captures; /* known ones that are open on its streams */
     struct stream *legacy;
 
     mutex lock;                                                    /* of all below */
@@ -30,6 +31,8 @@ struct device {
     struct stream *returned[STREAM_PRIORITIES]; /* leased before and given back, last in first out */
     struct stream *thread_ended;                /* per-thread streams of threads that are gone */
     struct mark *spare_marks;                   /* whose driver event can be recorded anew */
+
+    mutex record_lock; /* held over asking whether a stream captures and recording on it, and over a known begin */
 };
 
 /* The start of every public call: the process may use tarn, a driver is chosen, its devices are known. */
@@ -50,6 +53,7 @@ struct thread {
     tarn_stream current[TARN_MAX_DEVICES];       /* TARN_STREAM_LEGACY until set */
     struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
     struct holder *handles;                      /* the handle layer's; NULL until used */
+    atomic_uint captures;                        /* known ones that it began and that are open */
 };
 
 /* The calling thread's, or NULL before its first use of tarn and after its end. For paths that count single loads: one
@@ -58,6 +62,8 @@ extern _Thread_local struct thread *thread_here __attribute__((tls_model("initia
 
 /* The calling thread's, or NULL with TARN_ERROR_OUT_OF_HOST_MEMORY as the last error. */
 struct thread *thread_self(void);
+/* The same without making one: NULL where the thread has none yet. */
+struct thread *thread_known(void);
 /* The calling thread's current device, without making anything. */
 int thread_device(void);
 

@@ -10,6 +10,7 @@
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "device/capture.h"
 
 #define CHUNK_SLOTS 256
 #define CHUNKS 256
@@ -438,10 +439,17 @@ tarn_status tarn_stream_priority(tarn_stream stream, int *priority)
     return status;
 }
 
+/* The stream of a value, which must not capture: the question would end the capture. */
+static tarn_status find_to_ask(tarn_stream value, struct stream **stream, const char *what)
+{
+    tarn_status status = find_for(value, stream, stream);
+    return status ? status : stream_refuse_capture(*stream, what);
+}
+
 tarn_status tarn_stream_query(tarn_stream stream)
 {
     struct stream *found = NULL;
-    tarn_status status = find_for(stream, &status, &found);
+    tarn_status status = find_to_ask(stream, &found, "a query");
     if (status)
         return status;
     return device_note(device_at(found->device), driver->stream_query(found->device, found->native));
@@ -450,7 +458,7 @@ tarn_status tarn_stream_query(tarn_stream stream)
 tarn_status tarn_stream_synchronize(tarn_stream stream)
 {
     struct stream *found = NULL;
-    tarn_status status = find_for(stream, &status, &found);
+    tarn_status status = find_to_ask(stream, &found, "a wait for a stream");
     if (status)
         return status;
     return device_note(device_at(found->device), driver->stream_synchronize(found->device, found->native));

@@ -26,6 +26,7 @@ struct stream {
     driver_stream native;
     enum stream_origin origin; /* table lock */
     unsigned adoptions;        /* table lock: how often it was adopted and not yet retired */
+    atomic_bool captures;      /* record lock to change: a known capture began or was announced on it */
     bool leased;               /* device lock */
     struct stream *next;       /* device lock: in returned or thread_ended */
     struct mark *last_work;    /* table lock: of the incarnation that was retired last; NULL when finished */

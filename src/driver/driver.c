@@ -5,9 +5,11 @@
  * succeed may read it without. */
 #include "driver/driver.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "driver/host.h"
+#include "driver/loader.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,28 +17,96 @@
 
 const struct driver *driver;
 
+#pragma weak driver_hip
+#pragma weak driver_hip_probe
+
 static mutex choice_lock = MUTEX_INITIALIZER;
 static atomic_bool chosen;
 static bool watches_fork; /* choice_lock */
+static char reason[1024]; /* choice_lock until chosen */
+
+/* The vendors, in the order in which `auto` asks them. */
+static const struct {
+    const char *name;
+    tarn_status (*probe)(char *why, size_t size);
+    const struct driver *driver;
+} vendors[] = {
+    {"cuda", driver_cuda_probe, &driver_cuda},
+    {"hip", driver_hip_probe, &driver_hip},
+};
+enum { VENDORS = sizeof vendors / sizeof *vendors };
+
+/* The driver that is asked for by name; NULL for auto. */
+static tarn_status read_wish(const char **wish)
+{
+    const char *name = getenv("TARN_DRIVER");
+    *wish = NULL;
+    if (host_configured()) {
+        *wish = "host";
+        return TARN_OK;
+    }
+    if (!name || !*name || strcmp(name, "auto") == 0)
+        return TARN_OK;
+    bool known = strcmp(name, "host") == 0;
+    for (int i = 0; i < VENDORS && !known; i++)
+        known = strcmp(name, vendors[i].name) == 0;
+    if (!known)
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_DRIVER=%s: the values are auto, host, cuda and hip", name);
+    *wish = name;
+    return TARN_OK;
+}
+
+/* Finds a vendor's driver that is wanted and answers; TARN_ERROR_NO_DRIVER where none does, with the reasons in `why`. */
+static tarn_status choose_vendor(const char *wish, const struct driver **found, char *why, size_t size)
+{
+    tarn_status status = TARN_ERROR_NO_DRIVER;
+    for (int i = 0; i < VENDORS; i++) {
+        char answer[512] = "";
+        if (wish && strcmp(wish, vendors[i].name) != 0)
+            continue;
+        status = vendors[i].probe ? vendors[i].probe(answer, sizeof answer) : TARN_ERROR_NO_DRIVER;
+        if (status == TARN_OK) {
+            *found = vendors[i].driver;
+            why[0] = '\0';
+            loader_say(why, size, "%s", answer);
+            return TARN_OK;
+        }
+        loader_say(why, size, "%s%s", why[0] && answer[0] ? "; " : "", answer);
+    }
+    return status;
+}
 
 static tarn_status choose_locked(void)
 {
-    const char *name = getenv("TARN_DRIVER");
-    if (name && (strcmp(name, "cuda") == 0 || strcmp(name, "hip") == 0))
-        return failed(TARN_ERROR_NO_DRIVER, "TARN_DRIVER=%s: this version has only the host device (TARN_DRIVER=host)",
-                      name);
-    if (name && *name && strcmp(name, "auto") != 0 && strcmp(name, "host") != 0)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_DRIVER=%s: the values are auto, host, cuda and hip", name);
-
-    tarn_status status = host_start();
+    const char *wish = NULL;
+    char why[sizeof reason - 16] = "";
+    const struct driver *found = NULL;
+    tarn_status status = read_wish(&wish);
     if (status)
         return status;
+    if (!wish || strcmp(wish, "host") != 0)
+        status = choose_vendor(wish, &found, why, sizeof why);
+    else
+        loader_say(why, sizeof why, "asked for");
+    if (status && wish)
+        return failed(status, "TARN_DRIVER=%s: %s", wish, why);
+    if (!found && (status = host_start()))
+        return status;
+
     if (!watches_fork)
         process_watch_fork();
     watches_fork = true;
-    driver = &driver_host;
+    driver = found ? found : &driver_host;
+    reason[0] = '\0';
+    loader_say(reason, sizeof reason, "%s: %s", driver->name, why);
+    log_write(LOG_INFO, "driver %s", reason);
     atomic_store_explicit(&chosen, true, memory_order_release);
     return TARN_OK;
+}
+
+const char *driver_reason(void)
+{
+    return atomic_load_explicit(&chosen, memory_order_acquire) ? reason : "";
 }
 
 tarn_status driver_init(void)

@@ -93,7 +93,10 @@ struct driver_properties {
     X(peer_possible, (int device, int peer, bool *possible))                                        \
     X(peer_enable, (int device, int peer))
 
-#define DRIVER_PIECE_EXPORTABLE 1u /* flags of create */
+/* Flags of create. Memory that other devices of the machine can reach by RDMA is made where the device can, and is ordinary
+ * memory elsewhere; what cannot be exported is TARN_ERROR_NOT_SUPPORTED. */
+#define DRIVER_PIECE_EXPORTABLE 1u
+#define DRIVER_PIECE_RDMA 2u
 
 enum driver_call {
 #define X(call, parameters) DRIVER_CALL_##call,
@@ -119,8 +122,12 @@ struct driver {
 /* The chosen driver; NULL before driver_init() succeeded. */
 extern const struct driver *driver;
 
-/* Chooses the driver by TARN_DRIVER, once a process; cheap afterwards. TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION. */
+/* Chooses the driver by TARN_DRIVER (auto, cuda, hip, host), once a process; cheap afterwards. `auto` takes a GPU if one
+ * answers, else the host device. TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION. */
 tarn_status driver_init(void);
+
+/* Why the driver is the one it is: "host: libcuda.so.1: cannot open ...; libamdhip64.so.7: ...". Empty before the choice. */
+const char *driver_reason(void);
 
 /* "map" for DRIVER_CALL_map; NULL for what is none. */
 const char *driver_call_name(int call);
@@ -128,6 +135,11 @@ const char *driver_call_name(int call);
 /* The driver's finish(), after which driver_init() may choose again: for tests, which need a fresh device each. */
 void driver_finish(void);
 
-extern const struct driver driver_host;
+extern const struct driver driver_host, driver_cuda, driver_hip;
+
+/* Whether a vendor's driver is there, with at least one device. Adds to `why` what was found, or why not. Loads the
+ * vendor's library and makes no context. Called by driver_init() under its lock. TARN_ERROR_NO_DRIVER. */
+tarn_status driver_cuda_probe(char *why, size_t size);
+tarn_status driver_hip_probe(char *why, size_t size);
 
 #endif

@@ -137,6 +137,8 @@ static tarn_status start_locked(void)
         status = choose_memory(&memory);
     if (!status)
         status = choose_maps(&maps, &maps_from);
+    if (!status)
+        status = host_peers_start();
     if (status)
         return status;
 
@@ -160,6 +162,14 @@ tarn_status host_start(void)
     tarn_status status = atomic_load(&host.devices) ? TARN_OK : start_locked();
     mutex_unlock(&configuration.lock);
     return status;
+}
+
+bool host_configured(void)
+{
+    mutex_lock(&configuration.lock);
+    bool asked = configuration.wanted.size != 0;
+    mutex_unlock(&configuration.lock);
+    return asked;
 }
 
 static void host_finish(void)

@@ -130,6 +130,8 @@ extern struct host host;
 
 /* Starts the host device; TARN_ERROR_CONFIGURATION, or what the system refused. Called once by driver_init(). */
 tarn_status host_start(void);
+/* Whether tarn_host_configure() asked for the host device. */
+bool host_configured(void);
 
 tarn_status host_no_device(enum driver_call call, int device) __attribute__((cold));
 tarn_status host_inject(enum driver_call call) __attribute__((cold));
@@ -189,8 +191,18 @@ void host_memory_ledger(const struct host_device *device, tarn_host_ledger *ledg
 void host_memory_ledger_reset(struct host_device *device);
 /* Finishes the unmaps whose last use has ended. */
 void host_memory_sweep(void);
-/* Fails where a part of the range is ours and cannot be accessed; memory that is not ours is the caller's affair. */
-tarn_status host_memory_accessible(const char *what, uintptr_t address, size_t size);
+/* Fails where a part of the range is ours and cannot be accessed, by the device, or where that is NULL by the one whose
+ * memory it is; memory that is not ours is the caller's affair. */
+tarn_status host_memory_accessible(const char *what, const struct host_device *device, uintptr_t address, size_t size);
+
+/* ---- host_peer.c ------------------------------------------------------------------------------------------------- */
+
+/* TARN_HOST_PEERS. */
+tarn_status host_peers_start(void);
+/* Whether `device` reaches plain allocations of `peer`. */
+bool host_peer_enabled(int device, int peer);
+/* A bit for each of `devices`, which must exist and be able to reach memory of `owner`. */
+tarn_status host_peers_check(const char *call, int owner, const int *devices, int count, uint64_t *bits);
 
 /* ---- host_stream.c ----------------------------------------------------------------------------------------------- */
 
@@ -216,6 +228,11 @@ tarn_status host_workers_ensure_locked(void);
 void host_workers_push_locked(struct host_stream *stream);
 /* Joins all workers; the queues are empty. */
 void host_workers_finish(void);
+
+/* ---- host_capture.c ---------------------------------------------------------------------------------------------- */
+
+/* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that invalidates the capture. */
+tarn_status host_unsafe(enum driver_call call);
 
 /* ---- host_check.c ------------------------------------------------------------------------------------------------ */
 

@@ -366,25 +366,31 @@ tarn_status host_memory_info(int number, size_t *free_bytes, size_t *total_bytes
 
 /* ---- What lies behind an address --------------------------------------------------------------------------------- */
 
-/* The extent at `address` on the device, or length 0. Two steps where the region is the one asked about last. */
+/* The extent at `address` for the device, or length 0; of another device's memory only what it can reach. Two steps where the region is the one asked about last. */
 static tarn_host_extent extent_at(const struct host_device *device, uintptr_t address)
 {
     const struct host_region *region = host_region_at(address);
-    if (!region || region->device != device)
+    if (!region)
         return (tarn_host_extent){0};
+    bool own = region->device == device;
     if (!region->granules) {
         uint64_t offset = address - region->address;
+        if (!own && !host_peer_enabled(device->number, region->device->number))
+            return (tarn_host_extent){0};
         return (tarn_host_extent){
             .piece = region->plain, .offset = offset, .length = region->size - offset, .accessible = true};
     }
     const struct host_mapping *mapping = *host_granule_of(region, address);
     if (!mapping || mapping->leaving)
         return (tarn_host_extent){0};
+    bool accessible = mapping->accessible >> device->number & 1;
+    if (!own && !accessible)
+        return (tarn_host_extent){0};
     uint64_t offset = address - mapping->address;
     return (tarn_host_extent){.piece = mapping->piece->handle,
                               .offset = offset,
                               .length = mapping->piece->size - offset,
-                              .accessible = mapping->accessible};
+                              .accessible = accessible};
 }
 
 tarn_status tarn_host_extent_get(int number, const void *address, size_t size, tarn_host_extent *extent)
@@ -417,7 +423,7 @@ static uintptr_t next_of_ours(uintptr_t address)
     return start > address ? start : address;
 }
 
-tarn_status host_memory_accessible(const char *what, uintptr_t address, size_t size)
+tarn_status host_memory_accessible(const char *what, const struct host_device *device, uintptr_t address, size_t size)
 {
     uintptr_t at = address, end;
     if (__builtin_add_overflow(address, size, &end))
@@ -426,7 +432,7 @@ tarn_status host_memory_accessible(const char *what, uintptr_t address, size_t s
     tarn_host_extent found = {.accessible = true, .length = 1};
     mutex_lock(&host_memory_lock);
     for (at = next_of_ours(at); at < end && found.length && found.accessible; at = next_of_ours(at)) {
-        found = extent_at(host_region_at(at)->device, at);
+        found = extent_at(device ? device : host_region_at(at)->device, at);
         if (found.length && found.accessible)
             at += found.length;
     }
@@ -434,7 +440,9 @@ tarn_status host_memory_accessible(const char *what, uintptr_t address, size_t s
     if (found.length && found.accessible)
         return TARN_OK;
     return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " is %s", what, at,
-                  found.length ? "mapped but access is not set" : "reserved but nothing is mapped there");
+                  found.length ? "mapped but access is not set"
+                  : device     ? "reserved but nothing is mapped there, or of another device that cannot be reached"
+                               : "reserved but nothing is mapped there");
 }
 
 /* ---- The whole --------------------------------------------------------------------------------------------------- */

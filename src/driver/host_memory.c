@@ -300,7 +300,8 @@ static tarn_status check_row(const char *call, struct host_device *device, uintp
     return TARN_OK;
 }
 
-static tarn_status set_access_locked(struct host_device *device, uintptr_t address, size_t size, uint64_t *count)
+static tarn_status set_access_locked(struct host_device *device, uintptr_t address, size_t size, uint64_t devices,
+                                     uint64_t *count)
 {
     tarn_status status = check_row("set_access", device, address, size, count);
     if (status)
@@ -311,23 +312,28 @@ static tarn_status set_access_locked(struct host_device *device, uintptr_t addre
     const struct host_region *range = host_region_at(address);
     for (uintptr_t at = address; at < address + size;) {
         struct host_mapping *mapping = *host_granule_of(range, at);
-        mapping->accessible = true;
+        mapping->accessible |= devices;
         at += mapping->piece->size;
     }
     return TARN_OK;
 }
 
-tarn_status host_set_access(int number, uintptr_t address, size_t size)
+tarn_status host_set_access(int number, uintptr_t address, size_t size, const int *devices, int device_count)
 {
     struct host_device *device;
+    uint64_t bits = 0;
     tarn_status status = host_enter(DRIVER_CALL_set_access, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_set_access);
+    if (!status)
+        status = host_peers_check("set_access", number, devices, device_count, &bits);
     if (status)
         return status;
     if (host_off_granule(address, size))
         return refuse_off_granule("set_access", address, size);
     uint64_t count = 0;
     mutex_lock(&host_memory_lock);
-    status = set_access_locked(device, address, size, &count);
+    status = set_access_locked(device, address, size, bits, &count);
     mutex_unlock(&host_memory_lock);
     if (!status)
         host_charge(device, DRIVER_CALL_set_access, size, count);

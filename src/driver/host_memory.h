@@ -16,7 +16,8 @@ struct host_mapping {
     struct host_region *region;
     struct host_piece *piece;
     uintptr_t address;
-    bool accessible, leaving;
+    uint64_t accessible; /* a bit for each device that may read and write here */
+    bool leaving;
 };
 
 /* A slot. Its handle is slot + 1 below, and above the number of pieces that the slot held before, so that none comes

@@ -370,7 +370,7 @@ static tarn_status submit(const char *call, struct host_device *device, driver_s
 static tarn_status submit_fill(const char *call, struct host_device *device, driver_stream stream, uintptr_t to,
                                int value, size_t size)
 {
-    tarn_status status = host_memory_accessible(call, to, size);
+    tarn_status status = host_memory_accessible(call, device, to, size);
     if (status || size == 0)
         return status;
     const struct host_op op = {.kind = HOST_OP_FILL, .move = {.to = to, .size = size, .value = value}};
@@ -380,9 +380,9 @@ static tarn_status submit_fill(const char *call, struct host_device *device, dri
 static tarn_status submit_copy(const char *call, struct host_device *device, driver_stream stream, uintptr_t to,
                                uintptr_t from, size_t size)
 {
-    tarn_status status = host_memory_accessible(call, to, size);
+    tarn_status status = host_memory_accessible(call, NULL, to, size);
     if (!status)
-        status = host_memory_accessible(call, from, size);
+        status = host_memory_accessible(call, NULL, from, size);
     if (status || size == 0)
         return status;
     const struct host_op op = {.kind = HOST_OP_COPY, .move = {.to = to, .from = from, .size = size}};

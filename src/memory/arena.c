@@ -7,6 +7,7 @@
 #include "memory/arena.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "device/capture.h"
 
 #define ADDRESS_FACTOR 4 /* of the device's memory: room for runs to grow in place */
 
@@ -306,8 +307,10 @@ tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t s
         enter_piece(arena, piece, piece);
         address += piece->size;
     }
-    if (!status)
-        status = device_note(arena->device, driver->set_access(device, start, end - start));
+    if (!status) {
+        int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
+        status = device_note(arena->device, driver->set_access(device, start, end - start, devices, count));
+    }
     if (status)
         map_undo(arena, list, piece, start, address, end);
     return status;

@@ -114,10 +114,16 @@ static inline driver_piece new_piece(int device, size_t size)
     return piece;
 }
 
+/* Gives the device itself access. */
+static inline tarn_status own_access(int device, uintptr_t address, size_t size)
+{
+    return driver->set_access(device, address, size, &device, 1);
+}
+
 static inline void map_at(int device, uintptr_t address, size_t size, driver_piece piece)
 {
     assert_ok(driver->map(device, address, size, piece));
-    assert_ok(driver->set_access(device, address, size));
+    assert_ok(own_access(device, address, size));
 }
 
 /* The thread sanitizer maps memory of its own beside ours, and has address space for little of it. */

@@ -73,7 +73,8 @@ static void an_unmap_of_memory_in_use_is_reported_and_put_off(void **state)
     tarn_host_extent extent;
     assert_refused(driver->map(0, range, 4 * MIB, piece), TARN_ERROR_BUSY, "queued work");
     assert_refused(driver->unmap(0, range, 4 * MIB), TARN_ERROR_INVALID_ARGUMENT, "nothing is mapped");
-    assert_refused(driver->set_access(0, range, 4 * MIB), TARN_ERROR_INVALID_ARGUMENT, "nothing is mapped");
+    assert_refused(driver->set_access(0, range, 4 * MIB, (int[]){0}, 1), TARN_ERROR_INVALID_ARGUMENT,
+                   "nothing is mapped");
     assert_refused(driver->unreserve(0, range, 32 * MIB), TARN_ERROR_BUSY, "queued work");
     assert_status(tarn_host_extent_get(0, (void *)range, 1, &extent), TARN_ERROR_INVALID_POINTER);
     assert_ok(tarn_host_advance(99));

@@ -45,8 +45,8 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_costs(driver->map(0, range, GRANULE, pieces[0]), US(1.5), US(1.5));
     assert_costs(driver->map(0, range + GRANULE, 20 * MIB, pieces[1]), US(1.5), US(1.5));
     assert_costs(driver->map(0, range + 22 * MIB, GRANULE, pieces[2]), US(1.5), US(1.5));
-    assert_costs(driver->set_access(0, range, 24 * MIB), US(36), US(3 * 36));
-    assert_costs(driver->set_access(0, range, GRANULE), US(36), US(36));
+    assert_costs(driver->set_access(0, range, 24 * MIB, (int[]){0}, 1), US(36), US(3 * 36));
+    assert_costs(driver->set_access(0, range, GRANULE, (int[]){0}, 1), US(36), US(36));
     assert_costs(driver->unmap(0, range + GRANULE, 22 * MIB), US(2 * 26), US(2 * 26));
     assert_costs(driver->unmap(0, range, GRANULE), US(26), US(26));
     for (int i = 0; i < 3; i++)

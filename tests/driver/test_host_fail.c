@@ -11,13 +11,25 @@
 static struct {
     uintptr_t range, mapped, plain, made;
     driver_piece piece, other, made_piece;
-    driver_stream stream, made_stream;
+    driver_stream stream, made_stream, capturing;
+    driver_graph graph, made_graph;
     driver_event event, made_event;
 } on;
 
 static void do_nothing(void *unused)
 {
     (void)unused;
+}
+
+static void prepare_capture(int kind)
+{
+    on.capturing = new_stream(0, false);
+    if (kind == DRIVER_CALL_capture_begin)
+        return;
+    assert_ok(driver->capture_begin(0, on.capturing, DRIVER_CAPTURE_GLOBAL));
+    assert_ok(driver->call(0, on.capturing, do_nothing, NULL));
+    if (kind == DRIVER_CALL_graph_launch || kind == DRIVER_CALL_graph_destroy)
+        assert_ok(driver->capture_end(0, on.capturing, &on.graph));
 }
 
 /* A fresh device on which one call of the kind succeeds. */
@@ -37,6 +49,8 @@ static void prepare(int kind)
     assert_ok(driver->device_synchronize(0));
     if (kind == DRIVER_CALL_unreserve)
         assert_ok(driver->unmap(0, on.mapped, GRANULE));
+    if (kind >= DRIVER_CALL_capture_begin && kind <= DRIVER_CALL_graph_destroy)
+        prepare_capture(kind);
 }
 
 /* One call of each kind that succeeds after prepare(kind). */
@@ -116,7 +130,7 @@ static tarn_status call_unmap(void)
 
 static tarn_status call_set_access(void)
 {
-    return driver->set_access(0, on.mapped, GRANULE);
+    return driver->set_access(0, on.mapped, GRANULE, (int[]){0}, 1);
 }
 
 static tarn_status call_stream_create(void)
@@ -184,6 +198,54 @@ static tarn_status call_call(void)
     return driver->call(0, on.stream, do_nothing, NULL);
 }
 
+static tarn_status call_capture_begin(void)
+{
+    return driver->capture_begin(0, on.capturing, DRIVER_CAPTURE_RELAXED);
+}
+
+static tarn_status call_capture_end(void)
+{
+    return driver->capture_end(0, on.capturing, &on.made_graph);
+}
+
+static tarn_status call_capture_status(void)
+{
+    struct driver_capture capture;
+    return driver->capture_status(0, on.capturing, &capture);
+}
+
+static tarn_status call_capture_mode(void)
+{
+    enum driver_capture_mode mode = DRIVER_CAPTURE_GLOBAL;
+    return driver->capture_mode(&mode);
+}
+
+static tarn_status call_capture_depend(void)
+{
+    return driver->capture_depend(0, on.capturing, NULL, 0);
+}
+
+static tarn_status call_graph_launch(void)
+{
+    return driver->graph_launch(0, on.graph, on.stream);
+}
+
+static tarn_status call_graph_destroy(void)
+{
+    return driver->graph_destroy(0, on.graph);
+}
+
+static tarn_status call_peer_possible(void)
+{
+    bool possible;
+    return driver->peer_possible(0, 0, &possible);
+}
+
+static tarn_status call_peer_enable(void)
+{
+    return driver->peer_enable(0, 0);
+}
+
 static tarn_status (*const calls[DRIVER_CALLS])(void) = {
 #define X(call, parameters) [DRIVER_CALL_##call] = call_##call,
     DRIVER_CALL_LIST(X)
@@ -209,6 +271,7 @@ static void assert_nothing_made(void)
     assert_int_equal(on.made_piece, 0);
     assert_null(on.made_stream);
     assert_null(on.made_event);
+    assert_null(on.made_graph);
 }
 
 static void each_kind_fails_once_without_effect(void **state)

@@ -110,7 +110,7 @@ static void unmap_and_access_take_whole_mappings(void **state)
     driver_piece a = new_piece(0, 4 * MIB), b = new_piece(0, 4 * MIB);
     assert_ok(driver->map(0, range, 4 * MIB, a));
     assert_ok(driver->map(0, range + 8 * MIB, 4 * MIB, b));
-    tarn_status (*const calls[])(int, uintptr_t, size_t) = {driver->set_access, driver->unmap};
+    tarn_status (*const calls[])(int, uintptr_t, size_t) = {own_access, driver->unmap};
     for (size_t i = 0; i < 2; i++) {
         REFUSED(calls[i](0, range + 4096, 4 * MIB), "multiple of 2 MiB");
         REFUSED(calls[i](0, range, 0), "multiple of 2 MiB");
@@ -125,7 +125,7 @@ static void unmap_and_access_take_whole_mappings(void **state)
     assert_int_equal(ledger_of(0).mappings, 2);
     driver_piece between = new_piece(0, 4 * MIB);
     assert_ok(driver->map(0, range + 4 * MIB, 4 * MIB, between));
-    assert_ok(driver->set_access(0, range, 12 * MIB));
+    assert_ok(own_access(0, range, 12 * MIB));
     REFUSED(driver->unmap(0, range + GRANULE, 10 * MIB), "cuts the mapping");
     assert_ok(driver->unmap(0, range, 12 * MIB));
     REFUSED(driver->unmap(0, range, 4 * MIB), "nothing is mapped");
@@ -276,7 +276,7 @@ static void extents_name_piece_offset_and_access(void **state)
     driver_piece a = new_piece(0, 4 * MIB), b = new_piece(0, GRANULE);
     assert_ok(driver->map(0, range, 4 * MIB, a));
     assert_ok(driver->map(0, range + 4 * MIB, GRANULE, b));
-    assert_ok(driver->set_access(0, range, 4 * MIB));
+    assert_ok(own_access(0, range, 4 * MIB));
     assert_ok(driver->alloc(0, GRANULE, &plain));
     tarn_host_extent extent = {0};
     assert_ok(tarn_host_extent_get(0, (void *)(range + 3 * MIB), 8 * MIB, &extent));
@@ -472,7 +472,7 @@ static void pieces_by_the_thousand(void **state)
             pieces[i] = new_piece(0, GRANULE);
             assert_ok(driver->map(0, range + i * GRANULE, GRANULE, pieces[i]));
         }
-        assert_ok(driver->set_access(0, range, COUNT * GRANULE));
+        assert_ok(own_access(0, range, COUNT * GRANULE));
         for (size_t i = 0; i < COUNT; i++) {
             tarn_host_extent extent;
             assert_ok(tarn_host_extent_get(0, (void *)(range + i * GRANULE), 1, &extent));

@@ -321,7 +321,7 @@ static void copies_are_checked_when_they_are_queued(void **state)
     assert_ok(driver->map(0, range + GRANULE, GRANULE, piece));
     assert_refused(driver->set(0, range, 1, 16, NULL), TARN_ERROR_INVALID_ARGUMENT, "nothing is mapped");
     assert_refused(driver->set(0, range + GRANULE, 1, 16, NULL), TARN_ERROR_INVALID_ARGUMENT, "access is not set");
-    assert_ok(driver->set_access(0, range + GRANULE, GRANULE));
+    assert_ok(driver->set_access(0, range + GRANULE, GRANULE, (int[]){0}, 1));
     assert_ok(driver->set(0, range + GRANULE, 1, GRANULE, NULL));
     assert_refused(driver->set(0, range + GRANULE, 1, GRANULE + 1, NULL), TARN_ERROR_INVALID_ARGUMENT,
                    "nothing is mapped");

@@ -50,7 +50,7 @@ static void storm_round(struct storm *storm, uintptr_t range, driver_stream stre
     uint64_t now;
     MUST(driver->create(device, GRANULE, random >> 28 ? 0 : DRIVER_PIECE_EXPORTABLE, &piece));
     MUST(driver->map(device, at, GRANULE, piece));
-    MUST(driver->set_access(device, at, GRANULE));
+    MUST(driver->set_access(device, at, GRANULE, &device, 1));
     driver->owner_set(device, at, GRANULE, stream);
     MUST(driver->set(device, at, (unsigned char)random, 4096, stream));
     MUST(tarn_host_work(device, stream, (void *)at, 4096, random >> 24));

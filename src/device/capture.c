@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the table of the captures that tarn knows, and asks the driver about all others.
+ *
+ * A known capture is entered before the driver begins it and taken out after the driver has ended it, so that no moment
+ * of it is unprotected. Both happen under the device's record lock, as does every record of an event of ours: between the
+ * question whether a stream captures and the record no known capture can begin there.
+ * Locks: the device's record lock, then `table_lock`. */
+#include "device/capture.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <time.h>
+
+struct capture {
+    struct capture *next;
+    struct stream *stream;
+    struct thread *thread; /* that began it; NULL when that thread has ended */
+    tarn_capture_mode mode;
+    bool announced; /* the caller begins and ends it */
+    bool ending;    /* a thread is about to end it */
+};
+
+static mutex table_lock = MUTEX_INITIALIZER;
+static pthread_cond_t one_ended; /* of the monotonic clock */
+static struct capture *captures; /* table_lock */
+static atomic_uint_fast64_t epoch = 1;
+static struct object_pool capture_objects = OBJECT_POOL(struct capture);
+
+unsigned captures_open(const struct device *device)
+{
+    return atomic_load_explicit(&device->captures, memory_order_acquire);
+}
+
+unsigned captures_of_thread(void)
+{
+    const struct thread *thread = thread_known();
+    return thread ? atomic_load_explicit(&thread->captures, memory_order_relaxed) : 0;
+}
+
+uint64_t capture_epoch(void)
+{
+    return atomic_load_explicit(&epoch, memory_order_acquire);
+}
+
+/* ---- Asking ------------------------------------------------------------------------------------------------------ */
+
+/* What the driver says. A query that fails because of a capture means one that tarn must not touch: INVALIDATED. */
+static tarn_status ask(const struct stream *stream, struct driver_capture *capture)
+{
+    *capture = (struct driver_capture){0};
+    tarn_status status = driver->capture_status(stream->device, stream->native, capture);
+    if (status != TARN_ERROR_CAPTURE)
+        return device_note(device_at(stream->device), status);
+    *capture = (struct driver_capture){.state = DRIVER_CAPTURE_INVALIDATED};
+    return TARN_OK;
+}
+
+tarn_status stream_refuse_capture(struct stream *stream, const char *what)
+{
+    struct driver_capture capture;
+    bool known = atomic_load_explicit(&stream->captures, memory_order_acquire);
+    tarn_status status = known ? TARN_OK : ask(stream, &capture);
+    if (status || (!known && capture.state == DRIVER_CAPTURE_NONE))
+        return status;
+    return failed(TARN_ERROR_CAPTURE, "%s: stream %#llx of device %d captures; first end the capture", what,
+                  (unsigned long long)stream_value(stream), stream->device);
+}
+
+/* What the driver says, whatever tarn knows; yes where it cannot say. */
+static bool driver_captures(const struct stream *stream)
+{
+    struct driver_capture capture;
+    return ask(stream, &capture) || capture.state != DRIVER_CAPTURE_NONE;
+}
+
+bool stream_captures(struct stream *stream)
+{
+    return atomic_load_explicit(&stream->captures, memory_order_acquire) || driver_captures(stream);
+}
+
+tarn_status captures_refuse(const struct device *device, const char *what)
+{
+    unsigned open = captures_open(device);
+    return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open on device %d; first end them", what, open,
+                         device->number)
+                : TARN_OK;
+}
+
+tarn_status tarn_capture_status(tarn_stream stream, tarn_capture_state *state, uint64_t *id)
+{
+    struct stream *found = NULL;
+    struct driver_capture capture;
+    if (!state)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
+    tarn_status status = device_layer_ready();
+    if (status || (status = stream_find(stream, thread_device(), &found)) || (status = ask(found, &capture)))
+        return status;
+    *state = capture.state == DRIVER_CAPTURE_NONE     ? TARN_CAPTURE_NONE
+             : capture.state == DRIVER_CAPTURE_ACTIVE ? TARN_CAPTURE_ACTIVE
+                                                      : TARN_CAPTURE_INVALIDATED;
+    if (id)
+        *id = capture.state == DRIVER_CAPTURE_ACTIVE ? capture.id : 0;
+    return TARN_OK;
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+static struct capture *find_locked(const struct stream *stream)
+{
+    struct capture *capture = captures;
+    while (capture && capture->stream != stream)
+        capture = capture->next;
+    return capture;
+}
+
+static tarn_status refuse_second(struct stream *stream)
+{
+    return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or is announced to",
+                  (unsigned long long)stream_value(stream), stream->device);
+}
+
+/* Enters a capture. Under the record lock. */
+static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool announced)
+{
+    struct thread *thread = thread_self();
+    struct capture *capture = thread ? object_alloc(&capture_objects) : NULL;
+    if (!thread)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (!capture)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a capture");
+    *capture = (struct capture){.stream = stream, .thread = thread, .mode = mode, .announced = announced};
+    mutex_lock(&table_lock);
+    bool second = find_locked(stream);
+    if (!second) {
+        capture->next = captures;
+        captures = capture;
+        atomic_fetch_add_explicit(&thread->captures, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
+        atomic_store_explicit(&stream->captures, true, memory_order_release);
+        atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+        process_changed();
+    }
+    mutex_unlock(&table_lock);
+    if (!second)
+        return TARN_OK;
+    object_free(&capture_objects, capture);
+    return refuse_second(stream);
+}
+
+/* Takes a capture out, and wakes who waits for that. */
+static void leave(struct stream *stream)
+{
+    mutex_lock(&table_lock);
+    struct capture **link = &captures;
+    while (*link && (*link)->stream != stream)
+        link = &(*link)->next;
+    struct capture *capture = *link;
+    if (capture) {
+        *link = capture->next;
+        if (capture->thread)
+            atomic_fetch_sub_explicit(&capture->thread->captures, 1, memory_order_relaxed);
+        atomic_store_explicit(&stream->captures, false, memory_order_release);
+        atomic_fetch_sub_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
+        atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+        process_changed();
+        pthread_cond_broadcast(&one_ended);
+    }
+    mutex_unlock(&table_lock);
+    if (capture)
+        object_free(&capture_objects, capture);
+}
+
+void captures_of_thread_end(struct thread *thread)
+{
+    mutex_lock(&table_lock);
+    for (struct capture *capture = captures; capture; capture = capture->next)
+        if (capture->thread == thread)
+            capture->thread = NULL;
+    mutex_unlock(&table_lock);
+}
+
+bool captures_wait(struct device *device, uint64_t ns)
+{
+    struct timespec limit;
+    clock_gettime(CLOCK_MONOTONIC, &limit);
+    uint64_t seconds = ns / 1000000000u;
+    limit.tv_sec += (time_t)(seconds < INT32_MAX ? seconds : INT32_MAX);
+    limit.tv_nsec += (long)(ns % 1000000000u);
+    if (limit.tv_nsec >= 1000000000) {
+        limit.tv_sec++;
+        limit.tv_nsec -= 1000000000;
+    }
+    mutex_lock(&table_lock);
+    while (captures_open(device) && pthread_cond_timedwait(&one_ended, &table_lock, &limit) != ETIMEDOUT)
+        ;
+    bool none = captures_open(device) == 0;
+    mutex_unlock(&table_lock);
+    return none;
+}
+
+void captures_init(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&one_ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+/* ---- Beginning and ending ---------------------------------------------------------------------------------------- */
+
+/* The start of begin and announce: the stream, which must not be a default one. */
+static tarn_status find_to_begin(tarn_stream value, struct stream **stream)
+{
+    tarn_status status = device_layer_ready();
+    if (status || (status = stream_find(value, thread_device(), stream)) ||
+        (status = device_check(device_at((*stream)->device))))
+        return status;
+    if ((*stream)->origin == STREAM_IS_LEGACY || (*stream)->origin == STREAM_IS_THREADS)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "a default stream cannot capture; take one by tarn_stream_lease() or tarn_stream_adopt()");
+    return TARN_OK;
+}
+
+tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
+{
+    static const enum driver_capture_mode modes[] = {
+        [TARN_CAPTURE_GLOBAL] = DRIVER_CAPTURE_GLOBAL,
+        [TARN_CAPTURE_THREAD_LOCAL] = DRIVER_CAPTURE_THREAD_LOCAL,
+        [TARN_CAPTURE_RELAXED] = DRIVER_CAPTURE_RELAXED,
+    };
+    struct stream *found = NULL;
+    if ((unsigned)mode > TARN_CAPTURE_RELAXED)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a mode of capture", (int)mode);
+    tarn_status status = find_to_begin(stream, &found);
+    if (status)
+        return status;
+    struct device *device = device_at(found->device);
+    mutex_lock(&device->record_lock);
+    /* A stream that captures already is refused before the driver is asked to begin, which would end that capture. */
+    struct driver_capture capture = {0};
+    status = ask(found, &capture);
+    if (!status && capture.state != DRIVER_CAPTURE_NONE)
+        status = refuse_second(found);
+    if (!status)
+        status = enter(found, mode, false);
+    if (!status) {
+        status = device_note(device, driver->capture_begin(device->number, found->native, modes[mode]));
+        if (status)
+            leave(found);
+    }
+    mutex_unlock(&device->record_lock);
+    return status;
+}
+
+tarn_status tarn_capture_announce(tarn_stream stream)
+{
+    struct stream *found = NULL;
+    tarn_status status = find_to_begin(stream, &found);
+    if (status)
+        return status;
+    struct device *device = device_at(found->device);
+    mutex_lock(&device->record_lock);
+    status = enter(found, TARN_CAPTURE_RELAXED, true);
+    mutex_unlock(&device->record_lock);
+    return status;
+}
+
+/* Claims a known capture for its end. The driver refuses the end of a capture by another thread than began it, unless
+ * that was relaxed; here that is refused without harm. */
+static tarn_status claim_end(struct stream *stream, bool *announced)
+{
+    tarn_status status = TARN_OK;
+    mutex_lock(&table_lock);
+    struct capture *capture = find_locked(stream);
+    if (!capture || capture->ending)
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no capture that tarn knows",
+                        (unsigned long long)stream_value(stream), stream->device);
+    else if (capture->mode != TARN_CAPTURE_RELAXED && capture->thread != thread_known())
+        status = failed(TARN_ERROR_CAPTURE, "only the thread that began a capture, unless it is relaxed, can end it");
+    if (!status) {
+        capture->ending = true;
+        *announced = capture->announced;
+    }
+    mutex_unlock(&table_lock);
+    return status;
+}
+
+static void unclaim_end(struct stream *stream)
+{
+    mutex_lock(&table_lock);
+    find_locked(stream)->ending = false;
+    mutex_unlock(&table_lock);
+}
+
+struct ending {
+    struct stream *stream;
+    bool claimed;       /* it is a known capture, which this thread ends */
+    bool announced;     /* the caller has ended it */
+    driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else NULL */
+};
+
+/* Ends a known capture. */
+static tarn_status end(tarn_stream value, struct ending *ending)
+{
+    tarn_status status = device_layer_ready();
+    if (status || (status = stream_find(value, thread_device(), &ending->stream)) ||
+        (status = claim_end(ending->stream, &ending->announced)))
+        return status;
+    struct stream *stream = ending->stream;
+    struct device *device = device_at(stream->device);
+    ending->claimed = true;
+    mutex_lock(&device->record_lock);
+    if (!ending->announced)
+        status = device_note(device, driver->capture_end(device->number, stream->native, &ending->graph));
+    if (status && driver_captures(stream))
+        unclaim_end(stream); /* the driver could not even end it: it stays known, and the end can be tried again */
+    else
+        leave(stream);
+    mutex_unlock(&device->record_lock);
+    return status;
+}
+
+/* Whether the stream has a known capture that tarn began, whose graph must go somewhere. */
+static bool has_graph(const struct stream *stream)
+{
+    mutex_lock(&table_lock);
+    const struct capture *capture = find_locked(stream);
+    bool has = capture && !capture->announced;
+    mutex_unlock(&table_lock);
+    return has;
+}
+
+tarn_status tarn_capture_end(tarn_stream stream, void **graph)
+{
+    struct ending ending = {0};
+    tarn_status status = device_layer_ready();
+    if (status || (status = stream_find(stream, thread_device(), &ending.stream)))
+        return status;
+    if (!graph && has_graph(ending.stream))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL; tarn_capture_abort() ends a capture without one");
+    status = end(stream, &ending);
+    if (!status && graph)
+        *graph = ending.graph;
+    return status;
+}
+
+tarn_status tarn_capture_abort(tarn_stream stream)
+{
+    struct ending ending = {0};
+    tarn_status status = end(stream, &ending);
+    if (ending.graph)
+        return device_note(device_at(ending.stream->device),
+                           driver->graph_destroy(ending.stream->device, ending.graph));
+    /* An invalidated capture, or one with streams that were not joined, is over all the same. */
+    bool over = status == TARN_ERROR_CAPTURE && ending.claimed && !driver_captures(ending.stream);
+    return over ? TARN_OK : status;
+}

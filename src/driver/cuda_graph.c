@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* CUDA's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
+ * of what was made so is kept here under a lock that is held over no call of the vendor's. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "driver/cuda.h"
+
+_Static_assert((int)DRIVER_CAPTURE_GLOBAL == (int)CU_MODE_GLOBAL, "the modes have CUDA's numbers");
+_Static_assert((int)DRIVER_CAPTURE_THREAD_LOCAL == (int)CU_MODE_THREAD_LOCAL, "the modes have CUDA's numbers");
+_Static_assert((int)DRIVER_CAPTURE_RELAXED == (int)CU_MODE_RELAXED, "the modes have CUDA's numbers");
+_Static_assert((int)DRIVER_CAPTURE_NONE == (int)CU_CAPTURE_IS_NONE, "the states have CUDA's numbers");
+_Static_assert((int)DRIVER_CAPTURE_ACTIVE == (int)CU_CAPTURE_IS_ACTIVE, "the states have CUDA's numbers");
+_Static_assert((int)DRIVER_CAPTURE_INVALIDATED == (int)CU_CAPTURE_IS_INVALIDATED, "the states have CUDA's numbers");
+_Static_assert(sizeof(driver_node) == sizeof(cu_graph_node), "a list of nodes is passed on as it is");
+
+/* A graph that was launched, and what runs it. */
+struct launched {
+    struct launched *next;
+    cu_graph graph;
+    cu_graph_exec exec;
+};
+
+static mutex graphs_lock = MUTEX_INITIALIZER;
+static struct launched *graphs; /* graphs_lock */
+static struct object_pool graph_objects = OBJECT_POOL(struct launched);
+
+/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+
+tarn_status cuda_capture_begin(int device, driver_stream stream, enum driver_capture_mode mode)
+{
+    struct cuda_scope scope;
+    if (!cuda.call.cuStreamBeginCapture_v2)
+        return cuda_missing("cuStreamBeginCapture");
+    tarn_status status = cuda_enter(device, false, &scope);
+    if (status)
+        return status;
+    return cuda_leave(&scope, cuda.call.cuStreamBeginCapture_v2(stream, (cu_capture_mode)mode), "cuStreamBeginCapture");
+}
+
+static cu_graph_exec forget(cu_graph graph)
+{
+    cu_graph_exec exec = NULL;
+    mutex_lock(&graphs_lock);
+    for (struct launched **at = &graphs; *at; at = &(*at)->next) {
+        if ((*at)->graph == graph) {
+            struct launched *gone = *at;
+            *at = gone->next;
+            exec = gone->exec;
+            object_free(&graph_objects, gone);
+            break;
+        }
+    }
+    mutex_unlock(&graphs_lock);
+    return exec;
+}
+
+tarn_status cuda_capture_end(int device, driver_stream stream, driver_graph *graph)
+{
+    cu_graph result = NULL;
+    struct cuda_scope scope;
+    if (!cuda.call.cuStreamEndCapture)
+        return cuda_missing("cuStreamEndCapture");
+    tarn_status status = cuda_enter(device, false, &scope);
+    if (status)
+        return status;
+    cu_result code = cuda.call.cuStreamEndCapture(stream, &result);
+    if (!code && !result)
+        code = CU_CAPTURE_INVALIDATED;
+    if (!code && cuda.call.cuGraphExecDestroy) {
+        /* A graph of this address was destroyed behind our back: what ran it must not run for the new one. */
+        cu_graph_exec stale = forget(result);
+        if (stale)
+            (void)cuda.call.cuGraphExecDestroy(stale);
+    }
+    if ((status = cuda_leave(&scope, code, "cuStreamEndCapture")))
+        return status;
+    *graph = result;
+    return TARN_OK;
+}
+
+/* By the newest call that the driver has. What is known of the edges is dropped: no node that tarn adds has special ones.
+ * They are asked for all the same, because the driver fails with 402 where there are some that nobody asked for. */
+static cu_result ask(cu_stream stream, cu_capture_status *state, uint64_t *id, const cu_graph_node **nodes,
+                     size_t *count)
+{
+    const struct cuda_calls *call = &cuda.call;
+    const struct cu_edge *edges = NULL;
+    if (call->cuStreamGetCaptureInfo_v3)
+        return call->cuStreamGetCaptureInfo_v3(stream, state, id, NULL, nodes, &edges, count);
+    if (call->cuStreamGetCaptureInfo_v2)
+        return call->cuStreamGetCaptureInfo_v2(stream, state, id, NULL, nodes, count);
+    return call->cuStreamGetCaptureInfo(stream, state, id);
+}
+
+tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_capture *capture)
+{
+    cu_capture_status state = CU_CAPTURE_IS_NONE;
+    uint64_t id = 0;
+    const cu_graph_node *nodes = NULL;
+    size_t count = 0;
+    struct cuda_scope scope;
+    if (!cuda.call.cuStreamGetCaptureInfo) {
+        *capture = (struct driver_capture){.state = DRIVER_CAPTURE_NONE}; /* a driver without captures */
+        return TARN_OK;
+    }
+    tarn_status status = cuda_enter(device, false, &scope);
+    if (status)
+        return status;
+    cu_result code = ask(stream, &state, &id, &nodes, &count);
+    if ((status = cuda_leave_silently(&scope, code)))
+        return status;
+    bool active = state == CU_CAPTURE_IS_ACTIVE;
+    *capture = (struct driver_capture){
+        .state = active                               ? DRIVER_CAPTURE_ACTIVE
+                 : state == CU_CAPTURE_IS_INVALIDATED ? DRIVER_CAPTURE_INVALIDATED
+                                                      : DRIVER_CAPTURE_NONE,
+        .id = active ? id : 0,
+        .nodes = active && nodes ? (const driver_node *)(const void *)nodes : NULL,
+        .node_count = active && nodes ? count : 0,
+    };
+    return TARN_OK;
+}
+
+tarn_status cuda_capture_mode(enum driver_capture_mode *mode)
+{
+    cu_capture_mode value = (cu_capture_mode)*mode;
+    if (!cuda.call.cuThreadExchangeStreamCaptureMode)
+        return cuda_missing("cuThreadExchangeStreamCaptureMode");
+    cu_result code = cuda.call.cuThreadExchangeStreamCaptureMode(&value);
+    if (code)
+        return cuda_failed(code, "cuThreadExchangeStreamCaptureMode");
+    *mode = (enum driver_capture_mode)value;
+    return TARN_OK;
+}
+
+tarn_status cuda_capture_depend(int device, driver_stream stream, const driver_node *nodes, size_t count)
+{
+    struct cuda_scope scope;
+    if (!cuda.call.cuStreamUpdateCaptureDependencies)
+        return cuda_missing("cuStreamUpdateCaptureDependencies");
+    tarn_status status = cuda_enter(device, false, &scope);
+    if (status)
+        return status;
+    /* The vendor's prototype lacks a const; the list is only read. */
+    cu_graph_node *list = (cu_graph_node *)(uintptr_t)nodes;
+    cu_result code = cuda.call.cuStreamUpdateCaptureDependencies(stream, list, count, CU_DEPENDENCIES_SET);
+    return cuda_leave(&scope, code, "cuStreamUpdateCaptureDependencies with %zu nodes", count);
+}
+
+/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+
+static cu_graph_exec find(cu_graph graph)
+{
+    cu_graph_exec exec = NULL;
+    mutex_lock(&graphs_lock);
+    for (const struct launched *at = graphs; at && !exec; at = at->next)
+        if (at->graph == graph)
+            exec = at->exec;
+    mutex_unlock(&graphs_lock);
+    return exec;
+}
+
+/* Enters what runs a graph. Gives what is in the list in the end, which another thread may have been quicker to make. */
+static cu_graph_exec enter(cu_graph graph, cu_graph_exec exec)
+{
+    struct launched *entry = object_alloc(&graph_objects);
+    if (!entry)
+        return NULL;
+    mutex_lock(&graphs_lock);
+    for (const struct launched *at = graphs; at; at = at->next) {
+        if (at->graph == graph) {
+            exec = at->exec;
+            object_free(&graph_objects, entry);
+            entry = NULL;
+            break;
+        }
+    }
+    if (entry) {
+        *entry = (struct launched){.next = graphs, .graph = graph, .exec = exec};
+        graphs = entry;
+    }
+    mutex_unlock(&graphs_lock);
+    return exec;
+}
+
+/* In relaxed mode: what runs a graph takes memory of the device. */
+static tarn_status instantiate(int device, cu_graph graph, cu_graph_exec *exec)
+{
+    cu_graph_exec made = NULL;
+    struct cuda_scope scope;
+    tarn_status status = cuda_enter(device, true, &scope);
+    if (status)
+        return status;
+    cu_result code = cuda.call.cuGraphInstantiateWithFlags
+                         ? cuda.call.cuGraphInstantiateWithFlags(&made, graph, 0)
+                         : cuda.call.cuGraphInstantiate_v2(&made, graph, NULL, NULL, 0);
+    if (code)
+        return cuda_leave(&scope, code, "cuGraphInstantiate");
+    *exec = enter(graph, made);
+    if (*exec != made)
+        (void)cuda.call.cuGraphExecDestroy(made);
+    (void)cuda_leave_silently(&scope, CU_OK);
+    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph by");
+}
+
+tarn_status cuda_graph_launch(int device, driver_graph graph, driver_stream stream)
+{
+    const struct cuda_calls *call = &cuda.call;
+    struct cuda_scope scope;
+    tarn_status status;
+    if (!call->cuGraphLaunch || !call->cuGraphExecDestroy ||
+        (!call->cuGraphInstantiateWithFlags && !call->cuGraphInstantiate_v2))
+        return cuda_missing("cuGraphLaunch");
+    cu_graph_exec exec = find(graph);
+    if (!exec && (status = instantiate(device, graph, &exec)))
+        return status;
+    if ((status = cuda_enter(device, false, &scope)))
+        return status;
+    return cuda_leave(&scope, call->cuGraphLaunch(exec, stream), "cuGraphLaunch");
+}
+
+tarn_status cuda_graph_destroy(int device, driver_graph graph)
+{
+    struct cuda_scope scope;
+    if (!cuda.call.cuGraphDestroy)
+        return cuda_missing("cuGraphDestroy");
+    tarn_status status = cuda_enter(device, true, &scope);
+    if (status)
+        return status;
+    cu_graph_exec exec = forget(graph);
+    cu_result code = exec ? cuda.call.cuGraphExecDestroy(exec) : CU_OK;
+    cu_result of_graph = cuda.call.cuGraphDestroy(graph);
+    return cuda_leave(&scope, code ? code : of_graph, "cuGraphDestroy");
+}
+
+void cuda_graphs_finish(void)
+{
+    mutex_lock(&graphs_lock);
+    struct launched *rest = graphs;
+    graphs = NULL;
+    mutex_unlock(&graphs_lock);
+    while (rest) {
+        struct launched *next = rest->next;
+        (void)cuda.call.cuGraphExecDestroy(rest->exec); /* "deinitialised" is fine: the process is ending */
+        object_free(&graph_objects, rest);
+        rest = next;
+    }
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Finds libcuda.so.1, its entry points and its devices. Owns `cuda`, which is filled once under the lock of the driver's
+ * choice. No context is made here: a device that nobody uses stays untouched. */
+#include "driver/cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct cuda cuda;
+
+/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+
+/* Codes after which the context is dead: every later call on it gives the same. */
+static bool is_sticky(cu_result code)
+{
+    switch (code) {
+    case CU_ECC_UNCORRECTABLE:
+    case CU_NVLINK_UNCORRECTABLE:
+    case CU_CONTAINED:
+    case CU_ILLEGAL_ADDRESS:
+    case CU_LAUNCH_TIMEOUT:
+    case CU_CONTEXT_IS_DESTROYED: /* someone reset the device: what was on it is gone */
+    case CU_ASSERT:
+    case CU_TENSOR_MEMORY_LEAK:
+    case CU_UNKNOWN:
+        return true;
+    default:
+        return code >= CU_HARDWARE_STACK && code <= CU_LAUNCH_FAILED;
+    }
+}
+
+tarn_status cuda_status(cu_result code)
+{
+    if (is_sticky(code))
+        return TARN_ERROR_DEVICE_LOST;
+    if (code >= CU_CAPTURE_UNSUPPORTED && code <= 909)
+        return TARN_ERROR_CAPTURE;
+    switch (code) {
+    case CU_INVALID_VALUE:
+    case CU_INVALID_HANDLE:
+        return TARN_ERROR_INVALID_ARGUMENT;
+    case CU_OUT_OF_MEMORY:
+        return TARN_ERROR_OUT_OF_MEMORY;
+    case CU_DEINITIALIZED:
+        return TARN_ERROR_SHUTDOWN;
+    case CU_STUB_LIBRARY:
+    case CU_NO_DEVICE:
+        return TARN_ERROR_NO_DRIVER;
+    case CU_INVALID_DEVICE:
+        return TARN_ERROR_INVALID_DEVICE;
+    case CU_NOT_READY:
+        return TARN_ERROR_NOT_READY;
+    case CU_NOT_PERMITTED:
+    case CU_NOT_SUPPORTED:
+        return TARN_ERROR_NOT_SUPPORTED;
+    default:
+        return TARN_ERROR_DRIVER;
+    }
+}
+
+void cuda_say(char *text, size_t size, cu_result code)
+{
+    const char *name = NULL, *meaning = NULL;
+    if (cuda.call.cuGetErrorName && cuda.call.cuGetErrorName(code, &name))
+        name = NULL;
+    if (cuda.call.cuGetErrorString && cuda.call.cuGetErrorString(code, &meaning))
+        meaning = NULL;
+    if (name && meaning)
+        snprintf(text, size, "CUDA error %u (%s: %s)", code, name, meaning);
+    else
+        snprintf(text, size, "CUDA error %u%s%s%s", code, name ? " (" : "", name ? name : "", name ? ")" : "");
+}
+
+/* ---- Entry points ------------------------------------------------------------------------------------------------ */
+
+/* The entry point of that name whose prototype is the one of `version`. cuGetProcAddress answers for the driver, so its
+ * "no" is final; without it the driver is older than 11.3, and the exported name says which prototype it has. */
+static void *find(const char *name, int version, const char *symbol)
+{
+    void *address = NULL;
+    const struct cuda_calls *call = &cuda.call;
+    if (call->cuGetProcAddress_v2) {
+        cu_lookup_status status = CU_LOOKUP_NO_SYMBOL;
+        cu_result code = call->cuGetProcAddress_v2(name, &address, version, 0, &status);
+        return code || status != CU_LOOKUP_FOUND ? NULL : address;
+    }
+    if (call->cuGetProcAddress)
+        return call->cuGetProcAddress(name, &address, version, 0) ? NULL : address;
+    return loader_symbol(&cuda.library, symbol);
+}
+
+/* One that a test wants missing is missing by its exported name, however it would be found. */
+static tarn_status find_all(char *why, size_t size)
+{
+#define X(name, version, symbol, needed, parameters) {#name, version, #symbol, needed, &cuda.call.symbol},
+    const struct {
+        const char *name;
+        int version;
+        const char *symbol;
+        bool needed;
+        void *function;
+    } calls[] = {CUDA_CALL_LIST(X)};
+#undef X
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        void *address = NULL;
+        if (!loader_is_missing(calls[i].symbol))
+            address = find(calls[i].name, calls[i].version, calls[i].symbol);
+        if (!address && calls[i].needed) {
+            loader_say(why, size, "%s has no %s of CUDA %d.%d", loader_path(&cuda.library), calls[i].name,
+                       calls[i].version / 1000, calls[i].version % 1000 / 10);
+            return TARN_ERROR_NO_DRIVER;
+        }
+        loader_store(calls[i].function, address);
+    }
+    return TARN_OK;
+}
+
+static bool has_virtual_memory_calls(void)
+{
+    const struct cuda_calls *call = &cuda.call;
+    return call->cuMemAddressReserve && call->cuMemAddressFree && call->cuMemCreate && call->cuMemRelease &&
+           call->cuMemMap && call->cuMemUnmap && call->cuMemSetAccess && call->cuMemGetAllocationGranularity;
+}
+
+/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+
+static bool has(const struct cuda_device *device, cu_device_attribute attribute)
+{
+    int value = 0;
+    return cuda.call.cuDeviceGetAttribute(&value, attribute, device->handle) == CU_OK && value;
+}
+
+/* The size of a piece that every kind of piece can have. 0 where the driver will not say. */
+static size_t granule_of(const struct cuda_device *device)
+{
+    size_t granule = 0;
+    const struct cu_allocation_properties properties = {
+        .type = CU_ALLOCATION_PINNED,
+        .handle_types = device->posix_fd ? CU_HANDLE_POSIX_FD : CU_HANDLE_NONE,
+        .location = {.type = CU_LOCATION_DEVICE, .id = device->handle},
+    };
+    if (cuda.call.cuMemGetAllocationGranularity(&granule, &properties, CU_GRANULARITY_MINIMUM))
+        return 0;
+    return granule;
+}
+
+static cu_result device_init(struct cuda_device *device, int ordinal)
+{
+    cu_result code = cuda.call.cuDeviceGet(&device->handle, ordinal);
+    if (!code)
+        code = cuda.call.cuDeviceTotalMem_v2(&device->memory, device->handle);
+    if (code)
+        return code;
+    mutex_init(&device->lock);
+    device->posix_fd = has(device, CU_HAS_POSIX_FD);
+    device->rdma = has(device, CU_HAS_RDMA);
+    device->granule = 0;
+    if (has_virtual_memory_calls() && has(device, CU_HAS_VIRTUAL_MEMORY))
+        device->granule = granule_of(device);
+    device->virtual_memory = device->granule != 0;
+    return CU_OK;
+}
+
+static tarn_status refuse(char *why, size_t size, const char *call, cu_result code)
+{
+    char text[192];
+    cuda_say(text, sizeof text, code);
+    if (code == CU_STUB_LIBRARY)
+        loader_say(why, size, "%s is the CUDA toolkit's stub, not a driver (%s: %s)", loader_path(&cuda.library), call,
+                   text);
+    else
+        loader_say(why, size, "%s: %s: %s", loader_path(&cuda.library), call, text);
+    return TARN_ERROR_NO_DRIVER;
+}
+
+static tarn_status start(char *why, size_t size)
+{
+    struct cuda_calls *call = &cuda.call;
+    const struct loaded *library = &cuda.library;
+    loader_store(&call->cuInit, loader_symbol(library, "cuInit"));
+    loader_store(&call->cuGetProcAddress, loader_symbol(library, "cuGetProcAddress"));
+    loader_store(&call->cuGetProcAddress_v2, loader_symbol(library, "cuGetProcAddress_v2"));
+    loader_store(&call->cuGetErrorName, loader_symbol(library, "cuGetErrorName"));
+    loader_store(&call->cuGetErrorString, loader_symbol(library, "cuGetErrorString"));
+    if (!call->cuInit) {
+        loader_say(why, size, "%s has no cuInit", loader_path(library));
+        return TARN_ERROR_NO_DRIVER;
+    }
+
+    cu_result code = call->cuInit(0);
+    if (code)
+        return refuse(why, size, "cuInit", code);
+    tarn_status status = find_all(why, size);
+    if (status)
+        return status;
+    if ((code = call->cuDriverGetVersion(&cuda.version)))
+        return refuse(why, size, "cuDriverGetVersion", code);
+    int count = 0;
+    if ((code = call->cuDeviceGetCount(&count)) || (count <= 0 && (code = CU_NO_DEVICE)))
+        return refuse(why, size, "cuDeviceGetCount", code);
+    if (count > TARN_MAX_DEVICES)
+        count = TARN_MAX_DEVICES;
+    for (int i = 0; i < count; i++)
+        if ((code = device_init(&cuda.device[i], i)))
+            return refuse(why, size, "cuDeviceGet", code);
+    cuda.devices = count;
+    return TARN_OK;
+}
+
+tarn_status driver_cuda_probe(char *why, size_t size)
+{
+    static const char *const sonames[] = {"libcuda.so.1", NULL};
+    if (!cuda.devices) {
+        char reason[512] = "";
+        tarn_status status = loader_open(sonames, &cuda.library, reason, sizeof reason);
+        status = status ? TARN_ERROR_NO_DRIVER : start(reason, sizeof reason);
+        if (status) {
+            loader_say(why, size, "%s", reason);
+            return status;
+        }
+    }
+    loader_say(why, size, "%s, driver %d.%d, %d device%s", loader_path(&cuda.library), cuda.version / 1000,
+               cuda.version % 1000 / 10, cuda.devices, cuda.devices == 1 ? "" : "s");
+    return TARN_OK;
+}

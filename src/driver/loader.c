@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Opens the vendors' libraries. Owns nothing but the list of names that a test wants missing. */
+#include "driver/loader.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Atomic(const char *) missing;
+
+void loader_fail(const char *names)
+{
+    atomic_store(&missing, names);
+}
+
+bool loader_is_missing(const char *name)
+{
+    const char *at = atomic_load_explicit(&missing, memory_order_relaxed);
+    size_t length = strlen(name);
+    while (at && *at) {
+        size_t word = strcspn(at, " ");
+        if (word == length && memcmp(at, name, length) == 0)
+            return true;
+        at += word;
+        at += strspn(at, " ");
+    }
+    return false;
+}
+
+void loader_say(char *text, size_t size, const char *format, ...)
+{
+    if (!size)
+        return;
+    size_t used = strnlen(text, size - 1);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
+/* One reason, the soname in front: dlerror() names the file that failed, which may be one that ours needs. */
+static void say_why(char *why, size_t size, const char *soname, const char *reason)
+{
+    const char *between = size && why[0] ? "; " : "";
+    size_t length = strlen(soname);
+    if (reason && strncmp(reason, soname, length) == 0 && reason[length] == ':')
+        loader_say(why, size, "%s%s", between, reason);
+    else
+        loader_say(why, size, "%s%s: %s", between, soname, reason ? reason : "not found");
+}
+
+tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char *why, size_t size)
+{
+    if (size)
+        why[0] = '\0';
+    for (; *sonames; sonames++) {
+        if (loader_is_missing(*sonames)) {
+            say_why(why, size, *sonames, "missing, as a test asked for");
+            continue;
+        }
+        void *library = dlopen(*sonames, RTLD_NOW | RTLD_LOCAL);
+        if (library) {
+            if (size)
+                why[0] = '\0';
+            *loaded = (struct loaded){.library = library, .soname = *sonames};
+            return TARN_OK;
+        }
+        say_why(why, size, *sonames, dlerror());
+    }
+    return TARN_ERROR_LIBRARY_NOT_FOUND;
+}
+
+void *loader_symbol(const struct loaded *loaded, const char *symbol)
+{
+    return loader_is_missing(symbol) ? NULL : dlsym(loaded->library, symbol);
+}
+
+const char *loader_path(const struct loaded *loaded)
+{
+    struct link_map *map = NULL;
+    if (dlinfo(loaded->library, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && map->l_name[0])
+        return map->l_name;
+    return loaded->soname;
+}
+
+void loader_store(void *function, void *address)
+{
+    memcpy(function, &address, sizeof address);
+}
