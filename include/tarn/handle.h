@@ -40,21 +40,21 @@ extern "C" {
 /* Libraries ------------------------------------------------------------------------------------------------------- */
 
 /* X(NAME, number, name). The numbers are part of the ABI; libraries that a program registers get further ones. */
-#define TARN_LIBRARY_LIST(X)        \
-    X(CUDNN, 1, cudnn)              \
-    X(CUBLAS, 2, cublas)            \
-    X(CUBLASLT, 3, cublaslt)        \
-    X(CUSPARSE, 4, cusparse)        \
-    X(CUSOLVER_DN, 5, cusolver_dn)  \
-    X(CUSOLVER_SP, 6, cusolver_sp)  \
-    X(CUDSS, 7, cudss)              \
-    X(CURAND, 8, curand)            \
-    X(MIOPEN, 9, miopen)            \
-    X(ROCBLAS, 10, rocblas)         \
-    X(HIPBLAS, 11, hipblas)         \
-    X(HIPBLASLT, 12, hipblaslt)     \
-    X(ROCSPARSE, 13, rocsparse)     \
-    X(HIPSPARSE, 14, hipsparse)     \
+#define TARN_LIBRARY_LIST(X)       \
+    X(CUDNN, 1, cudnn)             \
+    X(CUBLAS, 2, cublas)           \
+    X(CUBLASLT, 3, cublaslt)       \
+    X(CUSPARSE, 4, cusparse)       \
+    X(CUSOLVER_DN, 5, cusolver_dn) \
+    X(CUSOLVER_SP, 6, cusolver_sp) \
+    X(CUDSS, 7, cudss)             \
+    X(CURAND, 8, curand)           \
+    X(MIOPEN, 9, miopen)           \
+    X(ROCBLAS, 10, rocblas)        \
+    X(HIPBLAS, 11, hipblas)        \
+    X(HIPBLASLT, 12, hipblaslt)    \
+    X(ROCSPARSE, 13, rocsparse)    \
+    X(HIPSPARSE, 14, hipsparse)    \
     X(HIPSOLVER, 15, hipsolver)
 
 typedef int tarn_library;
@@ -68,9 +68,9 @@ enum {
 typedef enum tarn_platform { TARN_PLATFORM_ANY, TARN_PLATFORM_CUDA, TARN_PLATFORM_HIP } tarn_platform;
 
 /* Flags of a row. */
-#define TARN_LIBRARY_BY_STREAM 1u         /* a handle may not change its stream without a wait: one for each stream */
-#define TARN_LIBRARY_CREATE_IN_CAPTURE 2u /* making a handle is known to be harmless while a capture is open */
-#define TARN_LIBRARY_CREATE_TAKES_NUMBER 4u  /* create(handle, create_number), as curandCreateGenerator has it */
+#define TARN_LIBRARY_BY_STREAM 1u           /* a handle may not change its stream without a wait: one for each stream */
+#define TARN_LIBRARY_CREATE_IN_CAPTURE 2u   /* making a handle is known to be harmless while a capture is open */
+#define TARN_LIBRARY_CREATE_TAKES_NUMBER 4u /* create(handle, create_number), as curandCreateGenerator has it */
 #define TARN_LIBRARY_FAILED_HANDLE_IS_REAL 8u /* what a failed create leaves behind must be destroyed (cuDSS 1.0) */
 
 /* A library of the caller's. Functions are given by name, in the first of `sonames` that can be opened, or as pointers,
@@ -82,17 +82,18 @@ typedef struct tarn_library_row {
     tarn_platform platform; /* which driver it needs */
     unsigned flags;         /* TARN_LIBRARY_... */
     int create_number;
-    int out_of_memory;          /* the status of create that means so: tarn gives idle memory back and tries once more; 0: none */
+    int out_of_memory; /* the status of create that means so: tarn gives idle memory back and tries once more; 0: none */
     const char *const *sonames; /* ends with NULL; NULL where every function is a pointer */
-    const char *create_name, *destroy_name, *set_stream_name, *get_stream_name, *set_workspace_name, *set_pointer_mode_name,
-        *status_text_name;
+    const char *create_name, *destroy_name, *set_stream_name, *get_stream_name, *set_workspace_name,
+        *set_pointer_mode_name, *status_text_name;
     int (*create)(void **handle);
     int (*create_with_number)(void **handle, int number);
     int (*destroy)(void *handle);
     int (*set_stream)(void *handle, void *stream);
     int (*get_stream)(void *handle, void **stream);
-    int (*set_workspace)(void *handle, void *pointer, size_t size); /* where given, the handle has a workspace: see below */
-    int (*set_pointer_mode)(void *handle, int mode);                /* 0 is what the next thread finds */
+    int (*set_workspace)(void *handle, void *pointer,
+                         size_t size);               /* where given, the handle has a workspace: see below */
+    int (*set_pointer_mode)(void *handle, int mode); /* 0 is what the next thread finds */
     const char *(*status_text)(int status);
 } tarn_library_row;
 
@@ -176,10 +177,11 @@ typedef struct tarn_handle_stats {
     uint64_t created, destroyed; /* handles, ever */
     uint64_t in_use, available;  /* now: held by threads or leased; free to be taken */
     uint64_t peak_in_use;
-    uint64_t failures;                                    /* creates that failed */
+    uint64_t failures;                                     /* creates that failed */
     uint64_t create_ns_sum, create_ns_max, create_ns_last; /* of creates that did not */
-    int64_t device_bytes_last, device_bytes_max; /* by which the driver's free memory shrank when a handle was made and nothing else was; -1: not known */
-    uint64_t contract_breaks;                    /* found by TARN_DEBUG=handles */
+    int64_t device_bytes_last,
+        device_bytes_max; /* by which the driver's free memory shrank when a handle was made and nothing else was; -1: not known */
+    uint64_t contract_breaks; /* found by TARN_DEBUG=handles */
 } tarn_handle_stats;
 
 /* TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for a NULL or an unknown size. */
@@ -199,7 +201,11 @@ TARN_API tarn_status tarn_handle_stats_get(tarn_library library, int device, tar
  * hipBLAS 128 MiB on gfx94x, gfx950 and gfx125x, else 32 MiB; cuBLASLt 1 MiB; hipBLASLt 76 MiB. The environment:
  * CUBLAS_WORKSPACE_CONFIG, HIPBLAS_WORKSPACE_CONFIG or ROCBLAS_WORKSPACE_CONFIG, one or more `:KIB:COUNT`, whose products are added up;
  * CUBLASLT_WORKSPACE_SIZE and HIPBLASLT_WORKSPACE_SIZE, KiB. They are read once; a text that makes no sense counts as not set. */
-typedef enum tarn_workspace_policy { TARN_WORKSPACE_CACHED, TARN_WORKSPACE_PER_CALL, TARN_WORKSPACE_LIBRARY } tarn_workspace_policy;
+typedef enum tarn_workspace_policy {
+    TARN_WORKSPACE_CACHED,
+    TARN_WORKSPACE_PER_CALL,
+    TARN_WORKSPACE_LIBRARY
+} tarn_workspace_policy;
 
 /* For all libraries and threads, from the next get on. TARN_ERROR_INVALID_ARGUMENT for what is none. */
 TARN_API tarn_status tarn_workspace_policy_set(tarn_workspace_policy policy);
@@ -240,12 +246,12 @@ TARN_API tarn_status tarn_workspace_clear_capture(uint64_t capture, tarn_workspa
 TARN_API tarn_status tarn_workspace_clear_all(tarn_workspace_cleared *cleared);
 
 typedef struct tarn_workspace_stats {
-    size_t size;                              /* sizeof(tarn_workspace_stats), set by the caller */
-    uint64_t count, bytes, peak_bytes;        /* that exist now; most that ever did */
-    uint64_t captured_count, captured_bytes;  /* of these, what belongs to captures */
-    uint64_t deferred_bytes;                  /* of these, cleared, and waiting for their thread */
-    uint64_t leaked_bytes;                    /* that a library did not let go of */
-    uint64_t allocations;                     /* ever */
+    size_t size;                             /* sizeof(tarn_workspace_stats), set by the caller */
+    uint64_t count, bytes, peak_bytes;       /* that exist now; most that ever did */
+    uint64_t captured_count, captured_bytes; /* of these, what belongs to captures */
+    uint64_t deferred_bytes;                 /* of these, cleared, and waiting for their thread */
+    uint64_t leaked_bytes;                   /* that a library did not let go of */
+    uint64_t allocations;                    /* ever */
 } tarn_workspace_stats;
 
 /* Of one device, all libraries. Also in tarn_stats_get(), and by the tag "workspace" in snapshots. TARN_ERROR_INVALID_DEVICE;

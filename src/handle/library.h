@@ -16,9 +16,9 @@ struct handle;
 enum version_call {
     VERSION_NONE,
     VERSION_BY_PROPERTY, /* int f(int which, int *value): major, minor, patch */
-    VERSION_BY_HANDLE,   /* int f(handle, int *): a number that the vendor composes its own way; after the first create */
-    VERSION_BY_PARTS,    /* int f(size_t *major, size_t *minor, size_t *patch) */
-    VERSION_BY_TEXT      /* int f(char *, size_t) */
+    VERSION_BY_HANDLE, /* int f(handle, int *): a number that the vendor composes its own way; after the first create */
+    VERSION_BY_PARTS,  /* int f(size_t *major, size_t *minor, size_t *patch) */
+    VERSION_BY_TEXT    /* int f(char *, size_t) */
 };
 
 /* A setting of a handle: int set(handle, int). `usual` is what a new thread finds. Left out where the library lacks it. */
@@ -37,12 +37,12 @@ struct library {
     const char *sonames[LIBRARY_SONAMES]; /* newest first; NULL ends them */
 
     /* Symbols. */
-    const char *create;      /* int f(handle *) */
-    const char *destroy;     /* int f(handle) */
-    const char *set_stream;  /* int f(handle, stream); NULL: the stream is an argument of each call */
-    const char *get_stream;  /* int f(handle, stream *) */
+    const char *create;        /* int f(handle *) */
+    const char *destroy;       /* int f(handle) */
+    const char *set_stream;    /* int f(handle, stream); NULL: the stream is an argument of each call */
+    const char *get_stream;    /* int f(handle, stream *) */
     const char *set_workspace; /* int f(handle, void *, size_t) */
-    const char *status_text; /* const char *f(int) */
+    const char *status_text;   /* const char *f(int) */
     const char *version;
     enum version_call version_call;
     struct library_mode modes[LIBRARY_MODES];
@@ -56,8 +56,8 @@ struct library {
     bool create_takes_number;   /* int f(handle *, create_number) */
     bool failed_handle_is_real; /* a handle that a failed create leaves must be destroyed */
     bool workspace_by_call;     /* the workspace is an argument of each call */
-    bool unset_workspace;       /* setting the stream does not end the use of a workspace: set_workspace(NULL, 0) does */
-    bool unchecked;             /* no vendor header has been compared with this row */
+    bool unset_workspace; /* setting the stream does not end the use of a workspace: set_workspace(NULL, 0) does */
+    bool unchecked;       /* no vendor header has been compared with this row */
     int create_number;
     int out_of_memory[2]; /* statuses of create that mean so; 0: none */
 

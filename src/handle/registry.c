@@ -18,18 +18,18 @@
 #define BUILT_IN_END_X(NAME, number, name) +1
 #define BUILT_IN (TARN_LIBRARY_LIST(BUILT_IN_END_X))
 
-#define ENTRY(NAME, at, name)                                                                          \
-    [at] = {.row = &library_##name,                                                                    \
-            .number = (at),                                                                            \
-            .lock = MUTEX_INITIALIZER,                                                                 \
-            .loaded = PTHREAD_COND_INITIALIZER,                                                        \
-            .mode_values = {[MODE_POINTER] = -1, [MODE_MATH] = -1, [MODE_ATOMICS] = -1},               \
-            .workspace_bytes = -1,                                                                     \
+#define ENTRY(NAME, at, name)                                                            \
+    [at] = {.row = &library_##name,                                                      \
+            .number = (at),                                                              \
+            .lock = MUTEX_INITIALIZER,                                                   \
+            .loaded = PTHREAD_COND_INITIALIZER,                                          \
+            .mode_values = {[MODE_POINTER] = -1, [MODE_MATH] = -1, [MODE_ATOMICS] = -1}, \
+            .workspace_bytes = -1,                                                       \
             .workspace_environment = -2},
 
 static mutex registry_lock = MUTEX_INITIALIZER;
 static struct entry entries[TARN_MAX_LIBRARIES + 1] = {TARN_LIBRARY_LIST(ENTRY)}; /* [0] is none */
-static atomic_int entries_used = BUILT_IN;                                         /* registry_lock to change */
+static atomic_int entries_used = BUILT_IN;                                        /* registry_lock to change */
 
 int entry_count(void)
 {
@@ -52,8 +52,8 @@ tarn_status entry_find(tarn_library library, struct entry **entry)
 tarn_status entry_failed(const struct entry *entry, tarn_status status, const char *call, int code)
 {
     const char *text = entry->calls.status_text ? entry->calls.status_text(code) : NULL;
-    return failed(status, "%s: %s gave status %d%s%s%s", entry->row->name, call, code, text ? " (" : "", text ? text : "",
-                  text ? ")" : "");
+    return failed(status, "%s: %s gave status %d%s%s%s", entry->row->name, call, code, text ? " (" : "",
+                  text ? text : "", text ? ")" : "");
 }
 
 /* Loading --------------------------------------------------------------------------------------------------------- */
@@ -113,9 +113,12 @@ static bool find_in_toolkit(const struct library *row, struct loaded *loaded)
         tarn_platform platform;
         const char *variable, *subdirectory;
     } places[] = {
-        {TARN_PLATFORM_CUDA, "CUDA_HOME", "/lib64"}, {TARN_PLATFORM_CUDA, "CUDA_HOME", "/lib"},
-        {TARN_PLATFORM_CUDA, "CUDA_PATH", "/lib64"}, {TARN_PLATFORM_CUDA, "CUDA_PATH", "/lib"},
-        {TARN_PLATFORM_HIP, "ROCM_PATH", "/lib"},    {TARN_PLATFORM_HIP, NULL, "/opt/rocm/lib"},
+        {TARN_PLATFORM_CUDA, "CUDA_HOME", "/lib64"},
+        {TARN_PLATFORM_CUDA, "CUDA_HOME", "/lib"},
+        {TARN_PLATFORM_CUDA, "CUDA_PATH", "/lib64"},
+        {TARN_PLATFORM_CUDA, "CUDA_PATH", "/lib"},
+        {TARN_PLATFORM_HIP, "ROCM_PATH", "/lib"},
+        {TARN_PLATFORM_HIP, NULL, "/opt/rocm/lib"},
         {TARN_PLATFORM_CUDA, NULL, "/usr/local/cuda/lib64"},
     };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -166,8 +169,8 @@ static tarn_status calls_resolve(const struct library *row, const struct loaded 
             resolve(loaded, row->modes[i].set, &calls->set_mode[i]);
 
     bool creates = row->create_takes_number ? calls->create_with_number != NULL : calls->create != NULL;
-    const char *missing = !creates          ? row->create
-                          : !calls->destroy ? row->destroy
+    const char *missing = !creates                                ? row->create
+                          : !calls->destroy                       ? row->destroy
                           : row->set_stream && !calls->set_stream ? row->set_stream
                                                                   : NULL;
     if (!missing)
@@ -398,11 +401,18 @@ static tarn_status row_create(const tarn_library_row *given, struct library **re
         row->sonames[i] = keep(given->sonames[i], &full);
     row->create = keep(given->create_name ? given->create_name : "create", &full);
     row->destroy = keep(given->destroy_name ? given->destroy_name : "destroy", &full);
-    row->set_stream = keep(given->set_stream_name ? given->set_stream_name : given->set_stream ? "set_stream" : NULL, &full);
+    row->set_stream = keep(given->set_stream_name ? given->set_stream_name
+                           : given->set_stream    ? "set_stream"
+                                                  : NULL,
+                           &full);
     row->get_stream = keep(given->get_stream_name, &full);
-    row->set_workspace = keep(given->set_workspace_name ? given->set_workspace_name : given->set_workspace ? "set_workspace" : NULL, &full);
+    row->set_workspace = keep(given->set_workspace_name ? given->set_workspace_name
+                              : given->set_workspace    ? "set_workspace"
+                                                        : NULL,
+                              &full);
     row->status_text = keep(given->status_text_name, &full);
-    row->modes[MODE_POINTER].set = keep(given->set_pointer_mode_name ? given->set_pointer_mode_name : "set_pointer_mode", &full);
+    row->modes[MODE_POINTER].set =
+        keep(given->set_pointer_mode_name ? given->set_pointer_mode_name : "set_pointer_mode", &full);
     row->modes[MODE_POINTER].used = given->set_pointer_mode_name || given->set_pointer_mode;
     row->by_stream = given->flags & TARN_LIBRARY_BY_STREAM;
     row->create_in_capture = given->flags & TARN_LIBRARY_CREATE_IN_CAPTURE;
@@ -437,8 +447,8 @@ static tarn_status row_check(const tarn_library_row *row)
     bool number = row->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER;
     bool creates = (number ? row->create_with_number != NULL : row->create != NULL) || (named && row->create_name);
     if (!creates || !(row->destroy || (named && row->destroy_name)))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: create and destroy are needed, as pointers or by name and soname",
-                      row->name);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "%s: create and destroy are needed, as pointers or by name and soname", row->name);
     for (int i = 0; named && row->sonames[i]; i++)
         if (i >= LIBRARY_SONAMES - 1)
             return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: more than %d sonames", row->name, LIBRARY_SONAMES - 1);

@@ -18,15 +18,16 @@ enum load_state { LOAD_NEVER_TRIED, LOAD_UNDER_WAY, LOAD_DONE, LOAD_FAILED };
 struct entry {
     const struct library *row;
     int number;
-    struct library_calls calls; /* written before `state` is LOAD_DONE */
+    struct library_calls calls;     /* written before `state` is LOAD_DONE */
     _Atomic(enum load_state) state; /* lock to change */
     mutex lock;
-    pthread_cond_t loaded; /* lock */
+    pthread_cond_t loaded;                    /* lock */
     char path[256], version[32], reason[512]; /* lock; path and reason constant once loaded or failed */
 
-    atomic_int mode_values[LIBRARY_MODES]; /* as tarn_handle_mode_set() has set them */
-    atomic_llong workspace_bytes;          /* as tarn_workspace_size_set() has; -1: nothing */
-    _Atomic(long long) workspace_environment; /* of the environment; -1: nothing; -2: not read yet */
+    atomic_int mode_values[LIBRARY_MODES]; /* as tarn_handle_mode_set() has set them; -1: not */
+    atomic_uint_fast64_t mode_changes;
+    atomic_llong workspace_bytes;       /* as tarn_workspace_size_set() has; -1: not */
+    atomic_llong workspace_environment; /* bytes by the environment; -1: none; -2: not read yet */
 
     _Atomic(struct handle_pool *) pools; /* one a device; pool.c's */
 };
@@ -44,7 +45,8 @@ tarn_status entry_load(struct entry *entry);
 tarn_status entry_usable(struct entry *entry);
 
 /* Fails with what a call of the vendor's has returned: "cublasCreate_v2: status 1 (CUBLAS_STATUS_NOT_INITIALIZED)". */
-tarn_status entry_failed(const struct entry *entry, tarn_status status, const char *call, int code) __attribute__((cold));
+tarn_status entry_failed(const struct entry *entry, tarn_status status, const char *call, int code)
+    __attribute__((cold));
 
 /* Notes the version that only a handle tells. */
 void entry_note_version(struct entry *entry, void *handle);
