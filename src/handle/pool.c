@@ -33,7 +33,7 @@ static void handles_shutdown(void);
 
 static struct slot *slot_of(struct holder *holder, int device, int library)
 {
-    return &holder->slots[device * LIBRARIES + library];
+    return &holder->slots[(size_t)(unsigned)device * LIBRARIES + (unsigned)library];
 }
 
 static size_t holder_size(int devices)
