@@ -8,7 +8,8 @@
  * also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER and TARN_ERROR_OUT_OF_HOST_MEMORY.
  *
  * The driver is chosen once, by TARN_DRIVER (auto, host). The embedded host device reads TARN_HOST_DEVICES (1),
- * TARN_HOST_MEMORY (bytes a device, with an optional K, M, G or T; 16G) and TARN_HOST_MAPS; see tarn/host.h. */
+ * TARN_HOST_MEMORY (bytes a device, with an optional K, M, G or T; 16G), TARN_HOST_MAPS and TARN_HOST_PEERS (all, none: which
+ * devices reach each other); see tarn/host.h. */
 #ifndef TARN_DEVICE_H
 #define TARN_DEVICE_H
 
@@ -55,7 +56,7 @@ TARN_API tarn_status tarn_device_adopt(int *device);
 /* Free and total bytes, as the driver reports them now. Free counts what tarn keeps in reserve as used. */
 TARN_API tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_bytes);
 
-/* Waits for all work on the device. */
+/* Waits for all work on the device. TARN_ERROR_CAPTURE while a known capture is open on it; the capture survives. */
 TARN_API tarn_status tarn_device_synchronize(int device);
 
 /* Whether `device` can reach the memory of `peer`, and the reaching itself, for plain memory and for all of tarn's on `peer`, now and
@@ -73,7 +74,8 @@ typedef struct tarn_device_guard {
 TARN_API tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device);
 TARN_API tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
 
-/* Gives everything that tarn holds back to the driver. Waits for all work. Later calls give TARN_ERROR_SHUTDOWN, a
+/* Gives everything that tarn holds back to the driver. Waits for all work. TARN_ERROR_CAPTURE, and nothing has happened, while
+ * a known capture is open. Later calls give TARN_ERROR_SHUTDOWN, a
  * second shutdown TARN_OK. Blocks that are still live keep their memory until the process ends. Never called at exit by tarn itself:
  * at exit the driver may be gone (pytorch/pytorch#17658, #36408). */
 TARN_API tarn_status tarn_shutdown(void);

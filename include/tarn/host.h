@@ -52,6 +52,7 @@ typedef struct tarn_host_ledger {
     uint64_t pieces, mappings, plain;    /* counts of what exists now */
     uint64_t reserved_addresses;         /* bytes of address ranges reserved */
     uint64_t streams, events;            /* counts of what exists now, the legacy stream not among them */
+    uint64_t graphs;                     /* count of what exists now on all devices, open captures' among them */
     uint64_t time_a_ns, time_b_ns;       /* driver time by cost table A and B, waits included */
     uint64_t waited_ns;                  /* of these, waits for work */
     uint64_t reports;                    /* by the checker */
@@ -85,6 +86,11 @@ TARN_API tarn_status tarn_host_work(int device, void *native, const void *addres
 TARN_API tarn_status tarn_host_fill(int device, void *native, void *address, int value, size_t size);
 TARN_API tarn_status tarn_host_copy(int device, void *native, void *to, const void *from, size_t size);
 TARN_API tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *argument);
+
+/* Launches a graph that a capture gave (tarn_capture_end()), any number of times; destroys it, while its work may still
+ * run. Memory that it writes or reads must still be mapped at each launch: TARN_ERROR_INVALID_ARGUMENT. */
+TARN_API tarn_status tarn_host_graph_launch(int device, void *graph, void *native);
+TARN_API tarn_status tarn_host_graph_destroy(void *graph);
 
 /* The physical memory behind an address: how many bytes from `address` on, at most `size`, lie in one piece without a
  * break, which piece (the driver's number of it, or one for a plain allocation; never 0, never used twice), at which

@@ -64,7 +64,7 @@ TARN_API tarn_status tarn_free(void *pointer);
 TARN_API tarn_status tarn_free_on(void *pointer, tarn_stream stream);
 
 /* Frees a block after what `event` has recorded, as well as after the work of its own stream. The event may be recorded
- * anew or destroyed at once. */
+ * anew or destroyed at once. TARN_ERROR_CAPTURE, and the block is live, for an event that was recorded in a capture. */
 TARN_API tarn_status tarn_free_after(void *pointer, tarn_event *event);
 
 /* Says that work on `stream` uses the block: when it is freed, its memory is not given out before the work that is
@@ -93,7 +93,8 @@ typedef struct tarn_block_info {
 TARN_API tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info);
 
 /* Gives memory that is not live back to the driver until at most `keep` bytes stay reserved on `device`. Waits for work
- * that still uses what it gives back. TARN_OK also when live blocks hold more than `keep`. */
+ * that still uses what it gives back. TARN_OK also when live blocks hold more than `keep`. TARN_ERROR_CAPTURE while a known
+ * capture is open on the device; then nothing was given back. */
 TARN_API tarn_status tarn_trim(int device, size_t keep);
 
 /* The most bytes that tarn reserves on `device`; SIZE_MAX, the initial value, is no limit. A limit below what is

@@ -41,7 +41,7 @@ TARN_API tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *st
 
 /* Forgets an adopted stream; call it before the stream is destroyed. Memory in its heap that is not live goes to the
  * device's other streams once the work queued so far has finished; live blocks stay valid and are freed as ever.
- * TARN_ERROR_INVALID_ARGUMENT for a stream that was not adopted. */
+ * TARN_ERROR_INVALID_ARGUMENT for a stream that was not adopted; TARN_ERROR_CAPTURE for one that captures. */
 TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
 
 /* One of 32 streams a priority and device, in turn: the 33rd call gives the first again, as PyTorch does. `priority` is
@@ -50,7 +50,7 @@ TARN_API tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream
 
 /* A stream that nobody else is given until it is returned (pytorch/pytorch#173729 is the reason). Returning does not
  * wait; the next lease may find earlier work still queued, in order. TARN_ERROR_INVALID_ARGUMENT for a return of a
- * stream that is not on lease. */
+ * stream that is not on lease; TARN_ERROR_CAPTURE for one that captures. */
 TARN_API tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
 TARN_API tarn_status tarn_stream_return(tarn_stream stream);
 
@@ -59,7 +59,8 @@ TARN_API tarn_status tarn_stream_native(tarn_stream stream, void **native);
 TARN_API tarn_status tarn_stream_device(tarn_stream stream, int *device);
 TARN_API tarn_status tarn_stream_priority(tarn_stream stream, int *priority);
 
-/* TARN_OK when all work queued so far has finished, else TARN_ERROR_NOT_READY. */
+/* TARN_OK when all work queued so far has finished, else TARN_ERROR_NOT_READY. Both give TARN_ERROR_CAPTURE for a stream
+ * that captures, and for the legacy stream while a blocking stream of its device does; the capture survives. */
 TARN_API tarn_status tarn_stream_query(tarn_stream stream);
 TARN_API tarn_status tarn_stream_synchronize(tarn_stream stream);
 
@@ -82,22 +83,29 @@ TARN_API tarn_status tarn_event_create(int device, tarn_event **event);
 TARN_API tarn_status tarn_event_destroy(tarn_event *event);
 
 /* Records all work queued on `stream` so far, in place of an earlier recording. TARN_ERROR_INVALID_STREAM for a stream
- * of another device. */
+ * of another device. On a stream that captures the event becomes part of the capture: streams can wait for it there, and
+ * join; every other use is TARN_ERROR_CAPTURE until it is recorded anew. TARN_ERROR_CAPTURE for a stream whose capture
+ * was invalidated, and for the legacy stream while a blocking stream of its device captures. */
 TARN_API tarn_status tarn_event_record(tarn_event *event, tarn_stream stream);
 
 /* TARN_OK when the recorded work has finished, else TARN_ERROR_NOT_READY. */
 TARN_API tarn_status tarn_event_query(tarn_event *event);
 TARN_API tarn_status tarn_event_synchronize(tarn_event *event);
 
-/* Work queued on `stream` from now on waits for what `event` has recorded. The event may be of another device. */
+/* Work queued on `stream` from now on waits for what `event` has recorded. The event may be of another device. A stream that
+ * waits for an event of a capture joins that capture. What would end a capture is TARN_ERROR_CAPTURE, and it survives: a
+ * stream that captures cannot wait for work outside its capture, nor the legacy stream for a captured event. */
 TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
 
 /* Captures: a stream that records work into a graph instead of running it.
  *
  * tarn knows a capture that begins by tarn_capture_begin(), or that is announced just before the caller's own begin. A known
  * capture survives whatever tarn is asked to do meanwhile, by any thread: no event of tarn's is recorded in it or
- * queried from it, nothing waits, no library handle is created. One that tarn does not know is only seen when its
- * stream is used. */
+ * queried from it, nothing waits for it, no library handle is created. One that tarn does not know is only seen when its
+ * stream is used.
+ *
+ * Memory that is freed while its stream captures, or while a stream that uses it does, serves that stream again, in order, and
+ * others when the capture is over. A graph keeps nothing alive: what it uses must stay allocated while it is launched. */
 typedef enum tarn_capture_mode {
     TARN_CAPTURE_GLOBAL,       /* the driver refuses unsafe calls of every thread meanwhile */
     TARN_CAPTURE_THREAD_LOCAL, /* ... of this thread */
@@ -106,7 +114,8 @@ typedef enum tarn_capture_mode {
 
 typedef enum tarn_capture_state { TARN_CAPTURE_NONE, TARN_CAPTURE_ACTIVE, TARN_CAPTURE_INVALIDATED } tarn_capture_state;
 
-/* Begins a capture on a stream, which must not be a default stream. TARN_ERROR_CAPTURE when it captures already. */
+/* Begins a capture on a stream. TARN_ERROR_INVALID_ARGUMENT for a default stream; TARN_ERROR_CAPTURE when it captures already,
+ * or is announced to. */
 TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
 
 /* Says that the caller is about to begin a capture on `stream` by the vendor's own call; tarn_capture_end() or _abort() on the
@@ -115,10 +124,11 @@ TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
 
 /* Ends a known capture. Where tarn began it, `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys; an
  * invalidated capture is over too, and gives TARN_ERROR_CAPTURE. Where it was only announced, the caller has ended it;
- * `graph` may be NULL then and receives NULL. TARN_ERROR_INVALID_ARGUMENT for a stream without a known capture. */
+ * `graph` may be NULL then and receives NULL. TARN_ERROR_INVALID_ARGUMENT for a stream without a known capture.
+ * TARN_ERROR_CAPTURE, and the capture goes on, in a thread that did not begin it, unless it is relaxed or announced. */
 TARN_API tarn_status tarn_capture_end(tarn_stream stream, void **graph);
 
-/* Ends a known capture and throws away what it recorded, if tarn began it. */
+/* Ends a known capture and throws away what it recorded, if tarn began it; by the same threads. */
 TARN_API tarn_status tarn_capture_abort(tarn_stream stream);
 
 /* What the driver says of the stream now, whoever began the capture; `id` (may be NULL) is the same for all streams in it. */

@@ -48,8 +48,7 @@ uint64_t capture_epoch(void)
 
 /* ---- Asking ------------------------------------------------------------------------------------------------------ */
 
-/* What the driver says. A query that fails because of a capture means one that tarn must not touch: INVALIDATED. */
-static tarn_status ask(const struct stream *stream, struct driver_capture *capture)
+tarn_status stream_ask_capture(const struct stream *stream, struct driver_capture *capture)
 {
     *capture = (struct driver_capture){0};
     tarn_status status = driver->capture_status(stream->device, stream->native, capture);
@@ -62,10 +61,14 @@ static tarn_status ask(const struct stream *stream, struct driver_capture *captu
 tarn_status stream_refuse_capture(struct stream *stream, const char *what)
 {
     struct driver_capture capture;
-    bool known = atomic_load_explicit(&stream->captures, memory_order_acquire);
-    tarn_status status = known ? TARN_OK : ask(stream, &capture);
+    bool known = stream_is_known(stream);
+    tarn_status status = known ? TARN_OK : stream_ask_capture(stream, &capture);
     if (status || (!known && capture.state == DRIVER_CAPTURE_NONE))
         return status;
+    if (!stream->native)
+        return failed(TARN_ERROR_CAPTURE,
+                      "%s: the legacy stream of device %d cannot be used while a blocking stream captures", what,
+                      stream->device);
     return failed(TARN_ERROR_CAPTURE, "%s: stream %#llx of device %d captures; first end the capture", what,
                   (unsigned long long)stream_value(stream), stream->device);
 }
@@ -74,12 +77,26 @@ tarn_status stream_refuse_capture(struct stream *stream, const char *what)
 static bool driver_captures(const struct stream *stream)
 {
     struct driver_capture capture;
-    return ask(stream, &capture) || capture.state != DRIVER_CAPTURE_NONE;
+    return stream_ask_capture(stream, &capture) || capture.state != DRIVER_CAPTURE_NONE;
 }
 
 bool stream_captures(struct stream *stream)
 {
-    return atomic_load_explicit(&stream->captures, memory_order_acquire) || driver_captures(stream);
+    return stream_is_known(stream) || driver_captures(stream);
+}
+
+static unsigned open_anywhere(void)
+{
+    unsigned open = 0;
+    for (int i = 0; i < device_count(); i++)
+        open += captures_open(device_at(i));
+    return open;
+}
+
+tarn_status captures_refuse_all(const char *what)
+{
+    unsigned open = open_anywhere();
+    return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open; first end them", what, open) : TARN_OK;
 }
 
 tarn_status captures_refuse(const struct device *device, const char *what)
@@ -97,7 +114,8 @@ tarn_status tarn_capture_status(tarn_stream stream, tarn_capture_state *state, u
     if (!state)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)) || (status = ask(found, &capture)))
+    if (status || (status = stream_find(stream, thread_device(), &found)) ||
+        (status = stream_ask_capture(found, &capture)))
         return status;
     *state = capture.state == DRIVER_CAPTURE_NONE     ? TARN_CAPTURE_NONE
              : capture.state == DRIVER_CAPTURE_ACTIVE ? TARN_CAPTURE_ACTIVE
@@ -243,7 +261,7 @@ tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
     mutex_lock(&device->record_lock);
     /* A stream that captures already is refused before the driver is asked to begin, which would end that capture. */
     struct driver_capture capture = {0};
-    status = ask(found, &capture);
+    status = stream_ask_capture(found, &capture);
     if (!status && capture.state != DRIVER_CAPTURE_NONE)
         status = refuse_second(found);
     if (!status)

@@ -17,11 +17,23 @@ uint64_t capture_epoch(void);
 /* Whether the driver says that the stream captures now. Asks the driver; a status of 900 to 909 counts as yes. */
 bool stream_captures(struct stream *stream);
 
+/* Whether a known capture began on the stream, or was announced: then nothing of tarn's own is recorded there, whatever the
+ * driver says yet. Streams that join it are not known. */
+static inline bool stream_is_known(const struct stream *stream)
+{
+    return atomic_load_explicit(&stream->captures, memory_order_acquire);
+}
+
+/* What the driver says of the stream; a query that itself fails because of a capture (900 to 909) is INVALIDATED. Never
+ * touches the last error but where the driver fails otherwise. */
+tarn_status stream_ask_capture(const struct stream *stream, struct driver_capture *capture);
+
 /* The same as a status: TARN_ERROR_CAPTURE, with a text, where it does; another where the driver could not say. `what` is
  * what is refused. */
 tarn_status stream_refuse_capture(struct stream *stream, const char *what);
-/* TARN_ERROR_CAPTURE where a known capture is open on the device. */
+/* TARN_ERROR_CAPTURE where a known capture is open on the device; on any device. */
 tarn_status captures_refuse(const struct device *device, const char *what);
+tarn_status captures_refuse_all(const char *what);
 
 /* Once, before any of this is used. */
 void captures_init(void);

@@ -178,6 +178,9 @@ tarn_status tarn_shutdown(void)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
         return process_refuse();
+    tarn_status status = atomic_load(&ready) ? captures_refuse_all("a shutdown") : TARN_OK;
+    if (status)
+        return status;
     if (!process_begin_shutdown() || !atomic_load(&ready))
         return TARN_OK;
     mutex_lock(&setup_lock);
@@ -300,7 +303,8 @@ tarn_status tarn_device_synchronize(int device)
 {
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = device_check(found)))
+    if (status || (status = device_find(device, &found)) || (status = device_check(found)) ||
+        (status = captures_refuse(found, "a wait for a device")))
         return status;
     return device_note(found, driver->device_synchronize(device));
 }

@@ -2,9 +2,15 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Marks and the public events made of them. A mark owns one driver event; the device keeps those that nobody holds, so
- * that a mark in steady state costs one driver call, the record. A mark is recorded once in its life between two stays there. */
+ * that a mark in steady state costs two driver calls: whether the stream captures, and the record. A mark is recorded
+ * once in its life between two stays there.
+ *
+ * A mark of tarn's own is never recorded on a stream that captures; one of a caller's event may be, and is captured
+ * then: it serves to join streams to the capture and nothing else. The question and the record are one step under the
+ * device's record lock, which a known begin, and a stream's joining by tarn, take too. */
 #include "base/pages.h"
 #include "base/status.h"
+#include "device/capture.h"
 #include "device/stream.h"
 
 struct mark {
@@ -12,6 +18,9 @@ struct mark {
     atomic_bool done; /* the event was seen finished: never asked again */
     struct device *device;
     driver_event event;
+    uint64_t captured;     /* the capture that it was recorded in, or 0; as it was recorded */
+    struct stream *stream; /* that it was recorded on, and when that was of `generation` */
+    unsigned generation;
     struct mark *next; /* device lock: in spare_marks */
 };
 
@@ -63,14 +72,41 @@ static tarn_status mark_create(struct device *device, struct mark **result)
     return TARN_OK;
 }
 
-tarn_status mark_record(struct stream *stream, struct mark **result)
+/* Whether the stream can be recorded on, under the record lock; `captured` becomes the capture that the event is part of then,
+ * or 0. TARN_ERROR_CAPTURE, without a text, where the stream captures and that is not allowed. */
+static tarn_status check_record_locked(struct stream *stream, bool may_be_captured, uint64_t *captured)
+{
+    struct driver_capture capture = {.state = DRIVER_CAPTURE_NONE};
+    bool known = stream_is_known(stream) && !may_be_captured;
+    tarn_status status = known ? TARN_ERROR_CAPTURE : stream_ask_capture(stream, &capture);
+    if (status)
+        return status;
+    if (capture.state == DRIVER_CAPTURE_INVALIDATED || (capture.state != DRIVER_CAPTURE_NONE && !may_be_captured))
+        return TARN_ERROR_CAPTURE;
+    *captured = capture.state == DRIVER_CAPTURE_ACTIVE ? capture.id : 0;
+    return TARN_OK;
+}
+
+static tarn_status record_locked(struct stream *stream, struct mark *mark, bool may_be_captured)
+{
+    tarn_status status = check_record_locked(stream, may_be_captured, &mark->captured);
+    if (status)
+        return status;
+    mark->stream = stream;
+    mark->generation = atomic_load_explicit(&stream->generation, memory_order_relaxed);
+    return device_note(mark->device, driver->event_record(stream->device, mark->event, stream->native));
+}
+
+static tarn_status record(struct stream *stream, bool may_be_captured, struct mark **result)
 {
     struct device *device = device_at(stream->device);
     struct mark *mark = NULL;
     tarn_status status = mark_create(device, &mark);
     if (status)
         return status;
-    status = device_note(device, driver->event_record(device->number, mark->event, stream->native));
+    mutex_lock(&device->record_lock);
+    status = record_locked(stream, mark, may_be_captured);
+    mutex_unlock(&device->record_lock);
     if (status) {
         mark_release(mark);
         return status;
@@ -79,32 +115,97 @@ tarn_status mark_record(struct stream *stream, struct mark **result)
     return TARN_OK;
 }
 
+tarn_status mark_record(struct stream *stream, struct mark **mark)
+{
+    return record(stream, false, mark);
+}
+
+bool mark_is_captured(const struct mark *mark)
+{
+    return mark->captured;
+}
+
+static tarn_status refuse_captured(const char *what)
+{
+    return failed(TARN_ERROR_CAPTURE,
+                  "%s: the event was recorded in a capture: streams can wait for it there, and nothing else can", what);
+}
+
+/* A capture that tarn does not know began between the question and the record, and has the event: it is recorded anew, which
+ * says the same of the work that was queued then and no less. */
+static tarn_status record_anew(struct mark *mark)
+{
+    struct stream *stream = mark->stream;
+    uint64_t captured;
+    tarn_status status = TARN_ERROR_CAPTURE;
+    mutex_lock(&mark->device->record_lock);
+    if (atomic_load(&stream->generation) == mark->generation)
+        status = check_record_locked(stream, false, &captured);
+    if (!status)
+        status = driver->event_record(stream->device, mark->event, stream->native);
+    mutex_unlock(&mark->device->record_lock);
+    return status ? status : TARN_ERROR_NOT_READY;
+}
+
 tarn_status mark_query(struct mark *mark)
 {
     if (atomic_load_explicit(&mark->done, memory_order_acquire))
         return TARN_OK;
+    if (mark->captured)
+        return refuse_captured("a query");
     tarn_status status = device_note(mark->device, driver->event_query(mark->device->number, mark->event));
     if (!status)
         atomic_store_explicit(&mark->done, true, memory_order_release);
-    return status;
+    return status == TARN_ERROR_CAPTURE ? record_anew(mark) : status;
 }
 
 tarn_status mark_wait(struct mark *mark)
 {
     if (atomic_load_explicit(&mark->done, memory_order_acquire))
         return TARN_OK;
+    if (mark->captured)
+        return refuse_captured("a wait of the host");
     tarn_status status = device_note(mark->device, driver->event_synchronize(mark->device->number, mark->event));
     if (!status)
         atomic_store_explicit(&mark->done, true, memory_order_release);
+    if (status == TARN_ERROR_CAPTURE)
+        (void)record_anew(mark);
     return status;
+}
+
+/* Refuses what would end a capture, before the driver hears of it. Under the record lock. */
+static tarn_status check_wait_locked(struct stream *stream, const struct mark *mark)
+{
+    struct driver_capture capture;
+    tarn_status status = stream_ask_capture(stream, &capture);
+    if (status)
+        return status;
+    if (capture.state == DRIVER_CAPTURE_INVALIDATED || (mark->captured && !stream->native))
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d cannot wait: %s",
+                      (unsigned long long)stream_value(stream), stream->device,
+                      stream->native
+                          ? "its capture was invalidated"
+                          : "the legacy stream cannot take part in a capture, nor be used beside a blocking one");
+    if (capture.state == DRIVER_CAPTURE_ACTIVE && !mark->captured)
+        return failed(TARN_ERROR_CAPTURE,
+                      "stream %#llx of device %d captures: it cannot wait for work outside its capture",
+                      (unsigned long long)stream_value(stream), stream->device);
+    if (capture.state == DRIVER_CAPTURE_ACTIVE && capture.id != mark->captured)
+        return failed(TARN_ERROR_CAPTURE,
+                      "stream %#llx of device %d captures: it cannot wait for work of another capture",
+                      (unsigned long long)stream_value(stream), stream->device);
+    return TARN_OK;
 }
 
 tarn_status stream_wait_mark(struct stream *stream, struct mark *mark)
 {
-    if (atomic_load_explicit(&mark->done, memory_order_acquire))
-        return TARN_OK;
     struct device *device = device_at(stream->device);
-    return device_note(device, driver->stream_wait_event(device->number, stream->native, mark->event));
+    mutex_lock(&device->record_lock);
+    tarn_status status = check_wait_locked(stream, mark);
+    if (!status && !atomic_load_explicit(&mark->done, memory_order_acquire))
+        status = device_note(device, driver->stream_wait_event(device->number, stream->native, mark->event));
+    mutex_unlock(&device->record_lock);
+    return status;
 }
 
 struct mark *mark_keep(struct mark *mark)
@@ -179,7 +280,12 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
     if (found->device != event->device->number)
         return failed(TARN_ERROR_INVALID_STREAM, "the event is of device %d, the stream of device %d",
                       event->device->number, found->device);
-    status = mark_record(found, &mark);
+    status = record(found, true, &mark);
+    if (status == TARN_ERROR_CAPTURE)
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d: %s", (unsigned long long)stream_value(found),
+                      found->device,
+                      found->native ? "its capture was invalidated; first end it"
+                                    : "the legacy stream cannot be used while a blocking stream captures");
     if (status)
         return status;
     mutex_lock(&event->lock);

@@ -265,6 +265,9 @@ static tarn_status stream_retire(struct stream *stream)
 {
     struct mark *last_work = NULL;
     tarn_status status = mark_record(stream, &last_work);
+    if (status == TARN_ERROR_CAPTURE)
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures; first end the capture, then retire it",
+                      (unsigned long long)stream_value(stream), stream->device);
     if (status)
         return status;
     if (retire_callback && (status = retire_callback(stream))) {
@@ -388,7 +391,8 @@ tarn_status tarn_stream_return(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (status || (status = stream_find(stream, thread_device(), &found)) ||
+        (status = stream_refuse_capture(found, "a return")))
         return status;
     struct device *device = device_at(found->device);
     mutex_lock(&device->lock);

@@ -52,7 +52,8 @@ void streams_destroy(void);
 tarn_status stream_make_legacy(struct device *device);
 
 /* A mark is a recorded driver event with a count of its holders; when the last lets go the event is kept for reuse.
- * All are thread-safe; none waits but mark_wait(). */
+ * All are thread-safe; none waits but mark_wait(). Where the stream captures, mark_record() and mark_of_stream() give
+ * TARN_ERROR_CAPTURE, have not touched the capture, and leave the last error as it was: try again when it is over. */
 struct mark;
 
 /* A mark of all work queued so far on the stream when it was of `generation`: if that one has been retired since, of all it ever did.
@@ -64,6 +65,8 @@ tarn_status mark_wait(struct mark *mark);
 tarn_status stream_wait_mark(struct stream *stream, struct mark *mark);
 struct mark *mark_keep(struct mark *mark);
 void mark_release(struct mark *mark); /* NULL is fine */
+/* Whether it was recorded in a capture: only a caller's event can be. It is never asked about; both calls above refuse. */
+bool mark_is_captured(const struct mark *mark);
 void marks_destroy(struct device *device);
 
 /* What `event` has recorded, kept for the caller; NULL when nothing. */

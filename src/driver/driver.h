@@ -5,7 +5,9 @@
  *
  * The calls have the shape that CUDA's driver API and HIP have in common. Each is thread-safe, takes the device it works
  * on, leaves the caller's current context as it was (but for `activate`), gives results only on success, and on failure
- * has called failed() with the vendor's call, code and text. A device that is full is TARN_ERROR_OUT_OF_MEMORY, a sticky
+ * has called failed() with the vendor's call, code and text. An open capture bars none of them: an entry runs what the vendor
+ * counts as potentially unsafe in relaxed capture mode and puts the thread's mode back, so that nothing above this layer
+ * has to; what remains is what conflicts with a capture necessarily. A device that is full is TARN_ERROR_OUT_OF_MEMORY, a sticky
  * error TARN_ERROR_DEVICE_LOST, and `*_query` answers TARN_ERROR_NOT_READY without touching tarn_last_error(). */
 #ifndef TARN_DRIVER_DRIVER_H
 #define TARN_DRIVER_DRIVER_H
@@ -47,10 +49,11 @@ struct driver_properties {
  *   map/unmap           a whole piece at a granule of a reserved range; unmap takes whole mappings, one or more in a row
  *   set_access          read and write for each of `devices` over whole mappings without a hole
  * Captures. Status values 900 to 909 of a vendor become TARN_ERROR_CAPTURE:
- *   capture_begin/_end  end gives a graph, or TARN_ERROR_CAPTURE and no graph when the capture was invalidated; it is over either way
+ *   capture_begin/_end  end gives a graph, or TARN_ERROR_CAPTURE and no graph when the capture was invalidated; it is over either
+ *                       way, unless it began on another stream, or in another thread and is not relaxed
  *   capture_status      never touches tarn_last_error(); asking the legacy stream while a blocking one captures says INVALIDATED
  *                       or fails with TARN_ERROR_CAPTURE: treat both as "captures"
- *   capture_mode        exchanges the calling thread's mode
+ *   capture_mode        exchanges the calling thread's mode, for what is called outside this table
  *   capture_depend      makes the stream's next node depend on these nodes instead (cuStreamUpdateCaptureDependencies, SET)
  *   graph_launch        runs a graph's work on a stream, any number of times
  * Peers: peer_possible for a device and itself is true; peer_enable lets `device` reach plain allocations of `peer`. */

@@ -172,7 +172,7 @@ bool host_configured(void)
     return asked;
 }
 
-static void host_finish(void)
+void host_finish(void)
 {
     mutex_lock(&configuration.lock);
     if (atomic_load(&host.devices)) {
@@ -374,6 +374,7 @@ tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *ledger)
     ledger->size = sizeof *ledger;
     host_memory_ledger(device, ledger);
     host_streams_ledger(device, ledger);
+    ledger->graphs = host_graph_count();
     ledger->time_a_ns = atomic_load(&device->time[0]);
     ledger->time_b_ns = atomic_load(&device->time[1]);
     ledger->waited_ns = atomic_load(&device->waited);
@@ -399,18 +400,7 @@ tarn_status tarn_host_ledger_reset(int number)
     return TARN_OK;
 }
 
-static bool host_checking(void)
+bool host_checking(void)
 {
     return atomic_load_explicit(&host.checking, memory_order_relaxed);
 }
-
-const struct driver driver_host = {
-    .name = "host",
-#define X(call, parameters) .call = host_##call,
-    DRIVER_CALL_LIST(X)
-#undef X
-        .owner_set = host_owner_set,
-    .owner_clear = host_owner_clear,
-    .checking = host_checking,
-    .finish = host_finish,
-};

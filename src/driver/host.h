@@ -65,6 +65,12 @@ struct host_op {
     struct host_uses uses; /* empty where the checker is off */
 };
 
+/* Nodes of a graph: what a captured stream's next operation waits for. */
+struct host_nodes {
+    driver_node *list; /* pages_alloc */
+    unsigned count, room;
+};
+
 enum host_stream_state {
     HOST_STREAM_IDLE,  /* nothing queued */
     HOST_STREAM_WAITS, /* its head waits for another stream: it is in that one's `waiters` */
@@ -88,6 +94,11 @@ struct host_stream {
     struct host_op *head, *tail;   /* not finished */
     struct host_stream *waiters;   /* streams whose head waits for this one */
     struct host_stream *next_live; /* the device's list: live, or destroyed with work left */
+
+    struct host_capture *capture;      /* that it takes part in, or NULL */
+    struct host_stream *next_captured; /* of the capture's streams */
+    unsigned lane;                     /* its number there; 0: the capture began on it */
+    struct host_nodes nodes;           /* its last ones there, with room for one at least */
 };
 
 /* ---- Devices ----------------------------------------------------------------------------------------------------- */
@@ -121,7 +132,8 @@ struct host {
     atomic_bool injecting; /* a test asked for a failure */
     atomic_bool unsettled; /* reports to deliver or unmaps to finish: host_settle() */
     atomic_bool checking;
-    atomic_uint leaving; /* mappings whose unmap waits for work to end */
+    atomic_uint captures; /* open and not invalidated: where there are none no call is barred */
+    atomic_uint leaving;  /* mappings whose unmap waits for work to end */
 };
 
 extern struct host host;
@@ -233,11 +245,26 @@ void host_workers_finish(void);
 
 /* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that invalidates the capture. */
 tarn_status host_unsafe(enum driver_call call);
+/* Sets the calling thread's mode and gives the one before. */
+enum driver_capture_mode host_mode_exchange(enum driver_capture_mode mode);
+
+/* ---- host_graph.c ------------------------------------------------------------------------------------------------ */
+
+/* Those that exist, what open captures record among them. */
+uint64_t host_graph_count(void);
+
+/* ---- host_table.c ------------------------------------------------------------------------------------------------ */
+
+/* What another driver on top of the host device calls, in a vendor's stead, are the host_* entries below. tarn's own table
+ * is made of them, but relaxes the calling thread for those that an open capture might bar. */
+bool host_checking(void);
+void host_finish(void);
 
 /* ---- host_check.c ------------------------------------------------------------------------------------------------ */
 
 /* Adds what an operation that is about to be queued uses. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status host_uses_add_locked(struct host_uses *uses, uintptr_t address, size_t size);
+bool host_uses_copy_locked(struct host_uses *uses, const struct host_uses *from); /* into an empty one */
 void host_uses_finish(struct host_uses *uses);
 /* Reports the operations that `op`, at the head of `stream` and about to start, must not run beside. */
 void host_check_start_locked(struct host_stream *stream, const struct host_op *op);

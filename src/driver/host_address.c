@@ -178,6 +178,8 @@ tarn_status host_reserve(int number, size_t size, size_t alignment, uintptr_t *a
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_reserve, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_reserve);
     if (status)
         return status;
     if (alignment == 0)
@@ -232,6 +234,8 @@ tarn_status host_unreserve(int number, uintptr_t address, size_t size)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_unreserve, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_unreserve);
     if (status)
         return status;
     mutex_lock(&host_memory_lock);
@@ -292,6 +296,8 @@ tarn_status host_alloc(int number, size_t size, uintptr_t *address)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_alloc, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_alloc);
     if (status)
         return status;
     if (size == 0)
@@ -333,6 +339,8 @@ tarn_status host_free(int number, uintptr_t address)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_free, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_free);
     if (status)
         return status;
     mutex_lock(&host_memory_lock);

@@ -160,6 +160,17 @@ tarn_status host_uses_add_locked(struct host_uses *uses, uintptr_t address, size
     return fits ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host checker: no memory for what an operation uses");
 }
 
+bool host_uses_copy_locked(struct host_uses *uses, const struct host_uses *from)
+{
+    if (!atomic_load_explicit(&host.checking, memory_order_relaxed))
+        return true;
+    const struct host_use *use = uses_of(from);
+    for (unsigned i = 0; i < from->count; i++)
+        if (!use_push(uses, use[i].address, use[i].address + use[i].size, use[i].owner))
+            return false;
+    return true;
+}
+
 void host_uses_finish(struct host_uses *uses)
 {
     pages_free(uses->many, uses->room * sizeof *uses->many);

@@ -141,6 +141,8 @@ tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *p
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_create, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_create);
     if (status)
         return status;
     if (host_off_granule(0, size) || flags & ~DRIVER_PIECE_EXPORTABLE)
@@ -191,6 +193,8 @@ tarn_status host_release(int number, driver_piece piece)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_release, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_release);
     if (status)
         return status;
     mutex_lock(&host_memory_lock);
@@ -264,6 +268,8 @@ tarn_status host_map(int number, uintptr_t address, size_t size, driver_piece pi
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_map, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_map);
     if (status)
         return status;
     if (host_off_granule(address, size))
@@ -419,6 +425,8 @@ tarn_status host_unmap(int number, uintptr_t address, size_t size)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_unmap, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_unmap);
     if (status)
         return status;
     if (host_off_granule(address, size))

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Streams, events and the clock of queued work.
+/* Streams and the clock of queued work.
  *
  * A stream is a queue of operations with positions 1, 2, 3 ..; `done` is the position up to which all is finished.
- * Recording an event queues nothing: the event remembers its stream and the stream's last position, and has happened
- * when `done` is there. A wait for an event that has not happened is an operation; so is timed work, whose end is a
+ * A wait for a position of another stream that it has not reached is an operation; so is timed work, whose end is a
  * time of the clock of queued work, and real work, which the workers run. Whoever makes the head of a queue move goes
  * on until nothing moves (go_on()): a record, a wait or timed work whose time has come needs no other thread, and where
  * no real work is queued everything is deterministic.
@@ -15,36 +14,25 @@
  *
  * Everything here is under `lock`, after the memory lock in the order of locks. A stream waits only for positions that
  * were queued before its wait, so there are no cycles. */
+#include "driver/host_stream.h"
 #include "base/lock.h"
-#include "base/pages.h"
 #include "base/status.h"
-#include "driver/host.h"
 
 #include <string.h>
-
-struct host_event {
-    struct host_event *next, *previous; /* the list of all events */
-    bool live; /* between create and destroy; not in the first word, which the object pool uses */
-    struct host_device *device;
-    struct host_stream *stream; /* NULL: never recorded */
-    uint64_t position;
-};
 
 static mutex lock = MUTEX_INITIALIZER;
 static pthread_cond_t something_ended = PTHREAD_COND_INITIALIZER;
 static unsigned sleepers; /* host threads that wait for real work */
 static uint64_t now;      /* ns */
 static uint64_t orders;
-static struct host_event *events;
 static struct host_stream *spare_streams; /* destroyed and drained; their positions go on */
 
 /* The timers: streams whose head is timed work, a heap by (due, order). It has room for every stream there is. */
 static struct host_stream **timers;
 static size_t timer_count, timer_room, stream_total;
 
-static struct object_pool op_objects = OBJECT_POOL(struct host_op);
+struct object_pool host_op_objects = OBJECT_POOL(struct host_op);
 static struct object_pool stream_objects = OBJECT_POOL(struct host_stream);
-static struct object_pool event_objects = OBJECT_POOL(struct host_event);
 
 void host_streams_lock(void)
 {
@@ -56,13 +44,17 @@ void host_streams_unlock(void)
     mutex_unlock(&lock);
 }
 
+uint64_t host_now_locked(void)
+{
+    return now;
+}
+
 void host_streams_sleep_locked(pthread_cond_t *condition)
 {
     pthread_cond_wait(condition, &lock);
 }
 
-/* The end of an entry that may have moved queues. */
-static void leave(void)
+void host_streams_leave(void)
 {
     mutex_unlock(&lock);
     host_settle();
@@ -126,7 +118,7 @@ static void finish_head(struct host_stream *stream)
     if (op->uses.count && atomic_load(&host.leaving))
         atomic_store(&host.unsettled, true);
     host_uses_finish(&op->uses);
-    object_free(&op_objects, op);
+    object_free(&host_op_objects, op);
 }
 
 /* Starts the head of an idle stream. True where it has ended by that; else the stream's state says what it waits
@@ -229,8 +221,7 @@ static void clock_move(uint64_t to)
         now = to;
 }
 
-/* Waits until the stream is done with `position`. Gives the ns by which the clock jumped. */
-static uint64_t wait_locked(struct host_stream *stream, uint64_t position)
+uint64_t host_stream_wait_locked(struct host_stream *stream, uint64_t position)
 {
     uint64_t waited = 0;
     while (stream->done < position) {
@@ -252,8 +243,7 @@ static uint64_t wait_locked(struct host_stream *stream, uint64_t position)
 
 /* ---- Queueing ---------------------------------------------------------------------------------------------------- */
 
-/* Puts a filled operation at the end of the queue. */
-static void enqueue(struct host_stream *stream, struct host_op *op)
+void host_enqueue_locked(struct host_stream *stream, struct host_op *op)
 {
     op->position = ++stream->last;
     op->order = ++orders;
@@ -266,30 +256,27 @@ static void enqueue(struct host_stream *stream, struct host_op *op)
         go_on(stream);
 }
 
-static tarn_status no_op(const char *call)
+tarn_status host_no_op(const char *call)
 {
     return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for the operation", call);
 }
 
-/* Makes what is queued on `stream` next wait for `position` of `other`. */
-static tarn_status enqueue_wait(const char *call, struct host_stream *stream, struct host_stream *other,
-                                uint64_t position)
+tarn_status host_enqueue_wait_locked(const char *call, struct host_stream *stream, struct host_stream *other,
+                                     uint64_t position)
 {
     if (other == stream || other->done >= position)
         return TARN_OK;
-    struct host_op *op = object_alloc(&op_objects);
+    struct host_op *op = object_alloc(&host_op_objects);
     if (!op)
-        return no_op(call);
+        return host_no_op(call);
     op->kind = HOST_OP_WAIT;
     op->wait.stream = other;
     op->wait.position = position;
-    enqueue(stream, op);
+    host_enqueue_locked(stream, op);
     return TARN_OK;
 }
 
-/* The legacy stream's rule, before anything is queued or recorded: it waits for all blocking streams of its device, and
- * they wait for it. What a failure leaves behind is a wait too many. */
-static tarn_status join(const char *call, struct host_stream *stream)
+tarn_status host_stream_join_locked(const char *call, struct host_stream *stream)
 {
     struct host_device *device = stream->device;
     struct host_stream *legacy = &device->legacy;
@@ -297,21 +284,20 @@ static tarn_status join(const char *call, struct host_stream *stream)
     if (stream == legacy) {
         for (struct host_stream *other = device->streams; other && !status; other = other->next_live)
             if (other->blocking && other->head && other->joined != other->last) {
-                status = enqueue_wait(call, legacy, other, other->last);
+                status = host_enqueue_wait_locked(call, legacy, other, other->last);
                 if (!status)
                     other->joined = other->last;
             }
     } else if (stream->blocking && legacy->head && stream->joins != legacy->last) {
-        status = enqueue_wait(call, stream, legacy, legacy->last);
+        status = host_enqueue_wait_locked(call, stream, legacy, legacy->last);
         if (!status)
             stream->joins = legacy->last;
     }
     return status;
 }
 
-/* A stream of the device, or fails. */
-static tarn_status find_stream(const char *call, struct host_device *device, driver_stream handle,
-                               struct host_stream **stream)
+tarn_status host_stream_find_locked(const char *call, struct host_device *device, driver_stream handle,
+                                    struct host_stream **stream)
 {
     *stream = handle ? handle : &device->legacy;
     if (!handle || ((*stream)->live && (*stream)->device == device))
@@ -319,89 +305,9 @@ static tarn_status find_stream(const char *call, struct host_device *device, dri
     return failed(TARN_ERROR_INVALID_STREAM, "host %s: %p is not a stream of device %d", call, handle, device->number);
 }
 
-static tarn_status find_event(const char *call, driver_event handle, struct host_event **event)
-{
-    *event = handle;
-    if (handle && (*event)->live)
-        return TARN_OK;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %p is not an event", call, handle);
-}
-
-/* Queues an operation that uses up to two ranges. `real` work needs a worker. Takes the fields of `model` that are the
- * kind's own. */
-static tarn_status submit_locked(const char *call, struct host_device *device, driver_stream handle,
-                                 const struct host_op *model, const struct host_use ranges[2])
-{
-    struct host_stream *stream;
-    tarn_status status = find_stream(call, device, handle, &stream);
-    if (!status && model->kind != HOST_OP_TIMED)
-        status = host_workers_ensure_locked();
-    if (!status)
-        status = join(call, stream);
-    if (status)
-        return status;
-    struct host_op *op = object_alloc(&op_objects);
-    if (!op)
-        return no_op(call);
-    *op = *model;
-    if (op->kind == HOST_OP_TIMED && __builtin_add_overflow(now, op->due, &op->due))
-        op->due = UINT64_MAX;
-    for (int i = 0; i < 2 && !status; i++)
-        if (ranges[i].size)
-            status = host_uses_add_locked(&op->uses, ranges[i].address, ranges[i].size);
-    if (status) {
-        host_uses_finish(&op->uses);
-        object_free(&op_objects, op);
-        return status;
-    }
-    enqueue(stream, op);
-    return TARN_OK;
-}
-
-static tarn_status submit(const char *call, struct host_device *device, driver_stream handle,
-                          const struct host_op *model, const struct host_use ranges[2])
-{
-    mutex_lock(&lock);
-    tarn_status status = submit_locked(call, device, handle, model, ranges);
-    leave();
-    return status;
-}
-
-static tarn_status submit_fill(const char *call, struct host_device *device, driver_stream stream, uintptr_t to,
-                               int value, size_t size)
-{
-    tarn_status status = host_memory_accessible(call, device, to, size);
-    if (status || size == 0)
-        return status;
-    const struct host_op op = {.kind = HOST_OP_FILL, .move = {.to = to, .size = size, .value = value}};
-    return submit(call, device, stream, &op, (struct host_use[2]){{.address = to, .size = size}});
-}
-
-static tarn_status submit_copy(const char *call, struct host_device *device, driver_stream stream, uintptr_t to,
-                               uintptr_t from, size_t size)
-{
-    tarn_status status = host_memory_accessible(call, NULL, to, size);
-    if (!status)
-        status = host_memory_accessible(call, NULL, from, size);
-    if (status || size == 0)
-        return status;
-    const struct host_op op = {.kind = HOST_OP_COPY, .move = {.to = to, .from = from, .size = size}};
-    return submit(call, device, stream, &op,
-                  (struct host_use[2]){{.address = to, .size = size}, {.address = from, .size = size}});
-}
-
-static tarn_status submit_call(const char *call, struct host_device *device, driver_stream stream,
-                               void (*function)(void *), void *argument)
-{
-    if (!function)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: the function is NULL", call);
-    const struct host_op op = {.kind = HOST_OP_CALL, .call = {.function = function, .argument = argument}};
-    return submit(call, device, stream, &op, (struct host_use[2]){{0}});
-}
-
 /* ---- Streams ----------------------------------------------------------------------------------------------------- */
 
-static tarn_status stream_create_locked(struct host_device *device, int priority, bool blocking, driver_stream *handle)
+struct host_stream *host_stream_make_locked(struct host_device *device, int priority, bool blocking)
 {
     /* One timer a stream, and one for each device's legacy stream. */
     struct host_stream *stream = NULL;
@@ -413,7 +319,7 @@ static tarn_status stream_create_locked(struct host_device *device, int priority
             stream = object_alloc(&stream_objects);
     }
     if (!stream)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host stream_create: no memory for the stream");
+        return NULL;
     *stream = (struct host_stream){
         .live = true,
         .blocking = blocking,
@@ -426,10 +332,25 @@ static tarn_status stream_create_locked(struct host_device *device, int priority
         .next_live = device->streams,
     };
     device->streams = stream;
-    device->stream_count++;
     stream_total++;
+    return stream;
+}
+
+static tarn_status stream_create_locked(struct host_device *device, int priority, bool blocking, driver_stream *handle)
+{
+    struct host_stream *stream = host_stream_make_locked(device, priority, blocking);
+    if (!stream)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host stream_create: no memory for the stream");
+    device->stream_count++;
     *handle = stream;
     return TARN_OK;
+}
+
+void host_stream_end_locked(struct host_stream *stream)
+{
+    stream->live = false;
+    if (!stream->head)
+        retire(stream);
 }
 
 tarn_status host_stream_create(int number, int priority, bool blocking, driver_stream *stream)
@@ -457,12 +378,12 @@ tarn_status host_stream_destroy(int number, driver_stream handle)
         return failed(TARN_ERROR_INVALID_STREAM, "host stream_destroy: the legacy stream cannot be destroyed");
     struct host_stream *stream;
     mutex_lock(&lock);
-    status = find_stream("stream_destroy", device, handle, &stream);
+    status = host_stream_find_locked("stream_destroy", device, handle, &stream);
+    if (!status && stream->capture)
+        status = host_capture_bar_locked("stream_destroy", stream);
     if (!status) {
-        stream->live = false;
         device->stream_count--;
-        if (!stream->head)
-            retire(stream);
+        host_stream_end_locked(stream);
     }
     mutex_unlock(&lock);
     if (!status)
@@ -485,12 +406,16 @@ tarn_status host_stream_query(int number, driver_stream handle)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_stream_query, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_stream_query);
     if (status)
         return status;
     host_charge(device, DRIVER_CALL_stream_query, 0, 0);
     struct host_stream *stream;
     mutex_lock(&lock);
-    status = find_stream("stream_query", device, handle, &stream);
+    status = host_stream_find_locked("stream_query", device, handle, &stream);
+    if (!status)
+        status = host_capture_bar_locked("stream_query", stream);
     if (!status && !is_idle(stream))
         status = TARN_ERROR_NOT_READY;
     mutex_unlock(&lock);
@@ -501,17 +426,21 @@ tarn_status host_stream_synchronize(int number, driver_stream handle)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_stream_synchronize, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_stream_synchronize);
     if (status)
         return status;
     struct host_stream *stream;
     uint64_t waited = 0;
     mutex_lock(&lock);
-    status = find_stream("stream_synchronize", device, handle, &stream);
-    if (!status && !handle)
-        status = join("stream_synchronize", stream);
+    status = host_stream_find_locked("stream_synchronize", device, handle, &stream);
     if (!status)
-        waited = wait_locked(stream, stream->last);
-    leave();
+        status = host_capture_bar_locked("stream_synchronize", stream);
+    if (!status && !handle)
+        status = host_stream_join_locked("stream_synchronize", stream);
+    if (!status)
+        waited = host_stream_wait_locked(stream, stream->last);
+    host_streams_leave();
     host_charge_wait(device, waited);
     if (!status)
         host_charge(device, DRIVER_CALL_stream_synchronize, 0, 0);
@@ -535,8 +464,8 @@ uint64_t host_device_wait(struct host_device *device)
     mutex_lock(&lock);
     uint64_t until = orders;
     for (struct host_stream *stream; (stream = stream_unfinished(device, until));)
-        waited += wait_locked(stream, stream->head->position);
-    leave();
+        waited += host_stream_wait_locked(stream, stream->head->position);
+    host_streams_leave();
     return waited;
 }
 
@@ -544,6 +473,13 @@ tarn_status host_device_synchronize(int number)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_device_synchronize, number, &device);
+    if (!status)
+        status = host_unsafe(DRIVER_CALL_device_synchronize);
+    if (status)
+        return status;
+    mutex_lock(&lock);
+    status = host_capture_bar_device_locked("device_synchronize", device);
+    mutex_unlock(&lock);
     if (status)
         return status;
     host_charge_wait(device, host_device_wait(device));
@@ -551,226 +487,7 @@ tarn_status host_device_synchronize(int number)
     return TARN_OK;
 }
 
-/* ---- Events ------------------------------------------------------------------------------------------------------ */
-
-tarn_status host_event_create(int number, driver_event *handle)
-{
-    struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_event_create, number, &device);
-    if (status)
-        return status;
-    mutex_lock(&lock);
-    struct host_event *event = object_alloc(&event_objects);
-    if (event) {
-        event->live = true;
-        event->device = device;
-        event->next = events;
-        if (events)
-            events->previous = event;
-        events = event;
-        device->event_count++;
-    }
-    mutex_unlock(&lock);
-    if (!event)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host event_create: no memory for the event");
-    host_charge(device, DRIVER_CALL_event_create, 0, 0);
-    *handle = event;
-    return TARN_OK;
-}
-
-static void event_end(struct host_event *event)
-{
-    event->live = false;
-    event->device->event_count--;
-    if (event->previous)
-        event->previous->next = event->next;
-    else
-        events = event->next;
-    if (event->next)
-        event->next->previous = event->previous;
-    object_free(&event_objects, event);
-}
-
-/* Whoever waits for a recording of the event knows its stream and position: it need not be kept. */
-tarn_status host_event_destroy(int number, driver_event handle)
-{
-    struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_event_destroy, number, &device);
-    if (status)
-        return status;
-    struct host_event *event;
-    mutex_lock(&lock);
-    status = find_event("event_destroy", handle, &event);
-    if (!status)
-        event_end(event);
-    mutex_unlock(&lock);
-    if (!status)
-        host_charge(device, DRIVER_CALL_event_destroy, 0, 0);
-    return status;
-}
-
-static tarn_status record_locked(struct host_device *device, driver_event event_handle, driver_stream handle)
-{
-    struct host_event *event;
-    struct host_stream *stream;
-    tarn_status status = find_event("event_record", event_handle, &event);
-    if (!status)
-        status = find_stream("event_record", device, handle, &stream);
-    if (status)
-        return status;
-    if (event->device != device)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host event_record: an event of device %d on a stream of device %d",
-                      event->device->number, device->number);
-    status = join("event_record", stream);
-    if (status)
-        return status;
-    event->stream = stream;
-    event->position = stream->last;
-    return TARN_OK;
-}
-
-tarn_status host_event_record(int number, driver_event event, driver_stream stream)
-{
-    struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_event_record, number, &device);
-    if (status)
-        return status;
-    mutex_lock(&lock);
-    status = record_locked(device, event, stream);
-    leave();
-    if (!status)
-        host_charge(device, DRIVER_CALL_event_record, 0, 0);
-    return status;
-}
-
-tarn_status host_event_query(int number, driver_event handle)
-{
-    struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_event_query, number, &device);
-    if (status)
-        return status;
-    host_charge(device, DRIVER_CALL_event_query, 0, 0);
-    struct host_event *event;
-    mutex_lock(&lock);
-    status = find_event("event_query", handle, &event);
-    if (!status && event->stream && event->stream->done < event->position)
-        status = TARN_ERROR_NOT_READY;
-    mutex_unlock(&lock);
-    return status;
-}
-
-tarn_status host_event_synchronize(int number, driver_event handle)
-{
-    struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_event_synchronize, number, &device);
-    if (status)
-        return status;
-    struct host_event *event;
-    uint64_t waited = 0;
-    mutex_lock(&lock);
-    status = find_event("event_synchronize", handle, &event);
-    if (!status && event->stream)
-        waited = wait_locked(event->stream, event->position);
-    leave();
-    host_charge_wait(device, waited);
-    if (!status)
-        host_charge(device, DRIVER_CALL_event_synchronize, 0, 0);
-    return status;
-}
-
-static tarn_status wait_event_locked(struct host_device *device, driver_stream handle, driver_event event_handle)
-{
-    struct host_event *event;
-    struct host_stream *stream;
-    tarn_status status = find_event("stream_wait_event", event_handle, &event);
-    if (!status)
-        status = find_stream("stream_wait_event", device, handle, &stream);
-    if (!status)
-        status = join("stream_wait_event", stream);
-    if (!status && event->stream)
-        status = enqueue_wait("stream_wait_event", stream, event->stream, event->position);
-    return status;
-}
-
-tarn_status host_stream_wait_event(int number, driver_stream stream, driver_event event)
-{
-    struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_stream_wait_event, number, &device);
-    if (status)
-        return status;
-    mutex_lock(&lock);
-    status = wait_event_locked(device, stream, event);
-    leave();
-    if (!status)
-        host_charge(device, DRIVER_CALL_stream_wait_event, 0, 0);
-    return status;
-}
-
-/* ---- Work -------------------------------------------------------------------------------------------------------- */
-
-tarn_status host_copy(int number, uintptr_t to, uintptr_t from, size_t size, driver_stream stream)
-{
-    struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_copy, number, &device);
-    if (!status)
-        status = submit_copy("copy", device, stream, to, from, size);
-    if (!status)
-        host_charge(device, DRIVER_CALL_copy, size, 0);
-    return status;
-}
-
-tarn_status host_set(int number, uintptr_t address, unsigned char value, size_t size, driver_stream stream)
-{
-    struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_set, number, &device);
-    if (!status)
-        status = submit_fill("set", device, stream, address, value, size);
-    if (!status)
-        host_charge(device, DRIVER_CALL_set, size, 0);
-    return status;
-}
-
-tarn_status host_call(int number, driver_stream stream, void (*function)(void *), void *argument)
-{
-    struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_call, number, &device);
-    if (!status)
-        status = submit_call("call", device, stream, function, argument);
-    if (!status)
-        host_charge(device, DRIVER_CALL_call, 0, 0);
-    return status;
-}
-
-tarn_status tarn_host_work(int number, void *native, const void *address, size_t size, uint64_t duration)
-{
-    struct host_device *device;
-    tarn_status status = host_use(number, &device);
-    if (status)
-        return status;
-    const struct host_op op = {.kind = HOST_OP_TIMED, .due = duration};
-    return submit("work", device, native, &op, (struct host_use[2]){{.address = (uintptr_t)address, .size = size}});
-}
-
-tarn_status tarn_host_fill(int number, void *native, void *address, int value, size_t size)
-{
-    struct host_device *device;
-    tarn_status status = host_use(number, &device);
-    return status ? status : submit_fill("fill", device, native, (uintptr_t)address, value, size);
-}
-
-tarn_status tarn_host_copy(int number, void *native, void *to, const void *from, size_t size)
-{
-    struct host_device *device;
-    tarn_status status = host_use(number, &device);
-    return status ? status : submit_copy("copy", device, native, (uintptr_t)to, (uintptr_t)from, size);
-}
-
-tarn_status tarn_host_call(int number, void *native, void (*function)(void *), void *argument)
-{
-    struct host_device *device;
-    tarn_status status = host_use(number, &device);
-    return status ? status : submit_call("call", device, native, function, argument);
-}
+/* ---- The clock of queued work ------------------------------------------------------------------------------------- */
 
 tarn_status tarn_host_time(uint64_t *time)
 {
@@ -794,7 +511,7 @@ tarn_status tarn_host_advance(uint64_t to)
         return status;
     mutex_lock(&lock);
     clock_move(to);
-    leave();
+    host_streams_leave();
     return TARN_OK;
 }
 
@@ -820,8 +537,9 @@ void host_streams_drain(void)
 void host_streams_finish(void)
 {
     mutex_lock(&lock);
-    while (events)
-        event_end(events);
+    host_captures_finish_locked();
+    host_graphs_finish_locked();
+    host_events_finish_locked();
     for (int i = 0; i < TARN_MAX_DEVICES; i++)
         while (host.device[i].streams)
             retire(host.device[i].streams);

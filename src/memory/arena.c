@@ -57,6 +57,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->granule = device->properties.granule;
     arena->limit = SIZE_MAX;
     mutex_init(&arena->lock);
+    pthread_rwlock_init(&arena->mapping, NULL);
     counters_init(&arena->counters);
 
     tarn_status status = arena_reserve(arena);
@@ -76,6 +77,7 @@ fail_tables:
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     driver->unreserve(device->number, arena->base, arena->size);
 fail_reserve:
+    pthread_rwlock_destroy(&arena->mapping);
     object_free(&arenas, arena);
     return status;
 }
@@ -293,7 +295,7 @@ static void map_undo(struct arena *arena, struct piece_list *list, const struct 
     mutex_unlock(&arena->lock);
 }
 
-tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start)
+static tarn_status map_shared(struct arena *arena, struct piece_list *list, uintptr_t start)
 {
     int device = arena->device->number;
     uintptr_t address = start, end = start + list->bytes;
@@ -316,7 +318,7 @@ tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t s
     return status;
 }
 
-tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
+static tarn_status unmap_shared(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
 {
     tarn_status status = device_note(arena->device, driver->unmap(arena->device->number, start, size));
     if (status)
@@ -329,6 +331,59 @@ tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, stru
         pieces_push(list, piece);
     }
     return TARN_OK;
+}
+
+/* The one lock that is held over driver calls: a peer that is being enabled sees each mapping made, with its access, or
+ * not begun. Whoever maps or unmaps shares it. */
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start)
+{
+    pthread_rwlock_rdlock(&arena->mapping);
+    tarn_status status = map_shared(arena, list, start);
+    pthread_rwlock_unlock(&arena->mapping);
+    return status;
+}
+
+tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
+{
+    pthread_rwlock_rdlock(&arena->mapping);
+    tarn_status status = unmap_shared(arena, start, size, list);
+    pthread_rwlock_unlock(&arena->mapping);
+    return status;
+}
+
+/* The first piece mapped at `address` or after it; NULL where there is none. */
+static const struct piece *mapped_from(const struct arena *arena, uintptr_t address)
+{
+    for (size_t i = (address - arena->base) / arena->granule; i < granules(arena); i++)
+        if (arena->pieces[i])
+            return arena->pieces[i];
+    return NULL;
+}
+
+static tarn_status grant_alone(struct arena *arena, int peer)
+{
+    tarn_status status = TARN_OK;
+    const struct piece *piece;
+    for (uintptr_t address = arena->base; !status && (piece = mapped_from(arena, address));) {
+        uintptr_t start = piece->address;
+        for (address = start; piece && piece->address == address;
+             piece = address < arena->base + arena->size ? arena_piece(arena, address) : NULL)
+            address += piece->size;
+        status =
+            device_note(arena->device, driver->set_access(arena->device->number, start, address - start, &peer, 1));
+    }
+    return status;
+}
+
+tarn_status arena_grant(struct device *device, int peer)
+{
+    struct arena *arena = atomic_load_explicit(&by_device[device->number], memory_order_acquire);
+    if (!arena)
+        return TARN_OK;
+    pthread_rwlock_wrlock(&arena->mapping);
+    tarn_status status = grant_alone(arena, peer);
+    pthread_rwlock_unlock(&arena->mapping);
+    return status;
 }
 
 /* The cached piece that fits best: the largest of at most `size` bytes, or with `cover` the smallest of `size` to `most`. */
@@ -404,6 +459,7 @@ void arena_finish(struct arena *arena)
     atomic_store(&by_device[arena->device->number], NULL);
     pages_unmap(arena->claimed, bitmap_bytes(arena));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    pthread_rwlock_destroy(&arena->mapping);
     mutex_finish(&arena->lock);
     object_free(&arenas, arena);
 }

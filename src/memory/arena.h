@@ -37,6 +37,7 @@ struct arena {
     size_t size, granule;  /* bytes */
     struct piece **pieces; /* by granule from base: the piece mapped there, or NULL */
     struct counters counters;
+    pthread_rwlock_t mapping; /* shared by who maps or unmaps; alone is who grants a new peer what is mapped */
 
     mutex lock;
     uint64_t *claimed;       /* lock: a bit a granule */
@@ -90,6 +91,9 @@ void pieces_from_cache_locked(struct arena *arena, size_t wanted, size_t most, s
 tarn_status arena_release_cache(struct arena *arena, size_t keep);
 /* Tries again to unmap what is stuck. */
 tarn_status arena_free_stuck(struct arena *arena);
+
+/* Lets a device that has become a peer reach what is mapped on `device` now. */
+tarn_status arena_grant(struct device *device, int peer);
 
 /* Gives the address range back, if nothing is left in it. For tarn_shutdown(). */
 void arena_finish(struct arena *arena);

@@ -4,6 +4,7 @@
 /* The public calls on a device's memory as a whole: trim, limits, statistics. Owns nothing. */
 #include "base/pages.h"
 #include "base/status.h"
+#include "device/capture.h"
 #include "memory/ladder.h"
 
 #include <tarn/memory.h>
@@ -22,6 +23,8 @@ tarn_status tarn_trim(int device, size_t keep)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_find(device, &arena);
+    if (!status)
+        status = captures_refuse(arena->device, "a trim");
     return status ? status : ladder_trim(arena, keep);
 }
 

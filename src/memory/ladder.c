@@ -8,10 +8,14 @@
  *   3. idle memory of the device's other heaps, retired ones first; growth again
  *   4. a wait for the oldest work that holds memory back, this heap's first; then from 1
  *
+ * Captures bar none of it: the driver runs these calls relaxed, memory whose last use cannot be marked because a stream
+ * captures is not idle, and the wait is for an event that was recorded outside captures, never for a stream or a device.
+ *
  * After each step the search starts anew: memory may be free that was not (pytorch/pytorch#189504), and each wait is for one
  * mark, not for the device (#171771). */
 #include "memory/ladder.h"
 #include "base/status.h"
+#include "device/capture.h"
 #include "memory/growth.h"
 #include "memory/wait.h"
 
@@ -129,6 +133,8 @@ static tarn_status out_of_memory(struct heap *heap, size_t size)
     struct holdings sum = holdings_of(arena);
     size_t free_bytes = 0, total_bytes = arena->device->properties.memory;
     char limit[64] = "no limit is set";
+    const char *capture =
+        captures_open(arena->device) ? "; what the streams of an open capture have freed serves them alone" : "";
     if (sum.limit != SIZE_MAX)
         snprintf(limit, sizeof limit, "the limit is %zu", sum.limit);
     (void)driver->memory_info(arena->device->number, &free_bytes, &total_bytes);
@@ -136,9 +142,9 @@ static tarn_status out_of_memory(struct heap *heap, size_t size)
     return failed(
         TARN_ERROR_OUT_OF_MEMORY,
         "%zu bytes on device %d: it has %zu bytes, %zu of them free; tarn reserves %zu (%s), of which %zu are "
-        "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams",
+        "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams%s",
         size, arena->device->number, total_bytes, free_bytes, sum.reserved, limit,
-        sum.reserved - sum.free - sum.cached - sum.waiting, sum.free, sum.largest, sum.cached, sum.waiting);
+        sum.reserved - sum.free - sum.cached - sum.waiting, sum.free, sum.largest, sum.cached, sum.waiting, capture);
 }
 
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)

@@ -4,6 +4,7 @@
 /* The public calls on memory: they check arguments, find the heap, take its lock, and leave the work to heap, slab, wait and
  * ladder. A pointer is trusted only under the lock of the heap that the page map names for it. */
 #include "base/status.h"
+#include "device/capture.h"
 #include "memory/ladder.h"
 #include "memory/malloc.h"
 #include "memory/slab.h"
@@ -27,6 +28,7 @@ static void memory_register(void)
 {
     stream_on_retire(heap_retire);
     device_on_shutdown(memory_shutdown);
+    peers_on_enable(arena_grant);
 }
 
 static tarn_status memory_ready(void)
@@ -374,7 +376,9 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
     if (status)
         return status;
     struct mark *mark = event_mark(event);
-    if (mark) {
+    if (mark && mark_is_captured(mark)) {
+        status = failed(TARN_ERROR_CAPTURE, "the event was recorded in a capture: when its work ends is never known");
+    } else if (mark) {
         struct use **uses = block_uses(&block);
         status = uses ? use_add_mark(uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }

@@ -151,9 +151,11 @@ size_t wait_collect_locked(struct heap *heap)
 
 struct mark *wait_oldest_locked(struct heap *heap)
 {
-    for (struct use *use = heap->waiting; use; use = use->next)
-        if (use_mark(use) == TARN_OK && use->mark && mark_query(use->mark) == TARN_ERROR_NOT_READY)
-            return mark_keep(use->mark);
+    /* Not the first block alone: what it waits for may be a stream that captures, which nobody can wait for. */
+    for (struct use *first = heap->waiting; first; first = first->next_waiting)
+        for (struct use *use = first; use; use = use->next)
+            if (use_mark(use) == TARN_OK && use->mark && mark_query(use->mark) == TARN_ERROR_NOT_READY)
+                return mark_keep(use->mark);
     heap_learn_locked(heap, true);
     return heap->closed_count ? mark_keep(heap->closed[0].mark) : NULL;
 }
