@@ -5,6 +5,7 @@
 
 set(TARN_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (when tarn is the top-level project and cmocka is found)")
 option(TARN_PROGRAM "Build the program `tarn`" ${PROJECT_IS_TOP_LEVEL})
+option(TARN_SIM "Build the simulated vendor libraries" ${PROJECT_IS_TOP_LEVEL})
 option(TARN_INSTALL "Create the install rules" ${PROJECT_IS_TOP_LEVEL})
 option(TARN_WERROR "Treat warnings as errors" OFF)
 option(TARN_DEBUG_CHECKS "Compile the internal checks of the invariants in" OFF)

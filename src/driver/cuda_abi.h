@@ -57,45 +57,48 @@ struct cu_edge {
 };
 
 /* X(name, value, name in cuda.h) */
-#define CUDA_VALUE_LIST(X)                                                                   \
-    X(CU_OK, 0, CUDA_SUCCESS)                                                                \
-    X(CU_INVALID_VALUE, 1, CUDA_ERROR_INVALID_VALUE)                                         \
-    X(CU_OUT_OF_MEMORY, 2, CUDA_ERROR_OUT_OF_MEMORY)                                         \
-    X(CU_NOT_INITIALIZED, 3, CUDA_ERROR_NOT_INITIALIZED)                                     \
-    X(CU_DEINITIALIZED, 4, CUDA_ERROR_DEINITIALIZED)                                         \
-    X(CU_STUB_LIBRARY, 34, CUDA_ERROR_STUB_LIBRARY)                                          \
-    X(CU_NO_DEVICE, 100, CUDA_ERROR_NO_DEVICE)                                               \
-    X(CU_INVALID_DEVICE, 101, CUDA_ERROR_INVALID_DEVICE)                                     \
-    X(CU_INVALID_CONTEXT, 201, CUDA_ERROR_INVALID_CONTEXT)                                   \
-    X(CU_ALREADY_MAPPED, 208, CUDA_ERROR_ALREADY_MAPPED)                                     \
-    X(CU_ECC_UNCORRECTABLE, 214, CUDA_ERROR_ECC_UNCORRECTABLE)                               \
-    X(CU_NVLINK_UNCORRECTABLE, 220, CUDA_ERROR_NVLINK_UNCORRECTABLE)                         \
-    X(CU_CONTAINED, 226, CUDA_ERROR_CONTAINED)                                               \
-    X(CU_INVALID_HANDLE, 400, CUDA_ERROR_INVALID_HANDLE)                                     \
-    X(CU_ILLEGAL_STATE, 401, CUDA_ERROR_ILLEGAL_STATE)                                       \
-    X(CU_LOSSY_QUERY, 402, CUDA_ERROR_LOSSY_QUERY)                                           \
-    X(CU_NOT_FOUND, 500, CUDA_ERROR_NOT_FOUND)                                               \
-    X(CU_NOT_READY, 600, CUDA_ERROR_NOT_READY)                                               \
-    X(CU_ILLEGAL_ADDRESS, 700, CUDA_ERROR_ILLEGAL_ADDRESS)                                   \
-    X(CU_LAUNCH_TIMEOUT, 702, CUDA_ERROR_LAUNCH_TIMEOUT)                                     \
-    X(CU_PEER_ALREADY_ENABLED, 704, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)                  \
-    X(CU_CONTEXT_IS_DESTROYED, 709, CUDA_ERROR_CONTEXT_IS_DESTROYED)                         \
-    X(CU_ASSERT, 710, CUDA_ERROR_ASSERT)                                                     \
-    X(CU_HARDWARE_STACK, 714, CUDA_ERROR_HARDWARE_STACK_ERROR)                               \
-    X(CU_LAUNCH_FAILED, 719, CUDA_ERROR_LAUNCH_FAILED)                                       \
-    X(CU_TENSOR_MEMORY_LEAK, 721, CUDA_ERROR_TENSOR_MEMORY_LEAK)                             \
-    X(CU_NOT_PERMITTED, 800, CUDA_ERROR_NOT_PERMITTED)                                       \
-    X(CU_NOT_SUPPORTED, 801, CUDA_ERROR_NOT_SUPPORTED)                                       \
-    X(CU_CAPTURE_UNSUPPORTED, 900, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)                    \
-    X(CU_CAPTURE_INVALIDATED, 901, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)                    \
-    X(CU_CAPTURE_MERGE, 902, CUDA_ERROR_STREAM_CAPTURE_MERGE)                                \
-    X(CU_CAPTURE_UNMATCHED, 903, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)                        \
-    X(CU_CAPTURE_UNJOINED, 904, CUDA_ERROR_STREAM_CAPTURE_UNJOINED)                          \
-    X(CU_CAPTURE_ISOLATION, 905, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)                        \
-    X(CU_CAPTURE_IMPLICIT, 906, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)                          \
-    X(CU_CAPTURED_EVENT, 907, CUDA_ERROR_CAPTURED_EVENT)                                     \
-    X(CU_CAPTURE_WRONG_THREAD, 908, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)                  \
-    X(CU_UNKNOWN, 999, CUDA_ERROR_UNKNOWN)                                                   \
+#define CUDA_RESULT_LIST(X)                                                 \
+    X(CU_OK, 0, CUDA_SUCCESS)                                               \
+    X(CU_INVALID_VALUE, 1, CUDA_ERROR_INVALID_VALUE)                        \
+    X(CU_OUT_OF_MEMORY, 2, CUDA_ERROR_OUT_OF_MEMORY)                        \
+    X(CU_NOT_INITIALIZED, 3, CUDA_ERROR_NOT_INITIALIZED)                    \
+    X(CU_DEINITIALIZED, 4, CUDA_ERROR_DEINITIALIZED)                        \
+    X(CU_STUB_LIBRARY, 34, CUDA_ERROR_STUB_LIBRARY)                         \
+    X(CU_NO_DEVICE, 100, CUDA_ERROR_NO_DEVICE)                              \
+    X(CU_INVALID_DEVICE, 101, CUDA_ERROR_INVALID_DEVICE)                    \
+    X(CU_INVALID_CONTEXT, 201, CUDA_ERROR_INVALID_CONTEXT)                  \
+    X(CU_ALREADY_MAPPED, 208, CUDA_ERROR_ALREADY_MAPPED)                    \
+    X(CU_ECC_UNCORRECTABLE, 214, CUDA_ERROR_ECC_UNCORRECTABLE)              \
+    X(CU_NVLINK_UNCORRECTABLE, 220, CUDA_ERROR_NVLINK_UNCORRECTABLE)        \
+    X(CU_CONTAINED, 226, CUDA_ERROR_CONTAINED)                              \
+    X(CU_INVALID_HANDLE, 400, CUDA_ERROR_INVALID_HANDLE)                    \
+    X(CU_ILLEGAL_STATE, 401, CUDA_ERROR_ILLEGAL_STATE)                      \
+    X(CU_LOSSY_QUERY, 402, CUDA_ERROR_LOSSY_QUERY)                          \
+    X(CU_NOT_FOUND, 500, CUDA_ERROR_NOT_FOUND)                              \
+    X(CU_NOT_READY, 600, CUDA_ERROR_NOT_READY)                              \
+    X(CU_ILLEGAL_ADDRESS, 700, CUDA_ERROR_ILLEGAL_ADDRESS)                  \
+    X(CU_LAUNCH_TIMEOUT, 702, CUDA_ERROR_LAUNCH_TIMEOUT)                    \
+    X(CU_PEER_ALREADY_ENABLED, 704, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) \
+    X(CU_CONTEXT_IS_DESTROYED, 709, CUDA_ERROR_CONTEXT_IS_DESTROYED)        \
+    X(CU_ASSERT, 710, CUDA_ERROR_ASSERT)                                    \
+    X(CU_HARDWARE_STACK, 714, CUDA_ERROR_HARDWARE_STACK_ERROR)              \
+    X(CU_LAUNCH_FAILED, 719, CUDA_ERROR_LAUNCH_FAILED)                      \
+    X(CU_TENSOR_MEMORY_LEAK, 721, CUDA_ERROR_TENSOR_MEMORY_LEAK)            \
+    X(CU_NOT_PERMITTED, 800, CUDA_ERROR_NOT_PERMITTED)                      \
+    X(CU_NOT_SUPPORTED, 801, CUDA_ERROR_NOT_SUPPORTED)                      \
+    X(CU_CAPTURE_UNSUPPORTED, 900, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)   \
+    X(CU_CAPTURE_INVALIDATED, 901, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)   \
+    X(CU_CAPTURE_MERGE, 902, CUDA_ERROR_STREAM_CAPTURE_MERGE)               \
+    X(CU_CAPTURE_UNMATCHED, 903, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)       \
+    X(CU_CAPTURE_UNJOINED, 904, CUDA_ERROR_STREAM_CAPTURE_UNJOINED)         \
+    X(CU_CAPTURE_ISOLATION, 905, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)       \
+    X(CU_CAPTURE_IMPLICIT, 906, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)         \
+    X(CU_CAPTURED_EVENT, 907, CUDA_ERROR_CAPTURED_EVENT)                    \
+    X(CU_CAPTURE_WRONG_THREAD, 908, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) \
+    X(CU_UNKNOWN, 999, CUDA_ERROR_UNKNOWN)                                  \
+    X(CU_HAS_RDMA, 110, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)
+
+#define CUDA_CONSTANT_LIST(X)                                                                \
     X(CU_ALLOCATION_PINNED, 1, CU_MEM_ALLOCATION_TYPE_PINNED)                                \
     X(CU_LOCATION_DEVICE, 1, CU_MEM_LOCATION_TYPE_DEVICE)                                    \
     X(CU_HANDLE_NONE, 0, CU_MEM_HANDLE_TYPE_NONE)                                            \
@@ -116,10 +119,13 @@ struct cu_edge {
     X(CU_HAS_PRIORITIES, 78, CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED)                \
     X(CU_HAS_VIRTUAL_MEMORY, 102, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)   \
     X(CU_HAS_POSIX_FD, 103, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) \
-    X(CU_HAS_RDMA, 110, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)         \
     X(CU_LOOKUP_FOUND, 0, CU_GET_PROC_ADDRESS_SUCCESS)                                       \
     X(CU_LOOKUP_NO_SYMBOL, 1, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)                          \
     X(CU_LOOKUP_TOO_OLD, 2, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT)
+
+#define CUDA_VALUE_LIST(X) \
+    CUDA_RESULT_LIST(X)    \
+    CUDA_CONSTANT_LIST(X)
 
 enum cu_value {
 #define X(name, value, theirs) name = value,

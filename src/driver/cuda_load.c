@@ -50,6 +50,8 @@ tarn_status cuda_status(cu_result code)
         return TARN_ERROR_NO_DRIVER;
     case CU_INVALID_DEVICE:
         return TARN_ERROR_INVALID_DEVICE;
+    case CU_ILLEGAL_STATE: /* what begins captures already, or what ends does not */
+        return TARN_ERROR_CAPTURE;
     case CU_NOT_READY:
         return TARN_ERROR_NOT_READY;
     case CU_NOT_PERMITTED:
@@ -126,41 +128,47 @@ static bool has_virtual_memory_calls(void)
 
 /* ---- Devices ----------------------------------------------------------------------------------------------------- */
 
-static bool has(const struct cuda_device *device, cu_device_attribute attribute)
+/* An attribute that the driver is too old to know is one that the device has not. */
+static cu_result ask(const struct cuda_device *device, cu_device_attribute attribute, bool *has)
 {
     int value = 0;
-    return cuda.call.cuDeviceGetAttribute(&value, attribute, device->handle) == CU_OK && value;
+    cu_result code = cuda.call.cuDeviceGetAttribute(&value, attribute, device->handle);
+    *has = code == CU_OK && value;
+    return code == CU_INVALID_VALUE ? CU_OK : code;
 }
 
-/* The size of a piece that every kind of piece can have. 0 where the driver will not say. */
-static size_t granule_of(const struct cuda_device *device)
+/* The size of a piece that every kind of piece can have. */
+static cu_result ask_granule(struct cuda_device *device)
 {
-    size_t granule = 0;
     const struct cu_allocation_properties properties = {
         .type = CU_ALLOCATION_PINNED,
         .handle_types = device->posix_fd ? CU_HANDLE_POSIX_FD : CU_HANDLE_NONE,
         .location = {.type = CU_LOCATION_DEVICE, .id = device->handle},
     };
-    if (cuda.call.cuMemGetAllocationGranularity(&granule, &properties, CU_GRANULARITY_MINIMUM))
-        return 0;
-    return granule;
+    cu_result code = cuda.call.cuMemGetAllocationGranularity(&device->granule, &properties, CU_GRANULARITY_MINIMUM);
+    if (code == CU_INVALID_CONTEXT) { /* no context is made for the answer, which is this on every device so far */
+        device->granule = (size_t)2 << 20;
+        return CU_OK;
+    }
+    return !code && !device->granule ? CU_INVALID_VALUE : code;
 }
 
 static cu_result device_init(struct cuda_device *device, int ordinal)
 {
+    *device = (struct cuda_device){.lock = MUTEX_INITIALIZER};
     cu_result code = cuda.call.cuDeviceGet(&device->handle, ordinal);
     if (!code)
         code = cuda.call.cuDeviceTotalMem_v2(&device->memory, device->handle);
-    if (code)
-        return code;
-    mutex_init(&device->lock);
-    device->posix_fd = has(device, CU_HAS_POSIX_FD);
-    device->rdma = has(device, CU_HAS_RDMA);
-    device->granule = 0;
-    if (has_virtual_memory_calls() && has(device, CU_HAS_VIRTUAL_MEMORY))
-        device->granule = granule_of(device);
-    device->virtual_memory = device->granule != 0;
-    return CU_OK;
+    if (!code)
+        code = ask(device, CU_HAS_POSIX_FD, &device->posix_fd);
+    if (!code)
+        code = ask(device, CU_HAS_RDMA, &device->rdma);
+    if (!code)
+        code = ask(device, CU_HAS_VIRTUAL_MEMORY, &device->virtual_memory);
+    device->virtual_memory = device->virtual_memory && has_virtual_memory_calls();
+    if (!code && device->virtual_memory)
+        code = ask_granule(device);
+    return code;
 }
 
 static tarn_status refuse(char *why, size_t size, const char *call, cu_result code)
@@ -204,7 +212,7 @@ static tarn_status start(char *why, size_t size)
         count = TARN_MAX_DEVICES;
     for (int i = 0; i < count; i++)
         if ((code = device_init(&cuda.device[i], i)))
-            return refuse(why, size, "cuDeviceGet", code);
+            return refuse(why, size, "the properties of a device", code);
     cuda.devices = count;
     return TARN_OK;
 }

@@ -145,7 +145,7 @@ tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *p
         status = host_unsafe(DRIVER_CALL_create);
     if (status)
         return status;
-    if (host_off_granule(0, size) || flags & ~DRIVER_PIECE_EXPORTABLE)
+    if (host_off_granule(0, size) || flags & ~(DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "host create: size %zu is not a multiple of 2 MiB above 0, or flags %#x unknown", size, flags);
     mutex_lock(&host_memory_lock);

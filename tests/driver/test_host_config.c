@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What decides what the host device is, and what a caller learns about it. */
+#include "driver/loader.h"
 #include "host_test.h"
 
 #include <stdio.h>
@@ -14,10 +15,12 @@ static void clear_environment(void)
     unsetenv("TARN_HOST_MAPS");
 }
 
+/* Whatever GPU the machine has, these tests are about the host device. */
 static int setup(void **state)
 {
     (void)state;
     driver_finish();
+    loader_fail("libcuda.so.1 libamdhip64.so.7 libamdhip64.so.6 libamdhip64.so.5");
     clear_environment();
     return 0;
 }
@@ -116,18 +119,21 @@ static void the_driver_is_chosen_by_name(void **state)
 {
     (void)state;
     setenv("TARN_DRIVER", "cuda", 1);
-    assert_refused(driver_init(), TARN_ERROR_NO_DRIVER, "only the host device");
+    assert_string_equal(driver_reason(), "");
+    assert_refused(driver_init(), TARN_ERROR_NO_DRIVER, "TARN_DRIVER=cuda: libcuda.so.1: missing");
     setenv("TARN_DRIVER", "hip", 1);
-    assert_refused(driver_init(), TARN_ERROR_NO_DRIVER, "only the host device");
+    assert_refused(driver_init(), TARN_ERROR_NO_DRIVER, "TARN_DRIVER=hip: ");
     setenv("TARN_DRIVER", "vulkan", 1);
     assert_refused(driver_init(), TARN_ERROR_CONFIGURATION, "auto, host, cuda and hip");
     setenv("TARN_DRIVER", "auto", 1);
     assert_ok(driver_init());
     assert_string_equal(driver->name, "host");
+    assert_non_null(strstr(driver_reason(), "host: libcuda.so.1: missing"));
     driver_finish();
     setenv("TARN_DRIVER", "host", 1);
     assert_ok(driver_init());
     assert_ok(driver_init());
+    assert_string_equal(driver_reason(), "host: asked for");
 }
 
 static void configure_comes_before_the_environment_and_before_use(void **state)

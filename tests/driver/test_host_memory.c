@@ -55,7 +55,7 @@ static void create_refuses(void **state)
     driver_piece piece = 77;
     REFUSED(driver->create(0, 0, 0, &piece), "multiple of 2 MiB");
     REFUSED(driver->create(0, MIB, 0, &piece), "multiple of 2 MiB");
-    REFUSED(driver->create(0, GRANULE, 2, &piece), "flags");
+    REFUSED(driver->create(0, GRANULE, 4, &piece), "flags");
     assert_int_equal(piece, 77);
 }
 

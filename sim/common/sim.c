@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The life of a simulated library, and its knobs. Owns the choice of the driver, which is the host device here, and the
+ * rules, which are read once. */
+#include "common/sim.h"
+#include "base/lock.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "driver/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* The host device's calls as they are: those of driver_host run in relaxed capture mode, and here the caller chooses. */
+static const struct driver plain = {.name = "host",
+#define X(call, parameters) .call = host_##call,
+                                    DRIVER_CALL_LIST(X)
+#undef X
+};
+
+const struct driver *driver;
+
+static mutex start_lock = MUTEX_INITIALIZER;
+static atomic_bool started, exits;
+
+/* ---- Life -------------------------------------------------------------------------------------------------------- */
+
+static void process_exits(void)
+{
+    atomic_store(&exits, true);
+}
+
+static tarn_status start_locked(void)
+{
+    static bool watching;
+    tarn_status status = host_start();
+    if (status)
+        return status;
+    if (!watching) {
+        process_watch_fork();
+        if (atexit(process_exits))
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no room for an exit handler");
+        watching = true;
+    }
+    driver = &plain;
+    atomic_store(&started, true);
+    return TARN_OK;
+}
+
+tarn_status sim_start(void)
+{
+    mutex_lock(&start_lock);
+    tarn_status status = atomic_load(&started) ? TARN_OK : start_locked();
+    mutex_unlock(&start_lock);
+    return status;
+}
+
+enum sim_state sim_state(void)
+{
+    if (atomic_load_explicit(&exits, memory_order_relaxed))
+        return SIM_EXITS;
+    if (!atomic_load_explicit(&started, memory_order_acquire))
+        return SIM_NOT_STARTED;
+    return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_RUNS ? SIM_RUNS : SIM_FORKED;
+}
+
+/* What the host device asks of the layer that would choose it. */
+tarn_status driver_init(void)
+{
+    return sim_start();
+}
+
+const char *driver_call_name(int call)
+{
+    static const char *const names[DRIVER_CALLS] = {
+#define X(call, parameters) [DRIVER_CALL_##call] = #call,
+        DRIVER_CALL_LIST(X)
+#undef X
+    };
+    return call >= 0 && call < DRIVER_CALLS ? names[call] : NULL;
+}
+
+/* ---- Knobs ------------------------------------------------------------------------------------------------------- */
+
+#define RULES 16
+
+struct rule {
+    char call[48];
+    unsigned long nth, code; /* of a failure */
+    unsigned long ms;        /* of a delay */
+    bool forever;
+    atomic_ulong calls;
+};
+
+static struct rule failures[RULES], delays[RULES];
+static int failure_count, delay_count;
+static pthread_once_t rules_read = PTHREAD_ONCE_INIT;
+
+static bool read_failure(const char *text, struct rule *rule)
+{
+    char after[2] = "";
+    int fields = sscanf(text, "%47[^:]:%lu:%lu%1s", rule->call, &rule->nth, &rule->code, after);
+    rule->forever = fields == 4 && after[0] == '+';
+    return fields >= 3 && (fields == 3 || rule->forever) && rule->nth && rule->code;
+}
+
+static bool read_delay(const char *text, struct rule *rule)
+{
+    char after[2] = "";
+    return sscanf(text, "%47[^:]:%lu%1s", rule->call, &rule->ms, after) == 2;
+}
+
+/* The rules of one variable, between commas. */
+static int read_rules(const char *variable, struct rule *rules, bool (*read)(const char *, struct rule *))
+{
+    const char *at = getenv(variable);
+    int count = 0;
+    while (at && *at) {
+        char text[96];
+        size_t length = strcspn(at, ",");
+        snprintf(text, sizeof text, "%.*s", (int)(length < sizeof text ? length : sizeof text - 1), at);
+        if (count < RULES && length < sizeof text && read(text, &rules[count]))
+            count++;
+        else
+            fprintf(stderr, "tarn sim: %s: \"%s\" is no rule, or one too many\n", variable, text);
+        at += length;
+        at += *at == ',';
+    }
+    return count;
+}
+
+static void read_all_rules(void)
+{
+    failure_count = read_rules("TARN_SIM_FAIL", failures, read_failure);
+    delay_count = read_rules("TARN_SIM_SLOW", delays, read_delay);
+}
+
+static bool is_meant(const struct rule *rule, const char *call)
+{
+    return strcmp(rule->call, call) == 0 || strcmp(rule->call, "any") == 0;
+}
+
+static void sleep_ms(unsigned long ms)
+{
+    struct timespec left = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+    while (nanosleep(&left, &left))
+        ;
+}
+
+unsigned sim_knob(const char *call)
+{
+    pthread_once(&rules_read, read_all_rules);
+    for (int i = 0; i < delay_count; i++)
+        if (is_meant(&delays[i], call))
+            sleep_ms(delays[i].ms);
+    for (int i = 0; i < failure_count; i++) {
+        struct rule *rule = &failures[i];
+        if (!is_meant(rule, call))
+            continue;
+        unsigned long number = atomic_fetch_add(&rule->calls, 1) + 1;
+        if (number == rule->nth || (rule->forever && number > rule->nth))
+            return (unsigned)rule->code;
+    }
+    return 0;
+}
+
+unsigned sim_number(const char *variable, unsigned otherwise)
+{
+    const char *text = getenv(variable);
+    char *end = NULL;
+    if (!text || !*text)
+        return otherwise;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*end || value > 1000000000) {
+        fprintf(stderr, "tarn sim: %s=%s is not a number\n", variable, text);
+        return otherwise;
+    }
+    return (unsigned)value;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the simulated vendor libraries share: a private copy of the host device, started on demand, and the knobs in the
+ * environment. Each library has its own copy of all of this; nothing of it is exported.
+ *
+ *   TARN_SIM_FAIL=CALL:N:CODE[+],...   the N-th call of CALL (cuMemCreate; `any` for all that can fail) from the start of
+ *                                      the process gives CODE, with + every later one too
+ *   TARN_SIM_SLOW=CALL:MS,...          every call of CALL takes that many milliseconds more
+ *   TARN_HOST_DEVICES, TARN_HOST_MEMORY, TARN_HOST_MAPS   the devices: tarn/host.h */
+#ifndef SIM_COMMON_SIM_H
+#define SIM_COMMON_SIM_H
+
+#include "driver/driver.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SIM_EXPORT __attribute__((visibility("default")))
+
+enum sim_state { SIM_RUNS, SIM_NOT_STARTED, SIM_FORKED, SIM_EXITS };
+
+/* Starts the host device of this library; from the end of the process on, as its exit handlers see it, sim_state() is
+ * SIM_EXITS. May be called again. */
+tarn_status sim_start(void);
+enum sim_state sim_state(void);
+
+/* What the knobs say of this call of `call`: waits where it is to be slow, and gives the code to fail with, or 0. */
+unsigned sim_knob(const char *call);
+
+/* A number from the environment, or `otherwise`. Says on standard error what is no number. */
+unsigned sim_number(const char *variable, unsigned otherwise);
+
+#endif

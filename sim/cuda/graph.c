@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Captures and graphs of the simulated libcuda. What runs a graph holds it, so that the graph can be destroyed first. */
+#include "base/lock.h"
+#include "base/pages.h"
+#include "cuda/sim_cuda.h"
+
+#include <string.h>
+
+static mutex graphs_lock = MUTEX_INITIALIZER;
+static struct object_pool graphs = OBJECT_POOL(struct CUgraph_st);
+static struct object_pool execs = OBJECT_POOL(struct CUgraphExec_st);
+
+static cu_result enter(const char *call, cu_stream stream, int *device, driver_stream *host)
+{
+    cu_result code = sim_enter(call, device);
+    return code ? code : sim_stream(stream, device, host);
+}
+
+/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+
+cu_result cuThreadExchangeStreamCaptureMode(cu_capture_mode *mode)
+{
+    cu_result code = sim_enter_process("cuThreadExchangeStreamCaptureMode");
+    if (code)
+        return code;
+    if (!mode || *mode > CU_MODE_RELAXED)
+        return CU_INVALID_VALUE;
+    enum driver_capture_mode value = (enum driver_capture_mode) * mode;
+    code = sim_code(driver->capture_mode(&value));
+    if (!code)
+        *mode = (cu_capture_mode)value;
+    return code;
+}
+
+cu_result cuStreamBeginCapture_v2(cu_stream stream, cu_capture_mode mode)
+{
+    int device;
+    driver_stream host;
+    cu_result code = enter("cuStreamBeginCapture", stream, &device, &host);
+    if (code)
+        return code;
+    if (mode > CU_MODE_RELAXED)
+        return CU_INVALID_VALUE;
+    if (!host)
+        return CU_CAPTURE_UNSUPPORTED;
+    enum driver_capture_mode value = (enum driver_capture_mode)mode;
+    return sim_code(driver->capture_begin(device, host, value));
+}
+
+cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
+{
+    int device;
+    driver_stream host;
+    driver_graph made = NULL;
+    cu_result code = enter("cuStreamEndCapture", stream, &device, &host);
+    if (code)
+        return code;
+    if (!graph)
+        return CU_INVALID_VALUE;
+    struct CUgraph_st *result = object_alloc(&graphs);
+    code = sim_code(driver->capture_end(device, host, &made));
+    *graph = NULL;
+    if (!result || code) {
+        if (result)
+            object_free(&graphs, result);
+        return code ? code : CU_OUT_OF_MEMORY;
+    }
+    *result = (struct CUgraph_st){.live = true, .device = device, .holders = 1, .host = made};
+    *graph = result;
+    return CU_OK;
+}
+
+cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status, uint64_t *id, cu_graph *graph,
+                                    const cu_graph_node **nodes, size_t *count)
+{
+    int device;
+    driver_stream host;
+    struct driver_capture capture;
+    cu_result code = enter("cuStreamGetCaptureInfo", stream, &device, &host);
+    if (code)
+        return code;
+    if (!status)
+        return CU_INVALID_VALUE;
+    tarn_status answer = driver->capture_status(device, host, &capture);
+    if (!host && (answer == TARN_ERROR_CAPTURE || (!answer && capture.state != DRIVER_CAPTURE_NONE)))
+        return CU_CAPTURE_IMPLICIT;
+    if (answer)
+        return sim_code(answer);
+    *status = (cu_capture_status)capture.state;
+    if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
+        *id = capture.id;
+    if (graph)
+        *graph = NULL; /* there is none before the end of the capture */
+    if (nodes)
+        *nodes = (const cu_graph_node *)(const void *)capture.nodes;
+    if (count)
+        *count = capture.node_count;
+    return CU_OK;
+}
+
+cu_result cuStreamGetCaptureInfo(cu_stream stream, cu_capture_status *status, uint64_t *id)
+{
+    return cuStreamGetCaptureInfo_v2(stream, status, id, NULL, NULL, NULL);
+}
+
+cu_result cuStreamGetCaptureInfo_v3(cu_stream stream, cu_capture_status *status, uint64_t *id, cu_graph *graph,
+                                    const cu_graph_node **nodes, const struct cu_edge **edges, size_t *count)
+{
+    if (edges)
+        *edges = NULL;
+    return cuStreamGetCaptureInfo_v2(stream, status, id, graph, nodes, count);
+}
+
+cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *state)
+{
+    return cuStreamGetCaptureInfo_v2(stream, state, NULL, NULL, NULL, NULL);
+}
+
+/* The stream's last nodes and `count` more of them. */
+static cu_result depend_on_more(int device, driver_stream host, const driver_node *nodes, size_t count)
+{
+    driver_node list[64];
+    struct driver_capture capture;
+    cu_result code = sim_code(driver->capture_status(device, host, &capture));
+    if (code)
+        return code;
+    if (capture.node_count + count > sizeof list / sizeof *list)
+        return CU_OUT_OF_MEMORY;
+    if (capture.node_count)
+        memcpy(list, capture.nodes, capture.node_count * sizeof *list);
+    if (count)
+        memcpy(list + capture.node_count, nodes, count * sizeof *list);
+    return sim_code(driver->capture_depend(device, host, list, capture.node_count + count));
+}
+
+cu_result cuStreamUpdateCaptureDependencies(cu_stream stream, cu_graph_node *nodes, size_t count, unsigned flags)
+{
+    int device;
+    driver_stream host;
+    cu_result code = enter("cuStreamUpdateCaptureDependencies", stream, &device, &host);
+    if (code)
+        return code;
+    if (flags > CU_DEPENDENCIES_SET || (count && !nodes))
+        return CU_INVALID_VALUE;
+    const driver_node *list = (const driver_node *)(const void *)nodes;
+    if (flags == CU_DEPENDENCIES_ADD)
+        return depend_on_more(device, host, list, count);
+    return sim_code(driver->capture_depend(device, host, list, count));
+}
+
+cu_result cuStreamUpdateCaptureDependencies_v2(cu_stream stream, cu_graph_node *nodes, const struct cu_edge *edges,
+                                               size_t count, unsigned flags)
+{
+    (void)edges;
+    return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);
+}
+
+/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+
+static cu_result let_go(cu_graph graph)
+{
+    mutex_lock(&graphs_lock);
+    bool last = --graph->holders == 0;
+    mutex_unlock(&graphs_lock);
+    if (!last)
+        return CU_OK;
+    cu_result code = sim_code(driver->graph_destroy(graph->device, graph->host));
+    object_free(&graphs, graph);
+    return code;
+}
+
+cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph, unsigned long long flags)
+{
+    int device;
+    cu_result code = sim_enter("cuGraphInstantiate", &device);
+    if (code)
+        return code;
+    if (!exec || flags > 15)
+        return CU_INVALID_VALUE;
+    struct CUgraphExec_st *result = object_alloc(&execs);
+    if (!result)
+        return CU_OUT_OF_MEMORY;
+    mutex_lock(&graphs_lock);
+    bool live = graph && graph->live;
+    if (live)
+        graph->holders++;
+    mutex_unlock(&graphs_lock);
+    if (!live) {
+        object_free(&execs, result);
+        return CU_INVALID_VALUE;
+    }
+    *result = (struct CUgraphExec_st){.live = true, .graph = graph};
+    *exec = result;
+    return CU_OK;
+}
+
+cu_result cuGraphInstantiate_v2(cu_graph_exec *exec, cu_graph graph, cu_graph_node *failed_node, char *text,
+                                size_t size)
+{
+    if (failed_node)
+        *failed_node = NULL;
+    if (text && size)
+        text[0] = '\0';
+    return cuGraphInstantiateWithFlags(exec, graph, 0);
+}
+
+cu_result cuGraphLaunch(cu_graph_exec exec, cu_stream stream)
+{
+    int device;
+    driver_stream host;
+    cu_result code = enter("cuGraphLaunch", stream, &device, &host);
+    if (code)
+        return code;
+    if (!exec || !exec->live)
+        return CU_INVALID_VALUE;
+    return sim_code(driver->graph_launch(device, exec->graph->host, host));
+}
+
+cu_result cuGraphExecDestroy(cu_graph_exec exec)
+{
+    int device;
+    cu_result code = sim_enter("cuGraphExecDestroy", &device);
+    if (code)
+        return code;
+    if (!exec || !exec->live)
+        return CU_INVALID_VALUE;
+    exec->live = false;
+    code = let_go(exec->graph);
+    object_free(&execs, exec);
+    return code;
+}
+
+cu_result cuGraphDestroy(cu_graph graph)
+{
+    int device;
+    cu_result code = sim_enter("cuGraphDestroy", &device);
+    if (code)
+        return code;
+    mutex_lock(&graphs_lock);
+    bool live = graph && graph->live;
+    if (live)
+        graph->live = false;
+    mutex_unlock(&graphs_lock);
+    return live ? let_go(graph) : CU_INVALID_VALUE;
+}

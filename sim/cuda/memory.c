@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Memory of the simulated libcuda. A piece's handle has its device in the uppermost byte, as CUDA's calls name none. */
+#include "cuda/sim_cuda.h"
+#include "driver/host_memory.h"
+
+#include <stdlib.h>
+
+#define PIECE_BITS 56
+#define PIECE_MASK (((cu_piece)1 << PIECE_BITS) - 1)
+
+/* The region that holds an address. */
+static bool region_of(cu_address address, int *device, uintptr_t *base, size_t *size)
+{
+    mutex_lock(&host_memory_lock);
+    const struct host_region *region = host_region_at((uintptr_t)address);
+    if (region) {
+        *device = region->device->number;
+        *base = region->address;
+        *size = region->size;
+    }
+    mutex_unlock(&host_memory_lock);
+    return region != NULL;
+}
+
+/* The way into a call about an address: its device need not be the current one, but there must be a context. */
+static cu_result enter_at(const char *call, cu_address address, int *device)
+{
+    uintptr_t base;
+    size_t size;
+    cu_result code = sim_enter(call, device);
+    if (code)
+        return code;
+    if (!region_of(address, device, &base, &size))
+        return CU_INVALID_VALUE;
+    return sim_lost(*device);
+}
+
+/* ---- Allocations ------------------------------------------------------------------------------------------------- */
+
+cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    int device;
+    cu_result code = sim_enter("cuMemGetInfo", &device);
+    return code ? code : sim_code(driver->memory_info(device, free_bytes, total_bytes));
+}
+
+cu_result cuMemAlloc_v2(cu_address *address, size_t size)
+{
+    int device;
+    uintptr_t result = 0;
+    cu_result code = sim_enter("cuMemAlloc", &device);
+    if (code)
+        return code;
+    if (!address || !size)
+        return CU_INVALID_VALUE;
+    code = sim_code(driver->alloc(device, size, &result));
+    if (!code)
+        *address = result;
+    return code;
+}
+
+cu_result cuMemFree_v2(cu_address address)
+{
+    int device;
+    if (!address)
+        return sim_enter("cuMemFree", &device);
+    cu_result code = enter_at("cuMemFree", address, &device);
+    return code ? code : sim_code(driver->free(device, (uintptr_t)address));
+}
+
+cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address address)
+{
+    int device;
+    uintptr_t start;
+    size_t bytes;
+    cu_result code = sim_enter("cuMemGetAddressRange", &device);
+    if (code)
+        return code;
+    if (!region_of(address, &device, &start, &bytes))
+        return CU_NOT_FOUND;
+    if (base)
+        *base = start;
+    if (size)
+        *size = bytes;
+    return CU_OK;
+}
+
+cu_result cuMemHostAlloc(void **memory, size_t size, unsigned flags)
+{
+    int device;
+    cu_result code = sim_enter("cuMemHostAlloc", &device);
+    if (code)
+        return code;
+    if (!memory || !size || flags > 7)
+        return CU_INVALID_VALUE;
+    void *result = NULL;
+    if (posix_memalign(&result, 4096, size))
+        return CU_OUT_OF_MEMORY;
+    *memory = result;
+    return CU_OK;
+}
+
+cu_result cuMemAllocHost_v2(void **memory, size_t size)
+{
+    return cuMemHostAlloc(memory, size, 0);
+}
+
+cu_result cuMemFreeHost(void *memory)
+{
+    int device;
+    cu_result code = sim_enter("cuMemFreeHost", &device);
+    if (!code)
+        free(memory);
+    return code;
+}
+
+/* ---- Virtual memory ---------------------------------------------------------------------------------------------- */
+
+static cu_result check_properties(const struct cu_allocation_properties *properties)
+{
+    if (!properties || properties->type != CU_ALLOCATION_PINNED || properties->location.type != CU_LOCATION_DEVICE ||
+        properties->handle_types > CU_HANDLE_POSIX_FD)
+        return CU_INVALID_VALUE;
+    int count = 0;
+    if (driver->device_count(&count) || properties->location.id < 0 || properties->location.id >= count)
+        return CU_INVALID_DEVICE;
+    return CU_OK;
+}
+
+cu_result cuMemGetAllocationGranularity(size_t *size, const struct cu_allocation_properties *properties,
+                                        cu_granularity_kind kind)
+{
+    struct driver_properties known;
+    cu_result code = sim_enter_process("cuMemGetAllocationGranularity");
+    if (code || (code = check_properties(properties)))
+        return code;
+    if (!size || kind > 1)
+        return CU_INVALID_VALUE;
+    code = sim_code(driver->device_properties(properties->location.id, &known));
+    if (!code)
+        *size = known.granule;
+    return code;
+}
+
+cu_result cuMemAddressReserve(cu_address *address, size_t size, size_t alignment, cu_address hint,
+                              unsigned long long flags)
+{
+    int device;
+    uintptr_t result = 0;
+    (void)hint;
+    cu_result code = sim_enter("cuMemAddressReserve", &device);
+    if (code)
+        return code;
+    if (!address || flags)
+        return CU_INVALID_VALUE;
+    code = sim_code(driver->reserve(device, size, alignment, &result));
+    if (!code)
+        *address = result;
+    return code;
+}
+
+cu_result cuMemAddressFree(cu_address address, size_t size)
+{
+    int device;
+    cu_result code = enter_at("cuMemAddressFree", address, &device);
+    return code ? code : sim_code(driver->unreserve(device, (uintptr_t)address, size));
+}
+
+cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
+                      unsigned long long flags)
+{
+    int current;
+    driver_piece result = 0;
+    cu_result code = sim_enter("cuMemCreate", &current);
+    if (code || (code = check_properties(properties)))
+        return code;
+    if (!piece || flags)
+        return CU_INVALID_VALUE;
+    int device = properties->location.id;
+    unsigned kind = properties->handle_types & CU_HANDLE_POSIX_FD ? DRIVER_PIECE_EXPORTABLE : 0;
+    code = sim_code(driver->create(device, size, kind, &result));
+    if (!code)
+        *piece = (cu_piece)device << PIECE_BITS | (result & PIECE_MASK);
+    return code;
+}
+
+cu_result cuMemRelease(cu_piece piece)
+{
+    int current;
+    cu_result code = sim_enter("cuMemRelease", &current);
+    if (code)
+        return code;
+    return sim_code(driver->release((int)(piece >> PIECE_BITS), piece & PIECE_MASK));
+}
+
+cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)
+{
+    int device;
+    cu_result code = enter_at("cuMemMap", address, &device);
+    if (code)
+        return code;
+    if (offset || flags || (int)(piece >> PIECE_BITS) != device)
+        return CU_INVALID_VALUE;
+    return sim_code(driver->map(device, (uintptr_t)address, size, piece & PIECE_MASK));
+}
+
+cu_result cuMemUnmap(cu_address address, size_t size)
+{
+    int device;
+    cu_result code = enter_at("cuMemUnmap", address, &device);
+    return code ? code : sim_code(driver->unmap(device, (uintptr_t)address, size));
+}
+
+cu_result cuMemSetAccess(cu_address address, size_t size, const struct cu_access *access, size_t count)
+{
+    int device, devices[TARN_MAX_DEVICES];
+    cu_result code = enter_at("cuMemSetAccess", address, &device);
+    if (code)
+        return code;
+    if (!access || !count || count > TARN_MAX_DEVICES)
+        return CU_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        if (access[i].location.type != CU_LOCATION_DEVICE)
+            return CU_INVALID_VALUE;
+        if (access[i].flags != CU_ACCESS_READ_WRITE)
+            return CU_NOT_SUPPORTED;
+        devices[i] = access[i].location.id;
+    }
+    return sim_code(driver->set_access(device, (uintptr_t)address, size, devices, (int)count));
+}
+
+/* ---- Copies ------------------------------------------------------------------------------------------------------ */
+
+static cu_result copy(const char *call, uintptr_t to, uintptr_t from, size_t size, cu_stream stream, bool wait)
+{
+    int device;
+    driver_stream queue;
+    cu_result code = sim_enter(call, &device);
+    if (code || (code = sim_stream(stream, &device, &queue)))
+        return code;
+    code = sim_code(driver->copy(device, to, from, size, queue));
+    if (!code && wait)
+        code = sim_code(driver->stream_synchronize(device, queue));
+    return code;
+}
+
+static cu_result fill(const char *call, cu_address address, unsigned char value, size_t size, cu_stream stream,
+                      bool wait)
+{
+    int device;
+    driver_stream queue;
+    cu_result code = sim_enter(call, &device);
+    if (code || (code = sim_stream(stream, &device, &queue)))
+        return code;
+    code = sim_code(driver->set(device, (uintptr_t)address, value, size, queue));
+    if (!code && wait)
+        code = sim_code(driver->stream_synchronize(device, queue));
+    return code;
+}
+
+cu_result cuMemcpyAsync(cu_address to, cu_address from, size_t size, cu_stream stream)
+{
+    return copy("cuMemcpyAsync", (uintptr_t)to, (uintptr_t)from, size, stream, false);
+}
+
+cu_result cuMemcpyHtoDAsync_v2(cu_address to, const void *from, size_t size, cu_stream stream)
+{
+    return copy("cuMemcpyHtoDAsync", (uintptr_t)to, (uintptr_t)from, size, stream, false);
+}
+
+cu_result cuMemcpyDtoHAsync_v2(void *to, cu_address from, size_t size, cu_stream stream)
+{
+    return copy("cuMemcpyDtoHAsync", (uintptr_t)to, (uintptr_t)from, size, stream, false);
+}
+
+cu_result cuMemcpyDtoDAsync_v2(cu_address to, cu_address from, size_t size, cu_stream stream)
+{
+    return copy("cuMemcpyDtoDAsync", (uintptr_t)to, (uintptr_t)from, size, stream, false);
+}
+
+cu_result cuMemcpy(cu_address to, cu_address from, size_t size)
+{
+    return copy("cuMemcpy", (uintptr_t)to, (uintptr_t)from, size, NULL, true);
+}
+
+cu_result cuMemcpyHtoD_v2(cu_address to, const void *from, size_t size)
+{
+    return copy("cuMemcpyHtoD", (uintptr_t)to, (uintptr_t)from, size, NULL, true);
+}
+
+cu_result cuMemcpyDtoH_v2(void *to, cu_address from, size_t size)
+{
+    return copy("cuMemcpyDtoH", (uintptr_t)to, (uintptr_t)from, size, NULL, true);
+}
+
+cu_result cuMemcpyDtoD_v2(cu_address to, cu_address from, size_t size)
+{
+    return copy("cuMemcpyDtoD", (uintptr_t)to, (uintptr_t)from, size, NULL, true);
+}
+
+cu_result cuMemsetD8Async(cu_address address, unsigned char value, size_t count, cu_stream stream)
+{
+    return fill("cuMemsetD8Async", address, value, count, stream, false);
+}
+
+cu_result cuMemsetD8_v2(cu_address address, unsigned char value, size_t count)
+{
+    return fill("cuMemsetD8", address, value, count, NULL, true);
+}

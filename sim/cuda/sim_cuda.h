@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The simulated libcuda.so.1: the public driver API, without kernels, on the host device. It serves any program that
+ * opens or links it; libtarn need not be in the process. device.c has devices, contexts and the way into a call;
+ * memory.c, stream.c, graph.c what they say; lookup.c cuGetProcAddress.
+ *
+ * It refuses what CUDA refuses: calls before cuInit (3), in a child of fork() (3), from the exit of the process on (4),
+ * without a context (201), on the legacy stream while a blocking stream captures (906), unsafe ones while a capture bars
+ * them (900). A sticky error that a knob asks for leaves the device lost. Its addresses are addresses of the process, and
+ * an address range belongs to the device that was current when it was reserved: a piece of another one cannot be mapped
+ * there. A context whose last holder has released it is inactive, but keeps its memory.
+ *
+ *   TARN_SIM_CUDA_VERSION   the version of the driver to claim, 13000 at first: entry points that are newer are not found
+ *                           by cuGetProcAddress
+ * and what common/sim.h reads. */
+#ifndef SIM_CUDA_SIM_CUDA_H
+#define SIM_CUDA_SIM_CUDA_H
+
+#include "common/sim.h"
+#include "cuda/calls.h"
+#include "driver/cuda_abi.h"
+
+#include <tarn/device.h>
+
+struct CUctx_st {
+    int device;
+    int holders; /* contexts lock: of a primary context; 0: it is not active */
+    unsigned flags;
+};
+
+/* Objects are never unmapped, and `live` is not in the first word, which the object pools use: a stale handle is found. */
+struct CUstream_st {
+    void *first;
+    bool live;
+    int device, priority;
+    unsigned flags;
+    driver_stream host;
+};
+
+struct CUevent_st {
+    void *first;
+    bool live;
+    int device;
+    driver_event host;
+};
+
+/* Kept until neither the caller nor what runs it holds it. */
+struct CUgraph_st {
+    void *first;
+    bool live;
+    int device;
+    int holders; /* graphs lock */
+    driver_graph host;
+};
+
+struct CUgraphExec_st {
+    void *first;
+    bool live;
+    cu_graph graph;
+};
+
+#define SIM_CUDA_VERSION_DEFAULT 13000
+unsigned sim_cuda_version(void);
+
+/* The first line of an entry: CU_OK when it may go on. `sim_enter` also wants a current context, and gives its device. */
+cu_result sim_enter_process(const char *call);
+cu_result sim_enter(const char *call, int *device);
+/* Whether a device was lost. */
+cu_result sim_lost(int device);
+
+/* What CUDA calls a status. */
+cu_result sim_code(tarn_status status);
+
+cu_context sim_context(int device);
+
+/* A stream's device and what the host device calls it: 0 and 1 are the legacy stream of the current context, 2 the
+ * per-thread one. */
+cu_result sim_stream(cu_stream stream, int *device, driver_stream *host);
+
+#define X(name, version, symbol, needed, parameters) SIM_EXPORT cu_result symbol parameters;
+CUDA_CALL_LIST(X)
+CUDA_LOADER_LIST(X)
+SIM_CUDA_CALL_LIST(X)
+#undef X
+
+#endif

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# tests/abi/exports.sh SIMULATED REAL
+# A simulated library has the soname of the real one and exports nothing that the real one does not.
+set -euo pipefail
+
+[ $# -eq 2 ] || { echo "usage: exports.sh SIMULATED REAL" >&2; exit 2; }
+exported() { nm -D --defined-only "$1" | awk '{ sub(/@.*/, "", $NF); print $NF }' | LC_ALL=C sort -u; }
+soname() { objdump -p "$1" | awk '$1 == "SONAME" { print $2 }'; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+exported "$1" >"$work/simulated"
+exported "$2" >"$work/real"
+[ -s "$work/simulated" ] || { echo "$1 exports nothing" >&2; exit 1; }
+more=$(LC_ALL=C comm -23 "$work/simulated" "$work/real")
+[ -z "$more" ] || { printf 'exported by %s, not by %s:\n%s\n' "$1" "$2" "$more" >&2; exit 1; }
+[ "$(soname "$1")" = "$(soname "$2")" ] || { echo "sonames: $(soname "$1") and $(soname "$2")" >&2; exit 1; }

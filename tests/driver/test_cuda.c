@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The CUDA driver does on the simulated libcuda what the host device does: memory, streams, events, work, captures, peers;
+ * and it leaves the program's contexts alone. */
+#include "cuda_test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static int start_cuda(void **state)
+{
+    (void)state;
+    setenv("TARN_DRIVER", "cuda", 1);
+    assert_ok(driver_init());
+    assert_string_equal(driver->name, "cuda");
+    return 0;
+}
+
+#define CUDA_TEST(function) cmocka_unit_test_setup_teardown(function, start_cuda, finish)
+
+/* First of all tests: afterwards every device has its context. */
+static void unused_devices_get_no_context(void **state)
+{
+    (void)state;
+    int count = 0;
+    assert_ok(driver->device_count(&count));
+    assert_int_equal(count, 2);
+    for (int device = 0; device < 2; device++) {
+        struct driver_properties properties;
+        assert_ok(driver->device_properties(device, &properties));
+        assert_string_equal(properties.name, "tarn simulated CUDA device");
+        assert_int_equal(properties.memory, 64 * MIB);
+        assert_int_equal(properties.granule, GRANULE);
+        assert_true(properties.virtual_memory && properties.alias);
+        assert_int_equal(properties.least_priority, 0);
+        assert_int_equal(properties.greatest_priority, -5);
+        assert_false(has_context(device));
+    }
+    bool possible = false;
+    assert_ok(driver->peer_possible(0, 1, &possible));
+    assert_true(possible);
+    assert_false(has_context(0) || has_context(1));
+
+    driver_stream stream = new_stream(1, false);
+    assert_true(has_context(1));
+    assert_false(has_context(0));
+    assert_ok(driver->stream_destroy(1, stream));
+    struct driver_properties properties;
+    assert_ok(driver->device_properties(1, &properties)); /* asks, now that there is one */
+    assert_int_equal(properties.greatest_priority, -3);
+
+    assert_refused(driver->device_properties(2, &properties), TARN_ERROR_INVALID_DEVICE, "no device 2");
+    assert_refused(driver->activate(-1), TARN_ERROR_INVALID_DEVICE, "no device -1");
+    assert_non_null(strstr(driver_reason(), "cuda: "));
+    assert_non_null(strstr(driver_reason(), "libcuda.so.1, driver 13.0, 2 devices"));
+}
+
+static void the_context_of_the_caller_stays(void **state)
+{
+    (void)state;
+    assert_ok(driver->activate(0));
+    cu_context zero = current_context();
+    assert_non_null(zero);
+    assert_ok(driver->activate(1));
+    cu_context one = current_context();
+    assert_ptr_not_equal(zero, one);
+    int device = -1;
+    assert_ok(driver->current(&device));
+    assert_int_equal(device, 1);
+
+    cu_context before[] = {NULL, zero, one};
+    for (int i = 0; i < 3; i++) {
+        set_context(before[i]);
+        for (int d = 0; d < 2; d++) {
+            size_t available, total;
+            uintptr_t address;
+            assert_ok(driver->memory_info(d, &available, &total));
+            assert_ok(driver->alloc(d, MIB, &address));
+            assert_ok(driver->free(d, address));
+            driver_stream stream = new_stream(d, true);
+            driver_event event = recorded(d, stream);
+            assert_ok(driver->event_synchronize(d, event));
+            assert_ok(driver->event_destroy(d, event));
+            assert_ok(driver->stream_destroy(d, stream));
+            assert_ok(driver->peer_enable(d, 1 - d));
+            assert_status(driver->free(d, 4096), TARN_ERROR_INVALID_ARGUMENT);
+            assert_ok(driver->device_synchronize(d));
+            assert_ptr_equal(current_context(), before[i]);
+        }
+    }
+    set_context(NULL);
+    assert_ok(driver->current(&device));
+    assert_int_equal(device, 0);
+}
+
+static void pieces_are_mapped_and_given_back(void **state)
+{
+    (void)state;
+    size_t before, after, total;
+    assert_ok(driver->memory_info(0, &before, &total));
+    assert_int_equal(total, 64 * MIB);
+    uintptr_t range = new_range(0, 8 * GRANULE);
+    driver_piece piece = new_piece(0, 2 * GRANULE);
+    map_at(0, range, 2 * GRANULE, piece);
+    map_at(0, range + 4 * GRANULE, 2 * GRANULE, piece); /* the alias shows the same */
+    assert_ok(driver->set(0, range, 7, 16, NULL));
+    assert_ok(driver->stream_synchronize(0, NULL));
+    assert_int_equal(((unsigned char *)range)[4 * GRANULE + 15], 7);
+    assert_ok(driver->memory_info(0, &after, &total));
+    assert_int_equal(before - after, 2 * GRANULE);
+
+    assert_refused(driver->unmap(0, range, GRANULE), TARN_ERROR_INVALID_ARGUMENT, "cuMemUnmap of 2097152 bytes");
+    assert_refused(driver->unreserve(0, range, 8 * GRANULE), TARN_ERROR_INVALID_ARGUMENT,
+                   "CUDA error 1 (CUDA_ERROR_INVALID_VALUE");
+    assert_refused(driver->map(0, range + 1, GRANULE, piece), TARN_ERROR_INVALID_ARGUMENT, "cuMemMap");
+    assert_ok(driver->unmap(0, range, 2 * GRANULE));
+    assert_ok(driver->unmap(0, range + 4 * GRANULE, 2 * GRANULE));
+    assert_ok(driver->release(0, piece));
+    assert_status(driver->release(0, piece), TARN_ERROR_INVALID_ARGUMENT);
+    assert_ok(driver->unreserve(0, range, 8 * GRANULE));
+
+    driver_piece special = 0;
+    assert_ok(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA, &special));
+    assert_ok(driver->release(0, special));
+    assert_refused(driver->create(0, GRANULE, 64, &special), TARN_ERROR_INVALID_ARGUMENT, "flags 0x40");
+    assert_ok(driver->memory_info(0, &after, &total));
+    assert_int_equal(before, after);
+}
+
+static void a_full_device_says_so(void **state)
+{
+    (void)state;
+    uintptr_t address = 5;
+    driver_piece piece = 5;
+    assert_refused(driver->alloc(0, 65 * MIB, &address), TARN_ERROR_OUT_OF_MEMORY,
+                   "cuMemAlloc of 68157440 bytes on device 0: CUDA error 2 (CUDA_ERROR_OUT_OF_MEMORY: out of memory)");
+    assert_int_equal(address, 5);
+    assert_refused(driver->create(0, 66 * MIB, 0, &piece), TARN_ERROR_OUT_OF_MEMORY, "cuMemCreate of");
+    assert_int_equal(piece, 5);
+    assert_ok(driver->alloc(0, 60 * MIB, &address));
+    assert_status(driver->create(0, 6 * MIB, 0, &piece), TARN_ERROR_OUT_OF_MEMORY);
+    assert_ok(driver->free(0, address));
+}
+
+static void access_for_peers_is_given_in_a_list(void **state)
+{
+    (void)state;
+    const int both[] = {0, 1}, none[] = {0, 2};
+    uintptr_t range = new_range(0, GRANULE);
+    driver_piece piece = new_piece(0, GRANULE);
+    assert_ok(driver->map(0, range, GRANULE, piece));
+    assert_ok(driver->peer_enable(1, 0));
+    assert_ok(driver->peer_enable(1, 0)); /* 704 is fine */
+    assert_ok(driver->peer_enable(1, 1));
+    assert_ok(driver->set_access(0, range, GRANULE, both, 2));
+    assert_refused(driver->set_access(0, range, GRANULE, none, 2), TARN_ERROR_INVALID_DEVICE, "no device 2");
+    assert_status(driver->set_access(0, range, GRANULE, both, 0), TARN_ERROR_INVALID_ARGUMENT);
+    assert_ok(driver->unmap(0, range, GRANULE));
+    assert_ok(driver->release(0, piece));
+    assert_ok(driver->unreserve(0, range, GRANULE));
+    bool possible = false;
+    assert_ok(driver->peer_possible(0, 0, &possible));
+    assert_true(possible);
+    assert_status(driver->peer_possible(0, 2, &possible), TARN_ERROR_INVALID_DEVICE);
+    assert_status(driver->peer_enable(0, 2), TARN_ERROR_INVALID_DEVICE);
+}
+
+/* A host function that waits until it may end. */
+static atomic_bool gate, entered;
+static atomic_int order;
+
+static void wait_at_gate(void *argument)
+{
+    atomic_store(&entered, true);
+    while (!atomic_load(&gate))
+        usleep(100);
+    *(int *)argument = atomic_fetch_add(&order, 1) + 1;
+}
+
+static void take_number(void *argument)
+{
+    *(int *)argument = atomic_fetch_add(&order, 1) + 1;
+}
+
+static void streams_and_events_keep_order(void **state)
+{
+    (void)state;
+    int first = 0, second = 0, other = 0;
+    atomic_store(&gate, false);
+    atomic_store(&order, 0);
+    driver_stream a = new_stream(0, false), b = NULL, c = new_stream(1, true);
+    assert_ok(driver->stream_create(0, -100, false, &b)); /* a priority beyond the range is taken as the greatest */
+    assert_ok(driver->call(0, a, wait_at_gate, &first));
+    driver_event event = recorded(0, a);
+    assert_ok(driver->stream_wait_event(0, b, event));
+    assert_ok(driver->stream_wait_event(1, c, event)); /* of another device */
+    assert_ok(driver->call(0, b, take_number, &second));
+    assert_ok(driver->call(1, c, take_number, &other));
+
+    (void)driver->alloc(9, 1, &(uintptr_t){0});
+    assert_status(driver->event_query(0, event), TARN_ERROR_NOT_READY);
+    assert_status(driver->stream_query(0, b), TARN_ERROR_NOT_READY);
+    assert_non_null(strstr(tarn_last_error(), "no device 9")); /* an answer is no error */
+    atomic_store(&gate, true);
+    assert_ok(driver->event_synchronize(0, event));
+    assert_ok(driver->event_query(0, event));
+    assert_ok(driver->stream_synchronize(0, b));
+    assert_ok(driver->device_synchronize(1));
+    assert_ok(driver->stream_query(1, c));
+    assert_int_equal(first, 1);
+    assert_true(second > first && other > first);
+
+    assert_ok(driver->event_destroy(0, event));
+    assert_ok(driver->stream_destroy(0, a));
+    assert_ok(driver->stream_destroy(0, b));
+    assert_ok(driver->stream_destroy(1, c));
+    assert_refused(driver->stream_query(0, a), TARN_ERROR_INVALID_ARGUMENT, "CUDA_ERROR_INVALID_HANDLE");
+}
+
+static void copies_and_fills_are_work(void **state)
+{
+    (void)state;
+    uintptr_t address = 0;
+    unsigned char here[64];
+    memset(here, 3, sizeof here);
+    assert_ok(driver->alloc(0, GRANULE, &address));
+    driver_stream stream = new_stream(0, false);
+    assert_ok(driver->copy(0, address, (uintptr_t)here, sizeof here, stream));
+    assert_ok(driver->set(0, address + 32, 9, 32, stream));
+    assert_ok(driver->copy(0, (uintptr_t)here, address, sizeof here, stream));
+    assert_ok(driver->stream_synchronize(0, stream));
+    assert_int_equal(here[31], 3);
+    assert_int_equal(here[32], 9);
+    assert_int_equal(here[63], 9);
+    assert_ok(driver->stream_destroy(0, stream));
+    assert_ok(driver->free(0, address));
+}
+
+/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+
+static void a_capture_becomes_a_graph_that_runs(void **state)
+{
+    (void)state;
+    uintptr_t address = 0;
+    assert_ok(driver->alloc(0, GRANULE, &address));
+    driver_stream stream = new_stream(0, false), other = new_stream(0, false);
+    struct driver_capture capture;
+    assert_ok(driver->capture_status(0, stream, &capture));
+    assert_int_equal(capture.state, DRIVER_CAPTURE_NONE);
+
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    assert_status(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL), TARN_ERROR_CAPTURE);
+    assert_ok(driver->set(0, address, 1, 4, stream));
+    driver_event fork_at = new_event(0), join = new_event(0);
+    assert_ok(driver->event_record(0, fork_at, stream));
+    assert_ok(driver->stream_wait_event(0, other, fork_at));
+    assert_ok(driver->set(0, address + 8, 2, 4, other));
+    struct driver_capture of_other;
+    assert_ok(driver->capture_status(0, stream, &capture));
+    uint64_t id = capture.id;
+    assert_int_equal(capture.state, DRIVER_CAPTURE_ACTIVE);
+    assert_int_equal(capture.node_count, 1);
+    assert_ok(driver->capture_status(0, other, &of_other));
+    assert_int_equal(of_other.state, DRIVER_CAPTURE_ACTIVE);
+    assert_true(id != 0 && of_other.id == id);
+    assert_ok(driver->event_record(0, join, other));
+    assert_ok(driver->stream_wait_event(0, stream, join));
+
+    /* What a global capture bars, tarn does in relaxed mode: all of this leaves the capture as it is. */
+    uintptr_t more = 0;
+    assert_ok(driver->alloc(0, GRANULE, &more));
+    assert_ok(driver->free(0, more));
+    driver_piece piece = new_piece(0, GRANULE);
+    assert_ok(driver->release(0, piece));
+    driver_event outside = new_event(0);
+    assert_ok(driver->event_query(0, outside));
+    assert_ok(driver->event_destroy(0, outside));
+    enum driver_capture_mode mode = DRIVER_CAPTURE_RELAXED;
+    assert_ok(driver->capture_mode(&mode));
+    assert_int_equal(mode, DRIVER_CAPTURE_GLOBAL); /* the thread's own is back each time */
+    assert_ok(driver->capture_mode(&mode));
+    assert_int_equal(mode, DRIVER_CAPTURE_RELAXED);
+
+    driver_graph graph = NULL;
+    assert_int_equal(((unsigned char *)address)[0], 0);
+    assert_ok(driver->capture_end(0, stream, &graph));
+    assert_non_null(graph);
+    assert_ok(driver->capture_status(0, stream, &capture));
+    assert_int_equal(capture.state, DRIVER_CAPTURE_NONE);
+    assert_int_equal(((unsigned char *)address)[0], 0); /* it was recorded, not run */
+
+    for (int round = 0; round < 3; round++) {
+        assert_ok(driver->set(0, address, 0, 16, stream));
+        assert_ok(driver->graph_launch(0, graph, stream));
+        assert_ok(driver->stream_synchronize(0, stream));
+        assert_int_equal(((unsigned char *)address)[0], 1);
+        assert_int_equal(((unsigned char *)address)[8], 2);
+    }
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_ok(driver->event_destroy(0, fork_at));
+    assert_ok(driver->event_destroy(0, join));
+    assert_ok(driver->stream_destroy(0, stream));
+    assert_ok(driver->stream_destroy(0, other));
+    assert_ok(driver->free(0, address));
+}
+
+static void dependencies_can_be_replaced(void **state)
+{
+    (void)state;
+    uintptr_t address = 0;
+    assert_ok(driver->alloc(0, GRANULE, &address));
+    driver_stream stream = new_stream(0, false);
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
+    assert_ok(driver->set(0, address, 1, 4, stream));
+    struct driver_capture capture;
+    assert_ok(driver->capture_status(0, stream, &capture));
+    assert_int_equal(capture.node_count, 1);
+    driver_node first = capture.nodes[0];
+    assert_ok(driver->set(0, address, 2, 4, stream));
+    assert_ok(driver->capture_status(0, stream, &capture));
+    assert_int_equal(capture.node_count, 1);
+    assert_ptr_not_equal(capture.nodes[0], first);
+    driver_node ends[] = {first, capture.nodes[0]};
+    assert_ok(driver->capture_depend(0, stream, ends, 2));
+    assert_ok(driver->capture_status(0, stream, &capture));
+    assert_int_equal(capture.node_count, 2);
+    assert_ok(driver->set(0, address + 8, 3, 4, stream));
+    driver_graph graph = NULL;
+    assert_ok(driver->capture_end(0, stream, &graph));
+    assert_ok(driver->graph_launch(0, graph, stream));
+    assert_ok(driver->stream_synchronize(0, stream));
+    assert_int_equal(((unsigned char *)address)[0], 2);
+    assert_int_equal(((unsigned char *)address)[8], 3);
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_ok(driver->stream_destroy(0, stream));
+    assert_ok(driver->free(0, address));
+}
+
+static void what_breaks_a_capture_is_told(void **state)
+{
+    (void)state;
+    driver_stream stream = new_stream(0, true);
+    driver_event event = new_event(0);
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    assert_refused(driver->event_record(0, event, NULL), TARN_ERROR_CAPTURE, "CUDA error 906");
+    driver_graph graph = NULL;
+    assert_refused(driver->capture_end(0, stream, &graph), TARN_ERROR_CAPTURE, "CUDA error 901");
+    assert_null(graph);
+
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    struct driver_capture capture;
+    (void)driver->alloc(9, 1, &(uintptr_t){0});
+    assert_status(driver->capture_status(0, NULL, &capture), TARN_ERROR_CAPTURE);
+    assert_non_null(strstr(tarn_last_error(), "no device 9"));
+    assert_status(driver->stream_synchronize(0, stream), TARN_ERROR_CAPTURE);
+    assert_refused(driver->capture_end(0, stream, &graph), TARN_ERROR_CAPTURE, "cuStreamEndCapture");
+    assert_null(graph);
+
+    /* The program's own call, in the mode that its thread has: 900, and the capture is invalid. */
+    cu_result (*alloc)(cu_address *, size_t) = NULL;
+    cu_address address = 0;
+    loader_store(&alloc, their("cuMemAlloc_v2"));
+    assert_ok(driver->activate(0));
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    assert_int_equal(alloc(&address, MIB), CU_CAPTURE_UNSUPPORTED);
+    assert_refused(driver->capture_end(0, stream, &graph), TARN_ERROR_CAPTURE, "CUDA error 901");
+    assert_ok(driver->event_destroy(0, event));
+    assert_ok(driver->stream_destroy(0, stream));
+    set_context(NULL);
+}
+
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+
+static void *churn(void *argument)
+{
+    int device = *(int *)argument;
+    for (int i = 0; i < 200; i++) {
+        driver_stream stream = NULL;
+        driver_event event = NULL;
+        uintptr_t address = 0;
+        if (driver->stream_create(device, 0, i & 1, &stream) || driver->event_create(device, &event) ||
+            driver->alloc(device, GRANULE, &address) || driver->set(device, address, (unsigned char)i, 64, stream) ||
+            driver->event_record(device, event, stream) || driver->event_synchronize(device, event) ||
+            ((unsigned char *)address)[63] != (unsigned char)i || driver->free(device, address) ||
+            driver->event_destroy(device, event) || driver->stream_destroy(device, stream))
+            return argument;
+    }
+    return NULL;
+}
+
+static void threads_use_it_side_by_side(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    int devices[4] = {0, 1, 0, 1};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, &devices[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        void *wrong = NULL;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+}
+
+int main(void)
+{
+    setenv("TARN_HOST_DEVICES", "2", 1);
+    setenv("TARN_HOST_MEMORY", "64M", 1);
+    const struct CMUnitTest tests[] = {
+        CUDA_TEST(unused_devices_get_no_context),       CUDA_TEST(the_context_of_the_caller_stays),
+        CUDA_TEST(pieces_are_mapped_and_given_back),    CUDA_TEST(a_full_device_says_so),
+        CUDA_TEST(access_for_peers_is_given_in_a_list), CUDA_TEST(streams_and_events_keep_order),
+        CUDA_TEST(copies_and_fills_are_work),           CUDA_TEST(a_capture_becomes_a_graph_that_runs),
+        CUDA_TEST(dependencies_can_be_replaced),        CUDA_TEST(what_breaks_a_capture_is_told),
+        CUDA_TEST(threads_use_it_side_by_side),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
