@@ -36,6 +36,8 @@ typedef struct tarn_device_properties {
     int greatest_priority; /* the numerically lowest */
     bool virtual_memory;   /* physical memory can be mapped at reserved addresses */
     bool alias;            /* ... and at two addresses at once */
+    int capability_major;  /* compute capability; 0 on the host device */
+    int capability_minor;
 } tarn_device_properties;
 
 /* The number of devices; counted once. TARN_ERROR_NO_DRIVER where no driver answers. */

@@ -9,6 +9,7 @@
  * Locks: the device's record lock, then `table_lock`. */
 #include "device/capture.h"
 #include "base/pages.h"
+#include "base/process.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -159,6 +160,7 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
         atomic_fetch_add_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
         atomic_store_explicit(&stream->captures, true, memory_order_release);
         atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+        process_changed();
     }
     mutex_unlock(&table_lock);
     if (!second)
@@ -182,6 +184,7 @@ static void leave(struct stream *stream)
         atomic_store_explicit(&stream->captures, false, memory_order_release);
         atomic_fetch_sub_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
         atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+        process_changed();
         pthread_cond_broadcast(&one_ended);
     }
     mutex_unlock(&table_lock);

@@ -19,18 +19,28 @@ static int devices_known;
 
 #define SHUTDOWN_CALLBACKS 4
 static void (*shutdown_callbacks[SHUTDOWN_CALLBACKS])(void); /* setup_lock */
+static void (*first_shutdown_callback)(void);                /* setup_lock */
 
 static pthread_key_t thread_key;
-static _Thread_local struct thread *self;
+_Thread_local struct thread *thread_here;
 static struct object_pool threads = OBJECT_POOL(struct thread);
+
+static void (*thread_end_callback)(struct thread *thread); /* set before any thread has handles */
+
+void thread_on_end(void (*callback)(struct thread *thread))
+{
+    thread_end_callback = callback;
+}
 
 static void thread_end(void *argument)
 {
     struct thread *thread = argument;
+    if (thread->handles && atomic_load(&process_state) != PROCESS_IS_FORKED)
+        thread_end_callback(thread);
     if (atomic_load(&process_state) == PROCESS_RUNS)
         streams_of_thread_end(thread);
     captures_of_thread_end(thread);
-    self = NULL;
+    thread_here = NULL;
     object_free(&threads, thread);
 }
 
@@ -118,8 +128,8 @@ tarn_status device_check(struct device *device)
 
 struct thread *thread_self(void)
 {
-    if (self)
-        return self;
+    if (thread_here)
+        return thread_here;
     struct thread *thread = object_alloc(&threads);
     if (!thread) {
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for what a thread holds");
@@ -130,17 +140,17 @@ struct thread *thread_self(void)
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread-specific value");
         return NULL;
     }
-    return self = thread;
+    return thread_here = thread;
 }
 
 struct thread *thread_known(void)
 {
-    return self;
+    return thread_here;
 }
 
 int thread_device(void)
 {
-    return self ? self->device : 0;
+    return thread_here ? thread_here->device : 0;
 }
 
 void device_on_shutdown(void (*callback)(void))
@@ -157,6 +167,13 @@ void device_on_shutdown(void (*callback)(void))
     mutex_unlock(&setup_lock);
 }
 
+void device_on_shutdown_first(void (*callback)(void))
+{
+    mutex_lock(&setup_lock);
+    first_shutdown_callback = callback;
+    mutex_unlock(&setup_lock);
+}
+
 tarn_status tarn_shutdown(void)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
@@ -166,6 +183,11 @@ tarn_status tarn_shutdown(void)
         return status;
     if (!process_begin_shutdown() || !atomic_load(&ready))
         return TARN_OK;
+    mutex_lock(&setup_lock);
+    void (*first)(void) = first_shutdown_callback;
+    mutex_unlock(&setup_lock);
+    if (first)
+        first();
     /* No lock: no other call of tarn runs any more, and each callback waits for queued work. */
     for (int i = 0; i < SHUTDOWN_CALLBACKS && shutdown_callbacks[i]; i++)
         shutdown_callbacks[i]();
@@ -207,6 +229,8 @@ tarn_status tarn_device_properties_get(int device, tarn_device_properties *prope
         .greatest_priority = known->greatest_priority,
         .virtual_memory = known->virtual_memory,
         .alias = known->alias,
+        .capability_major = known->capability_major,
+        .capability_minor = known->capability_minor,
     };
     memcpy(result.name, known->name, sizeof result.name);
     strncpy(result.driver, driver->name, sizeof result.driver - 1);

@@ -14,6 +14,7 @@
 
 struct stream;
 struct mark;
+struct holder;
 
 #define STREAM_PRIORITIES 4 /* that tarn tells apart: 0 to -3 (c10/cuda/CUDAStream.h) */
 
@@ -51,8 +52,13 @@ struct thread {
     int device;
     tarn_stream current[TARN_MAX_DEVICES];       /* TARN_STREAM_LEGACY until set */
     struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
+    struct holder *handles;                      /* the handle layer's; NULL until used */
     atomic_uint captures;                        /* known ones that it began and that are open */
 };
+
+/* The calling thread's, or NULL before its first use of tarn and after its end. For paths that count single loads: one
+ * of its own, at a fixed offset from the thread's base also where the library was opened at run time. */
+extern _Thread_local struct thread *thread_here __attribute__((tls_model("initial-exec")));
 
 /* The calling thread's, or NULL with TARN_ERROR_OUT_OF_HOST_MEMORY as the last error. */
 struct thread *thread_self(void);
@@ -61,7 +67,12 @@ struct thread *thread_known(void);
 /* The calling thread's current device, without making anything. */
 int thread_device(void);
 
-/* What the layers above do at tarn_shutdown(), in the order of registration; at most four. */
+/* What the handle layer does when a thread that has `handles` ends, before its streams are given up. Not in a fork's child. */
+void thread_on_end(void (*callback)(struct thread *thread));
+
+/* What the layers above do at tarn_shutdown(), in the order of registration; at most four. The one that is `first` runs
+ * before them all, whenever it was registered: handles go before the memory that they use. */
 void device_on_shutdown(void (*callback)(void));
+void device_on_shutdown_first(void (*callback)(void));
 
 #endif

@@ -280,6 +280,7 @@ static tarn_status stream_retire(struct stream *stream)
     stream->origin = STREAM_UNUSED;
     stream->native = NULL;
     mutex_unlock(&table_lock);
+    process_changed();
     return TARN_OK;
 }
 

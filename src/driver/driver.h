@@ -39,6 +39,7 @@ struct driver_properties {
     size_t address_limit; /* bytes that may be reserved in all; SIZE_MAX where the driver sets none */
     int least_priority, greatest_priority;
     bool virtual_memory, alias;
+    int capability_major, capability_minor; /* compute capability; 0 on the host device */
 };
 
 /* X(call, parameters). Which of them may wait for queued work: free, unmap (on some drivers), release, *_synchronize,

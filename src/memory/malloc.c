@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/ladder.h"
+#include "memory/malloc.h"
 #include "memory/slab.h"
 #include "memory/wait.h"
 
@@ -320,18 +321,21 @@ static void block_free_locked(struct block *block)
     }
 }
 
-tarn_status tarn_free(void *pointer)
+tarn_status memory_free(void *pointer)
 {
     struct block block;
-    tarn_status status = memory_ready();
-    if (status || !pointer)
-        return status;
-    status = block_lock(pointer, true, &block);
+    tarn_status status = block_lock(pointer, true, &block);
     if (status)
         return status;
     block_free_locked(&block);
     mutex_unlock(&block.heap->lock);
     return TARN_OK;
+}
+
+tarn_status tarn_free(void *pointer)
+{
+    tarn_status status = memory_ready();
+    return status || !pointer ? status : memory_free(pointer);
 }
 
 /* Whether a stream is the one that the heap serves, so that its order is the heap's. */
