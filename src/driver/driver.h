@@ -145,4 +145,9 @@ extern const struct driver driver_host, driver_cuda, driver_hip;
 tarn_status driver_cuda_probe(char *why, size_t size);
 tarn_status driver_hip_probe(char *why, size_t size);
 
+/* Whether a library that dlopen() gave may get streams and memory of the HIP driver: not where it is linked against
+ * another major version of the runtime, which then is in the process beside ours and knows nothing of them. Says so in
+ * `why`. True where the HIP driver is not in use, or the library needs no runtime. */
+bool driver_hip_serves(void *library, char *why, size_t size);
+
 #endif

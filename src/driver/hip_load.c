@@ -223,3 +223,17 @@ tarn_status driver_hip_probe(char *why, size_t size)
                hip.version / 100000 % 100, hip.devices, hip.devices == 1 ? "" : "s");
     return TARN_OK;
 }
+
+bool driver_hip_serves(void *library, char *why, size_t size)
+{
+    if (!hip.devices || !library)
+        return true;
+    const struct loaded theirs = {.library = library};
+    hip_result (*get_device)(int *) = NULL;
+    loader_store(&get_device, loader_symbol(&theirs, "hipGetDevice"));
+    if (!get_device || get_device == hip.call.hipGetDevice)
+        return true;
+    loader_say(why, size, "it is linked against another libamdhip64 than %s, on which the driver runs",
+               loader_path(&hip.library));
+    return false;
+}

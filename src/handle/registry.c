@@ -232,6 +232,8 @@ static tarn_status load(struct entry *entry)
     tarn_status status = row->sonames[0] ? library_open(row, &loaded, why, sizeof why) : TARN_OK;
     if (!status)
         status = calls_resolve(row, &loaded, &calls, why, sizeof why);
+    if (!status && row->platform == TARN_PLATFORM_HIP && !driver_hip_serves(loaded.library, why, sizeof why))
+        status = TARN_ERROR_LIBRARY_NOT_FOUND;
     char version[sizeof entry->version] = "";
     if (!status)
         version_ask(row, calls.version, NULL, version, sizeof version);

@@ -4,6 +4,9 @@
 /* Compares what src/driver/hip_abi.h declares with the headers of HIP, and what the rows of hipSPARSE and rocSPARSE
  * assume with theirs. Compiling it is the test: every value, every layout and every prototype that HIP 5.2 has. */
 #include "driver/hip_abi.h"
+#ifdef TARN_HAVE_SIM
+#include "hip/calls.h"
+#endif
 
 #define __HIP_PLATFORM_AMD__ 1
 #include <hip/hip_runtime_api.h>
@@ -75,14 +78,48 @@ SAME_FIELD(struct hip_allocation_properties, win32, hipMemAllocationProp, win32H
 SAME_FIELD(struct hip_allocation_properties, flags, hipMemAllocationProp, allocFlags);
 #endif
 
+#ifdef TARN_HAVE_SIM
+SAME_SIZE(struct hip_dimensions, dim3);
+SAME_FIELD(struct hip_dimensions, y, dim3, y);
+SAME_FIELD(struct hip_dimensions, z, dim3, z);
+#if HIP_VERSION_MAJOR < 6
+SAME_SIZE(struct hip_properties, hipDeviceProp_t);
+SAME_FIELD(struct hip_properties, name, hipDeviceProp_t, name);
+SAME_FIELD(struct hip_properties, memory, hipDeviceProp_t, totalGlobalMem);
+SAME_FIELD(struct hip_properties, warp_size, hipDeviceProp_t, warpSize);
+SAME_FIELD(struct hip_properties, threads_per_block, hipDeviceProp_t, maxThreadsPerBlock);
+SAME_FIELD(struct hip_properties, block_size, hipDeviceProp_t, maxThreadsDim);
+SAME_FIELD(struct hip_properties, grid_size, hipDeviceProp_t, maxGridSize);
+SAME_FIELD(struct hip_properties, constant_memory, hipDeviceProp_t, totalConstMem);
+SAME_FIELD(struct hip_properties, major, hipDeviceProp_t, major);
+SAME_FIELD(struct hip_properties, processors, hipDeviceProp_t, multiProcessorCount);
+SAME_FIELD(struct hip_properties, threads_per_processor, hipDeviceProp_t, maxThreadsPerMultiProcessor);
+SAME_FIELD(struct hip_properties, features, hipDeviceProp_t, arch);
+SAME_FIELD(struct hip_properties, pci_bus, hipDeviceProp_t, pciBusID);
+SAME_FIELD(struct hip_properties, shared_per_processor, hipDeviceProp_t, maxSharedMemoryPerMultiProcessor);
+SAME_FIELD(struct hip_properties, architecture, hipDeviceProp_t, gcnArch);
+SAME_FIELD(struct hip_properties, architecture_name, hipDeviceProp_t, gcnArchName);
+SAME_FIELD(struct hip_properties, texture_3d, hipDeviceProp_t, maxTexture3D);
+SAME_FIELD(struct hip_properties, flush_registers, hipDeviceProp_t, hdpRegFlushCntl);
+SAME_FIELD(struct hip_properties, texture_pitch, hipDeviceProp_t, texturePitchAlignment);
+SAME_FIELD(struct hip_properties, large_bar, hipDeviceProp_t, isLargeBar);
+SAME_FIELD(struct hip_properties, pageable_tables, hipDeviceProp_t, pageableMemoryAccessUsesHostPageTables);
+#endif
+#endif
+
 /* From here on our names mean their structs, for whose sake alone the prototypes differ. */
 #define hip_access hipMemAccessDesc
 #define hip_allocation_properties hipMemAllocationProp
 #define hip_pointer_attributes hipPointerAttribute_t
+#define hip_dimensions dim3
+#define hip_properties hipDeviceProp_t
 
 #define SAME_PROTOTYPE(symbol, since, needed, parameters) \
     _Static_assert(__builtin_types_compatible_p(hip_result(*) parameters, __typeof__(&symbol)), #symbol);
 HIP_CALL_LIST(SAME_PROTOTYPE)
+#ifdef TARN_HAVE_SIM
+SIM_HIP_CALL_LIST(SAME_PROTOTYPE)
+#endif
 #if HIP_VERSION >= 60100000
 HIP_LATER_CALL_LIST(SAME_PROTOTYPE)
 #define SAME_LATER_VALUE(name, value, theirs, since) _Static_assert((unsigned)(theirs) == (value), #theirs);

@@ -16,6 +16,5 @@ const struct library library_hipsparse = {
     .version = "hipsparseGetVersion",
     .version_call = VERSION_BY_HANDLE,
     .modes = {[MODE_POINTER] = {"hipsparseSetPointerMode", 0, true}},
-    .unchecked = true,
     .out_of_memory = {2},
 };

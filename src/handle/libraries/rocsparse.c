@@ -16,6 +16,5 @@ const struct library library_rocsparse = {
     .version = "rocsparse_get_version",
     .version_call = VERSION_BY_HANDLE,
     .modes = {[MODE_POINTER] = {"rocsparse_set_pointer_mode", 0, true}},
-    .unchecked = true,
     .out_of_memory = {5},
 };
