@@ -76,10 +76,12 @@ typedef struct tarn_device_guard {
 TARN_API tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device);
 TARN_API tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
 
-/* Gives everything that tarn holds back to the driver. Waits for all work. TARN_ERROR_CAPTURE, and nothing has happened, while
- * a known capture is open. Later calls give TARN_ERROR_SHUTDOWN, a
- * second shutdown TARN_OK. Blocks that are still live keep their memory until the process ends. Never called at exit by tarn itself:
- * at exit the driver may be gone (pytorch/pytorch#17658, #36408). */
+/* Gives everything that tarn holds back to the driver. Waits for all work. TARN_ERROR_CAPTURE, and nothing has happened,
+ * while a known capture is open. Later calls give TARN_ERROR_SHUTDOWN, a second shutdown TARN_OK. Blocks that are still
+ * live keep their memory until the process ends. Other threads may be asking for library handles meanwhile: such a call
+ * ends before the shutdown goes on, or fails; handles that other threads still have, or that are on lease, are not
+ * destroyed. No other call of tarn may run at the same time. Never called at exit by tarn itself: at exit the driver may
+ * be gone (pytorch/pytorch#17658, #36408). */
 TARN_API tarn_status tarn_shutdown(void);
 
 #ifdef __cplusplus

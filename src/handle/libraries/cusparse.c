@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSPARSE. A create that fails prints a line on standard output: so tarn does not call it where no CUDA driver is in use. */
+/* cuSPARSE. A create that fails prints a line: so tarn does not call it where no CUDA driver is in use. */
 #include "handle/library.h"
 
 const struct library library_cusparse = {
