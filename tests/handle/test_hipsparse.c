@@ -209,20 +209,25 @@ static void a_capture_gets_no_new_handle(void **state)
 {
     (void)state;
     NEEDS(hipsparse);
-    void *handle = NULL, *graph = NULL, *other = NULL;
+    void *graph = NULL, *other = NULL, *native = NULL;
     tarn_stream stream;
+    tarn_lease lease;
     size_t destroyed = 0;
     assert_ok(tarn_stream_lease(0, 0, &stream));
-    assert_ok(tarn_handle_get_on(TARN_LIBRARY_HIPSPARSE, stream, &handle));
+    assert_ok(tarn_handle_prewarm(TARN_LIBRARY_HIPSPARSE, 0, 1));
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
-    assert_ok(tarn_handle_get_on(TARN_LIBRARY_HIPSPARSE, stream, &other));
-    assert_ptr_equal(handle, other);
+    assert_ok(tarn_handle_lease(TARN_LIBRARY_HIPSPARSE, stream, &lease));
+    assert_ok(tarn_stream_native(stream, &native));
+    assert_ptr_equal(hipsparse_stream(lease.handle), native);
     assert_refused(tarn_handle_get_on(TARN_LIBRARY_ROCSPARSE, stream, &other), TARN_ERROR_CAPTURE,
                    "tarn_handle_prewarm");
     assert_status(tarn_handle_trim(TARN_LIBRARY_HIPSPARSE, 0, &destroyed), TARN_ERROR_CAPTURE);
+    assert_ok(tarn_handle_return(&lease));
     assert_ok(tarn_capture_end(stream, &graph));
     assert_non_null(graph);
     assert_ok(driver->graph_destroy(0, graph));
+    assert_ok(tarn_handle_trim(TARN_LIBRARY_HIPSPARSE, 0, &destroyed));
+    assert_int_equal(destroyed, 1);
     assert_ok(tarn_stream_return(stream));
 }
 
