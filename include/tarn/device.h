@@ -9,7 +9,9 @@
  *
  * The driver is chosen once, by TARN_DRIVER (auto, cuda, hip, host); auto takes a GPU if one answers, else the embedded
  * host device. CUDA needs nothing but the driver's own libcuda.so.1, and uses primary contexts only: the caller's current
- * context is as it was after each call but tarn_device_set() and what is built on it. The host device reads
+ * context is as it was after each call but tarn_device_set() and what is built on it. HIP is libamdhip64.so.7, .6 or .5,
+ * the one that the process has loaded first; the caller's device is as it was after each call. HIP's virtual memory, from
+ * ROCm 6.1, has not been tried on hardware and is used only with TARN_HIP_VMM=1. The host device reads
  * TARN_HOST_DEVICES (1), TARN_HOST_MEMORY (bytes a device, with an optional K, M, G or T; 16G), TARN_HOST_MAPS and
  * TARN_HOST_PEERS (all, none: which devices reach each other); see tarn/host.h. */
 #ifndef TARN_DEVICE_H

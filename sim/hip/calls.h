@@ -69,9 +69,10 @@ struct hip_properties {
 /* What a compiled program calls to enter its kernels, as clang generates it. No header declares these. */
 void **__hipRegisterFatBinary(const void *binary);
 void __hipUnregisterFatBinary(void **modules);
-void __hipRegisterFunction(void **modules, const void *function, char *name, const char *device_name, unsigned limit,
-                           void *thread, void *block, void *block_size, void *grid_size, int *warp_size);
-void __hipRegisterVar(void **modules, void *variable, char *name, char *device_name, int is_external, size_t size,
-                      int is_constant, int is_global);
+void __hipRegisterFunction(void **modules, const void *function, const char *name, const char *device_name,
+                           unsigned limit, void *thread, void *block, void *block_size, void *grid_size,
+                           const int *warp_size);
+void __hipRegisterVar(void **modules, void *variable, const char *name, const char *device_name, int is_external,
+                      size_t size, int is_constant, int is_global);
 
 #endif

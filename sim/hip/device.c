@@ -208,6 +208,12 @@ hip_result hipDeviceGetAttribute(int *value, hip_device_attribute attribute, int
     if (code)
         return sim_leave(code);
     switch (attribute) {
+    case HIP_CAPABILITY_MAJOR:
+        *value = 9;
+        return sim_leave(HIP_OK);
+    case HIP_CAPABILITY_MINOR:
+        *value = 0;
+        return sim_leave(HIP_OK);
     case HIP_HAS_MEMORY_POOLS:
         *value = 1;
         return sim_leave(HIP_OK);

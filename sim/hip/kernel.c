@@ -57,9 +57,9 @@ SIM_EXPORT void __hipUnregisterFatBinary(void **modules)
     (void)modules;
 }
 
-SIM_EXPORT void __hipRegisterFunction(void **modules, const void *function, char *name, const char *device_name,
+SIM_EXPORT void __hipRegisterFunction(void **modules, const void *function, const char *name, const char *device_name,
                                       unsigned limit, void *thread, void *block, void *block_size, void *grid_size,
-                                      int *warp_size)
+                                      const int *warp_size)
 {
     (void)modules;
     (void)function;
@@ -73,8 +73,8 @@ SIM_EXPORT void __hipRegisterFunction(void **modules, const void *function, char
     (void)warp_size;
 }
 
-SIM_EXPORT void __hipRegisterVar(void **modules, void *variable, char *name, char *device_name, int is_external,
-                                 size_t size, int is_constant, int is_global)
+SIM_EXPORT void __hipRegisterVar(void **modules, void *variable, const char *name, const char *device_name,
+                                 int is_external, size_t size, int is_constant, int is_global)
 {
     (void)modules;
     (void)variable;

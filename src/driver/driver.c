@@ -69,6 +69,8 @@ static tarn_status choose_vendor(const char *wish, const struct driver **found, 
             return TARN_OK;
         }
         loader_say(why, size, "%s%s", why[0] && answer[0] ? "; " : "", answer);
+        if (status == TARN_ERROR_CONFIGURATION)
+            return status; /* the vendor's driver is there, and a wish of the user's about it makes no sense */
     }
     return status;
 }
@@ -87,6 +89,8 @@ static tarn_status choose_locked(void)
         loader_say(why, sizeof why, "asked for");
     if (status && wish)
         return failed(status, "TARN_DRIVER=%s: %s", wish, why);
+    if (status == TARN_ERROR_CONFIGURATION)
+        return failed(status, "%s", why);
     if (!found && (status = host_start()))
         return status;
 

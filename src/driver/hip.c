@@ -27,9 +27,11 @@ tarn_status hip_device_properties(int number, struct driver_properties *properti
         .memory = device->memory,
         .granule = device->virtual_memory ? device->granule : (size_t)2 << 20,
         .address_limit = SIZE_MAX,
-        .least_priority = device->least_priority,
+        .least_priority = 0,
         .greatest_priority = device->greatest_priority,
         .virtual_memory = device->virtual_memory,
+        .capability_major = device->capability_major,
+        .capability_minor = device->capability_minor,
         .alias = false, /* a piece is mapped at one address at most */
     };
     hip_result code = hip.call.hipDeviceGetName(result.name, sizeof result.name, number);

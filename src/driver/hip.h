@@ -28,7 +28,8 @@ struct hip_calls {
 
 struct hip_device {
     size_t memory, granule; /* bytes */
-    int least_priority, greatest_priority;
+    int greatest_priority;
+    int capability_major, capability_minor; /* of the gfx number: 9 and 4 for gfx942 */
     bool virtual_memory;
 };
 

@@ -163,8 +163,14 @@ static hip_result device_init(struct hip_device *device, int number, bool virtua
         return code;
     device->granule = virtual_memory ? granule_of(number) : 0;
     device->virtual_memory = device->granule != 0;
-    if (hip.call.hipDeviceGetStreamPriorityRange(&device->least_priority, &device->greatest_priority))
-        device->least_priority = device->greatest_priority = 0;
+    /* The range goes from 1 to -1; nothing here wants less than the normal 0. */
+    int least = 0;
+    if (hip.call.hipDeviceGetStreamPriorityRange(&least, &device->greatest_priority))
+        device->greatest_priority = 0;
+    if (hip.call.hipDeviceGetAttribute(&device->capability_major, HIP_CAPABILITY_MAJOR, number) ||
+        hip.call.hipDeviceGetAttribute(&device->capability_minor, HIP_CAPABILITY_MINOR, number))
+        device->capability_major = device->capability_minor = 0;
+    (void)hip.call.hipGetLastError(); /* none of these is an error of the program's */
     return HIP_OK;
 }
 

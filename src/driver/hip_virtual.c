@@ -134,22 +134,18 @@ tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *ad
     tarn_status status = enter_virtual(device, "hipMemAddressReserve", &scope);
     if (status)
         return status;
-    hip_result code = HIP_INVALID_VALUE;
-    struct range *range = NULL;
-    if (size && size % hip.device[device].granule == 0) {
-        range = range_create(device, size);
-        if (!range) {
-            (void)hip_leave_silently(&scope, HIP_OK);
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "hipMemAddressReserve: no host memory to remember it by");
-        }
-        code = hip.call.hipMemAddressReserve(&result, size, alignment, NULL, 0);
-        if (!code && !result)
-            code = HIP_OUT_OF_MEMORY;
+    if (!size || size % hip.device[device].granule)
+        return hip_leave(&scope, HIP_INVALID_VALUE, "hipMemAddressReserve of %zu bytes", size);
+    struct range *range = range_create(device, size);
+    if (!range) {
+        (void)hip_leave_silently(&scope, HIP_OK);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "hipMemAddressReserve: no host memory to remember it by");
     }
-    status = hip_leave(&scope, code, "hipMemAddressReserve of %zu bytes", size);
-    if (status) {
-        if (range)
-            range_end(range);
+    hip_result code = hip.call.hipMemAddressReserve(&result, size, alignment, NULL, 0);
+    if (!code && !result)
+        code = HIP_OUT_OF_MEMORY;
+    if ((status = hip_leave(&scope, code, "hipMemAddressReserve of %zu bytes", size))) {
+        range_end(range);
         return status;
     }
     range->address = (uintptr_t)result;

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Compares what src/driver/hip_abi.h declares with the headers of HIP, and what the rows of hipSPARSE and rocSPARSE
- * assume with theirs. Compiling it is the test: every value, every layout and every prototype that HIP 5.2 has. */
+ * name with theirs. Compiling it is the test: every value, every layout and every prototype that HIP 5.2 has. */
+#include "abi/handle_symbols.h"
 #include "driver/hip_abi.h"
 #ifdef TARN_HAVE_SIM
 #include "hip/calls.h"
@@ -10,8 +11,8 @@
 
 #define __HIP_PLATFORM_AMD__ 1
 #include <hip/hip_runtime_api.h>
-#include <hipsparse/hipsparse.h>
-#include <rocsparse/rocsparse.h>
+#include <tarn/hipsparse.h>
+#include <tarn/rocsparse.h>
 
 #define SAME_VALUE(name, value, theirs) _Static_assert((unsigned)(theirs) == (value), #theirs);
 HIP_VALUE_LIST(SAME_VALUE)
@@ -130,23 +131,36 @@ HIP_LATER_VALUE_LIST(SAME_LATER_VALUE)
     _Static_assert(__builtin_types_compatible_p(const char *(*)(hip_result), __typeof__(&symbol)), #symbol);
 HIP_TEXT_LIST(SAME_TEXT)
 
-/* What a row of a library assumes: handles are pointers, statuses ints of which 0 is success, and these prototypes. */
-#define LIBRARY_CALL(symbol, result, parameters) \
-    _Static_assert(__builtin_types_compatible_p(result(*) parameters, __typeof__(&symbol)), #symbol)
-_Static_assert(sizeof(hipsparseStatus_t) == sizeof(int) && HIPSPARSE_STATUS_SUCCESS == 0, "hipsparseStatus_t");
-SAME_TYPE(hipsparseHandle_t, void *);
-LIBRARY_CALL(hipsparseCreate, unsigned, (void **));
-LIBRARY_CALL(hipsparseDestroy, unsigned, (void *));
-LIBRARY_CALL(hipsparseGetVersion, unsigned, (void *, int *));
-LIBRARY_CALL(hipsparseSetStream, unsigned, (void *, hip_stream));
-LIBRARY_CALL(hipsparseGetStream, unsigned, (void *, hip_stream *));
-LIBRARY_CALL(hipsparseSetPointerMode, unsigned, (void *, hipsparsePointerMode_t));
+/* The exact prototypes that rows of libraries name; tarn passes every argument as a pointer, an int or a size_t. */
+#define SAME_LIBRARY_CALL(symbol, result, parameters) \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(symbol), result parameters), #symbol);
+HIP_HANDLE_SYMBOL_LIST(SAME_LIBRARY_CALL)
 
-_Static_assert(sizeof(rocsparse_status) == sizeof(int) && rocsparse_status_success == 0, "rocsparse_status");
-SAME_TYPE(rocsparse_handle, struct _rocsparse_handle *);
-LIBRARY_CALL(rocsparse_create_handle, unsigned, (struct _rocsparse_handle **));
-LIBRARY_CALL(rocsparse_destroy_handle, unsigned, (struct _rocsparse_handle *));
-LIBRARY_CALL(rocsparse_get_version, unsigned, (struct _rocsparse_handle *, int *));
-LIBRARY_CALL(rocsparse_set_stream, unsigned, (struct _rocsparse_handle *, hip_stream));
-LIBRARY_CALL(rocsparse_get_stream, unsigned, (struct _rocsparse_handle *, hip_stream *));
-LIBRARY_CALL(rocsparse_set_pointer_mode, unsigned, (struct _rocsparse_handle *, rocsparse_pointer_mode));
+#define IS_POINTER(type) \
+    _Static_assert(sizeof(type) == sizeof(void *) && !__builtin_types_compatible_p(type, size_t), #type)
+IS_POINTER(hipsparseHandle_t);
+IS_POINTER(rocsparse_handle);
+
+#define IS_INT(type) _Static_assert(sizeof(type) == sizeof(int), #type)
+IS_INT(hipsparseStatus_t);
+IS_INT(hipsparsePointerMode_t);
+IS_INT(rocsparse_status);
+IS_INT(rocsparse_pointer_mode);
+
+#define IS(name, value) _Static_assert((int)(name) == (value), #name)
+IS(HIPSPARSE_STATUS_SUCCESS, 0);
+IS(HIPSPARSE_STATUS_ALLOC_FAILED, 2);
+IS(HIPSPARSE_POINTER_MODE_HOST, 0);
+IS(rocsparse_status_success, 0);
+IS(rocsparse_status_memory_error, 5);
+IS(rocsparse_pointer_mode_host, 0);
+
+/* The typed getters, used. */
+tarn_status use_typed_headers(void);
+tarn_status use_typed_headers(void)
+{
+    hipsparseHandle_t hipsparse;
+    rocsparse_handle rocsparse;
+    tarn_status status = tarn_hipsparse_handle(&hipsparse);
+    return status ? status : tarn_rocsparse_handle(&rocsparse);
+}

@@ -49,4 +49,24 @@
     X(curandSetStream, curandStatus_t, (curandGenerator_t, cudaStream_t))                  \
     X(curandGetProperty, curandStatus_t, (libraryPropertyType, int *))
 
+/* The same for what check_hip.c compares with the headers of hipSPARSE and rocSPARSE. */
+#define HIP_HANDLE_SYMBOL_LIST(X)                                                               \
+    X(hipsparseCreate, hipsparseStatus_t, (hipsparseHandle_t *))                                \
+    X(hipsparseDestroy, hipsparseStatus_t, (hipsparseHandle_t))                                 \
+    X(hipsparseSetStream, hipsparseStatus_t, (hipsparseHandle_t, hipStream_t))                  \
+    X(hipsparseGetStream, hipsparseStatus_t, (hipsparseHandle_t, hipStream_t *))                \
+    X(hipsparseSetPointerMode, hipsparseStatus_t, (hipsparseHandle_t, hipsparsePointerMode_t))  \
+    X(hipsparseGetVersion, hipsparseStatus_t, (hipsparseHandle_t, int *))                       \
+    X(rocsparse_create_handle, rocsparse_status, (rocsparse_handle *))                          \
+    X(rocsparse_destroy_handle, rocsparse_status, (rocsparse_handle))                           \
+    X(rocsparse_set_stream, rocsparse_status, (rocsparse_handle, hipStream_t))                  \
+    X(rocsparse_get_stream, rocsparse_status, (rocsparse_handle, hipStream_t *))                \
+    X(rocsparse_set_pointer_mode, rocsparse_status, (rocsparse_handle, rocsparse_pointer_mode)) \
+    X(rocsparse_get_version, rocsparse_status, (rocsparse_handle, int *))
+
+/* Texts for a status that came later than the headers on the machines where this is tested, 5.3: const char *(status). */
+#define HIP_HANDLE_LATER_LIST(X)                                \
+    X(hipsparseGetErrorName, const char *, (hipsparseStatus_t)) \
+    X(rocsparse_get_status_name, const char *, (rocsparse_status))
+
 #endif

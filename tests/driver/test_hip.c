@@ -36,7 +36,8 @@ static void devices_are_described(void **state)
         assert_int_equal(properties.memory, 64 * MIB);
         assert_int_equal(properties.granule, GRANULE);
         assert_false(properties.alias);
-        assert_int_equal(properties.least_priority, 1);
+        assert_int_equal(properties.least_priority, 0);
+        assert_int_equal(properties.capability_major, 9);
         assert_int_equal(properties.greatest_priority, -1);
         assert_int_equal(properties.virtual_memory, getenv("TARN_HIP_VMM") != NULL);
     }
@@ -571,6 +572,9 @@ static void virtual_memory_needs_its_version(void **state)
     }
     setenv("TARN_HIP_VMM", "yes", 1);
     setenv("TARN_DRIVER", "hip", 1);
+    assert_refused(driver_init(), TARN_ERROR_CONFIGURATION, "TARN_HIP_VMM=yes: the values are 0 and 1");
+    loader_fail("libcuda.so.1");
+    setenv("TARN_DRIVER", "auto", 1); /* which does not make it the host device silently */
     assert_refused(driver_init(), TARN_ERROR_CONFIGURATION, "TARN_HIP_VMM=yes: the values are 0 and 1");
     finish_hip(NULL);
 }
