@@ -84,27 +84,41 @@ static int set_number(const char *name, uint64_t value)
     return set_variable(name, text, false);
 }
 
+/* A number without a sign at `*at`, which then is what follows it. */
+static bool take_number(const char **at, unsigned long most, unsigned long *number)
+{
+    char *end = NULL;
+    if (**at < '0' || **at > '9')
+        return false;
+    errno = 0;
+    *number = strtoul(*at, &end, 10);
+    *at = end;
+    return errno == 0 && *number <= most;
+}
+
 /* "11.4" is 11040. */
 static bool parse_version(const char *text, uint64_t *version)
 {
-    unsigned major, minor;
-    char after;
-    if (sscanf(text, "%3u.%2u%c", &major, &minor, &after) != 2 || major < 1 || minor > 99)
+    unsigned long major = 0, minor = 0;
+    if (!take_number(&text, 999, &major) || major == 0 || *text++ != '.' || !take_number(&text, 99, &minor) || *text)
         return false;
     *version = 1000 * major + 10 * minor;
     return true;
 }
 
+/* "CALL:N:CODE", with a + behind or not, or "CALL:MS". */
 static bool is_rule(const char *text, bool has_code)
 {
-    char name[48], plus[2] = "", after;
-    unsigned long first, second;
-    if (!has_code)
-        return sscanf(text, "%47[A-Za-z0-9_]:%lu%c", name, &first, &after) == 2;
-    int fields = sscanf(text, "%47[A-Za-z0-9_]:%lu:%lu%1[+]%c", name, &first, &second, plus, &after);
-    if (fields == 3 && strspn(strrchr(text, ':') + 1, "0123456789") != strlen(strrchr(text, ':') + 1))
+    unsigned long first = 0, second = 0;
+    size_t name = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+    text += name;
+    if (!name || name > 47 || *text++ != ':' || !take_number(&text, 1000000000, &first))
         return false;
-    return (fields == 3 || fields == 4) && first && second;
+    if (!has_code)
+        return !*text;
+    if (*text++ != ':' || !take_number(&text, 1000000000, &second) || !first || !second)
+        return false;
+    return !*text || strcmp(text, "+") == 0;
 }
 
 /* Fills `arguments` and sets variables; gives COMMAND_OK with optind at the command. */
@@ -192,10 +206,8 @@ static bool find_folder(char *path, size_t size)
             snprintf(place, sizeof place, "%s", places[i]);
         else
             snprintf(place, sizeof place, "%s/%s", self, places[i]);
-        if (is_folder(place) && realpath(place, real) && strlen(real) < size) {
-            strcpy(path, real);
-            return true;
-        }
+        if (is_folder(place) && realpath(place, real))
+            return (size_t)snprintf(path, size, "%s", real) < size;
     }
     return false;
 }
