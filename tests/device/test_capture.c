@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <tarn/tarn.h>
+#include <time.h>
 
 static tarn_stream lease(int device)
 {
@@ -204,12 +205,23 @@ static void *begin_run(void *stream)
     return (void *)(uintptr_t)tarn_capture_begin(*(tarn_stream *)stream, TARN_CAPTURE_RELAXED);
 }
 
+/* What a thread counts for itself, after a capture that another one began has ended. */
+static void *count_run(void *barrier)
+{
+    (void)thread_self();
+    pthread_barrier_wait(barrier);
+    pthread_barrier_wait(barrier);
+    return (void *)(uintptr_t)captures_of_thread();
+}
+
 static void who_may_end_a_capture_follows_its_mode(void **state)
 {
     (void)state;
     tarn_stream stream = lease(0);
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
+    uint64_t ends = ledger_of(0).calls[DRIVER_CALL_capture_end];
     assert_status(ended_elsewhere(stream), TARN_ERROR_CAPTURE);
+    assert_int_equal(ledger_of(0).calls[DRIVER_CALL_capture_end], ends); /* a driver might end it all the same */
     assert_survives(stream);
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
     assert_ok(ended_elsewhere(stream));
@@ -220,7 +232,16 @@ static void who_may_end_a_capture_follows_its_mode(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(captures_open(device_at(0)), 1);
     assert_int_equal(captures_of_thread(), 0);
+    void *left = NULL;
+    pthread_barrier_t barrier;
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, count_run, &barrier), 0); /* takes what the other thread was */
+    pthread_barrier_wait(&barrier);
     assert_survives(stream);
+    pthread_barrier_wait(&barrier);
+    assert_int_equal(pthread_join(thread, &left), 0);
+    assert_int_equal((uintptr_t)left, 0);
+    pthread_barrier_destroy(&barrier);
     assert_ok(tarn_stream_return(stream));
 }
 
@@ -396,6 +417,49 @@ static void an_event_that_a_capture_took_is_recorded_anew(void **state)
     assert_ok(tarn_stream_return(value));
 }
 
+/* A record during which another thread tries to begin a known capture. */
+static tarn_stream wanted;
+static atomic_bool begun, seen;
+
+static void *begin_wanted(void *argument)
+{
+    atomic_store(&begun, tarn_capture_begin(wanted, TARN_CAPTURE_RELAXED) == TARN_OK);
+    return argument;
+}
+
+static pthread_t beginner;
+
+static tarn_status record_slowly(int device, driver_event event, driver_stream stream)
+{
+    const struct timespec moment = {.tv_nsec = 20000000};
+    if (pthread_create(&beginner, NULL, begin_wanted, NULL))
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    nanosleep(&moment, NULL);
+    atomic_store(&seen, atomic_load(&begun));
+    return driver_host.event_record(device, event, stream);
+}
+
+static void a_known_capture_begins_before_a_record_or_after_it(void **state)
+{
+    (void)state;
+    struct stream *stream;
+    struct mark *mark = NULL;
+    struct driver hooked = driver_host;
+    hooked.event_record = record_slowly;
+    wanted = lease(0);
+    assert_ok(stream_find(wanted, 0, &stream));
+    driver = &hooked;
+    tarn_status status = mark_record(stream, &mark);
+    pthread_join(beginner, NULL);
+    driver = &driver_host;
+    assert_ok(status);
+    assert_false(atomic_load(&seen));
+    assert_ok(mark_query(mark));
+    mark_release(mark);
+    assert_survives(wanted);
+    assert_ok(tarn_stream_return(wanted));
+}
+
 /* Threads that begin, record and end at once: no mark of ours ever lands in a known capture. */
 #define ROUNDS 300
 static atomic_bool stop;
@@ -462,6 +526,7 @@ int main(void)
         cmocka_unit_test(the_legacy_stream_is_left_alone_beside_a_blocking_capture),
         cmocka_unit_test(marks_leave_captures_alone),
         cmocka_unit_test(an_event_that_a_capture_took_is_recorded_anew),
+        cmocka_unit_test(a_known_capture_begins_before_a_record_or_after_it),
         cmocka_unit_test(a_known_capture_survives_a_storm_of_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
