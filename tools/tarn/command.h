@@ -17,6 +17,7 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
+extern const struct command info_command;
 extern const struct command replay_command;
 
 /* Prints "tarn NAME: ..." and where to find help, on standard error. Gives COMMAND_USAGE. */
