@@ -7,9 +7,11 @@
  * own value: no driver context is made on a device before it is used. All functions are thread-safe. Every function may
  * also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER and TARN_ERROR_OUT_OF_HOST_MEMORY.
  *
- * The driver is chosen once, by TARN_DRIVER (auto, host). The embedded host device reads TARN_HOST_DEVICES (1),
- * TARN_HOST_MEMORY (bytes a device, with an optional K, M, G or T; 16G), TARN_HOST_MAPS and TARN_HOST_PEERS (all, none: which
- * devices reach each other); see tarn/host.h. */
+ * The driver is chosen once, by TARN_DRIVER (auto, cuda, hip, host); auto takes a GPU if one answers, else the embedded
+ * host device. CUDA needs nothing but the driver's own libcuda.so.1, and uses primary contexts only: the caller's current
+ * context is as it was after each call but tarn_device_set() and what is built on it. The host device reads
+ * TARN_HOST_DEVICES (1), TARN_HOST_MEMORY (bytes a device, with an optional K, M, G or T; 16G), TARN_HOST_MAPS and
+ * TARN_HOST_PEERS (all, none: which devices reach each other); see tarn/host.h. */
 #ifndef TARN_DEVICE_H
 #define TARN_DEVICE_H
 
@@ -27,7 +29,7 @@ extern "C" {
 typedef struct tarn_device_properties {
     size_t size;           /* sizeof(tarn_device_properties), set by the caller */
     char name[64];         /* NUL-terminated */
-    char driver[16];       /* "host" */
+    char driver[16];       /* "cuda", "hip" or "host" */
     size_t memory;         /* bytes of physical memory */
     size_t granule;        /* bytes: the unit of physical memory; 0 without virtual memory */
     int least_priority;    /* of streams: the numerically highest, 0 */

@@ -99,18 +99,43 @@ static struct rule failures[RULES], delays[RULES];
 static int failure_count, delay_count;
 static pthread_once_t rules_read = PTHREAD_ONCE_INIT;
 
+/* "NAME:", which is copied, and what follows it; NULL where there is none. */
+static const char *read_name(const char *text, struct rule *rule)
+{
+    size_t length = strcspn(text, ":");
+    if (!length || length >= sizeof rule->call || text[length] != ':')
+        return NULL;
+    memcpy(rule->call, text, length);
+    rule->call[length] = '\0';
+    return text + length + 1;
+}
+
+/* A number at `at`, and what follows it; NULL where there is none. */
+static const char *read_number(const char *at, unsigned long *number)
+{
+    char *end = NULL;
+    if (*at < '0' || *at > '9')
+        return NULL;
+    *number = strtoul(at, &end, 10);
+    return end;
+}
+
 static bool read_failure(const char *text, struct rule *rule)
 {
-    char after[2] = "";
-    int fields = sscanf(text, "%47[^:]:%lu:%lu%1s", rule->call, &rule->nth, &rule->code, after);
-    rule->forever = fields == 4 && after[0] == '+';
-    return fields >= 3 && (fields == 3 || rule->forever) && rule->nth && rule->code;
+    const char *at = read_name(text, rule);
+    at = at ? read_number(at, &rule->nth) : NULL;
+    at = at && *at == ':' ? read_number(at + 1, &rule->code) : NULL;
+    if (!at || !rule->nth || !rule->code)
+        return false;
+    rule->forever = *at == '+';
+    return !at[rule->forever];
 }
 
 static bool read_delay(const char *text, struct rule *rule)
 {
-    char after[2] = "";
-    return sscanf(text, "%47[^:]:%lu%1s", rule->call, &rule->ms, after) == 2;
+    const char *at = read_name(text, rule);
+    at = at ? read_number(at, &rule->ms) : NULL;
+    return at && !*at;
 }
 
 /* The rules of one variable, between commas. */

@@ -394,7 +394,7 @@ cu_result cuCtxSynchronize_v2(cu_context context)
 
 cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
-    struct driver_properties properties;
+    struct driver_properties properties = {0};
     int device;
     cu_result code = sim_enter("cuCtxGetStreamPriorityRange", &device);
     if (!code)

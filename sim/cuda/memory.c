@@ -233,13 +233,27 @@ cu_result cuMemSetAccess(cu_address address, size_t size, const struct cu_access
 
 /* ---- Copies ------------------------------------------------------------------------------------------------------ */
 
-static cu_result copy(const char *call, uintptr_t to, uintptr_t from, size_t size, cu_stream stream, bool wait)
+/* Which ends of a copy must be memory of a device. */
+enum { ANY_END = 0, TO_DEVICE = 1, FROM_DEVICE = 2 };
+
+static bool is_device_memory(uintptr_t address)
+{
+    int device;
+    uintptr_t base;
+    size_t size;
+    return region_of(address, &device, &base, &size);
+}
+
+static cu_result copy(const char *call, int ends, uintptr_t to, uintptr_t from, size_t size, cu_stream stream,
+                      bool wait)
 {
     int device;
     driver_stream queue;
     cu_result code = sim_enter(call, &device);
     if (code || (code = sim_stream(stream, &device, &queue)))
         return code;
+    if ((ends & TO_DEVICE && !is_device_memory(to)) || (ends & FROM_DEVICE && !is_device_memory(from)))
+        return CU_INVALID_VALUE;
     code = sim_code(driver->copy(device, to, from, size, queue));
     if (!code && wait)
         code = sim_code(driver->stream_synchronize(device, queue));
@@ -254,6 +268,8 @@ static cu_result fill(const char *call, cu_address address, unsigned char value,
     cu_result code = sim_enter(call, &device);
     if (code || (code = sim_stream(stream, &device, &queue)))
         return code;
+    if (!is_device_memory((uintptr_t)address))
+        return CU_INVALID_VALUE;
     code = sim_code(driver->set(device, (uintptr_t)address, value, size, queue));
     if (!code && wait)
         code = sim_code(driver->stream_synchronize(device, queue));
@@ -262,42 +278,42 @@ static cu_result fill(const char *call, cu_address address, unsigned char value,
 
 cu_result cuMemcpyAsync(cu_address to, cu_address from, size_t size, cu_stream stream)
 {
-    return copy("cuMemcpyAsync", (uintptr_t)to, (uintptr_t)from, size, stream, false);
+    return copy("cuMemcpyAsync", ANY_END, (uintptr_t)to, (uintptr_t)from, size, stream, false);
 }
 
 cu_result cuMemcpyHtoDAsync_v2(cu_address to, const void *from, size_t size, cu_stream stream)
 {
-    return copy("cuMemcpyHtoDAsync", (uintptr_t)to, (uintptr_t)from, size, stream, false);
+    return copy("cuMemcpyHtoDAsync", TO_DEVICE, (uintptr_t)to, (uintptr_t)from, size, stream, false);
 }
 
 cu_result cuMemcpyDtoHAsync_v2(void *to, cu_address from, size_t size, cu_stream stream)
 {
-    return copy("cuMemcpyDtoHAsync", (uintptr_t)to, (uintptr_t)from, size, stream, false);
+    return copy("cuMemcpyDtoHAsync", FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size, stream, false);
 }
 
 cu_result cuMemcpyDtoDAsync_v2(cu_address to, cu_address from, size_t size, cu_stream stream)
 {
-    return copy("cuMemcpyDtoDAsync", (uintptr_t)to, (uintptr_t)from, size, stream, false);
+    return copy("cuMemcpyDtoDAsync", TO_DEVICE | FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size, stream, false);
 }
 
 cu_result cuMemcpy(cu_address to, cu_address from, size_t size)
 {
-    return copy("cuMemcpy", (uintptr_t)to, (uintptr_t)from, size, NULL, true);
+    return copy("cuMemcpy", ANY_END, (uintptr_t)to, (uintptr_t)from, size, NULL, true);
 }
 
 cu_result cuMemcpyHtoD_v2(cu_address to, const void *from, size_t size)
 {
-    return copy("cuMemcpyHtoD", (uintptr_t)to, (uintptr_t)from, size, NULL, true);
+    return copy("cuMemcpyHtoD", TO_DEVICE, (uintptr_t)to, (uintptr_t)from, size, NULL, true);
 }
 
 cu_result cuMemcpyDtoH_v2(void *to, cu_address from, size_t size)
 {
-    return copy("cuMemcpyDtoH", (uintptr_t)to, (uintptr_t)from, size, NULL, true);
+    return copy("cuMemcpyDtoH", FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size, NULL, true);
 }
 
 cu_result cuMemcpyDtoD_v2(cu_address to, cu_address from, size_t size)
 {
-    return copy("cuMemcpyDtoD", (uintptr_t)to, (uintptr_t)from, size, NULL, true);
+    return copy("cuMemcpyDtoD", TO_DEVICE | FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size, NULL, true);
 }
 
 cu_result cuMemsetD8Async(cu_address address, unsigned char value, size_t count, cu_stream stream)

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# The program from outside: `tarn sim`, in the build tree and installed, with a program that uses the driver's own API and
+# knows nothing of tarn. TARN_PROGRAM is the program.
+set -euo pipefail
+
+tarn=$TARN_PROGRAM
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_sim: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
+
+# run STATUS COMMAND...: runs it and wants that status; leaves the files out and err.
+run()
+{
+    local wanted=$1 status=0
+    shift
+    "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: $*"
+}
+says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
+unset LD_LIBRARY_PATH TARN_DRIVER
+
+# The command line.
+run 0 "$tarn" --help && says out '  sim  '
+run 0 "$tarn" sim --help && says out 'Usage: tarn sim' && silent err
+run 0 "$tarn" help sim && says out '--device-memory SIZE'
+run 2 "$tarn" sim && says err 'no command was named' && silent out
+run 2 "$tarn" sim --nonsense true && says err 'no option --nonsense'
+run 2 "$tarn" sim --path=x && says err '--path takes no value'
+for bad in 0 65 x ''; do run 2 "$tarn" sim "--devices=$bad" true && says err '--devices wants'; done
+for bad in 1M x -1; do run 2 "$tarn" sim "--device-memory=$bad" true && says err '--device-memory wants'; done
+for bad in 11 11.x 0.1 11.4x; do run 2 "$tarn" sim "--cuda-version=$bad" true && says err '--cuda-version wants'; done
+for bad in a a:1 a:0:2 a:1:0 a:1:2x :1:2 'a,b:1:2' a:1:2+x; do run 2 "$tarn" sim "--fail=$bad" true && says err '--fail wants'; done
+for bad in a a:x a:1:2; do run 2 "$tarn" sim "--slow=$bad" true && says err '--slow wants'; done
+run 127 "$tarn" sim "$work/nothing" && says err 'No such file'
+run 126 "$tarn" sim "$work" && says err 'Permission denied'
+run 7 "$tarn" sim -- sh -c 'exit 7'
+run 0 "$tarn" sim echo --devices 3 && says out '^--devices 3$' # the command's own option
+
+# The environment.
+run 0 "$tarn" sim --path && silent err
+folder=$(cat "$work/out")
+[ -f "$folder/libcuda.so.1" ] || fail "no libcuda.so.1 in $folder"
+run 0 env LD_LIBRARY_PATH=/a:/b "$tarn" sim --devices 3 --device-memory 65M --cuda-version 11.4 --driver cuda \
+    --fail a:1:2 --fail b:3:4+ --slow c:5 env
+says out "^LD_LIBRARY_PATH=$folder:/a:/b$"
+says out '^TARN_HOST_DEVICES=3$'
+says out '^TARN_HOST_MEMORY=67108864$'
+says out '^TARN_SIM_CUDA_VERSION=11040$'
+says out '^TARN_SIM_FAIL=a:1:2,b:3:4+$'
+says out '^TARN_SIM_SLOW=c:5$'
+says out '^TARN_DRIVER=cuda$'
+run 0 env TARN_DRIVER=host "$tarn" sim --driver cuda env && says out '^TARN_DRIVER=host$'
+
+# A program: the driver is opened by name, as everyone does.
+cat >"$work/program.c" <<'END'
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library)
+        return puts(dlerror()), 1;
+    int (*init)(unsigned) = 0, (*count)(int *) = 0, (*retain)(void **, int) = 0, (*set)(void *) = 0;
+    int (*alloc)(unsigned long long *, size_t) = 0, (*fill)(unsigned long long, unsigned char, size_t) = 0;
+    int (*read)(void *, unsigned long long, size_t) = 0, (*version)(int *) = 0;
+    *(void **)&init = dlsym(library, "cuInit");
+    *(void **)&count = dlsym(library, "cuDeviceGetCount");
+    *(void **)&version = dlsym(library, "cuDriverGetVersion");
+    *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+    *(void **)&set = dlsym(library, "cuCtxSetCurrent");
+    *(void **)&alloc = dlsym(library, "cuMemAlloc_v2");
+    *(void **)&fill = dlsym(library, "cuMemsetD8_v2");
+    *(void **)&read = dlsym(library, "cuMemcpyDtoH_v2");
+    int devices = 0, claimed = 0;
+    void *context;
+    unsigned long long address;
+    unsigned char bytes[4] = {0};
+    printf("before init: %d\n", count(&devices));
+    printf("init: %d\n", init(0));
+    printf("count: %d\n", count(&devices));
+    printf("version: %d\n", version(&claimed));
+    printf("devices %d version %d\n", devices, claimed);
+    printf("no context: %d\n", alloc(&address, 1));
+    printf("retain: %d\n", retain(&context, 0));
+    printf("set: %d\n", set(context));
+    printf("alloc: %d\n", alloc(&address, 1 << 20));
+    printf("fill: %d\n", fill(address, 42, 4));
+    printf("read: %d\n", read(bytes, address, 4));
+    printf("byte: %d\n", bytes[3]);
+    printf("too much: %d\n", alloc(&address, (size_t)1 << 30));
+    return 0;
+}
+END
+if [ -z "${TARN_SANITIZE:-}" ]; then
+    "$CC" -o "$work/program" "$work/program.c" -ldl
+    run 0 "$tarn" sim --devices 2 --device-memory 64M --cuda-version 12.4 "$work/program"
+    for line in 'before init: 3' 'init: 0' 'count: 0' 'version: 0' 'devices 2 version 12040' 'no context: 201' 'retain: 0' \
+        'set: 0' 'alloc: 0' 'fill: 0' 'read: 0' 'byte: 42' 'too much: 2'; do
+        says out "^$line$"
+    done
+    run 0 "$tarn" sim --fail cuMemAlloc:1:2 "$work/program" && says out '^alloc: 2$'
+
+    # Installed, and moved.
+    cmake --install "$TARN_BUILD" --prefix "$work/first" >/dev/null
+    mv "$work/first" "$work/prefix"
+    run 0 "$work/prefix/bin/tarn" sim --path
+    folder=$(cat "$work/out")
+    case $folder in "$(cd "$work/prefix" && pwd -P)"/lib*/tarn/sim) ;; *) fail "$folder is not in the moved installation" ;; esac
+    run 0 "$work/prefix/bin/tarn" sim "$work/program" && says out '^byte: 42$'
+    rm -r "$folder"
+    run 1 "$work/prefix/bin/tarn" sim "$work/program" && says err 'neither beside this program nor in'
+fi

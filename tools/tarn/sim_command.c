@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* `tarn sim`: runs a program on the simulated vendor libraries. It finds their folder from where the program itself lies,
+ * puts it first on the loader's path, turns options into the variables that the libraries read, and becomes the program. */
+#include "command.h"
+#include "sim_path.h"
+#include "units.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char help[] =
+    "Usage: tarn sim [OPTION]... [--] COMMAND [ARGUMENT]...\n"
+    "       tarn sim --path\n"
+    "\n"
+    "Runs COMMAND on simulated GPUs: the vendors' libraries that it opens are tarn's own, made on a device that is\n"
+    "simulated in host memory. Memory, streams, events, copies and graph captures work; kernels do not run, and "
+    "NVIDIA's\n"
+    "own libraries (the CUDA runtime among them) do not run on a simulated driver.\n"
+    "\n"
+    "Options:\n"
+    "      --devices N            The number of devices (1)\n"
+    "      --device-memory SIZE   Memory of each device, as 80G, 512MiB or in bytes (16G)\n"
+    "      --cuda-version VERSION The CUDA version of the driver to claim, as 11.4 (13.0)\n"
+    "      --fail CALL:N:CODE     Let the N-th call of CALL fail with the vendor's CODE; with a + behind, every later "
+    "one\n"
+    "                             too. `any` means every call. May be given again\n"
+    "      --slow CALL:MS         Let every call of CALL take MS milliseconds more. May be given again\n"
+    "      --driver NAME          What tarn takes in COMMAND, unless TARN_DRIVER says it: auto, cuda, hip or host "
+    "(auto)\n"
+    "      --path                 Print the folder of the simulated libraries, and run nothing\n"
+    "  -h, --help                 Show this help\n"
+    "\n"
+    "Exit status: that of COMMAND; 127 when it was not found, 126 when it could not be run, 1 when the simulated "
+    "libraries\n"
+    "are missing, 2 for a command line that makes no sense.\n"
+    "\n"
+    "Examples:\n"
+    "  tarn sim -- ./my-program\n"
+    "      A program on a simulated GPU.\n"
+    "  tarn sim --devices 4 --device-memory 1G -- ctest\n"
+    "      A test suite on four devices that are soon full.\n"
+    "  tarn sim --fail cuMemCreate:3:2 -- ./my-program\n"
+    "      Whether it survives that the third cuMemCreate finds no memory.\n"
+    "  LD_LIBRARY_PATH=$(tarn sim --path) gdb ./my-program\n"
+    "      The same folder, by hand.\n";
+
+struct arguments {
+    const char *driver;
+    bool path, help;
+};
+
+/* Sets a variable, or adds to a list between commas. */
+static int set_variable(const char *name, const char *value, bool add)
+{
+    const char *before = getenv(name);
+    char *text = NULL;
+    int failure;
+    if (add && before && *before) {
+        failure = asprintf(&text, "%s,%s", before, value) < 0;
+        if (!failure)
+            failure = setenv(name, text, 1);
+        free(text);
+    } else {
+        failure = setenv(name, value, 1);
+    }
+    if (failure)
+        fputs("tarn sim: out of memory\n", stderr);
+    return failure ? COMMAND_FAILED : COMMAND_OK;
+}
+
+static int set_number(const char *name, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return set_variable(name, text, false);
+}
+
+/* A number without a sign at `*at`, which then is what follows it. */
+static bool take_number(const char **at, unsigned long most, unsigned long *number)
+{
+    char *end = NULL;
+    if (**at < '0' || **at > '9')
+        return false;
+    errno = 0;
+    *number = strtoul(*at, &end, 10);
+    *at = end;
+    return errno == 0 && *number <= most;
+}
+
+/* "11.4" is 11040. */
+static bool parse_version(const char *text, uint64_t *version)
+{
+    unsigned long major = 0, minor = 0;
+    if (!take_number(&text, 999, &major) || major == 0 || *text++ != '.' || !take_number(&text, 99, &minor) || *text)
+        return false;
+    *version = 1000 * major + 10 * minor;
+    return true;
+}
+
+/* "CALL:N:CODE", with a + behind or not, or "CALL:MS". */
+static bool is_rule(const char *text, bool has_code)
+{
+    unsigned long first = 0, second = 0;
+    size_t name = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+    text += name;
+    if (!name || name > 47 || *text++ != ':' || !take_number(&text, 1000000000, &first))
+        return false;
+    if (!has_code)
+        return !*text;
+    if (*text++ != ':' || !take_number(&text, 1000000000, &second) || !first || !second)
+        return false;
+    return !*text || strcmp(text, "+") == 0;
+}
+
+/* Fills `arguments` and sets variables; gives COMMAND_OK with optind at the command. */
+static int parse(int argc, char **argv, struct arguments *arguments)
+{
+    enum { OPTION_DEVICES = 256, OPTION_MEMORY, OPTION_VERSION, OPTION_FAIL, OPTION_SLOW, OPTION_DRIVER, OPTION_PATH };
+    static const struct option options[] = {
+        {"devices", required_argument, NULL, OPTION_DEVICES},
+        {"device-memory", required_argument, NULL, OPTION_MEMORY},
+        {"cuda-version", required_argument, NULL, OPTION_VERSION},
+        {"fail", required_argument, NULL, OPTION_FAIL},
+        {"slow", required_argument, NULL, OPTION_SLOW},
+        {"driver", required_argument, NULL, OPTION_DRIVER},
+        {"path", no_argument, NULL, OPTION_PATH},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    uint64_t number;
+    int option, status = COMMAND_OK;
+    /* The + ends the options at the command, whose own are its affair. */
+    while (status == COMMAND_OK && (option = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
+        switch (option) {
+        case OPTION_DEVICES:
+            if (!units_parse_count(optarg, 1, 64, &number))
+                return command_usage_error("sim", "--devices wants a number from 1 to 64, not \"%s\"", optarg);
+            status = set_number("TARN_HOST_DEVICES", number);
+            break;
+        case OPTION_MEMORY:
+            if (!units_parse_bytes(optarg, &number) || number < UINT64_C(2) << 20 || number >= UINT64_C(1) << 60)
+                return command_usage_error("sim", "--device-memory wants a size of 2 MiB or more, as 80G, not \"%s\"",
+                                           optarg);
+            status = set_number("TARN_HOST_MEMORY", number & ~((UINT64_C(2) << 20) - 1));
+            break;
+        case OPTION_VERSION:
+            if (!parse_version(optarg, &number))
+                return command_usage_error("sim", "--cuda-version wants a version as 11.4, not \"%s\"", optarg);
+            status = set_number("TARN_SIM_CUDA_VERSION", number);
+            break;
+        case OPTION_FAIL:
+            if (!is_rule(optarg, true))
+                return command_usage_error("sim", "--fail wants CALL:N:CODE, as cuMemCreate:3:2, not \"%s\"", optarg);
+            status = set_variable("TARN_SIM_FAIL", optarg, true);
+            break;
+        case OPTION_SLOW:
+            if (!is_rule(optarg, false))
+                return command_usage_error("sim", "--slow wants CALL:MS, as cuMemCreate:100, not \"%s\"", optarg);
+            status = set_variable("TARN_SIM_SLOW", optarg, true);
+            break;
+        case OPTION_DRIVER:
+            arguments->driver = optarg;
+            break;
+        case OPTION_PATH:
+            arguments->path = true;
+            break;
+        case 'h':
+            arguments->help = true;
+            return COMMAND_OK;
+        default:
+            return command_option_error("sim", option, argv, options);
+        }
+    }
+    if (status == COMMAND_OK && !arguments->path && optind >= argc)
+        return command_usage_error("sim", "no command was named");
+    return status;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat found;
+    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+/* The folder of the simulated libraries: beside the program in a build tree, else where it was installed to. */
+static bool find_folder(char *path, size_t size)
+{
+    static const char *const places[] = {"sim", TARN_SIM_FROM_BIN};
+    char self[PATH_MAX], place[2 * PATH_MAX], real[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0)
+        return false;
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (places[i][0] == '/')
+            snprintf(place, sizeof place, "%s", places[i]);
+        else
+            snprintf(place, sizeof place, "%s/%s", self, places[i]);
+        if (is_folder(place) && realpath(place, real))
+            return (size_t)snprintf(path, size, "%s", real) < size;
+    }
+    return false;
+}
+
+/* Becomes the command. Gives a status only where that failed. */
+static int become(char **command, const char *folder, const struct arguments *arguments)
+{
+    const char *before = getenv("LD_LIBRARY_PATH");
+    char *path = NULL;
+    if (asprintf(&path, "%s%s%s", folder, before && *before ? ":" : "", before ? before : "") < 0) {
+        fputs("tarn sim: out of memory\n", stderr);
+        return COMMAND_FAILED;
+    }
+    int status = set_variable("LD_LIBRARY_PATH", path, false);
+    free(path);
+    if (status == COMMAND_OK && arguments->driver && setenv("TARN_DRIVER", arguments->driver, 0))
+        status = COMMAND_FAILED;
+    if (status != COMMAND_OK)
+        return status;
+    execvp(command[0], command);
+    fprintf(stderr, "tarn sim: %s: %s\n", command[0], strerror(errno));
+    return errno == ENOENT ? 127 : 126;
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments arguments = {0};
+    char folder[PATH_MAX];
+    int status = parse(argc, argv, &arguments);
+    if (status != COMMAND_OK)
+        return status;
+    if (arguments.help) {
+        fputs(help, stdout);
+        return COMMAND_OK;
+    }
+    if (!find_folder(folder, sizeof folder)) {
+        fputs("tarn sim: the simulated libraries are neither beside this program nor in " TARN_SIM_FROM_BIN "\n",
+              stderr);
+        return COMMAND_FAILED;
+    }
+    if (arguments.path) {
+        puts(folder);
+        return COMMAND_OK;
+    }
+    return become(argv + optind, folder, &arguments);
+}
+
+const struct command sim_command = {
+    .name = "sim",
+    .summary = "Run a program on simulated GPUs",
+    .help = help,
+    .run = run,
+};
