@@ -196,10 +196,15 @@ tarn_status ladder_trim(struct arena *arena, size_t keep)
 {
     tarn_status status = trim_pass(arena, keep);
     for (struct heap *heap = heap_next(arena, NULL); !status && heap; heap = heap_next(arena, heap)) {
-        while (!status && reserved(arena) > keep && wait_for(heap, &status))
-            ;
-        if (!status && reserved(arena) > keep)
-            status = trim_pass(arena, keep);
+        /* What a wait makes free may be in order only, behind work of its own stream: then there is more to wait for. */
+        bool waited;
+        do {
+            waited = false;
+            while (!status && reserved(arena) > keep && wait_for(heap, &status))
+                waited = true;
+            if (!status && waited && reserved(arena) > keep)
+                status = trim_pass(arena, keep);
+        } while (!status && waited);
     }
     return status;
 }
