@@ -202,7 +202,8 @@ int main(int argc, char **argv)
 
     printf("%-46s %10s %10s\n", "ns", "1 thread", "2 threads");
     for (int kind = 0; kind < KINDS; kind++)
-        printf("%-46s %10.2f %10.2f\n", names[kind], measure(kind, plain, 1), measure(kind, plain, 2));
+        printf("%-46s %10.2f %10.2f\n", names[kind], measure((enum kind)kind, plain, 1),
+               measure((enum kind)kind, plain, 2));
     printf("%-46s %10.2f %10.2f\n", "get, stream unchanged, with a workspace", measure(UNCHANGED, with_workspace, 1),
            measure(UNCHANGED, with_workspace, 2));
     printf("%-46s %10.2f %10.2f\n", "get_on, stream changed, with a workspace", measure(CHANGED_ON, with_workspace, 1),

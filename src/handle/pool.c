@@ -87,9 +87,11 @@ tarn_status call_begin(struct holder **result)
     /* First busy, then the question whether the process still runs; tarn_shutdown() does it the other way round. */
     struct holder *holder = thread->handles;
     atomic_fetch_add(&holder->busy, 1);
-    if (atomic_load(&process_state) != PROCESS_RUNS) {
+    int state = atomic_load(&process_state);
+    if (state != PROCESS_RUNS) {
         call_end(holder);
-        return process_refuse();
+        (void)process_refuse(); /* for its text */
+        return state == PROCESS_IS_FORKED ? TARN_ERROR_FORKED : TARN_ERROR_SHUTDOWN;
     }
     *result = holder;
     return TARN_OK;

@@ -203,8 +203,8 @@ static tarn_status bind_locked(struct handle *handle, struct stream *stream, uns
     uint64_t modes = atomic_load_explicit(&handle->library->mode_changes, memory_order_acquire);
     if (vendor_is_watched())
         watch_locked(handle);
-    if (handle->stream == stream && handle->generation == generation && handle->captures == captures &&
-        handle->settings == settings && handle->mode_changes == modes && !handle->reset)
+    if (handle->stream && handle->stream == stream && handle->generation == generation &&
+        handle->captures == captures && handle->settings == settings && handle->mode_changes == modes && !handle->reset)
         return TARN_OK;
     handle->stream = NULL; /* a failure from here on leaves nothing that can be relied upon */
     tarn_status status = workspace_wanted_locked(handle, stream, generation, &workspace);

@@ -3,10 +3,10 @@
 
 /* The public calls on memory: they check arguments, find the heap, take its lock, and leave the work to heap, slab, wait and
  * ladder. A pointer is trusted only under the lock of the heap that the page map names for it. */
+#include "memory/malloc.h"
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/ladder.h"
-#include "memory/malloc.h"
 #include "memory/slab.h"
 #include "memory/wait.h"
 

@@ -88,11 +88,13 @@ static int fake_create(void **handle)
     }
     if (code)
         return code;
+    static struct fake_handle handles[4096]; /* none is used twice, so that a use after its destroy is seen */
     static atomic_int numbers;
-    struct fake_handle *made = calloc(1, sizeof *made);
-    if (!made)
+    int number = atomic_fetch_add(&numbers, 1) + 1;
+    if (number >= 4096)
         return 1;
-    made->number = atomic_fetch_add(&numbers, 1) + 1;
+    struct fake_handle *made = &handles[number];
+    made->number = number;
     atomic_store(&made->alive, 1);
     *handle = made;
     return 0;
@@ -103,7 +105,7 @@ static int fake_destroy(void *handle)
     int code = fake_enter(FAKE_DESTROY);
     struct fake_handle *of = handle;
     fake_use(of);
-    atomic_store(&of->alive, 0); /* kept, so that a later use is seen; the test program ends soon */
+    atomic_store(&of->alive, 0);
     fake_end(of);
     return code;
 }

@@ -5,6 +5,7 @@
 #include "handle/fake.h"
 
 #include "base/pages.h"
+#include "driver/driver.h"
 
 static void test_one_handle_a_thread_and_device(void **state)
 {
@@ -354,6 +355,34 @@ static void test_captures(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
+/* One that tarn was not told of is seen when its stream is used; one that was announced, by everybody. */
+static void test_other_captures(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false), cold = fake_register(0, false);
+    tarn_stream stream = new_stream();
+    driver_graph graph = NULL;
+    void *handle;
+    get(library);
+    assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_GLOBAL));
+    assert_ok(tarn_handle_get_on(library, stream, &handle));
+    assert_refused(tarn_handle_get_on(cold, stream, &handle), TARN_ERROR_CAPTURE, "prewarm");
+    assert_non_null(get(cold)); /* on a stream that does not capture: made in relaxed mode, the capture lives */
+    assert_ok(driver->capture_end(0, native(stream), &graph));
+    assert_ok(driver->graph_destroy(0, graph));
+
+    tarn_library colder = fake_register(0, false);
+    assert_ok(tarn_capture_announce(stream));
+    assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_GLOBAL));
+    assert_status(tarn_handle_get(colder, &handle), TARN_ERROR_CAPTURE);
+    assert_status(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE);
+    assert_ok(driver->capture_end(0, native(stream), &graph));
+    assert_ok(tarn_capture_end(stream, NULL));
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_non_null(get(colder));
+    assert_ok(tarn_stream_return(stream));
+}
+
 static void test_retired_stream_is_refused(void **state)
 {
     (void)state;
@@ -408,6 +437,7 @@ int main(void)
         TEST(test_leases),
         TEST(test_prewarm_and_trim),
         TEST(test_captures),
+        TEST(test_other_captures),
         TEST(test_retired_stream_is_refused),
         TEST(test_arguments),
     };

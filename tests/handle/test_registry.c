@@ -231,6 +231,76 @@ static void test_directories(void **state)
     assert_non_null(strstr(info.path, "libc.so.6"));
 }
 
+/* What cuDSS and MIOpen are given: their own allocator structures, served from tarn's memory in the order of a stream. */
+struct cudss_handler {
+    void *context;
+    int (*device_alloc)(void *, void **, size_t, void *);
+    int (*device_free)(void *, void *, size_t, void *);
+    char name[64];
+};
+static struct cudss_handler cudss;
+static struct {
+    void *(*allocate)(void *, size_t);
+    void (*deallocate)(void *, void *);
+    void *context;
+} miopen;
+
+static int cudss_set(void *handle, const struct cudss_handler *handler)
+{
+    cudss = *handler;
+    return handle ? 0 : 1;
+}
+
+static int miopen_set(void *handle, void *(*allocate)(void *, size_t), void (*deallocate)(void *, void *),
+                      void *context)
+{
+    miopen.allocate = allocate;
+    miopen.deallocate = deallocate;
+    miopen.context = context;
+    return handle ? 0 : 1;
+}
+
+static void test_memory_of_libraries(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    tarn_stream a = new_stream(), b = new_stream();
+    tarn_block_info info = {.size = sizeof info};
+    tarn_lease lease;
+    void *symbol, *pointer = NULL;
+    assert_ok(tarn_handle_lease(library, a, &lease));
+
+    int (*set_cudss)(void *, const struct cudss_handler *) = cudss_set;
+    memcpy(&symbol, &set_cudss, sizeof symbol);
+    assert_int_equal(library_cudss.give_memory(lease.owner, symbol), 0);
+    assert_string_equal(cudss.name, "tarn");
+    assert_int_equal(cudss.device_alloc(cudss.context, &pointer, 3000, native(a)), 0);
+    assert_ok(tarn_pointer_info(pointer, &info));
+    assert_int_equal(info.stream, a);
+    assert_int_equal(info.requested, 3000);
+    assert_int_equal(cudss.device_free(cudss.context, pointer, 3000, native(a)), 0);
+    assert_int_not_equal(tarn_pointer_info(pointer, &info), TARN_OK);
+    assert_int_equal(cudss.device_alloc(cudss.context, &pointer, 5000, native(b)), 0); /* not the handle's stream */
+    assert_int_equal(cudss.device_free(cudss.context, pointer, 5000, native(a)), 0);
+    assert_int_not_equal(cudss.device_alloc(cudss.context, &pointer, (size_t)1 << 50, native(a)), 0);
+    assert_int_not_equal(cudss.device_free(cudss.context, &info, 8, native(a)), 0);
+
+    int (*set_miopen)(void *, void *(*)(void *, size_t), void (*)(void *, void *), void *) = miopen_set;
+    memcpy(&symbol, &set_miopen, sizeof symbol);
+    assert_int_equal(library_miopen.give_memory(lease.owner, symbol), 0);
+    pointer = miopen.allocate(miopen.context, 4000);
+    assert_ok(tarn_pointer_info(pointer, &info));
+    assert_int_equal(info.stream, a);
+    assert_ok(tarn_handle_lease_bind(&lease, b));
+    void *other = miopen.allocate(miopen.context, 4000);
+    assert_ok(tarn_pointer_info(other, &info));
+    assert_int_equal(info.stream, b);
+    miopen.deallocate(miopen.context, pointer); /* after what runs on b as well */
+    miopen.deallocate(miopen.context, other);
+    assert_null(miopen.allocate(miopen.context, (size_t)1 << 50));
+    assert_ok(tarn_handle_return(&lease));
+}
+
 static void test_numbers_run_out(void **state)
 {
     (void)state;
@@ -259,6 +329,7 @@ int main(void)
         TEST(test_create_takes_a_number),
         TEST(test_failed_handle_is_real),
         TEST(test_directories),
+        TEST(test_memory_of_libraries),
         TEST(test_numbers_run_out), /* the last */
     };
     host_start(1, 256 * MIB);
