@@ -232,8 +232,6 @@ static tarn_status load(struct entry *entry)
     tarn_status status = row->sonames[0] ? library_open(row, &loaded, why, sizeof why) : TARN_OK;
     if (!status)
         status = calls_resolve(row, &loaded, &calls, why, sizeof why);
-    if (!status && row->platform == TARN_PLATFORM_HIP && !driver_hip_serves(loaded.library, why, sizeof why))
-        status = TARN_ERROR_LIBRARY_NOT_FOUND;
     char version[sizeof entry->version] = "";
     if (!status)
         version_ask(row, calls.version, NULL, version, sizeof version);
@@ -243,6 +241,7 @@ static tarn_status load(struct entry *entry)
     if (loaded.library)
         snprintf(entry->path, sizeof entry->path, "%s", loader_path(&loaded));
     memcpy(entry->version, version, sizeof version);
+    entry->opened = loaded.library;
     if (status)
         snprintf(entry->reason, sizeof entry->reason, "tried %.200s: %.290s", sonames, why);
     else
@@ -286,7 +285,11 @@ tarn_status entry_usable(struct entry *entry)
     if (wanted && strcmp(wanted, driver->name) != 0)
         return failed(TARN_ERROR_NOT_SUPPORTED, "%s needs the driver \"%s\", and the one in use is \"%s\"",
                       entry->row->name, wanted, driver->name);
-    return entry_load(entry);
+    char why[400] = "";
+    tarn_status status = entry_load(entry);
+    if (!status && entry->row->platform == TARN_PLATFORM_HIP && !driver_hip_serves(entry->opened, why, sizeof why))
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "%s: %s", entry->row->name, why);
+    return status;
 }
 
 /* The public calls ------------------------------------------------------------------------------------------------ */

@@ -19,6 +19,7 @@ struct entry {
     const struct library *row;
     int number;
     struct library_calls calls;     /* written before `state` is LOAD_DONE */
+    void *opened;                   /* what dlopen() gave; the same */
     _Atomic(enum load_state) state; /* lock to change */
     mutex lock;
     pthread_cond_t loaded;                    /* lock */

@@ -240,8 +240,11 @@ static void scenario_other_runtime(void)
     void *handle = NULL;
     NEED(tarn_device_count(&count) == TARN_OK);
     NEED(HIP_MAJOR(hip.version) == 7);
-    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, &handle) == TARN_ERROR_LIBRARY_NOT_FOUND);
+    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, &handle) == TARN_ERROR_NOT_SUPPORTED);
     NEED(strstr(tarn_last_error(), "linked against another libamdhip64"));
+    tarn_library_info info = {.size = sizeof info};
+    NEED(tarn_library_info_get(TARN_LIBRARY_HIPSPARSE, &info) == TARN_OK);
+    NEED(info.found && !info.usable && strstr(info.reason, "linked against another libamdhip64"));
 }
 
 static void a_library_on_another_runtime_is_refused(void **state)
