@@ -9,7 +9,9 @@
  *
  * The driver is chosen once, by TARN_DRIVER (auto, cuda, hip, host); auto takes a GPU if one answers, else the embedded
  * host device. CUDA needs nothing but the driver's own libcuda.so.1, and uses primary contexts only: the caller's current
- * context is as it was after each call but tarn_device_set() and what is built on it. The host device reads
+ * context is as it was after each call but tarn_device_set() and what is built on it. HIP is libamdhip64.so.7, .6 or .5,
+ * the one that the process has loaded first; the caller's device is as it was after each call. HIP's virtual memory, from
+ * ROCm 6.1, has not been tried on hardware and is used only with TARN_HIP_VMM=1. The host device reads
  * TARN_HOST_DEVICES (1), TARN_HOST_MEMORY (bytes a device, with an optional K, M, G or T; 16G), TARN_HOST_MAPS and
  * TARN_HOST_PEERS (all, none: which devices reach each other); see tarn/host.h. */
 #ifndef TARN_DEVICE_H
@@ -36,6 +38,8 @@ typedef struct tarn_device_properties {
     int greatest_priority; /* the numerically lowest */
     bool virtual_memory;   /* physical memory can be mapped at reserved addresses */
     bool alias;            /* ... and at two addresses at once */
+    int capability_major;  /* compute capability; 0 on the host device */
+    int capability_minor;
 } tarn_device_properties;
 
 /* The number of devices; counted once. TARN_ERROR_NO_DRIVER where no driver answers. */
@@ -74,10 +78,12 @@ typedef struct tarn_device_guard {
 TARN_API tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device);
 TARN_API tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
 
-/* Gives everything that tarn holds back to the driver. Waits for all work. TARN_ERROR_CAPTURE, and nothing has happened, while
- * a known capture is open. Later calls give TARN_ERROR_SHUTDOWN, a
- * second shutdown TARN_OK. Blocks that are still live keep their memory until the process ends. Never called at exit by tarn itself:
- * at exit the driver may be gone (pytorch/pytorch#17658, #36408). */
+/* Gives everything that tarn holds back to the driver. Waits for all work. TARN_ERROR_CAPTURE, and nothing has happened,
+ * while a known capture is open. Later calls give TARN_ERROR_SHUTDOWN, a second shutdown TARN_OK. Blocks that are still
+ * live keep their memory until the process ends. Other threads may be asking for library handles meanwhile: such a call
+ * ends before the shutdown goes on, or fails; handles that other threads still have, or that are on lease, are not
+ * destroyed. No other call of tarn may run at the same time. Never called at exit by tarn itself: at exit the driver may
+ * be gone (pytorch/pytorch#17658, #36408). */
 TARN_API tarn_status tarn_shutdown(void);
 
 #ifdef __cplusplus

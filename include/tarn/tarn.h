@@ -12,6 +12,7 @@
 /* clang-format on */
 
 #include <tarn/device.h>
+#include <tarn/handle.h>
 #include <tarn/memory.h>
 #include <tarn/stats.h>
 #include <tarn/status.h>

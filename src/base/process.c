@@ -7,13 +7,16 @@
 #include "base/status.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <tarn/tarn.h>
 
 atomic_int process_state = PROCESS_RUNS;
+atomic_uint_fast64_t process_changes = 1;
 
 static void in_child(void)
 {
     atomic_store(&process_state, PROCESS_IS_FORKED);
+    process_changed();
 }
 
 void process_watch_fork(void)
@@ -25,7 +28,9 @@ void process_watch_fork(void)
 int process_begin_shutdown(void)
 {
     int running = PROCESS_RUNS;
-    return atomic_compare_exchange_strong(&process_state, &running, PROCESS_IS_SHUT_DOWN);
+    bool begun = atomic_compare_exchange_strong(&process_state, &running, PROCESS_IS_SHUT_DOWN);
+    process_changed();
+    return begun;
 }
 
 tarn_status process_refuse(void)

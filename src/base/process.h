@@ -12,6 +12,16 @@ enum process_state { PROCESS_RUNS, PROCESS_IS_SHUT_DOWN, PROCESS_IS_FORKED };
 
 extern atomic_int process_state;
 
+/* Grows, from 1, whenever something happens after which no thread may trust what it remembers of the world: shutdown, fork, a stream retired,
+ * a known capture begun or ended, handles' settings changed. One load tells a hot path that nothing did. */
+extern atomic_uint_fast64_t process_changes;
+
+/* After the change itself is visible. */
+static inline void process_changed(void)
+{
+    atomic_fetch_add(&process_changes, 1);
+}
+
 /* Fails with TARN_ERROR_FORKED or TARN_ERROR_SHUTDOWN; the text says what to do instead. */
 tarn_status process_refuse(void) __attribute__((cold));
 

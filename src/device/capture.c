@@ -9,6 +9,7 @@
  * Locks: the device's record lock, then `table_lock`. */
 #include "device/capture.h"
 #include "base/pages.h"
+#include "base/process.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ unsigned captures_open(const struct device *device)
 
 unsigned captures_of_thread(void)
 {
-    const struct thread *thread = thread_known();
+    const struct thread *thread = thread_here;
     return thread ? atomic_load_explicit(&thread->captures, memory_order_relaxed) : 0;
 }
 
@@ -159,6 +160,7 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
         atomic_fetch_add_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
         atomic_store_explicit(&stream->captures, true, memory_order_release);
         atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+        process_changed();
     }
     mutex_unlock(&table_lock);
     if (!second)
@@ -182,6 +184,7 @@ static void leave(struct stream *stream)
         atomic_store_explicit(&stream->captures, false, memory_order_release);
         atomic_fetch_sub_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
         atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+        process_changed();
         pthread_cond_broadcast(&one_ended);
     }
     mutex_unlock(&table_lock);
@@ -295,7 +298,7 @@ static tarn_status claim_end(struct stream *stream, bool *announced)
     if (!capture || capture->ending)
         status = failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no capture that tarn knows",
                         (unsigned long long)stream_value(stream), stream->device);
-    else if (capture->mode != TARN_CAPTURE_RELAXED && capture->thread != thread_known())
+    else if (capture->mode != TARN_CAPTURE_RELAXED && capture->thread != thread_here)
         status = failed(TARN_ERROR_CAPTURE, "only the thread that began a capture, unless it is relaxed, can end it");
     if (!status) {
         capture->ending = true;

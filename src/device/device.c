@@ -19,20 +19,29 @@ static int devices_known;
 
 #define SHUTDOWN_CALLBACKS 4
 static void (*shutdown_callbacks[SHUTDOWN_CALLBACKS])(void); /* setup_lock */
+static void (*first_shutdown_callback)(void);                /* setup_lock */
 
 static pthread_key_t thread_key;
 _Thread_local struct thread *thread_here;
-static void (*thread_end_callback)(struct thread *thread); /* set once, before a second thread */
 static struct object_pool threads = OBJECT_POOL(struct thread);
+
+static void (*thread_end_callbacks[THREAD_LAYERS])(
+    struct thread *thread); /* each set before a thread has what it ends */
+
+void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thread))
+{
+    thread_end_callbacks[layer] = callback;
+}
 
 static void thread_end(void *argument)
 {
     struct thread *thread = argument;
-    if (atomic_load(&process_state) == PROCESS_RUNS) {
-        if (thread_end_callback)
-            thread_end_callback(thread);
+    if (atomic_load(&process_state) != PROCESS_IS_FORKED)
+        for (int layer = 0; layer < THREAD_LAYERS; layer++)
+            if (thread_end_callbacks[layer])
+                thread_end_callbacks[layer](thread);
+    if (atomic_load(&process_state) == PROCESS_RUNS)
         streams_of_thread_end(thread);
-    }
     captures_of_thread_end(thread);
     thread_here = NULL;
     object_free(&threads, thread);
@@ -143,19 +152,9 @@ struct thread *thread_self(void)
     return thread_here = thread;
 }
 
-struct thread *thread_known(void)
-{
-    return thread_here;
-}
-
 int thread_device(void)
 {
     return thread_here ? thread_here->device : 0;
-}
-
-void thread_on_end(void (*callback)(struct thread *thread))
-{
-    thread_end_callback = callback;
 }
 
 void device_on_shutdown(void (*callback)(void))
@@ -179,6 +178,13 @@ void device_keep_driver(void)
     keeps_driver = true;
 }
 
+void device_on_shutdown_first(void (*callback)(void))
+{
+    mutex_lock(&setup_lock);
+    first_shutdown_callback = callback;
+    mutex_unlock(&setup_lock);
+}
+
 tarn_status tarn_shutdown(void)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
@@ -188,6 +194,11 @@ tarn_status tarn_shutdown(void)
         return status;
     if (!process_begin_shutdown() || !atomic_load(&ready))
         return TARN_OK;
+    mutex_lock(&setup_lock);
+    void (*first)(void) = first_shutdown_callback;
+    mutex_unlock(&setup_lock);
+    if (first)
+        first();
     /* No lock: no other call of tarn runs any more, and each callback waits for queued work. */
     for (int i = 0; i < SHUTDOWN_CALLBACKS && shutdown_callbacks[i]; i++)
         shutdown_callbacks[i]();
@@ -229,6 +240,8 @@ tarn_status tarn_device_properties_get(int device, tarn_device_properties *prope
         .greatest_priority = known->greatest_priority,
         .virtual_memory = known->virtual_memory,
         .alias = known->alias,
+        .capability_major = known->capability_major,
+        .capability_minor = known->capability_minor,
     };
     memcpy(result.name, known->name, sizeof result.name);
     strncpy(result.driver, driver->name, sizeof result.driver - 1);

@@ -15,6 +15,7 @@
 struct stream;
 struct cache;
 struct mark;
+struct holder;
 
 #define STREAM_PRIORITIES 4 /* that tarn tells apart: 0 to -3 (c10/cuda/CUDAStream.h) */
 
@@ -52,6 +53,7 @@ struct thread {
     int device;
     tarn_stream current[TARN_MAX_DEVICES];       /* TARN_STREAM_LEGACY until set */
     struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
+    struct holder *handles;                      /* the handle layer's; NULL until used */
     atomic_uint captures;                        /* known ones that it began and that are open */
 
     /* The memory layer's: caches by stream slot, and the two that were used last, of the current device and stream and of
@@ -62,7 +64,8 @@ struct thread {
     tarn_stream named;
 };
 
-/* The calling thread's, NULL until thread_self() made it and in a child of fork(). */
+/* The calling thread's; NULL before its first use of tarn, after its end, and in a child of fork(). For paths that count single
+ * loads: at a fixed offset from the thread's base also where the library was opened at run time. */
 extern _Thread_local struct thread *thread_here __attribute__((tls_model("initial-exec")));
 
 static inline void thread_forget_caches(struct thread *thread)
@@ -70,18 +73,19 @@ static inline void thread_forget_caches(struct thread *thread)
     thread->current_cache = thread->named_cache = NULL;
 }
 
-/* What the memory layer does when a thread ends, before the thread is forgotten. */
-void thread_on_end(void (*callback)(struct thread *thread));
-
 /* The calling thread's, or NULL with TARN_ERROR_OUT_OF_HOST_MEMORY as the last error. */
 struct thread *thread_self(void);
-/* The same without making one: NULL where the thread has none yet. */
-struct thread *thread_known(void);
 /* The calling thread's current device, without making anything. */
 int thread_device(void);
 
-/* What the layers above do at tarn_shutdown(), in the order of registration; at most four. */
+/* What the upper layers do when a thread ends, in this order, before its streams are given up. Not in a fork's child. */
+enum thread_layer { THREAD_HANDLES, THREAD_MEMORY, THREAD_LAYERS };
+void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thread));
+
+/* What the layers above do at tarn_shutdown(), in the order of registration; at most four. The one that is `first` runs
+ * before them all, whenever it was registered: handles go before the memory that they use. */
 void device_on_shutdown(void (*callback)(void));
+void device_on_shutdown_first(void (*callback)(void));
 /* Said by such a callback: something of the driver's stays in use until the process ends. */
 void device_keep_driver(void);
 

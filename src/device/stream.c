@@ -294,6 +294,7 @@ static tarn_status stream_retire(struct stream *stream)
     stream->native = NULL;
     mutex_unlock(&stream->lock);
     mutex_unlock(&table_lock);
+    process_changed();
     return TARN_OK;
 }
 

@@ -58,6 +58,9 @@ tarn_status cuda_device_properties(int number, struct driver_properties *propert
     if (code)
         return cuda_failed(code, "cuDeviceGetName");
     result.name[sizeof result.name - 1] = '\0';
+    if (cuda.call.cuDeviceGetAttribute(&result.capability_major, CU_CAPABILITY_MAJOR, device->handle) ||
+        cuda.call.cuDeviceGetAttribute(&result.capability_minor, CU_CAPABILITY_MINOR, device->handle))
+        result.capability_major = result.capability_minor = 0;
     priorities(number, &result.least_priority, &result.greatest_priority);
     *properties = result;
     return TARN_OK;

@@ -17,9 +17,6 @@
 
 const struct driver *driver;
 
-#pragma weak driver_hip
-#pragma weak driver_hip_probe
-
 static mutex choice_lock = MUTEX_INITIALIZER;
 static atomic_bool chosen;
 static bool watches_fork; /* choice_lock */
@@ -64,7 +61,7 @@ static tarn_status choose_vendor(const char *wish, const struct driver **found, 
         char answer[512] = "";
         if (wish && strcmp(wish, vendors[i].name) != 0)
             continue;
-        status = vendors[i].probe ? vendors[i].probe(answer, sizeof answer) : TARN_ERROR_NO_DRIVER;
+        status = vendors[i].probe(answer, sizeof answer);
         if (status == TARN_OK) {
             *found = vendors[i].driver;
             why[0] = '\0';
@@ -72,6 +69,8 @@ static tarn_status choose_vendor(const char *wish, const struct driver **found, 
             return TARN_OK;
         }
         loader_say(why, size, "%s%s", why[0] && answer[0] ? "; " : "", answer);
+        if (status == TARN_ERROR_CONFIGURATION)
+            return status; /* the vendor's driver is there, and a wish of the user's about it makes no sense */
     }
     return status;
 }
@@ -90,6 +89,8 @@ static tarn_status choose_locked(void)
         loader_say(why, sizeof why, "asked for");
     if (status && wish)
         return failed(status, "TARN_DRIVER=%s: %s", wish, why);
+    if (status == TARN_ERROR_CONFIGURATION)
+        return failed(status, "%s", why);
     if (!found && (status = host_start()))
         return status;
 

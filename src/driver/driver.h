@@ -39,6 +39,7 @@ struct driver_properties {
     size_t address_limit; /* bytes that may be reserved in all; SIZE_MAX where the driver sets none */
     int least_priority, greatest_priority;
     bool virtual_memory, alias;
+    int capability_major, capability_minor; /* compute capability; 0 on the host device */
 };
 
 /* X(call, parameters). Which of them may wait for queued work: free, unmap (on some drivers), release, *_synchronize,
@@ -143,5 +144,10 @@ extern const struct driver driver_host, driver_cuda, driver_hip;
  * vendor's library and makes no context. Called by driver_init() under its lock. TARN_ERROR_NO_DRIVER. */
 tarn_status driver_cuda_probe(char *why, size_t size);
 tarn_status driver_hip_probe(char *why, size_t size);
+
+/* Whether a library that dlopen() gave may get streams and memory of the HIP driver: not where it is linked against
+ * another major version of the runtime, which then is in the process beside ours and knows nothing of them. Says so in
+ * `why`. True where the HIP driver is not in use, or the library needs no runtime. */
+bool driver_hip_serves(void *library, char *why, size_t size);
 
 #endif

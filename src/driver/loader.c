@@ -54,25 +54,40 @@ static void say_why(char *why, size_t size, const char *soname, const char *reas
         loader_say(why, size, "%s%s: %s", between, soname, reason ? reason : "not found");
 }
 
+/* What the process has loaded comes first: a program that runs on one major version must not get another beside it. */
+static void *find_loaded(const char *const *sonames, const char **soname)
+{
+    for (; *sonames; sonames++) {
+        void *library = loader_is_missing(*sonames) ? NULL : dlopen(*sonames, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+        *soname = *sonames;
+        if (library)
+            return library;
+    }
+    return NULL;
+}
+
 tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char *why, size_t size)
 {
+    const char *soname = NULL;
+    void *library = find_loaded(sonames, &soname);
     if (size)
         why[0] = '\0';
-    for (; *sonames; sonames++) {
-        if (loader_is_missing(*sonames)) {
-            say_why(why, size, *sonames, "missing, as a test asked for");
+    for (; !library && *sonames; sonames++) {
+        soname = *sonames;
+        if (loader_is_missing(soname)) {
+            say_why(why, size, soname, "missing, as a test asked for");
             continue;
         }
-        void *library = dlopen(*sonames, RTLD_NOW | RTLD_LOCAL);
-        if (library) {
-            if (size)
-                why[0] = '\0';
-            *loaded = (struct loaded){.library = library, .soname = *sonames};
-            return TARN_OK;
-        }
-        say_why(why, size, *sonames, dlerror());
+        library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
+        if (!library)
+            say_why(why, size, soname, dlerror());
     }
-    return TARN_ERROR_LIBRARY_NOT_FOUND;
+    if (!library)
+        return TARN_ERROR_LIBRARY_NOT_FOUND;
+    if (size)
+        why[0] = '\0';
+    *loaded = (struct loaded){.library = library, .soname = soname};
+    return TARN_OK;
 }
 
 void *loader_symbol(const struct loaded *loaded, const char *symbol)

@@ -17,7 +17,8 @@ struct loaded {
     const char *soname; /* the one it was found by: the caller's string */
 };
 
-/* Opens the first of `sonames`, which a NULL ends, that can be opened. TARN_ERROR_LIBRARY_NOT_FOUND where none can:
+/* Opens the first of `sonames`, which a NULL ends, that is loaded in the process already, or else the first that can be
+ * opened. TARN_ERROR_LIBRARY_NOT_FOUND where none can:
  * then `why`, of `size` bytes, says what was tried and why each failed. It may be NULL with a size of 0. */
 tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char *why, size_t size);
 

@@ -3,6 +3,8 @@
 
 /* The public calls on memory: they check arguments, find the heap, take its lock, and leave the work to heap, slab, wait and
  * ladder. A pointer is trusted only under the lock of the heap that the page map names for it. */
+#include "memory/malloc.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/cache.h"
@@ -25,11 +27,17 @@ static void memory_shutdown(void)
     }
 }
 
+static void memory_thread_end(struct thread *thread)
+{
+    if (atomic_load(&process_state) == PROCESS_RUNS) /* a shutdown has closed the caches already */
+        caches_of_thread_end(thread);
+}
+
 static void memory_register(void)
 {
     caches_init();
     stream_on_retire(heap_retire);
-    thread_on_end(caches_of_thread_end);
+    thread_on_end(THREAD_MEMORY, memory_thread_end);
     device_on_shutdown(memory_shutdown);
     peers_on_enable(arena_grant);
 }
@@ -387,18 +395,23 @@ static bool free_remotely(uintptr_t address)
     return true;
 }
 
-static __attribute__((noinline)) tarn_status free_slowly(void *pointer)
+tarn_status memory_free(void *pointer)
 {
     struct block block;
-    tarn_status status = memory_ready();
-    if (status || !pointer || free_remotely((uintptr_t)pointer))
-        return status;
-    status = block_lock(pointer, true, &block);
+    tarn_status status = block_lock(pointer, true, &block);
     if (status)
         return status;
     block_free_locked(&block);
     mutex_unlock(&block.heap->lock);
     return TARN_OK;
+}
+
+static __attribute__((noinline)) tarn_status free_slowly(void *pointer)
+{
+    tarn_status status = memory_ready();
+    if (status || !pointer || free_remotely((uintptr_t)pointer))
+        return status;
+    return memory_free(pointer);
 }
 
 /* The fast path: page map, slab, slot. */

@@ -3,11 +3,12 @@
 # Copyright (c) 2026 The tarn authors
 #
 # tests/abi/exports.sh SIMULATED REAL
-# A simulated library has the soname of the real one and exports nothing that the real one does not.
+# A simulated library has the soname of the real one and exports nothing that the real one does not, version for version.
 set -euo pipefail
 
 [ $# -eq 2 ] || { echo "usage: exports.sh SIMULATED REAL" >&2; exit 2; }
-exported() { nm -D --defined-only "$1" | awk '{ sub(/@.*/, "", $NF); print $NF }' | LC_ALL=C sort -u; }
+# With the version of each symbol, "hipMalloc@@hip_4.2"; the names of the versions themselves are absolute symbols.
+exported() { nm -D --defined-only "$1" | awk '$2 != "A" { print $NF }' | LC_ALL=C sort -u; }
 soname() { objdump -p "$1" | awk '$1 == "SONAME" { print $2 }'; }
 
 work=$(mktemp -d)

@@ -8,6 +8,7 @@
 #include "driver/host.h"
 
 #include <pthread.h>
+#include <time.h>
 
 static driver_stream begun(int device, enum driver_capture_mode mode)
 {
@@ -140,6 +141,11 @@ static void work_500(driver_stream stream)
     assert_ok(tarn_host_work(0, stream, NULL, 0, 500));
 }
 
+static void do_nothing(driver_stream stream)
+{
+    (void)stream;
+}
+
 static unsigned char *shared;
 
 static void fill_first(driver_stream stream)
@@ -171,6 +177,14 @@ static void branches_run_side_by_side_and_join(void **state)
     assert_ok(driver->stream_query(0, c));
     assert_int_equal(ledger_of(0).streams, 3);
 
+    graph = fork_and_join(a, b, work_300, work_500, do_nothing);
+    uint64_t start = time_now();
+    assert_ok(driver->graph_launch(0, graph, c));
+    assert_ok(tarn_host_advance(start + 499));
+    assert_status(driver->stream_query(0, c), TARN_ERROR_NOT_READY); /* the join alone holds the stream up */
+    assert_ok(tarn_host_advance(start + 500));
+    assert_ok(driver->stream_query(0, c));
+
     shared = memory_of(0, GRANULE);
     graph = fork_and_join(a, b, fill_first, fill_second, copy_both);
     for (int i = 0; i < 3; i++) {
@@ -197,6 +211,22 @@ static void launches_follow_their_stream_and_each_other(void **state)
     assert_ok(driver->stream_synchronize(0, b));
     assert_int_equal(time_now(), 1000);
     assert_int_equal(memory[1], 9);
+}
+
+/* A branch without edges starts behind what the launching stream has queued, as all of the graph does. */
+static void a_branch_from_the_start_follows_the_stream(void **state)
+{
+    (void)state;
+    driver_stream a = new_stream(0, false), b = new_stream(0, false), c = new_stream(0, false);
+    shared = memory_of(0, GRANULE);
+    driver_graph graph = fork_and_join(a, b, do_nothing, fill_first, do_nothing);
+    assert_ok(tarn_host_work(0, c, NULL, 0, 1000));
+    assert_ok(driver->graph_launch(0, graph, c));
+    const struct timespec moment = {.tv_nsec = 20000000};
+    nanosleep(&moment, NULL);
+    assert_int_equal(shared[0], 0);
+    assert_ok(driver->stream_synchronize(0, c));
+    assert_int_equal(shared[0], 1);
 }
 
 static void a_graph_in_a_capture_becomes_part_of_it(void **state)
@@ -689,6 +719,7 @@ int main(void)
         TEST(timed_work_takes_its_time_at_each_launch),
         TEST(branches_run_side_by_side_and_join),
         TEST(launches_follow_their_stream_and_each_other),
+        TEST(a_branch_from_the_start_follows_the_stream),
         TEST(a_graph_in_a_capture_becomes_part_of_it),
         TEST(memory_that_is_gone_fails_the_launch),
         TEST(the_checker_sees_what_a_launch_uses),

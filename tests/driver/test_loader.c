@@ -23,7 +23,7 @@ static int clear(void **state)
 static void the_first_that_opens_is_taken(void **state)
 {
     (void)state;
-    const char *const sonames[] = {"libtarn-none.so.9", "libm.so.6", "libc.so.6", NULL};
+    const char *const sonames[] = {"libtarn-none.so.9", "libm.so.6", NULL};
     struct loaded loaded = {0};
     char why[256] = "old";
     assert_int_equal(loader_open(sonames, &loaded, why, sizeof why), TARN_OK);
@@ -36,6 +36,19 @@ static void the_first_that_opens_is_taken(void **state)
     assert_non_null(floor_of);
     assert_true(floor_of(2.5) == 2.0);
     assert_null(loader_symbol(&loaded, "tarn_no_such_symbol"));
+}
+
+/* A program that runs on one version does not get another one beside it. */
+static void what_is_loaded_comes_first(void **state)
+{
+    (void)state;
+    const char *const sonames[] = {"libtarn-none.so.9", "libutil.so.1", "libc.so.6", NULL};
+    struct loaded loaded = {0};
+    assert_int_equal(loader_open(sonames, &loaded, NULL, 0), TARN_OK);
+    assert_string_equal(loaded.soname, "libc.so.6");
+    loader_fail("libc.so.6");
+    assert_int_equal(loader_open(sonames, &loaded, NULL, 0), TARN_OK);
+    assert_string_equal(loaded.soname, "libutil.so.1");
 }
 
 static void what_was_tried_is_told(void **state)
@@ -78,6 +91,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_first_that_opens_is_taken, clear),
+        cmocka_unit_test_teardown(what_is_loaded_comes_first, clear),
         cmocka_unit_test_teardown(what_was_tried_is_told, clear),
         cmocka_unit_test_teardown(a_test_makes_names_missing, clear),
     };

@@ -6,10 +6,12 @@
  * The model knows every live block, every piece of queued work with the time at which it ends, and which stream is
  * ordered after which (a vector clock a stream). A block that is handed out must not touch a live block, and must carry no
  * unfinished work of an earlier owner that its stream is not ordered after. Live blocks hold a pattern at both ends, which
- * must be there when they are freed. After every few steps the heaps are walked and the counters compared.
+ * must be there when they are freed. Streams capture now and then, known to tarn or not: what is queued on them is recorded, the blocks
+ * that it uses are kept until the graph has been launched some times, and each capture must give its graph. After every few steps the heaps are walked and the counters compared.
  *
  * TARN_SEED chooses the sequence, TARN_MODEL_STEPS its length; a failure prints the seed and the step. */
 #include "base/pages.h"
+#include "device/capture.h"
 #include "memory/verify.h"
 
 #include <inttypes.h>
@@ -38,6 +40,7 @@ struct work {
     uint64_t number, end; /* in its stream, from 1; ns */
 };
 
+#define HELD 6 /* the most blocks that a capture uses */
 #define WORKS 6
 struct block {
     unsigned char *pointer;
@@ -47,7 +50,10 @@ struct block {
     unsigned char pattern;
     struct work works[WORKS]; /* the last on each stream that used it */
     int work_count;
+    int held; /* captures and graphs that use it */
 };
+
+enum capture_kind { NO_CAPTURE, BY_TARN, ANNOUNCED, UNKNOWN, CAPTURE_KINDS };
 
 /* Memory that was freed while work was queued on it. */
 struct ghost {
@@ -61,6 +67,9 @@ struct stream_model {
     int device;
     uint64_t number, end;        /* of its last work */
     uint64_t after[ALL_STREAMS]; /* it is ordered after these works of the others */
+    enum capture_kind capture;   /* that is open on it */
+    unsigned char *held[HELD];   /* the blocks that it uses */
+    int held_count;
 };
 
 struct event_model {
@@ -80,7 +89,7 @@ static struct {
     struct ghost ghosts[GHOSTS];
     int ghost_count;
     bool injecting;
-    uint64_t allocations, failures, outs, injected;
+    uint64_t allocations, failures, outs, injected, launches;
 } m;
 
 static uint64_t next_random(void)
@@ -267,14 +276,42 @@ static void do_alloc(void)
     m.blocks[m.block_count++] = block;
 }
 
+static bool captures(int stream)
+{
+    return m.streams[stream].capture != NO_CAPTURE;
+}
+
+/* Work on a stream that captures: recorded, and the block kept. */
+static void use_in_capture(struct block *block)
+{
+    struct stream_model *s = &m.streams[block->stream];
+    if (s->held_count == HELD)
+        return;
+    MUST(tarn_host_work(s->device, s->native, block->pointer, block->size, below(2000)) == TARN_OK, "work refused");
+    s->held[s->held_count++] = block->pointer;
+    block->held++;
+}
+
 static void do_use(void)
 {
     if (m.block_count == 0)
         return;
     struct block *block = &m.blocks[below((uint64_t)m.block_count)];
     int stream = block->stream;
-    if (below(3) == 0) {
+    bool elsewhere = below(3) == 0;
+    if (elsewhere)
         stream = (int)(block->stream / STREAMS * STREAMS + (int)below(STREAMS));
+    if (elsewhere && (captures(stream) || captures(block->stream))) {
+        /* The free of the block must cope with that stream. */
+        tarn_status status = tarn_record_stream(block->pointer, m.streams[stream].handle);
+        MUST(status == TARN_OK || may_fail(status), "record_stream: %s", tarn_status_name(status));
+        return;
+    }
+    if (captures(stream)) {
+        use_in_capture(block);
+        return;
+    }
+    if (elsewhere) {
         order_after(stream, block->stream);
         void *inside = block->pointer + below(block->size);
         tarn_status status = tarn_record_stream(inside, m.streams[stream].handle);
@@ -306,8 +343,10 @@ static void free_block(int index)
     check_paint(block);
     tarn_status status;
     int kind = (int)below(4);
-    if (kind == 0) { /* ordered on another stream of the device, which used it */
-        int stream = block->stream / STREAMS * STREAMS + (int)below(STREAMS);
+    int stream = block->stream / STREAMS * STREAMS + (int)below(STREAMS);
+    if (kind == 0 && (captures(stream) || captures(block->stream))) {
+        status = tarn_free_on(block->pointer, m.streams[stream].handle);
+    } else if (kind == 0) { /* ordered on another stream of the device, which used it */
         order_after(stream, block->stream);
         block_used(block, queue_work(stream, block->pointer, block->size, below(2000)));
         status = tarn_free_on(block->pointer, m.streams[stream].handle);
@@ -339,8 +378,11 @@ static void free_block(int index)
 
 static void do_free(void)
 {
-    if (m.block_count > 0)
-        free_block((int)below((uint64_t)m.block_count));
+    if (m.block_count == 0)
+        return;
+    int index = (int)below((uint64_t)m.block_count);
+    if (!m.blocks[index].held)
+        free_block(index);
 }
 
 static void do_extend(void)
@@ -371,6 +413,8 @@ static void do_event(void)
     int stream = event->device * STREAMS + (int)below(STREAMS);
     struct stream_model *s = &m.streams[stream];
     if (below(2)) {
+        if (captures(stream)) /* it would be captured, which tests/device looks at */
+            return;
         tarn_status status = tarn_event_record(event->event, s->handle);
         MUST(status == TARN_OK || may_fail(status), "record: %s", tarn_status_name(status));
         if (status)
@@ -383,6 +427,10 @@ static void do_event(void)
     stream = (int)below(ALL_STREAMS);
     s = &m.streams[stream];
     tarn_status status = tarn_stream_wait(s->handle, event->event);
+    if (captures(stream) && event->recorded) {
+        MUST(status == TARN_ERROR_CAPTURE || may_fail(status), "wait in a capture: %s", tarn_status_name(status));
+        return;
+    }
     MUST(status == TARN_OK || may_fail(status), "wait: %s", tarn_status_name(status));
     if (status || !event->recorded)
         return;
@@ -390,6 +438,80 @@ static void do_event(void)
         if (event->after[i] > s->after[i])
             s->after[i] = event->after[i];
     s->end = event->end > s->end ? event->end : s->end;
+}
+
+static void capture_begin(int stream)
+{
+    struct stream_model *s = &m.streams[stream];
+    s->capture = (enum capture_kind)(1 + below(CAPTURE_KINDS - 1));
+    int mode = (int)below(3);
+    if (s->capture == BY_TARN)
+        MUST(tarn_capture_begin(s->handle, (tarn_capture_mode)mode) == TARN_OK, "begin");
+    if (s->capture == ANNOUNCED)
+        MUST(tarn_capture_announce(s->handle) == TARN_OK, "announce");
+    if (s->capture != BY_TARN)
+        MUST(driver->capture_begin(s->device, s->native, (enum driver_capture_mode)mode) == TARN_OK, "begin");
+}
+
+static void *capture_end(int stream)
+{
+    struct stream_model *s = &m.streams[stream];
+    void *graph = NULL;
+    if (s->capture == BY_TARN)
+        MUST(tarn_capture_end(s->handle, &graph) == TARN_OK, "the capture of stream %d was lost", stream);
+    else
+        MUST(driver->capture_end(s->device, s->native, &graph) == TARN_OK, "the capture of stream %d was lost", stream);
+    if (s->capture == ANNOUNCED)
+        MUST(tarn_capture_end(s->handle, NULL) == TARN_OK, "end");
+    s->capture = NO_CAPTURE;
+    return graph;
+}
+
+static struct block *block_at(const unsigned char *pointer)
+{
+    struct block *block = m.blocks;
+    while (block->pointer != pointer)
+        block++;
+    return block;
+}
+
+/* Launches what stream `from` captured: work on each block that it uses, ordered after that block's own. */
+static void launch(void *graph, int from, int stream)
+{
+    struct stream_model *f = &m.streams[from], *s = &m.streams[stream];
+    for (int i = 0; i < f->held_count; i++) {
+        struct block *block = block_at(f->held[i]);
+        order_after(stream, block->stream);
+        MUST(tarn_record_stream(block->pointer, s->handle) == TARN_OK, "record_stream");
+    }
+    MUST(tarn_host_graph_launch(s->device, graph, s->native) == TARN_OK, "launch");
+    m.launches++;
+    for (int i = 0; i < f->held_count; i++)
+        block_used(block_at(f->held[i]), queue_work(stream, NULL, 0, 2000)); /* no node takes longer */
+}
+
+static void capture_over(int stream)
+{
+    struct stream_model *s = &m.streams[stream];
+    void *graph = capture_end(stream);
+    for (uint64_t times = below(3); times > 0; times--) {
+        int on = stream / STREAMS * STREAMS + (int)below(STREAMS);
+        if (!captures(on))
+            launch(graph, stream, on);
+    }
+    for (int i = 0; i < s->held_count; i++)
+        block_at(s->held[i])->held--;
+    s->held_count = 0;
+    MUST(tarn_host_graph_destroy(graph) == TARN_OK, "graph");
+}
+
+static void do_capture(void)
+{
+    int stream = (int)below(ALL_STREAMS);
+    if (captures(stream))
+        capture_over(stream);
+    else if (below(3) == 0)
+        capture_begin(stream);
 }
 
 static void check_counters(void)
@@ -452,15 +574,19 @@ static void step(void)
     else if (choice < 36) {
         int device = (int)below(DEVICES);
         tarn_status status = tarn_trim(device, below(2) ? 0 : below(MEMORY));
-        MUST(status == TARN_OK || may_fail(status), "trim: %s", tarn_status_name(status));
+        bool barred = captures_open(device_at(device));
+        MUST(barred ? status == TARN_ERROR_CAPTURE : status == TARN_OK || may_fail(status), "trim: %s",
+             tarn_status_name(status));
     } else if (choice < 60) {
         if (m.injecting)
             inject_end();
         do_free();
     } else if (choice < 80)
         do_use();
-    else if (choice < 88)
+    else if (choice < 86)
         do_event();
+    else if (choice < 88)
+        do_capture();
     else if (choice < 98)
         MUST(tarn_host_advance(now() + below(1000)) == TARN_OK, "advance");
     else if (choice < 99)
@@ -495,6 +621,9 @@ static void run(uint64_t seed, uint64_t steps)
         if (m.step % 16 == 0 || steps < 2000)
             check_counters();
     }
+    for (int i = 0; i < ALL_STREAMS; i++)
+        if (captures(i))
+            capture_over(i);
     while (m.block_count > 0)
         do_free();
     for (int device = 0; device < DEVICES; device++) {
@@ -517,10 +646,10 @@ static void random_operations_keep_the_order_of_streams(void **state)
     int rounds = seed ? 1 : 3;
     for (int i = 0; i < rounds; i++)
         run(first + (uint64_t)i, count);
-    printf("%" PRIu64 " allocations, %" PRIu64 " out of memory, %" PRIu64 " injected failures\n", m.allocations, m.outs,
-           m.injected);
+    printf("%" PRIu64 " allocations, %" PRIu64 " out of memory, %" PRIu64 " injected failures, %" PRIu64 " launches\n",
+           m.allocations, m.outs, m.injected, m.launches);
     assert_true(m.allocations > count / 20);
-    assert_true(seed || (m.outs > 0 && m.injected > 0));
+    assert_true(seed || (m.outs > 0 && m.injected > 0 && m.launches > 0));
 }
 
 static void print_report(void *argument, const char *text)

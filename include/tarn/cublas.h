@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* cuBLAS handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+#ifndef TARN_CUBLAS_H
+#define TARN_CUBLAS_H
+
+#include <cublas_v2.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUBLAS. */
+static inline tarn_status tarn_cublas_handle(cublasHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUBLAS, &found);
+    if (status == TARN_OK)
+        *handle = (cublasHandle_t)found;
+    return status;
+}
+
+static inline tarn_status tarn_cublas_handle_on(tarn_stream stream, cublasHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUBLAS, stream, &found);
+    if (status == TARN_OK)
+        *handle = (cublasHandle_t)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

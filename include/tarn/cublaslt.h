@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* cuBLASLt handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+#ifndef TARN_CUBLASLT_H
+#define TARN_CUBLASLT_H
+
+#include <cublasLt.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUBLASLT. */
+static inline tarn_status tarn_cublaslt_handle(cublasLtHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUBLASLT, &found);
+    if (status == TARN_OK)
+        *handle = (cublasLtHandle_t)found;
+    return status;
+}
+
+static inline tarn_status tarn_cublaslt_handle_on(tarn_stream stream, cublasLtHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUBLASLT, stream, &found);
+    if (status == TARN_OK)
+        *handle = (cublasLtHandle_t)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

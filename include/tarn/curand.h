@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* cuRAND generators, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+#ifndef TARN_CURAND_H
+#define TARN_CURAND_H
+
+#include <curand.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CURAND. */
+static inline tarn_status tarn_curand_handle(curandGenerator_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CURAND, &found);
+    if (status == TARN_OK)
+        *handle = (curandGenerator_t)found;
+    return status;
+}
+
+static inline tarn_status tarn_curand_handle_on(tarn_stream stream, curandGenerator_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CURAND, stream, &found);
+    if (status == TARN_OK)
+        *handle = (curandGenerator_t)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* cuSOLVER handles, dense and sparse, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+#ifndef TARN_CUSOLVER_H
+#define TARN_CUSOLVER_H
+
+#include <cusolverDn.h>
+#include <cusolverSp.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUSOLVER_DN. */
+static inline tarn_status tarn_cusolver_dn_handle(cusolverDnHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, &found);
+    if (status == TARN_OK)
+        *handle = (cusolverDnHandle_t)found;
+    return status;
+}
+
+static inline tarn_status tarn_cusolver_dn_handle_on(tarn_stream stream, cusolverDnHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUSOLVER_DN, stream, &found);
+    if (status == TARN_OK)
+        *handle = (cusolverDnHandle_t)found;
+    return status;
+}
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUSOLVER_SP. */
+static inline tarn_status tarn_cusolver_sp_handle(cusolverSpHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSOLVER_SP, &found);
+    if (status == TARN_OK)
+        *handle = (cusolverSpHandle_t)found;
+    return status;
+}
+
+static inline tarn_status tarn_cusolver_sp_handle_on(tarn_stream stream, cusolverSpHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUSOLVER_SP, stream, &found);
+    if (status == TARN_OK)
+        *handle = (cusolverSpHandle_t)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

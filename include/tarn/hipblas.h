@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* hipBLAS handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+#ifndef TARN_HIPBLAS_H
+#define TARN_HIPBLAS_H
+
+#include <hipblas/hipblas.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_HIPBLAS. */
+static inline tarn_status tarn_hipblas_handle(hipblasHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_HIPBLAS, &found);
+    if (status == TARN_OK)
+        *handle = (hipblasHandle_t)found;
+    return status;
+}
+
+static inline tarn_status tarn_hipblas_handle_on(tarn_stream stream, hipblasHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_HIPBLAS, stream, &found);
+    if (status == TARN_OK)
+        *handle = (hipblasHandle_t)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

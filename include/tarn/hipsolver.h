@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* hipSOLVER handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+#ifndef TARN_HIPSOLVER_H
+#define TARN_HIPSOLVER_H
+
+#include <hipsolver/hipsolver.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_HIPSOLVER. */
+static inline tarn_status tarn_hipsolver_handle(hipsolverHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_HIPSOLVER, &found);
+    if (status == TARN_OK)
+        *handle = (hipsolverHandle_t)found;
+    return status;
+}
+
+static inline tarn_status tarn_hipsolver_handle_on(tarn_stream stream, hipsolverHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_HIPSOLVER, stream, &found);
+    if (status == TARN_OK)
+        *handle = (hipsolverHandle_t)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* hipSPARSE handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+#ifndef TARN_HIPSPARSE_H
+#define TARN_HIPSPARSE_H
+
+#include <hipsparse/hipsparse.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_HIPSPARSE. */
+static inline tarn_status tarn_hipsparse_handle(hipsparseHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_HIPSPARSE, &found);
+    if (status == TARN_OK)
+        *handle = (hipsparseHandle_t)found;
+    return status;
+}
+
+static inline tarn_status tarn_hipsparse_handle_on(tarn_stream stream, hipsparseHandle_t *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_HIPSPARSE, stream, &found);
+    if (status == TARN_OK)
+        *handle = (hipsparseHandle_t)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* rocBLAS handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+#ifndef TARN_ROCBLAS_H
+#define TARN_ROCBLAS_H
+
+#include <rocblas/rocblas.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_ROCBLAS. */
+static inline tarn_status tarn_rocblas_handle(rocblas_handle *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_ROCBLAS, &found);
+    if (status == TARN_OK)
+        *handle = (rocblas_handle)found;
+    return status;
+}
+
+static inline tarn_status tarn_rocblas_handle_on(tarn_stream stream, rocblas_handle *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_ROCBLAS, stream, &found);
+    if (status == TARN_OK)
+        *handle = (rocblas_handle)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

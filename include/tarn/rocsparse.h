@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* rocSPARSE handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+#ifndef TARN_ROCSPARSE_H
+#define TARN_ROCSPARSE_H
+
+#include <rocsparse/rocsparse.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_ROCSPARSE. */
+static inline tarn_status tarn_rocsparse_handle(rocsparse_handle *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_ROCSPARSE, &found);
+    if (status == TARN_OK)
+        *handle = (rocsparse_handle)found;
+    return status;
+}
+
+static inline tarn_status tarn_rocsparse_handle_on(tarn_stream stream, rocsparse_handle *handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_ROCSPARSE, stream, &found);
+    if (status == TARN_OK)
+        *handle = (rocsparse_handle)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

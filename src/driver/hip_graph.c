@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
+ * of what was made so is kept here under a lock that is held over no call of the vendor's. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "driver/hip.h"
+
+_Static_assert((int)DRIVER_CAPTURE_GLOBAL == (int)HIP_MODE_GLOBAL, "the modes have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_THREAD_LOCAL == (int)HIP_MODE_THREAD_LOCAL, "the modes have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_RELAXED == (int)HIP_MODE_RELAXED, "the modes have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_NONE == (int)HIP_CAPTURE_IS_NONE, "the states have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_ACTIVE == (int)HIP_CAPTURE_IS_ACTIVE, "the states have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_INVALIDATED == (int)HIP_CAPTURE_IS_INVALIDATED, "the states have HIP's numbers");
+_Static_assert(sizeof(driver_node) == sizeof(hip_graph_node), "a list of nodes is passed on as it is");
+
+/* A graph that was launched, and what runs it. */
+struct launched {
+    struct launched *next;
+    hip_graph graph;
+    hip_graph_exec exec;
+};
+
+static mutex graphs_lock = MUTEX_INITIALIZER;
+static struct launched *graphs; /* graphs_lock */
+static struct object_pool graph_objects = OBJECT_POOL(struct launched);
+
+/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+
+tarn_status hip_capture_begin(int device, driver_stream stream, enum driver_capture_mode mode)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    atomic_fetch_add(&hip.captures, 1); /* first, so that a device's synchronisation beside us sees it */
+    hip_result code = hip.call.hipStreamBeginCapture(stream, (hip_stream_capture_mode)mode);
+    if (code)
+        atomic_fetch_sub(&hip.captures, 1);
+    return hip_leave(&scope, code, "hipStreamBeginCapture");
+}
+
+/* The capture on a stream that hipStreamEndCapture() was asked to end counts no longer, unless it goes on: another
+ * thread's, or one that other streams have not joined. One that was invalidated cannot be harmed any more. */
+static void count_end(hip_stream stream)
+{
+    hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
+    if (hip.call.hipStreamIsCapturing(stream, &state) == HIP_OK && state == HIP_CAPTURE_IS_ACTIVE)
+        return;
+    int count = atomic_load(&hip.captures);
+    while (count > 0 && !atomic_compare_exchange_weak(&hip.captures, &count, count - 1))
+        ;
+}
+
+static hip_graph_exec forget(hip_graph graph)
+{
+    hip_graph_exec exec = NULL;
+    mutex_lock(&graphs_lock);
+    for (struct launched **at = &graphs; *at; at = &(*at)->next) {
+        if ((*at)->graph == graph) {
+            struct launched *gone = *at;
+            *at = gone->next;
+            exec = gone->exec;
+            object_free(&graph_objects, gone);
+            break;
+        }
+    }
+    mutex_unlock(&graphs_lock);
+    return exec;
+}
+
+tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *graph)
+{
+    hip_graph result = NULL;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    hip_stream_capture_status before = HIP_CAPTURE_IS_NONE;
+    (void)hip.call.hipStreamIsCapturing(stream, &before);
+    hip_result code = hip.call.hipStreamEndCapture(stream, &result);
+    if (!code && !result)
+        code = HIP_CAPTURE_INVALIDATED;
+    if (before != HIP_CAPTURE_IS_NONE)
+        count_end(stream);
+    if (!code) {
+        /* A graph of this address was destroyed behind our back: what ran it must not run for the new one. */
+        hip_graph_exec stale = forget(result);
+        if (stale)
+            (void)hip.call.hipGraphExecDestroy(stale);
+    }
+    if ((status = hip_leave(&scope, code, "hipStreamEndCapture")))
+        return status;
+    *graph = result;
+    return TARN_OK;
+}
+
+/* Most streams do not capture, and then one cheap question is enough. */
+static hip_result ask(hip_stream stream, hip_stream_capture_status *state, unsigned long long *id,
+                      const hip_graph_node **nodes, size_t *count)
+{
+    hip_result code = hip.call.hipStreamIsCapturing(stream, state);
+    if (code || *state != HIP_CAPTURE_IS_ACTIVE)
+        return code;
+    return hip.call.hipStreamGetCaptureInfo_v2(stream, state, id, NULL, nodes, count);
+}
+
+tarn_status hip_capture_status(int device, driver_stream stream, struct driver_capture *capture)
+{
+    hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
+    unsigned long long id = 0;
+    const hip_graph_node *nodes = NULL;
+    size_t count = 0;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    hip_result code = ask(stream, &state, &id, &nodes, &count);
+    if ((status = hip_leave_silently(&scope, code)))
+        return status;
+    bool active = state == HIP_CAPTURE_IS_ACTIVE;
+    *capture = (struct driver_capture){
+        .state = active                                ? DRIVER_CAPTURE_ACTIVE
+                 : state == HIP_CAPTURE_IS_INVALIDATED ? DRIVER_CAPTURE_INVALIDATED
+                                                       : DRIVER_CAPTURE_NONE,
+        .id = active ? id : 0,
+        .nodes = active && nodes ? (const driver_node *)(const void *)nodes : NULL,
+        .node_count = active && nodes ? count : 0,
+    };
+    return TARN_OK;
+}
+
+tarn_status hip_capture_mode(enum driver_capture_mode *mode)
+{
+    hip_stream_capture_mode value = (hip_stream_capture_mode)*mode;
+    hip_result code = hip.call.hipThreadExchangeStreamCaptureMode(&value);
+    if (code)
+        return hip_failed(code, "hipThreadExchangeStreamCaptureMode");
+    *mode = (enum driver_capture_mode)value;
+    return TARN_OK;
+}
+
+tarn_status hip_capture_depend(int device, driver_stream stream, const driver_node *nodes, size_t count)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    /* The vendor's prototype lacks a const; the list is only read. */
+    hip_graph_node *list = (hip_graph_node *)(uintptr_t)nodes;
+    hip_result code = hip.call.hipStreamUpdateCaptureDependencies(stream, list, count, HIP_DEPENDENCIES_SET);
+    return hip_leave(&scope, code, "hipStreamUpdateCaptureDependencies with %zu nodes", count);
+}
+
+/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+
+static hip_graph_exec find(hip_graph graph)
+{
+    hip_graph_exec exec = NULL;
+    mutex_lock(&graphs_lock);
+    for (const struct launched *at = graphs; at && !exec; at = at->next)
+        if (at->graph == graph)
+            exec = at->exec;
+    mutex_unlock(&graphs_lock);
+    return exec;
+}
+
+/* Enters what runs a graph. Gives what is in the list in the end, which another thread may have been quicker to make. */
+static hip_graph_exec enter(hip_graph graph, hip_graph_exec exec)
+{
+    struct launched *entry = object_alloc(&graph_objects);
+    if (!entry)
+        return NULL;
+    mutex_lock(&graphs_lock);
+    for (const struct launched *at = graphs; at; at = at->next) {
+        if (at->graph == graph) {
+            exec = at->exec;
+            object_free(&graph_objects, entry);
+            entry = NULL;
+            break;
+        }
+    }
+    if (entry) {
+        *entry = (struct launched){.next = graphs, .graph = graph, .exec = exec};
+        graphs = entry;
+    }
+    mutex_unlock(&graphs_lock);
+    return exec;
+}
+
+/* In relaxed mode: what runs a graph takes memory of the device. */
+static tarn_status instantiate(int device, hip_graph graph, hip_graph_exec *exec)
+{
+    hip_graph_exec made = NULL;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipGraphInstantiateWithFlags(&made, graph, 0);
+    if (code)
+        return hip_leave(&scope, code, "hipGraphInstantiateWithFlags");
+    *exec = enter(graph, made);
+    if (*exec != made)
+        (void)hip.call.hipGraphExecDestroy(made);
+    (void)hip_leave_silently(&scope, HIP_OK);
+    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph by");
+}
+
+tarn_status hip_graph_launch(int device, driver_graph graph, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status;
+    hip_graph_exec exec = find(graph);
+    if (!exec && (status = instantiate(device, graph, &exec)))
+        return status;
+    if ((status = hip_enter(device, false, &scope)))
+        return status;
+    return hip_leave(&scope, hip.call.hipGraphLaunch(exec, stream), "hipGraphLaunch");
+}
+
+tarn_status hip_graph_destroy(int device, driver_graph graph)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_graph_exec exec = forget(graph);
+    hip_result code = exec ? hip.call.hipGraphExecDestroy(exec) : HIP_OK;
+    hip_result of_graph = hip.call.hipGraphDestroy(graph);
+    return hip_leave(&scope, code ? code : of_graph, "hipGraphDestroy");
+}
+
+void hip_graphs_finish(void)
+{
+    mutex_lock(&graphs_lock);
+    struct launched *rest = graphs;
+    graphs = NULL;
+    mutex_unlock(&graphs_lock);
+    while (rest) {
+        struct launched *next = rest->next;
+        (void)hip.call.hipGraphExecDestroy(rest->exec); /* "deinitialised" is fine: the process is ending */
+        object_free(&graph_objects, rest);
+        rest = next;
+    }
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* HIP's virtual memory as entries of the driver table. Keeps for each reserved range what is mapped where, for two
+ * reasons: HIP follows an address or a size that it does not know into a NULL pointer (hipMemAddressFree, hipMemUnmap:
+ * ROCm/clr, hipamd/src/hip_vm.cpp), so that it must never be given one; and its hipMemUnmap takes one mapping at a time,
+ * where the driver table allows many in a row. Map and unmap wait for the legacy stream: they order the device. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "base/tree.h"
+#include "driver/hip.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* A reserved range, and by granule the bytes of the mapping that begins there, CONTINUED inside of one, 0 outside. */
+#define CONTINUED SIZE_MAX
+struct range {
+    struct tree_node node;
+    int device;
+    uintptr_t address;
+    size_t size, granule, mapped; /* bytes */
+    size_t *mappings;             /* pages_map */
+};
+
+static int by_address(const struct tree_node *a, const struct tree_node *b)
+{
+    uintptr_t left = TREE_ENTRY(a, struct range, node)->address, right = TREE_ENTRY(b, struct range, node)->address;
+    return left < right ? -1 : left > right;
+}
+
+static mutex ranges_lock = MUTEX_INITIALIZER;
+static struct tree ranges = {.order = by_address}; /* ranges_lock */
+static struct object_pool range_objects = OBJECT_POOL(struct range);
+
+/* The way into a call of the virtual memory, which is off unless asked for. */
+static tarn_status enter_virtual(int device, const char *call, struct hip_scope *scope)
+{
+    tarn_status status = hip_enter(device, true, scope);
+    if (status || hip.device[device].virtual_memory)
+        return status;
+    (void)hip_leave_silently(scope, HIP_OK);
+    return failed(TARN_ERROR_NOT_SUPPORTED, "%s: virtual memory is not used on device %d; HIP %d.%d %s", call, device,
+                  HIP_MAJOR(hip.version), hip.version / 100000 % 100,
+                  hip.version < HIP_FIRST_VIRTUAL_MEMORY ? "does not have it" : "may have it with TARN_HIP_VMM=1");
+}
+
+/* ---- Ranges ------------------------------------------------------------------------------------------------------ */
+
+static bool ends_after(const struct tree_node *node, uint64_t address)
+{
+    const struct range *range = TREE_ENTRY(node, struct range, node);
+    return range->address + range->size > address;
+}
+
+/* The range of the device that holds all of [address, address + size), on granules; or NULL. */
+static struct range *range_around_locked(int device, uintptr_t address, size_t size)
+{
+    struct tree_node *node = tree_find_first(&ranges, ends_after, address);
+    struct range *range = node ? TREE_ENTRY(node, struct range, node) : NULL;
+    if (!range || range->device != device || range->address > address || size == 0 ||
+        size > range->size - (address - range->address) || (address - range->address) % range->granule ||
+        size % range->granule)
+        return NULL;
+    return range;
+}
+
+static size_t *mapping_at(const struct range *range, uintptr_t address)
+{
+    return &range->mappings[(address - range->address) / range->granule];
+}
+
+/* Whether no mapping touches [address, address + size). */
+static bool is_empty_locked(const struct range *range, uintptr_t address, size_t size)
+{
+    const size_t *at = mapping_at(range, address), *end = at + size / range->granule;
+    while (at < end && !*at)
+        at++;
+    return at == end;
+}
+
+/* Enters a mapping of [address, address + size), or takes it out. */
+static void enter_locked(struct range *range, uintptr_t address, size_t size)
+{
+    size_t *at = mapping_at(range, address), *end = at + size / range->granule;
+    *at = size;
+    while (++at < end)
+        *at = CONTINUED;
+    range->mapped += size;
+}
+
+static void remove_locked(struct range *range, uintptr_t address, size_t size)
+{
+    memset(mapping_at(range, address), 0, size / range->granule * sizeof(size_t));
+    range->mapped -= size;
+}
+
+/* Whether [address, address + size) is whole mappings in a row. */
+static bool is_row_locked(const struct range *range, uintptr_t address, size_t size)
+{
+    for (uintptr_t at = address; at < address + size;) {
+        size_t mapped = *mapping_at(range, at);
+        if (!mapped || mapped == CONTINUED || mapped > address + size - at)
+            return false;
+        at += mapped;
+    }
+    return true;
+}
+
+static void range_end(struct range *range)
+{
+    pages_unmap(range->mappings, range->size / range->granule * sizeof *range->mappings);
+    object_free(&range_objects, range);
+}
+
+static struct range *range_create(int device, size_t size)
+{
+    size_t granule = hip.device[device].granule;
+    struct range *range = object_alloc(&range_objects);
+    if (!range)
+        return NULL;
+    *range = (struct range){.device = device, .size = size, .granule = granule};
+    range->mappings = pages_map(size / granule * sizeof *range->mappings);
+    if (range->mappings)
+        return range;
+    object_free(&range_objects, range);
+    return NULL;
+}
+
+tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *address)
+{
+    void *result = NULL;
+    struct hip_scope scope;
+    tarn_status status = enter_virtual(device, "hipMemAddressReserve", &scope);
+    if (status)
+        return status;
+    if (!size || size % hip.device[device].granule)
+        return hip_leave(&scope, HIP_INVALID_VALUE, "hipMemAddressReserve of %zu bytes", size);
+    struct range *range = range_create(device, size);
+    if (!range) {
+        (void)hip_leave_silently(&scope, HIP_OK);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "hipMemAddressReserve: no host memory to remember it by");
+    }
+    hip_result code = hip.call.hipMemAddressReserve(&result, size, alignment, NULL, 0);
+    if (!code && !result)
+        code = HIP_OUT_OF_MEMORY;
+    if ((status = hip_leave(&scope, code, "hipMemAddressReserve of %zu bytes", size))) {
+        range_end(range);
+        return status;
+    }
+    range->address = (uintptr_t)result;
+    mutex_lock(&ranges_lock);
+    tree_insert(&ranges, &range->node);
+    mutex_unlock(&ranges_lock);
+    *address = range->address;
+    return TARN_OK;
+}
+
+tarn_status hip_unreserve(int device, uintptr_t address, size_t size)
+{
+    struct hip_scope scope;
+    tarn_status status = enter_virtual(device, "hipMemAddressFree", &scope);
+    if (status)
+        return status;
+    mutex_lock(&ranges_lock);
+    struct range *range = range_around_locked(device, address, size);
+    if (range && range->address == address && range->size == size && range->mapped == 0)
+        tree_remove(&ranges, &range->node);
+    else
+        range = NULL;
+    mutex_unlock(&ranges_lock);
+    if (!range)
+        return hip_leave(&scope, HIP_INVALID_VALUE,
+                         "hipMemAddressFree of %zu bytes at %#" PRIxPTR ", which is no empty range of this device",
+                         size, address);
+    hip_result code = hip.call.hipMemAddressFree((void *)address, size);
+    if (code) {
+        mutex_lock(&ranges_lock);
+        tree_insert(&ranges, &range->node);
+        mutex_unlock(&ranges_lock);
+    } else {
+        range_end(range);
+    }
+    return hip_leave(&scope, code, "hipMemAddressFree of %zu bytes at %#" PRIxPTR, size, address);
+}
+
+/* ---- Pieces ------------------------------------------------------------------------------------------------------ */
+
+_Static_assert(sizeof(hip_piece) <= sizeof(driver_piece), "a piece holds HIP's pointer");
+
+static hip_piece theirs(driver_piece piece)
+{
+    return (hip_piece)(uintptr_t)piece;
+}
+
+tarn_status hip_create(int device, size_t size, unsigned flags, driver_piece *piece)
+{
+    hip_piece result = NULL;
+    struct hip_scope scope;
+    if (flags & ~(DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "hipMemCreate: flags %#x are unknown", flags);
+    tarn_status status = enter_virtual(device, "hipMemCreate", &scope);
+    if (status)
+        return status;
+    /* All of a device's memory can be reached by RDMA here; HIP reads no flag for it. */
+    const struct hip_allocation_properties properties = {
+        .type = HIP_ALLOCATION_PINNED,
+        .handle_types = flags & DRIVER_PIECE_EXPORTABLE ? HIP_HANDLE_POSIX_FD : HIP_HANDLE_NONE,
+        .location = {.type = HIP_LOCATION_DEVICE, .id = device},
+    };
+    hip_result code = hip.call.hipMemCreate(&result, size, &properties, 0);
+    if ((status = hip_leave(&scope, code, "hipMemCreate of %zu bytes", size)))
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_DRIVER, "hipMemCreate of %zu bytes on device %d succeeded and gave nothing", size,
+                      device);
+    *piece = (driver_piece)(uintptr_t)result;
+    return TARN_OK;
+}
+
+tarn_status hip_release(int device, driver_piece piece)
+{
+    struct hip_scope scope;
+    tarn_status status = enter_virtual(device, "hipMemRelease", &scope);
+    if (status)
+        return status;
+    return hip_leave(&scope, hip.call.hipMemRelease(theirs(piece)), "hipMemRelease");
+}
+
+/* ---- Mapping ----------------------------------------------------------------------------------------------------- */
+
+static void forget(int device, uintptr_t address, size_t size)
+{
+    mutex_lock(&ranges_lock);
+    struct range *range = range_around_locked(device, address, size);
+    if (range)
+        remove_locked(range, address, size);
+    mutex_unlock(&ranges_lock);
+}
+
+tarn_status hip_map(int device, uintptr_t address, size_t size, driver_piece piece)
+{
+    struct hip_scope scope;
+    tarn_status status = enter_virtual(device, "hipMemMap", &scope);
+    if (status)
+        return status;
+    /* Entered before the call, so that two threads cannot be given the same place. */
+    mutex_lock(&ranges_lock);
+    struct range *range = range_around_locked(device, address, size);
+    bool fits = range && piece && is_empty_locked(range, address, size);
+    if (fits)
+        enter_locked(range, address, size);
+    mutex_unlock(&ranges_lock);
+    if (!fits)
+        return hip_leave(&scope, HIP_INVALID_VALUE,
+                         "hipMemMap of %zu bytes at %#" PRIxPTR ", which is not empty address space of this device",
+                         size, address);
+    hip_result code = hip.call.hipMemMap((void *)address, size, 0, theirs(piece), 0);
+    if (code)
+        forget(device, address, size);
+    return hip_leave(&scope, code, "hipMemMap of %zu bytes at %#" PRIxPTR, size, address);
+}
+
+/* The mapping that begins at an address, in bytes, if the row up to `end` is whole. */
+static size_t first_of_row(int device, uintptr_t address, uintptr_t end)
+{
+    mutex_lock(&ranges_lock);
+    const struct range *range = range_around_locked(device, address, end - address);
+    size_t size = range && is_row_locked(range, address, end - address) ? *mapping_at(range, address) : 0;
+    mutex_unlock(&ranges_lock);
+    return size;
+}
+
+tarn_status hip_unmap(int device, uintptr_t address, size_t size)
+{
+    struct hip_scope scope;
+    tarn_status status = enter_virtual(device, "hipMemUnmap", &scope);
+    if (status)
+        return status;
+    uintptr_t end = address + size;
+    hip_result code = end > address ? HIP_OK : HIP_INVALID_VALUE;
+    for (uintptr_t at = address; !code && at < end;) {
+        size_t mapped = first_of_row(device, at, end);
+        if (!mapped)
+            return hip_leave(&scope, HIP_INVALID_VALUE,
+                             "hipMemUnmap of %zu bytes at %#" PRIxPTR ", which are not whole mappings of this device",
+                             size, address);
+        code = hip.call.hipMemUnmap((void *)at, mapped);
+        if (!code)
+            forget(device, at, mapped);
+        at += mapped;
+    }
+    return hip_leave(&scope, code, "hipMemUnmap of %zu bytes at %#" PRIxPTR, size, address);
+}
+
+tarn_status hip_set_access(int device, uintptr_t address, size_t size, const int *devices, int count)
+{
+    struct hip_access access[TARN_MAX_DEVICES];
+    struct hip_scope scope;
+    if (count < 1 || count > TARN_MAX_DEVICES)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "hipMemSetAccess for %d devices", count);
+    for (int i = 0; i < count; i++) {
+        if (devices[i] < 0 || devices[i] >= hip.devices)
+            return hip_no_device(devices[i]);
+        access[i] = (struct hip_access){
+            .location = {.type = HIP_LOCATION_DEVICE, .id = devices[i]},
+            .flags = HIP_ACCESS_READ_WRITE,
+        };
+    }
+    tarn_status status = enter_virtual(device, "hipMemSetAccess", &scope);
+    if (status)
+        return status;
+    if (!first_of_row(device, address, address + size))
+        return hip_leave(&scope, HIP_INVALID_VALUE,
+                         "hipMemSetAccess on %zu bytes at %#" PRIxPTR ", which are not whole mappings of this device",
+                         size, address);
+    hip_result code = hip.call.hipMemSetAccess((void *)address, size, access, (size_t)count);
+    return hip_leave(&scope, code, "hipMemSetAccess for %d devices on %zu bytes at %#" PRIxPTR, count, size, address);
+}
+
+void hip_virtual_finish(void)
+{
+    mutex_lock(&ranges_lock);
+    for (struct tree_node *node; (node = tree_first(&ranges));) {
+        tree_remove(&ranges, node);
+        range_end(TREE_ENTRY(node, struct range, node));
+    }
+    mutex_unlock(&ranges_lock);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* rocSPARSE. A create allocates and runs a kernel. */
+#include "handle/library.h"
+
+const struct library library_rocsparse = {
+    .name = "rocsparse",
+    .platform = TARN_PLATFORM_HIP,
+    .sonames = {"librocsparse.so.1", "librocsparse.so.0"},
+    .create = "rocsparse_create_handle",
+    .destroy = "rocsparse_destroy_handle",
+    .set_stream = "rocsparse_set_stream",
+    .get_stream = "rocsparse_get_stream",
+    .status_text = "rocsparse_get_status_name",
+    .version = "rocsparse_get_version",
+    .version_call = VERSION_BY_HANDLE,
+    .modes = {[MODE_POINTER] = {"rocsparse_set_pointer_mode", 0, true}},
+    .out_of_memory = {5},
+};

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the table of libraries. An entry, once it has a number, stays; its row does not change. `registry_lock` covers
+ * additions; each entry's lock covers its loading, which runs with no lock held: the constructors of a vendor's library
+ * are not our code. Neither lock is held together with another. */
+#include "handle/registry.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "driver/driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUILT_IN_END_X(NAME, number, name) +1
+#define BUILT_IN (TARN_LIBRARY_LIST(BUILT_IN_END_X))
+
+#define ENTRY(NAME, at, name)                                                            \
+    [at] = {.row = &library_##name,                                                      \
+            .number = (at),                                                              \
+            .lock = MUTEX_INITIALIZER,                                                   \
+            .loaded = PTHREAD_COND_INITIALIZER,                                          \
+            .mode_values = {[MODE_POINTER] = -1, [MODE_MATH] = -1, [MODE_ATOMICS] = -1}, \
+            .workspace_bytes = -1,                                                       \
+            .workspace_environment = -2},
+
+static mutex registry_lock = MUTEX_INITIALIZER;
+static struct entry entries[TARN_MAX_LIBRARIES + 1] = {TARN_LIBRARY_LIST(ENTRY)}; /* [0] is none */
+static atomic_int entries_used = BUILT_IN;                                        /* registry_lock to change */
+
+int entry_count(void)
+{
+    return atomic_load_explicit(&entries_used, memory_order_acquire);
+}
+
+struct entry *entry_at(int number)
+{
+    return &entries[number];
+}
+
+tarn_status entry_find(tarn_library library, struct entry **entry)
+{
+    if (library < 1 || library > entry_count())
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "library %d: the numbers are 1 to %d", library, entry_count());
+    *entry = &entries[library];
+    return TARN_OK;
+}
+
+tarn_status entry_failed(const struct entry *entry, tarn_status status, const char *call, int code)
+{
+    const char *text = entry->calls.status_text ? entry->calls.status_text(code) : NULL;
+    return failed(status, "%s: %s gave status %d%s%s%s", entry->row->name, call, code, text ? " (" : "",
+                  text ? text : "", text ? ")" : "");
+}
+
+/* Loading --------------------------------------------------------------------------------------------------------- */
+
+static void sonames_text(const struct library *row, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int i = 0; i < LIBRARY_SONAMES && row->sonames[i]; i++)
+        loader_say(text, size, "%s%s", i ? ", " : "", row->sonames[i]);
+}
+
+/* One that the process has already: what its other parts use is what we must use. */
+static bool find_loaded(const struct library *row, struct loaded *loaded)
+{
+    for (int i = 0; i < LIBRARY_SONAMES && row->sonames[i]; i++) {
+        void *library = dlopen(row->sonames[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (library) {
+            *loaded = (struct loaded){.library = library, .soname = row->sonames[i]};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Tries `directory``subdirectory`/soname for each soname, `directory` of a length. Failures here are not worth a reason:
+ * most directories lack most libraries. */
+static bool find_in(const struct library *row, const char *directory, size_t length, const char *subdirectory,
+                    struct loaded *loaded)
+{
+    for (int i = 0; length && i < LIBRARY_SONAMES && row->sonames[i]; i++) {
+        char path[512];
+        int wanted = snprintf(path, sizeof path, "%.*s%s/%s", (int)length, directory, subdirectory, row->sonames[i]);
+        const char *one[] = {path, NULL};
+        if (wanted > 0 && (size_t)wanted < sizeof path && loader_open(one, loaded, NULL, 0) == TARN_OK) {
+            loaded->soname = row->sonames[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_in_path(const struct library *row, const char *path, struct loaded *loaded)
+{
+    while (path && *path) {
+        size_t length = strcspn(path, ":");
+        if (find_in(row, path, length, "", loaded))
+            return true;
+        path += length;
+        path += *path == ':';
+    }
+    return false;
+}
+
+static bool find_in_toolkit(const struct library *row, struct loaded *loaded)
+{
+    static const struct {
+        tarn_platform platform;
+        const char *variable, *subdirectory;
+    } places[] = {
+        {TARN_PLATFORM_CUDA, "CUDA_HOME", "/lib64"},
+        {TARN_PLATFORM_CUDA, "CUDA_HOME", "/lib"},
+        {TARN_PLATFORM_CUDA, "CUDA_PATH", "/lib64"},
+        {TARN_PLATFORM_CUDA, "CUDA_PATH", "/lib"},
+        {TARN_PLATFORM_HIP, "ROCM_PATH", "/lib"},
+        {TARN_PLATFORM_HIP, NULL, "/opt/rocm/lib"},
+        {TARN_PLATFORM_CUDA, NULL, "/usr/local/cuda/lib64"},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *directory = places[i].variable ? getenv(places[i].variable) : places[i].subdirectory;
+        if (places[i].platform == row->platform && directory &&
+            find_in(row, directory, strlen(directory), places[i].variable ? places[i].subdirectory : "", loaded))
+            return true;
+    }
+    return false;
+}
+
+static tarn_status library_open(const struct library *row, struct loaded *loaded, char *why, size_t size)
+{
+    if (find_in_path(row, getenv("TARN_LIBRARY_PATH"), loaded) || find_loaded(row, loaded) ||
+        loader_open(row->sonames, loaded, why, size) == TARN_OK)
+        return TARN_OK;
+    if (!find_in_toolkit(row, loaded))
+        return TARN_ERROR_LIBRARY_NOT_FOUND;
+    why[0] = '\0';
+    return TARN_OK;
+}
+
+/* Looks a symbol up unless a pointer is there already. */
+static void resolve(const struct loaded *loaded, const char *symbol, void *function)
+{
+    void *present;
+    memcpy(&present, function, sizeof present);
+    if (symbol && loaded->library && !present)
+        loader_store(function, loader_symbol(loaded, symbol));
+}
+
+static tarn_status calls_resolve(const struct library *row, const struct loaded *loaded, struct library_calls *calls,
+                                 char *why, size_t size)
+{
+    if (row->create_takes_number)
+        resolve(loaded, row->create, &calls->create_with_number);
+    else
+        resolve(loaded, row->create, &calls->create);
+    resolve(loaded, row->destroy, &calls->destroy);
+    resolve(loaded, row->set_stream, &calls->set_stream);
+    resolve(loaded, row->get_stream, &calls->get_stream);
+    resolve(loaded, row->set_workspace, &calls->set_workspace);
+    resolve(loaded, row->status_text, &calls->status_text);
+    resolve(loaded, row->version, &calls->version);
+    resolve(loaded, row->memory, &calls->memory);
+    for (int i = 0; i < LIBRARY_MODES; i++)
+        if (row->modes[i].used)
+            resolve(loaded, row->modes[i].set, &calls->set_mode[i]);
+
+    bool creates = row->create_takes_number ? calls->create_with_number != NULL : calls->create != NULL;
+    const char *missing = !creates                                ? row->create
+                          : !calls->destroy                       ? row->destroy
+                          : row->set_stream && !calls->set_stream ? row->set_stream
+                                                                  : NULL;
+    if (!missing)
+        return TARN_OK;
+    loader_say(why, size, "%s has no symbol %s", loader_path(loaded), missing);
+    return TARN_ERROR_LIBRARY_NOT_FOUND;
+}
+
+static void version_ask(const struct library *row, void *call, void *handle, char *text, size_t size)
+{
+    size_t part[3] = {0};
+    int number[3] = {0}, status = 1;
+    if (!call || (row->version_call == VERSION_BY_HANDLE) != (handle != NULL))
+        return;
+    if (row->version_call == VERSION_BY_PROPERTY) {
+        int (*property)(int, int *);
+        memcpy(&property, &call, sizeof property);
+        status = property(0, &number[0]) || property(1, &number[1]) || property(2, &number[2]);
+    } else if (row->version_call == VERSION_BY_PARTS) {
+        int (*parts)(size_t *, size_t *, size_t *);
+        memcpy(&parts, &call, sizeof parts);
+        status = parts(&part[0], &part[1], &part[2]);
+        for (int i = 0; i < 3; i++)
+            number[i] = (int)part[i];
+    } else if (row->version_call == VERSION_BY_TEXT) {
+        int (*print)(char *, size_t);
+        memcpy(&print, &call, sizeof print);
+        if (print(text, size))
+            text[0] = '\0';
+        text[size - 1] = '\0';
+    } else if (row->version_call == VERSION_BY_HANDLE) {
+        int (*of_handle)(void *, int *);
+        memcpy(&of_handle, &call, sizeof of_handle);
+        if (of_handle(handle, &number[0]) == 0)
+            snprintf(text, size, "%d", number[0]);
+    }
+    if (status == 0)
+        snprintf(text, size, "%d.%d.%d", number[0], number[1], number[2]);
+}
+
+void entry_note_version(struct entry *entry, void *handle)
+{
+    char text[sizeof entry->version] = "";
+    if (entry->row->version_call != VERSION_BY_HANDLE)
+        return;
+    version_ask(entry->row, entry->calls.version, handle, text, sizeof text);
+    mutex_lock(&entry->lock);
+    memcpy(entry->version, text, sizeof text);
+    mutex_unlock(&entry->lock);
+}
+
+/* By the one thread that found it untried; no lock is held. */
+static tarn_status load(struct entry *entry)
+{
+    const struct library *row = entry->row;
+    struct loaded loaded = {0};
+    struct library_calls calls = entry->calls; /* pointers that came with a registered row */
+    char sonames[sizeof entry->reason / 2], why[sizeof entry->reason] = "";
+    tarn_status status = row->sonames[0] ? library_open(row, &loaded, why, sizeof why) : TARN_OK;
+    if (!status)
+        status = calls_resolve(row, &loaded, &calls, why, sizeof why);
+    char version[sizeof entry->version] = "";
+    if (!status)
+        version_ask(row, calls.version, NULL, version, sizeof version);
+
+    sonames_text(row, sonames, sizeof sonames);
+    mutex_lock(&entry->lock);
+    if (loaded.library)
+        snprintf(entry->path, sizeof entry->path, "%s", loader_path(&loaded));
+    memcpy(entry->version, version, sizeof version);
+    entry->opened = loaded.library;
+    if (status)
+        snprintf(entry->reason, sizeof entry->reason, "tried %.200s: %.290s", sonames, why);
+    else
+        entry->calls = calls;
+    mutex_unlock(&entry->lock);
+    return status;
+}
+
+tarn_status entry_load(struct entry *entry)
+{
+    enum load_state state = atomic_load_explicit(&entry->state, memory_order_acquire);
+    if (state == LOAD_DONE)
+        return TARN_OK;
+    mutex_lock(&entry->lock);
+    while ((state = atomic_load_explicit(&entry->state, memory_order_relaxed)) == LOAD_UNDER_WAY)
+        pthread_cond_wait(&entry->loaded, &entry->lock);
+    if (state == LOAD_NEVER_TRIED)
+        atomic_store_explicit(&entry->state, LOAD_UNDER_WAY, memory_order_relaxed);
+    mutex_unlock(&entry->lock);
+
+    if (state == LOAD_NEVER_TRIED) {
+        state = load(entry) ? LOAD_FAILED : LOAD_DONE;
+        mutex_lock(&entry->lock);
+        atomic_store_explicit(&entry->state, state, memory_order_release);
+        pthread_cond_broadcast(&entry->loaded);
+        mutex_unlock(&entry->lock);
+    }
+    return state == LOAD_DONE ? TARN_OK
+                              : failed(TARN_ERROR_LIBRARY_NOT_FOUND, "%s: %s", entry->row->name, entry->reason);
+}
+
+/* The driver's name that a platform means; NULL for any. */
+static const char *platform_driver(tarn_platform platform)
+{
+    return platform == TARN_PLATFORM_CUDA ? "cuda" : platform == TARN_PLATFORM_HIP ? "hip" : NULL;
+}
+
+tarn_status entry_usable(struct entry *entry)
+{
+    const char *wanted = platform_driver(entry->row->platform);
+    if (wanted && strcmp(wanted, driver->name) != 0)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "%s needs the driver \"%s\", and the one in use is \"%s\"",
+                      entry->row->name, wanted, driver->name);
+    char why[400] = "";
+    tarn_status status = entry_load(entry);
+    if (!status && entry->row->platform == TARN_PLATFORM_HIP && !driver_hip_serves(entry->opened, why, sizeof why))
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "%s: %s", entry->row->name, why);
+    return status;
+}
+
+/* The public calls ------------------------------------------------------------------------------------------------ */
+
+tarn_status tarn_library_count(int *count)
+{
+    if (!count)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
+    tarn_status status = process_check();
+    if (!status)
+        *count = entry_count();
+    return status;
+}
+
+static int number_of(const char *name)
+{
+    int count = entry_count();
+    for (int i = 1; i <= count; i++)
+        if (strcmp(entries[i].row->name, name) == 0)
+            return i;
+    return 0;
+}
+
+tarn_status tarn_library_find(const char *name, tarn_library *library)
+{
+    if (!name || !library)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", name ? "library" : "name");
+    tarn_status status = process_check();
+    if (status)
+        return status;
+    int number = number_of(name);
+    if (!number)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no library \"%s\"", name);
+    *library = number;
+    return TARN_OK;
+}
+
+tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info)
+{
+    struct entry *entry = NULL;
+    if (!info || info->size != sizeof *info)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "info is NULL, or its size is not sizeof(tarn_library_info)");
+    tarn_status status = process_check();
+    if (status || (status = entry_find(library, &entry)))
+        return status;
+
+    tarn_library_info result = {.size = sizeof result, .platform = entry->row->platform};
+    result.checked = !entry->row->unchecked;
+    result.found = entry_load(entry) == TARN_OK;
+    snprintf(result.name, sizeof result.name, "%s", entry->row->name);
+    sonames_text(entry->row, result.sonames, sizeof result.sonames);
+    mutex_lock(&entry->lock);
+    snprintf(result.path, sizeof result.path, "%s", entry->path);
+    snprintf(result.version, sizeof result.version, "%s", entry->version);
+    snprintf(result.reason, sizeof result.reason, "%s", entry->reason);
+    mutex_unlock(&entry->lock);
+    if (result.found) {
+        status = driver_init();
+        if (!status)
+            status = entry_usable(entry);
+        result.usable = status == TARN_OK;
+        if (status)
+            snprintf(result.reason, sizeof result.reason, "%s", tarn_last_error());
+    }
+    *info = result;
+    return TARN_OK;
+}
+
+/* A copy that lasts for ever; NULL for NULL. Says in `full` that there was no memory. */
+static const char *keep(const char *text, bool *full)
+{
+    if (!text || *full)
+        return NULL;
+    size_t size = strlen(text) + 1;
+    char *copy = pages_alloc(size);
+    if (!copy) {
+        *full = true;
+        return NULL;
+    }
+    return memcpy(copy, text, size);
+}
+
+static void let_go(const char *text)
+{
+    if (text)
+        pages_free((void *)(uintptr_t)text, strlen(text) + 1);
+}
+
+static void row_destroy(struct library *row)
+{
+    let_go(row->name);
+    for (int i = 0; i < LIBRARY_SONAMES; i++)
+        let_go(row->sonames[i]);
+    let_go(row->create);
+    let_go(row->destroy);
+    let_go(row->set_stream);
+    let_go(row->get_stream);
+    let_go(row->set_workspace);
+    let_go(row->status_text);
+    let_go(row->modes[MODE_POINTER].set);
+    pages_free(row, sizeof *row);
+}
+
+/* Takes over the first argument's strings; texts of pointers that come without a name are what messages call them. */
+static tarn_status row_create(const tarn_library_row *given, struct library **result)
+{
+    bool full = false;
+    struct library *row = pages_alloc(sizeof *row);
+    if (!row)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a library's row");
+    row->name = keep(given->name, &full);
+    row->platform = given->platform;
+    for (int i = 0; given->sonames && given->sonames[i] && i < LIBRARY_SONAMES - 1; i++)
+        row->sonames[i] = keep(given->sonames[i], &full);
+    row->create = keep(given->create_name ? given->create_name : "create", &full);
+    row->destroy = keep(given->destroy_name ? given->destroy_name : "destroy", &full);
+    row->set_stream = keep(given->set_stream_name ? given->set_stream_name
+                           : given->set_stream    ? "set_stream"
+                                                  : NULL,
+                           &full);
+    row->get_stream = keep(given->get_stream_name, &full);
+    row->set_workspace = keep(given->set_workspace_name ? given->set_workspace_name
+                              : given->set_workspace    ? "set_workspace"
+                                                        : NULL,
+                              &full);
+    row->status_text = keep(given->status_text_name, &full);
+    row->modes[MODE_POINTER].set =
+        keep(given->set_pointer_mode_name ? given->set_pointer_mode_name : "set_pointer_mode", &full);
+    row->modes[MODE_POINTER].used = given->set_pointer_mode_name || given->set_pointer_mode;
+    row->by_stream = given->flags & TARN_LIBRARY_BY_STREAM;
+    row->create_in_capture = given->flags & TARN_LIBRARY_CREATE_IN_CAPTURE;
+    row->create_takes_number = given->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER;
+    row->failed_handle_is_real = given->flags & TARN_LIBRARY_FAILED_HANDLE_IS_REAL;
+    row->unchecked = true;
+    row->create_number = given->create_number;
+    row->out_of_memory[0] = given->out_of_memory;
+    row->workspace_size = row->set_workspace ? library_cublas.workspace_size : NULL;
+    if (full) {
+        row_destroy(row);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a library's row");
+    }
+    *result = row;
+    return TARN_OK;
+}
+
+/* What a caller's row must have. */
+static tarn_status row_check(const tarn_library_row *row)
+{
+    const unsigned known = TARN_LIBRARY_BY_STREAM | TARN_LIBRARY_CREATE_IN_CAPTURE | TARN_LIBRARY_CREATE_TAKES_NUMBER |
+                           TARN_LIBRARY_FAILED_HANDLE_IS_REAL;
+    if (!row || row->size != sizeof *row)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "row is NULL, or its size is not sizeof(tarn_library_row)");
+    if (!row->name || !*row->name || strlen(row->name) > 31)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "a library needs a name of 1 to 31 letters");
+    if (row->flags & ~known)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: flags %#x are unknown", row->name, row->flags & ~known);
+    if ((unsigned)row->platform > TARN_PLATFORM_HIP)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: platform %d is unknown", row->name, (int)row->platform);
+    bool named = row->sonames && row->sonames[0];
+    bool number = row->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER;
+    bool creates = (number ? row->create_with_number != NULL : row->create != NULL) || (named && row->create_name);
+    if (!creates || !(row->destroy || (named && row->destroy_name)))
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "%s: create and destroy are needed, as pointers or by name and soname", row->name);
+    for (int i = 0; named && row->sonames[i]; i++)
+        if (i >= LIBRARY_SONAMES - 1)
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: more than %d sonames", row->name, LIBRARY_SONAMES - 1);
+    return TARN_OK;
+}
+
+tarn_status tarn_library_register(const tarn_library_row *row, tarn_library *library)
+{
+    struct library *made = NULL;
+    tarn_status status = process_check();
+    if (status || (status = row_check(row)))
+        return status;
+    if (!library)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "library is NULL");
+    status = row_create(row, &made);
+    if (status)
+        return status;
+
+    mutex_lock(&registry_lock);
+    int number = entry_count() + 1;
+    if (number_of(made->name)) {
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "a library \"%s\" is known already", made->name);
+    } else if (number > TARN_MAX_LIBRARIES) {
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "all %d numbers of libraries are taken", TARN_MAX_LIBRARIES);
+    } else {
+        struct entry *entry = &entries[number];
+        *entry = (struct entry){.row = made, .number = number, .workspace_bytes = -1, .workspace_environment = -1};
+        entry->calls = (struct library_calls){
+            .create = row->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER ? NULL : row->create,
+            .create_with_number = row->create_with_number,
+            .destroy = row->destroy,
+            .set_stream = row->set_stream,
+            .get_stream = row->get_stream,
+            .set_workspace = row->set_workspace,
+            .status_text = row->status_text,
+            .set_mode = {[MODE_POINTER] = row->set_pointer_mode},
+        };
+        for (int i = 0; i < LIBRARY_MODES; i++)
+            atomic_init(&entry->mode_values[i], -1);
+        mutex_init(&entry->lock);
+        pthread_cond_init(&entry->loaded, NULL);
+        atomic_store_explicit(&entries_used, number, memory_order_release);
+        *library = number;
+    }
+    mutex_unlock(&registry_lock);
+    if (status)
+        row_destroy(made);
+    return status;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The libraries by number: built-in rows and registered ones, opened once. */
+#ifndef TARN_HANDLE_REGISTRY_H
+#define TARN_HANDLE_REGISTRY_H
+
+#include "base/lock.h"
+#include "driver/loader.h"
+#include "handle/library.h"
+
+#include <stdatomic.h>
+
+struct handle_pool;
+
+enum load_state { LOAD_NEVER_TRIED, LOAD_UNDER_WAY, LOAD_DONE, LOAD_FAILED };
+
+struct entry {
+    const struct library *row;
+    int number;
+    struct library_calls calls;     /* written before `state` is LOAD_DONE */
+    void *opened;                   /* what dlopen() gave; the same */
+    _Atomic(enum load_state) state; /* lock to change */
+    mutex lock;
+    pthread_cond_t loaded;                    /* lock */
+    char path[256], version[32], reason[512]; /* lock; path and reason constant once loaded or failed */
+
+    atomic_int mode_values[LIBRARY_MODES]; /* as tarn_handle_mode_set() has set them; -1: not */
+    atomic_uint_fast64_t mode_changes;
+    atomic_llong workspace_bytes;       /* as tarn_workspace_size_set() has; -1: not */
+    atomic_llong workspace_environment; /* bytes by the environment; -1: none; -2: not read yet */
+
+    _Atomic(struct handle_pool *) pools; /* one a device; pool.c's */
+};
+
+/* The entry of a number; TARN_ERROR_INVALID_ARGUMENT. */
+tarn_status entry_find(tarn_library library, struct entry **entry);
+int entry_count(void);
+struct entry *entry_at(int number); /* 1 to entry_count() */
+
+/* Opens the library and resolves its calls, the first time. Only one thread does, the others wait.
+ * TARN_ERROR_LIBRARY_NOT_FOUND with what was tried; that is remembered too. */
+tarn_status entry_load(struct entry *entry);
+
+/* The same, and the driver in use must be the library's. After driver_init(). */
+tarn_status entry_usable(struct entry *entry);
+
+/* Fails with what a call of the vendor's has returned: "cublasCreate_v2: status 1 (CUBLAS_STATUS_NOT_INITIALIZED)". */
+tarn_status entry_failed(const struct entry *entry, tarn_status status, const char *call, int code)
+    __attribute__((cold));
+
+/* Notes the version that only a handle tells. */
+void entry_note_version(struct entry *entry, void *handle);
+
+#endif

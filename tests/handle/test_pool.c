@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Who gets which handle, and what the vendor is told: pytorch's rules for handle pools, and where tarn goes beyond them. */
+#include "handle/fake.h"
+
+#include "base/pages.h"
+#include "driver/driver.h"
+
+static void test_one_handle_a_thread_and_device(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    struct fake_handle *first = get(library);
+    assert_ptr_equal(get(library), first);
+    assert_ok(tarn_device_set(1));
+    struct fake_handle *other = get(library);
+    assert_ptr_not_equal(other, first);
+    assert_ok(tarn_device_set(0));
+    assert_ptr_equal(get(library), first);
+    assert_int_equal(fake_calls(FAKE_CREATE), 2);
+    assert_int_equal(handle_stats(library).in_use, 1);
+    assert_ptr_not_equal(get(fake_register(0, false)), first);
+}
+
+static void test_no_call_of_the_vendor_on_an_unchanged_stream(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    tarn_stream a = new_stream(), b = new_stream();
+    struct fake_handle *handle = NULL;
+    tarn_stream bound = 0;
+    int told = 0;
+    srand(1);
+    for (int i = 0; i < 5000; i++) {
+        tarn_stream wanted = rand() % 3 ? bound ? bound : a : rand() % 2 ? a : b;
+        void *got = NULL;
+        if (rand() % 2) {
+            assert_ok(tarn_handle_get_on(library, wanted, &got));
+        } else {
+            assert_ok(tarn_stream_set(wanted));
+            assert_ok(tarn_handle_get(library, &got));
+        }
+        handle = got;
+        told += wanted != bound;
+        bound = wanted;
+        assert_ptr_equal(handle->stream, native(wanted));
+        assert_int_equal(fake_calls(FAKE_SET_STREAM), told);
+    }
+    assert_int_equal(fake_calls(FAKE_CREATE), 1);
+    assert_ok(tarn_stream_set(TARN_STREAM_LEGACY));
+    assert_null(get(library)->stream);
+    assert_ok(tarn_stream_return(a));
+    assert_ok(tarn_stream_return(b));
+}
+
+static void *get_in_thread(void *argument)
+{
+    return get(*(tarn_library *)argument);
+}
+
+static void test_a_thread_that_ends_gives_its_handle_back(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    pthread_t thread;
+    void *first = NULL, *second = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, get_in_thread, &library), 0);
+    pthread_join(thread, &first);
+    assert_int_equal(handle_stats(library).available, 1);
+    ((struct fake_handle *)first)->pointer_mode = 1; /* as its thread may have left it */
+    assert_int_equal(pthread_create(&thread, NULL, get_in_thread, &library), 0);
+    pthread_join(thread, &second);
+    assert_ptr_equal(first, second);
+    assert_int_equal(((struct fake_handle *)second)->pointer_mode, 0);
+    tarn_handle_stats stats = handle_stats(library);
+    assert_int_equal(stats.created, 1);
+    assert_int_equal(stats.in_use, 0);
+    assert_int_equal(stats.peak_in_use, 1);
+    assert_int_equal(fake_calls(FAKE_DESTROY), 0);
+}
+
+struct meeting {
+    tarn_library library;
+    pthread_barrier_t barrier;
+    void *handles[16];
+    atomic_int next;
+};
+
+static void *meet(void *argument)
+{
+    struct meeting *meeting = argument;
+    void *handle = get(meeting->library);
+    meeting->handles[atomic_fetch_add(&meeting->next, 1)] = handle;
+    pthread_barrier_wait(&meeting->barrier);
+    return handle;
+}
+
+static void test_sixteen_slow_creates_side_by_side(void **state)
+{
+    (void)state;
+    struct meeting meeting = {.library = fake_register(0, false)};
+    pthread_t threads[16];
+    pthread_barrier_init(&meeting.barrier, NULL, 16);
+    atomic_store(&fake.create_ms, 100);
+    double start = seconds();
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, meet, &meeting), 0);
+    for (int i = 0; i < 16; i++)
+        pthread_join(threads[i], NULL);
+    double took = seconds() - start;
+    assert_true(took < (SLOW_BUILD ? 1.0 : 0.3));
+    assert_true(took >= 0.2); /* the first one ran alone */
+    assert_int_equal(atomic_load(&fake.creating_peak), 15);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < i; j++)
+            assert_ptr_not_equal(meeting.handles[i], meeting.handles[j]);
+    tarn_handle_stats stats = handle_stats(meeting.library);
+    assert_int_equal(stats.created, 16);
+    assert_int_equal(stats.peak_in_use, 16);
+    assert_int_equal(stats.available, 16);
+    assert_true(stats.create_ns_max >= 100000000 && stats.create_ns_sum >= 16 * UINT64_C(100000000));
+    pthread_barrier_destroy(&meeting.barrier);
+}
+
+static void test_creates_that_lie(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    void *handle = &handle;
+    atomic_store(&fake.lie, FAKE_OK_WITHOUT_HANDLE);
+    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY, "made no handle");
+    atomic_store(&fake.lie, FAKE_FAILED_WITH_GARBAGE);
+    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY, "create gave status 1 (FAKE_ERROR)");
+    assert_ptr_equal(handle, &handle); /* untouched on failure */
+    assert_int_equal(fake_calls(FAKE_DESTROY), 0);
+    atomic_store(&fake.lie, FAKE_HONEST);
+    assert_non_null(get(library));
+    assert_int_equal(handle_stats(library).failures, 2);
+}
+
+static void test_full_device_is_trimmed_and_tried_again(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    void *block = tarn_malloc(8 * MIB), *handle;
+    assert_non_null(block);
+    assert_ok(tarn_free(block));
+    fake_fail(FAKE_CREATE, 1, 2);
+    assert_non_null(get(library));
+    assert_int_equal(fake_calls(FAKE_CREATE), 2);
+    tarn_library other = fake_register(0, false);
+    fake_fail(FAKE_CREATE, 1, 7);
+    assert_refused(tarn_handle_get(other, &handle), TARN_ERROR_LIBRARY, "FAKE_IS_BUSY");
+}
+
+static void test_every_failure_leaves_things_as_they_were(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, true);
+    tarn_stream stream = new_stream();
+    void *handle = NULL;
+    for (int call = FAKE_CREATE; call < FAKE_CALLS; call++) {
+        if (call == FAKE_DESTROY)
+            continue;
+        tarn_library fresh = fake_register(0, true);
+        fake_fail((enum fake_call)call, 1, 7);
+        assert_status(tarn_handle_get_on(fresh, stream, &handle), TARN_ERROR_LIBRARY);
+        assert_null(handle);
+        assert_int_equal(handle_stats(fresh).in_use, 0);
+        assert_ok(tarn_handle_get_on(fresh, stream, &handle));
+        assert_true(((struct fake_handle *)handle)->workspace_follows);
+        handle = NULL;
+    }
+    /* A rebinding that fails half-way is done whole by the next get. */
+    assert_ok(tarn_handle_get(library, &handle));
+    fake_fail(FAKE_SET_WORKSPACE, 1, 7);
+    assert_status(tarn_handle_get_on(library, stream, &handle), TARN_ERROR_LIBRARY);
+    struct fake_handle *same = get(library);
+    assert_ptr_equal(same, handle);
+    assert_null(same->stream);
+    assert_true(same->workspace_follows);
+    /* Host memory, at each allocation. */
+    for (uint64_t nth = 1;; nth++) {
+        tarn_library fresh = fake_register(0, true);
+        pages_fail(nth, false);
+        handle = NULL;
+        tarn_status status = tarn_handle_get_on(fresh, stream, &handle);
+        uint64_t hits = pages_fail_hits();
+        pages_fail(0, false);
+        if (hits && status) {
+            assert_int_equal(status, TARN_ERROR_OUT_OF_HOST_MEMORY);
+            assert_null(handle);
+            assert_int_equal(handle_stats(fresh).in_use, 0);
+        }
+        assert_ok(tarn_handle_get_on(fresh, stream, &handle));
+        if (!hits)
+            break;
+        assert_true(nth < 20);
+    }
+    assert_ok(tarn_stream_return(stream));
+}
+
+static void test_by_stream(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(TARN_LIBRARY_BY_STREAM, false);
+    tarn_stream a = new_stream(), b = new_stream();
+    void *on_a, *on_b, *again;
+    assert_ok(tarn_handle_get_on(library, a, &on_a));
+    assert_ok(tarn_handle_get_on(library, b, &on_b));
+    assert_ptr_not_equal(on_a, on_b);
+    for (int i = 0; i < 10; i++) {
+        assert_ok(tarn_handle_get_on(library, i % 2 ? b : a, &again));
+        assert_ptr_equal(again, i % 2 ? on_b : on_a);
+    }
+    assert_int_equal(fake_calls(FAKE_SET_STREAM), 2);
+    assert_int_equal(handle_stats(library).in_use, 2);
+
+    /* A retired stream's handle serves another one, which comes after its work. */
+    struct {
+        void *native;
+        tarn_stream stream;
+    } own = {.native = native(new_stream())};
+    assert_ok(tarn_stream_adopt(0, own.native, &own.stream));
+    void *on_own;
+    assert_ok(tarn_handle_get_on(library, own.stream, &on_own));
+    assert_ok(tarn_stream_retire(own.stream));
+    tarn_stream c = new_stream();
+    assert_ok(tarn_handle_get_on(library, c, &again));
+    assert_ptr_equal(again, on_own);
+    assert_int_equal(fake_calls(FAKE_CREATE), 3);
+}
+
+static void test_leases(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    tarn_stream a = new_stream(), b = new_stream();
+    tarn_lease first = {0}, second = {0}, copy;
+    assert_ok(tarn_handle_lease(library, a, &first));
+    assert_ok(tarn_handle_lease(library, a, &second));
+    assert_ptr_not_equal(first.handle, second.handle);
+    assert_ptr_equal(((struct fake_handle *)first.handle)->stream, native(a));
+    assert_ok(tarn_handle_lease_bind(&first, b));
+    assert_ptr_equal(((struct fake_handle *)first.handle)->stream, native(b));
+    copy = first;
+    assert_ok(tarn_handle_return(&first));
+    assert_null(first.handle);
+    assert_status(tarn_handle_return(&first), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_return(&copy), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_lease_bind(&copy, a), TARN_ERROR_INVALID_ARGUMENT);
+    tarn_lease third = {0};
+    assert_ok(tarn_handle_lease(library, b, &third));
+    assert_ptr_equal(third.handle, copy.handle);
+    assert_status(tarn_handle_return(&copy), TARN_ERROR_INVALID_ARGUMENT); /* not the lease that has it now */
+    assert_ok(tarn_handle_return(&third));
+    assert_ok(tarn_handle_return(&second));
+
+    tarn_library by_stream = fake_register(TARN_LIBRARY_BY_STREAM, false);
+    assert_ok(tarn_handle_lease(by_stream, a, &first));
+    void *on_a = first.handle;
+    assert_ok(tarn_handle_lease_bind(&first, b));
+    assert_ptr_not_equal(first.handle, on_a);
+    assert_int_equal(handle_stats(by_stream).in_use, 1);
+    assert_ok(tarn_handle_return(&first));
+}
+
+static void test_prewarm_and_trim(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, true);
+    size_t destroyed = 99;
+    assert_ok(tarn_handle_prewarm(library, 0, 3));
+    assert_ok(tarn_handle_prewarm(library, 0, 2));
+    assert_int_equal(fake_calls(FAKE_CREATE), 3);
+    struct fake_handle *mine = get(library);
+    assert_int_equal(fake_calls(FAKE_CREATE), 3);
+    assert_ok(tarn_handle_trim(library, 0, &destroyed));
+    assert_int_equal(destroyed, 2);
+    assert_ptr_equal(get(library), mine);
+    in_thread(get_in_thread, &library);
+    uint64_t before = workspace_stats().bytes;
+    fake_fail(FAKE_DESTROY, 1, 7);
+    assert_refused(tarn_handle_trim(library, 0, &destroyed), TARN_ERROR_LIBRARY, "destroy");
+    assert_int_equal(destroyed, 1);
+    assert_true(workspace_stats().bytes < before);
+    tarn_handle_stats stats = handle_stats(library);
+    assert_int_equal(stats.destroyed, 3);
+    assert_int_equal(stats.available, 0);
+    assert_int_equal(stats.in_use, 1);
+    assert_status(tarn_handle_prewarm(library, 9, 1), TARN_ERROR_INVALID_DEVICE);
+    assert_status(tarn_handle_prewarm(library, 0, 100000), TARN_ERROR_INVALID_ARGUMENT);
+}
+
+struct other_thread {
+    tarn_library library;
+    uint64_t wait_ns;
+    tarn_status status;
+};
+
+static void *get_with_limit(void *argument)
+{
+    struct other_thread *other = argument;
+    void *handle;
+    assert_ok(tarn_handle_wait_limit(other->wait_ns));
+    other->status = tarn_handle_get(other->library, &handle);
+    return NULL;
+}
+
+static void test_captures(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false), cold = fake_register(0, false);
+    tarn_library harmless = fake_register(TARN_LIBRARY_CREATE_IN_CAPTURE, false);
+    tarn_stream stream = new_stream();
+    void *handle, *graph = NULL;
+    struct fake_handle *warm = get(library);
+    assert_ok(tarn_handle_prewarm(library, 0, 1));
+    assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
+    int told = fake_calls(FAKE_SET_STREAM);
+    assert_ok(tarn_handle_get_on(library, stream, &handle));
+    assert_ptr_equal(handle, warm);
+    assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
+    assert_refused(tarn_handle_get_on(cold, stream, &handle), TARN_ERROR_CAPTURE, "tarn_handle_prewarm()");
+    assert_refused(tarn_handle_prewarm(cold, 0, 1), TARN_ERROR_CAPTURE, "this thread");
+    assert_refused(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE, "destroy");
+    assert_ok(tarn_handle_get_on(harmless, stream, &handle));
+
+    struct other_thread other = {.library = library};
+    in_thread(get_with_limit, &other); /* takes the one that was made before */
+    assert_int_equal(other.status, TARN_OK);
+    other.library = cold;
+    in_thread(get_with_limit, &other);
+    assert_int_equal(other.status, TARN_ERROR_CAPTURE);
+    other.wait_ns = 20000000;
+    double start = seconds();
+    in_thread(get_with_limit, &other);
+    assert_int_equal(other.status, TARN_ERROR_CAPTURE);
+    assert_true(seconds() - start >= 0.02);
+
+    other.wait_ns = UINT64_C(20000000000);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, get_with_limit, &other), 0);
+    usleep(20000);
+    assert_ok(tarn_capture_end(stream, &graph)); /* it has survived all that */
+    pthread_join(thread, NULL);
+    assert_int_equal(other.status, TARN_OK);
+    told = fake_calls(FAKE_SET_STREAM);
+    assert_ok(tarn_handle_get_on(library, stream, &handle)); /* a capture has ended: told anew */
+    assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
+    assert_ok(tarn_handle_get_on(library, stream, &handle));
+    assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
+    assert_ok(tarn_handle_trim(library, 0, NULL));
+    assert_ok(tarn_stream_return(stream));
+}
+
+/* One that tarn was not told of is seen when its stream is used; one that was announced, by everybody. */
+static void test_other_captures(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false), cold = fake_register(0, false);
+    tarn_stream stream = new_stream();
+    driver_graph graph = NULL;
+    void *handle;
+    get(library);
+    assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_GLOBAL));
+    assert_ok(tarn_handle_get_on(library, stream, &handle));
+    assert_refused(tarn_handle_get_on(cold, stream, &handle), TARN_ERROR_CAPTURE, "prewarm");
+    assert_non_null(get(cold)); /* on a stream that does not capture: made in relaxed mode, the capture lives */
+    assert_ok(driver->capture_end(0, native(stream), &graph));
+    assert_ok(driver->graph_destroy(0, graph));
+
+    tarn_library colder = fake_register(0, false);
+    assert_ok(tarn_capture_announce(stream));
+    assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_GLOBAL));
+    assert_status(tarn_handle_get(colder, &handle), TARN_ERROR_CAPTURE);
+    assert_status(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE);
+    assert_ok(driver->capture_end(0, native(stream), &graph));
+    assert_ok(tarn_capture_end(stream, NULL));
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_non_null(get(colder));
+    assert_ok(tarn_stream_return(stream));
+}
+
+static void test_retired_stream_is_refused(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    void *own = native(new_stream()), *handle;
+    tarn_stream stream;
+    assert_ok(tarn_stream_adopt(0, own, &stream));
+    assert_ok(tarn_stream_set(stream));
+    assert_non_null(get(library));
+    assert_ok(tarn_stream_retire(stream));
+    assert_status(tarn_handle_get(library, &handle), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_handle_get_on(library, stream, &handle), TARN_ERROR_INVALID_STREAM);
+    assert_ok(tarn_stream_set(TARN_STREAM_LEGACY));
+    assert_non_null(get(library));
+    /* The same native stream again is another stream, and the vendor is told. */
+    int told = fake_calls(FAKE_SET_STREAM);
+    assert_ok(tarn_stream_adopt(0, own, &stream));
+    assert_ok(tarn_handle_get_on(library, stream, &handle));
+    assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
+    assert_ok(tarn_stream_retire(stream));
+}
+
+static void test_arguments(void **state)
+{
+    (void)state;
+    void *handle;
+    tarn_handle_stats stats = {0};
+    tarn_library library = fake_register(0, false);
+    assert_status(tarn_handle_get(library, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(0, &handle), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(-1, &handle), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(63, &handle), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(1000, &handle), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get_on(library, 12345678, &handle), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_handle_stats_get(library, 0, &stats), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_mode_set(library, TARN_HANDLE_MATH, 1), TARN_ERROR_NOT_SUPPORTED);
+    assert_refused(tarn_handle_get(TARN_LIBRARY_CUDNN, &handle), TARN_ERROR_NOT_SUPPORTED, "needs the driver \"cuda\"");
+    assert_refused(tarn_handle_get(TARN_LIBRARY_MIOPEN, &handle), TARN_ERROR_NOT_SUPPORTED, "needs the driver \"hip\"");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_one_handle_a_thread_and_device),
+        TEST(test_no_call_of_the_vendor_on_an_unchanged_stream),
+        TEST(test_a_thread_that_ends_gives_its_handle_back),
+        TEST(test_sixteen_slow_creates_side_by_side),
+        TEST(test_creates_that_lie),
+        TEST(test_full_device_is_trimmed_and_tried_again),
+        TEST(test_every_failure_leaves_things_as_they_were),
+        TEST(test_by_stream),
+        TEST(test_leases),
+        TEST(test_prewarm_and_trim),
+        TEST(test_captures),
+        TEST(test_other_captures),
+        TEST(test_retired_stream_is_refused),
+        TEST(test_arguments),
+    };
+    host_start(2, 512 * MIB);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The table of libraries: numbers and names, what is registered at run time, what is looked for and where, and what is said
+ * when it is not there. */
+#include "handle/fake.h"
+
+#include "abi/handle_symbols.h"
+#include "base/pages.h"
+#include "handle/library.h"
+
+static tarn_library_info info_of(tarn_library library)
+{
+    tarn_library_info info = {.size = sizeof info};
+    assert_ok(tarn_library_info_get(library, &info));
+    return info;
+}
+
+static void test_built_in(void **state)
+{
+    (void)state;
+    tarn_library found = 0;
+    int count = 0;
+    assert_ok(tarn_library_count(&count));
+    assert_true(count >= 15);
+#define X(NAME, number, name)                    \
+    assert_ok(tarn_library_find(#name, &found)); \
+    assert_int_equal(found, TARN_LIBRARY_##NAME);
+    TARN_LIBRARY_LIST(X)
+#undef X
+    assert_refused(tarn_library_find("cuddn", &found), TARN_ERROR_INVALID_ARGUMENT, "cuddn");
+    assert_status(tarn_library_find(NULL, &found), TARN_ERROR_INVALID_ARGUMENT);
+}
+
+static bool is_in_list(const char *symbol)
+{
+#define X(name, result, parameters) \
+    if (strcmp(symbol, #name) == 0) \
+        return true;
+    HANDLE_SYMBOL_LIST(X)
+    HIP_HANDLE_SYMBOL_LIST(X)
+    HIP_HANDLE_LATER_LIST(X)
+#undef X
+    return false;
+}
+
+/* What a row calls checked has been compared with the vendor's headers: tests/abi/check_handles.c. */
+static void test_checked_rows_name_checked_symbols(void **state)
+{
+    (void)state;
+#define X(NAME, number, name) &library_##name,
+    static const struct library *const rows[] = {TARN_LIBRARY_LIST(X)};
+#undef X
+    int checked = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct library *row = rows[i];
+        const char *symbols[] = {row->create,
+                                 row->destroy,
+                                 row->set_stream,
+                                 row->get_stream,
+                                 row->set_workspace,
+                                 row->status_text,
+                                 row->version,
+                                 row->memory,
+                                 row->modes[MODE_POINTER].set,
+                                 row->modes[MODE_MATH].set,
+                                 row->modes[MODE_ATOMICS].set};
+        for (size_t j = 0; !row->unchecked && j < sizeof symbols / sizeof *symbols; j++) {
+            if (symbols[j] && !is_in_list(symbols[j]))
+                fail_msg("%s: %s", row->name, symbols[j]);
+            checked += symbols[j] != NULL;
+        }
+    }
+    assert_true(checked >= 40);
+}
+
+static void test_missing(void **state)
+{
+    (void)state;
+    const char *sonames[] = {"libnowhere.so.2", "libnowhere.so.1", NULL};
+    tarn_library_row row = {.size = sizeof row,
+                            .name = "nowhere",
+                            .sonames = sonames,
+                            .create_name = "nowhereCreate",
+                            .destroy_name = "nowhereDestroy"};
+    tarn_library library;
+    void *handle;
+    assert_ok(tarn_library_register(&row, &library));
+    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY_NOT_FOUND, "libnowhere.so.2, libnowhere.so.1");
+    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY_NOT_FOUND, "libnowhere.so.1"); /* remembered */
+    tarn_library_info info = info_of(library);
+    assert_false(info.found || info.usable || info.checked);
+    assert_string_equal(info.sonames, "libnowhere.so.2, libnowhere.so.1");
+    assert_non_null(strstr(info.reason, "libnowhere.so.1"));
+    assert_string_equal(info.name, "nowhere");
+}
+
+static void test_symbols_missing(void **state)
+{
+    (void)state;
+    const char *sonames[] = {"libc.so.6", NULL};
+    tarn_library_row row = {.size = sizeof row,
+                            .name = "no_symbol",
+                            .sonames = sonames,
+                            .create_name = "malloc",
+                            .destroy_name = "nothing_of_that_name"};
+    tarn_library library;
+    void *handle;
+    assert_ok(tarn_library_register(&row, &library));
+    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY_NOT_FOUND, "nothing_of_that_name");
+}
+
+static void test_registered_is_checked(void **state)
+{
+    (void)state;
+    tarn_library library = 99;
+    const char *many[] = {"1", "2", "3", "4", "5", "6", NULL};
+    tarn_library_row row = {.size = sizeof row, .name = "checked", .create = fake_create, .destroy = fake_destroy};
+#define REFUSED(field, value)                                                              \
+    do {                                                                                   \
+        tarn_library_row bad = row;                                                        \
+        bad.field = value;                                                                 \
+        assert_status(tarn_library_register(&bad, &library), TARN_ERROR_INVALID_ARGUMENT); \
+    } while (0)
+    REFUSED(size, 8);
+    REFUSED(name, NULL);
+    REFUSED(name, "");
+    REFUSED(name, "a name that is far longer than 31 letters");
+    REFUSED(name, "cudnn");
+    REFUSED(flags, 1u << 20);
+    REFUSED(platform, (tarn_platform)9);
+    REFUSED(create, NULL);
+    REFUSED(destroy, NULL);
+    REFUSED(sonames, many);
+    assert_status(tarn_library_register(NULL, &library), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_library_register(&row, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(library, 99);
+    for (uint64_t nth = 1;; nth++) { /* every allocation of ours */
+        pages_fail(nth, false);
+        tarn_status status = tarn_library_register(&row, &library);
+        uint64_t hits = pages_fail_hits();
+        pages_fail(0, false);
+        if (!hits) {
+            assert_ok(status);
+            break;
+        }
+        assert_int_equal(status, TARN_ERROR_OUT_OF_HOST_MEMORY);
+    }
+    assert_status(tarn_library_register(&row, &library), TARN_ERROR_INVALID_ARGUMENT); /* the name is taken */
+    tarn_library_info info = info_of(library);
+    assert_true(info.found && info.usable);
+    assert_string_equal(info.path, "");
+    assert_non_null(get(library));
+}
+
+static void test_needs_another_driver(void **state)
+{
+    (void)state;
+    tarn_library_row row = {.size = sizeof row,
+                            .name = "for_hip",
+                            .platform = TARN_PLATFORM_HIP,
+                            .create = fake_create,
+                            .destroy = fake_destroy};
+    tarn_library library;
+    void *handle;
+    assert_ok(tarn_library_register(&row, &library));
+    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_NOT_SUPPORTED, "\"hip\"");
+    tarn_library_info info = info_of(library);
+    assert_true(info.found);
+    assert_false(info.usable);
+    assert_non_null(strstr(info.reason, "host"));
+}
+
+static int create_numbered(void **handle, int number)
+{
+    int code = fake_create(handle);
+    if (!code)
+        ((struct fake_handle *)*handle)->number = number;
+    return code;
+}
+
+static void test_create_takes_a_number(void **state)
+{
+    (void)state;
+    tarn_library_row row = {.size = sizeof row,
+                            .name = "numbered",
+                            .flags = TARN_LIBRARY_CREATE_TAKES_NUMBER,
+                            .create_number = 100,
+                            .create_with_number = create_numbered,
+                            .destroy = fake_destroy};
+    tarn_library library;
+    assert_ok(tarn_library_register(&row, &library));
+    assert_int_equal(get(library)->number, 100); /* and no set_stream, which it has not */
+    assert_int_equal(fake_calls(FAKE_SET_STREAM), 0);
+}
+
+static int create_broken(void **handle)
+{
+    (void)fake_create(handle);
+    return 5;
+}
+
+static void test_failed_handle_is_real(void **state)
+{
+    (void)state;
+    tarn_library_row row = {.size = sizeof row,
+                            .name = "like_cudss",
+                            .flags = TARN_LIBRARY_FAILED_HANDLE_IS_REAL,
+                            .create = create_broken,
+                            .destroy = fake_destroy};
+    tarn_library library;
+    void *handle;
+    assert_ok(tarn_library_register(&row, &library));
+    assert_status(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY);
+    assert_int_equal(fake_calls(FAKE_DESTROY), 1);
+}
+
+static void test_directories(void **state)
+{
+    (void)state;
+    const char *sonames[] = {"libc.so.6", NULL};
+    tarn_library_row row = {.size = sizeof row,
+                            .name = "the_c_library",
+                            .sonames = sonames,
+                            .create_name = "malloc",
+                            .destroy_name = "free"};
+    tarn_library library;
+    assert_ok(tarn_library_register(&row, &library));
+    tarn_library_info info = info_of(library);
+    assert_true(info.found);
+    assert_non_null(strstr(info.path, "libc.so.6"));
+}
+
+/* What cuDSS and MIOpen are given: their own allocator structures, served from tarn's memory in the order of a stream. */
+struct cudss_handler {
+    void *context;
+    int (*device_alloc)(void *, void **, size_t, void *);
+    int (*device_free)(void *, void *, size_t, void *);
+    char name[64];
+};
+static struct cudss_handler cudss;
+static struct {
+    void *(*allocate)(void *, size_t);
+    void (*deallocate)(void *, void *);
+    void *context;
+} miopen;
+
+static int cudss_set(void *handle, const struct cudss_handler *handler)
+{
+    cudss = *handler;
+    return handle ? 0 : 1;
+}
+
+static int miopen_set(void *handle, void *(*allocate)(void *, size_t), void (*deallocate)(void *, void *),
+                      void *context)
+{
+    miopen.allocate = allocate;
+    miopen.deallocate = deallocate;
+    miopen.context = context;
+    return handle ? 0 : 1;
+}
+
+static void test_memory_of_libraries(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    tarn_stream a = new_stream(), b = new_stream();
+    tarn_block_info info = {.size = sizeof info};
+    tarn_lease lease;
+    void *symbol, *pointer = NULL;
+    assert_ok(tarn_handle_lease(library, a, &lease));
+
+    int (*set_cudss)(void *, const struct cudss_handler *) = cudss_set;
+    memcpy(&symbol, &set_cudss, sizeof symbol);
+    assert_int_equal(library_cudss.give_memory(lease.owner, symbol), 0);
+    assert_string_equal(cudss.name, "tarn");
+    assert_int_equal(cudss.device_alloc(cudss.context, &pointer, 3000, native(a)), 0);
+    assert_ok(tarn_pointer_info(pointer, &info));
+    assert_int_equal(info.stream, a);
+    assert_int_equal(info.requested, 3000);
+    assert_int_equal(cudss.device_free(cudss.context, pointer, 3000, native(a)), 0);
+    assert_int_not_equal(tarn_pointer_info(pointer, &info), TARN_OK);
+    assert_int_equal(cudss.device_alloc(cudss.context, &pointer, 5000, native(b)), 0); /* not the handle's stream */
+    assert_int_equal(cudss.device_free(cudss.context, pointer, 5000, native(a)), 0);
+    assert_int_not_equal(cudss.device_alloc(cudss.context, &pointer, (size_t)1 << 50, native(a)), 0);
+    assert_int_not_equal(cudss.device_free(cudss.context, &info, 8, native(a)), 0);
+
+    int (*set_miopen)(void *, void *(*)(void *, size_t), void (*)(void *, void *), void *) = miopen_set;
+    memcpy(&symbol, &set_miopen, sizeof symbol);
+    assert_int_equal(library_miopen.give_memory(lease.owner, symbol), 0);
+    pointer = miopen.allocate(miopen.context, 4000);
+    assert_ok(tarn_pointer_info(pointer, &info));
+    assert_int_equal(info.stream, a);
+    assert_ok(tarn_handle_lease_bind(&lease, b));
+    void *other = miopen.allocate(miopen.context, 4000);
+    assert_ok(tarn_pointer_info(other, &info));
+    assert_int_equal(info.stream, b);
+    miopen.deallocate(miopen.context, pointer); /* after what runs on b as well */
+    miopen.deallocate(miopen.context, other);
+    assert_null(miopen.allocate(miopen.context, (size_t)1 << 50));
+    assert_ok(tarn_handle_return(&lease));
+}
+
+static void test_numbers_run_out(void **state)
+{
+    (void)state;
+    char name[16];
+    tarn_library_row row = {.size = sizeof row, .name = name, .create = fake_create, .destroy = fake_destroy};
+    tarn_library library = 0;
+    tarn_status status = TARN_OK;
+    for (int i = 0; i < 100 && !status; i++) {
+        snprintf(name, sizeof name, "many%d", i);
+        status = tarn_library_register(&row, &library);
+    }
+    assert_int_equal(status, TARN_ERROR_NOT_SUPPORTED);
+    assert_int_equal(library, TARN_MAX_LIBRARIES);
+    assert_non_null(get(library));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_built_in),
+        TEST(test_checked_rows_name_checked_symbols),
+        TEST(test_missing),
+        TEST(test_symbols_missing),
+        TEST(test_registered_is_checked),
+        TEST(test_needs_another_driver),
+        TEST(test_create_takes_a_number),
+        TEST(test_failed_handle_is_real),
+        TEST(test_directories),
+        TEST(test_memory_of_libraries),
+        TEST(test_numbers_run_out), /* the last */
+    };
+    host_start(1, 256 * MIB);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

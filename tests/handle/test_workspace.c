@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Workspaces: that one follows every set-stream, that nobody's is freed under him, sizes, policies, captures. The test of
+ * PyTorch for clears that race with gets (aten/src/ATen/test/cuda_cublas_handle_pool_test.cpp) is here. */
+#include "handle/fake.h"
+
+static int back_to_default(void **state)
+{
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    return fake_check(state);
+}
+
+static void test_a_workspace_follows_every_set_stream(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, true);
+    tarn_stream streams[4];
+    void *workspaces[4] = {NULL}, *got;
+    assert_ok(tarn_workspace_size_set(library, 1 << 20));
+    for (int i = 0; i < 4; i++)
+        streams[i] = new_stream();
+    srand(2);
+    int bound = -1, told = 0;
+    for (int i = 0; i < 3000; i++) {
+        int wanted = rand() % 3 && bound >= 0 ? bound : rand() % 4;
+        assert_ok(tarn_handle_get_on(library, streams[wanted], &got));
+        struct fake_handle *handle = got;
+        told += wanted != bound;
+        bound = wanted;
+        assert_int_equal(fake_calls(FAKE_SET_STREAM), told);
+        assert_int_equal(fake_calls(FAKE_SET_WORKSPACE), told);
+        assert_true(handle->workspace_follows);
+        assert_int_equal(handle->workspace_size, 1 << 20);
+        if (!workspaces[wanted])
+            workspaces[wanted] = handle->workspace;
+        assert_ptr_equal(handle->workspace, workspaces[wanted]); /* one a stream, kept */
+    }
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < i; j++)
+            assert_ptr_not_equal(workspaces[i], workspaces[j]);
+    tarn_block_info info = {.size = sizeof info};
+    assert_ok(tarn_pointer_info(workspaces[0], &info));
+    assert_string_equal(tarn_tag_text(info.tag), "workspace");
+    assert_int_equal(info.stream, streams[0]);
+    assert_ok(tarn_workspace_size_set(library, 2 << 20)); /* a larger one takes its place */
+    assert_ok(tarn_handle_get_on(library, streams[0], &got));
+    assert_int_equal(((struct fake_handle *)got)->workspace_size, 2 << 20);
+    assert_ok(tarn_workspace_size_set(library, 1 << 19)); /* a smaller one does not */
+    assert_ok(tarn_handle_get_on(library, streams[0], &got));
+    assert_int_equal(((struct fake_handle *)got)->workspace_size, 2 << 20);
+    assert_ok(tarn_workspace_clear_all(NULL));
+    assert_int_equal(workspace_stats().bytes, 0);
+    assert_int_equal(workspace_stats().count, 0);
+    assert_ok(tarn_workspace_size_set(library, 0)); /* none at all, which the vendor is told */
+    assert_ok(tarn_handle_get_on(library, streams[0], &got));
+    assert_null(((struct fake_handle *)got)->workspace);
+    assert_true(((struct fake_handle *)got)->workspace_follows);
+    assert_ok(tarn_workspace_clear_all(NULL));
+}
+
+struct pausing {
+    tarn_library library;
+    tarn_stream stream;
+    struct fake_handle *handle;
+    pthread_barrier_t barrier;
+};
+
+static void *get_pause_get(void *argument)
+{
+    struct pausing *pausing = argument;
+    void *got;
+    assert_ok(tarn_handle_get_on(pausing->library, pausing->stream, &got));
+    pausing->handle = got;
+    pthread_barrier_wait(&pausing->barrier);
+    pthread_barrier_wait(&pausing->barrier);
+    assert_ok(tarn_handle_get_on(pausing->library, pausing->stream, &got));
+    pthread_barrier_wait(&pausing->barrier);
+    pthread_barrier_wait(&pausing->barrier);
+    return NULL;
+}
+
+static void test_a_clear_frees_nothing_under_another_thread(void **state)
+{
+    (void)state;
+    struct pausing pausing = {.library = fake_register(0, true), .stream = new_stream()};
+    tarn_workspace_cleared cleared;
+    tarn_block_info info = {.size = sizeof info};
+    pthread_t thread;
+    void *mine;
+    pthread_barrier_init(&pausing.barrier, NULL, 2);
+    assert_ok(tarn_workspace_size_set(pausing.library, 1 << 20));
+    assert_int_equal(pthread_create(&thread, NULL, get_pause_get, &pausing), 0);
+    pthread_barrier_wait(&pausing.barrier);
+    assert_ok(tarn_handle_get_on(pausing.library, pausing.stream, &mine));
+    void *workspace = pausing.handle->workspace, *own = ((struct fake_handle *)mine)->workspace;
+    assert_ptr_not_equal(workspace, own);
+
+    assert_ok(tarn_workspace_clear(pausing.stream, &cleared));
+    assert_int_equal(cleared.freed, 1 << 20);    /* ours */
+    assert_int_equal(cleared.deferred, 1 << 20); /* the other thread may be about to use its own */
+    assert_int_equal(workspace_stats().deferred_bytes, 1 << 20);
+    assert_ok(tarn_pointer_info(workspace, &info));
+    assert_int_not_equal(tarn_pointer_info(own, &info), TARN_OK);
+    pthread_barrier_wait(&pausing.barrier); /* it asks again ... */
+    pthread_barrier_wait(&pausing.barrier);
+    assert_int_equal(workspace_stats().deferred_bytes, 0); /* ... and has let go of it */
+    assert_int_equal(workspace_stats().bytes, 1 << 20);
+    assert_true(pausing.handle->workspace_follows);
+
+    assert_ok(tarn_workspace_clear_all(&cleared)); /* once more; this time it ends */
+    assert_int_equal(cleared.deferred, 1 << 20);
+    pthread_barrier_wait(&pausing.barrier);
+    pthread_join(thread, NULL);
+    assert_int_equal(workspace_stats().bytes, 0);
+    assert_ok(tarn_handle_get_on(pausing.library, pausing.stream, &mine));
+    assert_non_null(((struct fake_handle *)mine)->workspace);
+    assert_ok(tarn_workspace_clear_all(NULL));
+}
+
+static struct {
+    tarn_library library;
+    atomic_int wrong;
+} race;
+
+static void *race_get(void *argument)
+{
+    (void)argument;
+    tarn_block_info info = {.size = sizeof info};
+    for (int i = 0; i < 50; i++) {
+        struct fake_handle *handle = get(race.library);
+        for (int use = 0; use < 20; use++) /* the GEMM: the memory is there all the time */
+            if (!handle->workspace || tarn_pointer_info(handle->workspace, &info) || info.base != handle->workspace)
+                atomic_fetch_add(&race.wrong, 1);
+    }
+    return NULL;
+}
+
+static void *race_clear(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < 50; i++)
+        if (tarn_workspace_clear_all(NULL))
+            atomic_fetch_add(&race.wrong, 1);
+    return NULL;
+}
+
+static void test_fifteen_threads_get_and_five_clear(void **state)
+{
+    (void)state;
+    pthread_t threads[20];
+    race.library = fake_register(0, true);
+    assert_ok(tarn_workspace_size_set(race.library, 1 << 20));
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, i % 4 == 3 ? race_clear : race_get, NULL), 0);
+    for (int i = 0; i < 20; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&race.wrong), 0);
+    assert_ok(tarn_workspace_clear_all(NULL));
+    assert_int_equal(workspace_stats().bytes, 0);
+    assert_true(workspace_stats().peak_bytes >= 1 << 20);
+}
+
+static void test_policies(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, true);
+    tarn_workspace_call call = {0};
+    tarn_block_info info = {.size = sizeof info};
+    tarn_workspace_policy policy;
+    void *got;
+    assert_ok(tarn_workspace_size_set(library, 1 << 20));
+    struct fake_handle *handle = get(library);
+    assert_non_null(handle->workspace);
+    assert_ok(tarn_workspace_begin(library, &call)); /* under CACHED a get */
+    assert_null(call.pointer);
+    assert_ok(tarn_workspace_end(&call));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
+    get(library);
+    assert_null(handle->workspace);
+    assert_false(handle->workspace_follows);
+
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_policy_get(&policy));
+    assert_int_equal(policy, TARN_WORKSPACE_PER_CALL);
+    get(library);
+    assert_null(handle->workspace);
+    assert_ok(tarn_workspace_begin(library, &call));
+    assert_ptr_equal(call.handle, handle);
+    assert_non_null(call.pointer);
+    assert_ptr_equal(handle->workspace, call.pointer);
+    assert_ptr_equal(get(library), handle); /* a get in between changes nothing */
+    assert_ptr_equal(handle->workspace, call.pointer);
+    void *pointer = call.pointer;
+    assert_ok(tarn_workspace_clear_all(NULL)); /* nor does a clear */
+    assert_ok(tarn_pointer_info(pointer, &info));
+    assert_ok(tarn_workspace_end(&call));
+    assert_null(handle->workspace); /* first the library forgets it, then it is freed */
+    assert_int_not_equal(tarn_pointer_info(pointer, &info), TARN_OK);
+    assert_ok(tarn_workspace_end(&call));
+
+    assert_ok(tarn_workspace_begin(library, &call)); /* the stream changes meanwhile */
+    assert_ok(tarn_handle_get_on(library, new_stream(), &got));
+    assert_null(handle->workspace);
+    assert_ok(tarn_workspace_end(&call));
+
+    uint64_t leaked = workspace_stats().leaked_bytes; /* the library does not let go of it */
+    assert_ok(tarn_workspace_begin(library, &call));
+    pointer = call.pointer;
+    fake_fail(FAKE_SET_STREAM, 1, 7);
+    assert_refused(tarn_workspace_end(&call), TARN_ERROR_LIBRARY, "set_stream");
+    assert_int_equal(workspace_stats().leaked_bytes, leaked + (1 << 20));
+    assert_ok(tarn_pointer_info(pointer, &info));
+    assert_ok(tarn_free(pointer));
+    fake_fail(FAKE_SET_WORKSPACE, 1, 7);
+    assert_status(tarn_workspace_begin(library, &call), TARN_ERROR_LIBRARY);
+    get(library);
+    assert_status(tarn_workspace_policy_set((tarn_workspace_policy)7), TARN_ERROR_INVALID_ARGUMENT);
+}
+
+static void test_no_room_for_a_workspace(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, true);
+    void *handle = NULL;
+    assert_ok(tarn_workspace_size_set(library, (int64_t)1 << 32));
+    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+    assert_null(handle);
+    assert_ok(tarn_workspace_size_set(library, 1 << 20));
+    assert_true(get(library)->workspace_follows);
+    assert_ok(tarn_workspace_clear_all(NULL));
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    size_t bytes;
+    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_CUBLAS, 0, &bytes)); /* `:128:8:64:16:32:32` in the environment */
+    assert_int_equal(bytes, 3072 * 1024);
+    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_CUBLASLT, 0, &bytes));
+    assert_int_equal(bytes, 2000 * 1024);
+    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_ROCBLAS, 0,
+                                      &bytes)); /* of HIPBLAS_..., which makes no sense, and ROCBLAS_... */
+    assert_int_equal(bytes, 77 * 1024);
+    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_HIPBLASLT, 0, &bytes));
+    assert_int_equal(bytes, (size_t)76 << 20);
+    assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLAS, 12345));
+    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_CUBLAS, 0, &bytes));
+    assert_int_equal(bytes, 12345);
+    assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLAS, -1));
+    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_CUBLAS, 0, &bytes));
+    assert_int_equal(bytes, 3072 * 1024);
+    assert_ok(tarn_workspace_size_get(fake_register(0, true), 0, &bytes));
+    assert_int_equal(bytes, 8519680); /* what PyTorch takes where it knows no better */
+    assert_status(tarn_workspace_size_get(TARN_LIBRARY_CUDNN, 0, &bytes), TARN_ERROR_NOT_SUPPORTED);
+    assert_status(tarn_workspace_size_set(TARN_LIBRARY_CUBLAS, -2), TARN_ERROR_INVALID_ARGUMENT);
+}
+
+static void test_captures_have_workspaces_of_their_own(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, true);
+    tarn_stream stream = new_stream();
+    tarn_workspace_cleared cleared;
+    tarn_block_info info = {.size = sizeof info};
+    tarn_capture_state capture;
+    uint64_t id = 0;
+    void *got, *graph = NULL, *captured[2];
+    assert_ok(tarn_workspace_size_set(library, 1 << 20));
+    assert_ok(tarn_handle_get_on(library, stream, &got));
+    struct fake_handle *handle = got;
+    void *ordinary = handle->workspace;
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
+        assert_ok(tarn_handle_get_on(library, stream, &got));
+        captured[i] = handle->workspace;
+        assert_ok(tarn_capture_status(stream, &capture, &id));
+        assert_status(tarn_workspace_clear(stream, NULL), TARN_ERROR_CAPTURE);
+        assert_status(tarn_workspace_clear_capture(id, NULL), TARN_ERROR_CAPTURE);
+        assert_ok(tarn_capture_end(stream, &graph));
+    }
+    assert_ptr_not_equal(captured[0], ordinary);
+    assert_ptr_not_equal(captured[1], captured[0]);
+    assert_ptr_not_equal(captured[1], ordinary);
+    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ptr_equal(handle->workspace, ordinary);
+    assert_int_equal(workspace_stats().captured_count, 2);
+
+    assert_ok(tarn_workspace_clear_all(&cleared));
+    assert_int_equal(cleared.freed, 1 << 20);
+    assert_ok(tarn_pointer_info(captured[0], &info)); /* the graphs may be replayed */
+    assert_ok(tarn_workspace_clear_capture(id, &cleared));
+    assert_int_equal(cleared.freed, 1 << 20);
+    assert_ok(tarn_pointer_info(captured[0], &info));
+    assert_ok(tarn_workspace_clear(stream, &cleared));
+    assert_int_equal(cleared.freed, 1 << 20);
+    assert_int_equal(workspace_stats().bytes, 0);
+    assert_ok(tarn_stream_return(stream));
+}
+
+#define WORKSPACE_TEST(function) cmocka_unit_test_setup_teardown(function, fake_reset, back_to_default)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WORKSPACE_TEST(test_a_workspace_follows_every_set_stream),
+        WORKSPACE_TEST(test_a_clear_frees_nothing_under_another_thread),
+        WORKSPACE_TEST(test_fifteen_threads_get_and_five_clear),
+        WORKSPACE_TEST(test_policies),
+        WORKSPACE_TEST(test_no_room_for_a_workspace),
+        WORKSPACE_TEST(test_sizes),
+        WORKSPACE_TEST(test_captures_have_workspaces_of_their_own),
+    };
+    setenv("CUBLAS_WORKSPACE_CONFIG", "x:128:8:64:16:32:32", 1);
+    setenv("CUBLASLT_WORKSPACE_SIZE", "2000", 1);
+    setenv("HIPBLAS_WORKSPACE_CONFIG", "much", 1);
+    setenv("ROCBLAS_WORKSPACE_CONFIG", ":77:1", 1);
+    unsetenv("HIPBLASLT_WORKSPACE_SIZE");
+    host_start(1, 1024 * MIB);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

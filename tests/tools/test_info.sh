@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# The program from outside: what `tarn info` prints, and with which status. TARN_PROGRAM is the program.
+set -euo pipefail
+
+tarn=$TARN_PROGRAM
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_info: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
+
+# run STATUS ARGUMENT...: runs the program and wants that status; leaves the files out and err.
+run()
+{
+    local wanted=$1 status=0
+    shift
+    "$tarn" info "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: tarn info $*"
+}
+says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
+
+# json EXPRESSION: standard output is JSON, called `a` here, and the expression holds of it.
+json()
+{
+    python3 - "$work/out" "$1" <<'END' || fail "not so: $1"
+import json, sys
+with open(sys.argv[1]) as file:
+    a = json.load(file)
+l = {library["name"]: library for library in a["libraries"]}
+sys.exit(0 if eval(sys.argv[2]) else 1)
+END
+}
+
+unset TARN_DRIVER TARN_LIBRARY_PATH
+export TARN_HOST_DEVICES=2 TARN_HOST_MEMORY=3G
+export TARN_DRIVER=host
+run 0 && silent err
+says out '^driver host: asked for' && says out '^0 .*3.00 GiB' && says out '^1 ' && says out '^cudnn ' && says out '^hipsolver .*unchecked'
+run 0 --json && silent err
+json 'a["driver"] == "host" and a["reason"] and a["version"]'
+json '[d["memory"] for d in a["devices"]] == [3 << 30] * 2 and all(d["works"] and d["error"] is None for d in a["devices"])'
+json 'set("cudnn cublas cublaslt cusparse cusolver_dn cusolver_sp cudss curand miopen rocblas hipblas hipblaslt rocsparse hipsparse hipsolver".split()) == set(l)'
+json 'all(not x["usable"] and x["reason"] and x["sonames"] for x in l.values())'
+json 'l["cudnn"]["checked"] and not l["miopen"]["checked"] and l["cudnn"]["sonames"][0] == "libcudnn.so.9"'
+
+# A library that is found in a directory of the caller's, and is not what its name says.
+mkdir "$work/lib"
+echo 'int nothing;' | "${CC:-cc}" -shared -fPIC -x c - -o "$work/lib/libcudss.so.0"
+TARN_LIBRARY_PATH=$work/none:$work/lib run 0 --json
+json 'not l["cudss"]["found"] and "has no symbol cudssCreate" in l["cudss"]["reason"]'
+
+# No device: the libraries all the same.
+TARN_DRIVER=nothing run 1 && says out '^no driver: TARN_DRIVER=nothing' && says out '^cudnn '
+TARN_DRIVER=nothing run 1 --json
+json 'a["driver"] is None and a["devices"] == [] and len(l) == 15'
+
+# The command line.
+run 0 --help && says out '^Usage: tarn info' && silent err
+run 2 --jsn && says err 'no option --jsn' && silent out
+run 2 more && says err '"more"'
+"$tarn" --help | grep -q '  info  ' || fail "tarn --help does not list info"
+echo "tarn info does what its manual page says"
