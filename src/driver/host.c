@@ -279,10 +279,12 @@ tarn_status host_use(int device, struct host_device **found)
 
 void host_settle_now(void)
 {
-    while (atomic_exchange(&host.unsettled, false)) {
+    atomic_fetch_add(&host.settling, 1);
+    do { /* once even where another thread took the flag: this waits until that one has delivered */
         host_memory_sweep();
         host_check_deliver();
-    }
+    } while (atomic_exchange(&host.unsettled, false));
+    atomic_fetch_sub(&host.settling, 1);
 }
 
 /* ---- Calls about devices ----------------------------------------------------------------------------------------- */

@@ -131,6 +131,7 @@ struct host {
     struct host_device device[TARN_MAX_DEVICES];
     atomic_bool injecting; /* a test asked for a failure */
     atomic_bool unsettled; /* reports to deliver or unmaps to finish: host_settle() */
+    atomic_uint settling;  /* threads that do so now */
     atomic_bool checking;
     atomic_uint captures; /* open and not invalidated: where there are none no call is barred */
     atomic_uint leaving;  /* mappings whose unmap waits for work to end */
@@ -175,12 +176,13 @@ static inline tarn_status host_enter_unsafe(enum driver_call call, int device, s
 /* The first line of tarn_host_*: makes sure that the host device is the driver, and finds the device. */
 tarn_status host_use(int device, struct host_device **found);
 
-/* Delivers reports and finishes unmaps that waited for work. Called without locks at the end of whatever may finish
+/* Delivers reports and finishes unmaps that waited for work, or waits while others do. Called without locks at the end of whatever may finish
  * work. */
 void host_settle_now(void) __attribute__((cold));
 static inline void host_settle(void)
 {
-    if (atomic_load_explicit(&host.unsettled, memory_order_relaxed))
+    if (atomic_load_explicit(&host.unsettled, memory_order_acquire) ||
+        atomic_load_explicit(&host.settling, memory_order_relaxed))
         host_settle_now();
 }
 
