@@ -82,7 +82,7 @@ hip_result hipFree(void *address)
 {
     hip_result code = sim_enter(__func__);
     if (!code && !address)
-        code = sim_code(host_unsafe(DRIVER_CALL_free), HIP_CAPTURE_UNSUPPORTED);
+        code = sim_code(host_refuse_unsafe(DRIVER_CALL_free), HIP_CAPTURE_UNSUPPORTED);
     else if (!code)
         code = give_back(address);
     return sim_leave(code);
@@ -131,7 +131,7 @@ hip_result hipHostMalloc(void **memory, size_t size, unsigned flags)
     if (!code && !memory)
         code = HIP_INVALID_VALUE;
     if (!code)
-        code = sim_code(host_unsafe(DRIVER_CALL_alloc), HIP_CAPTURE_UNSUPPORTED);
+        code = sim_code(host_refuse_unsafe(DRIVER_CALL_alloc), HIP_CAPTURE_UNSUPPORTED);
     if (!code && size && posix_memalign(&result, 4096, size))
         code = HIP_OUT_OF_MEMORY;
     if (!code)
@@ -143,7 +143,7 @@ hip_result hipHostFree(void *memory)
 {
     hip_result code = sim_enter(__func__);
     if (!code)
-        code = sim_code(host_unsafe(DRIVER_CALL_free), HIP_CAPTURE_UNSUPPORTED);
+        code = sim_code(host_refuse_unsafe(DRIVER_CALL_free), HIP_CAPTURE_UNSUPPORTED);
     if (!code)
         free(memory);
     return sim_leave(code);

@@ -1,12 +1,13 @@
-/* SPDX-License-Identifier: MIT */ /* Copyright (c) 2026 The tarn authors */
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
 
 /* What the files of the host device share. host.c owns configuration, devices and the way into a call; host_address.c
  * address space and plain allocations; host_memory.c pieces and mappings; host_stream.c queues, events and the clock of
  * queued work; host_worker.c the threads that run real work; host_clock.c the cost tables; host_check.c owners, uses
- * and reports. *
+ * and reports.
+ *
  * Locks, in the order in which they are taken: memory, streams, then the leaves (an object pool's, the injection's).
- * The locks of settling and of delivering reports are taken with none of these held; so a report is delivered with
-   those
+ * The locks of settling and of delivering reports are taken with none of these held; so a report is delivered with those
  * two only, and real work runs without any. */
 #ifndef TARN_DRIVER_HOST_H
 #define TARN_DRIVER_HOST_H
@@ -24,7 +25,8 @@
 
 /* ---- Streams ----------------------------------------------------------------------------------------------------- */
 
-/* Bytes that one queued operation uses, and who owned them when it was queued. */ struct host_use {
+/* Bytes that one queued operation uses, and who owned them when it was queued. */
+struct host_use {
     uintptr_t address;
     size_t size;
     uint64_t owner; /* a generation; 0: nobody's */
@@ -32,19 +34,18 @@
 
 struct host_uses {
     struct host_use few[2];
-    struct host_use *many; /* pages_alloc; in place of `few` where these do not
-suffice */
+    struct host_use *many; /* pages_alloc; in place of `few` where these do not suffice */
     unsigned count, room;
 };
 
 enum host_op_kind { HOST_OP_WAIT, HOST_OP_TIMED, HOST_OP_FILL, HOST_OP_COPY, HOST_OP_CALL };
 
-/* One entry of a queue. All fields are set before it is queued and not changed afterwards. */ struct host_op {
+/* One entry of a queue. All fields are set before it is queued and not changed afterwards. */
+struct host_op {
     struct host_op *next;
     enum host_op_kind kind;
     uint64_t position; /* in its stream, from 1 */
-    uint64_t order;    /* among all
-operations of the process, from 1 */
+    uint64_t order;    /* among all operations of the process, from 1 */
     union {
         struct {
             struct host_stream *stream;
@@ -71,36 +72,27 @@ struct host_nodes {
 };
 
 enum host_stream_state {
-    HOST_STREAM_IDLE,
-    /* nothing queued */ HOST_STREAM_WAITS,
-    /* its head waits for another
-stream: it is in that one's `waiters` */
+    HOST_STREAM_IDLE,  /* nothing queued */
+    HOST_STREAM_WAITS, /* its head waits for another stream: it is in that one's `waiters` */
     HOST_STREAM_TIMED, /* its head ends at a time: it is in the heap of timers */
-    HOST_STREAM_READY,
-    /* its head is real work: it is in a list of ready streams */ HOST_STREAM_RUNS /* a worker runs its
-head */
+    HOST_STREAM_READY, /* its head is real work: it is in a list of ready streams */
+    HOST_STREAM_RUNS   /* a worker runs its head */
 };
 
 /* A queue. Never unmapped, and positions go on when it serves as another stream later: so "position <= done" answers
  * for an event whatever became of its stream. Streams lock. */
 struct host_stream {
-    struct host_stream *link; /* in the
-   one list that its state names, or in a list of streams to go on with */
-    bool live;                /* between create
-   and destroy */
+    struct host_stream *link; /* in the one list that its state names, or in a list of streams to go on with */
+    bool live;                /* between create and destroy */
     bool blocking;            /* synchronises with the legacy stream */
     int priority;
     enum host_stream_state state;
     struct host_device *device;
-    uint64_t last, done;           /* positions: of the last
-   operation queued, of the last one finished */
-    uint64_t joined;               /* the legacy stream waits for this one
-   up to this position */
-    uint64_t joins;                /* this one waits for the legacy stream up to this position of
-   that */
+    uint64_t last, done;           /* positions: of the last operation queued, of the last one finished */
+    uint64_t joined;               /* the legacy stream waits for this one up to this position */
+    uint64_t joins;                /* this one waits for the legacy stream up to this position of that */
     struct host_op *head, *tail;   /* not finished */
-    struct host_stream *waiters;   /* streams whose head waits
-   for this one */
+    struct host_stream *waiters;   /* streams whose head waits for this one */
     struct host_stream *next_live; /* the device's list: live, or destroyed with work left */
 
     struct host_capture *capture;      /* that it takes part in, or NULL */
@@ -115,14 +107,15 @@ struct host_device {
     int number;
     size_t memory; /* bytes */
 
-    /* Memory lock. */ uint64_t created, created_peak, mapped, mapped_peak; /* bytes */
-    uint64_t pieces, mappings, plain;                                       /* counts */
-    uint64_t reserved_addresses;                                            /* bytes */
-    int file;
-    /* the memfd behind ordinary pieces; -1 before the first one */ uint64_t file_next, file_end;
-    /* bytes: the next piece's offset, the file's length */
+    /* Memory lock. */
+    uint64_t created, created_peak, mapped, mapped_peak; /* bytes */
+    uint64_t pieces, mappings, plain;                    /* counts */
+    uint64_t reserved_addresses;                         /* bytes */
+    int file;                                            /* the memfd behind ordinary pieces; -1 before the first one */
+    uint64_t file_next, file_end;                        /* bytes: the next piece's offset, the file's length */
 
-    /* Streams lock. */ struct host_stream legacy;
+    /* Streams lock. */
+    struct host_stream legacy;
     struct host_stream *streams; /* all but the legacy one */
     uint64_t stream_count, event_count;
 
@@ -133,14 +126,11 @@ struct host_device {
 
 struct host {
     atomic_int devices; /* 0 while the host device is not started */
-    size_t maps;        /* the budget of
-mappings of the process */
+    size_t maps;        /* the budget of mappings of the process */
     const char *maps_from;
     struct host_device device[TARN_MAX_DEVICES];
-    atomic_bool injecting; /*
-a test asked for a failure */
-    atomic_bool unsettled; /* reports to deliver or unmaps to finish: host_settle(). Set under
-the streams lock */
+    atomic_bool injecting; /* a test asked for a failure */
+    atomic_bool unsettled; /* reports to deliver or unmaps to finish: host_settle(). Set under the streams lock */
     atomic_bool sweeps;    /* ... unmaps among them */
     atomic_bool checking;
     atomic_uint captures; /* open and not invalidated: where there are none no call is barred */
@@ -153,8 +143,6 @@ extern struct host host;
 
 /* Starts the host device; TARN_ERROR_CONFIGURATION, or what the system refused. Called once by driver_init(). */
 tarn_status host_start(void);
-/* Whether tarn_host_configure() asked for the host device. */
-bool host_configured(void);
 
 tarn_status host_no_device(enum driver_call call, int device) __attribute__((cold));
 tarn_status host_inject(enum driver_call call) __attribute__((cold));
@@ -164,17 +152,34 @@ tarn_status host_inject(enum driver_call call) __attribute__((cold));
 static inline tarn_status host_enter(enum driver_call call, int device, struct host_device **found)
 {
     *found = NULL;
-    if (device < 0 || device >= atomic_load_explicit(&host.devices, memory_order_relaxed))
-        return host_no_device(call, device);
+    if (device < 0 || device >= atomic_load_explicit(&host.devices, memory_order_relaxed)) {
+        host_no_device(call, device);
+        return TARN_ERROR_INVALID_DEVICE; /* a constant: analysers cannot see into the function */
+    }
     *found = &host.device[device];
     atomic_fetch_add_explicit(&(*found)->calls[call], 1, memory_order_relaxed);
     return atomic_load_explicit(&host.injecting, memory_order_relaxed) ? host_inject(call) : TARN_OK;
 }
 
-/* The first line of tarn_host_*: makes sure that the host device is the driver, and finds the device. */ tarn_status
-host_use(int device, struct host_device **found);
+/* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that invalidates the capture. */
+tarn_status host_refuse_unsafe(enum driver_call call) __attribute__((cold));
 
-/* Delivers reports and finishes unmaps that waited for work. Called without locks at the end of whatever may finish
+/* The same for a call that is potentially unsafe while a stream captures (host_capture.c). */
+static inline tarn_status host_enter_unsafe(enum driver_call call, int device, struct host_device **found)
+{
+    tarn_status status = host_enter(call, device, found);
+    if (status || !atomic_load_explicit(&host.captures, memory_order_relaxed))
+        return status;
+    return host_refuse_unsafe(call);
+}
+
+/* Whether tarn_host_configure() asked for the host device. */
+bool host_configured(void);
+
+/* The first line of tarn_host_*: makes sure that the host device is the driver, and finds the device. */
+tarn_status host_use(int device, struct host_device **found);
+
+/* Delivers reports and finishes unmaps that waited for work, or waits while others do. Called without locks at the end of whatever may finish
  * work. */
 void host_settle_now(void) __attribute__((cold));
 static inline void host_settle(void)
@@ -188,14 +193,13 @@ static inline void host_settle(void)
 struct host_cost {
     uint32_t call_ns;  /* each call */
     uint32_t mib_ns;   /* each MiB */
-    uint32_t piece_ns; /* each piece
-that the call touches */
+    uint32_t piece_ns; /* each piece that the call touches */
 };
 
 extern const struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS];
 
-/* Charges one call that succeeded to the device's driver time, by both tables. */ static inline void
-host_charge(struct host_device *device, enum driver_call call, size_t bytes, uint64_t pieces)
+/* Charges one call that succeeded to the device's driver time, by both tables. */
+static inline void host_charge(struct host_device *device, enum driver_call call, size_t bytes, uint64_t pieces)
 {
     for (int table = 0; table < HOST_TABLES; table++) {
         const struct host_cost *cost = &host_costs[table][call];
@@ -231,30 +235,30 @@ tarn_status host_peers_check(const char *call, int owner, const int *devices, in
 /* ---- host_stream.c ----------------------------------------------------------------------------------------------- */
 
 void host_streams_lock(void);
-void host_streams_unlock(void); /* Waits on `condition` with the streams lock. */
+void host_streams_unlock(void);
+/* Waits on `condition` with the streams lock. */
 void host_streams_sleep_locked(pthread_cond_t *condition);
-void host_streams_start(void); /* Waits for all queued work, then
-gives up streams and events. */
+void host_streams_start(void);
+/* Waits for all queued work, then gives up streams and events. */
 void host_streams_drain(void);
 void host_streams_finish(void);
-void host_streams_ledger(struct host_device *device, tarn_host_ledger *ledger); /* Waits until everything queued on the
-device before this call has ended. Gives the ns by which the clock jumped. */
-uint64_t host_device_wait(
-    struct host_device
-        *device); /* The head of `stream`, which a worker ran, has ended: goes on with what depends on it. */
+void host_streams_ledger(struct host_device *device, tarn_host_ledger *ledger);
+/* Waits until everything queued on the device before this call has ended. Gives the ns by which the clock jumped. */
+uint64_t host_device_wait(struct host_device *device);
+/* The head of `stream`, which a worker ran, has ended: goes on with what depends on it. */
 void host_stream_ended_locked(struct host_stream *stream);
 
 /* ---- host_worker.c ----------------------------------------------------------------------------------------------- */
 
-/* Makes sure that there is a worker at all, so that real work can be promised. */ tarn_status
-host_workers_ensure_locked(void);                          /* Hands a stream whose head is real work to the workers. */
-void host_workers_push_locked(struct host_stream *stream); /* Joins all workers; the queues are empty. */
+/* Makes sure that there is a worker at all, so that real work can be promised. */
+tarn_status host_workers_ensure_locked(void);
+/* Hands a stream whose head is real work to the workers. */
+void host_workers_push_locked(struct host_stream *stream);
+/* Joins all workers; the queues are empty. */
 void host_workers_finish(void);
 
 /* ---- host_capture.c ---------------------------------------------------------------------------------------------- */
 
-/* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that invalidates the capture. */
-tarn_status host_unsafe(enum driver_call call);
 /* Sets the calling thread's mode and gives the one before. */
 enum driver_capture_mode host_mode_exchange(enum driver_capture_mode mode);
 
@@ -281,6 +285,7 @@ void host_check_start_locked(struct host_stream *stream, const struct host_op *o
 /* Whether queued work uses the range; `call`, where not NULL, is what to say in a report. Takes the streams lock. */
 bool host_check_in_use(const char *call, struct host_device *device, uintptr_t address, size_t size);
 void host_check_deliver(void);
+/* Whether nothing is left to deliver. */
 bool host_check_delivered_locked(void);
 void host_check_finish(void);
 
