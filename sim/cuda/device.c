@@ -269,7 +269,8 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
     if (!is_device(device))
         return CU_INVALID_DEVICE;
     mutex_lock(&contexts_lock);
-    primary[device].device = device;
+    if (primary[device].device != device)
+        primary[device].device = device;
     primary[device].holders++;
     mutex_unlock(&contexts_lock);
     *context = &primary[device];

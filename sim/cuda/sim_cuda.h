@@ -21,11 +21,12 @@
 #include "cuda/calls.h"
 #include "driver/cuda_abi.h"
 
+#include <stdatomic.h>
 #include <tarn/device.h>
 
 struct CUctx_st {
     int device;
-    int holders; /* contexts lock: of a primary context; 0: it is not active */
+    atomic_int holders; /* written with the contexts lock; 0: it is not active */
     unsigned flags;
 };
 
