@@ -67,7 +67,8 @@ struct thread *thread_known(void);
 /* The calling thread's current device, without making anything. */
 int thread_device(void);
 
-/* What the handle layer does when a thread that has `handles` ends, before its streams are given up. Not in a fork's child. */
+/* What the handle layer does when a thread that has `handles` ends, before its streams are given up. Not in a fork's
+ * child. */
 void thread_on_end(void (*callback)(struct thread *thread));
 
 /* What the layers above do at tarn_shutdown(), in the order of registration; at most four. The one that is `first` runs
