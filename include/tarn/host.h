@@ -11,7 +11,8 @@
  * It refuses what CUDA refuses: sizes off the granule of 2 MiB, a map over another or outside a reserved range, an
  * unmap that cuts a mapping, access over a hole, a piece that is gone. A plain allocation takes whole granules; its
  * free waits for the device. The legacy stream waits for all blocking streams of its device and they for it; asking
- * about it, or waiting for it, means all of them. A child of fork() has none of the device's memory.
+ * about it, or waiting for it, means all of them. A child of fork() has none of the device's memory. Captures follow
+ * CUDA's rules, with what those refuse and invalidate. Devices reach each other's memory, unless TARN_HOST_PEERS=none.
  *
  * Streams are named here as the driver names them: tarn_stream_native() gives `native`; NULL is the legacy stream of
  * `device`. All functions are thread-safe. Where another driver was chosen they give TARN_ERROR_NOT_SUPPORTED. */

@@ -153,11 +153,25 @@ tarn_status host_inject(enum driver_call call) __attribute__((cold));
 static inline tarn_status host_enter(enum driver_call call, int device, struct host_device **found)
 {
     *found = NULL;
-    if (device < 0 || device >= atomic_load_explicit(&host.devices, memory_order_relaxed))
-        return host_no_device(call, device);
+    if (device < 0 || device >= atomic_load_explicit(&host.devices, memory_order_relaxed)) {
+        host_no_device(call, device);
+        return TARN_ERROR_INVALID_DEVICE; /* a constant: analysers cannot see into the function */
+    }
     *found = &host.device[device];
     atomic_fetch_add_explicit(&(*found)->calls[call], 1, memory_order_relaxed);
     return atomic_load_explicit(&host.injecting, memory_order_relaxed) ? host_inject(call) : TARN_OK;
+}
+
+/* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that invalidates the capture. */
+tarn_status host_refuse_unsafe(enum driver_call call) __attribute__((cold));
+
+/* The same for a call that is potentially unsafe while a stream captures (host_capture.c). */
+static inline tarn_status host_enter_unsafe(enum driver_call call, int device, struct host_device **found)
+{
+    tarn_status status = host_enter(call, device, found);
+    if (status || !atomic_load_explicit(&host.captures, memory_order_relaxed))
+        return status;
+    return host_refuse_unsafe(call);
 }
 
 /* The first line of tarn_host_*: makes sure that the host device is the driver, and finds the device. */
@@ -243,8 +257,6 @@ void host_workers_finish(void);
 
 /* ---- host_capture.c ---------------------------------------------------------------------------------------------- */
 
-/* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that invalidates the capture. */
-tarn_status host_unsafe(enum driver_call call);
 /* Sets the calling thread's mode and gives the one before. */
 enum driver_capture_mode host_mode_exchange(enum driver_capture_mode mode);
 

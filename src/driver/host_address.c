@@ -177,9 +177,7 @@ static tarn_status reserve_locked(struct host_device *device, size_t size, size_
 tarn_status host_reserve(int number, size_t size, size_t alignment, uintptr_t *address)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_reserve, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_reserve);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_reserve, number, &device);
     if (status)
         return status;
     if (alignment == 0)
@@ -233,9 +231,7 @@ static tarn_status unreserve_locked(struct host_device *device, uintptr_t addres
 tarn_status host_unreserve(int number, uintptr_t address, size_t size)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_unreserve, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_unreserve);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_unreserve, number, &device);
     if (status)
         return status;
     mutex_lock(&host_memory_lock);
@@ -295,9 +291,7 @@ static tarn_status alloc_locked(struct host_device *device, size_t size, uintptr
 tarn_status host_alloc(int number, size_t size, uintptr_t *address)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_alloc, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_alloc);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_alloc, number, &device);
     if (status)
         return status;
     if (size == 0)
@@ -338,9 +332,7 @@ static void free_finish_locked(struct host_region *region)
 tarn_status host_free(int number, uintptr_t address)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_free, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_free);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_free, number, &device);
     if (status)
         return status;
     mutex_lock(&host_memory_lock);

@@ -146,9 +146,9 @@ static bool bars(const struct host_capture *capture, enum driver_capture_mode mo
            (mode == DRIVER_CAPTURE_GLOBAL && capture->mode == DRIVER_CAPTURE_GLOBAL);
 }
 
-tarn_status host_unsafe(enum driver_call call)
+tarn_status host_refuse_unsafe(enum driver_call call)
 {
-    if (thread_mode == DRIVER_CAPTURE_RELAXED || !atomic_load(&host.captures))
+    if (thread_mode == DRIVER_CAPTURE_RELAXED)
         return TARN_OK;
     bool barred = false;
     host_streams_lock();

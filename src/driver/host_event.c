@@ -123,9 +123,7 @@ tarn_status host_event_record(int number, driver_event event, driver_stream stre
 tarn_status host_event_query(int number, driver_event handle)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_event_query, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_event_query);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_event_query, number, &device);
     if (status)
         return status;
     host_charge(device, DRIVER_CALL_event_query, 0, 0);
@@ -143,9 +141,7 @@ tarn_status host_event_query(int number, driver_event handle)
 tarn_status host_event_synchronize(int number, driver_event handle)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_event_synchronize, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_event_synchronize);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_event_synchronize, number, &device);
     if (status)
         return status;
     struct host_event *event;

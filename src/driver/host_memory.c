@@ -140,9 +140,7 @@ static tarn_status create_locked(struct host_device *device, size_t size, unsign
 tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *piece)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_create, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_create);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_create, number, &device);
     if (status)
         return status;
     if (host_off_granule(0, size) || flags & ~(DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA))
@@ -192,9 +190,7 @@ static tarn_status release_locked(struct host_device *device, driver_piece handl
 tarn_status host_release(int number, driver_piece piece)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_release, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_release);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_release, number, &device);
     if (status)
         return status;
     mutex_lock(&host_memory_lock);
@@ -267,9 +263,7 @@ static tarn_status map_locked(struct host_device *device, uintptr_t address, siz
 tarn_status host_map(int number, uintptr_t address, size_t size, driver_piece piece)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_map, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_map);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_map, number, &device);
     if (status)
         return status;
     if (host_off_granule(address, size))
@@ -328,9 +322,7 @@ tarn_status host_set_access(int number, uintptr_t address, size_t size, const in
 {
     struct host_device *device;
     uint64_t bits = 0;
-    tarn_status status = host_enter(DRIVER_CALL_set_access, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_set_access);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_set_access, number, &device);
     if (!status)
         status = host_peers_check("set_access", number, devices, device_count, &bits);
     if (status)
@@ -424,9 +416,7 @@ static tarn_status unmap_locked(struct host_device *device, uintptr_t address, s
 tarn_status host_unmap(int number, uintptr_t address, size_t size)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_unmap, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_unmap);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_unmap, number, &device);
     if (status)
         return status;
     if (host_off_granule(address, size))

@@ -71,9 +71,7 @@ tarn_status host_peer_enable(int number, int peer)
 {
     struct host_device *device;
     uint64_t bits = 0;
-    tarn_status status = host_enter(DRIVER_CALL_peer_enable, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_peer_enable);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_peer_enable, number, &device);
     if (status)
         return status;
     if (peer < 0 || peer >= atomic_load(&host.devices))

@@ -405,9 +405,7 @@ static bool is_idle(const struct host_stream *stream)
 tarn_status host_stream_query(int number, driver_stream handle)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_stream_query, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_stream_query);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_stream_query, number, &device);
     if (status)
         return status;
     host_charge(device, DRIVER_CALL_stream_query, 0, 0);
@@ -425,9 +423,7 @@ tarn_status host_stream_query(int number, driver_stream handle)
 tarn_status host_stream_synchronize(int number, driver_stream handle)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_stream_synchronize, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_stream_synchronize);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_stream_synchronize, number, &device);
     if (status)
         return status;
     struct host_stream *stream;
@@ -472,9 +468,7 @@ uint64_t host_device_wait(struct host_device *device)
 tarn_status host_device_synchronize(int number)
 {
     struct host_device *device;
-    tarn_status status = host_enter(DRIVER_CALL_device_synchronize, number, &device);
-    if (!status)
-        status = host_unsafe(DRIVER_CALL_device_synchronize);
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_device_synchronize, number, &device);
     if (status)
         return status;
     mutex_lock(&lock);

@@ -29,7 +29,7 @@ static int state_of(int device, driver_stream stream)
 {
     struct driver_capture capture;
     assert_ok(driver->capture_status(device, stream, &capture));
-    return capture.state;
+    return (int)capture.state;
 }
 
 static uint64_t id_of(driver_stream stream)

@@ -13,6 +13,7 @@ static void clear_environment(void)
     unsetenv("TARN_HOST_DEVICES");
     unsetenv("TARN_HOST_MEMORY");
     unsetenv("TARN_HOST_MAPS");
+    unsetenv("TARN_HOST_PEERS");
 }
 
 /* Whatever GPU the machine has, these tests are about the host device. */
@@ -115,6 +116,42 @@ static void malformed_variables_are_named_with_their_value(void **state)
     assert_ok(driver_init());
 }
 
+static void peers_reach_each_other_unless_told_otherwise(void **state)
+{
+    (void)state;
+    bool possible = false;
+    uintptr_t plain = 0;
+    setenv("TARN_HOST_DEVICES", "2", 1);
+    assert_ok(driver_init());
+    assert_ok(driver->peer_possible(0, 1, &possible));
+    assert_true(possible);
+    tarn_host_extent extent;
+    assert_ok(driver->alloc(1, GRANULE, &plain));
+    assert_status(tarn_host_extent_get(0, (void *)plain, 1, &extent), TARN_ERROR_INVALID_POINTER);
+    assert_ok(driver->peer_enable(0, 1));
+    assert_ok(tarn_host_extent_get(0, (void *)plain, 1, &extent));
+    assert_true(extent.accessible);
+    assert_status(driver->peer_enable(0, 2), TARN_ERROR_INVALID_DEVICE);
+
+    driver_finish();
+    setenv("TARN_HOST_PEERS", "none", 1);
+    assert_ok(driver_init());
+    assert_ok(driver->peer_possible(0, 1, &possible));
+    assert_false(possible);
+    assert_ok(driver->peer_possible(0, 0, &possible));
+    assert_true(possible);
+    assert_status(driver->peer_enable(0, 1), TARN_ERROR_NOT_SUPPORTED);
+    uintptr_t range = new_range(0, GRANULE);
+    assert_ok(driver->map(0, range, GRANULE, new_piece(0, GRANULE)));
+    assert_status(driver->set_access(0, range, GRANULE, (int[]){0, 1}, 2), TARN_ERROR_NOT_SUPPORTED);
+    assert_ok(driver->set_access(0, range, GRANULE, (int[]){0}, 1));
+    assert_status(driver->set_access(0, range, GRANULE, NULL, 0), TARN_ERROR_INVALID_ARGUMENT);
+
+    driver_finish();
+    setenv("TARN_HOST_PEERS", "some", 1);
+    assert_refused(driver_init(), TARN_ERROR_CONFIGURATION, "TARN_HOST_PEERS=some");
+}
+
 static void the_driver_is_chosen_by_name(void **state)
 {
     (void)state;
@@ -209,6 +246,7 @@ int main(void)
         TEST(the_environment_says_how_many_and_how_large),
         TEST(sizes_have_units),
         TEST(malformed_variables_are_named_with_their_value),
+        TEST(peers_reach_each_other_unless_told_otherwise),
         TEST(the_driver_is_chosen_by_name),
         TEST(configure_comes_before_the_environment_and_before_use),
         TEST(configure_refuses_what_no_device_can_be),
