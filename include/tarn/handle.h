@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Library handles: cuDNN's, cuBLAS's, MIOpen's ... one for each thread and device, bound to the thread's current stream.
+/* Library handles: cuDNN's, cuBLAS's, MIOpen's ... one for each thread and device, bound to the thread's current
+ * stream.
  *
  * A handle is made when a thread first asks for one, on the device that is current in tarn (tarn_device_set), and stays
  * that thread's until it ends; then it waits for the next thread that needs one. So there are as many as threads that
@@ -10,20 +11,26 @@
  *
  * What a caller owes: ask again after each change of device or stream (it costs nanoseconds), use a handle only in the
  * thread that asked for it, never destroy it, never set its stream or its workspace. With TARN_DEBUG=handles every get
- * asks the vendor which stream the handle has and reports, through TARN_LOG and `contract_breaks`, who set another. Pointer mode and such may be set on
- * a handle: they last while the thread has it, and the next thread finds the library's defaults again.
+ * asks the vendor which stream the handle has and reports, through TARN_LOG and `contract_breaks`, who set another.
+ * Pointer mode and such may be set on a handle: they last while the thread has it, and the next thread finds the
+ * library's defaults again.
+ *
+ * A handle is made in the device's primary context. A get that makes one leaves that context current where the thread
+ * had none or was on that device, else what was current; a get that makes none does not touch it.
  *
  * Captures (tarn/stream.h): a handle that exists can be used in one. Making one allocates, which a capture does not
- * survive on some drivers (pytorch/pytorch#99397): while a known capture is open on the device, or the stream captures, a
- * call that would have to make a handle fails with TARN_ERROR_CAPTURE. tarn_handle_prewarm() before the capture is the cure.
+ * survive on some drivers (pytorch/pytorch#99397): while a known capture is open on the device, or the stream captures,
+ * a call that would have to make a handle fails with TARN_ERROR_CAPTURE. tarn_handle_prewarm() before the capture is
+ * the cure.
  *
  * Vendor libraries are opened when first asked for: one that the process has loaded already is taken as it is, else the
- * newest known is tried first, in the directories of TARN_LIBRARY_PATH, then where the loader looks, then in those of CUDA_HOME, CUDA_PATH, ROCM_PATH.
+ * newest known is tried first, in the directories of TARN_LIBRARY_PATH, then where the loader looks, then in those of
+ * CUDA_HOME, CUDA_PATH, ROCM_PATH.
  *
- * All functions are thread-safe, and may be called during a capture unless they say otherwise. Every function may also return
- * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST and
- * TARN_ERROR_OUT_OF_HOST_MEMORY; one that takes a library, TARN_ERROR_INVALID_ARGUMENT for a number that is none. A call that
- * fails leaves handles as they were. */
+ * All functions are thread-safe, and may be called during a capture unless they say otherwise. Every function may also
+ * return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST and
+ * TARN_ERROR_OUT_OF_HOST_MEMORY; one that takes a library, TARN_ERROR_INVALID_ARGUMENT for a number that is none. A
+ * call that fails leaves handles as they were. */
 #ifndef TARN_HANDLE_H
 #define TARN_HANDLE_H
 
@@ -82,7 +89,8 @@ typedef struct tarn_library_row {
     tarn_platform platform; /* which driver it needs */
     unsigned flags;         /* TARN_LIBRARY_... */
     int create_number;
-    int out_of_memory; /* the status of create that means so: tarn gives idle memory back and tries once more; 0: none */
+    /* The status of create that means so: tarn gives idle memory back and tries once more. 0: none. */
+    int out_of_memory;
     const char *const *sonames; /* ends with NULL; NULL where every function is a pointer */
     const char *create_name, *destroy_name, *set_stream_name, *get_stream_name, *set_workspace_name,
         *set_pointer_mode_name, *status_text_name;
@@ -97,8 +105,9 @@ typedef struct tarn_library_row {
     const char *(*status_text)(int status);
 } tarn_library_row;
 
-/* Registers a library; it behaves as a built-in one from then on, for ever. TARN_ERROR_INVALID_ARGUMENT for a NULL, an unknown size or flag, no
- * name or one that is taken, a missing create or destroy; TARN_ERROR_NOT_SUPPORTED when all numbers are taken. */
+/* Registers a library; it behaves as a built-in one from then on, for ever. TARN_ERROR_INVALID_ARGUMENT for a NULL, an
+ * unknown size or flag, no name or one that is taken, a missing create or destroy; TARN_ERROR_NOT_SUPPORTED when all
+ * numbers are taken. */
 TARN_API tarn_status tarn_library_register(const tarn_library_row *row, tarn_library *library);
 
 /* The library of a name ("cudnn"). TARN_ERROR_INVALID_ARGUMENT when there is none. */
@@ -149,26 +158,27 @@ typedef struct tarn_lease {
 TARN_API tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lease *lease);
 TARN_API tarn_status tarn_handle_lease_bind(tarn_lease *lease, tarn_stream stream);
 
-/* Gives it back and clears `lease`. Makes no call of the vendor. TARN_ERROR_INVALID_ARGUMENT for a lease that is none, or
- * was returned. After tarn_shutdown() still TARN_OK: the handle then is left to the process's end. */
+/* Gives it back and clears `lease`. Makes no call of the vendor. TARN_ERROR_INVALID_ARGUMENT for a lease that is none,
+ * or was returned. After tarn_shutdown() still TARN_OK: the handle then is left to the process's end. */
 TARN_API tarn_status tarn_handle_return(tarn_lease *lease);
 
 /* Makes handles until `count` are available on `device` to threads that have none. Fails as a get does; what was made
  * stays. TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for more than 65,536. */
 TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
 
-/* Destroys the handles that no thread has, with their workspaces; `destroyed` (may be NULL) receives how many. The vendor's destroy waits
- * for the device. TARN_ERROR_CAPTURE while a known capture is open anywhere; then nothing was destroyed. TARN_ERROR_LIBRARY when a
- * destroy failed: that handle is given up, the others are destroyed. TARN_ERROR_INVALID_DEVICE. */
+/* Destroys the handles that no thread has, with their workspaces; `destroyed` (may be NULL) receives how many. The
+ * vendor's destroy waits for the device. TARN_ERROR_CAPTURE while a known capture is open anywhere; then nothing was
+ * destroyed. TARN_ERROR_LIBRARY when a destroy failed: that handle is given up, the others are destroyed.
+ * TARN_ERROR_INVALID_DEVICE. */
 TARN_API tarn_status tarn_handle_trim(tarn_library library, int device, size_t *destroyed);
 
 /* How long the calling thread waits, in ns, for captures of others to end when it must make a handle and captures
  * nothing itself. 0, the initial value: it does not. tarn_shutdown() waits for a thread that waits. */
 TARN_API tarn_status tarn_handle_wait_limit(uint64_t ns);
 
-/* A setting that the handles of a library have from their next binding on, in every thread: the vendor's own number. PyTorch's "allow TF32" is
- * MATH with CUBLAS_TF32_TENSOR_OP_MATH, its "deterministic" on ROCm ATOMICS with 0. -1 is the library's default again.
- * TARN_ERROR_NOT_SUPPORTED where the library has no such setting. */
+/* A setting that the handles of a library have from their next binding on, in every thread: the vendor's own number.
+ * PyTorch's "allow TF32" is MATH with CUBLAS_TF32_TENSOR_OP_MATH, its "deterministic" on ROCm ATOMICS with 0. -1 is the
+ * library's default again. TARN_ERROR_NOT_SUPPORTED where the library has no such setting. */
 typedef enum tarn_handle_mode { TARN_HANDLE_MATH, TARN_HANDLE_ATOMICS } tarn_handle_mode;
 TARN_API tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value);
 
@@ -179,8 +189,8 @@ typedef struct tarn_handle_stats {
     uint64_t peak_in_use;
     uint64_t failures;                                     /* creates that failed */
     uint64_t create_ns_sum, create_ns_max, create_ns_last; /* of creates that did not */
-    int64_t device_bytes_last,
-        device_bytes_max; /* by which the driver's free memory shrank when a handle was made and nothing else was; -1: not known */
+    /* Bytes by which the driver's free memory shrank when a handle was made and nothing else was; -1: not known. */
+    int64_t device_bytes_last, device_bytes_max;
     uint64_t contract_breaks; /* found by TARN_DEBUG=handles */
 } tarn_handle_stats;
 
@@ -189,18 +199,20 @@ TARN_API tarn_status tarn_handle_stats_get(tarn_library library, int device, tar
 
 /* Workspaces ------------------------------------------------------------------------------------------------------
  *
- * cuBLAS, rocBLAS and hipBLAS need scratch memory in their handles. Left alone they allocate it past tarn, and once more
- * for each captured graph (pytorch/pytorch#83461). Policies:
- *   CACHED   (initial) each handle has a workspace from tarn's memory for each stream that it was used on, made when first needed. One that
- *            was bound during a capture belongs to that capture alone: graphs that are replayed at the same time do not
- *            share it (#193402), and it outlives its thread (#192061), until it is cleared by stream or by capture.
+ * cuBLAS, rocBLAS and hipBLAS need scratch memory in their handles. Left alone they allocate it past tarn, and once
+ * more for each captured graph (pytorch/pytorch#83461). Policies:
+ *   CACHED   (initial) each handle has a workspace from tarn's memory for each stream that it was used on, made when
+ *            first needed. One that was bound during a capture belongs to that capture alone: graphs that are replayed
+ *            at the same time do not share it (#193402), and it outlives its thread (#192061), until it is cleared by
+ *            stream or by capture.
  *   PER_CALL tarn_workspace_begin() makes one and tarn_workspace_end() frees it; a plain get leaves the library's own
  *   LIBRARY  tarn sets none
  *
  * Sizes in bytes, where nothing else is set: cuBLAS 32 MiB on compute capability 9 to 12, else 8,519,680; rocBLAS and
  * hipBLAS 128 MiB on gfx94x, gfx950 and gfx125x, else 32 MiB; cuBLASLt 1 MiB; hipBLASLt 76 MiB. The environment:
- * CUBLAS_WORKSPACE_CONFIG, HIPBLAS_WORKSPACE_CONFIG or ROCBLAS_WORKSPACE_CONFIG, one or more `:KIB:COUNT`, whose products are added up;
- * CUBLASLT_WORKSPACE_SIZE and HIPBLASLT_WORKSPACE_SIZE, KiB. They are read once; a text that makes no sense counts as not set. */
+ * CUBLAS_WORKSPACE_CONFIG, HIPBLAS_WORKSPACE_CONFIG or ROCBLAS_WORKSPACE_CONFIG, one or more `:KIB:COUNT`, whose
+ * products are added up; CUBLASLT_WORKSPACE_SIZE and HIPBLASLT_WORKSPACE_SIZE, KiB. They are read once; a text that
+ * makes no sense counts as not set. */
 typedef enum tarn_workspace_policy {
     TARN_WORKSPACE_CACHED,
     TARN_WORKSPACE_PER_CALL,
@@ -216,13 +228,15 @@ TARN_API tarn_status tarn_workspace_policy_get(tarn_workspace_policy *policy);
 TARN_API tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes);
 TARN_API tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes);
 
-/* For libraries that take the workspace as an argument (cuBLASLt, hipBLASLt): the one of the calling thread's handle for its current device
- * and stream. It is the caller's until it is cleared. Under PER_CALL and LIBRARY too. TARN_ERROR_NOT_SUPPORTED for others; fails as a get does. */
+/* For libraries that take the workspace as an argument (cuBLASLt, hipBLASLt): the one of the calling thread's handle
+ * for its current device and stream, until the thread asks for the library's handle or workspace again, on another
+ * stream or after a clear. Under PER_CALL and LIBRARY too. TARN_ERROR_NOT_SUPPORTED for others; fails as a get does. */
 TARN_API tarn_status tarn_workspace_get(tarn_library library, void **pointer, size_t *size);
 
-/* A handle with a workspace for the calls up to the end, which the same thread makes. Between them it must not end, nor change the
- * device. Begin fails as a get does. Under CACHED, and during a capture, they are a get and nothing. When the library refuses to let go of
- * the memory, `end` gives TARN_ERROR_LIBRARY and leaks it: better than a handle that points to memory of someone else. */
+/* A handle with a workspace for the calls up to the end, which the same thread makes. Between them it must not end, nor
+ * change the device. Begin fails as a get does. Under CACHED, and during a capture, they are a get and nothing. When
+ * the library refuses to let go of the memory, `end` gives TARN_ERROR_LIBRARY and leaks it: better than a handle that
+ * points to memory of someone else. */
 typedef struct tarn_workspace_call {
     void *handle;
     void *pointer; /* NULL where the workspace is not made for this call */
@@ -238,9 +252,10 @@ typedef struct tarn_workspace_cleared {
     size_t freed, deferred;
 } tarn_workspace_cleared;
 
-/* Frees workspaces; `cleared` may be NULL. Handles of the calling thread must be asked for again. By stream: all of this stream, those that graphs
- * captured on it use among them: the caller says that these are not replayed any more. By capture (tarn_capture_status): those of the graph that it
- * became. All: all but those of captures. Never waits. TARN_ERROR_CAPTURE for a stream or capture that is still being captured. */
+/* Frees workspaces; `cleared` may be NULL. Handles of the calling thread must be asked for again. By stream: all of
+ * this stream, those that graphs captured on it use among them: the caller says that these are not replayed any more.
+ * By capture (tarn_capture_status): those of the graph that it became. All: all but those of captures. Never waits.
+ * TARN_ERROR_CAPTURE for a stream or capture that is still being captured. */
 TARN_API tarn_status tarn_workspace_clear(tarn_stream stream, tarn_workspace_cleared *cleared);
 TARN_API tarn_status tarn_workspace_clear_capture(uint64_t capture, tarn_workspace_cleared *cleared);
 TARN_API tarn_status tarn_workspace_clear_all(tarn_workspace_cleared *cleared);
@@ -254,8 +269,8 @@ typedef struct tarn_workspace_stats {
     uint64_t allocations;                    /* ever */
 } tarn_workspace_stats;
 
-/* Of one device, all libraries. Also in tarn_stats_get(), and by the tag "workspace" in snapshots. TARN_ERROR_INVALID_DEVICE;
- * TARN_ERROR_INVALID_ARGUMENT for a NULL or an unknown size. */
+/* Of one device, all libraries. Also in tarn_stats_get(), and by the tag "workspace" in snapshots.
+ * TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for a NULL or an unknown size. */
 TARN_API tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *stats);
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* hipSOLVER handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses: tarn/handle.h. */
+/* hipSOLVER handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses:
+ * tarn/handle.h. */
 #ifndef TARN_HIPSOLVER_H
 #define TARN_HIPSOLVER_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn knows of a vendor library: one row, and one small file, each. Adding a library is adding a file and its line in
- * TARN_LIBRARY_LIST. tests/abi/ compares the prototypes declared here with the vendors' headers. */
+/* What tarn knows of a vendor library: one row, and one small file, each. Adding a library is adding a file and its
+ * line in TARN_LIBRARY_LIST. tests/abi/ compares the prototypes declared here with the vendors' headers. */
 #ifndef TARN_HANDLE_LIBRARY_H
 #define TARN_HANDLE_LIBRARY_H
 
@@ -21,7 +21,8 @@ enum version_call {
     VERSION_BY_TEXT    /* int f(char *, size_t) */
 };
 
-/* A setting of a handle: int set(handle, int). `usual` is what a new thread finds. Left out where the library lacks it. */
+/* A setting of a handle: int set(handle, int). `usual` is what a new thread finds. Left out where the library lacks
+ * it. */
 struct library_mode {
     const char *set;
     int usual;
@@ -83,7 +84,8 @@ struct library_calls {
     void *memory;
 };
 
-/* For give_memory: memory in the order of a stream of the vendor's, for the device of the handle. Gives NULL when there is none. */
+/* For give_memory: memory in the order of a stream of the vendor's, for the device of the handle. Gives NULL when there
+ * is none. */
 void *handle_memory_alloc(struct handle *handle, size_t size, void *native_stream);
 /* False when the pointer is not tarn's. */
 bool handle_memory_free(struct handle *handle, void *pointer, void *native_stream);

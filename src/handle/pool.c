@@ -4,10 +4,11 @@
 /* Who has which handle. Owns the holders of threads, the pools of handles that nobody has, leases, and the order of
  * shutdown.
  *
- * A get whose slot is current makes no call and takes no lock: `process_changes` is the one number that says that nothing
- * has happened to streams, captures, settings, or the process. Everything else runs between call_begin() and call_end(),
- * which tarn_shutdown() waits out. Handles are created, destroyed and bound with no pool's lock held. A handle belongs to
- * one owner at a time; an owner's thread alone binds it. Locks: pool, then handle; `holders_lock` with no other. */
+ * A get whose slot is current makes no call and takes no lock: `process_changes` is the one number that says that
+ * nothing has happened to streams, captures, settings, or the process. Everything else runs between call_begin() and
+ * call_end(), which tarn_shutdown() waits out. Handles are created, destroyed and bound with no pool's lock held. A
+ * handle belongs to one owner at a time; an owner's thread alone binds it. Locks: pool, then handle; `holders_lock`
+ * with no other. */
 #include "handle/pool.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -286,7 +287,8 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Whether a handle may be made now. `stream` may be NULL. Waits until `deadline` for captures of other threads. No lock held. */
+/* Whether a handle may be made now. `stream` may be NULL. Waits until `deadline` for captures of other threads. No lock
+ * held. */
 static tarn_status may_create(const struct entry *entry, struct device *device, struct stream *stream,
                               uint64_t deadline)
 {
@@ -351,8 +353,8 @@ void slot_forget(struct holder *holder, const struct handle *handle)
     slot_of(holder, handle->pool->device->number, handle->library->number)->changes = 0;
 }
 
-/* Of a library whose handles keep their streams: the thread's one for this stream, moved to the front. Those whose stream
- * was retired go back to the pool. */
+/* Of a library whose handles keep their streams: the thread's one for this stream, moved to the front. Those whose
+ * stream was retired go back to the pool. */
 static struct handle *held_for(struct slot *slot, const struct stream *stream)
 {
     struct handle **link = &slot->held, *found = NULL, *gone = NULL;
@@ -444,8 +446,8 @@ static tarn_status get_slowly(tarn_library library, const tarn_stream *value, vo
     return status;
 }
 
-/* The hit: some 16 instructions, 9 of them loads, no call; bench/bench_handle.c holds it to 5 ns. Whatever could make the slot wrong
- * has moved `process_changes` on. */
+/* The hit: some 16 instructions, 9 of them loads, no call; bench/bench_handle.c holds it to 5 ns. Whatever could make
+ * the slot wrong has moved `process_changes` on. */
 tarn_status tarn_handle_get(tarn_library library, void **handle)
 {
     struct thread *thread = thread_here;

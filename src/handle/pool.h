@@ -65,8 +65,8 @@ struct holder {
     struct slot slots[]; /* [device][TARN_MAX_LIBRARIES + 1] */
 };
 
-/* Begins a call that may reach a vendor: the device layer is ready, the calling thread has a holder, and tarn_shutdown() waits for
- * call_end(). Nests. */
+/* Begins a call that may reach a vendor: the device layer is ready, the calling thread has a holder, and
+ * tarn_shutdown() waits for call_end(). Nests. */
 tarn_status call_begin(struct holder **holder);
 void call_end(struct holder *holder);
 
@@ -80,14 +80,16 @@ tarn_status pool_of(struct entry *entry, struct device *device, struct handle_po
 /* The same if it exists, else NULL. */
 struct handle_pool *pool_known(const struct entry *entry, int device);
 
-/* vendor.c: the calls into a vendor library. None is made with a pool's lock held. ---------------------------------- */
+/* vendor.c: the calls into a vendor library. None is made with a pool's lock held.
+ * ---------------------------------- */
 
-/* The vendor's create on the pool's device: in its context, in relaxed capture mode, and once more after idle memory was given back when
- * the device is full. Measures the time and, if `alone`, the device memory (else -1). */
+/* The vendor's create on the pool's device: in its context, in relaxed capture mode, and once more after idle memory
+ * was given back when the device is full. Measures the time and, if `alone`, the device memory (else -1). */
 tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64_t *bytes);
 /* Many destroys in a row share one change of context. */
 tarn_status vendor_destroy(struct handle *handle);
-/* Stream, then workspace, then modes: what differs from what the vendor was told. Also the check of TARN_DEBUG=handles. */
+/* Stream, then workspace, then modes: what differs from what the vendor was told. Also the check of
+ * TARN_DEBUG=handles. */
 tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned generation);
 /* TARN_DEBUG=handles. */
 bool vendor_is_watched(void);
@@ -108,8 +110,9 @@ struct workspace {
 /* Grows when anything changes that the choice of a workspace depends on: policy, sizes, a clear. */
 uint64_t workspaces_epoch(void);
 
-/* With handle->lock held, and by its owner: the workspace that it should have on the stream; NULL where the policy wants
- * none to be set. Where one must be made the lock is given up meanwhile. `gone` receives what the caller frees later. */
+/* With handle->lock held, and by its owner: the workspace that it should have on the stream; NULL where the policy
+ * wants none to be set. Where one must be made the lock is given up meanwhile. `gone` receives what the caller frees
+ * later. */
 tarn_status workspace_wanted_locked(struct handle *handle, struct stream *stream, unsigned generation,
                                     struct workspace **workspace);
 /* Takes out what is cleared and not bound; with `all`, everything. */

@@ -43,7 +43,7 @@ struct entry *entry_at(int number)
 
 tarn_status entry_find(tarn_library library, struct entry **entry)
 {
-    if (library < 1 || library > entry_count())
+    if (library < 1 || library > TARN_MAX_LIBRARIES || library > entry_count())
         return failed(TARN_ERROR_INVALID_ARGUMENT, "library %d: the numbers are 1 to %d", library, entry_count());
     *entry = &entries[library];
     return TARN_OK;
@@ -78,8 +78,8 @@ static bool find_loaded(const struct library *row, struct loaded *loaded)
     return false;
 }
 
-/* Tries `directory``subdirectory`/soname for each soname, `directory` of a length. Failures here are not worth a reason:
- * most directories lack most libraries. */
+/* Tries `directory``subdirectory`/soname for each soname, `directory` of a length. Failures here are not worth a
+ * reason: most directories lack most libraries. */
 static bool find_in(const struct library *row, const char *directory, size_t length, const char *subdirectory,
                     struct loaded *loaded)
 {

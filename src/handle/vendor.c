@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every call into a vendor's library but those at its loading. Owns the rules that vendors break: an out-handle is zeroed
- * before create, success with NULL is a failure, what a failure leaves there is garbage (cuSOLVER leaves a dangling
- * pointer, hipSPARSE says success without a device). Calls that may allocate run in the device's context and in relaxed
- * capture mode, so that a capture that tarn does not know survives them where the driver lets it. */
+/* Every call into a vendor's library but those at its loading. Owns the rules that vendors break: an out-handle is
+ * zeroed before create, success with NULL is a failure, what a failure leaves there is garbage (cuSOLVER leaves a
+ * dangling pointer, hipSPARSE says success without a device). Calls that may allocate run in the device's context and
+ * in relaxed capture mode, so that a capture that tarn does not know survives them where the driver lets it. */
 #include "base/log.h"
 #include "base/process.h"
 #include "base/status.h"

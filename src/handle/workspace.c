@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Scratch memory of libraries. Owns the policy and the sizes; the workspaces themselves belong to a handle, each for one
- * stream and, where it was made in a capture, for that capture alone.
+/* Scratch memory of libraries. Owns the policy and the sizes; the workspaces themselves belong to a handle, each for
+ * one stream and, where it was made in a capture, for that capture alone.
  *
  * What the vendor's handle of a live owner points to (handle->bound) is never freed under it: a clear marks it, and the
- * owner's next bind lets go of it. That is what PyTorch's clear cannot promise (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear that lands
- * between a get and its GEMM). Locks: pool, then handle; memory is allocated and freed with neither held. */
+ * owner's next bind lets go of it. That is what PyTorch's clear cannot promise
+ * (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear that lands between a get and its GEMM). Locks: pool, then handle;
+ * memory is allocated and freed with neither held. */
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -611,7 +612,7 @@ tarn_status tarn_workspace_clear_all(tarn_workspace_cleared *cleared)
     struct clearing clearing = {.holder = holder};
     clear(&clearing, cleared);
     call_end(holder);
-    return status;
+    return TARN_OK;
 }
 
 tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *result)

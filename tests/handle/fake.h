@@ -286,7 +286,8 @@ static inline void in_thread(void *(*function)(void *), void *argument)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* Runs a function in a child that has not used tarn yet; its result is the child's exit status. The caller must not have used it either. */
+/* Runs a function in a child that has not used tarn yet; its result is the child's exit status. The caller must not
+ * have used it either. */
 static inline int in_child(int (*function)(void))
 {
     pid_t child = fork();

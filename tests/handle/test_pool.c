@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Who gets which handle, and what the vendor is told: pytorch's rules for handle pools, and where tarn goes beyond them. */
+/* Who gets which handle, and what the vendor is told: pytorch's rules for handle pools, and where tarn goes beyond
+ * them. */
 #include "handle/fake.h"
 
 #include "base/pages.h"

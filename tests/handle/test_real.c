@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVIDIA's own libraries, opened for real. Without a GPU every create must fail with what is known of that version, become
- * an error of ours that names it, and the built-in rows print nothing; cuRAND's generators on the host and cuSOLVERMg's
- * handles work without one, and are pooled. Where the toolkit is not installed a test is skipped, which CI does not
- * accept on a machine that has it; on a machine with a GPU the failing creates are not tried. */
+/* NVIDIA's own libraries, opened for real. Without a GPU every create must fail with what is known of that version,
+ * become an error of ours that names it, and the built-in rows print nothing; cuRAND's generators on the host and
+ * cuSOLVERMg's handles work without one, and are pooled. Where the toolkit is not installed a test is skipped, which CI
+ * does not accept on a machine that has it; on a machine with a GPU the failing creates are not tried. */
 #include "handle/fake.h"
 
 #include <dlfcn.h>

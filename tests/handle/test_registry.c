@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The table of libraries: numbers and names, what is registered at run time, what is looked for and where, and what is said
- * when it is not there. */
+/* The table of libraries: numbers and names, what is registered at run time, what is looked for and where, and what is
+ * said when it is not there. */
 #include "handle/fake.h"
 
 #include "abi/handle_symbols.h"
@@ -231,7 +231,8 @@ static void test_directories(void **state)
     assert_non_null(strstr(info.path, "libc.so.6"));
 }
 
-/* What cuDSS and MIOpen are given: their own allocator structures, served from tarn's memory in the order of a stream. */
+/* What cuDSS and MIOpen are given: their own allocator structures, served from tarn's memory in the order of a
+ * stream. */
 struct cudss_handler {
     void *context;
     int (*device_alloc)(void *, void **, size_t, void *);

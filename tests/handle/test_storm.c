@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Many threads, and the ends of processes: storms of threads that live a millisecond, fork, exit with live threads, and
- * tarn_shutdown() that races with gets. What ends a process runs in a child. The fake's handles notice a second user. */
+ * tarn_shutdown() that races with gets. What ends a process runs in a child. The fake's handles notice a second
+ * user. */
 #include "handle/fake.h"
 
 static tarn_library library;
@@ -40,7 +41,8 @@ static int storm(void)
     return atomic_load(&fake.misuse) ? 5 : 0;
 }
 
-/* aten/src/ATen/test's idea of multiple_threads_same_device: pairs of threads that alternate on one device, on streams of their own. */
+/* aten/src/ATen/test's idea of multiple_threads_same_device: pairs of threads that alternate on one device, on streams
+ * of their own. */
 static void *alternate(void *argument)
 {
     tarn_stream streams[2] = {new_stream(), new_stream()};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Workspaces: that one follows every set-stream, that nobody's is freed under him, sizes, policies, captures. The test of
- * PyTorch for clears that race with gets (aten/src/ATen/test/cuda_cublas_handle_pool_test.cpp) is here. */
+/* Workspaces: that one follows every set-stream, that nobody's is freed under him, sizes, policies, captures. The test
+ * of PyTorch for clears that race with gets (aten/src/ATen/test/cuda_cublas_handle_pool_test.cpp) is here. */
 #include "handle/fake.h"
 
 static int back_to_default(void **state)

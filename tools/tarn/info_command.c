@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn info`: what tarn finds on this machine. Everything is gathered first and shown afterwards, as tables or as JSON; keys
- * are documented in docs/man/tarn-info.1, and are added to, not changed. */
+/* `tarn info`: what tarn finds on this machine. Everything is gathered first and shown afterwards, as tables or as
+ * JSON; keys are documented in docs/man/tarn-info.1, and are added to, not changed. */
 #include "command.h"
 #include "driver/driver.h"
 #include "units.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSOLVER, dense. A create that fails leaves a dangling pointer behind. The handle has cuBLAS and cuSPARSE handles in it. */
+/* cuSOLVER, dense. A create that fails leaves a dangling pointer behind. The handle has cuBLAS and cuSPARSE handles in
+ * it. */
 #include "handle/library.h"
 
 const struct library library_cusolver_dn = {

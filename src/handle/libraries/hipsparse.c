@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* hipSPARSE. A create without a device succeeds and leaves the handle as it was: so it begins as NULL, and NULL is a failure. */
+/* hipSPARSE. A create without a device succeeds and leaves the handle as it was: so it begins as NULL, and NULL is a
+ * failure. */
 #include "handle/library.h"
 
 const struct library library_hipsparse = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* MIOpen. Its buffers come from tarn, in the order of the handle's stream; left alone it would fall back to pinned host memory when
- * the device is full. The rocBLAS handle inside it allocates for itself. */
+/* MIOpen. Its buffers come from tarn, in the order of the handle's stream; left alone it would fall back to pinned host
+ * memory when the device is full. The rocBLAS handle inside it allocates for itself. */
 #include "handle/library.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* rocBLAS. A handle's workspace is not safe over a change of stream without a wait (ROCm/rocBLAS issue 1253), so there is one
- * handle a stream. Its atomics are allowed where nothing else is said, the opposite of cuBLAS. */
+/* rocBLAS. A handle's workspace is not safe over a change of stream without a wait (ROCm/rocBLAS issue 1253), so there
+ * is one handle a stream. Its atomics are allowed where nothing else is said, the opposite of cuBLAS. */
 #include "handle/library.h"
 
 /* aten/src/ATen/cuda/CublasHandlePool.cpp: gfx942, gfx950 and gfx1250 */
