@@ -3,9 +3,9 @@
 
 /* CUDA's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
  * of what was made so is kept here under a lock that is held over no call of the vendor's. */
-#include "base/pages.h"
 #include "base/status.h"
 #include "driver/cuda.h"
+#include "driver/launched.h"
 
 _Static_assert((int)DRIVER_CAPTURE_GLOBAL == (int)CU_MODE_GLOBAL, "the modes have CUDA's numbers");
 _Static_assert((int)DRIVER_CAPTURE_THREAD_LOCAL == (int)CU_MODE_THREAD_LOCAL, "the modes have CUDA's numbers");
@@ -15,16 +15,7 @@ _Static_assert((int)DRIVER_CAPTURE_ACTIVE == (int)CU_CAPTURE_IS_ACTIVE, "the sta
 _Static_assert((int)DRIVER_CAPTURE_INVALIDATED == (int)CU_CAPTURE_IS_INVALIDATED, "the states have CUDA's numbers");
 _Static_assert(sizeof(driver_node) == sizeof(cu_graph_node), "a list of nodes is passed on as it is");
 
-/* A graph that was launched, and what runs it. */
-struct launched {
-    struct launched *next;
-    cu_graph graph;
-    cu_graph_exec exec;
-};
-
-static mutex graphs_lock = MUTEX_INITIALIZER;
-static struct launched *graphs; /* graphs_lock */
-static struct object_pool graph_objects = OBJECT_POOL(struct launched);
+static struct launched_list launched = LAUNCHED_LIST;
 
 /* ---- Captures ---------------------------------------------------------------------------------------------------- */
 
@@ -37,23 +28,6 @@ tarn_status cuda_capture_begin(int device, driver_stream stream, enum driver_cap
     if (status)
         return status;
     return cuda_leave(&scope, cuda.call.cuStreamBeginCapture_v2(stream, (cu_capture_mode)mode), "cuStreamBeginCapture");
-}
-
-static cu_graph_exec forget(cu_graph graph)
-{
-    cu_graph_exec exec = NULL;
-    mutex_lock(&graphs_lock);
-    for (struct launched **at = &graphs; *at; at = &(*at)->next) {
-        if ((*at)->graph == graph) {
-            struct launched *gone = *at;
-            *at = gone->next;
-            exec = gone->exec;
-            object_free(&graph_objects, gone);
-            break;
-        }
-    }
-    mutex_unlock(&graphs_lock);
-    return exec;
 }
 
 tarn_status cuda_capture_end(int device, driver_stream stream, driver_graph *graph)
@@ -70,7 +44,7 @@ tarn_status cuda_capture_end(int device, driver_stream stream, driver_graph *gra
         code = CU_CAPTURE_INVALIDATED;
     if (!code && cuda.call.cuGraphExecDestroy) {
         /* A graph of this address was destroyed behind our back: what ran it must not run for the new one. */
-        cu_graph_exec stale = forget(result);
+        cu_graph_exec stale = launched_forget(&launched, result);
         if (stale)
             (void)cuda.call.cuGraphExecDestroy(stale);
     }
@@ -151,40 +125,6 @@ tarn_status cuda_capture_depend(int device, driver_stream stream, const driver_n
 
 /* ---- Graphs ------------------------------------------------------------------------------------------------------ */
 
-static cu_graph_exec find(cu_graph graph)
-{
-    cu_graph_exec exec = NULL;
-    mutex_lock(&graphs_lock);
-    for (const struct launched *at = graphs; at && !exec; at = at->next)
-        if (at->graph == graph)
-            exec = at->exec;
-    mutex_unlock(&graphs_lock);
-    return exec;
-}
-
-/* Enters what runs a graph. Gives what is in the list in the end, which another thread may have been quicker to make. */
-static cu_graph_exec enter(cu_graph graph, cu_graph_exec exec)
-{
-    struct launched *entry = object_alloc(&graph_objects);
-    if (!entry)
-        return NULL;
-    mutex_lock(&graphs_lock);
-    for (const struct launched *at = graphs; at; at = at->next) {
-        if (at->graph == graph) {
-            exec = at->exec;
-            object_free(&graph_objects, entry);
-            entry = NULL;
-            break;
-        }
-    }
-    if (entry) {
-        *entry = (struct launched){.next = graphs, .graph = graph, .exec = exec};
-        graphs = entry;
-    }
-    mutex_unlock(&graphs_lock);
-    return exec;
-}
-
 /* In relaxed mode: what runs a graph takes memory of the device. */
 static tarn_status instantiate(int device, cu_graph graph, cu_graph_exec *exec)
 {
@@ -198,7 +138,7 @@ static tarn_status instantiate(int device, cu_graph graph, cu_graph_exec *exec)
                          : cuda.call.cuGraphInstantiate_v2(&made, graph, NULL, NULL, 0);
     if (code)
         return cuda_leave(&scope, code, "cuGraphInstantiate");
-    *exec = enter(graph, made);
+    *exec = launched_enter(&launched, graph, made);
     if (*exec != made)
         (void)cuda.call.cuGraphExecDestroy(made);
     (void)cuda_leave_silently(&scope, CU_OK);
@@ -213,7 +153,7 @@ tarn_status cuda_graph_launch(int device, driver_graph graph, driver_stream stre
     if (!call->cuGraphLaunch || !call->cuGraphExecDestroy ||
         (!call->cuGraphInstantiateWithFlags && !call->cuGraphInstantiate_v2))
         return cuda_missing("cuGraphLaunch");
-    cu_graph_exec exec = find(graph);
+    cu_graph_exec exec = launched_find(&launched, graph);
     if (!exec && (status = instantiate(device, graph, &exec)))
         return status;
     if ((status = cuda_enter(device, false, &scope)))
@@ -229,7 +169,7 @@ tarn_status cuda_graph_destroy(int device, driver_graph graph)
     tarn_status status = cuda_enter(device, true, &scope);
     if (status)
         return status;
-    cu_graph_exec exec = forget(graph);
+    cu_graph_exec exec = launched_forget(&launched, graph);
     cu_result code = exec ? cuda.call.cuGraphExecDestroy(exec) : CU_OK;
     cu_result of_graph = cuda.call.cuGraphDestroy(graph);
     return cuda_leave(&scope, code ? code : of_graph, "cuGraphDestroy");
@@ -237,14 +177,7 @@ tarn_status cuda_graph_destroy(int device, driver_graph graph)
 
 void cuda_graphs_finish(void)
 {
-    mutex_lock(&graphs_lock);
-    struct launched *rest = graphs;
-    graphs = NULL;
-    mutex_unlock(&graphs_lock);
-    while (rest) {
-        struct launched *next = rest->next;
-        (void)cuda.call.cuGraphExecDestroy(rest->exec); /* "deinitialised" is fine: the process is ending */
-        object_free(&graph_objects, rest);
-        rest = next;
-    }
+    void *exec;
+    while ((exec = launched_forget(&launched, NULL)))
+        (void)cuda.call.cuGraphExecDestroy(exec); /* "deinitialised" is fine: the process is ending */
 }

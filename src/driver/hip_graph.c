@@ -3,9 +3,9 @@
 
 /* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
  * of what was made so is kept here under a lock that is held over no call of the vendor's. */
-#include "base/pages.h"
 #include "base/status.h"
 #include "driver/hip.h"
+#include "driver/launched.h"
 
 _Static_assert((int)DRIVER_CAPTURE_GLOBAL == (int)HIP_MODE_GLOBAL, "the modes have HIP's numbers");
 _Static_assert((int)DRIVER_CAPTURE_THREAD_LOCAL == (int)HIP_MODE_THREAD_LOCAL, "the modes have HIP's numbers");
@@ -15,16 +15,7 @@ _Static_assert((int)DRIVER_CAPTURE_ACTIVE == (int)HIP_CAPTURE_IS_ACTIVE, "the st
 _Static_assert((int)DRIVER_CAPTURE_INVALIDATED == (int)HIP_CAPTURE_IS_INVALIDATED, "the states have HIP's numbers");
 _Static_assert(sizeof(driver_node) == sizeof(hip_graph_node), "a list of nodes is passed on as it is");
 
-/* A graph that was launched, and what runs it. */
-struct launched {
-    struct launched *next;
-    hip_graph graph;
-    hip_graph_exec exec;
-};
-
-static mutex graphs_lock = MUTEX_INITIALIZER;
-static struct launched *graphs; /* graphs_lock */
-static struct object_pool graph_objects = OBJECT_POOL(struct launched);
+static struct launched_list launched = LAUNCHED_LIST;
 
 /* ---- Captures ---------------------------------------------------------------------------------------------------- */
 
@@ -53,23 +44,6 @@ static void count_end(hip_stream stream)
         ;
 }
 
-static hip_graph_exec forget(hip_graph graph)
-{
-    hip_graph_exec exec = NULL;
-    mutex_lock(&graphs_lock);
-    for (struct launched **at = &graphs; *at; at = &(*at)->next) {
-        if ((*at)->graph == graph) {
-            struct launched *gone = *at;
-            *at = gone->next;
-            exec = gone->exec;
-            object_free(&graph_objects, gone);
-            break;
-        }
-    }
-    mutex_unlock(&graphs_lock);
-    return exec;
-}
-
 tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *graph)
 {
     hip_graph result = NULL;
@@ -86,7 +60,7 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
         count_end(stream);
     if (!code) {
         /* A graph of this address was destroyed behind our back: what ran it must not run for the new one. */
-        hip_graph_exec stale = forget(result);
+        hip_graph_exec stale = launched_forget(&launched, result);
         if (stale)
             (void)hip.call.hipGraphExecDestroy(stale);
     }
@@ -155,40 +129,6 @@ tarn_status hip_capture_depend(int device, driver_stream stream, const driver_no
 
 /* ---- Graphs ------------------------------------------------------------------------------------------------------ */
 
-static hip_graph_exec find(hip_graph graph)
-{
-    hip_graph_exec exec = NULL;
-    mutex_lock(&graphs_lock);
-    for (const struct launched *at = graphs; at && !exec; at = at->next)
-        if (at->graph == graph)
-            exec = at->exec;
-    mutex_unlock(&graphs_lock);
-    return exec;
-}
-
-/* Enters what runs a graph. Gives what is in the list in the end, which another thread may have been quicker to make. */
-static hip_graph_exec enter(hip_graph graph, hip_graph_exec exec)
-{
-    struct launched *entry = object_alloc(&graph_objects);
-    if (!entry)
-        return NULL;
-    mutex_lock(&graphs_lock);
-    for (const struct launched *at = graphs; at; at = at->next) {
-        if (at->graph == graph) {
-            exec = at->exec;
-            object_free(&graph_objects, entry);
-            entry = NULL;
-            break;
-        }
-    }
-    if (entry) {
-        *entry = (struct launched){.next = graphs, .graph = graph, .exec = exec};
-        graphs = entry;
-    }
-    mutex_unlock(&graphs_lock);
-    return exec;
-}
-
 /* In relaxed mode: what runs a graph takes memory of the device. */
 static tarn_status instantiate(int device, hip_graph graph, hip_graph_exec *exec)
 {
@@ -200,7 +140,7 @@ static tarn_status instantiate(int device, hip_graph graph, hip_graph_exec *exec
     hip_result code = hip.call.hipGraphInstantiateWithFlags(&made, graph, 0);
     if (code)
         return hip_leave(&scope, code, "hipGraphInstantiateWithFlags");
-    *exec = enter(graph, made);
+    *exec = launched_enter(&launched, graph, made);
     if (*exec != made)
         (void)hip.call.hipGraphExecDestroy(made);
     (void)hip_leave_silently(&scope, HIP_OK);
@@ -211,7 +151,7 @@ tarn_status hip_graph_launch(int device, driver_graph graph, driver_stream strea
 {
     struct hip_scope scope;
     tarn_status status;
-    hip_graph_exec exec = find(graph);
+    hip_graph_exec exec = launched_find(&launched, graph);
     if (!exec && (status = instantiate(device, graph, &exec)))
         return status;
     if ((status = hip_enter(device, false, &scope)))
@@ -225,7 +165,7 @@ tarn_status hip_graph_destroy(int device, driver_graph graph)
     tarn_status status = hip_enter(device, true, &scope);
     if (status)
         return status;
-    hip_graph_exec exec = forget(graph);
+    hip_graph_exec exec = launched_forget(&launched, graph);
     hip_result code = exec ? hip.call.hipGraphExecDestroy(exec) : HIP_OK;
     hip_result of_graph = hip.call.hipGraphDestroy(graph);
     return hip_leave(&scope, code ? code : of_graph, "hipGraphDestroy");
@@ -233,14 +173,7 @@ tarn_status hip_graph_destroy(int device, driver_graph graph)
 
 void hip_graphs_finish(void)
 {
-    mutex_lock(&graphs_lock);
-    struct launched *rest = graphs;
-    graphs = NULL;
-    mutex_unlock(&graphs_lock);
-    while (rest) {
-        struct launched *next = rest->next;
-        (void)hip.call.hipGraphExecDestroy(rest->exec); /* "deinitialised" is fine: the process is ending */
-        object_free(&graph_objects, rest);
-        rest = next;
-    }
+    void *exec;
+    while ((exec = launched_forget(&launched, NULL)))
+        (void)hip.call.hipGraphExecDestroy(exec); /* "deinitialised" is fine: the process is ending */
 }
