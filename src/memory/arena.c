@@ -310,7 +310,7 @@ static void map_undo(struct arena *arena, struct piece_list *list, const struct 
     mutex_unlock(&arena->lock);
 }
 
-static tarn_status map_shared(struct arena *arena, struct piece_list *list, uintptr_t start)
+static tarn_status map_shared(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
 {
     int device = arena->device->number;
     uintptr_t address = start, end = start + list->bytes;
@@ -326,7 +326,8 @@ static tarn_status map_shared(struct arena *arena, struct piece_list *list, uint
     }
     if (!status) {
         int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
-        status = device_note(arena->device, driver->set_access(device, start, end - start, devices, count));
+        status = device_note(arena->device,
+                             driver->set_access(device, start - before, end - start + before, devices, count));
     }
     if (status)
         map_undo(arena, list, piece, start, address, end);
@@ -350,10 +351,10 @@ static tarn_status unmap_shared(struct arena *arena, uintptr_t start, size_t siz
 
 /* The one lock that is held over driver calls: a peer that is being enabled sees each mapping made, with its access, or
  * not begun. Whoever maps or unmaps shares it. */
-tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start)
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
 {
     pthread_rwlock_rdlock(&arena->mapping);
-    tarn_status status = map_shared(arena, list, start);
+    tarn_status status = map_shared(arena, list, start, before);
     pthread_rwlock_unlock(&arena->mapping);
     return status;
 }
@@ -363,6 +364,51 @@ tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, stru
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = unmap_shared(arena, start, size, list);
     pthread_rwlock_unlock(&arena->mapping);
+    return status;
+}
+
+static tarn_status alias_shared(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left)
+{
+    int device = arena->device->number;
+    for (uintptr_t address = start; address < start + size;) {
+        const struct piece *piece = arena_piece(arena, address);
+        tarn_status status =
+            device_note(arena->device, driver->map(device, second + (address - start), piece->size, piece->handle));
+        if (status) {
+            *left = address > start && driver->unmap(device, second, address - start) ? address - start : 0;
+            return status;
+        }
+        address += piece->size;
+    }
+    return TARN_OK;
+}
+
+tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left)
+{
+    pthread_rwlock_rdlock(&arena->mapping);
+    tarn_status status = alias_shared(arena, start, size, second, left);
+    pthread_rwlock_unlock(&arena->mapping);
+    return status;
+}
+
+void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t second)
+{
+    for (uintptr_t address = start; address < start + size;) {
+        struct piece *piece = arena_piece(arena, address);
+        enter_piece(arena, piece, NULL);
+        piece->address = second + (address - start);
+        enter_piece(arena, piece, piece);
+        address += piece->size;
+    }
+}
+
+tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size)
+{
+    pthread_rwlock_rdlock(&arena->mapping);
+    tarn_status status = device_note(arena->device, driver->unmap(arena->device->number, start, size));
+    pthread_rwlock_unlock(&arena->mapping);
+    if (!status)
+        arena_unclaim(arena, start, size);
     return status;
 }
 

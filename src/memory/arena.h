@@ -79,11 +79,20 @@ tarn_status pieces_create(struct arena *arena, size_t size, size_t largest, stru
 /* Gives a piece that is mapped nowhere back to the driver; where that fails it goes into the cache. */
 tarn_status piece_release(struct arena *arena, struct piece *piece);
 
-/* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and sets access once. On
+/* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and sets access once, for the
+ * `before` bytes in front of them too, which the caller has mapped. On
  * failure the list is empty, its pieces are in the cache and the addresses unclaimed. */
-tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start);
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before);
 /* Unmaps the pieces of a range, which whole pieces fill, in one call, and puts them in front of the list. */
 tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list);
+
+/* Maps the pieces of a range, which whole pieces fill, a second time from `second` on, which the caller claimed; access is not
+ * set. On failure `left` is the bytes from `second` on that stay mapped because the driver does not undo it, else 0. */
+tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left);
+/* Says that the pieces of a range now are where they were mapped second; the range stays mapped and claimed. */
+void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t second);
+/* Unmaps and unclaims addresses at which no piece is any more. */
+tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size);
 
 void pieces_push(struct piece_list *list, struct piece *piece);
 void pieces_append(struct piece_list *list, struct piece_list *more); /* which is empty then */

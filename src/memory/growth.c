@@ -5,7 +5,7 @@
  *
  *   1. locked:    whole pieces inside idle free spans are chosen, their spans held, and every object that step 3
  *                 may need is made, so that it cannot fail
- *   2. unlocked:  the driver unmaps, creates, maps
+ *   2. unlocked:  the driver creates, maps a second time what is free in order only, unmaps what is idle, maps
  *   3. locked:    spans and runs are cut to what is still mapped, and what is new is joined to the heap
  *
  * A growth takes over the free end of a run where that spares most, else begins a new run. The claimed addresses and the
@@ -13,13 +13,14 @@
 #include "memory/growth.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/ghost.h"
 
 /* Pieces of at least this size are created: 20 MiB keeps a piece's price small beside its bytes (c10 asks for as much),
  * 2 MiB is enough for small blocks. */
 static const size_t least_piece[ZONES] = {[ZONE_SMALL] = (size_t)2 << 20, [ZONE_LARGE] = (size_t)20 << 20};
 
-/* ... and pieces of at most a twelfth of what is reserved then: a piece that one live block pins is then a small part of all. */
-#define LARGEST_PIECE_PART 12
+/* ... and pieces of at most a quarter of what is reserved then: a piece that one live block pins is then a small part of all. */
+#define LARGEST_PIECE_PART 4
 
 /* A free span that gives up the pieces at [start, end), which lie inside it. */
 struct donor {
@@ -29,13 +30,18 @@ struct donor {
     struct span *spare_spans[2]; /* for the pieces, and for what stays behind them */
     struct run *spare_run;       /* for the part of the run behind them */
     bool unmapped;
+
+    bool alias;          /* the span is free in order, not idle: its pieces are mapped a second time */
+    struct ghost *ghost; /* for the addresses left behind then */
 };
 
 static struct object_pool donors = OBJECT_POOL(struct donor);
 
 struct donation {
     struct donor *first, **end;
-    size_t bytes; /* of all donors */
+    size_t bytes;   /* of all donors */
+    size_t aliases; /* of these, bytes to be mapped a second time */
+    uint64_t batch; /* the latest of the memory mapped so */
 };
 
 struct growth {
@@ -44,13 +50,16 @@ struct growth {
     size_t wanted;          /* bytes that one free span must have in the end */
     struct span *base;      /* the free end of a run, held; NULL for a new run */
     uintptr_t start;        /* of the claimed addresses */
-    size_t size;            /* of them: cached pieces, donors, and what is to create */
+    size_t size;            /* of them: aliases, cached pieces, donors, and what is to create */
     size_t create, padding; /* bytes to create, and of these what could be done without */
     size_t largest;         /* bytes: about as large is a created piece at most */
     struct donation donation;
     struct piece_list pieces; /* out of the cache; in the end all */
     struct span *span;        /* fresh ones for the end */
     struct run *run;
+    struct ghost *ghosts; /* idle ones of the heap, to be ended on the way */
+    size_t aliased;       /* bytes mapped a second time, from start on */
+    struct ghost *ghost;  /* for those if they can be neither used nor unmapped; then `aliased` says how many */
 };
 
 static size_t round_up(size_t size, size_t unit)
@@ -72,10 +81,11 @@ static void donor_destroy(struct donor *donor)
     span_destroy(donor->spare_spans[0]);
     span_destroy(donor->spare_spans[1]);
     run_destroy(donor->spare_run);
+    ghost_destroy(donor->ghost);
     object_free(&donors, donor);
 }
 
-static struct donor *donor_create(void)
+static struct donor *donor_create(bool alias)
 {
     struct donor *donor = object_alloc(&donors);
     if (!donor)
@@ -83,7 +93,8 @@ static struct donor *donor_create(void)
     donor->spare_spans[0] = span_create();
     donor->spare_spans[1] = span_create();
     donor->spare_run = run_create();
-    if (donor->spare_spans[0] && donor->spare_spans[1] && donor->spare_run)
+    donor->ghost = alias ? ghost_create() : NULL;
+    if (donor->spare_spans[0] && donor->spare_spans[1] && donor->spare_run && (donor->ghost || !alias))
         return donor;
     donor_destroy(donor);
     return NULL;
@@ -115,21 +126,28 @@ bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
     return start != end;
 }
 
-/* Holds one free span as a donor of up to `wanted` bytes, or of a little more, at most `most`. */
-static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, size_t most, struct donation *donation)
+/* Holds one free span as a donor of up to `wanted` bytes, or of a little more, at most `most`: an idle one, or with `alias`
+ * one that is not. */
+static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, size_t most, bool alias,
+                          struct donation *donation)
 {
     uintptr_t start, end;
-    if (span->size < heap->arena->granule || !span_idle_locked(heap, span))
+    if (span->size < heap->arena->granule || span_idle_locked(heap, span) == alias)
         return true;
     whole_pieces(heap->arena, span, wanted, most, &start, &end);
     if (start == end)
         return true;
-    struct donor *donor = donor_create();
+    struct donor *donor = donor_create(alias);
     if (!donor)
         return false;
     donor->span = span;
     donor->start = start;
     donor->end = end;
+    donor->alias = alias;
+    if (alias) {
+        donation->aliases += end - start;
+        donation->batch = span->batch > donation->batch ? span->batch : donation->batch;
+    }
     span_hold_locked(heap, span);
     *donation->end = donor;
     donation->end = &donor->next;
@@ -137,27 +155,37 @@ static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, s
     return true;
 }
 
-/* Collects donors out of one zone, smallest free spans first: they are the least likely to serve a request as they are. */
-static void donors_collect_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t most,
-                                  struct donation *donation)
+static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t most, bool alias,
+                                struct donation *donation)
 {
     for (struct tree_node *node = tree_first(&heap->zones[zone].free), *next; node; node = next) {
         next = tree_next(node);
         if (donation->bytes >= wanted)
             return;
         struct span *span = TREE_ENTRY(node, struct span, by_size);
-        if (!donate_locked(heap, span, wanted - donation->bytes, most - donation->bytes, donation))
+        if (!donate_locked(heap, span, wanted - donation->bytes, most - donation->bytes, alias, donation))
             return; /* no host memory: do with what there is */
     }
 }
 
+/* Collects donors out of both zones, `first` before the other; in each the smallest free spans first, which are the least
+ * likely to serve a request as they are. */
+static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_t wanted, size_t most, bool alias,
+                                  struct donation *donation)
+{
+    zone_collect_locked(heap, first, wanted, most, alias, donation);
+    zone_collect_locked(heap, first == ZONE_LARGE ? ZONE_SMALL : ZONE_LARGE, wanted, most, alias, donation);
+}
+
 /* Step 2 ---------------------------------------------------------------------------------------------------------- */
 
-/* Unmaps every donor's pieces into `pieces`; goes on after a failure and gives the first one. */
+/* Unmaps the pieces of every donor that is idle into `pieces`; goes on after a failure and gives the first one. */
 static tarn_status donors_unmap(struct arena *arena, struct donation *donation, struct piece_list *pieces)
 {
     tarn_status first = TARN_OK;
     for (struct donor *donor = donation->first; donor; donor = donor->next) {
+        if (donor->alias)
+            continue;
         tarn_status status = pieces_unmap(arena, donor->start, donor->end - donor->start, pieces);
         if (status) {
             first = first ? first : status;
@@ -193,15 +221,31 @@ static void donor_cut_locked(struct heap *heap, struct donor *donor)
         span_return_locked(heap, right);
 }
 
-/* Ends a donation: spans whose pieces are gone are cut, the others made free again. */
-static void donors_settle_locked(struct heap *heap, struct donation *donation)
+/* The pieces of a donor that is not idle are mapped second at `address`, and are there from now on. */
+static void donor_leave_locked(struct heap *heap, struct donor *donor, uintptr_t address)
+{
+    size_t size = donor->end - donor->start;
+    pieces_move(heap->arena, donor->start, size, address);
+    ghost_begin_locked(heap, donor->ghost, donor->start, size, donor->span->batch);
+    donor->ghost = NULL;
+    donor_cut_locked(heap, donor);
+}
+
+/* Ends a donation: spans whose pieces are gone are cut, the others made free again. Pieces that were mapped a second time
+ * stand from `aliases` on; 0 when that came to nothing. */
+static void donors_settle_locked(struct heap *heap, struct donation *donation, uintptr_t aliases)
 {
     for (struct donor *donor = donation->first, *next; donor; donor = next) {
         next = donor->next;
-        if (donor->unmapped)
+        if (donor->alias && aliases) {
+            size_t size = donor->end - donor->start;
+            donor_leave_locked(heap, donor, aliases);
+            aliases += size;
+        } else if (donor->unmapped) {
             donor_cut_locked(heap, donor);
-        else
+        } else {
             span_return_locked(heap, donor->span);
+        }
         donor_destroy(donor);
     }
     donation->first = NULL;
@@ -260,9 +304,9 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
         if (growth->base)
             span_hold_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
-        donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, &growth->donation);
-        donors_collect_locked(heap, growth->zone == ZONE_LARGE ? ZONE_SMALL : ZONE_LARGE, missing,
-                              most - growth->pieces.bytes, &growth->donation);
+        donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, false, &growth->donation);
+        if (arena->device->properties.alias)
+            donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, true, &growth->donation);
 
         size_t total = growth->pieces.bytes + growth->donation.bytes;
         growth->create = total < need ? need - total : 0;
@@ -278,6 +322,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
         arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);
+    growth->ghosts = ghosts_take_locked(heap);
     return status;
 }
 
@@ -296,21 +341,58 @@ static tarn_status growth_create(struct growth *growth, struct piece_list *creat
     return status;
 }
 
-/* Step 2: what the driver does. On failure the claimed addresses are unclaimed and all pieces in the cache. */
+/* Maps the pieces of donors that are not idle a second time, from the start of the claimed addresses on. */
+static tarn_status growth_alias(struct growth *growth)
+{
+    struct arena *arena = growth->heap->arena;
+    for (struct donor *donor = growth->donation.first; donor; donor = donor->next) {
+        size_t size = donor->end - donor->start, left = 0;
+        if (!donor->alias)
+            continue;
+        tarn_status status = pieces_alias(arena, donor->start, size, growth->start + growth->aliased, &left);
+        growth->aliased += status ? left : size;
+        if (status)
+            return status;
+    }
+    return TARN_OK;
+}
+
+/* Unmaps and unclaims what was mapped a second time. What the driver does not unmap becomes a ghost that is idle at once. */
+static void growth_alias_undo(struct growth *growth)
+{
+    struct arena *arena = growth->heap->arena;
+    size_t aliased = growth->aliased;
+    if (!aliased || arena_unmap(arena, growth->start, aliased) == TARN_OK)
+        growth->aliased = 0;
+    if (growth->donation.aliases > aliased)
+        arena_unclaim(arena, growth->start + aliased, growth->donation.aliases - aliased);
+}
+
+/* Step 2: what the driver does. On failure the claimed addresses are unclaimed, pieces that were unmapped or created are in
+ * the cache, and those of donors that are not idle where they were. */
 static tarn_status growth_map(struct growth *growth)
 {
     struct arena *arena = growth->heap->arena;
     struct piece_list created = {0};
+    uintptr_t rest = growth->start + growth->donation.aliases;
+    ghosts_end(growth->heap, growth->ghosts);
+
     tarn_status status = map_prepare(growth->start, growth->size);
     if (!status && growth->create)
         status = growth_create(growth, &created);
     if (!status)
+        status = growth_alias(growth);
+    if (!status)
         status = donors_unmap(arena, &growth->donation, &growth->pieces);
     pieces_append(&growth->pieces, &created); /* highest: what was rounded up stays free at the end of the run */
-    if (!status)
-        return pieces_map(arena, &growth->pieces, growth->start);
-    pieces_to_cache(arena, &growth->pieces);
-    arena_unclaim(arena, growth->start, growth->size);
+    if (!status) {
+        status = pieces_map(arena, &growth->pieces, rest, growth->donation.aliases);
+    } else {
+        pieces_to_cache(arena, &growth->pieces);
+        arena_unclaim(arena, rest, growth->start + growth->size - rest);
+    }
+    if (status)
+        growth_alias_undo(growth);
     return status;
 }
 
@@ -323,6 +405,7 @@ static void growth_join_locked(struct growth *growth)
     growth->span = NULL;
     if (!growth->base)
         growth->run = NULL;
+    span->batch = growth->donation.batch;
     span_return_locked(heap, span);
 }
 
@@ -346,8 +429,9 @@ static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size
         .donation = {.end = &growth.donation.first},
         .span = span_create(),
         .run = run_create(),
+        .ghost = ghost_create(),
     };
-    tarn_status status = growth.span && growth.run ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    tarn_status status = growth.span && growth.run && growth.ghost ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (!status) {
         mutex_lock(&heap->lock);
         status = growth_plan_locked(&growth, spare);
@@ -356,7 +440,11 @@ static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size
             status = growth_map(&growth);
 
             mutex_lock(&heap->lock);
-            donors_settle_locked(heap, &growth.donation);
+            donors_settle_locked(heap, &growth.donation, status ? 0 : growth.start);
+            if (status && growth.aliased) {
+                ghost_begin_locked(heap, growth.ghost, growth.start, growth.aliased, 0);
+                growth.ghost = NULL;
+            }
             growth_let_go_of_base_locked(&growth);
             if (!status) {
                 growth_join_locked(&growth);
@@ -367,6 +455,7 @@ static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size
     }
     span_destroy(growth.span);
     run_destroy(growth.run);
+    ghost_destroy(growth.ghost);
     return status;
 }
 
@@ -383,16 +472,17 @@ tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given)
 
     mutex_lock(&heap->lock);
     heap_learn_locked(heap, true);
-    donors_collect_locked(heap, ZONE_LARGE, wanted, SIZE_MAX, &donation);
-    donors_collect_locked(heap, ZONE_SMALL, wanted, SIZE_MAX, &donation);
+    donors_collect_locked(heap, ZONE_LARGE, wanted, SIZE_MAX, false, &donation);
+    struct ghost *ghosts = ghosts_take_locked(heap);
     mutex_unlock(&heap->lock);
 
+    ghosts_end(heap, ghosts); /* before the pieces that they show go anywhere */
     tarn_status status = donors_unmap(heap->arena, &donation, &pieces);
     *given = pieces.bytes;
     pieces_to_cache(heap->arena, &pieces);
 
     mutex_lock(&heap->lock);
-    donors_settle_locked(heap, &donation);
+    donors_settle_locked(heap, &donation, 0);
     mutex_unlock(&heap->lock);
     return status;
 }

@@ -343,13 +343,21 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
     return span;
 }
 
+/* Marks lie behind each other on one stream: when one has finished, all before it have, also one that cannot be asked
+ * because a capture has taken it. */
 static void batches_advance_locked(struct heap *heap)
 {
     unsigned done = 0;
-    while (done < heap->closed_count && mark_query(heap->closed[done].mark) == TARN_OK) {
-        heap->idle_batch = heap->closed[done].number;
-        mark_release(heap->closed[done].mark);
-        done++;
+    for (unsigned i = 0; i < heap->closed_count; i++) {
+        tarn_status status = mark_query(heap->closed[i].mark);
+        if (status == TARN_OK)
+            done = i + 1;
+        else if (status == TARN_ERROR_NOT_READY)
+            break;
+    }
+    for (unsigned i = 0; i < done; i++) {
+        heap->idle_batch = heap->closed[i].number;
+        mark_release(heap->closed[i].mark);
     }
     heap->closed_count -= done;
     for (unsigned i = 0; i < heap->closed_count; i++)
@@ -398,7 +406,7 @@ static struct heap *heap_unused_locked(struct arena *arena)
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         mutex_lock(&heap->lock);
         bool unused = heap->retired && !heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs &&
-                      heap->closed_count == 0 && !caches_in_use_locked(heap);
+                      heap->closed_count == 0 && !heap->ghosts && !caches_in_use_locked(heap);
         mutex_unlock(&heap->lock);
         if (unused)
             return heap;

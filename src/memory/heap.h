@@ -34,6 +34,7 @@ enum span_state {
 };
 
 struct slab;
+struct ghost;
 struct cache;
 
 /* One stream's use of a block; and of the first of a block's, its place in the list of blocks that wait. */
@@ -92,6 +93,7 @@ struct heap {
     struct use *waiting, **waiting_end; /* blocks that are freed and pending, oldest first */
     size_t free_bytes, waiting_bytes;
     struct counters_splits splits;
+    struct ghost *ghosts;     /* old addresses of pieces that are mapped elsewhere too */
     struct span *spare_spans; /* span objects at hand, so that cutting and joining need no other lock */
 
     uint64_t open_batch, idle_batch;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "memory/cache.h"
+#include "memory/ghost.h"
 
 #define BROKEN(address, text) \
     failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
@@ -143,31 +144,36 @@ void heap_check(struct heap *heap)
 }
 #endif
 
-/* Bytes of the runs of a heap. */
-static size_t mapped_bytes(struct heap *heap)
+/* Bytes of the runs and ghosts of a heap; `ghosts` is those of the latter, whose pieces count elsewhere. */
+static size_t mapped_bytes(struct heap *heap, size_t *ghosts)
 {
     size_t bytes = 0;
+    *ghosts = 0;
     mutex_lock(&heap->lock);
     for (int zone = 0; zone < ZONES; zone++)
         for (struct run *run = heap->zones[zone].runs; run; run = run->next)
             bytes += run->end - run->start;
+    for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
+        *ghosts += ghost->size;
     mutex_unlock(&heap->lock);
     return bytes;
 }
 
 tarn_status arena_verify(struct arena *arena)
 {
-    size_t mapped = 0;
+    size_t mapped = 0, left = 0;
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         tarn_status status = heap_verify(heap);
         if (status)
             return status;
-        mapped += mapped_bytes(heap);
+        size_t ghosts = 0;
+        mapped += mapped_bytes(heap, &ghosts);
+        left += ghosts;
     }
     size_t claimed = 0;
     for (size_t i = 0; i < arena->size / arena->granule; i++)
         claimed += arena->claimed[i / 64] >> (i % 64) & 1;
-    if (mapped + arena->stuck.bytes != claimed * arena->granule)
+    if (mapped + left + arena->stuck.bytes != claimed * arena->granule)
         return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped and %zu claimed", arena->device->number,
                       mapped, claimed * arena->granule);
     if (mapped + arena->stuck.bytes + arena->cache.bytes != arena->reserved)

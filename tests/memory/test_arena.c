@@ -143,7 +143,7 @@ static void pieces_are_mapped_in_order_and_unmapped_together(void **state)
     CHECK(list.bytes == 6 * GRANULE && list.first == pieces[0]);
     uintptr_t start = claim(6 * GRANULE), address = start;
     uint64_t access = calls_of(0, "set_access");
-    OK(pieces_map(arena, &list, start));
+    OK(pieces_map(arena, &list, start, 0));
     CHECK(calls_of(0, "set_access") == access + 1);
     for (int i = 0; i < 3; i++) {
         CHECK(pieces[i]->address == address);
@@ -170,7 +170,7 @@ static void a_mapping_that_fails_leaves_every_piece_in_the_cache_and_the_address
             pieces_push(&list, create(GRANULE));
         uintptr_t start = claim(3 * GRANULE);
         OK(tarn_host_fail(kind_of(kinds[i]), i < 3 ? (uint64_t)i + 1 : 1, false, TARN_ERROR_MAPPING_LIMIT));
-        GIVES(pieces_map(arena, &list, start), TARN_ERROR_MAPPING_LIMIT);
+        GIVES(pieces_map(arena, &list, start, 0), TARN_ERROR_MAPPING_LIMIT);
         CHECK(!list.first && list.bytes == 0 && arena->cache.bytes == 3 * GRANULE && arena->stuck.bytes == 0);
         CHECK(ledger_of(0).mapped == 0 && room_above(arena->base) == arena->size);
         nothing_left();
@@ -185,7 +185,7 @@ static void pieces_that_cannot_even_be_unmapped_stay_claimed_until_they_can(void
         pieces_push(&list, create(GRANULE));
     uintptr_t start = claim(3 * GRANULE);
     OK(tarn_host_fail(-1, 3, true, TARN_ERROR_DRIVER)); /* the third map, and the unmap */
-    GIVES(pieces_map(arena, &list, start), TARN_ERROR_DRIVER);
+    GIVES(pieces_map(arena, &list, start, 0), TARN_ERROR_DRIVER);
     OK(tarn_host_fail(-1, 0, false, TARN_OK));
     CHECK(arena->stuck.bytes == 2 * GRANULE && arena->cache.bytes == GRANULE && arena->reserved == 3 * GRANULE);
     CHECK(room_above(start) == 0 && room_above(start + 2 * GRANULE) > 0);
