@@ -23,9 +23,9 @@
  * a call that would have to make a handle fails with TARN_ERROR_CAPTURE. tarn_handle_prewarm() before the capture is
  * the cure.
  *
- * Vendor libraries are opened when first asked for: one that the process has loaded already is taken as it is, else the
- * newest known is tried first, in the directories of TARN_LIBRARY_PATH, then where the loader looks, then in those of
- * CUDA_HOME, CUDA_PATH, ROCM_PATH.
+ * Vendor libraries are opened when first asked for: from the directories of TARN_LIBRARY_PATH; else one that the process
+ * has loaded already is taken as it is; else from where the loader looks, then from the directories of CUDA_HOME,
+ * CUDA_PATH, ROCM_PATH and the usual ones of the toolkits. In each place the newest that is known is tried first.
  *
  * All functions are thread-safe, and may be called during a capture unless they say otherwise. Every function may also
  * return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST and

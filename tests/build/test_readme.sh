@@ -3,7 +3,8 @@
 # Copyright (c) 2026 The tarn authors
 #
 # The program that README.md shows is examples/hello.c, letter for letter; it compiles without a warning, runs with the
-# shared and the static library, and prints what README.md says. Every relative link in the documents leads to a file.
+# shared and the static library, and prints what README.md says; examples/handle.c likewise. What it shows of cuBLAS
+# compiles, where there is a header. Every relative link in the documents leads to a file.
 set -euo pipefail
 cd "$TARN_SOURCE"
 
@@ -26,6 +27,19 @@ block hello >"$work/expected"
 for program in shared static; do
     "$work/$program" >"$work/printed" || fail "the $program program failed"
     diff -u "$work/expected" "$work/printed" >&2 || fail "the $program program does not print what README.md says"
+done
+
+"$CC" "${flags[@]}" examples/handle.c -L"$TARN_BUILD" -ltarn -Wl,-rpath,"$TARN_BUILD" -o "$work/handle"
+TARN_DRIVER=host "$work/handle" >"$work/printed" || fail "examples/handle.c failed"
+grep -qxF -e "$(cat "$work/printed")" README.md || fail "README.md does not say what examples/handle.c prints"
+
+block C >"$work/cublas.c"
+[ -s "$work/cublas.c" ] || fail "README.md shows nothing of cuBLAS"
+for include in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
+    if [ -n "$include" ] && [ -e "$include/include/cublas_v2.h" ]; then
+        "$CC" "${flags[@]}" -isystem "$include/include" -fsyntax-only "$work/cublas.c"
+        break
+    fi
 done
 
 # Links: [text](path), relative to the file that they stand in.

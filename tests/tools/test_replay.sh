@@ -45,7 +45,8 @@ run 2 reply && says err 'did you mean "replay"' && silent out
 run 2 help nonsense && says err 'no command "nonsense"'
 run 2 --nonsense && says err 'no option --nonsense'
 run 2 replay && says err 'no file' && silent out
-run 2 replay --nonsense x && says err 'no option --nonsense'
+run 2 replay --nonsense=1 x && says err 'no option --nonsense$'
+run 2 replay --d=1 x && says err 'the option --d may mean more than one$'
 run 2 replay -x file && says err 'no option -x'
 run 2 replay file --lag && says err '--lag needs a value'
 run 2 replay --json=yes file && says err '--json takes no value'
@@ -62,6 +63,7 @@ head -c 3000 "$data/small-4.pickle" >"$work/truncated"
 head -c 700 "$data/small-4.pickle.zst" >"$work/truncated.zst"
 mkdir "$work/folder"
 bad=("$work/empty" "$work/rubbish" "$work/truncated" "$work/truncated.zst" "$work/folder" "$work/missing")
+run 1 replay "$work/missing" && says err 'missing: cannot open: '
 for file in "${bad[@]}"; do
     run 1 replay "$file" && says err "tarn replay: $file: ."
     run 1 replay --json "$file" && json 'len(a) == 1 and set(a[0]) == {"file", "error"} and a[0]["error"]'
@@ -100,6 +102,7 @@ json 'all(o["peak_reserved"] == max(r["peak_reserved"] for r in o["repeat"]) for
 run 1 replay --json --device-memory 64M "$data/small-4.pickle"
 json 'len(a) == 2 and all("error" in o and "file" in o for o in a)'
 json 'all("event" in o["error"] and "TARN_ERROR_OUT_OF_MEMORY" in o["error"] for o in a)'
+json 'all(o["peak_requested"] > 0 and o["events"] > 0 and o["peak_reserved"] is None for o in a)'
 run 1 replay --device-memory 64M "$data/small-4.pickle" && says out 'failed: device 0, event'
 run 0 replay --json --device-memory 1.5GiB "$data/small-4.pickle" && json 'a[0]["device_memory"] == 3 << 29'
 run 1 replay --json --device-memory 9T "$data/small-4.pickle" && json '"at most" in a[0]["error"]'
@@ -120,6 +123,8 @@ says out 'replayed together'
 says out 'out-of-memory errors in the recording'
 says out 'geometric mean'
 says out '^repetition'
+says out '^driver calls, repetition 1 '
+says out 'events a second in repetition 1 '
 ! grep -q $'\033' "$work/out" || fail "escape sequences in a file"
 ! grep -qE ' $' "$work/out" || fail "blanks at the end of a line"
 ! grep -qE '.{101}' "$work/out" || fail "a line of more than 100 columns"

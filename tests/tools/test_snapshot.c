@@ -723,7 +723,7 @@ static void files_that_are_none(void **state)
     struct snapshot snapshot;
     struct snapshot_error error;
     assert_false(snapshot_read_file("/nowhere/at/all", &snapshot, &error));
-    assert_string_equal(error.text, "byte 0: cannot open: No such file or directory");
+    assert_string_equal(error.text, "cannot open: No such file or directory");
     assert_false(snapshot_read_file("/", &snapshot, &error));
     assert_string_equal(error.text, "byte 0: this is a folder, not a file");
     assert_false(snapshot_read_file("/dev/null", &snapshot, &error));

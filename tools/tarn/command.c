@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int command_usage_error(const char *name, const char *format, ...)
 {
@@ -31,5 +32,10 @@ int command_option_error(const char *name, int given, char *const *argv, const s
             return command_usage_error(name, "the option --%s takes no value", option->name);
     if (optopt)
         return command_usage_error(name, "there is no option -%c", optopt);
-    return command_usage_error(name, "there is no option %s, or it may mean more than one", argv[optind - 1]);
+    const char *text = argv[optind - 1]; /* "--" and the name, or the beginning of one, and perhaps "=" and a value */
+    int length = (int)strcspn(text, "=");
+    for (const struct option *option = options; option->name; option++)
+        if (strncmp(option->name, text + 2, (size_t)length - 2) == 0) /* it begins so: then another one does as well */
+            return command_usage_error(name, "the option %.*s may mean more than one", length, text);
+    return command_usage_error(name, "there is no option %.*s", length, text);
 }

@@ -217,7 +217,7 @@ bool pickle_input_open(struct pickle_input *input, const char *path)
 {
     *input = (struct pickle_input){.file = open(path, O_RDONLY | O_CLOEXEC), .total = PICKLE_INPUT_SIZE_UNKNOWN};
     if (input->file < 0)
-        return fail(input, "byte 0: cannot open: %s", strerror(errno));
+        return fail(input, "cannot open: %s", strerror(errno));
 
     struct stat status;
     if (fstat(input->file, &status))

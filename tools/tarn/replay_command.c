@@ -40,8 +40,9 @@ static const char help[] =
     "      Whether runs would fit into 24 GiB, if the device finishes 20 ms behind the program.\n"
     "  tarn replay --repeat 5 train.pickle.zst\n"
     "      Which driver calls are left once the allocator has warmed up.\n"
-    "  tarn replay --json *.pickle | jq '.[] | {file, ratio: (.peak_reserved / .peak_requested)}'\n"
-    "      One figure a file.\n";
+    "  tarn replay --json *.pickle | jq '.[] | select(.peak_reserved > 0) |\n"
+    "      {file, ratio: (.peak_reserved / .peak_requested)}'\n"
+    "      One figure a file; what failed, or has no trace, is left out.\n";
 
 struct arguments {
     struct replay_options options;

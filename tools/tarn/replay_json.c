@@ -91,14 +91,24 @@ static json_t *json_pytorch_calls(const struct c10_result *pytorch)
                      json_bytes(pytorch->event_queries));
 }
 
+/* A device whose replay stopped: what the trace is, in `object`, and why; what was measured by then says nothing. */
+static json_t *json_stopped(json_t *object, const struct replay_result *result)
+{
+    json_t *end = json_pack("{s:o, s:o, s:o, s:o, s:n, s:n}", "error", json_text(result->error), "divergences",
+                            json_bytes(result->divergences), "divergence_texts", json_divergences(result),
+                            "peak_requested", json_bytes(result->peak_requested), "peak_active", "peak_reserved");
+    bool done = object && end && json_object_update(object, end) == 0;
+    json_decref(end);
+    if (done)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 static json_t *json_device(const struct replay_file *file, const struct replay_device *device,
                            const struct replay_options *options)
 {
     const struct replay_result *result = &device->result;
-    if (result->error[0])
-        return json_pack("{s:o, s:i, s:o, s:o, s:o}", "file", json_text(file->path), "device", result->device, "error",
-                         json_text(result->error), "divergences", json_bytes(result->divergences), "divergence_texts",
-                         json_divergences(result));
     json_t *object = json_pack(
         "{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "file", json_text(file->path), "device",
         result->device, "driver", options->driver, "device_memory", json_bytes(result->device_memory), "events",
@@ -106,6 +116,8 @@ static json_t *json_device(const struct replay_file *file, const struct replay_d
         "allocations", json_bytes(result->allocations), "initial_blocks", json_bytes(result->initial_blocks),
         "late_frees", json_bytes(result->late_frees), "recorded_ooms", json_bytes(result->recorded_ooms), "lost_events",
         json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
+    if (result->error[0])
+        return json_stopped(object, result);
     json_t *measured = json_pack("{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:f, s:o, s:o}", "peak_requested",
                                  json_bytes(result->peak_requested), "peak_active", json_bytes(result->peak_active),
                                  "peak_reserved", json_bytes(result->peak_reserved), "recorded_peak_reserved",

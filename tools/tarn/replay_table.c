@@ -140,18 +140,21 @@ static uint64_t pytorch_calls(const struct c10_result *pytorch, const char *name
     return 0;
 }
 
-static void card_driver(struct table_draft *draft, const struct replay_result *result)
+/* With `repeated` the labels say which repetition this is of. */
+static void card_driver(struct table_draft *draft, const struct replay_result *result, bool repeated)
 {
     const struct replay_repetition *first = &result->first;
     const struct c10_result *pytorch = &result->pytorch;
-    card_row(draft, "driver time, cost table A", units_time(first->time_a_ns).text, units_time(pytorch->time_a_ns).text,
+    card_row(draft, repeated ? "driver time, cost table A, repetition 1" : "driver time, cost table A",
+             units_time(first->time_a_ns).text, units_time(pytorch->time_a_ns).text,
              ratio_text((double)first->time_a_ns, (double)pytorch->time_a_ns).text);
-    card_row(draft, "driver time, cost table B", units_time(first->time_b_ns).text, units_time(pytorch->time_b_ns).text,
+    card_row(draft, repeated ? "driver time, cost table B, repetition 1" : "driver time, cost table B",
+             units_time(first->time_b_ns).text, units_time(pytorch->time_b_ns).text,
              ratio_text((double)first->time_b_ns, (double)pytorch->time_b_ns).text);
     if (first->waited_ns)
         card_row(draft, "  of these, waits for work", units_time(first->waited_ns).text, NULL, NULL);
 
-    card_row(draft, "driver calls", units_count(sum_calls(first->calls)).text,
+    card_row(draft, repeated ? "driver calls, repetition 1" : "driver calls", units_count(sum_calls(first->calls)).text,
              units_count(pytorch->allocs + pytorch->frees + pytorch->event_records + pytorch->event_queries).text,
              NULL);
     for (size_t i = 0; i < REPLAY_MAX_CALLS; i++) {
@@ -191,8 +194,10 @@ static bool repetitions_write(FILE *out, const struct replay_device *device, boo
     return table_end(&draft);
 }
 
-static void notes_write(FILE *out, const struct replay_result *result)
+static void notes_write(FILE *out, const struct replay_result *result, size_t repetitions)
 {
+    if (repetitions > 1)
+        fprintf(out, "  repetitions: %s; the peaks are over all of them\n", units_count(repetitions).text);
     if (result->initial_blocks)
         fprintf(out, "  %s blocks were alive before the trace\n", units_count(result->initial_blocks).text);
     if (result->late_frees)
@@ -237,7 +242,7 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
     if (result->lag)
         fprintf(out, ", lag %g ms", (double)result->lag / 1e6);
     fputc('\n', out);
-    notes_write(out, result);
+    notes_write(out, result, device->repetition_count);
 
     bool done = true;
     if (!result->error[0]) {
@@ -246,13 +251,14 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
         fputc('\n', out);
         struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
         card_memory(&draft, result);
-        card_driver(&draft, result);
+        card_driver(&draft, result, device->repetition_count > 1);
         done = table_end(&draft);
         if (device->repetition_count > 1)
             done = repetitions_write(out, device, colour) && done;
         if (result->first.seconds > 0)
-            fprintf(out, "\n%s events a second (%s, with the oracle)\n",
+            fprintf(out, "\n%s events a second%s (%s, with the oracle)\n",
                     units_count((uint64_t)((double)result->events / result->first.seconds)).text,
+                    device->repetition_count > 1 ? " in repetition 1" : "",
                     units_time((uint64_t)(result->first.seconds * 1e9)).text);
     }
     verdict_write(out, result, colour);
