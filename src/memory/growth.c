@@ -164,7 +164,6 @@ static tarn_status donors_unmap(struct arena *arena, struct donation *donation, 
             continue;
         }
         donor->unmapped = true;
-        arena_unclaim(arena, donor->start, donor->end - donor->start);
     }
     return first;
 }
@@ -193,15 +192,18 @@ static void donor_cut_locked(struct heap *heap, struct donor *donor)
         span_return_locked(heap, right);
 }
 
-/* Ends a donation: spans whose pieces are gone are cut, the others made free again. */
+/* Ends a donation: spans whose pieces are gone are cut, the others made free again. The addresses are unclaimed only now: until
+ * here the heap's runs have them, and must not find another run there. */
 static void donors_settle_locked(struct heap *heap, struct donation *donation)
 {
     for (struct donor *donor = donation->first, *next; donor; donor = next) {
         next = donor->next;
-        if (donor->unmapped)
+        if (donor->unmapped) {
             donor_cut_locked(heap, donor);
-        else
+            arena_unclaim(heap->arena, donor->start, donor->end - donor->start);
+        } else {
             span_return_locked(heap, donor->span);
+        }
         donor_destroy(donor);
     }
     donation->first = NULL;
