@@ -15,7 +15,8 @@
  * CUDA's rules, with what those refuse and invalidate. Devices reach each other's memory, unless TARN_HOST_PEERS=none.
  *
  * Streams are named here as the driver names them: tarn_stream_native() gives `native`; NULL is the legacy stream of
- * `device`. All functions are thread-safe. Where another driver was chosen they give TARN_ERROR_NOT_SUPPORTED. */
+ * `device`. All functions are thread-safe. Where another driver was chosen they give TARN_ERROR_NOT_SUPPORTED,
+ * and in a child of fork() TARN_ERROR_FORKED. */
 #ifndef TARN_HOST_H
 #define TARN_HOST_H
 

@@ -13,7 +13,7 @@ enum process_state { PROCESS_RUNS, PROCESS_IS_SHUT_DOWN, PROCESS_IS_FORKED };
 extern atomic_int process_state;
 
 /* Grows, from 1, whenever something happens after which no thread may trust what it remembers of the world: shutdown,
- * fork, a stream retired, a known capture begun or ended, handles' settings changed. One load tells a hot path that
+ * fork, a device lost, a stream retired, a known capture begun or ended, handles' settings changed. One load tells a hot path that
  * nothing did. */
 extern atomic_uint_fast64_t process_changes;
 

@@ -36,10 +36,11 @@ void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thre
 static void thread_end(void *argument)
 {
     struct thread *thread = argument;
-    if (atomic_load(&process_state) != PROCESS_IS_FORKED)
-        for (int layer = 0; layer < THREAD_LAYERS; layer++)
-            if (thread_end_callbacks[layer])
-                thread_end_callbacks[layer](thread);
+    if (atomic_load(&process_state) == PROCESS_IS_FORKED)
+        return; /* another thread of the parent may have had any lock */
+    for (int layer = 0; layer < THREAD_LAYERS; layer++)
+        if (thread_end_callbacks[layer])
+            thread_end_callbacks[layer](thread);
     if (atomic_load(&process_state) == PROCESS_RUNS)
         streams_of_thread_end(thread);
     captures_of_thread_end(thread);
@@ -120,10 +121,20 @@ tarn_status device_find(int number, struct device **device)
     return TARN_OK;
 }
 
+static void (*lost_callback)(struct device *device); /* set once, before what it ends exists */
+
+void device_on_lost(void (*callback)(struct device *device))
+{
+    lost_callback = callback;
+}
+
 tarn_status device_note(struct device *device, tarn_status status)
 {
-    if (status == TARN_ERROR_DEVICE_LOST)
-        atomic_store(&device->lost, true);
+    if (status == TARN_ERROR_DEVICE_LOST && !atomic_exchange(&device->lost, true)) {
+        process_changed();
+        if (lost_callback)
+            lost_callback(device);
+    }
     return status;
 }
 

@@ -48,6 +48,10 @@ struct device *device_at(int number); /* of a number that is known to be right *
 tarn_status device_note(struct device *device, tarn_status status);
 tarn_status device_check(struct device *device);
 
+/* What the memory layer does at the moment when a device is found lost: its fast paths, which ask nobody, end. May be called with
+ * any lock held but the callback's own. */
+void device_on_lost(void (*callback)(struct device *device));
+
 /* What a thread holds: made at its first use of tarn, given up at its end without a driver call. */
 struct thread {
     int device;

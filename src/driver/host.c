@@ -5,6 +5,7 @@
  * whose configuration changes only under `configuration.lock` while no device is started. */
 #include "driver/host.h"
 #include "base/lock.h"
+#include "base/process.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -192,10 +193,18 @@ void host_finish(void)
     mutex_unlock(&configuration.lock);
 }
 
+/* A child of fork() has neither the workers nor the owners of the locks. */
+static bool is_forked(void)
+{
+    return atomic_load(&process_state) == PROCESS_IS_FORKED;
+}
+
 tarn_status tarn_host_configure(const tarn_host_config *config)
 {
     if (!config || config->size != sizeof *config)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_configure: config is NULL or its size is not set");
+    if (is_forked())
+        return process_refuse();
     if (config->devices < 0 || config->devices > TARN_MAX_DEVICES)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_configure: %d devices; 1 to %d are possible",
                       config->devices, TARN_MAX_DEVICES);
@@ -255,6 +264,8 @@ tarn_status tarn_host_fail(int kind, uint64_t nth, bool forever, tarn_status sta
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_fail: there is no kind %d of driver call", kind);
     if (nth && status == TARN_OK)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_fail: a call cannot fail with TARN_OK");
+    if (is_forked())
+        return process_refuse();
     mutex_lock(&injection.lock);
     injection.kind = kind;
     injection.left = nth;
@@ -268,6 +279,8 @@ tarn_status tarn_host_fail(int kind, uint64_t nth, bool forever, tarn_status sta
 
 uint64_t tarn_host_fail_hits(void)
 {
+    if (is_forked())
+        return 0;
     mutex_lock(&injection.lock);
     uint64_t hits = injection.hits;
     mutex_unlock(&injection.lock);
@@ -276,6 +289,8 @@ uint64_t tarn_host_fail_hits(void)
 
 tarn_status host_use(int device, struct host_device **found)
 {
+    if (is_forked())
+        return process_refuse();
     tarn_status status = driver_init();
     if (status)
         return status;

@@ -234,7 +234,7 @@ static void note_created_locked(struct handle_pool *pool, struct handle *handle,
     pool->all = handle;
 }
 
-/* Creates a handle, with the pool's lock given up meanwhile. It comes back as one that is in use. */
+/* Creates a handle, with the pool's lock given up meanwhile. It is neither in use nor available when it comes. */
 static tarn_status create_locked(struct entry *entry, struct handle_pool *pool, struct handle **result)
 {
     bool first = pool->first == FIRST_TO_COME;
@@ -274,8 +274,6 @@ static tarn_status create_locked(struct entry *entry, struct handle_pool *pool, 
         return status;
     }
     note_created_locked(pool, handle, ns, bytes);
-    pool->stats.available++;
-    count_use_locked(pool);
     *result = handle;
     return TARN_OK;
 }
@@ -311,6 +309,13 @@ static tarn_status may_create(const struct entry *entry, struct device *device, 
         ours ? "" : ", or tarn_handle_wait_limit() in this thread");
 }
 
+static struct handle *pop_for_locked(struct handle_pool *pool, const struct entry *entry, const struct stream *stream)
+{
+    /* What orders two streams is an event, and none is recorded while a capture may see it. */
+    bool foreign = entry->row->by_stream && captures_open(pool->device) == 0;
+    return pop_locked(pool, entry->row->by_stream, stream, foreign);
+}
+
 /* A handle that nobody has, or a new one. In use when it comes, and bound to what it was bound to. */
 static tarn_status pool_take(struct entry *entry, struct handle_pool *pool, struct stream *stream, uint64_t wait_ns,
                              struct handle **result)
@@ -319,21 +324,19 @@ static tarn_status pool_take(struct entry *entry, struct handle_pool *pool, stru
     tarn_status status = TARN_OK;
     struct handle *handle = NULL;
     mutex_lock(&pool->lock);
+    handle = pop_for_locked(pool, entry, stream);
     while (!status && !handle) {
-        /* What orders two streams is an event, and none is recorded while a capture may see it. */
-        bool foreign = entry->row->by_stream && captures_open(pool->device) == 0;
-        handle = pop_locked(pool, entry->row->by_stream, stream, foreign);
-        if (handle)
-            break;
         mutex_unlock(&pool->lock);
         status = may_create(entry, pool->device, stream, deadline);
         mutex_lock(&pool->lock);
-        if (status || pool->available)
-            continue;
-        if (pool->first == FIRST_UNDER_WAY)
+        if (status || (handle = pop_for_locked(pool, entry, stream)))
+            break;
+        if (pool->first == FIRST_UNDER_WAY) {
             pthread_cond_wait(&pool->first_over, &pool->lock);
-        else
-            status = create_locked(entry, pool, &handle);
+        } else if (!(status = create_locked(entry, pool, &handle))) {
+            pool->stats.available++; /* for a moment that nobody sees */
+            count_use_locked(pool);
+        }
     }
     mutex_unlock(&pool->lock);
     if (status)
@@ -564,16 +567,26 @@ tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lea
     return status;
 }
 
-/* The handle of a lease, or NULL. Handles' structs are never unmapped, so a stale lease finds another number. */
-static struct handle *leased(const tarn_lease *given)
+/* Takes the handle of a lease away from it, so that of two threads that return it, or bind it, at once one alone has it; NULL
+ * where it is none. Handles' structs are never unmapped, so a stale lease finds another number. */
+static struct handle *lease_claim(const tarn_lease *given)
 {
     struct handle *handle = given ? given->owner : NULL;
     if (!handle || !given->number || !handle->pool)
         return NULL;
     mutex_lock(&handle->pool->lock);
     bool matches = handle->lease == given->number;
+    if (matches)
+        handle->lease = 0;
     mutex_unlock(&handle->pool->lock);
     return matches ? handle : NULL;
+}
+
+static void lease_unclaim(struct handle *handle, const tarn_lease *given)
+{
+    mutex_lock(&handle->pool->lock);
+    handle->lease = given->number;
+    mutex_unlock(&handle->pool->lock);
 }
 
 tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
@@ -583,7 +596,7 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    struct handle *handle = leased(given);
+    struct handle *handle = lease_claim(given);
     if (!handle)
         status = failed(TARN_ERROR_INVALID_ARGUMENT, "this is no lease, or it was returned");
     if (!status && !(status = stream_find(value, thread_device(), &stream)) &&
@@ -594,10 +607,13 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
     tarn_lease next = {0};
     if (other && !(status = lease(holder, handle->library->number, value, &next))) {
         handle_give_back(handle);
+        handle = NULL;
         *given = next;
     } else if (!status) {
         status = vendor_bind(handle, stream, atomic_load_explicit(&stream->generation, memory_order_acquire));
     }
+    if (handle)
+        lease_unclaim(handle, given);
     call_end(holder);
     return status;
 }
@@ -608,7 +624,7 @@ tarn_status tarn_handle_return(tarn_lease *given)
     tarn_status status = call_begin(&holder);
     if (status && status != TARN_ERROR_SHUTDOWN)
         return status;
-    struct handle *handle = leased(given);
+    struct handle *handle = lease_claim(given);
     if (handle) {
         handle_give_back(handle);
         *given = (tarn_lease){0};
@@ -648,7 +664,6 @@ static tarn_status prewarm(struct holder *holder, tarn_library library, int devi
         if (pool->first == FIRST_UNDER_WAY) {
             pthread_cond_wait(&pool->first_over, &pool->lock);
         } else if (!(status = create_locked(entry, pool, &handle))) {
-            pool->stats.in_use--;
             push_locked(pool, handle);
         }
     }

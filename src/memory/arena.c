@@ -45,6 +45,16 @@ static tarn_status arena_reserve(struct arena *arena)
     return TARN_OK;
 }
 
+/* Who wants it alone comes before those who come later: it must not wait for ever. */
+static void moving_init(pthread_rwlock_t *lock)
+{
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(lock, &attributes);
+    pthread_rwlockattr_destroy(&attributes);
+}
+
 static tarn_status arena_create(struct device *device, struct arena **result)
 {
     if (!device->properties.virtual_memory)
@@ -58,6 +68,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->limit = SIZE_MAX;
     mutex_init(&arena->lock);
     pthread_rwlock_init(&arena->mapping, NULL);
+    moving_init(&arena->moving);
     counters_init(&arena->counters);
 
     tarn_status status = arena_reserve(arena);
@@ -77,6 +88,7 @@ fail_tables:
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     driver->unreserve(device->number, arena->base, arena->size);
 fail_reserve:
+    pthread_rwlock_destroy(&arena->moving);
     pthread_rwlock_destroy(&arena->mapping);
     object_free(&arenas, arena);
     return status;
@@ -520,6 +532,7 @@ bool arena_finish(struct arena *arena)
     atomic_store(&by_device[arena->device->number], NULL);
     pages_unmap(arena->claimed, bitmap_bytes(arena));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    pthread_rwlock_destroy(&arena->moving);
     pthread_rwlock_destroy(&arena->mapping);
     mutex_finish(&arena->lock);
     object_free(&arenas, arena);

@@ -39,6 +39,10 @@ struct arena {
     struct counters counters;
     pthread_rwlock_t mapping; /* shared by who maps or unmaps; alone is who grants a new peer what is mapped */
 
+    pthread_rwlock_t
+        moving; /* shared by who moves memory, alone is who must know that nobody does: ladder.c; before every other lock */
+    atomic_uint_fast64_t moves_begun, moves_ended;
+
     mutex lock;
     uint64_t *claimed;       /* lock: a bit a granule */
     struct piece_list cache; /* lock: mapped nowhere */
@@ -46,6 +50,7 @@ struct arena {
         stuck;          /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
     size_t reserved;    /* lock: bytes of all pieces that exist */
     size_t limit;       /* lock: bytes that reserved may reach */
+    unsigned retired;   /* lock: heaps of retired streams */
     struct heap *heaps; /* lock: every heap, those of retired streams too */
 };
 

@@ -81,6 +81,16 @@ static bool is_empty(const struct slab *slab)
     return slab->top == slab->slots;
 }
 
+/* Whether no thread has anything of the slab: it is empty, and none of its words is listed, or about to be, for a block that two
+ * threads freed at once. */
+static bool is_quiet(const struct slab *slab)
+{
+    uint64_t freed = 0;
+    for (int word = 0; word < SLAB_SLOTS / 64; word++)
+        freed |= atomic_load_explicit(&slab->remote[word].freed, memory_order_relaxed);
+    return is_empty(slab) && !freed;
+}
+
 static size_t slot_bytes(const struct slab *slab)
 {
     return (size_t)slab->slots * slab->slot_size;
@@ -116,7 +126,7 @@ static void place_locked(struct cache *cache, struct slab *slab)
             cache_list(cache, slab);
         return;
     }
-    bool keep = !heap->retired && !cache->bypassed && cache->empty_bytes < CACHE_EMPTY_BYTES;
+    bool keep = !is_quiet(slab) || (!heap->retired && !cache->bypassed && cache->empty_bytes < CACHE_EMPTY_BYTES);
     if (keep) {
         if (!slab->listed)
             cache_list(cache, slab);
@@ -134,7 +144,7 @@ static void place_locked(struct cache *cache, struct slab *slab)
 static void got_slots_locked(struct cache *cache, struct slab *slab)
 {
     if (cache->current[slab->class] == slab) {
-        if (!is_empty(slab) || !(cache->heap->retired || cache->bypassed))
+        if (!is_quiet(slab) || !(cache->heap->retired || cache->bypassed))
             return;
         cache->current[slab->class] = &slab_none;
     }
@@ -154,6 +164,7 @@ static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
     struct slab *slab = remote->slab;
     unsigned first = (unsigned)(remote - slab->remote) * 64;
     uint64_t freed = atomic_exchange_explicit(&remote->freed, 0, memory_order_acq_rel);
+    bool was_empty = is_empty(slab);
     for (; freed; freed &= freed - 1) {
         unsigned slot = first + (unsigned)__builtin_ctzll(freed);
         if (slab_is_taken(slab, slot))
@@ -162,7 +173,8 @@ static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
             log_write(LOG_ERRORS, "the block at %#zx was freed twice, by two threads",
                       (size_t)slab_address(slab, slot));
     }
-    got_slots_locked(cache, slab);
+    if (!was_empty)
+        got_slots_locked(cache, slab);
 }
 
 /* Takes up what other threads have freed. */
@@ -292,17 +304,35 @@ static void shed_locked(struct cache *cache)
     for (unsigned class = 0; class < SLAB_CLASSES; class ++) {
         for (struct slab *slab = cache->listed[class], *next; slab; slab = next) {
             next = slab->next;
-            if (is_empty(slab)) {
+            if (is_quiet(slab)) {
                 unlist(cache, slab);
                 slab_destroy_locked(cache->heap, slab);
             }
         }
         struct slab *current = cache->current[class];
-        if (current != &slab_none && is_empty(current)) {
+        if (current != &slab_none && is_quiet(current)) {
             cache->current[class] = &slab_none;
             slab_destroy_locked(cache->heap, current);
         }
     }
+}
+
+/* Opens the fast path again, unless it is closed for good: here, or by a device that was lost a moment ago. */
+static void hand_back(struct cache *cache)
+{
+    if (cache->bypassed)
+        return;
+    atomic_store(&cache->revoked, false);
+    if (atomic_load(&cache->heap->arena->device->lost))
+        atomic_store(&cache->revoked, true);
+}
+
+void caches_lose(struct heap *heap)
+{
+    mutex_lock(&heap->caches_lock);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+        atomic_store(&cache->revoked, true);
+    mutex_unlock(&heap->caches_lock);
 }
 
 static void take_back_locked(struct heap *heap, bool for_good)
@@ -314,9 +344,8 @@ static void take_back_locked(struct heap *heap, bool for_good)
         drain_locked(cache);
         shed_locked(cache);
         publish_locked(cache);
-        if (!for_good && !cache->bypassed)
-            atomic_store_explicit(&cache->revoked, false, memory_order_release);
         cache->bypassed = cache->bypassed || for_good;
+        hand_back(cache);
     }
 }
 
@@ -327,8 +356,7 @@ void caches_publish_locked(struct heap *heap)
     revoke_locked(heap);
     for (struct cache *cache = heap->caches; cache; cache = cache->next) {
         publish_locked(cache);
-        if (!cache->bypassed)
-            atomic_store_explicit(&cache->revoked, false, memory_order_release);
+        hand_back(cache);
     }
 }
 
@@ -347,11 +375,13 @@ bool caches_in_use_locked(struct heap *heap)
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
         if (atomic_load_explicit(&cache->thread, memory_order_relaxed))
             return true;
+    mutex_lock(&heap->caches_lock);
     while (heap->caches) {
         struct cache *cache = heap->caches;
         heap->caches = cache->next;
         object_free(&caches, cache);
     }
+    mutex_unlock(&heap->caches_lock);
     return false;
 }
 
@@ -369,9 +399,12 @@ static struct cache *adopt_locked(struct heap *heap, struct thread *thread)
             cache->current[class] = &slab_none;
         cache->heap = heap;
         cache->bypassed = driver->checking && driver->checking();
-        atomic_store_explicit(&cache->revoked, cache->bypassed, memory_order_relaxed);
+        atomic_store_explicit(&cache->revoked, true, memory_order_relaxed);
+        mutex_lock(&heap->caches_lock);
         cache->next = heap->caches;
         heap->caches = cache;
+        mutex_unlock(&heap->caches_lock);
+        hand_back(cache);
     }
     atomic_store_explicit(&cache->thread, thread, memory_order_release);
     return cache;
@@ -421,8 +454,9 @@ struct cache *cache_of(struct heap *heap)
     if (cache && cache->heap == heap)
         return cache;
     if (cache) { /* of the stream that had this slot before */
-        give_up(cache);
         thread->caches[slot] = NULL;
+        thread_forget_caches(thread); /* it may be one of them, and soon another thread's */
+        give_up(cache);
     }
     mutex_lock(&heap->lock);
     cache = adopt_locked(heap, thread);

@@ -158,6 +158,9 @@ void caches_reclaim_locked(struct heap *heap);
 /* Closes the fast path of a heap's caches for good: the stream was retired, or tarn is shut down. */
 void caches_close_locked(struct heap *heap);
 
+/* Closes the fast path of a heap's caches because the device is lost. Takes no lock but the list's. */
+void caches_lose(struct heap *heap);
+
 /* Whether a thread has a cache of the heap; those that nobody has are destroyed if not. For a heap without memory. */
 bool caches_in_use_locked(struct heap *heap);
 

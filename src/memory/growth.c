@@ -192,7 +192,6 @@ static tarn_status donors_unmap(struct arena *arena, struct donation *donation, 
             continue;
         }
         donor->unmapped = true;
-        arena_unclaim(arena, donor->start, donor->end - donor->start);
     }
     return first;
 }
@@ -232,7 +231,8 @@ static void donor_leave_locked(struct heap *heap, struct donor *donor, uintptr_t
 }
 
 /* Ends a donation: spans whose pieces are gone are cut, the others made free again. Pieces that were mapped a second time
- * stand from `aliases` on; 0 when that came to nothing. */
+ * stand from `aliases` on; 0 when that came to nothing. The addresses are unclaimed only now: until here the heap's runs
+ * have them, and must not find another run there. */
 static void donors_settle_locked(struct heap *heap, struct donation *donation, uintptr_t aliases)
 {
     for (struct donor *donor = donation->first, *next; donor; donor = next) {
@@ -243,6 +243,7 @@ static void donors_settle_locked(struct heap *heap, struct donation *donation, u
             aliases += size;
         } else if (donor->unmapped) {
             donor_cut_locked(heap, donor);
+            arena_unclaim(heap->arena, donor->start, donor->end - donor->start);
         } else {
             span_return_locked(heap, donor->span);
         }

@@ -256,6 +256,11 @@ bool span_extend_locked(struct heap *heap, struct span *span, size_t more)
     struct span *next = span->next;
     if (!next || next->state != SPAN_FREE || next->size < more)
         return false;
+    if (heap->retired) { /* no stream's order stands between the block's users and those before them */
+        heap_learn_locked(heap, false);
+        if (!span_idle_locked(heap, next))
+            return false;
+    }
     struct span *rest = NULL;
     if (next->size > more && !(rest = span_create_locked(heap)))
         return false;
@@ -393,6 +398,7 @@ static struct heap *heap_create(struct arena *arena)
         return NULL;
     }
     mutex_init(&heap->lock);
+    mutex_init(&heap->caches_lock);
     heap->arena = arena;
     for (int zone = 0; zone < ZONES; zone++)
         heap->zones[zone].free.order = by_size;
@@ -405,6 +411,8 @@ static struct heap *heap_unused_locked(struct arena *arena)
 {
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         mutex_lock(&heap->lock);
+        if (heap->retired)
+            batches_advance_locked(heap);
         bool unused = heap->retired && !heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs &&
                       heap->closed_count == 0 && !heap->ghosts && !caches_in_use_locked(heap);
         mutex_unlock(&heap->lock);
@@ -412,6 +420,13 @@ static struct heap *heap_unused_locked(struct arena *arena)
             return heap;
     }
     return NULL;
+}
+
+static void count_retired(struct arena *arena, int change)
+{
+    mutex_lock(&arena->lock);
+    arena->retired += (unsigned)change;
+    mutex_unlock(&arena->lock);
 }
 
 static mutex heaps_lock = MUTEX_INITIALIZER; /* of the making of heaps; before a heap's and an arena's */
@@ -427,6 +442,8 @@ static tarn_status heap_make_locked(struct stream *stream, struct heap **result)
     if (fresh && !(heap = heap_create(arena)))
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
 
+    if (!fresh)
+        count_retired(arena, -1);
     mutex_lock(&heap->lock);
     heap->stream = stream;
     heap->generation = atomic_load(&stream->generation);
@@ -476,6 +493,7 @@ tarn_status heap_retire(struct stream *stream)
             /* Nothing is queued on the stream any more: what is freed from now on is idle when this batch is. */
             heap->open_batch = heap->closed[heap->closed_count - 1].number;
             heap->retired = true;
+            count_retired(heap->arena, 1);
             caches_close_locked(heap);
             atomic_store_explicit(&stream->heap, NULL, memory_order_release);
         }

@@ -89,6 +89,7 @@ struct heap {
     unsigned generation;
     bool retired; /* no work can be queued on the stream any more */
     struct zone zones[ZONES];
+    mutex caches_lock;                  /* held beside `lock` to change the list below; takes no other */
     struct cache *caches;               /* of its threads, and those whose thread has ended */
     struct use *waiting, **waiting_end; /* blocks that are freed and pending, oldest first */
     size_t free_bytes, waiting_bytes;

@@ -4,9 +4,14 @@
 /* The steps of a request that no free span serves, and of a trim. Owns no data; takes each lock for a moment only.
  *
  *   1. blocks of this heap that waited for other streams and need not any more
- *   2. growth: idle memory re-mapped, the rest created
+ *   2. growth: idle memory re-mapped, that of retired heaps too, the rest created
  *   3. empty slabs of this heap's threads, and then idle memory of the device's other heaps, retired ones first; growth again
- *   4. a wait for the oldest work that holds memory back, this heap's first; then from 1
+ *   4. where other threads moved memory meanwhile: growth again while none does, since what a thread has in hand is in no heap
+ *   5. free memory of the heap's other zone
+ *   6. a wait for the oldest work that holds memory back, this heap's first; then from 1
+ *
+ * It ends whatever other threads do: it waits for about as many marks as there are when it begins, and takes from others a
+ * bounded number of times.
  *
  * Captures bar none of it: the driver runs these calls relaxed, memory whose last use cannot be marked because a stream
  * captures is not idle, and the wait is for an event that was recorded outside captures, never for a stream or a device.
@@ -32,6 +37,68 @@ static struct heap *heap_next(struct arena *arena, struct heap *heap)
     return next;
 }
 
+/* Moves. Whoever takes memory out of a heap or the cache, to map, unmap or release it, shares `moving` until it is back in one of
+ * these; so that who holds it alone finds all memory in its place. */
+static _Thread_local uint64_t own_moves;
+
+static void move_begin(struct arena *arena)
+{
+    pthread_rwlock_rdlock(&arena->moving);
+    atomic_fetch_add(&arena->moves_begun, 1);
+    own_moves++;
+}
+
+static void move_end(struct arena *arena)
+{
+    atomic_fetch_add(&arena->moves_ended, 1);
+    pthread_rwlock_unlock(&arena->moving);
+}
+
+/* What tells whether another thread was moving memory at any time since. */
+struct stillness {
+    uint64_t begun, own;
+    bool still;
+};
+
+static struct stillness stillness_begin(struct arena *arena)
+{
+    struct stillness since = {.own = own_moves};
+    uint64_t ended = atomic_load(&arena->moves_ended);
+    since.begun = atomic_load(&arena->moves_begun);
+    since.still = ended == since.begun;
+    return since;
+}
+
+static bool was_still(struct arena *arena, const struct stillness *since)
+{
+    uint64_t begun = atomic_load(&arena->moves_begun);
+    return since->still && begun - since->begun == own_moves - since->own;
+}
+
+static tarn_status grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+{
+    move_begin(heap->arena);
+    tarn_status status = heap_grow(heap, zone, size, alignment, span);
+    move_end(heap->arena);
+    return status;
+}
+
+static tarn_status shed(struct heap *heap, size_t wanted, size_t *given)
+{
+    move_begin(heap->arena);
+    tarn_status status = heap_shed(heap, wanted, given);
+    move_end(heap->arena);
+    return status;
+}
+
+static tarn_status release_cache(struct arena *arena, size_t keep)
+{
+    move_begin(arena);
+    tarn_status status = arena_release_cache(arena, keep);
+    move_end(arena);
+    return status;
+}
+
 static tarn_status take(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
     mutex_lock(&heap->lock);
@@ -54,30 +121,46 @@ static void collect(struct heap *heap)
     mutex_unlock(&heap->lock);
 }
 
-static bool is_retired(struct heap *heap)
+/* Whether a heap has memory and is retired, or is not. */
+static bool has_memory(struct heap *heap, bool retired)
 {
     mutex_lock(&heap->lock);
-    bool retired = heap->retired;
+    bool has = heap->retired == retired && (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
     mutex_unlock(&heap->lock);
-    return retired;
+    return has;
 }
 
-/* Moves idle memory of the other heaps to the cache until `wanted` bytes are there. Gives what came. */
-static size_t take_from_others(struct heap *own, size_t wanted)
+/* Moves idle memory of the other heaps that are retired, or are not, to the cache until `wanted` bytes came. */
+static size_t take_from(struct heap *own, bool retired, size_t wanted)
 {
     struct arena *arena = own->arena;
     size_t total = 0;
-    for (int retired = 1; retired >= 0; retired--) {
-        for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
-            if (heap == own || is_retired(heap) != (bool)retired)
-                continue;
-            size_t given = 0;
-            collect(heap);
-            (void)heap_shed(heap, wanted - total, &given);
-            total += given;
-        }
+    for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
+        if (heap == own || !has_memory(heap, retired))
+            continue;
+        size_t given = 0;
+        collect(heap);
+        (void)shed(heap, wanted - total, &given);
+        total += given;
     }
     return total;
+}
+
+static size_t take_from_others(struct heap *own, size_t wanted)
+{
+    size_t total = take_from(own, true, wanted);
+    return total < wanted ? total + take_from(own, false, wanted - total) : total;
+}
+
+/* What streams have left behind is used before new memory is created: all of it, since it serves nobody where it is. */
+static void take_what_is_left_behind(struct heap *heap)
+{
+    struct arena *arena = heap->arena;
+    mutex_lock(&arena->lock);
+    bool any = arena->retired > 0;
+    mutex_unlock(&arena->lock);
+    if (any)
+        (void)take_from(heap, true, SIZE_MAX);
 }
 
 /* Waits for the oldest work that holds back memory of one heap. False when nothing does. */
@@ -95,6 +178,22 @@ static bool wait_for(struct heap *heap, tarn_status *status)
     heap_learn_locked(heap, false);
     mutex_unlock(&heap->lock);
     return true;
+}
+
+/* More than the waits after which all that is queued now has ended and set its memory free, if nothing is queued meanwhile: for
+ * each mark, and for the batch that what it sets free is then in. */
+static size_t waits_ahead(struct arena *arena)
+{
+    size_t waits = 0;
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        for (struct use *uses = heap->waiting; uses; uses = uses->next_waiting)
+            for (struct use *use = uses; use; use = use->next)
+                waits += 4;
+        waits += 4 * (HEAP_BATCHES + 1);
+        mutex_unlock(&heap->lock);
+    }
+    return waits;
 }
 
 /* The same for a device's heaps, `own` first, which may be NULL. */
@@ -165,14 +264,42 @@ static bool is_hopeless(struct arena *arena, size_t size)
     return size > most || size > arena->device->properties.memory;
 }
 
+/* Step 4: the one attempt whose failure says that the memory is not there. */
+static tarn_status grow_alone(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+{
+    struct arena *arena = heap->arena;
+    size_t total = 0;
+    pthread_rwlock_wrlock(&arena->moving);
+    atomic_fetch_add(&arena->moves_begun, 1);
+    own_moves++;
+    for (struct heap *other = heap_next(arena, NULL); other && total < size; other = heap_next(arena, other)) {
+        size_t given = 0;
+        collect(other);
+        if (other != heap)
+            (void)heap_shed(other, size - total, &given);
+        total += given;
+    }
+    tarn_status status = take(heap, zone, size, alignment, span);
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        status = heap_grow(heap, zone, size, alignment, span);
+    move_end(arena);
+    return status;
+}
+
 /* Takes the steps of the file's head, in turn and again, until one serves the request. */
 static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
+    struct arena *arena = heap->arena;
+    struct stillness since = stillness_begin(arena);
+    size_t waits = SIZE_MAX; /* left; not counted yet */
+    int takings = 16;        /* from others, until the next wait */
     bool reclaimed = false;
     for (;;) {
         tarn_status status = take(heap, zone, size, alignment, span);
-        if (status == TARN_ERROR_OUT_OF_MEMORY)
-            status = heap_grow(heap, zone, size, alignment, span);
+        if (status == TARN_ERROR_OUT_OF_MEMORY) {
+            take_what_is_left_behind(heap);
+            status = grow(heap, zone, size, alignment, span);
+        }
         if (status != TARN_ERROR_OUT_OF_MEMORY)
             return status;
 
@@ -181,15 +308,28 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
             collect(heap);
             continue;
         }
-        if (take_from_others(heap, size)) {
-            COUNT(&heap->arena->counters, num_alloc_retries);
+        if (takings > 0 && take_from_others(heap, size)) {
+            COUNT(&arena->counters, num_alloc_retries);
+            takings--;
             continue;
         }
+        if (!was_still(arena, &since)) {
+            status = grow_alone(heap, zone, size, alignment, span);
+            if (status != TARN_ERROR_OUT_OF_MEMORY)
+                return status;
+        }
+        status = take(heap, zone == ZONE_SMALL ? ZONE_LARGE : ZONE_SMALL, size, alignment, span);
+        if (status != TARN_ERROR_OUT_OF_MEMORY)
+            return status;
         status = TARN_OK;
-        if (!wait_for_any(heap->arena, heap, &status))
+        if (waits == SIZE_MAX)
+            waits = waits_ahead(arena);
+        if (waits-- == 0 || !wait_for_any(arena, heap, &status))
             return out_of_memory(heap, size);
         if (status)
             return status;
+        since = stillness_begin(arena);
+        takings = 16;
         reclaimed = false;
     }
 }
@@ -219,14 +359,17 @@ static size_t reserved(struct arena *arena)
 /* One pass over the heaps: moves idle memory to the cache and releases it, down to `keep`. */
 static tarn_status trim_pass(struct arena *arena, size_t keep)
 {
-    tarn_status first = arena_free_stuck(arena), status = arena_release_cache(arena, keep);
+    tarn_status first = arena_free_stuck(arena), status = release_cache(arena, keep);
     first = first ? first : status;
     for (struct heap *heap = heap_next(arena, NULL); heap && reserved(arena) > keep; heap = heap_next(arena, heap)) {
         size_t given = 0;
         collect(heap);
-        status = heap_shed(heap, reserved(arena) - keep, &given);
+        size_t now = reserved(arena);
+        if (now <= keep)
+            break;
+        status = shed(heap, now - keep, &given);
         first = first ? first : status;
-        status = arena_release_cache(arena, keep);
+        status = release_cache(arena, keep);
         first = first ? first : status;
     }
     return first;
@@ -234,9 +377,9 @@ static tarn_status trim_pass(struct arena *arena, size_t keep)
 
 tarn_status ladder_trim(struct arena *arena, size_t keep)
 {
-    for (;;) {
+    for (size_t waits = waits_ahead(arena);; waits--) { /* what other threads queue from now on is theirs to trim */
         tarn_status status = trim_pass(arena, keep);
-        if (status || reserved(arena) <= keep || !wait_for_any(arena, NULL, &status) || status)
+        if (status || reserved(arena) <= keep || waits == 0 || !wait_for_any(arena, NULL, &status) || status)
             return status;
     }
 }
@@ -254,6 +397,14 @@ static void each_heap(struct arena *arena, void (*call)(struct heap *heap))
 void ladder_close(struct arena *arena)
 {
     each_heap(arena, caches_close_locked);
+}
+
+void ladder_lose(struct arena *arena)
+{
+    mutex_lock(&arena->lock); /* of the list; heaps' locks may be held by the caller */
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next)
+        caches_lose(heap);
+    mutex_unlock(&arena->lock);
 }
 
 static void reset_peak_locked(struct heap *heap)

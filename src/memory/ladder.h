@@ -17,6 +17,9 @@ tarn_status ladder_trim(struct arena *arena, size_t keep);
 /* Closes every cache of the device for good, before the last trim. */
 void ladder_close(struct arena *arena);
 
+/* Closes the fast paths of a device's memory because it is lost. */
+void ladder_lose(struct arena *arena);
+
 /* Reset a device's statistics. What its caches have counted is published first: later it would count as if it had come
  * after the reset. */
 void ladder_reset_peak(struct arena *arena);

@@ -27,6 +27,13 @@ static void memory_shutdown(void)
     }
 }
 
+static void memory_lost(struct device *device)
+{
+    struct arena *arena = arena_if_used(device->number);
+    if (arena)
+        ladder_lose(arena);
+}
+
 static void memory_thread_end(struct thread *thread)
 {
     if (atomic_load(&process_state) == PROCESS_RUNS) /* a shutdown has closed the caches already */
@@ -40,6 +47,7 @@ static void memory_register(void)
     thread_on_end(THREAD_MEMORY, memory_thread_end);
     device_on_shutdown(memory_shutdown);
     peers_on_enable(arena_grant);
+    device_on_lost(memory_lost);
 }
 
 static tarn_status memory_ready(void)

@@ -267,12 +267,67 @@ static void test_leases(void **state)
     assert_ok(tarn_handle_return(&first));
 }
 
+/* Where a handle of another stream is there and cannot be had, one is made. */
+static void test_by_stream_in_a_capture(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(TARN_LIBRARY_BY_STREAM | TARN_LIBRARY_CREATE_IN_CAPTURE, false);
+    tarn_stream a = new_stream(), b = new_stream();
+    tarn_lease first = {0}, second = {0};
+    assert_ok(tarn_handle_lease(library, a, &first));
+    assert_ok(tarn_handle_return(&first));
+    assert_ok(tarn_capture_begin(b, TARN_CAPTURE_RELAXED));
+    alarm(30);
+    assert_ok(tarn_handle_lease(library, b, &second));
+    alarm(0);
+    assert_int_equal(fake_calls(FAKE_CREATE), 2);
+    assert_ok(tarn_capture_abort(b));
+    assert_ok(tarn_handle_return(&second));
+}
+
+static struct {
+    tarn_lease lease;
+    pthread_barrier_t start;
+} shared;
+
+static void *return_copy(void *argument)
+{
+    tarn_lease copy = shared.lease;
+    (void)argument;
+    pthread_barrier_wait(&shared.start);
+    return (void *)(uintptr_t)(tarn_handle_return(&copy) == TARN_OK);
+}
+
+static void test_of_two_returns_at_once_one_counts(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    pthread_barrier_init(&shared.start, NULL, 2);
+    for (int round = 0; round < (SLOW_BUILD ? 200 : 2000); round++) {
+        pthread_t threads[2];
+        uintptr_t sum = 0;
+        assert_ok(tarn_handle_lease(library, TARN_STREAM_LEGACY, &shared.lease));
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, return_copy, NULL), 0);
+        for (int i = 0; i < 2; i++) {
+            void *returned = NULL;
+            assert_int_equal(pthread_join(threads[i], &returned), 0);
+            sum += (uintptr_t)returned;
+        }
+        assert_int_equal(sum, 1);
+        assert_int_equal(handle_stats(library).available, 1);
+    }
+    pthread_barrier_destroy(&shared.start);
+}
+
 static void test_prewarm_and_trim(void **state)
 {
     (void)state;
     tarn_library library = fake_register(0, true);
     size_t destroyed = 99;
     assert_ok(tarn_handle_prewarm(library, 0, 3));
+    assert_int_equal(handle_stats(library).peak_in_use, 0);
+    assert_int_equal(handle_stats(library).available, 3);
     assert_ok(tarn_handle_prewarm(library, 0, 2));
     assert_int_equal(fake_calls(FAKE_CREATE), 3);
     struct fake_handle *mine = get(library);
@@ -436,6 +491,8 @@ int main(void)
         TEST(test_every_failure_leaves_things_as_they_were),
         TEST(test_by_stream),
         TEST(test_leases),
+        TEST(test_by_stream_in_a_capture),
+        TEST(test_of_two_returns_at_once_one_counts),
         TEST(test_prewarm_and_trim),
         TEST(test_captures),
         TEST(test_other_captures),
