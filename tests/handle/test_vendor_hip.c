@@ -84,6 +84,32 @@ static void versions_that_a_handle_tells(void **state)
     assert_int_equal(run_scenario("versions_of_handles", strict), 0);
 }
 
+/* A driver without virtual memory, as HIP is by default: tarn has no memory to give, and the libraries use their own. */
+static void scenario_no_virtual_memory(void)
+{
+    void *handle = NULL;
+    int (*find)(void *, void *, void *, void *, size_t *, size_t) = NULL;
+    bool (*manages)(void *) = NULL;
+    have_one_of_each(NULL);
+    in_threads(2);
+    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, &handle) == TARN_OK);
+    loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
+    NEED(manages && manages(handle));
+    NEED(tarn_handle_get(TARN_LIBRARY_MIOPEN, &handle) == TARN_OK);
+    loader_store(&find, dlsym(entry_at(TARN_LIBRARY_MIOPEN)->opened, "miopenFindSolutions"));
+    NEED(find && find(handle, NULL, NULL, NULL, NULL, 0) == 0);
+    tarn_workspace_call call = {0};
+    NEED(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL) == TARN_OK);
+    NEED(tarn_workspace_begin(TARN_LIBRARY_ROCBLAS, &call) == TARN_OK && call.handle && !call.pointer);
+    NEED(tarn_workspace_end(&call) == TARN_OK);
+}
+
+static void without_virtual_memory_libraries_use_their_own(void **state)
+{
+    (void)state;
+    assert_int_equal(run_scenario("no_virtual_memory", strict), 0);
+}
+
 /* The driver is on the runtime of ROCm 6, and the library that is found is of ROCm 7. */
 static void scenario_other_runtime(void)
 {
@@ -129,6 +155,11 @@ int main(int count, char **arguments)
     setenv("TARN_HOST_DEVICES", "1", 1);
     setenv("TARN_HOST_MEMORY", "4G", 1);
     setenv("TARN_DRIVER", "hip", 1);
+    if (count == 2 && strcmp(arguments[1], "no_virtual_memory") == 0) {
+        unsetenv("TARN_HIP_VMM"); /* which the tests have set */
+        scenario_no_virtual_memory();
+        return 0;
+    }
     setenv("TARN_HIP_VMM", "1", 1); /* tarn's memory, for the workspaces */
     subjects = hip_subjects;
     subject_count = sizeof hip_subjects / sizeof *hip_subjects;
@@ -149,6 +180,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(the_version_is_the_librarys),
         cmocka_unit_test(versions_that_a_handle_tells),
         cmocka_unit_test(a_library_of_another_rocm_is_refused),
+        cmocka_unit_test(without_virtual_memory_libraries_use_their_own),
         cmocka_unit_test(hipblaslt_ends_the_process_past_tarn),
         cmocka_unit_test(miopen_has_its_memory_from_tarn),
         cmocka_unit_test(rocblas_is_on_tarns_workspace),
