@@ -106,11 +106,24 @@ static void be_slow(void)
         ;
 }
 
+/* "13.1.0" */
+static bool read_version(const char *text, int parts[3])
+{
+    for (int i = 0; i < 3; i++) {
+        char *end = NULL;
+        parts[i] = (int)strtol(text, &end, 10);
+        if (end == text || *end != (i < 2 ? '.' : '\0'))
+            return false;
+        text = end + 1;
+    }
+    return true;
+}
+
 void vendor_version_parts(int parts[3])
 {
     const char *text = knob("VERSION");
-    if (!text || sscanf(text, "%d.%d.%d", &parts[0], &parts[1], &parts[2]) != 3)
-        sscanf(SIM_VERSION, "%d.%d.%d", &parts[0], &parts[1], &parts[2]);
+    if (!text || !read_version(text, parts))
+        (void)read_version(SIM_VERSION, parts);
 }
 
 static void note(atomic_ulong *counter, const char *symbol, const char *what)
@@ -211,20 +224,20 @@ int vendor_create(const char *symbol, void *place)
     return 0;
 }
 
-/* Begins the use of a handle, which leave() ends. */
-static int enter(const char *symbol, void *pointer, struct handle **handle)
+/* Begins the use of a handle, which leave() ends; NULL where it is none. */
+static struct handle *enter(const char *symbol, void *pointer)
 {
+    struct handle *handle = pointer;
     vendor_count(symbol);
-    if (!pointer)
-        return vendor_library.bad_handle;
-    *handle = pointer;
-    if (atomic_load(&(*handle)->magic) != ALIVE) {
+    if (!handle)
+        return NULL;
+    if (atomic_load(&handle->magic) != ALIVE) {
         note(&misuses, symbol, "this is no handle");
-        return vendor_library.bad_handle;
+        return NULL;
     }
-    if (atomic_fetch_add(&(*handle)->inside, 1))
+    if (atomic_fetch_add(&handle->inside, 1))
         note(&misuses, symbol, "two threads use a handle at once");
-    return 0;
+    return handle;
 }
 
 static void leave(struct handle *handle)
@@ -235,10 +248,10 @@ static void leave(struct handle *handle)
 /* Waits for the device, as the real ones do. */
 int vendor_destroy(const char *symbol, void *pointer)
 {
-    struct handle *handle = NULL;
-    int device = -1, code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    int device = -1;
+    if (!handle)
+        return vendor_library.bad_handle;
     int below = below_synchronize();
     if (below == BELOW_DEINITIALIZED)
         note(&late_calls, symbol, "called after the driver's end");
@@ -260,10 +273,9 @@ int vendor_destroy(const char *symbol, void *pointer)
 
 int vendor_set_stream(const char *symbol, void *pointer, void *stream)
 {
-    struct handle *handle = NULL;
-    int code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
     handle->stream = stream;
     if (!vendor_library.keeps_workspace) {
         handle->workspace = NULL;
@@ -275,10 +287,9 @@ int vendor_set_stream(const char *symbol, void *pointer, void *stream)
 
 int vendor_get_stream(const char *symbol, void *pointer, void *place)
 {
-    struct handle *handle = NULL;
-    int code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
     if (place)
         memcpy(place, &handle->stream, sizeof handle->stream);
     leave(handle);
@@ -287,10 +298,9 @@ int vendor_get_stream(const char *symbol, void *pointer, void *place)
 
 int vendor_set_workspace(const char *symbol, void *pointer, void *workspace, size_t size)
 {
-    struct handle *handle = NULL;
-    int code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
     bool refused = (uintptr_t)workspace % 256 != 0 || (!workspace && size);
     if (!refused) {
         handle->workspace = workspace;
@@ -302,10 +312,9 @@ int vendor_set_workspace(const char *symbol, void *pointer, void *workspace, siz
 
 int vendor_has_workspace(const char *symbol, void *pointer, bool *has)
 {
-    struct handle *handle = NULL;
-    int code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
     *has = handle->workspace != NULL;
     leave(handle);
     return 0;
@@ -313,10 +322,9 @@ int vendor_has_workspace(const char *symbol, void *pointer, bool *has)
 
 int vendor_set_mode(const char *symbol, void *pointer, enum vendor_mode mode, int value)
 {
-    struct handle *handle = NULL;
-    int code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
     handle->modes[mode] = value;
     leave(handle);
     return 0;
@@ -324,10 +332,9 @@ int vendor_set_mode(const char *symbol, void *pointer, enum vendor_mode mode, in
 
 int vendor_get_mode(const char *symbol, void *pointer, enum vendor_mode mode, int *value)
 {
-    struct handle *handle = NULL;
-    int code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
     if (value)
         *value = handle->modes[mode];
     leave(handle);
@@ -357,10 +364,10 @@ int vendor_version_number(const char *symbol, int major, int minor)
 
 int vendor_version_of(const char *symbol, void *pointer, int major, int minor, int *value)
 {
-    struct handle *handle = NULL;
-    int parts[3] = {0}, code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    int parts[3] = {0};
+    if (!handle)
+        return vendor_library.bad_handle;
     vendor_version_parts(parts);
     if (value)
         *value = parts[0] * major + parts[1] * minor + parts[2];
@@ -381,10 +388,9 @@ const char *vendor_text(const char *symbol, int code)
 
 int vendor_give_memory(const char *symbol, void *pointer, const struct vendor_memory *memory)
 {
-    struct handle *handle = NULL;
-    int code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
     handle->has_memory = memory != NULL;
     handle->given = memory ? *memory : (struct vendor_memory){0};
     leave(handle);
@@ -393,10 +399,10 @@ int vendor_give_memory(const char *symbol, void *pointer, const struct vendor_me
 
 int vendor_take(const char *symbol, void *pointer, size_t size, void **block)
 {
-    struct handle *handle = NULL;
-    int code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
+    int code = 0;
     *block = NULL;
     if (handle->has_memory && (*block = handle->given.alloc(&handle->given, size, handle->stream)))
         atomic_fetch_add(&blocks, 1);
@@ -408,10 +414,10 @@ int vendor_take(const char *symbol, void *pointer, size_t size, void **block)
 
 int vendor_put_back(const char *symbol, void *pointer, void *block, size_t size)
 {
-    struct handle *handle = NULL;
-    int code = enter(symbol, pointer, &handle);
-    if (code)
-        return code;
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
+    int code = 0;
     if (handle->has_memory) {
         handle->given.free(&handle->given, block, size, handle->stream);
         atomic_fetch_sub(&blocks, 1);

@@ -63,23 +63,23 @@ extern const struct vendor_library vendor_library;
  * vendor's library has. */
 SIM_EXPORT unsigned long tarn_sim_calls(const char *symbol);
 
-/* Each counts a call of `symbol` and gives a status of the library's. `place` is where the vendor's handle goes. */
+/* Each counts a call of `symbol` and gives a status of the library's. `pointer` is a handle, `place` where one goes. */
 int vendor_create(const char *symbol, void *place);
-int vendor_destroy(const char *symbol, void *handle);
-int vendor_set_stream(const char *symbol, void *handle, void *stream);
-int vendor_get_stream(const char *symbol, void *handle, void *place);
-int vendor_set_workspace(const char *symbol, void *handle, void *pointer, size_t size);
+int vendor_destroy(const char *symbol, void *pointer);
+int vendor_set_stream(const char *symbol, void *pointer, void *stream);
+int vendor_get_stream(const char *symbol, void *pointer, void *place);
+int vendor_set_workspace(const char *symbol, void *pointer, void *workspace, size_t size);
 /* Whether the handle is on a workspace that the program has set. */
-int vendor_has_workspace(const char *symbol, void *handle, bool *has);
-int vendor_set_mode(const char *symbol, void *handle, enum vendor_mode mode, int value);
-int vendor_get_mode(const char *symbol, void *handle, enum vendor_mode mode, int *value);
+int vendor_has_workspace(const char *symbol, void *pointer, bool *has);
+int vendor_set_mode(const char *symbol, void *pointer, enum vendor_mode mode, int value);
+int vendor_get_mode(const char *symbol, void *pointer, enum vendor_mode mode, int *value);
 int vendor_property(const char *symbol, int which, int *value);
 const char *vendor_text(const char *symbol, int code);
 
 /* The version, in the way that the vendor composes a number: major * `major` + minor * `minor` + patch. */
 int vendor_version_number(const char *symbol, int major, int minor);
 /* The same where a handle must be shown. */
-int vendor_version_of(const char *symbol, void *handle, int major, int minor, int *value);
+int vendor_version_of(const char *symbol, void *pointer, int major, int minor, int *value);
 /* Major, minor, patch. */
 void vendor_version_parts(int parts[3]);
 void vendor_count(const char *symbol);
@@ -93,51 +93,49 @@ struct vendor_memory {
 };
 
 /* NULL takes it back. */
-int vendor_give_memory(const char *symbol, void *handle, const struct vendor_memory *memory);
+int vendor_give_memory(const char *symbol, void *pointer, const struct vendor_memory *memory);
 /* A block from it, or of the driver's where there is none, and back. */
-int vendor_take(const char *symbol, void *handle, size_t size, void **pointer);
-int vendor_put_back(const char *symbol, void *handle, void *pointer, size_t size);
+int vendor_take(const char *symbol, void *pointer, size_t size, void **block);
+int vendor_put_back(const char *symbol, void *pointer, void *block, size_t size);
+
+/* Begins an exported function: declares it, as a header of the vendor's may have done. */
+#define VENDOR_ENTRY(result, symbol, ...)  \
+    SIM_EXPORT result symbol(__VA_ARGS__); \
+    result symbol(__VA_ARGS__)
 
 /* Exported functions with the usual prototypes. */
 #define VENDOR_CREATE(symbol, status, handle_type)     \
-    SIM_EXPORT status symbol(handle_type *handle);     \
-    status symbol(handle_type *handle)                 \
+    VENDOR_ENTRY(status, symbol, handle_type *handle)  \
     {                                                  \
         return (status)vendor_create(#symbol, handle); \
     }
 #define VENDOR_DESTROY(symbol, status, handle_type)     \
-    SIM_EXPORT status symbol(handle_type handle);       \
-    status symbol(handle_type handle)                   \
+    VENDOR_ENTRY(status, symbol, handle_type handle)    \
     {                                                   \
         return (status)vendor_destroy(#symbol, handle); \
     }
-#define VENDOR_SET_STREAM(symbol, status, handle_type, stream_type)   \
-    SIM_EXPORT status symbol(handle_type handle, stream_type stream); \
-    status symbol(handle_type handle, stream_type stream)             \
-    {                                                                 \
-        return (status)vendor_set_stream(#symbol, handle, stream);    \
+#define VENDOR_SET_STREAM(symbol, status, handle_type, stream_type)      \
+    VENDOR_ENTRY(status, symbol, handle_type handle, stream_type stream) \
+    {                                                                    \
+        return (status)vendor_set_stream(#symbol, handle, stream);       \
     }
-#define VENDOR_GET_STREAM(symbol, status, handle_type, stream_type)    \
-    SIM_EXPORT status symbol(handle_type handle, stream_type *stream); \
-    status symbol(handle_type handle, stream_type *stream)             \
-    {                                                                  \
-        return (status)vendor_get_stream(#symbol, handle, stream);     \
+#define VENDOR_GET_STREAM(symbol, status, handle_type, stream_type)       \
+    VENDOR_ENTRY(status, symbol, handle_type handle, stream_type *stream) \
+    {                                                                     \
+        return (status)vendor_get_stream(#symbol, handle, stream);        \
     }
-#define VENDOR_SET_WORKSPACE(symbol, status, handle_type)                     \
-    SIM_EXPORT status symbol(handle_type handle, void *pointer, size_t size); \
-    status symbol(handle_type handle, void *pointer, size_t size)             \
-    {                                                                         \
-        return (status)vendor_set_workspace(#symbol, handle, pointer, size);  \
+#define VENDOR_SET_WORKSPACE(symbol, status, handle_type)                        \
+    VENDOR_ENTRY(status, symbol, handle_type handle, void *pointer, size_t size) \
+    {                                                                            \
+        return (status)vendor_set_workspace(#symbol, handle, pointer, size);     \
     }
 #define VENDOR_SET_MODE(symbol, status, handle_type, mode_type, mode)               \
-    SIM_EXPORT status symbol(handle_type handle, mode_type value);                  \
-    status symbol(handle_type handle, mode_type value)                              \
+    VENDOR_ENTRY(status, symbol, handle_type handle, mode_type value)               \
     {                                                                               \
         return (status)vendor_set_mode(#symbol, handle, VENDOR_##mode, (int)value); \
     }
 #define VENDOR_GET_MODE(symbol, status, handle_type, mode_type, mode)                       \
-    SIM_EXPORT status symbol(handle_type handle, mode_type *value);                         \
-    status symbol(handle_type handle, mode_type *value)                                     \
+    VENDOR_ENTRY(status, symbol, handle_type handle, mode_type *value)                      \
     {                                                                                       \
         int number = 0;                                                                     \
         int code = vendor_get_mode(#symbol, handle, VENDOR_##mode, value ? &number : NULL); \
@@ -146,22 +144,19 @@ int vendor_put_back(const char *symbol, void *handle, void *pointer, size_t size
         return (status)code;                                                                \
     }
 #define VENDOR_PROPERTY(symbol, status, kind)                       \
-    SIM_EXPORT status symbol(kind which, int *value);               \
-    status symbol(kind which, int *value)                           \
+    VENDOR_ENTRY(status, symbol, kind which, int *value)            \
     {                                                               \
         return (status)vendor_property(#symbol, (int)which, value); \
     }
 #define VENDOR_VERSION_OF(symbol, status, handle_type, major, minor)                \
-    SIM_EXPORT status symbol(handle_type handle, int *value);                       \
-    status symbol(handle_type handle, int *value)                                   \
+    VENDOR_ENTRY(status, symbol, handle_type handle, int *value)                    \
     {                                                                               \
         return (status)vendor_version_of(#symbol, handle, (major), (minor), value); \
     }
-#define VENDOR_TEXT(symbol, status)             \
-    SIM_EXPORT const char *symbol(status code); \
-    const char *symbol(status code)             \
-    {                                           \
-        return vendor_text(#symbol, (int)code); \
+#define VENDOR_TEXT(symbol, status)                 \
+    VENDOR_ENTRY(const char *, symbol, status code) \
+    {                                               \
+        return vendor_text(#symbol, (int)code);     \
     }
 
 #endif

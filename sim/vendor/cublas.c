@@ -40,8 +40,7 @@ VENDOR_PROPERTY(cublasGetProperty, cublasStatus_t, libraryPropertyType)
 VENDOR_TEXT(cublasGetStatusName, cublasStatus_t)
 
 /* Needs no handle. */
-SIM_EXPORT cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version);
-cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
+VENDOR_ENTRY(cublasStatus_t, cublasGetVersion_v2, cublasHandle_t handle, int *version)
 {
     (void)handle;
     *version = vendor_version_number(__func__, 10000, 100);

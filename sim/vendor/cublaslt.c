@@ -30,8 +30,7 @@ VENDOR_DESTROY(cublasLtDestroy, cublasStatus_t, cublasLtHandle_t)
 VENDOR_PROPERTY(cublasLtGetProperty, cublasStatus_t, libraryPropertyType)
 VENDOR_TEXT(cublasLtGetStatusName, cublasStatus_t)
 
-SIM_EXPORT size_t cublasLtGetVersion(void);
-size_t cublasLtGetVersion(void)
+VENDOR_ENTRY(size_t, cublasLtGetVersion, void)
 {
     return (size_t)vendor_version_number(__func__, 10000, 100);
 }

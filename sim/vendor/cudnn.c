@@ -50,8 +50,7 @@ VENDOR_GET_STREAM(cudnnGetStream, cudnnStatus_t, cudnnHandle_t, cudaStream_t)
 VENDOR_PROPERTY(cudnnGetProperty, cudnnStatus_t, libraryPropertyType)
 VENDOR_TEXT(cudnnGetErrorString, cudnnStatus_t)
 
-SIM_EXPORT size_t cudnnGetVersion(void);
-size_t cudnnGetVersion(void)
+VENDOR_ENTRY(size_t, cudnnGetVersion, void)
 {
     return (size_t)vendor_version_number(__func__, SIM_MAJOR >= 9 ? 10000 : 1000, 100);
 }

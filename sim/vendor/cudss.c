@@ -53,8 +53,7 @@ static void put_back(const struct vendor_memory *memory, void *pointer, size_t s
         vendor_count("device_free failed");
 }
 
-SIM_EXPORT cudssStatus_t cudssSetDeviceMemHandler(cudssHandle_t handle, const cudssDeviceMemHandler_t *handler);
-cudssStatus_t cudssSetDeviceMemHandler(cudssHandle_t handle, const cudssDeviceMemHandler_t *handler)
+VENDOR_ENTRY(cudssStatus_t, cudssSetDeviceMemHandler, cudssHandle_t handle, const cudssDeviceMemHandler_t *handler)
 {
     if (!handler)
         return (cudssStatus_t)vendor_give_memory(__func__, handle, NULL);
@@ -64,8 +63,7 @@ cudssStatus_t cudssSetDeviceMemHandler(cudssHandle_t handle, const cudssDeviceMe
     return (cudssStatus_t)vendor_give_memory(__func__, handle, &memory);
 }
 
-SIM_EXPORT cudssStatus_t cudssDataCreate(const cudssHandle_t handle, cudssData_t *data);
-cudssStatus_t cudssDataCreate(const cudssHandle_t handle, cudssData_t *data)
+VENDOR_ENTRY(cudssStatus_t, cudssDataCreate, cudssHandle_t handle, cudssData_t *data)
 {
     void *block = NULL;
     int code = vendor_take(__func__, handle, DATA_BYTES, &block);
@@ -74,8 +72,7 @@ cudssStatus_t cudssDataCreate(const cudssHandle_t handle, cudssData_t *data)
     return (cudssStatus_t)code;
 }
 
-SIM_EXPORT cudssStatus_t cudssDataDestroy(cudssHandle_t handle, cudssData_t data);
-cudssStatus_t cudssDataDestroy(cudssHandle_t handle, cudssData_t data)
+VENDOR_ENTRY(cudssStatus_t, cudssDataDestroy, cudssHandle_t handle, cudssData_t data)
 {
     return (cudssStatus_t)vendor_put_back(__func__, handle, data, DATA_BYTES);
 }

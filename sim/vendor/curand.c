@@ -22,8 +22,7 @@ const struct vendor_library vendor_library = {
     .failed = 999,
 };
 
-SIM_EXPORT curandStatus_t curandCreateGenerator(curandGenerator_t *generator, curandRngType_t kind);
-curandStatus_t curandCreateGenerator(curandGenerator_t *generator, curandRngType_t kind)
+VENDOR_ENTRY(curandStatus_t, curandCreateGenerator, curandGenerator_t *generator, curandRngType_t kind)
 {
     if ((int)kind >= 100 && (int)kind < 200)
         return (curandStatus_t)vendor_create(__func__, generator);
@@ -35,8 +34,7 @@ VENDOR_DESTROY(curandDestroyGenerator, curandStatus_t, curandGenerator_t)
 VENDOR_SET_STREAM(curandSetStream, curandStatus_t, curandGenerator_t, cudaStream_t)
 VENDOR_PROPERTY(curandGetProperty, curandStatus_t, libraryPropertyType)
 
-SIM_EXPORT curandStatus_t curandGetVersion(int *version);
-curandStatus_t curandGetVersion(int *version)
+VENDOR_ENTRY(curandStatus_t, curandGetVersion, int *version)
 {
     *version = vendor_version_number(__func__, 1000, 100);
     return (curandStatus_t)0;

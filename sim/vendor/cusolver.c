@@ -38,8 +38,7 @@ VENDOR_SET_STREAM(cusolverSpSetStream, cusolverStatus_t, cusolverSpHandle_t, cud
 VENDOR_GET_STREAM(cusolverSpGetStream, cusolverStatus_t, cusolverSpHandle_t, cudaStream_t)
 VENDOR_PROPERTY(cusolverGetProperty, cusolverStatus_t, libraryPropertyType)
 
-SIM_EXPORT cusolverStatus_t cusolverGetVersion(int *version);
-cusolverStatus_t cusolverGetVersion(int *version)
+VENDOR_ENTRY(cusolverStatus_t, cusolverGetVersion, int *version)
 {
     *version = vendor_version_number(__func__, 1000, 100);
     return (cusolverStatus_t)0;

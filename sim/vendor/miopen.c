@@ -33,8 +33,7 @@ VENDOR_SET_STREAM(miopenSetStream, miopenStatus_t, miopenHandle_t, hipStream_t)
 VENDOR_GET_STREAM(miopenGetStream, miopenStatus_t, miopenHandle_t, hipStream_t)
 VENDOR_TEXT(miopenGetErrorString, miopenStatus_t)
 
-SIM_EXPORT miopenStatus_t miopenGetVersion(size_t *major, size_t *minor, size_t *patch);
-miopenStatus_t miopenGetVersion(size_t *major, size_t *minor, size_t *patch)
+VENDOR_ENTRY(miopenStatus_t, miopenGetVersion, size_t *major, size_t *minor, size_t *patch)
 {
     int parts[3] = {0};
     vendor_count(__func__);
@@ -62,10 +61,8 @@ static void put_back(const struct vendor_memory *memory, void *pointer, size_t s
     theirs(memory->context, pointer);
 }
 
-SIM_EXPORT miopenStatus_t miopenSetAllocator(miopenHandle_t handle, miopenAllocatorFunction allocator,
-                                             miopenDeallocatorFunction deallocator, void *context);
-miopenStatus_t miopenSetAllocator(miopenHandle_t handle, miopenAllocatorFunction allocator,
-                                  miopenDeallocatorFunction deallocator, void *context)
+VENDOR_ENTRY(miopenStatus_t, miopenSetAllocator, miopenHandle_t handle, miopenAllocatorFunction allocator,
+             miopenDeallocatorFunction deallocator, void *context)
 {
     struct vendor_memory memory = {.context = context, .alloc = take, .free = put_back};
     if (!allocator || !deallocator)
@@ -75,11 +72,8 @@ miopenStatus_t miopenSetAllocator(miopenHandle_t handle, miopenAllocatorFunction
     return vendor_give_memory(__func__, handle, &memory);
 }
 
-SIM_EXPORT miopenStatus_t miopenFindSolutions(miopenHandle_t handle, miopenProblem_t problem,
-                                              miopenFindOptions_t options, miopenSolution_t *solutions, size_t *found,
-                                              size_t most);
-miopenStatus_t miopenFindSolutions(miopenHandle_t handle, miopenProblem_t problem, miopenFindOptions_t options,
-                                   miopenSolution_t *solutions, size_t *found, size_t most)
+VENDOR_ENTRY(miopenStatus_t, miopenFindSolutions, miopenHandle_t handle, miopenProblem_t problem,
+             miopenFindOptions_t options, miopenSolution_t *solutions, size_t *found, size_t most)
 {
     void *buffer = NULL;
     size_t size = (size_t)3 << 20;

@@ -40,15 +40,13 @@ VENDOR_SET_MODE(rocblas_set_atomics_mode, rocblas_status, rocblas_handle, rocbla
 VENDOR_GET_MODE(rocblas_get_atomics_mode, rocblas_status, rocblas_handle, rocblas_atomics_mode, ATOMICS_MODE)
 VENDOR_TEXT(rocblas_status_to_string, rocblas_status)
 
-SIM_EXPORT bool rocblas_is_managing_device_memory(rocblas_handle handle);
-bool rocblas_is_managing_device_memory(rocblas_handle handle)
+VENDOR_ENTRY(bool, rocblas_is_managing_device_memory, rocblas_handle handle)
 {
     bool has = false;
     return vendor_has_workspace(__func__, handle, &has) == 0 && !has;
 }
 
-SIM_EXPORT rocblas_status rocblas_get_version_string(char *text, size_t size);
-rocblas_status rocblas_get_version_string(char *text, size_t size)
+VENDOR_ENTRY(rocblas_status, rocblas_get_version_string, char *text, size_t size)
 {
     int parts[3] = {0};
     vendor_count(__func__);

@@ -23,12 +23,10 @@ SAME_FIELD(device_free, device_free);
 SAME_FIELD(name, name);
 
 /* Its functions; tarn's take the stream as the pointer that it is. */
-static const cudssDeviceMemHandler_t theirs;
-_Static_assert(__builtin_types_compatible_p(__typeof__(theirs.device_alloc),
-                                            int (*)(void *, void **, size_t, cudaStream_t)),
+#define THEIRS(field) __typeof__(((cudssDeviceMemHandler_t *)0)->field)
+_Static_assert(__builtin_types_compatible_p(THEIRS(device_alloc), int (*)(void *, void **, size_t, cudaStream_t)),
                "device_alloc");
-_Static_assert(__builtin_types_compatible_p(__typeof__(theirs.device_free),
-                                            int (*)(void *, void *, size_t, cudaStream_t)),
+_Static_assert(__builtin_types_compatible_p(THEIRS(device_free), int (*)(void *, void *, size_t, cudaStream_t)),
                "device_free");
 
 _Static_assert(sizeof(cudssHandle_t) == sizeof(void *), "cudssHandle_t");
