@@ -108,6 +108,32 @@ static void an_older_library_serves_where_it_is_loaded(void **state)
     assert_int_equal(run_scenario("older_library", strict), 0);
 }
 
+/* As the real libraries do it, statuses and leavings. */
+static void scenario_no_device(void)
+{
+    static const struct refusal refusals[] = {
+        {"libcudnn.so.9", "cudnnCreate", 1001, LEFT_NULL, false},
+        {"libcudnn.so.8", "cudnnCreate", 1, LEFT_NULL, false},
+        {"libcublas.so.13", "cublasCreate_v2", 1, LEFT_AS_IT_WAS, false},
+        {"libcublas.so.11", "cublasCreate_v2", 1, LEFT_AS_IT_WAS, false},
+        {"libcublasLt.so.13", "cublasLtCreate", 1, LEFT_AS_IT_WAS, false},
+        {"libcusparse.so.12", "cusparseCreate", 1, LEFT_AS_IT_WAS, false},
+        {"libcusolver.so.12", "cusolverDnCreate", 1, LEFT_SOMETHING, false},
+        {"libcusolver.so.11", "cusolverSpCreate", 1, LEFT_SOMETHING, false},
+        {"libcurand.so.10", "curandCreateGenerator", 203, LEFT_AS_IT_WAS, true},
+        {"libcudss.so.1", "cudssCreate", 1, LEFT_SOMETHING, false},
+    };
+    NEED(freopen("/dev/null", "w", stdout)); /* cuSPARSE prints a line */
+    check_refusals(refusals, sizeof refusals / sizeof *refusals);
+}
+
+static void without_a_device_creates_fail_as_the_real_ones(void **state)
+{
+    (void)state;
+    const char *const variables[] = {"TARN_SIM_FAIL=cuInit:1:100+", "TARN_SIM_STRICT=1", NULL};
+    assert_int_equal(run_scenario("no_device", variables), 0);
+}
+
 int main(int count, char **arguments)
 {
     setenv("TARN_HOST_DEVICES", "1", 1);
@@ -120,6 +146,8 @@ int main(int count, char **arguments)
             scenario_old_driver();
         else if (strcmp(arguments[1], "older_library") == 0)
             scenario_older_library();
+        else if (strcmp(arguments[1], "no_device") == 0)
+            scenario_no_device();
         else if (!run_common_scenario(arguments[1]))
             return 127;
         return 0;
@@ -130,6 +158,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(the_version_is_the_librarys),
         cmocka_unit_test(a_library_that_the_driver_is_too_old_for_is_refused),
         cmocka_unit_test(an_older_library_serves_where_it_is_loaded),
+        cmocka_unit_test(without_a_device_creates_fail_as_the_real_ones),
         cmocka_unit_test(a_create_past_tarn_breaks_a_capture),
         cmocka_unit_test(cudss_has_its_memory_from_tarn),
     };

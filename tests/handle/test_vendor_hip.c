@@ -5,6 +5,7 @@
 #include "driver/hip_test.h"
 #include "handle/vendor_test.h"
 
+#include <signal.h>
 #include <tarn/stats.h>
 
 static const struct subject hip_subjects[] = {
@@ -150,6 +151,50 @@ static void hipblaslt_ends_the_process_past_tarn(void **state)
     assert_int_equal(run_scenario("hipblaslt_in_capture", strict), EXIT_FAILURE);
 }
 
+/* As the real libraries do it, where that is known: hipSPARSE says success, and leaves the handle as it was. */
+static void scenario_no_device(void)
+{
+    static const struct refusal refusals[] = {
+        {"libhipsparse.so.4", "hipsparseCreate", 0, LEFT_AS_IT_WAS, false},
+        {"libhipsparse.so.1", "hipsparseCreate", 0, LEFT_AS_IT_WAS, false},
+        {"librocsparse.so.1", "rocsparse_create_handle", 1, LEFT_NULL, false},
+        {"librocblas.so.4", "rocblas_create_handle", 6, LEFT_AS_IT_WAS, false},
+        {"libhipblas.so.2", "hipblasCreate", 1, LEFT_AS_IT_WAS, false},
+        {"libhipsolver.so.0", "hipsolverCreate", 1, LEFT_AS_IT_WAS, false},
+        {"libMIOpen.so.1", "miopenCreate", 7, LEFT_AS_IT_WAS, false},
+    };
+    check_refusals(refusals, sizeof refusals / sizeof *refusals);
+}
+
+static void without_a_device_creates_fail_as_the_real_ones(void **state)
+{
+    (void)state;
+    const char *const variables[] = {"TARN_SIM_FAIL=hipInit:1:100+", "TARN_SIM_STRICT=1", NULL};
+    assert_int_equal(run_scenario("no_device", variables), 0);
+}
+
+static void *late_handle;
+
+static void destroy_late(void)
+{
+    (void)entry_at(TARN_LIBRARY_ROCBLAS)->calls.destroy(late_handle);
+}
+
+/* Past tarn: rocBLAS aborts when the driver is gone before its handle, which is why no exit of tarn's destroys one. */
+static void scenario_late_destroy(void)
+{
+    atexit(destroy_late);
+    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, &late_handle) == TARN_OK);
+    exit(0);
+}
+
+static void rocblas_aborts_past_tarn_at_exit(void **state)
+{
+    (void)state;
+    const char *const variables[] = {NULL};
+    assert_int_equal(run_scenario("late_destroy", variables), 128 + SIGABRT);
+}
+
 int main(int count, char **arguments)
 {
     setenv("TARN_HOST_DEVICES", "1", 1);
@@ -170,6 +215,10 @@ int main(int count, char **arguments)
             scenario_other_runtime();
         else if (strcmp(arguments[1], "hipblaslt_in_capture") == 0)
             scenario_hipblaslt_in_capture();
+        else if (strcmp(arguments[1], "no_device") == 0)
+            scenario_no_device();
+        else if (strcmp(arguments[1], "late_destroy") == 0)
+            scenario_late_destroy();
         else if (!run_common_scenario(arguments[1]))
             return 127;
         return 0;
@@ -181,6 +230,8 @@ int main(int count, char **arguments)
         cmocka_unit_test(versions_that_a_handle_tells),
         cmocka_unit_test(a_library_of_another_rocm_is_refused),
         cmocka_unit_test(without_virtual_memory_libraries_use_their_own),
+        cmocka_unit_test(without_a_device_creates_fail_as_the_real_ones),
+        cmocka_unit_test(rocblas_aborts_past_tarn_at_exit),
         cmocka_unit_test(hipblaslt_ends_the_process_past_tarn),
         cmocka_unit_test(miopen_has_its_memory_from_tarn),
         cmocka_unit_test(rocblas_is_on_tarns_workspace),

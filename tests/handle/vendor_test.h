@@ -521,6 +521,34 @@ static void is_found(void **state)
     X(a_known_capture_survives)          \
     X(an_unknown_capture_survives_a_create)
 
+/* What a create says, and leaves in the place for the handle, without a device. */
+struct refusal {
+    const char *soname, *create;
+    int status;
+    enum { LEFT_AS_IT_WAS, LEFT_NULL, LEFT_SOMETHING } left;
+    bool takes_number;
+};
+
+static void check_refusals(const struct refusal *refusals, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct refusal *refusal = &refusals[i];
+        int (*create)(void **) = NULL, (*create_with_number)(void **, int) = NULL;
+        void *library = dlopen(refusal->soname, RTLD_NOW | RTLD_LOCAL), *before = &library, *handle = before;
+        NEED(library);
+        loader_store(&create, dlsym(library, refusal->create));
+        loader_store(&create_with_number, dlsym(library, refusal->create));
+        NEED(create);
+        int status = refusal->takes_number ? create_with_number(&handle, 100) : create(&handle);
+        if (status != refusal->status)
+            fprintf(stderr, "%s: %d\n", refusal->create, status);
+        NEED(status == refusal->status);
+        NEED((handle == before) == (refusal->left == LEFT_AS_IT_WAS));
+        NEED((handle == NULL) == (refusal->left == LEFT_NULL));
+        NEED(calls_in(library, "late") == 0 && calls_in(library, "misuse") == 0);
+    }
+}
+
 /* What main() has beside: a scenario in a process of its own, where one is named. */
 static const struct scenario {
     const char *name;
