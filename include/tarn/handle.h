@@ -206,7 +206,7 @@ TARN_API tarn_status tarn_handle_stats_get(tarn_library library, int device, tar
  *            at the same time do not share it (#193402), and it outlives its thread (#192061), until it is cleared by
  *            stream or by capture.
  *   PER_CALL tarn_workspace_begin() makes one and tarn_workspace_end() frees it; a plain get leaves the library's own
- *   LIBRARY  tarn sets none
+ *   LIBRARY  tarn sets none, as on a device without virtual memory, where tarn has no memory to give
  *
  * Sizes in bytes, where nothing else is set: cuBLAS 32 MiB on compute capability 9 to 12, else 8,519,680; rocBLAS and
  * hipBLAS 128 MiB on gfx94x, gfx950 and gfx125x, else 32 MiB; cuBLASLt 1 MiB; hipBLASLt 76 MiB. The environment:

@@ -100,7 +100,7 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
     *ns = now_ns() - start;
     measured = measured && driver->memory_info(device->number, &after, &total) == TARN_OK;
     *bytes = !measured ? -1 : before > after ? (int64_t)(before - after) : 0;
-    if (!status && entry->calls.memory) {
+    if (!status && entry->calls.memory && device->properties.virtual_memory) { /* else tarn has no memory to give */
         int code = entry->row->give_memory(handle, entry->calls.memory);
         if (code) {
             status = entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->memory, code);

@@ -239,9 +239,12 @@ static tarn_status cached_locked(struct handle *handle, struct stream *stream, u
     return TARN_OK;
 }
 
-static bool sets_workspace(const struct entry *entry)
+/* Where tarn has no memory, for want of virtual memory, the library's own workspace does. */
+static bool sets_workspace(const struct handle *handle)
 {
-    return entry->row->workspace_size && entry->calls.set_workspace && !entry->row->workspace_by_call;
+    const struct entry *entry = handle->library;
+    return entry->row->workspace_size && entry->calls.set_workspace && !entry->row->workspace_by_call &&
+           handle->pool->device->properties.virtual_memory;
 }
 
 tarn_status workspace_wanted_locked(struct handle *handle, struct stream *stream, unsigned generation,
@@ -249,7 +252,7 @@ tarn_status workspace_wanted_locked(struct handle *handle, struct stream *stream
 {
     *workspace = NULL;
     int now = atomic_load_explicit(&policy, memory_order_relaxed);
-    if (!sets_workspace(handle->library) || now == TARN_WORKSPACE_LIBRARY ||
+    if (!sets_workspace(handle) || now == TARN_WORKSPACE_LIBRARY ||
         (now == TARN_WORKSPACE_PER_CALL && capture_of(stream) == 0))
         return TARN_OK;
     return cached_locked(handle, stream, generation, workspace);
@@ -415,7 +418,7 @@ tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call
         status = handle_of_thread(holder, entry, stream, &handle);
     if (!status) {
         result.handle = handle->vendor;
-        if (sets_workspace(entry) && atomic_load(&policy) == TARN_WORKSPACE_PER_CALL && !stream_captures(stream))
+        if (sets_workspace(handle) && atomic_load(&policy) == TARN_WORKSPACE_PER_CALL && !stream_captures(stream))
             status = begin_with(handle, stream, &result);
     }
     call_end(holder);

@@ -49,6 +49,14 @@
     X(curandSetStream, curandStatus_t, (curandGenerator_t, cudaStream_t))                  \
     X(curandGetProperty, curandStatus_t, (libraryPropertyType, int *))
 
+/* The same for what check_cudss.c compares with cuDSS's header. */
+#define CUDSS_SYMBOL_LIST(X)                                         \
+    X(cudssCreate, cudssStatus_t, (cudssHandle_t *))                 \
+    X(cudssDestroy, cudssStatus_t, (cudssHandle_t))                  \
+    X(cudssSetStream, cudssStatus_t, (cudssHandle_t, cudaStream_t))  \
+    X(cudssGetProperty, cudssStatus_t, (libraryPropertyType, int *)) \
+    X(cudssSetDeviceMemHandler, cudssStatus_t, (cudssHandle_t, const cudssDeviceMemHandler_t *))
+
 /* The same for what check_hip.c compares with the headers of hipSPARSE and rocSPARSE. */
 #define HIP_HANDLE_SYMBOL_LIST(X)                                                               \
     X(hipsparseCreate, hipsparseStatus_t, (hipsparseHandle_t *))                                \

@@ -38,6 +38,7 @@ static bool is_in_list(const char *symbol)
     if (strcmp(symbol, #name) == 0) \
         return true;
     HANDLE_SYMBOL_LIST(X)
+    CUDSS_SYMBOL_LIST(X)
     HIP_HANDLE_SYMBOL_LIST(X)
     HIP_HANDLE_LATER_LIST(X)
 #undef X

@@ -65,3 +65,10 @@ run 2 --jsn && says err 'no option --jsn' && silent out
 run 2 more && says err '"more"'
 "$tarn" --help | grep -q '  info  ' || fail "tarn --help does not list info"
 echo "tarn info does what its manual page says"
+
+# The simulated libraries: each platform's are usable on its driver, and all are found.
+for driver in cuda hip; do
+    env -u TARN_DRIVER "$tarn" sim --driver "$driver" "$tarn" info --json >"$work/out" 2>"$work/err" || fail "tarn info on $driver"
+    json "a['driver'] == '$driver' and all(x['found'] and '/sim/' in x['path'] for x in l.values())"
+    json "[x['usable'] for x in a['libraries']] == [(i < 8) == ('$driver' == 'cuda') for i in range(15)]"
+done

@@ -3,33 +3,27 @@
 
 /* cuDSS. Its device memory comes from tarn, in the order of the stream that it names (cudssSetDeviceMemHandler, 0.2 and
  * later). Its documentation of 1.0 wants a handle destroyed that a failed create has written. */
+#include "handle/cudss_abi.h"
 #include "handle/library.h"
 
 #include <string.h>
 
-struct memory_handler { /* cudssDeviceMemHandler_t */
-    void *context;
-    int (*device_alloc)(void *context, void **pointer, size_t size, void *stream);
-    int (*device_free)(void *context, void *pointer, size_t size, void *stream);
-    char name[64];
-};
-
 static int device_alloc(void *context, void **pointer, size_t size, void *stream)
 {
     *pointer = handle_memory_alloc(context, size, stream);
-    return *pointer || size == 0 ? 0 : 2; /* CUDSS_STATUS_ALLOC_FAILED */
+    return *pointer || size == 0 ? 0 : CUDSS_ALLOC_FAILED;
 }
 
 static int device_free(void *context, void *pointer, size_t size, void *stream)
 {
     (void)size;
-    return handle_memory_free(context, pointer, stream) ? 0 : 3; /* CUDSS_STATUS_INVALID_VALUE */
+    return handle_memory_free(context, pointer, stream) ? 0 : CUDSS_INVALID_VALUE;
 }
 
 static int give_memory(struct handle *handle, void *symbol)
 {
-    struct memory_handler handler = {handle, device_alloc, device_free, "tarn"};
-    int (*set)(void *, const struct memory_handler *);
+    struct cudss_memory_handler handler = {handle, device_alloc, device_free, "tarn"};
+    int (*set)(void *, const struct cudss_memory_handler *);
     memcpy(&set, &symbol, sizeof set);
     return set(handle_vendor(handle), &handler);
 }
@@ -46,6 +40,5 @@ const struct library library_cudss = {
     .memory = "cudssSetDeviceMemHandler",
     .give_memory = give_memory,
     .failed_handle_is_real = true,
-    .unchecked = true,
-    .out_of_memory = {2},
+    .out_of_memory = {CUDSS_ALLOC_FAILED},
 };

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A handle is one of rocBLAS. */
+#include "vendor/common.h"
+
+typedef int hipsolverStatus_t;
+typedef void *hipsolverHandle_t, *hipStream_t;
+
+const struct vendor_library vendor_library = {
+    .knob = "HIPSOLVER",
+    .device_bytes = (size_t)32 << 20,
+    .aborts_on_failure = true,
+    .no_device = 1,
+    .old_driver = 1,
+    .out_of_memory = 2,
+    .bad_handle = 9,
+    .bad_argument = 3,
+    .failed = 6,
+};
+
+VENDOR_CREATE(hipsolverCreate, hipsolverStatus_t, hipsolverHandle_t)
+VENDOR_DESTROY(hipsolverDestroy, hipsolverStatus_t, hipsolverHandle_t)
+VENDOR_SET_STREAM(hipsolverSetStream, hipsolverStatus_t, hipsolverHandle_t, hipStream_t)
+VENDOR_GET_STREAM(hipsolverGetStream, hipsolverStatus_t, hipsolverHandle_t, hipStream_t)

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* AMD's rows on the simulated libraries: MIOpen, rocBLAS, hipBLAS, hipBLASLt, rocSPARSE, hipSPARSE, hipSOLVER. */
+#include "driver/hip_test.h"
+#include "handle/vendor_test.h"
+
+#include <signal.h>
+#include <tarn/stats.h>
+
+static const struct subject hip_subjects[] = {
+    {TARN_LIBRARY_MIOPEN, "MIOPEN", "3.5.0"},  {TARN_LIBRARY_ROCBLAS, "ROCBLAS", "5.0.0.0-simulated"},
+    {TARN_LIBRARY_HIPBLAS, "HIPBLAS", ""},     {TARN_LIBRARY_HIPBLASLT, "HIPBLASLT", ""},
+    {TARN_LIBRARY_ROCSPARSE, "ROCSPARSE", ""}, {TARN_LIBRARY_HIPSPARSE, "HIPSPARSE", ""},
+    {TARN_LIBRARY_HIPSOLVER, "HIPSOLVER", ""},
+};
+
+static int64_t bytes_ever(void)
+{
+    tarn_stats stats = {.size = sizeof stats};
+    assert_ok(tarn_stats_get(0, &stats));
+    return stats.requested_bytes[TARN_STAT_ALL].allocated;
+}
+
+/* A search for solutions wants a buffer, through the allocator that tarn has given the handle. */
+static void miopen_has_its_memory_from_tarn(void **state)
+{
+    (void)state;
+    void *handle = NULL;
+    int (*find)(void *, void *, void *, void *, size_t *, size_t) = NULL;
+    size_t found = 1;
+    tarn_stream stream;
+    assert_ok(tarn_stream_lease(0, 0, &stream));
+    assert_ok(tarn_handle_get_on(TARN_LIBRARY_MIOPEN, stream, &handle));
+    void *library = entry_at(TARN_LIBRARY_MIOPEN)->opened;
+    loader_store(&find, dlsym(library, "miopenFindSolutions"));
+    int64_t before = bytes_ever();
+    assert_int_equal(find(handle, NULL, NULL, NULL, &found, 0), 0);
+    assert_int_equal(found, 0);
+    assert_int_equal(bytes_ever() - before, 3 * MIB);
+    assert_int_equal(calls_in(library, "memory"), 0);
+    assert_ok(tarn_stream_return(stream));
+}
+
+/* rocBLAS itself says whose workspace a handle is on. */
+static void rocblas_is_on_tarns_workspace(void **state)
+{
+    (void)state;
+    void *handle = NULL;
+    bool (*manages)(void *) = NULL;
+    tarn_stream stream;
+    assert_ok(tarn_stream_lease(0, 0, &stream));
+    assert_ok(tarn_handle_get_on(TARN_LIBRARY_ROCBLAS, stream, &handle));
+    loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
+    assert_false(manages(handle));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
+    assert_ok(tarn_handle_get_on(TARN_LIBRARY_ROCBLAS, stream, &handle));
+    assert_true(manages(handle));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    assert_ok(tarn_handle_get_on(TARN_LIBRARY_ROCBLAS, stream, &handle));
+    assert_false(manages(handle));
+    assert_ok(tarn_stream_return(stream));
+}
+
+/* Numbers that only a handle tells, as the vendors write them. */
+static void scenario_versions_of_handles(void)
+{
+    static const struct {
+        tarn_library library;
+        const char *version;
+    } versions[] = {
+        {TARN_LIBRARY_HIPBLASLT, "100000"}, {TARN_LIBRARY_ROCSPARSE, "400002"}, {TARN_LIBRARY_HIPSPARSE, "400001"}};
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
+        void *handle = NULL;
+        tarn_library_info info = {.size = sizeof info};
+        NEED(tarn_handle_get(versions[i].library, &handle) == TARN_OK);
+        NEED(tarn_library_info_get(versions[i].library, &info) == TARN_OK);
+        NEED(strcmp(info.version, versions[i].version) == 0);
+    }
+}
+
+static void versions_that_a_handle_tells(void **state)
+{
+    (void)state;
+    assert_int_equal(run_scenario("versions_of_handles", strict), 0);
+}
+
+/* A driver without virtual memory, as HIP is by default: tarn has no memory to give, and the libraries use their own. */
+static void scenario_no_virtual_memory(void)
+{
+    void *handle = NULL;
+    int (*find)(void *, void *, void *, void *, size_t *, size_t) = NULL;
+    bool (*manages)(void *) = NULL;
+    have_one_of_each(NULL);
+    in_threads(2);
+    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, &handle) == TARN_OK);
+    loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
+    NEED(manages && manages(handle));
+    NEED(tarn_handle_get(TARN_LIBRARY_MIOPEN, &handle) == TARN_OK);
+    loader_store(&find, dlsym(entry_at(TARN_LIBRARY_MIOPEN)->opened, "miopenFindSolutions"));
+    NEED(find && find(handle, NULL, NULL, NULL, NULL, 0) == 0);
+    tarn_workspace_call call = {0};
+    NEED(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL) == TARN_OK);
+    NEED(tarn_workspace_begin(TARN_LIBRARY_ROCBLAS, &call) == TARN_OK && call.handle && !call.pointer);
+    NEED(tarn_workspace_end(&call) == TARN_OK);
+}
+
+static void without_virtual_memory_libraries_use_their_own(void **state)
+{
+    (void)state;
+    assert_int_equal(run_scenario("no_virtual_memory", strict), 0);
+}
+
+/* The driver is on the runtime of ROCm 6, and the library that is found is of ROCm 7. */
+static void scenario_other_runtime(void)
+{
+    int count = 0;
+    void *handle = NULL;
+    NEED(dlopen("libamdhip64.so.6", RTLD_NOW | RTLD_LOCAL));
+    NEED(tarn_device_count(&count) == TARN_OK && HIP_MAJOR(hip.version) == 6);
+    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, &handle) == TARN_ERROR_NOT_SUPPORTED && !handle);
+    NEED(strstr(tarn_last_error(), "linked against another libamdhip64"));
+    NEED(dlopen("libhipsparse.so.1", RTLD_NOW | RTLD_LOCAL)); /* that of ROCm 6 */
+    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, &handle) == TARN_OK && handle);
+}
+
+static void a_library_of_another_rocm_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(run_scenario("other_runtime", strict), 0);
+}
+
+/* Past tarn: a create during a capture ends the process, as the real library does (ROCm/rocm-libraries issue 11838). */
+static void scenario_hipblaslt_in_capture(void)
+{
+    int count = 0;
+    void *native = NULL, *handle = NULL;
+    tarn_stream stream;
+    struct entry *entry = entry_at(TARN_LIBRARY_HIPBLASLT);
+    NEED(tarn_device_count(&count) == TARN_OK && tarn_stream_lease(0, 0, &stream) == TARN_OK);
+    NEED(entry_load(entry) == TARN_OK && tarn_stream_native(stream, &native) == TARN_OK);
+    NEED(driver->capture_begin(0, native, DRIVER_CAPTURE_GLOBAL) == TARN_OK);
+    if (entry->calls.create(&handle))
+        _exit(3);
+    _exit(4);
+}
+
+static void hipblaslt_ends_the_process_past_tarn(void **state)
+{
+    (void)state;
+    assert_int_equal(run_scenario("hipblaslt_in_capture", strict), EXIT_FAILURE);
+}
+
+/* As the real libraries do it, where that is known: hipSPARSE says success, and leaves the handle as it was. */
+static void scenario_no_device(void)
+{
+    static const struct refusal refusals[] = {
+        {"libhipsparse.so.4", "hipsparseCreate", 0, LEFT_AS_IT_WAS, false},
+        {"libhipsparse.so.1", "hipsparseCreate", 0, LEFT_AS_IT_WAS, false},
+        {"librocsparse.so.1", "rocsparse_create_handle", 1, LEFT_NULL, false},
+        {"librocblas.so.4", "rocblas_create_handle", 6, LEFT_AS_IT_WAS, false},
+        {"libhipblas.so.2", "hipblasCreate", 1, LEFT_AS_IT_WAS, false},
+        {"libhipsolver.so.0", "hipsolverCreate", 1, LEFT_AS_IT_WAS, false},
+        {"libMIOpen.so.1", "miopenCreate", 7, LEFT_AS_IT_WAS, false},
+    };
+    check_refusals(refusals, sizeof refusals / sizeof *refusals);
+}
+
+static void without_a_device_creates_fail_as_the_real_ones(void **state)
+{
+    (void)state;
+    const char *const variables[] = {"TARN_SIM_FAIL=hipInit:1:100+", "TARN_SIM_STRICT=1", NULL};
+    assert_int_equal(run_scenario("no_device", variables), 0);
+}
+
+static void *late_handle;
+
+static void destroy_late(void)
+{
+    (void)entry_at(TARN_LIBRARY_ROCBLAS)->calls.destroy(late_handle);
+}
+
+/* Past tarn: rocBLAS aborts when the driver is gone before its handle, which is why no exit of tarn's destroys one. */
+static void scenario_late_destroy(void)
+{
+    atexit(destroy_late);
+    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, &late_handle) == TARN_OK);
+    exit(0);
+}
+
+static void rocblas_aborts_past_tarn_at_exit(void **state)
+{
+    (void)state;
+    const char *const variables[] = {NULL};
+    assert_int_equal(run_scenario("late_destroy", variables), 128 + SIGABRT);
+}
+
+int main(int count, char **arguments)
+{
+    setenv("TARN_HOST_DEVICES", "1", 1);
+    setenv("TARN_HOST_MEMORY", "4G", 1);
+    setenv("TARN_DRIVER", "hip", 1);
+    if (count == 2 && strcmp(arguments[1], "no_virtual_memory") == 0) {
+        unsetenv("TARN_HIP_VMM"); /* which the tests have set */
+        scenario_no_virtual_memory();
+        return 0;
+    }
+    setenv("TARN_HIP_VMM", "1", 1); /* tarn's memory, for the workspaces */
+    subjects = hip_subjects;
+    subject_count = sizeof hip_subjects / sizeof *hip_subjects;
+    if (count == 2) {
+        if (strcmp(arguments[1], "versions_of_handles") == 0)
+            scenario_versions_of_handles();
+        else if (strcmp(arguments[1], "other_runtime") == 0)
+            scenario_other_runtime();
+        else if (strcmp(arguments[1], "hipblaslt_in_capture") == 0)
+            scenario_hipblaslt_in_capture();
+        else if (strcmp(arguments[1], "no_device") == 0)
+            scenario_no_device();
+        else if (strcmp(arguments[1], "late_destroy") == 0)
+            scenario_late_destroy();
+        else if (!run_common_scenario(arguments[1]))
+            return 127;
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_exit_destroys_nothing),
+        cmocka_unit_test(a_shutdown_destroys_all),
+        cmocka_unit_test(the_version_is_the_librarys),
+        cmocka_unit_test(versions_that_a_handle_tells),
+        cmocka_unit_test(a_library_of_another_rocm_is_refused),
+        cmocka_unit_test(without_virtual_memory_libraries_use_their_own),
+        cmocka_unit_test(without_a_device_creates_fail_as_the_real_ones),
+        cmocka_unit_test(rocblas_aborts_past_tarn_at_exit),
+        cmocka_unit_test(hipblaslt_ends_the_process_past_tarn),
+        cmocka_unit_test(miopen_has_its_memory_from_tarn),
+        cmocka_unit_test(rocblas_is_on_tarns_workspace),
+    };
+    int failures = run_each();
+    return failures + cmocka_run_group_tests(tests, NULL, NULL);
+}
