@@ -368,7 +368,8 @@ static void write_markdown(FILE *file, int version)
     }
 }
 
-static void write_results(void)
+/* After each condition, so that what was measured is there whatever comes after. */
+static void write_results(bool print)
 {
     int version = 0;
     (void)CU(name, gpu.cuDriverGetVersion(&version));
@@ -394,8 +395,10 @@ static void write_results(void)
     for (size_t i = 0; i < COUNT(files); i++)
         if (files[i] && fclose(files[i]))
             gpu_say(GPU_FAIL, name, "the results could not be written");
-    write_markdown(stdout, version);
-    write_table(stdout);
+    if (print) {
+        write_markdown(stdout, version);
+        write_table(stdout);
+    }
 }
 
 int main(void)
@@ -409,6 +412,7 @@ int main(void)
         size_count--;
     pthread_t loader;
     run(IDLE, 1);
+    write_results(false);
     atomic_store(&loading, true);
     if (!gpu_has_kernels) {
         gpu_say(GPU_SKIP, "costs: loaded", "no kernels");
@@ -416,9 +420,10 @@ int main(void)
         run(LOADED, 1);
         atomic_store(&loading, false);
         pthread_join(loader, NULL);
+        write_results(false);
     }
     run(THREADED, THREADS);
-    write_results();
+    write_results(true);
     (void)OK(name, tarn_shutdown());
     return gpu_end();
 }
