@@ -93,6 +93,34 @@ static bool check(const struct block *block, tarn_stream on, enum way way, size_
     return gpu_check(on, block->address, block->size, block->seed, late, &slots, slot);
 }
 
+/* ---- The checks themselves --------------------------------------------------------------------------------------- */
+
+/* One word is not as it should be, and then all are: the first must be found, with its place, and the second not. */
+static void wrong_words(tarn_stream stream)
+{
+    const char *name = "order: a wrong word is seen";
+    const size_t size = MIB, word = 12345;
+    struct block block = {NULL, size, stream, 3};
+    if (!slots_begin(stream, 3))
+        return;
+    if (OK(name, tarn_alloc_on(stream, size, &block.address)) && fill(&block, 0) &&
+        check(&block, stream, WAY_FREE, 0, 0) &&
+        CU(name, gpu.cuMemsetD8Async((uintptr_t)block.address + (gpu_has_kernels ? word * 4 : size / 2), 0xEE, 4,
+                                     gpu_native(stream))) &&
+        check(&block, stream, WAY_FREE, 1, 0) && fill(&block, 0) && check(&block, stream, WAY_FREE, 2, 0) &&
+        OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream)) {
+        const struct gpu_slot *found = slots.host;
+        bool well = !found[0].wrong && found[1].wrong == 1 && !found[2].wrong &&
+                    (!gpu_has_kernels || (found[1].first == word && found[1].found == 0xEEEEEEEE));
+        gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%llu, %llu and %llu wrong words, at %llu: %#llx",
+                (unsigned long long)found[0].wrong, (unsigned long long)found[1].wrong,
+                (unsigned long long)found[2].wrong, (unsigned long long)found[1].first,
+                (unsigned long long)found[1].found);
+    }
+    (void)OK(name, tarn_free(block.address));
+    slots_end();
+}
+
 /* ---- One stream -------------------------------------------------------------------------------------------------- */
 
 /* Freed and handed out again at once, with the work still queued. */
@@ -328,6 +356,7 @@ int main(void)
     if (!gpu_has_kernels)
         gpu_say(GPU_SKIP, "order: kernels", "no kernels here: memsets and copies do the work");
     if (OK("streams", tarn_stream_lease(0, 0, &a)) && OK("streams", tarn_stream_lease(0, 0, &b))) {
+        wrong_words(a);
         one_stream(a);
         two_streams(a, b);
         under_pressure(a);
