@@ -95,7 +95,7 @@ static bool check(const struct block *block, tarn_stream on, enum way way, size_
 
 /* ---- The checks themselves --------------------------------------------------------------------------------------- */
 
-/* One word is not as it should be, and then all are: the first must be found, with its place, and the second not. */
+/* One word is overwritten: it is found, with its place, and nothing before that or once the block is written anew. */
 static void wrong_words(tarn_stream stream)
 {
     const char *name = "order: a wrong word is seen";
