@@ -5,7 +5,7 @@
  *
  * It is a real driver: streams are queues, copies and host functions run in the background, events complete when the
  * work before them has. Physical memory is a memfd, mapped at reserved addresses, committed when touched. Beside that
- * it keeps a ledger of what is created and mapped, charges every call to a virtual clock by two cost tables, fails
+ * it keeps a ledger of what is created and mapped, charges every call to a virtual clock by cost tables, fails
  * calls on request, and checks what streams do to memory.
  *
  * It refuses what CUDA refuses: sizes off the granule of 2 MiB, a map over another or outside a reserved range, an
@@ -56,6 +56,7 @@ typedef struct tarn_host_ledger {
     uint64_t streams, events;            /* counts of what exists now, the legacy stream not among them */
     uint64_t graphs;                     /* count of what exists now on all devices, open captures' among them */
     uint64_t time_a_ns, time_b_ns;       /* driver time by cost table A and B, waits included */
+    uint64_t time_c_ns;                  /* the same by C; waits alone where there is none */
     uint64_t waited_ns;                  /* of these, waits for work */
     uint64_t reports;                    /* by the checker */
     uint64_t calls[TARN_HOST_MAX_KINDS]; /* by kind */
@@ -64,6 +65,14 @@ typedef struct tarn_host_ledger {
 TARN_API tarn_status tarn_host_ledger_get(int device, tarn_host_ledger *ledger);
 /* Makes the peaks the current values, and calls, times and reports zero. */
 TARN_API tarn_status tarn_host_ledger_reset(int device);
+
+/* What a cost table, 'A', 'B' or 'C', charges for one call of a kind on `bytes` in `pieces` pieces. A and B are from what
+ * is published, which disagrees; C is what TARN_HOST_COSTS names: a file of lines
+ *   kind base_ns ns_per_mib [ns_per_piece]
+ * in whole numbers, with # before a comment, as scripts/gpu-check measures them. A kind that the file does not have costs
+ * nothing by C. A file that makes no sense is TARN_ERROR_CONFIGURATION at the first use. TARN_ERROR_NOT_SUPPORTED for C
+ * where no file is named. */
+TARN_API tarn_status tarn_host_cost(char table, int kind, size_t bytes, uint64_t pieces, uint64_t *ns);
 
 /* Fails calls of one kind, or of every kind (-1), on every device: the `nth` from now (1 is the next), and with
  * `forever` all after it, with `status`, before they have any effect. nth 0 clears. `tarn_host_fail_hits` is how many

@@ -143,6 +143,8 @@ static tarn_status start_locked(void)
         status = choose_maps(&maps, &maps_from);
     if (!status)
         status = host_peers_start();
+    if (!status)
+        status = host_costs_start();
     if (status)
         return status;
 
@@ -405,6 +407,7 @@ tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *ledger)
     ledger->graphs = host_graph_count();
     ledger->time_a_ns = atomic_load(&device->time[0]);
     ledger->time_b_ns = atomic_load(&device->time[1]);
+    ledger->time_c_ns = atomic_load(&device->time[2]);
     ledger->waited_ns = atomic_load(&device->waited);
     ledger->reports = atomic_load(&device->reports);
     for (int call = 0; call < DRIVER_CALLS; call++)

@@ -21,7 +21,7 @@
 
 #define HOST_GRANULE ((size_t)2 << 20) /* bytes */
 #define HOST_PRIORITIES 4              /* 0 to -3 */
-#define HOST_TABLES 2                  /* cost tables A and B */
+#define HOST_TABLES 3                  /* cost tables A, B and C */
 
 /* ---- Streams ----------------------------------------------------------------------------------------------------- */
 
@@ -196,17 +196,28 @@ struct host_cost {
     uint32_t piece_ns; /* each piece that the call touches */
 };
 
-extern const struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS];
+/* C is empty, and charges nothing, until TARN_HOST_COSTS fills it. Written before the device starts, and not after. */
+extern struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS];
 
-/* Charges one call that succeeded to the device's driver time, by both tables. */
+/* Reads TARN_HOST_COSTS, once a process. TARN_ERROR_CONFIGURATION, with the number of the line. */
+tarn_status host_costs_start(void);
+
+static inline uint64_t host_cost(int table, enum driver_call call, size_t bytes, uint64_t pieces)
+{
+    const struct host_cost *cost = &host_costs[table][call];
+    uint64_t ns = cost->call_ns + pieces * cost->piece_ns;
+    if (cost->mib_ns)
+        ns += (uint64_t)bytes / 1024 * cost->mib_ns / 1024;
+    return ns;
+}
+
+/* Charges one call that succeeded to the device's driver time, by every table. */
 static inline void host_charge(struct host_device *device, enum driver_call call, size_t bytes, uint64_t pieces)
 {
     for (int table = 0; table < HOST_TABLES; table++) {
-        const struct host_cost *cost = &host_costs[table][call];
-        uint64_t ns = cost->call_ns + pieces * cost->piece_ns;
-        if (cost->mib_ns)
-            ns += (uint64_t)bytes / 1024 * cost->mib_ns / 1024;
-        atomic_fetch_add_explicit(&device->time[table], ns, memory_order_relaxed);
+        uint64_t ns = host_cost(table, call, bytes, pieces);
+        if (ns)
+            atomic_fetch_add_explicit(&device->time[table], ns, memory_order_relaxed);
     }
 }
 

@@ -341,11 +341,12 @@ tarn_status host_free(int number, uintptr_t address)
     if (!region)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "host free: %#" PRIxPTR " is not a plain allocation of device %d",
                       address, device->number);
+    size_t size = region->size;
     host_charge_wait(device, host_device_wait(device));
     mutex_lock(&host_memory_lock);
     free_finish_locked(region);
     mutex_unlock(&host_memory_lock);
-    host_charge(device, DRIVER_CALL_free, 0, 1);
+    host_charge(device, DRIVER_CALL_free, size, 1);
     host_settle();
     return TARN_OK;
 }

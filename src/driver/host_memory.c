@@ -171,7 +171,7 @@ static void piece_end(struct host_piece *piece)
 
 /* Release of a piece is legal while it is mapped; the checker speaks up only where its memory is in use and no unmap
  * was reported for that already. */
-static tarn_status release_locked(struct host_device *device, driver_piece handle)
+static tarn_status release_locked(struct host_device *device, driver_piece handle, size_t *size)
 {
     struct host_piece *piece = piece_find(handle);
     if (!piece || !piece->live || piece->device != device)
@@ -182,6 +182,7 @@ static tarn_status release_locked(struct host_device *device, driver_piece handl
             if (!mapping->leaving)
                 host_check_in_use("release", device, mapping->address, piece->size);
     piece->live = false;
+    *size = piece->size;
     if (!piece->mappings)
         piece_end(piece);
     return TARN_OK;
@@ -193,11 +194,12 @@ tarn_status host_release(int number, driver_piece piece)
     tarn_status status = host_enter_unsafe(DRIVER_CALL_release, number, &device);
     if (status)
         return status;
+    size_t size = 0;
     mutex_lock(&host_memory_lock);
-    status = release_locked(device, piece);
+    status = release_locked(device, piece, &size);
     mutex_unlock(&host_memory_lock);
     if (!status)
-        host_charge(device, DRIVER_CALL_release, 0, 1);
+        host_charge(device, DRIVER_CALL_release, size, 1);
     host_settle();
     return status;
 }

@@ -93,6 +93,19 @@ json 'sum(o["lost_events"] for o in a) == 0'
 # Protocols and compression make no difference.
 json 'len({json.dumps({k: v for k, v in o.items() if k not in ("file", "seconds", "setup_seconds", "repeat")}) for o in a if "/small-" in o["file"] and o["device"] == 0}) == 1'
 
+# A cost table of one's own: with the costs of A it says what A says.
+printf '%s\n' '# of A' 'alloc 160000 16000' '' 'create 160000 16000 # a piece' 'map 0 0 1500' 'set_access 36000 0' \
+    'unmap 0 0 26000' 'release 50000 0' 'free 50000 0' 'reserve 19000 0' 'event_record 500 0' 'event_query 300 0' >"$work/costs"
+TARN_HOST_COSTS=$work/costs run 0 replay --json "$data/streams.pickle"
+json 'all(set(o["driver_time_us"]) == {"A", "B", "C"} and o["driver_time_us"]["C"] == o["driver_time_us"]["A"] for o in a)'
+json 'all(abs(o["pytorch_driver_time_us"]["C"] / o["pytorch_driver_time_us"]["A"] - 1) < 0.001 for o in a)'
+TARN_HOST_COSTS=$work/costs run 0 replay "$data/small-4.pickle" && says out 'driver time, cost table C'
+for line in 'fly 1 2' 'map 1' 'map 1 2 3 4' 'map -1 0' 'map 1 4294967296' 'map 1.5 0' 'alloc 1 1'; do
+    printf 'alloc 1 1\n\n%s\n' "$line" >"$work/costs"
+    TARN_HOST_COSTS=$work/costs run 1 replay "$data/small-4.pickle" && says out "TARN_HOST_COSTS=$work/costs: line 3: "
+done
+TARN_HOST_COSTS=$work/none run 1 replay "$data/small-4.pickle" && says out "cannot be read"
+
 # Lag and repetitions.
 run 0 replay --json --lag 2.5 --repeat 4 "$data/streams.pickle"
 json 'all(o["divergences"] == 0 and o["lag_ms"] == 2.5 and len(o["repeat"]) == 4 for o in a)'

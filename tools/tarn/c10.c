@@ -284,6 +284,7 @@ static uint32_t segment_alloc(struct model *model, uint32_t set, uint32_t stream
     if (model->reserved > model->result.peak_reserved)
         model->result.peak_reserved = model->reserved;
     model->result.allocs++;
+    model->result.alloc_bytes += size;
     model->result.time_a_ns += TABLE_ALLOC_NS + size / MIB * TABLE_A_ALLOC_MIB_NS;
     model->result.time_b_ns += TABLE_ALLOC_NS + size / MIB * TABLE_B_ALLOC_MIB_NS;
     return number;
@@ -304,6 +305,7 @@ static void release_cached(struct model *model)
         set_remove(model, number);
         model->reserved -= model->blocks[number].size;
         model->result.frees++;
+        model->result.free_bytes += model->blocks[number].size;
         charge(model, TABLE_FREE_NS);
         block_destroy(model, number);
     }

@@ -16,6 +16,7 @@ struct c10_result {
     uint64_t peak_reserved;                /* bytes of segments that came from the driver and were not given back */
     uint64_t allocs, frees;                /* driver calls: cudaMalloc, cudaFree */
     uint64_t event_records, event_queries; /* driver calls, for late frees */
+    uint64_t alloc_bytes, free_bytes;      /* of the allocs and the frees */
     uint64_t time_a_ns, time_b_ns;         /* driver time by cost tables A and B of the host device */
     uint64_t retries;                      /* times that all cached segments were given back to make room */
     uint64_t ooms;                         /* allocations that found no room even so; their blocks are left out */

@@ -452,6 +452,7 @@ static bool measure(struct replay *replay)
     measured->peak_reserved = read.created_peak;
     measured->time_a_ns = read.time_a_ns;
     measured->time_b_ns = read.time_b_ns;
+    measured->time_c_ns = read.time_c_ns;
     measured->waited_ns = read.waited_ns;
     for (size_t kind = 0; kind < REPLAY_MAX_CALLS && kind < TARN_HOST_MAX_KINDS; kind++)
         measured->calls[kind] = read.calls[kind];

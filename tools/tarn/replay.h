@@ -36,6 +36,7 @@ struct replay_repetition {
         setup_seconds; /* for giving back what the repetition before left, and allocating what was alive before the trace */
     uint64_t peak_active, peak_reserved; /* bytes */
     uint64_t time_a_ns, time_b_ns;       /* driver time by cost tables A and B, waits included */
+    uint64_t time_c_ns;                  /* the same by C, where there is one */
     uint64_t waited_ns;                  /* of these, waits for work */
     uint64_t calls[REPLAY_MAX_CALLS];    /* of the driver, by kind */
 };
@@ -49,6 +50,8 @@ struct replay_result {
     uint64_t peak_requested, peak_active, peak_reserved; /* bytes, over all repetitions */
     uint64_t recorded_peak_reserved;                     /* bytes, or WORKLOAD_NOT_KNOWN */
     struct c10_result pytorch;
+    bool has_table_c; /* TARN_HOST_COSTS names one */
+    uint64_t pytorch_time_c_ns;
     struct replay_repetition first; /* the first repetition: one run from an empty device, as `pytorch` is */
     uint64_t repetitions;           /* that were run */
     uint64_t divergences;

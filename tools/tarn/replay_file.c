@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <tarn/device.h>
+#include <tarn/host.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -140,6 +141,36 @@ static void send_states(const struct child *child, struct snapshot *snapshot)
     }
 }
 
+/* What table C says of PyTorch's calls. The tables are linear, so calls of a kind are charged all at once. */
+static void charge_table_c(struct replay_result *result)
+{
+    const struct c10_result *pytorch = &result->pytorch;
+    const struct {
+        const char *name;
+        uint64_t calls, bytes;
+    } kinds[] = {
+        {"alloc", pytorch->allocs, pytorch->alloc_bytes},
+        {"free", pytorch->frees, pytorch->free_bytes},
+        {"event_record", pytorch->event_records, 0},
+        {"event_query", pytorch->event_queries, 0},
+    };
+    result->has_table_c = true;
+    result->pytorch_time_c_ns = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int kind = 0;
+        while (kind < tarn_host_call_kinds() && strcmp(tarn_host_call_name(kind), kinds[i].name) != 0)
+            kind++;
+        /* One piece and no bytes is what each call costs; bytes are charged beside it. */
+        uint64_t each = 0, none = 0, whole = 0;
+        if (tarn_host_cost('C', kind, 0, 1, &each) || tarn_host_cost('C', kind, 0, 0, &none) ||
+            tarn_host_cost('C', kind, kinds[i].bytes, 0, &whole)) {
+            result->has_table_c = false;
+            return;
+        }
+        result->pytorch_time_c_ns += kinds[i].calls * each + (whole - none);
+    }
+}
+
 static bool replay_one(const struct child *child, const struct workload *workload, bool modelled, uint64_t memory)
 {
     struct replay_result result;
@@ -151,6 +182,7 @@ static bool replay_one(const struct child *child, const struct workload *workloa
         snprintf(result.error, sizeof result.error, "out of host memory");
         done = false;
     }
+    charge_table_c(&result);
     send(child->out, MESSAGE_RESULT, &result, sizeof result);
     return done && result.divergences == 0;
 }

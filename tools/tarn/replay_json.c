@@ -20,9 +20,12 @@ static json_t *json_known(uint64_t bytes)
     return bytes == WORKLOAD_NOT_KNOWN ? json_null() : json_bytes(bytes);
 }
 
-static json_t *json_times(uint64_t a_ns, uint64_t b_ns)
+/* C only where there is one. */
+static json_t *json_times(const struct replay_result *result, uint64_t a_ns, uint64_t b_ns, uint64_t c_ns)
 {
-    return json_pack("{s:f, s:f}", "A", (double)a_ns / 1000, "B", (double)b_ns / 1000);
+    if (!result->has_table_c)
+        return json_pack("{s:f, s:f}", "A", (double)a_ns / 1000, "B", (double)b_ns / 1000);
+    return json_pack("{s:f, s:f, s:f}", "A", (double)a_ns / 1000, "B", (double)b_ns / 1000, "C", (double)c_ns / 1000);
 }
 
 static json_t *json_calls(const struct replay_result *result, const uint64_t *calls)
@@ -41,8 +44,9 @@ static json_t *json_repetition(const struct replay_result *result, const struct 
     return json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:f}", "seconds", repetition->seconds, "setup_seconds",
                      repetition->setup_seconds, "peak_active", json_bytes(repetition->peak_active), "peak_reserved",
                      json_bytes(repetition->peak_reserved), "driver_calls", json_calls(result, repetition->calls),
-                     "driver_time_us", json_times(repetition->time_a_ns, repetition->time_b_ns), "waited_us",
-                     (double)repetition->waited_ns / 1000);
+                     "driver_time_us",
+                     json_times(result, repetition->time_a_ns, repetition->time_b_ns, repetition->time_c_ns),
+                     "waited_us", (double)repetition->waited_ns / 1000);
 }
 
 static json_t *json_repetitions(const struct replay_device *device)
@@ -118,20 +122,20 @@ static json_t *json_device(const struct replay_file *file, const struct replay_d
         json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
     if (result->error[0])
         return json_stopped(object, result);
-    json_t *measured = json_pack("{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:f, s:o, s:o}", "peak_requested",
-                                 json_bytes(result->peak_requested), "peak_active", json_bytes(result->peak_active),
-                                 "peak_reserved", json_bytes(result->peak_reserved), "recorded_peak_reserved",
-                                 json_known(result->recorded_peak_reserved), "recorded_modelled", (int)result->modelled,
-                                 "driver_calls", json_calls(result, result->first.calls), "driver_time_us",
-                                 json_times(result->first.time_a_ns, result->first.time_b_ns), "waited_us",
-                                 (double)result->first.waited_ns / 1000, "seconds", result->first.seconds,
-                                 "setup_seconds", result->first.setup_seconds, "divergences",
-                                 json_bytes(result->divergences), "divergence_texts", json_divergences(result));
+    json_t *measured = json_pack(
+        "{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:f, s:o, s:o}", "peak_requested",
+        json_bytes(result->peak_requested), "peak_active", json_bytes(result->peak_active), "peak_reserved",
+        json_bytes(result->peak_reserved), "recorded_peak_reserved", json_known(result->recorded_peak_reserved),
+        "recorded_modelled", (int)result->modelled, "driver_calls", json_calls(result, result->first.calls),
+        "driver_time_us", json_times(result, result->first.time_a_ns, result->first.time_b_ns, result->first.time_c_ns),
+        "waited_us", (double)result->first.waited_ns / 1000, "seconds", result->first.seconds, "setup_seconds",
+        result->first.setup_seconds, "divergences", json_bytes(result->divergences), "divergence_texts",
+        json_divergences(result));
     json_t *pytorch =
         json_pack("{s:o, s:o, s:o, s:o, s:o}", "pytorch_peak_reserved", json_bytes(result->pytorch.peak_reserved),
                   "pytorch_driver_calls", json_pytorch_calls(&result->pytorch), "pytorch_driver_time_us",
-                  json_times(result->pytorch.time_a_ns, result->pytorch.time_b_ns), "pytorch_ooms",
-                  json_bytes(result->pytorch.ooms), "repeat", json_repetitions(device));
+                  json_times(result, result->pytorch.time_a_ns, result->pytorch.time_b_ns, result->pytorch_time_c_ns),
+                  "pytorch_ooms", json_bytes(result->pytorch.ooms), "repeat", json_repetitions(device));
     bool done = object && measured && pytorch && json_object_update(object, measured) == 0 &&
                 json_object_update(object, pytorch) == 0;
     json_decref(measured);

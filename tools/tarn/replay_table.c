@@ -151,6 +151,10 @@ static void card_driver(struct table_draft *draft, const struct replay_result *r
     card_row(draft, repeated ? "driver time, cost table B, repetition 1" : "driver time, cost table B",
              units_time(first->time_b_ns).text, units_time(pytorch->time_b_ns).text,
              ratio_text((double)first->time_b_ns, (double)pytorch->time_b_ns).text);
+    if (result->has_table_c)
+        card_row(draft, "driver time, cost table C", units_time(first->time_c_ns).text,
+                 units_time(result->pytorch_time_c_ns).text,
+                 ratio_text((double)first->time_c_ns, (double)result->pytorch_time_c_ns).text);
     if (first->waited_ns)
         card_row(draft, "  of these, waits for work", units_time(first->waited_ns).text, NULL, NULL);
 
@@ -339,7 +343,7 @@ static struct units_text mean_text(const struct mean *mean)
 
 struct summary {
     struct table_draft draft;
-    struct mean tarn, pytorch, time_a, time_b;
+    struct mean tarn, pytorch, time_a, time_b, time_c;
     uint64_t events, divergences;
     double seconds;
 };
@@ -364,6 +368,8 @@ static void summary_device(struct summary *summary, const struct replay_file *fi
     summary->events += result->events;
     summary->seconds += result->first.seconds;
     summary->divergences += result->divergences;
+    if (result->has_table_c)
+        mean_add(&summary->time_c, (double)result->first.time_c_ns, (double)result->pytorch_time_c_ns);
     double speed = result->first.seconds > 0 ? (double)result->events / result->first.seconds : 0;
     table_row(&summary->draft,
               (const char *const[]){
@@ -410,5 +416,7 @@ bool replay_summary_write(FILE *out, const struct replay_file *files, size_t cou
     fputs(
         "tarn, PyTorch: peak reserved / peak requested.\ntime A, B: driver time, tarn's / PyTorch's, by cost table.\n",
         out);
+    if (summary.time_c.count)
+        fprintf(out, "time C: %s, geometric mean.\n", mean_text(&summary.time_c).text);
     return done && fflush(out) == 0 && !ferror(out);
 }

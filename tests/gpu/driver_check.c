@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The table of driver calls on the real libcuda: what tests/driver/test_cuda.c asks of it on the simulated one, without what only
+ * a simulation can be asked. And what tarn sees of the machine: the device, the driver, each library. */
+#include "driver/driver.h"
+#include "gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define GRANULES 3
+
+static const char *name;
+
+/* Says FAIL, with the condition, and ends the check. */
+#define NEED(condition)                                                                                   \
+    do {                                                                                                  \
+        if (!(condition)) {                                                                               \
+            gpu_say(GPU_FAIL, name, "line %d: not so: %s (%s)", __LINE__, #condition, tarn_last_error()); \
+            return;                                                                                       \
+        }                                                                                                 \
+    } while (0)
+
+static bool bytes_are(uintptr_t address, unsigned char value, size_t size)
+{
+    static unsigned char bytes[1 << 20];
+    if (size > sizeof bytes || gpu.cuMemcpyAsync((uintptr_t)bytes, address, size, NULL) ||
+        gpu.cuStreamSynchronize(NULL))
+        return false;
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i] != value)
+            return false;
+    return true;
+}
+
+static void tell(void)
+{
+    tarn_library_info info = {.size = sizeof info};
+    int count = 0;
+    gpu_say(GPU_NOTE, "device", "%s, %zu MiB, capability %d.%d, granule %zu KiB, virtual memory %s",
+            gpu_properties.name, gpu_properties.memory / MIB, gpu_properties.capability_major,
+            gpu_properties.capability_minor, gpu_properties.granule / 1024,
+            gpu_properties.virtual_memory ? "yes" : "no");
+    gpu_say(GPU_NOTE, "driver", "%s", driver_reason());
+    (void)tarn_library_count(&count);
+    for (tarn_library library = 1; library <= count; library++)
+        if (!tarn_library_info_get(library, &info) && info.platform == TARN_PLATFORM_CUDA)
+            gpu_say(GPU_NOTE, info.name, "%s %s %s", info.found ? info.path : "not found:", info.version, info.reason);
+}
+
+static void properties(void)
+{
+    struct driver_properties one;
+    size_t available = 0, total = 0;
+    bool possible = false;
+    name = "driver: properties";
+    NEED(!driver->device_properties(0, &one));
+    NEED(one.name[0] && one.memory > 0 && one.granule > 0 && one.capability_major >= 5);
+    NEED(one.least_priority == 0 && one.greatest_priority < 0);
+    NEED(!driver->memory_info(0, &available, &total) && available <= total && total <= one.memory + MIB);
+    NEED(!driver->peer_possible(0, 0, &possible) && possible);
+    NEED(driver->device_properties(TARN_MAX_DEVICES, &one) == TARN_ERROR_INVALID_DEVICE);
+    gpu_say(GPU_PASS, name, "priorities 0 to %d", one.greatest_priority);
+}
+
+/* What is current in the calling thread stays so over each kind of call. */
+static void contexts(void)
+{
+    cu_context own = NULL, now = NULL;
+    uintptr_t address = 0;
+    driver_stream stream = NULL;
+    name = "driver: the context of the caller stays";
+    NEED(!driver->activate(0) && !gpu.cuCtxGetCurrent(&own) && own);
+    for (int round = 0; round < 2; round++) {
+        cu_context before = round ? NULL : own;
+        NEED(!gpu.cuCtxSetCurrent(before));
+        NEED(!driver->alloc(0, MIB, &address) && !driver->stream_create(0, 0, false, &stream));
+        NEED(!driver->set(0, address, 1, MIB, stream) && !driver->stream_synchronize(0, stream));
+        NEED(!driver->stream_destroy(0, stream) && !driver->free(0, address));
+        NEED(!gpu.cuCtxGetCurrent(&now) && now == before);
+    }
+    NEED(!driver->activate(0));
+    gpu_say(GPU_PASS, name, "with one and with none");
+}
+
+static void pieces(void)
+{
+    uintptr_t range = 0;
+    driver_piece piece[GRANULES] = {0};
+    driver_stream stream = NULL;
+    size_t granule = gpu_properties.granule;
+    const int device = 0;
+    name = "driver: pieces";
+    if (!gpu_properties.virtual_memory) {
+        gpu_say(GPU_SKIP, name, "no virtual memory");
+        return;
+    }
+    NEED(!driver->reserve(0, (GRANULES + 1) * granule, granule, &range) && range % granule == 0);
+    NEED(!driver->stream_create(0, 0, false, &stream));
+    for (size_t i = 0; i < GRANULES; i++) {
+        tarn_status status = driver->create(0, granule, i == 1 ? DRIVER_PIECE_EXPORTABLE : 0, &piece[i]);
+        if (i == 1 && status == TARN_ERROR_NOT_SUPPORTED) {
+            gpu_say(GPU_SKIP, name, "an exportable piece: %s", tarn_last_error());
+            status = driver->create(0, granule, 0, &piece[i]);
+        }
+        NEED(!status && !driver->map(0, range + i * granule, granule, piece[i]));
+    }
+    NEED(driver->map(0, range, granule, piece[1]) != TARN_OK);
+    NEED(!driver->set_access(0, range, GRANULES * granule, &device, 1));
+    for (size_t i = 0; i < GRANULES; i++)
+        NEED(!driver->set(0, range + i * granule, (unsigned char)(i + 1), granule, stream));
+    NEED(!driver->stream_synchronize(0, stream));
+    for (size_t i = 0; i < GRANULES; i++)
+        NEED(bytes_are(range + i * granule, (unsigned char)(i + 1), MIB));
+
+    /* Piece 0 again, at a second address: the same memory. Then without its first. */
+    NEED(!driver->map(0, range + GRANULES * granule, granule, piece[0]));
+    NEED(!driver->set_access(0, range + GRANULES * granule, granule, &device, 1));
+    NEED(bytes_are(range + GRANULES * granule, 1, MIB));
+    NEED(!driver->unmap(0, range, granule));
+    NEED(bytes_are(range + GRANULES * granule, 1, MIB));
+    NEED(!driver->unmap(0, range + granule, GRANULES * granule)); /* a row of mappings in one call */
+    for (size_t i = 0; i < GRANULES; i++)
+        NEED(!driver->release(0, piece[i]));
+    NEED(!driver->unreserve(0, range, (GRANULES + 1) * granule) && !driver->stream_destroy(0, stream));
+
+    size_t available = 0, total = 0;
+    NEED(!driver->memory_info(0, &available, &total));
+    NEED(driver->create(0, (total / granule + 1) * granule, 0, &piece[0]) == TARN_ERROR_OUT_OF_MEMORY);
+    NEED(driver->alloc(0, total + granule, &range) == TARN_ERROR_OUT_OF_MEMORY);
+    gpu_say(GPU_PASS, name, "made, mapped twice, unmapped in a row, given back; a full device says so");
+}
+
+static void host_function(void *argument)
+{
+    __atomic_store_n((int *)argument, 1, __ATOMIC_SEQ_CST);
+}
+
+static void streams(void)
+{
+    driver_stream a = NULL, b = NULL;
+    driver_event event = NULL;
+    uintptr_t address = 0;
+    int called = 0;
+    name = "driver: streams and events";
+    NEED(!driver->stream_create(0, 0, false, &a) && !driver->stream_create(0, -1, true, &b));
+    NEED(!driver->event_create(0, &event) && !driver->event_query(0, event)); /* never recorded: finished */
+    NEED(!driver->alloc(0, MIB, &address));
+    for (int i = 0; i < 50; i++) {
+        NEED(!driver->set(0, address, (unsigned char)i, MIB, a) && !driver->event_record(0, event, a));
+        NEED(!driver->stream_wait_event(0, b, event) && !driver->copy(0, address + MIB / 2, address, MIB / 2, b));
+        tarn_status status = driver->event_query(0, event);
+        NEED(status == TARN_OK || status == TARN_ERROR_NOT_READY);
+        NEED(!driver->stream_synchronize(0, b) && !driver->event_synchronize(0, event));
+        NEED(bytes_are(address, (unsigned char)i, MIB));
+    }
+    NEED(!driver->call(0, a, host_function, &called) && !driver->stream_synchronize(0, a) && called);
+    NEED(!driver->device_synchronize(0) && !driver->stream_query(0, a) && !driver->stream_query(0, NULL));
+    NEED(!driver->free(0, address) && !driver->event_destroy(0, event));
+    NEED(!driver->stream_destroy(0, a) && !driver->stream_destroy(0, b));
+    gpu_say(GPU_PASS, name, "order kept 50 times");
+}
+
+static void captures(void)
+{
+    driver_stream stream = NULL, other = NULL;
+    driver_event fork_at = NULL, join_at = NULL;
+    driver_graph graph = NULL;
+    uintptr_t address = 0;
+    struct driver_capture capture;
+    name = "driver: captures";
+    NEED(!driver->alloc(0, MIB, &address) && !driver->stream_create(0, 0, false, &stream));
+    NEED(!driver->stream_create(0, 0, false, &other) && !driver->event_create(0, &fork_at));
+    NEED(!driver->event_create(0, &join_at) && !driver->set(0, address, 9, MIB, stream));
+    NEED(!driver->stream_synchronize(0, stream));
+    NEED(!driver->capture_status(0, stream, &capture) && capture.state == DRIVER_CAPTURE_NONE);
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    NEED(!driver->set(0, address, 1, MIB / 2, stream) && !driver->event_record(0, fork_at, stream));
+    NEED(!driver->stream_wait_event(0, other, fork_at) && !driver->set(0, address + MIB / 2, 2, MIB / 2, other));
+    NEED(!driver->capture_status(0, other, &capture) && capture.state == DRIVER_CAPTURE_ACTIVE);
+    uint64_t id = capture.id;
+    NEED(!driver->capture_status(0, stream, &capture) && capture.id == id && capture.node_count == 1);
+    uintptr_t extra = 0; /* an allocation is barred in this mode, and the table relaxes it */
+    NEED(!driver->alloc(0, MIB, &extra) && !driver->free(0, extra));
+    NEED(!driver->event_record(0, join_at, other) && !driver->stream_wait_event(0, stream, join_at));
+    NEED(!driver->capture_end(0, stream, &graph) && graph);
+    NEED(bytes_are(address, 9, MIB)); /* nothing has run */
+    for (int i = 0; i < 2; i++) {
+        NEED(!driver->set(0, address, 9, MIB, stream) && !driver->graph_launch(0, graph, stream));
+        NEED(!driver->stream_synchronize(0, stream));
+        NEED(bytes_are(address, 1, MIB / 2) && bytes_are(address + MIB / 2, 2, MIB / 2));
+    }
+    NEED(!driver->graph_destroy(0, graph));
+
+    /* A node that depends on the first alone, and on both. */
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->set(0, address, 1, 4, stream));
+    NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 1);
+    driver_node first = capture.nodes[0];
+    NEED(!driver->set(0, address, 2, 4, stream));
+    NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 1 && capture.nodes[0] != first);
+    driver_node ends[] = {first, capture.nodes[0]};
+    NEED(!driver->capture_depend(0, stream, ends, 2));
+    NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 2);
+    NEED(!driver->set(0, address + 8, 3, 4, stream) && !driver->capture_end(0, stream, &graph));
+    NEED(!driver->graph_launch(0, graph, stream) && !driver->stream_synchronize(0, stream));
+    NEED(bytes_are(address, 2, 4) && bytes_are(address + 8, 3, 4) && !driver->graph_destroy(0, graph));
+    NEED(!driver->stream_destroy(0, stream) && !driver->stream_destroy(0, other) && !driver->free(0, address));
+    NEED(!driver->event_destroy(0, fork_at) && !driver->event_destroy(0, join_at));
+    gpu_say(GPU_PASS, name, "forked, joined, launched twice; dependencies replaced");
+}
+
+static void broken_captures(void)
+{
+    driver_stream stream = NULL;
+    driver_event event = NULL;
+    driver_graph graph = NULL;
+    cu_address address = 0;
+    name = "driver: what breaks a capture";
+    NEED(!driver->activate(0) && !driver->stream_create(0, 0, true, &stream) && !driver->event_create(0, &event));
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    NEED(driver->event_record(0, event, NULL) == TARN_ERROR_CAPTURE);
+    NEED(driver->capture_end(0, stream, &graph) == TARN_ERROR_CAPTURE && !graph);
+
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    NEED(driver->stream_synchronize(0, stream) == TARN_ERROR_CAPTURE);
+    NEED(driver->capture_end(0, stream, &graph) == TARN_ERROR_CAPTURE && !graph);
+
+    /* A call of the program's own, in the mode that its thread has. */
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    cu_result code = gpu.cuMemAlloc_v2(&address, MIB);
+    tarn_status status = driver->capture_end(0, stream, &graph);
+    NEED(code == CU_CAPTURE_UNSUPPORTED && status == TARN_ERROR_CAPTURE && !graph);
+    NEED(!driver->stream_synchronize(0, stream)); /* it is over */
+    NEED(!driver->event_destroy(0, event) && !driver->stream_destroy(0, stream));
+    gpu_say(GPU_PASS, name, "and is told, and over");
+}
+
+int main(void)
+{
+    int status = gpu_start();
+    if (status)
+        return status;
+    tell();
+    properties();
+    contexts();
+    pieces();
+    streams();
+    captures();
+    broken_captures();
+    return gpu_end();
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+#include "gpu.h"
+#include "gpu_kernels.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct gpu_calls gpu;
+bool gpu_has_kernels, gpu_is_simulated;
+tarn_device_properties gpu_properties = {.size = sizeof gpu_properties};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int results[GPU_NOTE + 1];
+static cu_function fill_function, check_function, spin_function;
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+void gpu_say(enum gpu_result result, const char *name, const char *format, ...)
+{
+    static const char *const words[] = {"PASS", "FAIL", "SKIPPED", "NOTE"};
+    char text[768];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    pthread_mutex_lock(&lock);
+    results[result]++;
+    printf("%-7s %s%s%s\n", words[result], name, *text ? ": " : "", text);
+    fflush(stdout);
+    pthread_mutex_unlock(&lock);
+}
+
+bool gpu_ok(tarn_status status, const char *name, const char *call)
+{
+    if (status)
+        gpu_say(GPU_FAIL, name, "%s gave %s (%s)", call, tarn_status_name(status), tarn_last_error());
+    return !status;
+}
+
+bool gpu_cu(cu_result code, const char *name, const char *call)
+{
+    const char *text = NULL;
+    if (!code)
+        return true;
+    if (!gpu.cuGetErrorName || gpu.cuGetErrorName(code, &text) || !text)
+        text = "?";
+    gpu_say(GPU_FAIL, name, "%s gave CUDA error %u (%s)", call, code, text);
+    return false;
+}
+
+int gpu_end(void)
+{
+    pthread_mutex_lock(&lock);
+    printf("        %d passed, %d failed, %d skipped\n", results[GPU_PASS], results[GPU_FAIL], results[GPU_SKIP]);
+    fflush(stdout);
+    int status = results[GPU_FAIL] ? GPU_FAILED : 0;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void *gpu_results_open(const char *name)
+{
+    char path[4096];
+    const char *folder = getenv("GPU_RESULTS");
+    snprintf(path, sizeof path, "%s/%s", folder && *folder ? folder : ".", name);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        gpu_say(GPU_FAIL, name, "%s cannot be written", path);
+    return file;
+}
+
+/* ---- Start ------------------------------------------------------------------------------------------------------- */
+
+static int no_gpu(const char *why)
+{
+    printf("no GPU: %s\n", why);
+    return GPU_NONE;
+}
+
+static void load_kernels(void)
+{
+    cu_module module = NULL;
+    if (!gpu.cuModuleLoadData || !gpu.cuModuleGetFunction || !gpu.cuLaunchKernel)
+        return;
+    cu_result code = gpu.cuModuleLoadData(&module, gpu_ptx);
+    if (code == CU_NOT_SUPPORTED)
+        return;
+    if (CU("kernels", code) && CU("kernels", gpu.cuModuleGetFunction(&fill_function, module, "tarn_fill")) &&
+        CU("kernels", gpu.cuModuleGetFunction(&check_function, module, "tarn_check")) &&
+        CU("kernels", gpu.cuModuleGetFunction(&spin_function, module, "tarn_spin")))
+        gpu_has_kernels = true;
+}
+
+int gpu_start(void)
+{
+    cu_result (*init)(unsigned) = NULL;
+    int devices = 0;
+    cu_result code = CU_OK;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return no_gpu(dlerror());
+    void *found = dlsym(library, "cuInit");
+    memcpy(&init, &found, sizeof init);
+#define X(name, version, symbol, needed, parameters) \
+    found = dlsym(library, #symbol);                 \
+    memcpy(&gpu.symbol, &found, sizeof found);
+    CUDA_CALL_LIST(X)
+    GPU_CALL_LIST(X)
+#undef X
+    if (!init || (code = init(0)) || (code = gpu.cuDeviceGetCount(&devices)) || !devices) {
+        char text[64];
+        snprintf(text, sizeof text, "CUDA error %u of cuInit or cuDeviceGetCount, %d devices", code, devices);
+        return no_gpu(text);
+    }
+    setenv("TARN_DRIVER", "cuda", 1);
+    if (tarn_device_set(0) || tarn_device_properties_get(0, &gpu_properties))
+        return no_gpu(tarn_last_error());
+    gpu_is_simulated = strstr(gpu_properties.name, "simulated") != NULL;
+    load_kernels();
+    return 0;
+}
+
+/* ---- Small things ------------------------------------------------------------------------------------------------ */
+
+uint64_t gpu_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+uint64_t gpu_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+cu_stream gpu_native(tarn_stream stream)
+{
+    void *native = NULL;
+    if (!OK("stream", tarn_stream_native(stream, &native)))
+        return NULL;
+    return native;
+}
+
+static bool copy(tarn_stream stream, const void *to, const void *from, size_t size)
+{
+    return CU("copy", gpu.cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, size, gpu_native(stream)));
+}
+
+bool gpu_upload(tarn_stream stream, void *to, const void *from, size_t size)
+{
+    return copy(stream, to, from, size) && OK("copy", tarn_stream_synchronize(stream));
+}
+
+bool gpu_download(tarn_stream stream, void *to, const void *from, size_t size)
+{
+    return copy(stream, to, from, size) && OK("copy", tarn_stream_synchronize(stream));
+}
+
+/* ---- Patterns ---------------------------------------------------------------------------------------------------- */
+
+bool gpu_slots_create(struct gpu_slots *slots, tarn_stream stream, size_t count)
+{
+    void *device = NULL;
+    *slots = (struct gpu_slots){.count = count};
+    slots->host = calloc(count, sizeof *slots->host);
+    slots->samples = calloc(count, sizeof *slots->samples);
+    if (!slots->host || !slots->samples || !OK("slots", tarn_alloc_on(stream, count * sizeof *slots->host, &device)))
+        return false;
+    slots->device = device;
+    for (size_t i = 0; i < count; i++)
+        slots->host[i].first = UINT64_MAX;
+    return gpu_upload(stream, slots->device, slots->host, count * sizeof *slots->host);
+}
+
+void gpu_slots_destroy(struct gpu_slots *slots)
+{
+    OK("slots", tarn_free(slots->device));
+    free(slots->host);
+    free(slots->samples);
+    *slots = (struct gpu_slots){0};
+}
+
+bool gpu_slots_read(struct gpu_slots *slots, tarn_stream stream)
+{
+    if (gpu_has_kernels)
+        return gpu_download(stream, slots->host, slots->device, slots->count * sizeof *slots->host);
+    for (size_t i = 0; i < slots->count; i++) {
+        for (size_t place = 0; place < 3; place++) {
+            if (slots->samples[i][place] != slots->samples[i][3]) {
+                slots->host[i].wrong++;
+                slots->host[i].first = place;
+                slots->host[i].found = slots->samples[i][place];
+            }
+        }
+    }
+    return true;
+}
+
+static bool launch(cu_function function, tarn_stream stream, size_t words, void **parameters)
+{
+    unsigned grid = (unsigned)((words + 255) / 256);
+    grid = grid < 1 ? 1 : grid > 256 ? 256 : grid;
+    return CU("launch", gpu.cuLaunchKernel(function, grid, 1, 1, 256, 1, 1, 0, gpu_native(stream), parameters, NULL));
+}
+
+bool gpu_fill(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns)
+{
+    if (!gpu_has_kernels)
+        return CU("fill", gpu.cuMemsetD8Async((uintptr_t)words, (unsigned char)seed, bytes, gpu_native(stream)));
+    uint64_t count = bytes / 4;
+    void *parameters[] = {&words, &count, &seed, &wait_ns};
+    return launch(fill_function, stream, count, parameters);
+}
+
+bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns, struct gpu_slots *slots,
+               size_t slot)
+{
+    if (!gpu_has_kernels) {
+        const size_t places[3] = {0, bytes / 2, bytes - 1};
+        slots->samples[slot][3] = (unsigned char)seed;
+        for (int i = 0; i < 3; i++)
+            if (!copy(stream, &slots->samples[slot][i], (unsigned char *)words + places[i], 1))
+                return false;
+        return true;
+    }
+    uint64_t count = bytes / 4;
+    struct gpu_slot *found = &slots->device[slot];
+    void *parameters[] = {&words, &count, &seed, &wait_ns, &found};
+    return launch(check_function, stream, count, parameters);
+}
+
+bool gpu_spin(tarn_stream stream, uint64_t ns)
+{
+    if (!gpu_has_kernels)
+        return false;
+    void *parameters[] = {&ns};
+    return CU("spin", gpu.cuLaunchKernel(spin_function, 1, 1, 1, 32, 1, 1, 0, gpu_native(stream), parameters, NULL));
+}
+
+bool gpu_run_graph(void *graph, tarn_stream stream, int times, const char *name)
+{
+    cu_graph_exec exec = NULL;
+    if (!CU(name, gpu.cuGraphInstantiateWithFlags(&exec, graph, 0)))
+        return false;
+    bool well = true;
+    for (int i = 0; well && i < times; i++)
+        well = CU(name, gpu.cuGraphLaunch(exec, gpu_native(stream)));
+    well = OK(name, tarn_stream_synchronize(stream)) && well;
+    return CU(name, gpu.cuGraphExecDestroy(exec)) && well;
+}

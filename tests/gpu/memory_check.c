@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Memory that grows, is mapped anew, and goes back to the last byte: what the driver calls free is the same before and
+ * after. Failures that are real: a request larger than the device, and a limit. */
+#include "gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCKS 24        /* even */
+#define BLOCK (32 * MIB) /* more than the smallest piece that tarn makes, so that a free one has whole pieces */
+#define LARGE (64 * MIB)
+#define SLACK (4 * MIB) /* what the driver itself may take meanwhile */
+
+static size_t free_bytes(void)
+{
+    size_t available = 0, total = 0;
+    return OK("memory", tarn_device_memory(0, &available, &total)) ? available : 0;
+}
+
+static int64_t reserved(void)
+{
+    tarn_stats stats = {.size = sizeof stats};
+    return OK("memory", tarn_stats_get(0, &stats)) ? stats.reserved_bytes[TARN_STAT_ALL].current : -1;
+}
+
+static void verdict(bool well, const char *name, const char *text)
+{
+    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
+}
+
+/* Writes to every block and looks at it; the seed is its number. */
+static bool patterns(const char *name, tarn_stream stream, void **blocks, size_t count, size_t size)
+{
+    struct gpu_slots slots;
+    bool well = gpu_slots_create(&slots, stream, count);
+    for (size_t i = 0; well && i < count; i++)
+        well = gpu_fill(stream, blocks[i], size, (uint32_t)i + 1, 0);
+    for (size_t i = 0; well && i < count; i++)
+        well = gpu_check(stream, blocks[i], size, (uint32_t)i + 1, 0, &slots, i);
+    well = well && OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream);
+    for (size_t i = 0; well && i < count; i++) {
+        if (slots.host[i].wrong) {
+            gpu_say(GPU_FAIL, name, "block %zu at %p: %llu wrong words, the first is %llu", i, blocks[i],
+                    (unsigned long long)slots.host[i].wrong, (unsigned long long)slots.host[i].first);
+            well = false;
+        }
+    }
+    gpu_slots_destroy(&slots);
+    return well;
+}
+
+/* Every second block goes, and larger ones come that fit nowhere between: their memory must be mapped anew. */
+static void remap(tarn_stream stream, void **blocks)
+{
+    const char *name = "memory: mapped anew";
+    void *large[BLOCKS * BLOCK / LARGE / 2] = {NULL};
+    char text[160];
+    int64_t before = reserved();
+    bool well = OK(name, tarn_limit_set(0, (size_t)before + 2 * LARGE));
+    for (size_t i = 0; well && i < BLOCKS; i += 2) {
+        well = OK(name, tarn_free(blocks[i]));
+        blocks[i] = NULL;
+    }
+    for (size_t i = 0; well && i < COUNT(large); i++)
+        well = OK(name, tarn_alloc_on(stream, LARGE, &large[i]));
+    well = well && patterns(name, stream, large, COUNT(large), LARGE);
+    snprintf(text, sizeof text,
+             "%zu blocks of %zu MiB where every second one of 32 MiB was; reserved %lld, then %lld MiB", COUNT(large),
+             LARGE / MIB, (long long)(before >> 20), (long long)(reserved() >> 20));
+    verdict(well, name, text);
+    for (size_t i = 0; i < COUNT(large); i++)
+        (void)OK(name, tarn_free(large[i]));
+    (void)OK(name, tarn_limit_set(0, SIZE_MAX));
+}
+
+static void too_much(tarn_stream stream)
+{
+    const char *name = "memory: more than there is";
+    void *block = NULL;
+    tarn_status status = tarn_alloc_on(stream, gpu_properties.memory + LARGE, &block);
+    verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_status_name(status));
+    if (OK(name, tarn_alloc_on(stream, LARGE, &block)))
+        (void)OK(name, tarn_free(block));
+
+    name = "memory: a limit";
+    if (!OK(name, tarn_trim(0, 0)) || !OK(name, tarn_limit_set(0, LARGE)))
+        return;
+    status = tarn_alloc_on(stream, 2 * LARGE, &block);
+    verdict(status == TARN_ERROR_OUT_OF_MEMORY, name, tarn_status_name(status));
+    (void)OK(name, tarn_limit_set(0, SIZE_MAX));
+}
+
+int main(void)
+{
+    int status = gpu_start();
+    if (status)
+        return status;
+    tarn_stream stream = 0;
+    void *blocks[BLOCKS] = {NULL}, *first = NULL;
+    char text[160];
+    gpu_say(GPU_NOTE, "memory", "%s, %zu MiB, granule %zu KiB, virtual memory %s", gpu_properties.name,
+            gpu_properties.memory / MIB, gpu_properties.granule / 1024, gpu_properties.virtual_memory ? "yes" : "no");
+
+    /* The driver's own first-time costs are not ours. */
+    if (!OK("memory", tarn_stream_lease(0, 0, &stream)) || !OK("memory", tarn_alloc_on(stream, LARGE, &first)) ||
+        !patterns("memory", stream, &first, 1, LARGE) || !OK("memory", tarn_free(first)) ||
+        !OK("memory", tarn_trim(0, 0)))
+        return gpu_end();
+    size_t before = free_bytes();
+    verdict(reserved() == 0, "memory: trim to zero", "after the first block");
+
+    bool well = true;
+    for (size_t i = 0; well && i < BLOCKS; i++)
+        well = OK("memory: growth", tarn_alloc_on(stream, BLOCK, &blocks[i]));
+    well = well && patterns("memory: growth", stream, blocks, BLOCKS, BLOCK);
+    size_t grown = before - free_bytes();
+    snprintf(text, sizeof text, "%d blocks of 32 MiB: tarn reserved %lld MiB, the driver says %zu MiB", BLOCKS,
+             (long long)(reserved() >> 20), grown / MIB);
+    verdict(well && grown >= BLOCKS * BLOCK && grown <= (size_t)reserved() + SLACK, "memory: growth", text);
+
+    remap(stream, blocks);
+    for (size_t i = 0; i < BLOCKS; i++)
+        (void)OK("memory", tarn_free(blocks[i]));
+    too_much(stream);
+
+    (void)OK("memory", tarn_device_synchronize(0));
+    (void)OK("memory", tarn_trim(0, 0));
+    size_t after = free_bytes();
+    snprintf(text, sizeof text, "reserved %lld; free before %zu, after %zu bytes", (long long)reserved(), before,
+             after);
+    verdict(reserved() == 0 && after + SLACK >= before, "memory: all goes back", text);
+    (void)OK("memory", tarn_stream_return(stream));
+    (void)OK("memory", tarn_shutdown());
+    return gpu_end();
+}
