@@ -172,24 +172,56 @@ size_t arena_room_above_locked(const struct arena *arena, uintptr_t address)
     return (next_with(arena, first, true) - first) * arena->granule;
 }
 
-/* The longest unclaimed stretch; a new run starts a quarter into it, so that the run before it can still grow. */
+struct stretch {
+    size_t start, length; /* granules */
+};
+
+static size_t quarter_of(const struct stretch *stretch, size_t wanted)
+{
+    size_t margin = stretch->length / 4, most = stretch->length - wanted;
+    return margin < most ? margin : most;
+}
+
+/* The longest unclaimed stretch; a new run starts a quarter into it, so that the run before it can still grow. One that is as long
+ * as the device's memory is kept, though, whatever small blocks live elsewhere: where this would break up the last such, the second
+ * longest serves, and where that is too short, the low end of the longest. */
 uintptr_t arena_find_locked(struct arena *arena, size_t size)
 {
-    size_t best = 0, best_length = 0, count = granules(arena), wanted = size / arena->granule;
+    struct stretch best = {0}, second = {0};
+    size_t count = granules(arena), wanted = size / arena->granule, keep = count / ADDRESS_FACTOR;
     for (size_t start = next_with(arena, 0, false); start < count;) {
         size_t end = next_with(arena, start, true);
-        if (end - start > best_length) {
-            best = start;
-            best_length = end - start;
+        struct stretch stretch = {start, end - start};
+        if (stretch.length > best.length) {
+            second = best;
+            best = stretch;
+        } else if (stretch.length > second.length) {
+            second = stretch;
         }
         start = next_with(arena, end, false);
     }
-    if (best_length < wanted)
+    if (best.length < wanted)
         return 0;
-    size_t margin = best_length / 4;
-    if (margin > best_length - wanted)
-        margin = best_length - wanted;
-    return arena->base + (best + margin) * arena->granule;
+    size_t margin = quarter_of(&best, wanted), above = best.length - margin - wanted;
+    if ((above > margin ? above : margin) < keep) {
+        margin = 0;
+        if (second.length >= wanted) {
+            best = second;
+            margin = quarter_of(&best, wanted);
+        }
+    }
+    return arena->base + (best.start + margin) * arena->granule;
+}
+
+size_t arena_longest_locked(const struct arena *arena)
+{
+    size_t longest = 0, count = granules(arena);
+    for (size_t start = next_with(arena, 0, false); start < count;) {
+        size_t end = next_with(arena, start, true);
+        longest = end - start > longest ? end - start : longest;
+        start = next_with(arena, end, false);
+    }
+    return longest * arena->granule;
 }
 
 /* Takes `size` bytes of the limit, before the driver is asked. */

@@ -70,6 +70,7 @@ void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size);
 void arena_unclaim(struct arena *arena, uintptr_t start, size_t size);
 size_t arena_room_above_locked(const struct arena *arena, uintptr_t address);
 uintptr_t arena_find_locked(struct arena *arena, size_t size);
+size_t arena_longest_locked(const struct arena *arena); /* bytes of the longest unclaimed stretch */
 
 /* The piece mapped at an address of a claimed range, or NULL. */
 static inline struct piece *arena_piece(const struct arena *arena, uintptr_t address)

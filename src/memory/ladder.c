@@ -209,7 +209,7 @@ static bool wait_for_any(struct arena *arena, struct heap *own, tarn_status *sta
 
 /* The largest free span and the free and waiting bytes of a device's heaps, for the text below. */
 struct holdings {
-    size_t largest, free, waiting, cached, reserved, limit;
+    size_t largest, free, waiting, cached, reserved, limit, addresses;
 };
 
 static struct holdings holdings_of(struct arena *arena)
@@ -230,6 +230,7 @@ static struct holdings holdings_of(struct arena *arena)
     sum.cached = arena->cache.bytes;
     sum.reserved = arena->reserved;
     sum.limit = arena->limit;
+    sum.addresses = arena_longest_locked(arena);
     mutex_unlock(&arena->lock);
     return sum;
 }
@@ -243,6 +244,9 @@ static tarn_status out_of_memory(struct heap *heap, size_t size)
     char limit[64] = "no limit is set";
     const char *capture =
         captures_open(arena->device) ? "; what the streams of an open capture have freed serves them alone" : "";
+    char addresses[96] = "";
+    if (sum.addresses < size)
+        snprintf(addresses, sizeof addresses, "; at most %zu bytes of addresses are left in a row", sum.addresses);
     if (sum.limit != SIZE_MAX)
         snprintf(limit, sizeof limit, "the limit is %zu", sum.limit);
     (void)driver->memory_info(arena->device->number, &free_bytes, &total_bytes);
@@ -250,9 +254,10 @@ static tarn_status out_of_memory(struct heap *heap, size_t size)
     return failed(
         TARN_ERROR_OUT_OF_MEMORY,
         "%zu bytes on device %d: it has %zu bytes, %zu of them free; tarn reserves %zu (%s), of which %zu are "
-        "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams%s",
+        "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams%s%s",
         size, arena->device->number, total_bytes, free_bytes, sum.reserved, limit,
-        sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting, capture);
+        sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting, addresses,
+        capture);
 }
 
 /* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */

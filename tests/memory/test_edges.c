@@ -183,6 +183,19 @@ static void free_memory_of_one_zone_serves_the_other_when_there_is_no_more(void 
     nothing_is_left(0);
 }
 
+static void small_blocks_of_many_streams_leave_addresses_for_a_large_one(void **state)
+{
+    (void)state;
+    enum { STREAMS = 16 };
+    void *small[STREAMS];
+    for (int i = 0; i < STREAMS; i++)
+        small[i] = alloc_on(lease(0), 1000);
+    OK(tarn_free(alloc_on(own, MEMORY - STREAMS * 2 * MIB))); /* each block holds a piece */
+    for (int i = 0; i < STREAMS; i++)
+        OK(tarn_free(small[i]));
+    nothing_is_left(0);
+}
+
 static atomic_bool ends;
 static atomic_uint churned;
 
@@ -355,6 +368,7 @@ int main(void)
         cmocka_unit_test(a_slab_stays_while_a_word_of_it_is_listed),
         cmocka_unit_test(a_block_freed_twice_at_once_does_not_count_twice_as_empty),
         cmocka_unit_test(free_memory_of_one_zone_serves_the_other_when_there_is_no_more),
+        cmocka_unit_test(small_blocks_of_many_streams_leave_addresses_for_a_large_one),
         cmocka_unit_test(no_request_or_trim_waits_for_what_other_threads_queue_for_ever),
         cmocka_unit_test(memory_in_another_threads_hands_is_waited_for),
         cmocka_unit_test(a_child_is_refused_by_the_host_device_too),
