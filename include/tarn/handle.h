@@ -166,8 +166,8 @@ TARN_API tarn_status tarn_handle_return(tarn_lease *lease);
  * stays. TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for more than 65,536. */
 TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
 
-/* Destroys the handles that no thread has, with their workspaces; `destroyed` (may be NULL) receives how many. The
- * vendor's destroy waits for the device. TARN_ERROR_CAPTURE while a known capture is open anywhere; then nothing was
+/* Destroys the handles that no thread has, with their workspaces, but for those of captures, which last until they are
+ * cleared; `destroyed` (may be NULL) receives how many. The vendor's destroy waits for the device. TARN_ERROR_CAPTURE while a known capture is open anywhere; then nothing was
  * destroyed. TARN_ERROR_LIBRARY when a destroy failed: that handle is given up, the others are destroyed.
  * TARN_ERROR_INVALID_DEVICE. */
 TARN_API tarn_status tarn_handle_trim(tarn_library library, int device, size_t *destroyed);

@@ -702,8 +702,22 @@ static struct handle *detach_available(struct handle_pool *pool)
     return list;
 }
 
-/* The handle first, then the memory that it points to. All are destroyed; gives the first failure. */
-static tarn_status handles_destroy(struct handle *list, size_t *count)
+/* Leaves workspaces with the pool until they are cleared. */
+static void pool_keep(struct handle_pool *pool, struct workspace *list)
+{
+    mutex_lock(&pool->lock);
+    while (list) {
+        struct workspace *next = list->next;
+        list->next = pool->kept;
+        pool->kept = list;
+        list = next;
+    }
+    mutex_unlock(&pool->lock);
+}
+
+/* The handle first, then the memory that it points to. All are destroyed; gives the first failure. With `keep`, what
+ * captures have bound outlives its handle. */
+static tarn_status handles_destroy(struct handle *list, bool keep, size_t *count)
 {
     tarn_status result = TARN_OK;
     for (*count = 0; list; ++*count) {
@@ -714,6 +728,8 @@ static tarn_status handles_destroy(struct handle *list, size_t *count)
         mutex_lock(&list->lock);
         struct workspace *gone = workspaces_sweep_locked(list, true);
         mutex_unlock(&list->lock);
+        if (keep)
+            pool_keep(list->pool, workspaces_of_captures(&gone));
         workspaces_free(gone);
         mutex_finish(&list->lock);
         object_free(&handle_objects, list);
@@ -741,7 +757,7 @@ static tarn_status trim(tarn_library library, int device, size_t *destroyed)
     if (any_capture_open())
         return failed(TARN_ERROR_CAPTURE,
                       "handles are not destroyed while a capture is open: a destroy waits for the device");
-    status = handles_destroy(detach_available(pool), &count);
+    status = handles_destroy(detach_available(pool), true, &count);
     if (destroyed)
         *destroyed = count;
     return status;
@@ -819,7 +835,14 @@ static void handles_shutdown(void)
         for (int device = 0; device < device_count(); device++) {
             struct handle_pool *pool = pool_known(entry_at(number), device);
             size_t count = 0;
-            if (pool && handles_destroy(detach_available(pool), &count))
+            if (!pool)
+                continue;
+            if (handles_destroy(detach_available(pool), false, &count))
                 log_write(LOG_ERRORS, "tarn_shutdown(): %s", tarn_last_error());
+            mutex_lock(&pool->lock);
+            struct workspace *kept = pool->kept;
+            pool->kept = NULL;
+            mutex_unlock(&pool->lock);
+            workspaces_free(kept);
         }
 }

@@ -44,6 +44,7 @@ struct handle_pool {
     uint64_t started;                                          /* creates, ever: tells one that it had company */
     struct handle *available;                                  /* last in, first out */
     struct handle *all;
+    struct workspace *kept; /* of captures, whose handle was destroyed: a graph may still use them */
     tarn_handle_stats stats;
     atomic_uint_fast64_t contract_breaks; /* no lock */
 };
@@ -115,6 +116,8 @@ uint64_t workspaces_epoch(void);
  * later. */
 tarn_status workspace_wanted_locked(struct handle *handle, struct stream *stream, unsigned generation,
                                     struct workspace **workspace);
+/* Sorts a list of workspaces: gives those of captures, which their graphs may still use, and leaves the others. */
+struct workspace *workspaces_of_captures(struct workspace **list);
 /* Takes out what is cleared and not bound; with `all`, everything. */
 struct workspace *workspaces_sweep_locked(struct handle *handle, bool all);
 /* Gives a list of them back to the memory layer. With no lock held. NULL is fine. */

@@ -187,6 +187,22 @@ struct workspace *workspaces_sweep_locked(struct handle *handle, bool all)
     return gone;
 }
 
+struct workspace *workspaces_of_captures(struct workspace **list)
+{
+    struct workspace *captured = NULL;
+    for (struct workspace **link = list; *link;) {
+        struct workspace *workspace = *link;
+        if (!workspace->capture) {
+            link = &workspace->next;
+            continue;
+        }
+        *link = workspace->next;
+        workspace->next = captured;
+        captured = workspace;
+    }
+    return captured;
+}
+
 /* Choosing -------------------------------------------------------------------------------------------------------- */
 
 /* The capture that the stream takes part in; 0: none. */
@@ -524,9 +540,26 @@ static void clear_handle_locked(struct handle *handle, struct clearing *clearing
     }
 }
 
+/* Those whose handle is gone: nobody is bound to them. */
+static void clear_kept_locked(struct handle_pool *pool, struct clearing *clearing)
+{
+    for (struct workspace **link = &pool->kept; *link;) {
+        struct workspace *workspace = *link;
+        if (!is_meant(clearing, workspace)) {
+            link = &workspace->next;
+            continue;
+        }
+        clearing->cleared.freed += workspace->size;
+        *link = workspace->next;
+        workspace->next = clearing->gone;
+        clearing->gone = workspace;
+    }
+}
+
 static void clear_pool(struct handle_pool *pool, struct clearing *clearing)
 {
     mutex_lock(&pool->lock);
+    clear_kept_locked(pool, clearing);
     for (struct handle *handle = pool->all; handle; handle = handle->all) {
         mutex_lock(&handle->lock);
         clear_handle_locked(handle, clearing);

@@ -137,7 +137,7 @@ static void without_a_device_creates_fail_as_the_real_ones(void **state)
 int main(int count, char **arguments)
 {
     setenv("TARN_HOST_DEVICES", "1", 1);
-    setenv("TARN_HOST_MEMORY", "4G", 1);
+    setenv("TARN_HOST_MEMORY", "32G", 1); /* sixteen threads on five streams, with workspaces of 32 MiB */
     setenv("TARN_DRIVER", "cuda", 1);
     subjects = cuda_subjects;
     subject_count = sizeof cuda_subjects / sizeof *cuda_subjects;

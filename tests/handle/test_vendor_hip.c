@@ -198,7 +198,7 @@ static void rocblas_aborts_past_tarn_at_exit(void **state)
 int main(int count, char **arguments)
 {
     setenv("TARN_HOST_DEVICES", "1", 1);
-    setenv("TARN_HOST_MEMORY", "4G", 1);
+    setenv("TARN_HOST_MEMORY", "32G", 1); /* sixteen threads on five streams, with workspaces of 32 MiB */
     setenv("TARN_DRIVER", "hip", 1);
     if (count == 2 && strcmp(arguments[1], "no_virtual_memory") == 0) {
         unsetenv("TARN_HIP_VMM"); /* which the tests have set */

@@ -256,6 +256,51 @@ static void test_sizes(void **state)
     assert_status(tarn_workspace_size_set(TARN_LIBRARY_CUBLAS, -2), TARN_ERROR_INVALID_ARGUMENT);
 }
 
+static struct {
+    tarn_library library;
+    tarn_stream stream;
+    void *workspace;
+    uint64_t id;
+} captured_by_thread;
+
+static void *capture_and_end(void *argument)
+{
+    (void)argument;
+    void *got, *graph = NULL;
+    tarn_capture_state capture;
+    assert_ok(tarn_handle_get_on(captured_by_thread.library, captured_by_thread.stream, &got));
+    assert_ok(tarn_capture_begin(captured_by_thread.stream, TARN_CAPTURE_GLOBAL));
+    assert_ok(tarn_handle_get_on(captured_by_thread.library, captured_by_thread.stream, &got));
+    captured_by_thread.workspace = ((struct fake_handle *)got)->workspace;
+    assert_ok(tarn_capture_status(captured_by_thread.stream, &capture, &captured_by_thread.id));
+    assert_ok(tarn_capture_end(captured_by_thread.stream, &graph));
+    return NULL;
+}
+
+/* pytorch/pytorch#192061: a graph that was captured in a short-lived thread outlived its workspace. */
+static void test_a_graphs_workspace_outlives_thread_and_handle(void **state)
+{
+    (void)state;
+    captured_by_thread.library = fake_register(0, true);
+    captured_by_thread.stream = new_stream();
+    assert_ok(tarn_workspace_size_set(captured_by_thread.library, 1 << 20));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, capture_and_end, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    size_t destroyed = 0;
+    assert_ok(tarn_handle_trim(captured_by_thread.library, 0, &destroyed));
+    assert_int_equal(destroyed, 1);
+    tarn_block_info info = {.size = sizeof info};
+    assert_ok(tarn_pointer_info(captured_by_thread.workspace, &info)); /* the graph may be replayed */
+    assert_int_equal(workspace_stats().captured_count, 1);
+    assert_int_equal(workspace_stats().count, 1);
+    tarn_workspace_cleared cleared;
+    assert_ok(tarn_workspace_clear_capture(captured_by_thread.id, &cleared));
+    assert_int_equal(cleared.freed, 1 << 20);
+    assert_int_equal(workspace_stats().bytes, 0);
+    assert_ok(tarn_stream_return(captured_by_thread.stream));
+}
+
 static void test_captures_have_workspaces_of_their_own(void **state)
 {
     (void)state;
@@ -310,6 +355,7 @@ int main(void)
         WORKSPACE_TEST(test_no_room_for_a_workspace),
         WORKSPACE_TEST(test_sizes),
         WORKSPACE_TEST(test_captures_have_workspaces_of_their_own),
+        WORKSPACE_TEST(test_a_graphs_workspace_outlives_thread_and_handle),
     };
     setenv("CUBLAS_WORKSPACE_CONFIG", "x:128:8:64:16:32:32", 1);
     setenv("CUBLASLT_WORKSPACE_SIZE", "2000", 1);

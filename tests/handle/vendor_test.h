@@ -175,13 +175,15 @@ static void *join_crowd(void *argument)
         tarn_stream stream = streams[(random >> 16) % STREAMS];
         void *native = NULL, *bound = NULL;
         if (tarn_stream_set(stream) || tarn_handle_get(crowd.subject->library, &handle) ||
-            tarn_stream_native(stream, &native))
+            tarn_stream_native(stream, &native)) {
+            print_error("%s\n", tarn_last_error());
             wrong = "a stream is set";
-        else if (!row_of(crowd.subject)->by_stream && handle != crowd.handles[number])
+        } else if (!row_of(crowd.subject)->by_stream && handle != crowd.handles[number]) {
             wrong = "the handle stays the thread's";
-        else if (tells_stream(crowd.subject) &&
-                 (entry_at(crowd.subject->library)->calls.get_stream(handle, &bound) || bound != native))
+        } else if (tells_stream(crowd.subject) &&
+                   (entry_at(crowd.subject->library)->calls.get_stream(handle, &bound) || bound != native)) {
             wrong = "the vendor agrees on the stream";
+        }
     }
     return (void *)(uintptr_t)wrong;
 }
