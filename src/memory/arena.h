@@ -39,8 +39,8 @@ struct arena {
     struct counters counters;
     pthread_rwlock_t mapping; /* shared by who maps or unmaps; alone is who grants a new peer what is mapped */
 
-    pthread_rwlock_t
-        moving; /* shared by who moves memory, alone is who must know that nobody does: ladder.c; before every other lock */
+    /* Shared by who moves memory; alone is who must know that nobody does: ladder.c. Before every other lock. */
+    pthread_rwlock_t moving;
     atomic_uint_fast64_t moves_begun, moves_ended;
 
     mutex lock;
