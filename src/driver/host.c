@@ -340,7 +340,7 @@ tarn_status host_device_count(int *count)
 
 tarn_status host_device_properties(int number, struct driver_properties *properties)
 {
-    struct host_device *device;
+    struct host_device *device = NULL;
     tarn_status status = host_enter(DRIVER_CALL_device_properties, number, &device);
     if (status)
         return status;
@@ -360,7 +360,7 @@ tarn_status host_device_properties(int number, struct driver_properties *propert
 
 tarn_status host_activate(int number)
 {
-    struct host_device *device;
+    struct host_device *device = NULL;
     tarn_status status = host_enter(DRIVER_CALL_activate, number, &device);
     if (status)
         return status;
@@ -394,7 +394,7 @@ const char *tarn_host_call_name(int kind)
 
 tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *ledger)
 {
-    struct host_device *device;
+    struct host_device *device = NULL;
     if (!ledger || ledger->size != sizeof *ledger)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_ledger_get: ledger is NULL or its size is not set");
     tarn_status status = host_use(number, &device);
@@ -417,7 +417,7 @@ tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *ledger)
 
 tarn_status tarn_host_ledger_reset(int number)
 {
-    struct host_device *device;
+    struct host_device *device = NULL;
     tarn_status status = host_use(number, &device);
     if (status)
         return status;
