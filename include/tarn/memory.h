@@ -78,6 +78,11 @@ TARN_API tarn_status tarn_extend(void *pointer, size_t size);
 /* The bytes that a block really has, at least what was asked for. `pointer` must be the start of a live block. */
 TARN_API tarn_status tarn_usable_size(const void *pointer, size_t *size);
 
+/* Names a pool (pool.h): (0, 0) the device's default pool, (0, n) one that the user made, (n, 0) one made for a graph. */
+typedef struct tarn_pool_id {
+    uint64_t first, second;
+} tarn_pool_id;
+
 typedef struct tarn_block_info {
     size_t size;        /* sizeof(tarn_block_info), set by the caller */
     void *base;         /* start of the block */
@@ -86,13 +91,15 @@ typedef struct tarn_block_info {
     int device;
     tarn_stream stream; /* that it was allocated for; may be retired since */
     tarn_tag tag;
+    tarn_pool_id pool; /* whose memory it is */
 } tarn_block_info;
 
 /* What is known of the live block that holds `pointer`, which may point anywhere into it. Takes a lock: not for a hot
  * path. TARN_ERROR_INVALID_POINTER. */
 TARN_API tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info);
 
-/* Gives memory that is not live back to the driver until at most `keep` bytes stay reserved on `device`. Waits for work
+/* Gives memory of the default pool, and of pools that are gone, back to the driver until at most `keep` bytes stay reserved on
+ * `device`; a pool that is in use keeps its own (tarn_pool_trim()). Waits for work
  * that still uses what it gives back. TARN_OK also when live blocks hold more than `keep`. TARN_ERROR_CAPTURE while a known
  * capture is open on the device; then nothing was given back. */
 TARN_API tarn_status tarn_trim(int device, size_t keep);

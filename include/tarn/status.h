@@ -43,7 +43,9 @@ extern "C" {
     X(TARN_ERROR_CONFIGURATION, 19, "an environment variable or a configuration string is malformed")      \
     X(TARN_ERROR_NO_ROOM, 20, "the block cannot grow where it is")                                         \
     X(TARN_ERROR_INTERNAL, 21, "an invariant of the library is broken; please report it")                  \
-    X(TARN_ERROR_LIBRARY, 22, "a call of a vendor library failed")
+    X(TARN_ERROR_LIBRARY, 22, "a call of a vendor library failed")                                         \
+    X(TARN_ERROR_SCOPE, 23, "the scope has ended, is open already, or is not the newest of this thread")   \
+    X(TARN_ERROR_SUSPENDED, 24, "the pool is suspended")
 
 typedef enum tarn_status {
 #define TARN_STATUS_ENUM(name, value, text) name = value,

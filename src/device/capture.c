@@ -319,6 +319,7 @@ struct ending {
     struct stream *stream;
     bool claimed;       /* it is a known capture, which this thread ends */
     bool announced;     /* the caller has ended it */
+    bool over;          /* the capture is known no more */
     driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else NULL */
 };
 
@@ -335,11 +336,31 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     mutex_lock(&device->record_lock);
     if (!ending->announced)
         status = device_note(device, driver->capture_end(device->number, stream->native, &ending->graph));
-    if (status && driver_captures(stream))
-        unclaim_end(stream); /* the driver could not even end it: it stays known, and the end can be tried again */
-    else
+    ending->over = !status || !driver_captures(stream);
+    if (ending->over)
         leave(stream);
+    else
+        unclaim_end(stream); /* the driver could not even end it: it stays known, and the end can be tried again */
     mutex_unlock(&device->record_lock);
+    return status;
+}
+
+static tarn_status (*end_callback)(struct stream *stream, driver_graph graph); /* set once, before a capture begins */
+
+void captures_on_end(tarn_status (*callback)(struct stream *stream, driver_graph graph))
+{
+    end_callback = callback;
+}
+
+/* Tells the memory layer of a capture that is over. A graph that it cannot hold memory for is destroyed. */
+static tarn_status tell_end(struct ending *ending)
+{
+    struct stream *stream = ending->stream;
+    tarn_status status = end_callback ? end_callback(stream, ending->graph) : TARN_OK;
+    if (status && ending->graph) {
+        (void)device_note(device_at(stream->device), driver->graph_destroy(stream->device, ending->graph));
+        ending->graph = NULL;
+    }
     return status;
 }
 
@@ -362,6 +383,10 @@ tarn_status tarn_capture_end(tarn_stream stream, void **graph)
     if (!graph && has_graph(ending.stream))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL; tarn_capture_abort() ends a capture without one");
     status = end(stream, &ending);
+    if (ending.over) {
+        tarn_status told = tell_end(&ending);
+        status = status ? status : told;
+    }
     if (!status && graph)
         *graph = ending.graph;
     return status;
@@ -371,9 +396,12 @@ tarn_status tarn_capture_abort(tarn_stream stream)
 {
     struct ending ending = {0};
     tarn_status status = end(stream, &ending);
-    if (ending.graph)
-        return device_note(device_at(ending.stream->device),
-                           driver->graph_destroy(ending.stream->device, ending.graph));
+    driver_graph graph = ending.graph;
+    ending.graph = NULL;
+    if (ending.over)
+        (void)tell_end(&ending); /* which cannot fail without a graph */
+    if (graph)
+        return device_note(device_at(ending.stream->device), driver->graph_destroy(ending.stream->device, graph));
     /* An invalidated capture, or one with streams that were not joined, is over all the same. */
     bool over = status == TARN_ERROR_CAPTURE && ending.claimed && !driver_captures(ending.stream);
     return over ? TARN_OK : status;

@@ -35,6 +35,10 @@ tarn_status stream_refuse_capture(struct stream *stream, const char *what);
 tarn_status captures_refuse(const struct device *device, const char *what);
 tarn_status captures_refuse_all(const char *what);
 
+/* What the memory layer does when a known capture has ended, with its graph, or with NULL and without one. Where it fails, the
+ * graph is destroyed. */
+void captures_on_end(tarn_status (*callback)(struct stream *stream, driver_graph graph));
+
 /* Once, before any of this is used. */
 void captures_init(void);
 /* A thread ends: what it began stays open. */

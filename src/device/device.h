@@ -66,6 +66,8 @@ struct thread {
     unsigned cache_slots;
     struct cache *current_cache, *named_cache;
     tarn_stream named;
+    uint64_t changes; /* process_changes when they were right */
+    struct joined *joined; /* the scopes that it is in, newest first */
 };
 
 /* The calling thread's; NULL before its first use of tarn, after its end, and in a child of fork(). For paths that count single

@@ -175,6 +175,12 @@ tarn_status cuda_graph_destroy(int device, driver_graph graph)
     return cuda_leave(&scope, code ? code : of_graph, "cuGraphDestroy");
 }
 
+tarn_status cuda_graph_hold(int device, driver_graph graph, void (*end)(void *), void *argument)
+{
+    (void)device, (void)graph, (void)end, (void)argument;
+    return cuda_missing("cuUserObjectCreate");
+}
+
 void cuda_graphs_finish(void)
 {
     void *exec;

@@ -56,6 +56,8 @@ struct driver_properties {
  *   capture_mode        exchanges the calling thread's mode, for what is called outside this table
  *   capture_depend      makes the stream's next node depend on these nodes instead (cuStreamUpdateCaptureDependencies, SET)
  *   graph_launch        runs a graph's work on a stream, any number of times
+ *   graph_hold          has `end` called once, when the graph and all that was made of it are destroyed and their work has ended: by
+ *                       any thread, which may hold the vendor's locks, so that it must call nothing. Not called on failure
  * Peers: peer_possible for a device and itself is true; peer_enable lets `device` reach plain allocations of `peer`. */
 #define DRIVER_CALL_LIST(X)                                                                         \
     X(device_count, (int *count))                                                                   \
@@ -93,6 +95,7 @@ struct driver_properties {
     X(capture_depend, (int device, driver_stream stream, const driver_node *nodes, size_t count))   \
     X(graph_launch, (int device, driver_graph graph, driver_stream stream))                         \
     X(graph_destroy, (int device, driver_graph graph))                                              \
+    X(graph_hold, (int device, driver_graph graph, void (*end)(void *), void *argument))            \
     X(peer_possible, (int device, int peer, bool *possible))                                        \
     X(peer_enable, (int device, int peer))
 

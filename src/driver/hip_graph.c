@@ -171,6 +171,12 @@ tarn_status hip_graph_destroy(int device, driver_graph graph)
     return hip_leave(&scope, code ? code : of_graph, "hipGraphDestroy");
 }
 
+tarn_status hip_graph_hold(int device, driver_graph graph, void (*end)(void *), void *argument)
+{
+    (void)device, (void)graph, (void)end, (void)argument;
+    return failed(TARN_ERROR_NOT_SUPPORTED, "hipUserObjectCreate is not there");
+}
+
 void hip_graphs_finish(void)
 {
     void *exec;

@@ -18,7 +18,14 @@
 
 static struct host_graph *graphs;
 static uint64_t walks;
+struct host_hold {
+    struct host_hold *next;
+    void (*end)(void *argument);
+    void *argument;
+};
+
 static struct object_pool graph_objects = OBJECT_POOL(struct host_graph);
+static struct object_pool hold_objects = OBJECT_POOL(struct host_hold);
 static struct object_pool node_objects = OBJECT_POOL(struct host_node);
 
 /* ---- Lists of nodes ---------------------------------------------------------------------------------------------- */
@@ -108,9 +115,19 @@ static void truncate(struct host_graph *graph, struct host_node *last)
         graph->first = NULL;
 }
 
+static void holds_end(struct host_hold *hold)
+{
+    for (struct host_hold *next; hold; hold = next) {
+        next = hold->next;
+        hold->end(hold->argument);
+        object_free(&hold_objects, hold);
+    }
+}
+
 void host_graph_destroy_locked(struct host_graph *graph)
 {
     truncate(graph, NULL);
+    holds_end(graph->holds);
     pages_free(graph->lanes, graph->lane_room * sizeof *graph->lanes);
     if (graph->previous)
         graph->previous->next = graph->next;
@@ -429,6 +446,35 @@ tarn_status host_graph_destroy(int number, driver_graph graph)
         status = destroy(graph);
     if (!status)
         host_charge(device, DRIVER_CALL_graph_destroy, 0, 0);
+    return status;
+}
+
+static tarn_status hold(driver_graph handle, void (*end)(void *), void *argument)
+{
+    struct host_graph *graph;
+    struct host_hold *fresh = object_alloc(&hold_objects);
+    if (!fresh)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_hold: no memory to remember who is to be told");
+    host_streams_lock();
+    tarn_status status = find_graph("graph_hold", handle, &graph);
+    if (!status) {
+        *fresh = (struct host_hold){graph->holds, end, argument};
+        graph->holds = fresh;
+    }
+    host_streams_unlock();
+    if (status)
+        object_free(&hold_objects, fresh);
+    return status;
+}
+
+tarn_status host_graph_hold(int number, driver_graph graph, void (*end)(void *), void *argument)
+{
+    struct host_device *device;
+    tarn_status status = host_enter(DRIVER_CALL_graph_hold, number, &device);
+    if (!status)
+        status = hold(graph, end, argument);
+    if (!status)
+        host_charge(device, DRIVER_CALL_graph_hold, 0, 0);
     return status;
 }
 

@@ -55,6 +55,15 @@ static void moving_init(pthread_rwlock_t *lock)
     pthread_rwlockattr_destroy(&attributes);
 }
 
+void store_init(struct store *store, struct arena *arena, struct counters *counters)
+{
+    store->arena = arena;
+    store->counters = counters;
+    store->limit = SIZE_MAX;
+    mutex_init(&store->lookup);
+    store->remaps = arena->device->properties.alias;
+}
+
 static tarn_status arena_create(struct device *device, struct arena **result)
 {
     if (!device->properties.virtual_memory)
@@ -69,7 +78,8 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     mutex_init(&arena->lock);
     pthread_rwlock_init(&arena->mapping, NULL);
     moving_init(&arena->moving);
-    counters_init(&arena->counters);
+    counters_init(&arena->counters, NULL);
+    store_init(&arena->store, arena, &arena->counters);
 
     tarn_status status = arena_reserve(arena);
     if (status)
@@ -224,63 +234,77 @@ size_t arena_longest_locked(const struct arena *arena)
     return longest * arena->granule;
 }
 
-/* Takes `size` bytes of the limit, before the driver is asked. */
-static tarn_status charge(struct arena *arena, size_t size)
+/* Takes `size` bytes of the limits, before the driver is asked. */
+static tarn_status charge(struct store *store, size_t size)
 {
+    struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
-    size_t reserved = arena->reserved, limit = arena->limit;
-    bool allowed = reserved <= limit && size <= limit - reserved;
-    if (allowed)
+    size_t reserved = arena->reserved, limit = arena->limit, own = store->reserved, most = store->limit;
+    bool fits_device = reserved <= limit && size <= limit - reserved;
+    bool fits_pool = own <= most && size <= most - own;
+    if (fits_device && fits_pool) {
         arena->reserved += size;
+        store->reserved += size;
+    }
     mutex_unlock(&arena->lock);
-    if (allowed)
+    if (fits_device && fits_pool)
         return TARN_OK;
+    if (fits_device)
+        return failed(TARN_ERROR_OUT_OF_MEMORY,
+                      "%zu bytes more are above the limit of %zu bytes of pool (%llu, %llu), %zu of them reserved",
+                      size, most, (unsigned long long)store->id[0], (unsigned long long)store->id[1], own);
     return failed(TARN_ERROR_OUT_OF_MEMORY,
                   "%zu bytes more are above the limit of %zu bytes on device %d, %zu of them reserved", size, limit,
                   arena->device->number, reserved);
 }
 
-static void uncharge(struct arena *arena, size_t size)
+static void uncharge(struct store *store, size_t size)
 {
+    struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
     arena->reserved -= size;
+    store->reserved -= size;
     mutex_unlock(&arena->lock);
 }
 
-tarn_status piece_create(struct arena *arena, size_t size, struct piece **result)
+tarn_status piece_create(struct store *store, size_t size, struct piece **result)
 {
+    struct arena *arena = store->arena;
     struct piece *piece = object_alloc(&pieces);
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
-    tarn_status status = charge(arena, size);
+    tarn_status status = charge(store, size);
     if (status)
         goto fail_charge;
     status = device_note(arena->device, driver->create(arena->device->number, size, 0, &piece->handle));
     if (status)
         goto fail_create;
+    piece->store = store;
     piece->size = size;
-    counters_segment(&arena->counters, size, 1);
+    counters_segment(store->counters, size, 1);
     *result = piece;
     return TARN_OK;
 
 fail_create:
-    uncharge(arena, size);
+    uncharge(store, size);
 fail_charge:
     object_free(&pieces, piece);
     return status;
 }
 
-tarn_status piece_release(struct arena *arena, struct piece *piece)
+tarn_status piece_release(struct piece *piece)
 {
+    struct store *store = piece->store;
+    struct arena *arena = store->arena;
     tarn_status status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
     if (status) {
         mutex_lock(&arena->lock);
-        pieces_push(&arena->cache, piece);
+        pieces_push(&store->cache, piece);
         mutex_unlock(&arena->lock);
         return status;
     }
-    uncharge(arena, piece->size);
-    counters_segment(&arena->counters, piece->size, -1);
+    counters_segment(store->counters, piece->size, -1);
+    uncharge(store, piece->size); /* last: a store without memory may go */
     object_free(&pieces, piece);
     return TARN_OK;
 }
@@ -318,7 +342,7 @@ void pieces_to_cache(struct arena *arena, struct piece_list *list)
     struct piece *piece;
     mutex_lock(&arena->lock);
     while ((piece = pieces_pop(list)))
-        pieces_push(&arena->cache, piece);
+        pieces_push(&piece->store->cache, piece);
     mutex_unlock(&arena->lock);
 }
 
@@ -347,7 +371,7 @@ static void map_undo(struct arena *arena, struct piece_list *list, const struct 
             enter_piece(arena, piece, NULL);
             piece->address = 0;
         }
-        pieces_push(mapped && stuck ? &arena->stuck : &arena->cache, piece);
+        pieces_push(mapped && stuck ? &arena->stuck : &piece->store->cache, piece);
     }
     uintptr_t from = stuck ? address : start;
     mark_claimed(arena, from, end - from, false);
@@ -492,10 +516,10 @@ tarn_status arena_grant(struct device *device, int peer)
 }
 
 /* The cached piece that fits best: the largest of at most `size` bytes, or with `cover` the smallest of `size` to `most`. */
-static struct piece **cache_find_locked(struct arena *arena, size_t size, bool cover, size_t most)
+static struct piece **cache_find_locked(struct store *store, size_t size, bool cover, size_t most)
 {
     struct piece **best = NULL;
-    for (struct piece **place = &arena->cache.first; *place; place = &(*place)->next) {
+    for (struct piece **place = &store->cache.first; *place; place = &(*place)->next) {
         size_t found = (*place)->size;
         if (cover ? found < size || found > most || (best && found >= (*best)->size)
                   : found > size || (best && found <= (*best)->size))
@@ -505,31 +529,52 @@ static struct piece **cache_find_locked(struct arena *arena, size_t size, bool c
     return best;
 }
 
-void pieces_from_cache_locked(struct arena *arena, size_t wanted, size_t most, struct piece_list *list)
+void pieces_from_cache_locked(struct store *store, size_t wanted, size_t most, struct piece_list *list)
 {
     while (list->bytes < wanted) {
         size_t missing = wanted - list->bytes;
-        struct piece **place = cache_find_locked(arena, missing, false, missing);
+        struct piece **place = cache_find_locked(store, missing, false, missing);
         if (!place)
-            place = cache_find_locked(arena, missing, true, most > list->bytes ? most - list->bytes : 0);
+            place = cache_find_locked(store, missing, true, most > list->bytes ? most - list->bytes : 0);
         if (!place)
             return;
         struct piece *piece = *place;
         *place = piece->next;
-        arena->cache.bytes -= piece->size;
+        store->cache.bytes -= piece->size;
         pieces_push(list, piece);
     }
 }
 
-tarn_status arena_release_cache(struct arena *arena, size_t keep)
+size_t store_take(struct store *store, struct store *from, size_t wanted)
 {
+    struct arena *arena = store->arena;
+    size_t taken = 0, room;
+    struct piece *piece;
+    mutex_lock(&arena->lock);
+    room = store->limit > store->reserved ? store->limit - store->reserved : 0;
+    while (taken < wanted && (piece = from->cache.first) && piece->size <= room - taken) {
+        pieces_pop(&from->cache);
+        piece->store = store;
+        pieces_push(&store->cache, piece);
+        taken += piece->size;
+        counters_segment_move(from->counters, store->counters, piece->size);
+    }
+    from->reserved -= taken;
+    store->reserved += taken;
+    mutex_unlock(&arena->lock);
+    return taken;
+}
+
+tarn_status store_release_cache(struct store *store, size_t keep)
+{
+    struct arena *arena = store->arena;
     for (;;) {
         mutex_lock(&arena->lock);
-        struct piece *piece = arena->reserved > keep ? pieces_pop(&arena->cache) : NULL;
+        struct piece *piece = store->reserved > keep ? pieces_pop(&store->cache) : NULL;
         mutex_unlock(&arena->lock);
         if (!piece)
             return TARN_OK;
-        tarn_status status = piece_release(arena, piece);
+        tarn_status status = piece_release(piece);
         if (status)
             return status;
     }
@@ -571,15 +616,15 @@ bool arena_finish(struct arena *arena)
     return true;
 }
 
-tarn_status pieces_create(struct arena *arena, size_t size, size_t largest, struct piece_list *list)
+tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list)
 {
     while (list->bytes < size) {
         size_t left = size - list->bytes;
         struct piece *piece = NULL;
-        tarn_status status = piece_create(arena, left <= largest + largest / 2 ? left : largest, &piece);
+        tarn_status status = piece_create(store, left <= largest + largest / 2 ? left : largest, &piece);
         if (status) {
             while ((piece = pieces_pop(list)))
-                (void)piece_release(arena, piece);
+                (void)piece_release(piece);
             return status;
         }
         pieces_push(list, piece);

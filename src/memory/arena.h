@@ -9,7 +9,7 @@
  *
  * Addresses are claimed and unclaimed in granules. A claimed range belongs to one heap, which maps pieces there; who
  * claimed a range may read and write its entries of `pieces` without the arena's lock. A piece that is mapped nowhere
- * is idle and lies in the cache, for any heap to map. Lock order: a heap's lock, then the arena's. */
+ * is idle and lies in the cache of its store, for any heap of that to map. Lock order: a heap's lock, then the arena's. */
 #ifndef TARN_MEMORY_ARENA_H
 #define TARN_MEMORY_ARENA_H
 
@@ -21,14 +21,33 @@ struct heap;
 
 struct piece {
     driver_piece handle;
-    size_t size;        /* bytes, whole granules */
-    uintptr_t address;  /* where it is mapped; 0 in a cache */
-    struct piece *next; /* of the list that it is in */
+    struct store *store; /* whose it is */
+    size_t size;         /* bytes, whole granules */
+    uintptr_t address;   /* where it is mapped; 0 in a cache */
+    struct piece *next;  /* of the list that it is in */
 };
 
 struct piece_list {
     struct piece *first;
     size_t bytes;
+};
+
+/* What a pool has of the arena: its pieces, wherever they are. The device's default pool is the arena's own store. */
+struct store {
+    struct arena *arena;
+    struct counters *counters;
+    uint64_t id[2];          /* of the pool */
+    struct piece_list cache; /* arena lock: mapped nowhere */
+    size_t reserved;         /* arena lock: bytes of its pieces */
+    size_t limit;            /* arena lock: bytes that they may reach */
+    atomic_uint holds; /* graphs and open captures that use its addresses: while there are any, nothing is unmapped */
+    atomic_bool
+        left_behind;     /* nobody can allocate from it any more: its idle memory serves the device's default pool */
+    mutex lookup;        /* of the table below; a leaf */
+    struct heap **heaps; /* by stream slot; not of the default pool, whose heaps the streams name */
+    unsigned heap_slots;
+    bool remaps;        /* memory that is free in order may be mapped a second time */
+    struct store *next; /* arena lock: in the arena's list */
 };
 
 struct arena {
@@ -45,12 +64,14 @@ struct arena {
 
     mutex lock;
     uint64_t *claimed;       /* lock: a bit a granule */
-    struct piece_list cache; /* lock: mapped nowhere */
+    struct store store;      /* of the default pool */
+    struct store *stores;    /* lock: of the private pools */
+    atomic_uint pools_ended; /* private pools that nobody counts, and that are not gone yet */
     struct piece_list
         stuck;          /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
     size_t reserved;    /* lock: bytes of all pieces that exist */
     size_t limit;       /* lock: bytes that reserved may reach */
-    unsigned retired;   /* lock: heaps of retired streams */
+    unsigned retired;   /* lock: heaps of retired streams, and of stores left behind */
     struct heap *heaps; /* lock: every heap, those of retired streams too */
 };
 
@@ -78,12 +99,12 @@ static inline struct piece *arena_piece(const struct arena *arena, uintptr_t add
     return arena->pieces[(address - arena->base) / arena->granule];
 }
 
-/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY at the limit without a driver call. */
-tarn_status piece_create(struct arena *arena, size_t size, struct piece **piece);
+/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY at a limit without a driver call. */
+tarn_status piece_create(struct store *store, size_t size, struct piece **piece);
 /* Pieces of `size` bytes in all, each of about `largest` at most; none on failure. */
-tarn_status pieces_create(struct arena *arena, size_t size, size_t largest, struct piece_list *list);
+tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list);
 /* Gives a piece that is mapped nowhere back to the driver; where that fails it goes into the cache. */
-tarn_status piece_release(struct arena *arena, struct piece *piece);
+tarn_status piece_release(struct piece *piece);
 
 /* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and sets access once, for the
  * `before` bytes in front of them too, which the caller has mapped. On
@@ -103,13 +124,17 @@ tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size);
 void pieces_push(struct piece_list *list, struct piece *piece);
 void pieces_append(struct piece_list *list, struct piece_list *more); /* which is empty then */
 struct piece *pieces_pop(struct piece_list *list);
-void pieces_to_cache(struct arena *arena, struct piece_list *list);
+void pieces_to_cache(struct arena *arena, struct piece_list *list); /* each into that of its store */
+/* Makes cached pieces of one store another's, until at least `wanted` bytes came. Gives how many did. */
+size_t store_take(struct store *store, struct store *from, size_t wanted);
 /* Takes pieces out of the cache into `list`: as many as fit in `wanted` bytes, largest first, and if bytes are missing
  * then, the smallest that covers them and is at most `most`. */
-void pieces_from_cache_locked(struct arena *arena, size_t wanted, size_t most, struct piece_list *list);
+void pieces_from_cache_locked(struct store *store, size_t wanted, size_t most, struct piece_list *list);
 
-/* Gives cached pieces back to the driver while more than `keep` bytes are reserved. */
-tarn_status arena_release_cache(struct arena *arena, size_t keep);
+/* Gives cached pieces back to the driver while the store has more than `keep` bytes reserved. */
+tarn_status store_release_cache(struct store *store, size_t keep);
+/* A store of a device, without memory. */
+void store_init(struct store *store, struct arena *arena, struct counters *counters);
 /* Tries again to unmap what is stuck. */
 tarn_status arena_free_stuck(struct arena *arena);
 

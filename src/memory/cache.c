@@ -63,7 +63,7 @@ static void publish_locked(struct cache *cache)
     atomic_store_explicit(&counts->requested_taken, 0, memory_order_relaxed);
     atomic_store_explicit(&counts->requested_given, 0, memory_order_relaxed);
     atomic_store_explicit(&counts->net, 0, memory_order_relaxed);
-    counters_publish(&cache->heap->arena->counters, &sum);
+    counters_publish(cache->heap->store->counters, &sum);
 }
 
 void caches_count_locked(struct heap *heap, tarn_stats *stats)
@@ -126,7 +126,8 @@ static void place_locked(struct cache *cache, struct slab *slab)
             cache_list(cache, slab);
         return;
     }
-    bool keep = !is_quiet(slab) || (!heap->retired && !cache->bypassed && cache->empty_bytes < CACHE_EMPTY_BYTES);
+    bool keep = !is_quiet(slab) ||
+                (!heap_is_left_behind_locked(heap) && !cache->bypassed && cache->empty_bytes < CACHE_EMPTY_BYTES);
     if (keep) {
         if (!slab->listed)
             cache_list(cache, slab);
@@ -144,7 +145,7 @@ static void place_locked(struct cache *cache, struct slab *slab)
 static void got_slots_locked(struct cache *cache, struct slab *slab)
 {
     if (cache->current[slab->class] == slab) {
-        if (!is_quiet(slab) || !(cache->heap->retired || cache->bypassed))
+        if (!is_quiet(slab) || !(heap_is_left_behind_locked(cache->heap) || cache->bypassed))
             return;
         cache->current[slab->class] = &slab_none;
     }
@@ -249,7 +250,7 @@ static tarn_status add_slab_locked(struct cache *cache, unsigned class, struct s
     return TARN_OK;
 }
 
-tarn_status cache_take(struct cache *cache, const struct request *request, uintptr_t *address)
+tarn_status cache_take(struct cache *cache, const struct request *request, bool grow, uintptr_t *address)
 {
     struct heap *heap = cache->heap;
     unsigned class = slab_class(request->size);
@@ -259,7 +260,7 @@ tarn_status cache_take(struct cache *cache, const struct request *request, uintp
     mutex_lock(&heap->lock);
     if (!refill_locked(cache, class)) {
         status = span_take_locked(heap, ZONE_SMALL, slab_span_size(class), MAP_PAGE, &span);
-        if (status == TARN_ERROR_OUT_OF_MEMORY) {
+        if (status == TARN_ERROR_OUT_OF_MEMORY && grow) {
             mutex_unlock(&heap->lock);
             status = ladder_climb(heap, ZONE_SMALL, slab_span_size(class), MAP_PAGE, &span);
             mutex_lock(&heap->lock);
@@ -370,19 +371,12 @@ void caches_close_locked(struct heap *heap)
     take_back_locked(heap, true);
 }
 
-bool caches_in_use_locked(struct heap *heap)
+void caches_open_locked(struct heap *heap)
 {
-    for (struct cache *cache = heap->caches; cache; cache = cache->next)
-        if (atomic_load_explicit(&cache->thread, memory_order_relaxed))
-            return true;
-    mutex_lock(&heap->caches_lock);
-    while (heap->caches) {
-        struct cache *cache = heap->caches;
-        heap->caches = cache->next;
-        object_free(&caches, cache);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+        cache->bypassed = driver->checking && driver->checking();
+        hand_back(cache);
     }
-    mutex_unlock(&heap->caches_lock);
-    return false;
 }
 
 /* A cache of the heap that no thread has, or a new one. */
@@ -416,14 +410,14 @@ static void give_up(struct cache *cache)
     mutex_lock(&heap->lock);
     publish_locked(cache);
     atomic_store_explicit(&cache->thread, NULL, memory_order_release);
-    if (heap->retired) {
+    if (heap_is_left_behind_locked(heap)) {
         drain_locked(cache);
         shed_locked(cache);
     }
     mutex_unlock(&heap->lock);
 }
 
-/* Makes the thread's table of caches reach a slot. */
+/* Makes the thread's table of caches reach a heap's number. */
 static bool table_grow(struct thread *thread, unsigned slot)
 {
     unsigned slots = thread->cache_slots ? thread->cache_slots : 16;
@@ -443,7 +437,7 @@ static bool table_grow(struct thread *thread, unsigned slot)
 struct cache *cache_of(struct heap *heap)
 {
     struct thread *thread = thread_self();
-    unsigned slot = heap->stream->slot;
+    unsigned slot = heap->number;
     if (!thread)
         return NULL;
     if (slot >= thread->cache_slots && !table_grow(thread, slot)) {
@@ -451,13 +445,8 @@ struct cache *cache_of(struct heap *heap)
         return NULL;
     }
     struct cache *cache = thread->caches[slot];
-    if (cache && cache->heap == heap)
+    if (cache)
         return cache;
-    if (cache) { /* of the stream that had this slot before */
-        thread->caches[slot] = NULL;
-        thread_forget_caches(thread); /* it may be one of them, and soon another thread's */
-        give_up(cache);
-    }
     mutex_lock(&heap->lock);
     cache = adopt_locked(heap, thread);
     mutex_unlock(&heap->lock);

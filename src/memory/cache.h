@@ -11,6 +11,7 @@
 #ifndef TARN_MEMORY_CACHE_H
 #define TARN_MEMORY_CACHE_H
 
+#include "base/process.h"
 #include "memory/slab.h"
 
 /* What a cache has counted and not yet published: plain adds of its thread, read by anyone. Small blocks only. */
@@ -81,8 +82,9 @@ static inline int64_t cache_count_given(struct cache_counts *counts, unsigned cl
 /* Makes the first slab of a class's list the current one, in place of one without free slots. By who may touch the cache. */
 struct slab *cache_next(struct cache *cache, unsigned class);
 
-/* A slot for `requested` bytes, 1 to SLAB_MOST, out of the current slab; 0 when the slow path must be taken. By the cache's thread. */
-static inline uintptr_t cache_take_fast(struct cache *cache, size_t requested)
+/* A slot for `requested` bytes, 1 to SLAB_MOST, out of the current slab; 0 when the slow path must be taken: also where
+ * requests may have another way to go than when the thread last asked. By the cache's thread. */
+static inline uintptr_t cache_take_fast(struct cache *cache, const struct thread *thread, size_t requested)
 {
     unsigned class = slab_class(requested);
     uintptr_t address = 0;
@@ -91,7 +93,8 @@ static inline uintptr_t cache_take_fast(struct cache *cache, size_t requested)
     struct slab *slab = cache->current[class];
     if (!slab->top && cache->listed[class])
         slab = cache_next(cache, class);
-    if (slab->top && atomic_load_explicit(&cache->counts.net, memory_order_relaxed) < CACHE_UNPUBLISHED) {
+    bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
+    if (routed && slab->top && atomic_load_explicit(&cache->counts.net, memory_order_relaxed) < CACHE_UNPUBLISHED) {
         address = slab_address(slab, slab_take(slab, requested, 0));
         cache_count_taken(&cache->counts, class, slab->slot_size, requested);
     }
@@ -141,8 +144,8 @@ static inline bool cache_give_fast(struct slab *slab, uintptr_t address, const s
 struct cache *cache_of(struct heap *heap);
 
 /* The slow path: a slot of the cache for a request, out of frees of other threads, of another slab, or of a new one, for which
- * the ladder is climbed. Takes the heap's lock. */
-tarn_status cache_take(struct cache *cache, const struct request *request, uintptr_t *address);
+ * with `grow` the ladder is climbed. Takes the heap's lock. */
+tarn_status cache_take(struct cache *cache, const struct request *request, bool grow, uintptr_t *address);
 
 /* Makes a taken slot free: in the cache if the caller's thread has it, else for its owner to find. Heap lock held. Counts nothing. */
 void cache_give_locked(struct slab *slab, unsigned slot);
@@ -161,8 +164,8 @@ void caches_close_locked(struct heap *heap);
 /* Closes the fast path of a heap's caches because the device is lost. Takes no lock but the list's. */
 void caches_lose(struct heap *heap);
 
-/* Whether a thread has a cache of the heap; those that nobody has are destroyed if not. For a heap without memory. */
-bool caches_in_use_locked(struct heap *heap);
+/* Opens the fast path of a heap's caches again, at the start of its next life. */
+void caches_open_locked(struct heap *heap);
 
 /* Publishes what the heap's caches have counted, and leaves them their slabs. */
 void caches_publish_locked(struct heap *heap);

@@ -36,7 +36,7 @@ tarn_status tarn_trim(int device, size_t keep)
     tarn_status status = arena_look_up(device, &arena);
     if (!status && arena)
         status = captures_refuse(arena->device, "a trim");
-    return status || !arena ? status : ladder_trim(arena, keep);
+    return status || !arena ? status : ladder_trim(arena, NULL, keep);
 }
 
 tarn_status tarn_limit_set(int device, size_t bytes)
@@ -90,10 +90,8 @@ tarn_status tarn_stats_get(int device, tarn_stats *stats)
     if (status)
         return status;
     *stats = (tarn_stats){.size = sizeof *stats, .max_split_size = -1};
-    if (arena) {
-        counters_read(&arena->counters, stats);
-        ladder_count(arena, stats);
-    }
+    if (arena)
+        ladder_count(arena, NULL, stats);
     stats->metadata_bytes = (int64_t)pages_bytes();
     return TARN_OK;
 }
@@ -103,7 +101,7 @@ tarn_status tarn_stats_reset_peak(int device)
     struct arena *arena = NULL;
     tarn_status status = arena_look_up(device, &arena);
     if (arena)
-        ladder_reset_peak(arena);
+        ladder_reset_peak(arena, NULL);
     return status;
 }
 
@@ -112,6 +110,6 @@ tarn_status tarn_stats_reset_accumulated(int device)
     struct arena *arena = NULL;
     tarn_status status = arena_look_up(device, &arena);
     if (arena)
-        ladder_reset_accumulated(arena);
+        ladder_reset_accumulated(arena, NULL);
     return status;
 }

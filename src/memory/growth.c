@@ -121,7 +121,7 @@ static void whole_pieces(const struct arena *arena, const struct span *span, siz
 bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
 {
     uintptr_t start = 0, end = 0;
-    if (span->size >= heap->arena->granule)
+    if (span->size >= heap->arena->granule && !atomic_load(&heap->store->holds))
         whole_pieces(heap->arena, span, 1, SIZE_MAX, &start, &end);
     return start != end;
 }
@@ -173,6 +173,8 @@ static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t w
 static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_t wanted, size_t most, bool alias,
                                   struct donation *donation)
 {
+    if (atomic_load(&heap->store->holds))
+        return; /* graphs use the addresses, also those that are free now */
     zone_collect_locked(heap, first, wanted, most, alias, donation);
     zone_collect_locked(heap, first == ZONE_LARGE ? ZONE_SMALL : ZONE_LARGE, wanted, most, alias, donation);
 }
@@ -301,12 +303,12 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
         size_t most = room;
         if (growth->zone == ZONE_SMALL && !spare && most > need + least_piece[ZONE_SMALL])
             most = need + least_piece[ZONE_SMALL];
-        pieces_from_cache_locked(arena, need, most, &growth->pieces);
+        pieces_from_cache_locked(heap->store, need, most, &growth->pieces);
         if (growth->base)
             span_hold_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
         donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, false, &growth->donation);
-        if (arena->device->properties.alias)
+        if (heap->store->remaps)
             donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, true, &growth->donation);
 
         size_t total = growth->pieces.bytes + growth->donation.bytes;
@@ -331,13 +333,13 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
 static tarn_status growth_create(struct growth *growth, struct piece_list *created)
 {
     struct arena *arena = growth->heap->arena;
-    tarn_status status = pieces_create(arena, growth->create, growth->largest, created);
+    tarn_status status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
     if (status == TARN_ERROR_OUT_OF_MEMORY && growth->padding) {
         growth->create -= growth->padding;
         growth->size -= growth->padding;
         arena_unclaim(arena, growth->start + growth->size, growth->padding);
         growth->padding = 0;
-        status = pieces_create(arena, growth->create, growth->largest, created);
+        status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
     }
     return status;
 }

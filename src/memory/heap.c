@@ -251,6 +251,29 @@ void span_give_locked(struct heap *heap, struct span *span)
     span_return_locked(heap, span);
 }
 
+static bool is_entered(const struct span *span)
+{
+    return span->state == SPAN_BLOCK || span->state == SPAN_PENDING;
+}
+
+void span_enter_locked(struct span *span)
+{
+    const struct span *entered = map_span(map_get(span->start));
+    if (!entered || entered->start > span->start)
+        map_set(span->start, map_entry_of_span(span));
+}
+
+void span_leave_map_locked(struct span *span)
+{
+    uintptr_t page_end = (span->start & ~(MAP_PAGE - 1)) + MAP_PAGE;
+    const struct span *next = span->next;
+    if (map_get(span->start) != map_entry_of_span(span))
+        return;
+    while (next && next->start < page_end && !is_entered(next))
+        next = next->next;
+    map_set(span->start, next && next->start < page_end ? map_entry_of_span(next) : 0);
+}
+
 bool span_extend_locked(struct heap *heap, struct span *span, size_t more)
 {
     struct span *next = span->next;
@@ -390,8 +413,15 @@ void heap_learn_locked(struct heap *heap, bool close)
         batches_advance_locked(heap);
 }
 
+/* Whether memory can be taken out of it for others: its stream is retired, or its pool left behind. */
+bool heap_is_left_behind_locked(const struct heap *heap)
+{
+    return heap->retired || atomic_load_explicit(&heap->store->left_behind, memory_order_relaxed);
+}
+
 static struct heap *heap_create(struct arena *arena)
 {
+    static atomic_uint numbers;
     struct heap *heap = object_alloc(&heaps);
     if (!heap) {
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a heap");
@@ -400,21 +430,26 @@ static struct heap *heap_create(struct arena *arena)
     mutex_init(&heap->lock);
     mutex_init(&heap->caches_lock);
     heap->arena = arena;
+    heap->number = atomic_fetch_add(&numbers, 1);
     for (int zone = 0; zone < ZONES; zone++)
         heap->zones[zone].free.order = by_size;
     heap->waiting_end = &heap->waiting;
     return heap;
 }
 
-/* A retired heap that nothing is left in, to be used again; heaps_lock, under which alone the list grows. */
+static bool is_empty_locked(struct heap *heap)
+{
+    batches_advance_locked(heap);
+    return !heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs && heap->closed_count == 0 && !heap->ghosts;
+}
+
+/* A heap that nothing is left in and nobody can reach, to be used again; heaps_lock, under which alone the list grows. Threads may
+ * have caches of it: they are empty, and serve them again in the heap's next life. */
 static struct heap *heap_unused_locked(struct arena *arena)
 {
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         mutex_lock(&heap->lock);
-        if (heap->retired)
-            batches_advance_locked(heap);
-        bool unused = heap->retired && !heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs &&
-                      heap->closed_count == 0 && !heap->ghosts && !caches_in_use_locked(heap);
+        bool unused = heap->retired && is_empty_locked(heap);
         mutex_unlock(&heap->lock);
         if (unused)
             return heap;
@@ -431,10 +466,57 @@ static void count_retired(struct arena *arena, int change)
 
 static mutex heaps_lock = MUTEX_INITIALIZER; /* of the making of heaps; before a heap's and an arena's */
 
-static tarn_status heap_make_locked(struct stream *stream, struct heap **result)
+/* Where a store keeps its heap of a stream. */
+struct heap *heap_if_used(struct store *store, struct stream *stream)
 {
-    struct arena *arena = NULL;
-    tarn_status status = arena_of(device_at(stream->device), &arena);
+    struct heap *heap = NULL;
+    if (store == &store->arena->store)
+        return atomic_load_explicit(&stream->heap, memory_order_acquire);
+    mutex_lock(&store->lookup);
+    if (stream->slot < store->heap_slots)
+        heap = store->heaps[stream->slot];
+    mutex_unlock(&store->lookup);
+    return heap;
+}
+
+/* Makes room for heap_enter(). */
+static tarn_status heap_enter_prepare(struct store *store, const struct stream *stream)
+{
+    unsigned slots = store->heap_slots ? store->heap_slots : 8;
+    if (store == &store->arena->store || stream->slot < store->heap_slots)
+        return TARN_OK;
+    while (slots <= stream->slot)
+        slots *= 2;
+    struct heap **table = pages_alloc(slots * sizeof *table);
+    if (!table)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a pool's table of heaps");
+    mutex_lock(&store->lookup);
+    struct heap **before = store->heaps;
+    size_t bytes = store->heap_slots * sizeof *table;
+    if (before)
+        memcpy(table, before, bytes);
+    store->heaps = table;
+    store->heap_slots = slots;
+    mutex_unlock(&store->lookup);
+    pages_free(before, bytes);
+    return TARN_OK;
+}
+
+static void heap_enter(struct store *store, struct stream *stream, struct heap *heap)
+{
+    if (store == &store->arena->store) {
+        atomic_store_explicit(&stream->heap, heap, memory_order_release);
+        return;
+    }
+    mutex_lock(&store->lookup);
+    store->heaps[stream->slot] = heap;
+    mutex_unlock(&store->lookup);
+}
+
+static tarn_status heap_make_locked(struct store *store, struct stream *stream, struct heap **result)
+{
+    struct arena *arena = store->arena;
+    tarn_status status = heap_enter_prepare(store, stream);
     if (status)
         return status;
     struct heap *heap = heap_unused_locked(arena);
@@ -445,11 +527,14 @@ static tarn_status heap_make_locked(struct stream *stream, struct heap **result)
     if (!fresh)
         count_retired(arena, -1);
     mutex_lock(&heap->lock);
+    heap->store = store;
     heap->stream = stream;
     heap->generation = atomic_load(&stream->generation);
     heap->retired = false;
     heap->open_batch = heap->idle_batch + 1;
     heap->open_batch_used = false;
+    heap->splits = (struct counters_splits){0};
+    caches_open_locked(heap);
     mutex_unlock(&heap->lock);
     if (fresh) {
         mutex_lock(&arena->lock);
@@ -457,48 +542,95 @@ static tarn_status heap_make_locked(struct stream *stream, struct heap **result)
         arena->heaps = heap;
         mutex_unlock(&arena->lock);
     }
-    atomic_store_explicit(&stream->heap, heap, memory_order_release);
+    heap_enter(store, stream, heap);
     *result = heap;
     return TARN_OK;
 }
 
-tarn_status heap_of(struct stream *stream, struct heap **heap)
+tarn_status heap_of(struct store *store, struct stream *stream, struct heap **heap)
 {
-    *heap = atomic_load_explicit(&stream->heap, memory_order_acquire);
+    *heap = heap_if_used(store, stream);
     if (*heap)
         return TARN_OK;
     tarn_status status = TARN_OK;
     mutex_lock(&heaps_lock);
-    *heap = atomic_load_explicit(&stream->heap, memory_order_relaxed);
+    *heap = heap_if_used(store, stream);
     if (!*heap)
-        status = heap_make_locked(stream, heap);
+        status = heap_make_locked(store, stream, heap);
     mutex_unlock(&heaps_lock);
     return status;
 }
 
+static tarn_status retire_locked(struct heap *heap)
+{
+    batches_advance_locked(heap);
+    if (heap->closed_count == HEAP_BATCHES) { /* the newest mark is superseded by the one of the retirement */
+        mark_release(heap->closed[--heap->closed_count].mark);
+        heap->open_batch_used = true;
+    }
+    tarn_status status = batch_close_locked(heap);
+    if (status)
+        return status;
+    /* Nothing is queued on the stream any more: what is freed from now on is idle when this batch is. */
+    heap->open_batch = heap->closed[heap->closed_count - 1].number;
+    if (!heap_is_left_behind_locked(heap)) {
+        count_retired(heap->arena, 1);
+        caches_close_locked(heap);
+    }
+    heap->retired = true;
+    heap_enter(heap->store, heap->stream, NULL);
+    return TARN_OK;
+}
+
 tarn_status heap_retire(struct stream *stream)
 {
+    struct arena *arena = arena_if_used(stream->device);
     tarn_status status = TARN_OK;
     mutex_lock(&heaps_lock);
-    struct heap *heap = atomic_load_explicit(&stream->heap, memory_order_relaxed);
-    if (heap) {
+    for (struct heap *heap = arena ? arena->heaps : NULL; heap && !status; heap = heap->next) {
         mutex_lock(&heap->lock);
-        batches_advance_locked(heap);
-        if (heap->closed_count == HEAP_BATCHES) { /* the newest mark is superseded by the one of the retirement */
-            mark_release(heap->closed[--heap->closed_count].mark);
-            heap->open_batch_used = true;
-        }
-        status = batch_close_locked(heap);
-        if (!status) {
-            /* Nothing is queued on the stream any more: what is freed from now on is idle when this batch is. */
-            heap->open_batch = heap->closed[heap->closed_count - 1].number;
-            heap->retired = true;
-            count_retired(heap->arena, 1);
-            caches_close_locked(heap);
-            atomic_store_explicit(&stream->heap, NULL, memory_order_release);
-        }
+        if (heap->stream == stream && !heap->retired)
+            status = retire_locked(heap);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);
     return status;
+}
+
+void heaps_leave_behind(struct store *store)
+{
+    mutex_lock(&heaps_lock);
+    for (struct heap *heap = store->arena->heaps; heap; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        if (heap->store == store && !heap->retired) {
+            count_retired(heap->arena, 1);
+            caches_close_locked(heap);
+        }
+        mutex_unlock(&heap->lock);
+    }
+    atomic_store(&store->left_behind, true);
+    mutex_unlock(&heaps_lock);
+}
+
+bool heaps_give_up(struct store *store)
+{
+    bool empty = true;
+    mutex_lock(&heaps_lock);
+    for (struct heap *heap = store->arena->heaps; heap && empty; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        empty = heap->store != store || is_empty_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+    for (struct heap *heap = store->arena->heaps; heap && empty; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        if (heap->store == store) {
+            if (!heap->retired)
+                heap_enter(store, heap->stream, NULL);
+            heap->retired = true;
+            heap->store = &store->arena->store;
+        }
+        mutex_unlock(&heap->lock);
+    }
+    mutex_unlock(&heaps_lock);
+    return empty;
 }

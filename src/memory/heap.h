@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The heap: what one (pool, stream) pair owns.
+/* The heap: what one (pool, stream) pair owns. A pool's memory is its store's (arena.h).
  *
  *   run    |  block  | free |    block     |  slab  |   free      |    contiguous, mapped, of one zone
  *   spans  [---------][----][--------------][------][-------------]    linked in the order of addresses
@@ -85,6 +85,8 @@ struct zone {
 struct heap {
     mutex lock;            /* of everything below but what is marked */
     struct arena *arena;   /* constant */
+    unsigned number;       /* constant: the index of its cache in a thread's table */
+    struct store *store;   /* of the pool; constant until the heap is used again */
     struct stream *stream; /* of which the heap is; constant until it is retired */
     unsigned generation;
     bool retired; /* no work can be queued on the stream any more */
@@ -108,8 +110,10 @@ struct heap {
     struct heap *next; /* arena lock: in the arena's list */
 };
 
-/* The heap of a stream in the default pool, made at its first use. */
-tarn_status heap_of(struct stream *stream, struct heap **heap);
+/* The heap of a stream in a pool, made at its first use. */
+tarn_status heap_of(struct store *store, struct stream *stream, struct heap **heap);
+/* The same without making it: NULL where there is none. */
+struct heap *heap_if_used(struct store *store, struct stream *stream);
 
 /* What a request comes down to. */
 struct request {
@@ -136,6 +140,10 @@ void span_hold_locked(struct heap *heap, struct span *span);
 /* Cuts up to `size` off the front of the free span behind `span` and joins them. False when it is not there. */
 bool span_extend_locked(struct heap *heap, struct span *span, size_t more);
 
+/* Enters a block into the page map, and takes it out. Where more than one begin in a page, its entry is the first of them. */
+void span_enter_locked(struct span *span);
+void span_leave_map_locked(struct span *span);
+
 /* Spans and runs as objects; NULL with an error text when the host is out of memory. */
 struct span *span_create(void);
 void span_destroy(struct span *span);
@@ -160,7 +168,14 @@ static inline bool span_idle_locked(const struct heap *heap, const struct span *
     return span->batch <= heap->idle_batch;
 }
 
-/* Gives `stream`'s heap up to the device's other streams. */
+/* Gives `stream`'s heaps, of every pool, up to the device's other streams. */
 tarn_status heap_retire(struct stream *stream);
+
+/* Whether its memory can be taken out of it for others: its stream is retired, or its pool left behind. */
+bool heap_is_left_behind_locked(const struct heap *heap);
+/* The store is left behind: its heaps' idle memory is the default pool's to take. */
+void heaps_leave_behind(struct store *store);
+/* Whether nothing is left in any heap of a store that was left behind; then they are given up, to be used again. */
+bool heaps_give_up(struct store *store);
 
 #endif

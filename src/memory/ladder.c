@@ -5,10 +5,13 @@
  *
  *   1. blocks of this heap that waited for other streams and need not any more
  *   2. growth: idle memory re-mapped, that of retired heaps too, the rest created
- *   3. empty slabs of this heap's threads, and then idle memory of the device's other heaps, retired ones first; growth again
+ *   3. empty slabs of this heap's threads, and then idle memory of the device's other heaps, those left behind first; growth again
  *   4. where other threads moved memory meanwhile: growth again while none does, since what a thread has in hand is in no heap
  *   5. free memory of the heap's other zone
  *   6. a wait for the oldest work that holds memory back, this heap's first; then from 1
+ *
+ * A pool's request may be served from its own heaps, those of the default pool, and what was left behind; that of the default
+ * pool from its own heaps and what was left behind (store_serves()).
  *
  * It ends whatever other threads do: it waits for about as many marks as there are when it begins, and takes from others a
  * bounded number of times.
@@ -83,19 +86,20 @@ static tarn_status grow(struct heap *heap, enum zone_kind zone, size_t size, siz
     return status;
 }
 
-static tarn_status shed(struct heap *heap, size_t wanted, size_t *given)
+/* Bytes reserved by a store, or with NULL by a device. */
+static size_t bytes_of(struct arena *arena, struct store *store)
 {
-    move_begin(heap->arena);
-    tarn_status status = heap_shed(heap, wanted, given);
-    move_end(heap->arena);
-    return status;
+    mutex_lock(&arena->lock);
+    size_t bytes = store ? store->reserved : arena->reserved;
+    mutex_unlock(&arena->lock);
+    return bytes;
 }
 
-static tarn_status release_cache(struct arena *arena, size_t keep)
+static tarn_status release_cache(struct store *store, size_t keep)
 {
-    move_begin(arena);
-    tarn_status status = arena_release_cache(arena, keep);
-    move_end(arena);
+    move_begin(store->arena);
+    tarn_status status = store_release_cache(store, keep);
+    move_end(store->arena);
     return status;
 }
 
@@ -121,38 +125,61 @@ static void collect(struct heap *heap)
     mutex_unlock(&heap->lock);
 }
 
-/* Whether a heap has memory and is retired, or is not. */
-static bool has_memory(struct heap *heap, bool retired)
+/* Whether idle memory of a store may be taken for another, or the same. */
+static bool store_serves(const struct store *store, const struct store *wanting)
 {
-    mutex_lock(&heap->lock);
-    bool has = heap->retired == retired && (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
-    mutex_unlock(&heap->lock);
-    return has;
+    return store == wanting || store == &wanting->arena->store || atomic_load(&store->left_behind);
 }
 
-/* Moves idle memory of the other heaps that are retired, or are not, to the cache until `wanted` bytes came. */
-static size_t take_from(struct heap *own, bool retired, size_t wanted)
+/* A heap's store, or what was its store a moment ago. While moves are shared no store goes away. */
+static struct store *store_of(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    struct store *store = heap->store;
+    mutex_unlock(&heap->lock);
+    return store;
+}
+
+/* Whether a heap has memory that a store may take, and is left behind, or is not. */
+static bool is_source(struct heap *heap, const struct store *wanting, bool left_behind)
+{
+    mutex_lock(&heap->lock);
+    bool is = store_serves(heap->store, wanting) && heap_is_left_behind_locked(heap) == left_behind &&
+              (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
+    mutex_unlock(&heap->lock);
+    return is;
+}
+
+/* Moves idle memory of the other heaps that are left behind, or are not, to the cache of this one's store until `wanted` bytes came. */
+static size_t take_from(struct heap *own, bool left_behind, size_t wanted)
 {
     struct arena *arena = own->arena;
     size_t total = 0;
+    move_begin(arena); /* so long no pool goes away */
     for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
-        if (heap == own || !has_memory(heap, retired))
+        if (heap == own || !is_source(heap, own->store, left_behind))
             continue;
+        struct store *store = store_of(heap);
         size_t given = 0;
         collect(heap);
-        (void)shed(heap, wanted - total, &given);
+        (void)heap_shed(heap, wanted - total, &given);
+        if (store != own->store)
+            given = store_take(own->store, store, wanted - total);
         total += given;
     }
+    move_end(arena);
     return total;
 }
 
 static size_t take_from_others(struct heap *own, size_t wanted)
 {
-    size_t total = take_from(own, true, wanted);
+    struct store *shared = &own->arena->store;
+    size_t total = own->store != shared ? store_take(own->store, shared, wanted) : 0;
+    total += total < wanted ? take_from(own, true, wanted - total) : 0;
     return total < wanted ? total + take_from(own, false, wanted - total) : total;
 }
 
-/* What streams have left behind is used before new memory is created: all of it, since it serves nobody where it is. */
+/* What streams and pools have left behind is used before new memory is created: all of it, since it serves nobody where it is. */
 static void take_what_is_left_behind(struct heap *heap)
 {
     struct arena *arena = heap->arena;
@@ -180,6 +207,15 @@ static bool wait_for(struct heap *heap, tarn_status *status)
     return true;
 }
 
+/* A heap of those that a store may take from; of NULL, every one that no other pool has for itself. */
+static bool concerns(struct heap *heap, const struct store *store)
+{
+    mutex_lock(&heap->lock);
+    bool does = store_serves(heap->store, store ? store : &heap->arena->store);
+    mutex_unlock(&heap->lock);
+    return does;
+}
+
 /* More than the waits after which all that is queued now has ended and set its memory free, if nothing is queued meanwhile: for
  * each mark, and for the batch that what it sets free is then in. */
 static size_t waits_ahead(struct arena *arena)
@@ -196,13 +232,13 @@ static size_t waits_ahead(struct arena *arena)
     return waits;
 }
 
-/* The same for a device's heaps, `own` first, which may be NULL. */
-static bool wait_for_any(struct arena *arena, struct heap *own, tarn_status *status)
+/* The same for the heaps that concern a store, `own` first, which may be NULL. */
+static bool wait_for_any(struct arena *arena, struct store *store, struct heap *own, tarn_status *status)
 {
     if (own && wait_for(own, status))
         return true;
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
-        if (heap != own && wait_for(heap, status))
+        if (heap != own && concerns(heap, store) && wait_for(heap, status))
             return true;
     return false;
 }
@@ -210,9 +246,10 @@ static bool wait_for_any(struct arena *arena, struct heap *own, tarn_status *sta
 /* The largest free span and the free and waiting bytes of a device's heaps, for the text below. */
 struct holdings {
     size_t largest, free, waiting, cached, reserved, limit, addresses;
+    size_t pools, pool, pool_limit; /* reserved by private pools, and by the one that asks */
 };
 
-static struct holdings holdings_of(struct arena *arena)
+static struct holdings holdings_of(struct arena *arena, const struct store *own)
 {
     struct holdings sum = {0};
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
@@ -227,7 +264,13 @@ static struct holdings holdings_of(struct arena *arena)
         mutex_unlock(&heap->lock);
     }
     mutex_lock(&arena->lock);
-    sum.cached = arena->cache.bytes;
+    sum.cached = arena->store.cache.bytes;
+    for (const struct store *store = arena->stores; store; store = store->next) {
+        sum.cached += store->cache.bytes;
+        sum.pools += store->reserved;
+    }
+    sum.pool = own->reserved;
+    sum.pool_limit = own->limit;
     sum.reserved = arena->reserved;
     sum.limit = arena->limit;
     sum.addresses = arena_longest_locked(arena);
@@ -235,37 +278,47 @@ static struct holdings holdings_of(struct arena *arena)
     return sum;
 }
 
-static tarn_status out_of_memory(struct heap *heap, size_t size)
+tarn_status ladder_refuse(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
-    struct holdings sum = holdings_of(arena);
+    const struct store *store = heap->store;
+    struct holdings sum = holdings_of(arena, store);
     size_t idle = sum.free + sum.cached + sum.waiting; /* may be a little more when other threads allocate meanwhile */
     size_t free_bytes = 0, total_bytes = arena->device->properties.memory;
     char limit[64] = "no limit is set";
     const char *capture =
         captures_open(arena->device) ? "; what the streams of an open capture have freed serves them alone" : "";
-    char addresses[96] = "";
+    char addresses[96] = "", pools[192] = "", pool_limit[48] = "";
     if (sum.addresses < size)
         snprintf(addresses, sizeof addresses, "; at most %zu bytes of addresses are left in a row", sum.addresses);
     if (sum.limit != SIZE_MAX)
         snprintf(limit, sizeof limit, "the limit is %zu", sum.limit);
+    if (sum.pool_limit != SIZE_MAX)
+        snprintf(pool_limit, sizeof pool_limit, " of at most %zu", sum.pool_limit);
+    if (store != &arena->store)
+        snprintf(pools, sizeof pools, "; the request is of pool (%llu, %llu), which reserves %zu%s",
+                 (unsigned long long)store->id[0], (unsigned long long)store->id[1], sum.pool, pool_limit);
+    else if (sum.pools)
+        snprintf(pools, sizeof pools, "; private pools reserve %zu, which serve nobody else", sum.pools);
     (void)driver->memory_info(arena->device->number, &free_bytes, &total_bytes);
-    COUNT(&arena->counters, num_ooms);
+    COUNT(store->counters, num_ooms);
     return failed(
         TARN_ERROR_OUT_OF_MEMORY,
         "%zu bytes on device %d: it has %zu bytes, %zu of them free; tarn reserves %zu (%s), of which %zu are "
-        "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams%s%s",
+        "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams%s%s%s",
         size, arena->device->number, total_bytes, free_bytes, sum.reserved, limit,
-        sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting, addresses,
+        sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting, pools, addresses,
         capture);
 }
 
 /* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */
-static bool is_hopeless(struct arena *arena, size_t size)
+static bool is_hopeless(struct arena *arena, const struct store *store, size_t size)
 {
     mutex_lock(&arena->lock);
     size_t most = arena->limit > arena->reserved ? arena->limit : arena->reserved;
+    size_t own = store->limit > store->reserved ? store->limit : store->reserved;
     mutex_unlock(&arena->lock);
+    most = own < most ? own : most;
     return size > most || size > arena->device->properties.memory;
 }
 
@@ -278,10 +331,15 @@ static tarn_status grow_alone(struct heap *heap, enum zone_kind zone, size_t siz
     atomic_fetch_add(&arena->moves_begun, 1);
     own_moves++;
     for (struct heap *other = heap_next(arena, NULL); other && total < size; other = heap_next(arena, other)) {
+        struct store *store = store_of(other);
         size_t given = 0;
+        if (!store_serves(store, heap->store))
+            continue;
         collect(other);
         if (other != heap)
             (void)heap_shed(other, size - total, &given);
+        if (store != heap->store)
+            given = store_take(heap->store, store, size - total);
         total += given;
     }
     tarn_status status = take(heap, zone, size, alignment, span);
@@ -314,7 +372,7 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
             continue;
         }
         if (takings > 0 && take_from_others(heap, size)) {
-            COUNT(&arena->counters, num_alloc_retries);
+            COUNT(heap->store->counters, num_alloc_retries);
             takings--;
             continue;
         }
@@ -329,8 +387,8 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
         status = TARN_OK;
         if (waits == SIZE_MAX)
             waits = waits_ahead(arena);
-        if (waits-- == 0 || !wait_for_any(arena, heap, &status))
-            return out_of_memory(heap, size);
+        if (waits-- == 0 || !wait_for_any(arena, heap->store, heap, &status))
+            return TARN_ERROR_OUT_OF_MEMORY;
         if (status)
             return status;
         since = stillness_begin(arena);
@@ -342,66 +400,82 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
     struct error_before before;
-    if (is_hopeless(heap->arena, size)) {
-        COUNT(&heap->arena->counters, num_oom_rejections);
-        return out_of_memory(heap, size);
+    if (is_hopeless(heap->arena, heap->store, size)) {
+        COUNT(heap->store->counters, num_oom_rejections);
+        return TARN_ERROR_OUT_OF_MEMORY;
     }
     error_attempt_begin(&before);
     tarn_status status = climb(heap, zone, size, alignment, span);
-    error_attempt_end(&before, status);
+    error_attempt_end(&before, status == TARN_ERROR_OUT_OF_MEMORY ? TARN_OK : status);
     heap_check(heap);
     return status;
 }
 
-static size_t reserved(struct arena *arena)
+/* What a store may keep so that all that is trimmed comes to `keep`. */
+static size_t share_of(struct arena *arena, struct store *store, struct store *trimmed, size_t keep)
 {
-    mutex_lock(&arena->lock);
-    size_t bytes = arena->reserved;
-    mutex_unlock(&arena->lock);
-    return bytes;
+    size_t own = bytes_of(arena, store), all = bytes_of(arena, trimmed), excess = all > keep ? all - keep : 0;
+    return own > excess ? own - excess : 0;
 }
 
-/* One pass over the heaps: moves idle memory to the cache and releases it, down to `keep`. */
-static tarn_status trim_pass(struct arena *arena, size_t keep)
+/* One pass over the heaps of a store, or with NULL of the default pool and what is left behind: moves idle memory to the cache
+ * and releases it, down to `keep`. */
+static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep)
 {
-    tarn_status first = arena_free_stuck(arena), status = release_cache(arena, keep);
+    struct store *first_store = store ? store : &arena->store;
+    tarn_status first = arena_free_stuck(arena);
+    tarn_status status = release_cache(first_store, share_of(arena, first_store, store, keep));
     first = first ? first : status;
-    for (struct heap *heap = heap_next(arena, NULL); heap && reserved(arena) > keep; heap = heap_next(arena, heap)) {
+    for (struct heap *heap = heap_next(arena, NULL); heap && bytes_of(arena, store) > keep;
+         heap = heap_next(arena, heap)) {
         size_t given = 0;
-        collect(heap);
-        size_t now = reserved(arena);
-        if (now <= keep)
-            break;
-        status = shed(heap, now - keep, &given);
-        first = first ? first : status;
-        status = release_cache(arena, keep);
-        first = first ? first : status;
+        move_begin(arena);
+        struct store *own = store_of(heap);
+        if (store ? own == store : store_serves(own, &arena->store)) {
+            collect(heap);
+            size_t now = bytes_of(arena, store);
+            status = now > keep ? heap_shed(heap, now - keep, &given) : TARN_OK;
+            first = first ? first : status;
+            status = store_release_cache(own, share_of(arena, own, store, keep));
+            first = first ? first : status;
+        }
+        move_end(arena);
     }
     return first;
 }
 
-tarn_status ladder_trim(struct arena *arena, size_t keep)
+void ladder_give_back(struct arena *arena, struct store *store)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    (void)trim_pass(arena, store, 0);
+    error_attempt_end(&before, TARN_OK);
+}
+
+tarn_status ladder_trim(struct arena *arena, struct store *store, size_t keep)
 {
     for (size_t waits = waits_ahead(arena);; waits--) { /* what other threads queue from now on is theirs to trim */
-        tarn_status status = trim_pass(arena, keep);
-        if (status || reserved(arena) <= keep || waits == 0 || !wait_for_any(arena, NULL, &status) || status)
+        tarn_status status = trim_pass(arena, store, keep);
+        if (status || bytes_of(arena, store) <= keep || waits == 0 || !wait_for_any(arena, store, NULL, &status) ||
+            status)
             return status;
     }
 }
 
-/* Makes a call on each heap of a device, under its lock. */
-static void each_heap(struct arena *arena, void (*call)(struct heap *heap))
+/* Makes a call on each heap of a store, or with NULL of a device, under its lock. */
+static void each_heap(struct arena *arena, const struct store *store, void (*call)(struct heap *heap))
 {
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
-        call(heap);
+        if (!store || heap->store == store)
+            call(heap);
         mutex_unlock(&heap->lock);
     }
 }
 
 void ladder_close(struct arena *arena)
 {
-    each_heap(arena, caches_close_locked);
+    each_heap(arena, NULL, caches_close_locked);
 }
 
 void ladder_lose(struct arena *arena)
@@ -424,24 +498,32 @@ static void reset_accumulated_locked(struct heap *heap)
     counters_splits_reset_accumulated(&heap->splits);
 }
 
-void ladder_reset_peak(struct arena *arena)
+static struct counters *counters_of(struct arena *arena, const struct store *store)
 {
-    each_heap(arena, reset_peak_locked);
-    counters_reset_peak(&arena->counters);
+    return store ? store->counters : &arena->counters;
 }
 
-void ladder_reset_accumulated(struct arena *arena)
+void ladder_reset_peak(struct arena *arena, const struct store *store)
 {
-    each_heap(arena, reset_accumulated_locked);
-    counters_reset_accumulated(&arena->counters);
+    each_heap(arena, store, reset_peak_locked);
+    counters_reset_peak(counters_of(arena, store));
 }
 
-void ladder_count(struct arena *arena, tarn_stats *stats)
+void ladder_reset_accumulated(struct arena *arena, const struct store *store)
 {
+    each_heap(arena, store, reset_accumulated_locked);
+    counters_reset_accumulated(counters_of(arena, store));
+}
+
+void ladder_count(struct arena *arena, const struct store *store, tarn_stats *stats)
+{
+    counters_read(counters_of(arena, store), stats);
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
-        caches_count_locked(heap, stats);
-        counters_add_splits(stats, &heap->splits);
+        if (!store || heap->store == store) {
+            caches_count_locked(heap, stats);
+            counters_add_splits(stats, &heap->splits);
+        }
         mutex_unlock(&heap->lock);
     }
 }

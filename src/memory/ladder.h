@@ -8,11 +8,18 @@
 #include "memory/heap.h"
 
 /* A span for a request, SPAN_TAKEN. May call the driver and, on the last step, wait; holds no lock meanwhile.
- * TARN_ERROR_OUT_OF_MEMORY with a text that says what was tried and what holds the memory. */
+ * TARN_ERROR_OUT_OF_MEMORY, without a text, when every step was taken. */
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
 
-/* Gives idle memory back to the driver until at most `keep` bytes are reserved, waiting for work that still uses it. */
-tarn_status ladder_trim(struct arena *arena, size_t keep);
+/* TARN_ERROR_OUT_OF_MEMORY with a text that says what holds the memory. Counts it. */
+tarn_status ladder_refuse(struct heap *heap, size_t size);
+
+/* Gives idle memory of a store back to the driver until it has at most `keep` bytes reserved; with NULL, of the default pool and
+ * what is left behind until the device has. Waits for work that still uses it. */
+tarn_status ladder_trim(struct arena *arena, struct store *store, size_t keep);
+
+/* Gives a store's idle memory back to the driver, without a wait. */
+void ladder_give_back(struct arena *arena, struct store *store);
 
 /* Closes every cache of the device for good, before the last trim. */
 void ladder_close(struct arena *arena);
@@ -20,12 +27,11 @@ void ladder_close(struct arena *arena);
 /* Closes the fast paths of a device's memory because it is lost. */
 void ladder_lose(struct arena *arena);
 
-/* Reset a device's statistics. What its caches have counted is published first: later it would count as if it had come
- * after the reset. */
-void ladder_reset_peak(struct arena *arena);
-void ladder_reset_accumulated(struct arena *arena);
-
-/* Adds what lies with the device's heaps: counted by caches and not yet published, and splits. */
-void ladder_count(struct arena *arena, tarn_stats *stats);
+/* Statistics of a store, or with NULL of a device. They are reset after what the caches have counted is published: later it would
+ * count as if it had come after the reset. Reading adds what lies with the heaps: counted by caches and not yet published, and
+ * splits. */
+void ladder_reset_peak(struct arena *arena, const struct store *store);
+void ladder_reset_accumulated(struct arena *arena, const struct store *store);
+void ladder_count(struct arena *arena, const struct store *store, tarn_stats *stats);
 
 #endif

@@ -8,7 +8,9 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/cache.h"
+#include "memory/graph.h"
 #include "memory/ladder.h"
+#include "memory/pool.h"
 #include "memory/wait.h"
 
 #include <string.h>
@@ -21,7 +23,9 @@ static void memory_shutdown(void)
         if (!arena)
             continue;
         ladder_close(arena);
-        (void)ladder_trim(arena, 0);
+        pools_leave_behind(arena);
+        (void)ladder_trim(arena, NULL, 0);
+        pools_collect(arena);
         if (!arena_finish(arena))
             device_keep_driver(); /* live blocks keep their memory */
     }
@@ -36,8 +40,10 @@ static void memory_lost(struct device *device)
 
 static void memory_thread_end(struct thread *thread)
 {
-    if (atomic_load(&process_state) == PROCESS_RUNS) /* a shutdown has closed the caches already */
-        caches_of_thread_end(thread);
+    if (atomic_load(&process_state) != PROCESS_RUNS)
+        return; /* a shutdown has closed the caches already */
+    scopes_of_thread_end(thread);
+    caches_of_thread_end(thread);
 }
 
 static void memory_register(void)
@@ -48,9 +54,10 @@ static void memory_register(void)
     device_on_shutdown(memory_shutdown);
     peers_on_enable(arena_grant);
     device_on_lost(memory_lost);
+    captures_on_end(graph_capture_ended);
 }
 
-static tarn_status memory_ready(void)
+tarn_status memory_ready(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     tarn_status status = device_layer_ready();
@@ -73,18 +80,18 @@ static uintptr_t block_begin_locked(struct span *span, const struct request *req
     span->requested = request->requested;
     span->tag = request->tag;
     span->uses = NULL;
-    map_set(span->start, map_entry_of_span(span));
+    span_enter_locked(span);
     return span->start;
 }
 
-/* A block with a span of its own. */
-static tarn_status span_block_alloc(struct heap *heap, const struct request *request, uintptr_t *address)
+/* A block with a span of its own. With `grow` the ladder is climbed for it where no free span serves. */
+static tarn_status span_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address)
 {
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
     mutex_lock(&heap->lock);
     tarn_status status = span_take_locked(heap, zone, request->size, request->alignment, &span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY) {
+    if (status == TARN_ERROR_OUT_OF_MEMORY && grow) {
         mutex_unlock(&heap->lock);
         status = ladder_climb(heap, zone, request->size, request->alignment, &span);
         mutex_lock(&heap->lock);
@@ -93,8 +100,34 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
         *address = block_begin_locked(span, request);
     mutex_unlock(&heap->lock);
     if (!status)
-        counters_allocated(&heap->arena->counters, request->size, request->requested);
+        counters_allocated(heap->store->counters, request->size, request->requested);
     return status;
+}
+
+/* A block of a heap, in a slab of the thread's cache or with a span of its own. TARN_ERROR_OUT_OF_MEMORY without a text. */
+static tarn_status heap_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
+                                    struct cache **used)
+{
+    if (!slab_serves(request))
+        return span_block_alloc(heap, request, grow, address);
+    struct cache *cache = cache_of(heap);
+    if (!cache)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    tarn_status status = cache_take(cache, request, grow, address);
+    *used = status ? NULL : cache;
+    return status;
+}
+
+/* When the default pool has nothing: what lies free in a pool that was made for that. The block is that pool's for ever. */
+static bool spare_block_alloc(struct heap *heap, const struct request *request, uintptr_t *address)
+{
+    bool found = false;
+    for (struct pool *pool = pool_spare_next(heap, NULL); pool; pool = pool_spare_next(heap, pool)) {
+        struct heap *other = found ? NULL : heap_if_used(&pool->store, heap->stream);
+        struct cache *used = NULL;
+        found = found || (other && heap_block_alloc(other, request, false, address, &used) == TARN_OK);
+    }
+    return found;
 }
 
 /* A block for a request; `used` receives the calling thread's cache if a slab served it and may do so again without a look-up. */
@@ -105,15 +138,9 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     tarn_status status = device_check(heap->arena->device);
     if (status)
         return status;
-    if (small) {
-        struct cache *cache = cache_of(heap);
-        if (!cache)
-            return TARN_ERROR_OUT_OF_HOST_MEMORY;
-        status = cache_take(cache, request, address);
-        *used = cache;
-    } else {
-        status = span_block_alloc(heap, request, address);
-    }
+    status = heap_block_alloc(heap, request, true, address, used);
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        status = spare_block_alloc(heap, request, address) ? TARN_OK : ladder_refuse(heap, request->size);
     if (!status && is_watched())
         driver->owner_set(heap->arena->device->number, *address, small ? slab_slot_size(request->size) : request->size,
                           heap->stream->native);
@@ -146,11 +173,46 @@ static tarn_status alloc_for(struct stream *stream, size_t size, size_t alignmen
         *pointer = NULL;
         return TARN_OK;
     }
+    struct route route = {0};
     tarn_status status = request_make(size, alignment, tag, &request);
-    if (status || (status = heap_of(stream, &heap)) || (status = block_alloc(heap, &request, &address, used)))
+    if (status || (status = route_of(stream, &route)))
         return status;
-    *pointer = (void *)address;
-    return TARN_OK;
+    status = heap_of(route.store, stream, &heap);
+    if (!status)
+        status = block_alloc(heap, &request, &address, used);
+    if (!route.holds_on)
+        *used = NULL;
+    route_end(&route);
+    if (!status)
+        *pointer = (void *)address;
+    return status;
+}
+
+tarn_status memory_alloc(struct store *store, struct stream *stream, size_t size, void **pointer)
+{
+    struct request request;
+    struct heap *heap = NULL;
+    struct cache *used = NULL;
+    uintptr_t address = 0;
+    tarn_status status = request_make(size, 0, 0, &request);
+    if (!status)
+        status = heap_of(store, stream, &heap);
+    if (!status)
+        status = block_alloc(heap, &request, &address, &used);
+    if (!status)
+        *pointer = (void *)address;
+    return status;
+}
+
+/* What a thread remembers of routes is forgotten when something has changed in the world. Before the route is asked for. */
+static void memory_of_routes_renew(void)
+{
+    struct thread *thread = thread_here;
+    uint64_t changes = atomic_load(&process_changes);
+    if (!thread || thread->changes == changes)
+        return;
+    thread_forget_caches(thread);
+    thread->changes = changes;
 }
 
 static __attribute__((noinline)) void *malloc_slowly(size_t size)
@@ -159,6 +221,7 @@ static __attribute__((noinline)) void *malloc_slowly(size_t size)
     struct cache *used = NULL;
     void *pointer = NULL;
     tarn_status status = memory_ready();
+    memory_of_routes_renew();
     if (!status)
         status = stream_current(thread_device(), &stream);
     if (!status)
@@ -174,7 +237,7 @@ void *tarn_malloc(size_t size)
 {
     struct thread *thread = thread_here;
     if (thread && thread->current_cache && size - 1 < SLAB_MOST) {
-        uintptr_t address = cache_take_fast(thread->current_cache, size);
+        uintptr_t address = cache_take_fast(thread->current_cache, thread, size);
         if (address)
             return (void *)address;
     }
@@ -188,6 +251,7 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
+    memory_of_routes_renew();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
     status = alloc_for(found, size, 0, 0, pointer, &used);
@@ -202,7 +266,7 @@ tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
 {
     struct thread *thread = thread_here;
     if (thread && thread->named_cache && thread->named == stream && size - 1 < SLAB_MOST && pointer) {
-        uintptr_t address = cache_take_fast(thread->named_cache, size);
+        uintptr_t address = cache_take_fast(thread->named_cache, thread, size);
         if (address) {
             *pointer = (void *)address;
             return TARN_OK;
@@ -251,6 +315,8 @@ struct block {
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
 static bool block_in_span_locked(struct span *span, uintptr_t address, struct block *block)
 {
+    while (span->next && span->next->start <= address) /* of the page's blocks, the entry is the first */
+        span = span->next;
     *block = (struct block){block->heap, span, NULL, 0, span->start, span->size, span->requested};
     return span->state == SPAN_BLOCK && address - span->start < span->size;
 }
@@ -363,7 +429,7 @@ static struct use *uses_of(const struct block *block)
 static void block_free_locked(struct block *block)
 {
     struct heap *heap = block->heap;
-    struct counters *counters = &heap->arena->counters;
+    struct counters *counters = heap->store->counters;
     struct use *uses = uses_of(block);
     if (is_watched())
         driver->owner_clear(heap->arena->device->number, block->start, block->size);
@@ -380,7 +446,7 @@ static void block_free_locked(struct block *block)
     if (block->slab) {
         cache_give_locked(block->slab, block->slot);
     } else {
-        map_set(block->start, 0);
+        span_leave_map_locked(block->span);
         span_give_locked(heap, block->span);
     }
 }
@@ -395,7 +461,7 @@ static bool free_remotely(uintptr_t address)
     unsigned slot = slab_slot(slab, address);
     if (slot >= slab->slots || slab_address(slab, slot) != address || !slab_is_live(slab, slot))
         return false;
-    struct counters *counters = &slab_owner(slab)->heap->arena->counters;
+    struct counters *counters = slab_owner(slab)->heap->store->counters;
     size_t size = slab->slot_size, requested = slab_requested(slab, slot);
     if (!cache_give_remote(slab, slot))
         return false;
@@ -518,7 +584,7 @@ static tarn_status block_extend_locked(struct block *block, size_t size)
             block->slab->notes[block->slot].unused = (uint16_t)(block->size - size);
         else
             block->span->requested = size;
-        counters_extended(&block->heap->arena->counters, block->size, more, block->requested, size - block->requested);
+        counters_extended(block->heap->store->counters, block->size, more, block->requested, size - block->requested);
     }
     return TARN_OK;
 }
@@ -569,6 +635,7 @@ tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info)
         .device = block.heap->arena->device->number,
         .stream = (tarn_stream)block.heap->generation << 32 | block.heap->stream->slot,
         .tag = block.slab ? block.slab->notes[block.slot].tag : block.span->tag,
+        .pool = {block.heap->store->id[0], block.heap->store->id[1]},
     };
     mutex_unlock(&block.heap->lock);
     return TARN_OK;

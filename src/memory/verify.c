@@ -176,8 +176,14 @@ tarn_status arena_verify(struct arena *arena)
     if (mapped + left + arena->stuck.bytes != claimed * arena->granule)
         return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped and %zu claimed", arena->device->number,
                       mapped, claimed * arena->granule);
-    if (mapped + arena->stuck.bytes + arena->cache.bytes != arena->reserved)
-        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped, %zu cached, but %zu reserved",
-                      arena->device->number, mapped, arena->cache.bytes, arena->reserved);
+    size_t cached = arena->store.cache.bytes, reserved = arena->store.reserved;
+    for (const struct store *store = arena->stores; store; store = store->next) {
+        cached += store->cache.bytes;
+        reserved += store->reserved;
+    }
+    if (mapped + arena->stuck.bytes + cached != arena->reserved || reserved != arena->reserved)
+        return failed(TARN_ERROR_INTERNAL,
+                      "device %d: %zu bytes are mapped, %zu cached, but %zu reserved, %zu by pools",
+                      arena->device->number, mapped, cached, arena->reserved, reserved);
     return TARN_OK;
 }

@@ -111,11 +111,11 @@ static void block_end_locked(struct heap *heap, struct use *uses)
         cache_give_locked(slab, slot);
     } else {
         span->uses = NULL;
-        map_set(span->start, 0);
+        span_leave_map_locked(span);
         span_give_locked(heap, span);
     }
     heap->waiting_bytes -= size;
-    counters_completed(&heap->arena->counters, size);
+    counters_completed(heap->store->counters, size);
 }
 
 /* Whether a block's uses have all ended. Streams that were seen busy in this pass are remembered in `busy`: a later block

@@ -27,10 +27,16 @@ static tarn_stat_class class_of(size_t size)
     return size <= COUNTERS_SMALL ? TARN_STAT_SMALL_POOL : TARN_STAT_LARGE_POOL;
 }
 
-void counters_init(struct counters *counters)
+void counters_init(struct counters *counters, struct counters *parent)
 {
     mutex_init(&counters->lock);
+    counters->parent = parent;
     counters->values = (tarn_stats){.size = sizeof counters->values, .max_split_size = -1};
+}
+
+void counters_finish(struct counters *counters)
+{
+    mutex_finish(&counters->lock);
 }
 
 static void add_allocation(tarn_stats *values, size_t size, int64_t requested, int sign)
@@ -48,32 +54,40 @@ static void add_active(tarn_stats *values, size_t size, int sign)
 
 void counters_allocated(struct counters *counters, size_t size, size_t requested)
 {
-    mutex_lock(&counters->lock);
-    add_allocation(&counters->values, size, (int64_t)requested, 1);
-    add_active(&counters->values, size, 1);
-    mutex_unlock(&counters->lock);
+    for (; counters; counters = counters->parent) {
+        mutex_lock(&counters->lock);
+        add_allocation(&counters->values, size, (int64_t)requested, 1);
+        add_active(&counters->values, size, 1);
+        mutex_unlock(&counters->lock);
+    }
 }
 
 void counters_freed(struct counters *counters, size_t size, size_t requested)
 {
-    mutex_lock(&counters->lock);
-    add_allocation(&counters->values, size, (int64_t)requested, -1);
-    mutex_unlock(&counters->lock);
+    for (; counters; counters = counters->parent) {
+        mutex_lock(&counters->lock);
+        add_allocation(&counters->values, size, (int64_t)requested, -1);
+        mutex_unlock(&counters->lock);
+    }
 }
 
 void counters_completed(struct counters *counters, size_t size)
 {
-    mutex_lock(&counters->lock);
-    add_active(&counters->values, size, -1);
-    mutex_unlock(&counters->lock);
+    for (; counters; counters = counters->parent) {
+        mutex_lock(&counters->lock);
+        add_active(&counters->values, size, -1);
+        mutex_unlock(&counters->lock);
+    }
 }
 
 void counters_freed_and_completed(struct counters *counters, size_t size, size_t requested)
 {
-    mutex_lock(&counters->lock);
-    add_allocation(&counters->values, size, (int64_t)requested, -1);
-    add_active(&counters->values, size, -1);
-    mutex_unlock(&counters->lock);
+    for (; counters; counters = counters->parent) {
+        mutex_lock(&counters->lock);
+        add_allocation(&counters->values, size, (int64_t)requested, -1);
+        add_active(&counters->values, size, -1);
+        mutex_unlock(&counters->lock);
+    }
 }
 
 static void small_add(tarn_stat stats[TARN_STAT_CLASSES], int64_t taken, int64_t given)
@@ -99,9 +113,11 @@ void counters_add_small(tarn_stats *stats, const struct counters_small *small)
 
 void counters_publish(struct counters *counters, const struct counters_small *small)
 {
-    mutex_lock(&counters->lock);
-    counters_add_small(&counters->values, small);
-    mutex_unlock(&counters->lock);
+    for (; counters; counters = counters->parent) {
+        mutex_lock(&counters->lock);
+        counters_add_small(&counters->values, small);
+        mutex_unlock(&counters->lock);
+    }
 }
 
 /* A value moves from one class to another while it grows: the sum over both changes by the growth alone. */
@@ -120,26 +136,46 @@ static void class_move(tarn_stat stats[TARN_STAT_CLASSES], tarn_stat_class from,
 void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested)
 {
     tarn_stat_class from = class_of(size), to = class_of(size + more);
-    tarn_stats *values = &counters->values;
-    mutex_lock(&counters->lock);
-    class_move(values->allocation, from, to, from != to, 0);
-    class_move(values->active, from, to, from != to, 0);
-    class_move(values->allocated_bytes, from, to, size, more);
-    class_move(values->active_bytes, from, to, size, more);
-    class_move(values->requested_bytes, from, to, requested, more_requested);
-    mutex_unlock(&counters->lock);
+    for (; counters; counters = counters->parent) {
+        tarn_stats *values = &counters->values;
+        mutex_lock(&counters->lock);
+        class_move(values->allocation, from, to, from != to, 0);
+        class_move(values->active, from, to, from != to, 0);
+        class_move(values->allocated_bytes, from, to, size, more);
+        class_move(values->active_bytes, from, to, size, more);
+        class_move(values->requested_bytes, from, to, requested, more_requested);
+        mutex_unlock(&counters->lock);
+    }
 }
 
 void counters_segment(struct counters *counters, size_t size, int sign)
 {
+    for (; counters; counters = counters->parent) {
+        mutex_lock(&counters->lock);
+        class_add(counters->values.segment, TARN_STAT_LARGE_POOL, sign);
+        class_add(counters->values.reserved_bytes, TARN_STAT_LARGE_POOL, sign * (int64_t)size);
+        if (sign > 0)
+            counters->values.num_device_alloc++;
+        else
+            counters->values.num_device_free++;
+        mutex_unlock(&counters->lock);
+    }
+}
+
+static void segment_own(struct counters *counters, size_t size, int sign)
+{
+    if (!counters->parent)
+        return; /* the device has it either way */
     mutex_lock(&counters->lock);
     class_add(counters->values.segment, TARN_STAT_LARGE_POOL, sign);
     class_add(counters->values.reserved_bytes, TARN_STAT_LARGE_POOL, sign * (int64_t)size);
-    if (sign > 0)
-        counters->values.num_device_alloc++;
-    else
-        counters->values.num_device_free++;
     mutex_unlock(&counters->lock);
+}
+
+void counters_segment_move(struct counters *from, struct counters *to, size_t size)
+{
+    segment_own(from, size, -1);
+    segment_own(to, size, 1);
 }
 
 void counters_split(struct counters_splits *splits, size_t size, int large, int sign)
@@ -167,11 +203,13 @@ void counters_add_splits(tarn_stats *stats, const struct counters_splits *splits
     }
 }
 
-void counters_add(struct counters *counters, int64_t *scalar)
+void counters_add(struct counters *counters, size_t scalar)
 {
-    mutex_lock(&counters->lock);
-    (*scalar)++;
-    mutex_unlock(&counters->lock);
+    for (; counters; counters = counters->parent) {
+        mutex_lock(&counters->lock);
+        ++*(int64_t *)((char *)&counters->values + scalar);
+        mutex_unlock(&counters->lock);
+    }
 }
 
 void counters_read(struct counters *counters, tarn_stats *stats)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The counters behind tarn_stats_get(), one set a device. Thread-safe: each call takes the set's own lock, which is a leaf. */
+/* The counters behind tarn_stats_get(), one set a device, and one a private pool, whose parent is the device's: what is counted
+ * there is counted in both. Thread-safe: each call takes the set's own lock, which is a leaf. */
 #ifndef TARN_RECORD_COUNTERS_H
 #define TARN_RECORD_COUNTERS_H
 
@@ -13,10 +14,12 @@
 
 struct counters {
     mutex lock;
-    tarn_stats values; /* lock */
+    tarn_stats values;       /* lock */
+    struct counters *parent; /* or NULL; constant */
 };
 
-void counters_init(struct counters *counters);
+void counters_init(struct counters *counters, struct counters *parent);
+void counters_finish(struct counters *counters);
 
 /* A block was handed out; freed by its owner; became reusable. Sizes in bytes. */
 void counters_allocated(struct counters *counters, size_t size, size_t requested);
@@ -38,6 +41,8 @@ void counters_extended(struct counters *counters, size_t size, size_t more, size
 
 /* Physical memory came from the driver or went back. */
 void counters_segment(struct counters *counters, size_t size, int sign);
+/* It became another pool's of the same device. */
+void counters_segment_move(struct counters *from, struct counters *to, size_t size);
 
 /* Free memory beside other memory, by zone (small, large), of one heap and under its lock. A device's is the sum over its heaps,
  * its peak the sum of theirs. */
@@ -50,8 +55,8 @@ void counters_splits_reset_peak(struct counters_splits *splits);
 void counters_splits_reset_accumulated(struct counters_splits *splits);
 
 /* Adds one to a scalar: COUNT(counters, num_ooms). */
-#define COUNT(counters, scalar) counters_add(counters, &(counters)->values.scalar)
-void counters_add(struct counters *counters, int64_t *scalar);
+#define COUNT(counters, scalar) counters_add(counters, offsetof(tarn_stats, scalar))
+void counters_add(struct counters *counters, size_t scalar);
 
 void counters_read(struct counters *counters, tarn_stats *stats);
 void counters_reset_peak(struct counters *counters);

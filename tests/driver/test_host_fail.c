@@ -28,7 +28,7 @@ static void prepare_capture(int kind)
         return;
     assert_ok(driver->capture_begin(0, on.capturing, DRIVER_CAPTURE_GLOBAL));
     assert_ok(driver->call(0, on.capturing, do_nothing, NULL));
-    if (kind == DRIVER_CALL_graph_launch || kind == DRIVER_CALL_graph_destroy)
+    if (kind >= DRIVER_CALL_graph_launch && kind <= DRIVER_CALL_graph_hold)
         assert_ok(driver->capture_end(0, on.capturing, &on.graph));
 }
 
@@ -49,7 +49,7 @@ static void prepare(int kind)
     assert_ok(driver->device_synchronize(0));
     if (kind == DRIVER_CALL_unreserve)
         assert_ok(driver->unmap(0, on.mapped, GRANULE));
-    if (kind >= DRIVER_CALL_capture_begin && kind <= DRIVER_CALL_graph_destroy)
+    if (kind >= DRIVER_CALL_capture_begin && kind <= DRIVER_CALL_graph_hold)
         prepare_capture(kind);
 }
 
@@ -228,6 +228,16 @@ static tarn_status call_capture_depend(void)
 static tarn_status call_graph_launch(void)
 {
     return driver->graph_launch(0, on.graph, on.stream);
+}
+
+static void nothing_to_say(void *argument)
+{
+    (void)argument;
+}
+
+static tarn_status call_graph_hold(void)
+{
+    return driver->graph_hold(0, on.graph, nothing_to_say, NULL);
 }
 
 static tarn_status call_graph_destroy(void)

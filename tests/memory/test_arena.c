@@ -36,7 +36,7 @@ static size_t room_above(uintptr_t address)
 static struct piece *create(size_t size)
 {
     struct piece *piece = NULL;
-    OK(piece_create(arena, size, &piece));
+    OK(piece_create(&arena->store, size, &piece));
     CHECK(piece->size == size && piece->address == 0);
     return piece;
 }
@@ -44,8 +44,8 @@ static struct piece *create(size_t size)
 static void nothing_left(void)
 {
     OK(arena_free_stuck(arena));
-    OK(arena_release_cache(arena, 0));
-    CHECK(arena->reserved == 0 && arena->cache.bytes == 0 && arena->stuck.bytes == 0);
+    OK(store_release_cache(&arena->store, 0));
+    CHECK(arena->reserved == 0 && arena->store.cache.bytes == 0 && arena->stuck.bytes == 0);
     CHECK(ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
     CHECK(room_above(arena->base) == arena->size);
 }
@@ -109,16 +109,16 @@ static void pieces_are_created_up_to_the_limit_and_counted(void **state)
     OK(tarn_limit_set(0, 3 * GRANULE));
     struct piece *first = create(2 * GRANULE), *refused = NULL;
     uint64_t creates = calls_of(0, "create");
-    GIVES(piece_create(arena, 2 * GRANULE, &refused), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(piece_create(&arena->store, 2 * GRANULE, &refused), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!refused && calls_of(0, "create") == creates && arena->reserved == 2 * GRANULE);
     struct piece *second = create(GRANULE);
     OK(tarn_limit_set(0, 0)); /* below what is reserved */
-    GIVES(piece_create(arena, GRANULE, &refused), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(piece_create(&arena->store, GRANULE, &refused), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_limit_set(0, SIZE_MAX));
-    GIVES(piece_create(arena, MEMORY, &refused), TARN_ERROR_OUT_OF_MEMORY); /* the driver's word */
+    GIVES(piece_create(&arena->store, MEMORY, &refused), TARN_ERROR_OUT_OF_MEMORY); /* the driver's word */
     CHECK(arena->reserved == 3 * GRANULE && stats_of(0).reserved_bytes[0].current == (int64_t)(3 * GRANULE));
-    OK(piece_release(arena, first));
-    OK(piece_release(arena, second));
+    OK(piece_release(first));
+    OK(piece_release(second));
     nothing_left();
 }
 
@@ -127,8 +127,8 @@ static void a_piece_that_the_driver_does_not_take_back_goes_to_the_cache(void **
     (void)state;
     struct piece *piece = create(GRANULE);
     OK(tarn_host_fail(kind_of("release"), 1, false, TARN_ERROR_DRIVER));
-    GIVES(piece_release(arena, piece), TARN_ERROR_DRIVER);
-    CHECK(arena->cache.first == piece && arena->cache.bytes == GRANULE && arena->reserved == GRANULE);
+    GIVES(piece_release(piece), TARN_ERROR_DRIVER);
+    CHECK(arena->store.cache.first == piece && arena->store.cache.bytes == GRANULE && arena->reserved == GRANULE);
     nothing_left();
 }
 
@@ -171,7 +171,7 @@ static void a_mapping_that_fails_leaves_every_piece_in_the_cache_and_the_address
         uintptr_t start = claim(3 * GRANULE);
         OK(tarn_host_fail(kind_of(kinds[i]), i < 3 ? (uint64_t)i + 1 : 1, false, TARN_ERROR_MAPPING_LIMIT));
         GIVES(pieces_map(arena, &list, start, 0), TARN_ERROR_MAPPING_LIMIT);
-        CHECK(!list.first && list.bytes == 0 && arena->cache.bytes == 3 * GRANULE && arena->stuck.bytes == 0);
+        CHECK(!list.first && list.bytes == 0 && arena->store.cache.bytes == 3 * GRANULE && arena->stuck.bytes == 0);
         CHECK(ledger_of(0).mapped == 0 && room_above(arena->base) == arena->size);
         nothing_left();
     }
@@ -187,7 +187,7 @@ static void pieces_that_cannot_even_be_unmapped_stay_claimed_until_they_can(void
     OK(tarn_host_fail(-1, 3, true, TARN_ERROR_DRIVER)); /* the third map, and the unmap */
     GIVES(pieces_map(arena, &list, start, 0), TARN_ERROR_DRIVER);
     OK(tarn_host_fail(-1, 0, false, TARN_OK));
-    CHECK(arena->stuck.bytes == 2 * GRANULE && arena->cache.bytes == GRANULE && arena->reserved == 3 * GRANULE);
+    CHECK(arena->stuck.bytes == 2 * GRANULE && arena->store.cache.bytes == GRANULE && arena->reserved == 3 * GRANULE);
     CHECK(room_above(start) == 0 && room_above(start + 2 * GRANULE) > 0);
     OK(tarn_host_fail(kind_of("unmap"), 2, false, TARN_ERROR_DRIVER));
     GIVES(arena_free_stuck(arena), TARN_ERROR_DRIVER);
@@ -206,25 +206,25 @@ static void the_cache_gives_the_largest_that_fit_and_then_the_smallest_that_cove
     pieces_to_cache(arena, &list);
     CHECK(!list.first);
     mutex_lock(&arena->lock);
-    pieces_from_cache_locked(arena, 6 * GRANULE, 6 * GRANULE, &list); /* 5 and 1 */
+    pieces_from_cache_locked(&arena->store, 6 * GRANULE, 6 * GRANULE, &list); /* 5 and 1 */
     mutex_unlock(&arena->lock);
     CHECK(list.bytes == 6 * GRANULE && list.first->size == GRANULE && list.first->next->size == 5 * GRANULE);
     pieces_to_cache(arena, &list);
     mutex_lock(&arena->lock);
-    pieces_from_cache_locked(arena, 16 * GRANULE, 20 * GRANULE, &list); /* 7, 5, 3, 1 */
+    pieces_from_cache_locked(&arena->store, 16 * GRANULE, 20 * GRANULE, &list); /* 7, 5, 3, 1 */
     mutex_unlock(&arena->lock);
     CHECK(list.bytes == 16 * GRANULE);
     mutex_lock(&arena->lock);
-    pieces_from_cache_locked(arena, 17 * GRANULE, 17 * GRANULE, &list); /* the 2 is one too many */
+    pieces_from_cache_locked(&arena->store, 17 * GRANULE, 17 * GRANULE, &list); /* the 2 is one too many */
     mutex_unlock(&arena->lock);
     CHECK(list.bytes == 16 * GRANULE);
     mutex_lock(&arena->lock);
-    pieces_from_cache_locked(arena, 17 * GRANULE, 18 * GRANULE, &list);
+    pieces_from_cache_locked(&arena->store, 17 * GRANULE, 18 * GRANULE, &list);
     mutex_unlock(&arena->lock);
-    CHECK(list.bytes == 18 * GRANULE && arena->cache.bytes == 0);
+    CHECK(list.bytes == 18 * GRANULE && arena->store.cache.bytes == 0);
     pieces_to_cache(arena, &list);
-    OK(arena_release_cache(arena, 10 * GRANULE));
-    CHECK(arena->reserved <= 10 * GRANULE && arena->reserved == arena->cache.bytes);
+    OK(store_release_cache(&arena->store, 10 * GRANULE));
+    CHECK(arena->reserved <= 10 * GRANULE && arena->reserved == arena->store.cache.bytes);
     nothing_left();
 }
 

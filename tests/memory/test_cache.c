@@ -149,7 +149,7 @@ static void memory_of_sleeping_threads_is_had_but_for_their_live_blocks(void **s
     struct stream *stream = NULL;
     struct heap *heap = NULL;
     OK(stream_find(own, 0, &stream));
-    OK(heap_of(stream, &heap));
+    OK(default_heap(stream, &heap));
     CHECK(ledger_of(0).created - heap->free_bytes == (uint64_t)SLEEPERS * MAP_PAGE);
     CHECK(ledger_of(0).created <= (uint64_t)SLEEPERS * 2 * MIB);
     verify(0);

@@ -27,7 +27,7 @@ static struct heap *heap_of_stream(tarn_stream stream)
     struct stream *found = NULL;
     struct heap *heap = NULL;
     OK(stream_find(stream, 0, &found));
-    OK(heap_of(found, &heap));
+    OK(default_heap(found, &heap));
     return heap;
 }
 

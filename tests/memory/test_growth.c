@@ -209,7 +209,7 @@ static void shedding_gives_at_least_what_is_wanted_and_says_how_much(void **stat
     void *blocks[5];
     size_t given = 0;
     OK(stream_find(own, 0, &stream));
-    OK(heap_of(stream, &heap));
+    OK(default_heap(stream, &heap));
     for (int i = 0; i < 5; i++)
         blocks[i] = alloc_on(own, PIECE);
     OK(heap_shed(heap, SIZE_MAX, &given));
@@ -217,7 +217,7 @@ static void shedding_gives_at_least_what_is_wanted_and_says_how_much(void **stat
     for (int i = 0; i < 5; i += 2)
         OK(tarn_free(blocks[i]));
     OK(heap_shed(heap, 1, &given));
-    CHECK(given == PIECE && heap->arena->cache.bytes == PIECE);
+    CHECK(given == PIECE && heap->arena->store.cache.bytes == PIECE);
     OK(heap_shed(heap, PIECE + 1, &given));
     CHECK(given == 2 * PIECE && heap->free_bytes == 0);
     verify(0);

@@ -288,7 +288,7 @@ static int set_up(void **state)
     struct span *span = NULL;
     own = lease(0);
     OK(stream_find(own, 0, &stream));
-    OK(heap_of(stream, &heap));
+    OK(default_heap(stream, &heap));
     OK(heap_grow(heap, ZONE_LARGE, RUN, UNIT, &span));
     begin = span->start;
     give(span);

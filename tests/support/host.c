@@ -151,6 +151,22 @@ static uint64_t ghost_bytes(struct arena *arena)
     return bytes;
 }
 
+/* What lies with the stores of a device, mapped nowhere. */
+static uint64_t cached_bytes(const struct arena *arena)
+{
+    uint64_t bytes = arena->store.cache.bytes;
+    for (const struct store *store = arena->stores; store; store = store->next)
+        bytes += store->cache.bytes;
+    return bytes;
+}
+
+tarn_status default_heap(struct stream *stream, struct heap **heap)
+{
+    struct arena *arena = NULL;
+    tarn_status status = arena_of(device_at(stream->device), &arena);
+    return status ? status : heap_of(&arena->store, stream, heap);
+}
+
 void verify(int device)
 {
     struct arena *arena = NULL;
@@ -160,7 +176,7 @@ void verify(int device)
     tarn_host_ledger ledger = ledger_of(device);
     CHECK((uint64_t)stats.reserved_bytes[0].current == ledger.created);
     CHECK((uint64_t)stats.segment[0].current == ledger.pieces);
-    CHECK(ledger.mapped == ledger.created - arena->cache.bytes + ghost_bytes(arena));
+    CHECK(ledger.mapped == ledger.created - cached_bytes(arena) + ghost_bytes(arena));
     CHECK(ledger.reports == 0);
 }
 

@@ -46,6 +46,11 @@ void work_on(tarn_stream stream, const void *address, size_t size, uint64_t ns);
 void *alloc_on(tarn_stream stream, size_t size);
 size_t usable_size(const void *pointer);
 
+/* The heap of a stream in the default pool, made if need be. */
+struct stream;
+struct heap;
+tarn_status default_heap(struct stream *stream, struct heap **heap);
+
 /* The invariants of a device's memory; its counters against the driver's ledger. Nothing else may run. */
 void verify(int device);
 /* Ends all work, trims, and demands that nothing is left: of blocks, of memory, in the counters. */

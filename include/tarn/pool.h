@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Private pools: memory of one device that serves nobody else.
+ *
+ * A pool is entered by a scope, which routes allocations to it: those of a thread, of a stream, of a capture, or all of its
+ * device. Free needs no scope: a block goes back to the pool that it came from. A pool is counted: it belongs to its creator, to
+ * each open scope and each graph that uses it. When the last of them lets go, its live blocks stay valid, its other memory is
+ * given back, and what is freed later serves the device's default pool.
+ *
+ * All functions are thread-safe, and allowed while a stream captures where nothing else is said. Every function may also return
+ * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST,
+ * TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_INVALID_ARGUMENT for a NULL that is not said to be allowed. */
+#ifndef TARN_POOL_H
+#define TARN_POOL_H
+
+#include <stdbool.h>
+#include <tarn/memory.h>
+#include <tarn/stats.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tarn_pool tarn_pool;
+
+typedef struct tarn_pool_options {
+    size_t size;  /* sizeof(tarn_pool_options) */
+    int device;   /* TARN_CURRENT_DEVICE, or a device */
+    size_t limit; /* bytes that the pool may reserve; 0 is no limit */
+
+    /* A request to the default pool that would fail is served from what lies free in this one, on the same stream. The block is
+     * this pool's: freed, it goes back there. */
+    bool use_on_oom;
+
+    /* Memory that is free in the order of its stream is never mapped at a second address. For work that stays on a device and
+     * keeps addresses: persistent kernels, communication libraries. */
+    bool no_remap;
+} tarn_pool_options;
+
+/* Makes a pool, counted once for the caller. `options` may be NULL: the current device, nothing special. TARN_ERROR_INVALID_DEVICE;
+ * TARN_ERROR_INVALID_ARGUMENT for an unknown structure size. */
+TARN_API tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **pool);
+
+/* A pool for captures to share, on `device`; the same as one made with the default options. Graphs that share a pool must be
+ * launched in the order of their captures and never at once: each reuses what the one before it freed. */
+TARN_API tarn_status tarn_pool_graph_handle(int device, tarn_pool **pool);
+
+/* Counts the pool once more; and gives one count back. NULL is fine for a release. With the last count the pool is left behind:
+ * what is not live goes back to the driver, at once where nothing uses it any more. It cannot be had again. */
+TARN_API tarn_status tarn_pool_retain(tarn_pool *pool);
+TARN_API tarn_status tarn_pool_release(tarn_pool *pool);
+
+/* The pool of an id, counted once more for the caller. TARN_ERROR_INVALID_ARGUMENT when there is none: it is left behind, or never
+ * was, or is (0, 0). */
+TARN_API tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool);
+
+/* How often the pool is counted: by users, open scopes, captures and graphs. Its id: (0, n) for one that was created, (n, 0) for
+ * one that a capture made for itself; never given twice in a process. Its device. */
+TARN_API tarn_status tarn_pool_use_count(tarn_pool *pool, unsigned *count);
+TARN_API tarn_status tarn_pool_id_get(tarn_pool *pool, tarn_pool_id *id);
+TARN_API tarn_status tarn_pool_device(tarn_pool *pool, int *device);
+
+/* The pool's own statistics, with the meaning of the device's (stats.h), where they are counted too. */
+TARN_API tarn_status tarn_pool_stats_get(tarn_pool *pool, tarn_stats *stats);
+TARN_API tarn_status tarn_pool_stats_reset_peak(tarn_pool *pool);
+TARN_API tarn_status tarn_pool_stats_reset_accumulated(tarn_pool *pool);
+
+/* Gives memory of the pool that is not live back to the driver until it reserves at most `keep` bytes, as tarn_trim() does. What a
+ * graph or a capture holds stays. TARN_ERROR_CAPTURE while a known capture is open on the device; then nothing was given back. */
+TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
+
+/* The most bytes that the pool reserves; SIZE_MAX is no limit. A limit below what is reserved now only stops growth. */
+TARN_API tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
+TARN_API tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
+
+/* A block of the pool, whatever scopes are open; otherwise as tarn_alloc_on(). */
+TARN_API tarn_status tarn_pool_alloc(tarn_pool *pool, tarn_stream stream, size_t size, void **pointer);
+
+/* One live block of a pool. */
+typedef struct tarn_pool_block {
+    void *address;
+    size_t usable_size, requested; /* bytes */
+    tarn_stream stream;            /* that it was allocated for */
+} tarn_pool_block;
+
+/* The live blocks of the pool in the order of their addresses: as many as `room` into `blocks`, which may be NULL for 0, and in
+ * `count` how many there are. Blocks that threads allocate and free meanwhile are in it or not. */
+TARN_API tarn_status tarn_pool_blocks(tarn_pool *pool, tarn_pool_block *blocks, size_t room, size_t *count);
+
+/* Whether the live blocks of the pool are exactly those that begin at these addresses, in any order, without repetition. */
+TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, bool *same);
+
+/* Scopes. While one is open, allocations that it is for come from its pool. Where several are, the newest wins. A scope changes
+ * nothing else: neither trims, nor events, nor other threads' allocations. */
+typedef uint64_t tarn_scope; /* never given twice; 0 is none */
+
+typedef enum tarn_scope_kind {
+    TARN_SCOPE_THREAD, /* of the threads that are in it: the one that begins it, and those that join */
+    TARN_SCOPE_STREAM, /* for one stream, by any thread */
+    TARN_SCOPE_ALWAYS  /* on the pool's device, by any thread */
+} tarn_scope_kind;
+
+/* Begins a scope. `stream` counts for TARN_SCOPE_STREAM only, and must be of the pool's device (TARN_ERROR_INVALID_STREAM);
+ * for TARN_SCOPE_THREAD the thread's current device must be the pool's (TARN_ERROR_INVALID_DEVICE). TARN_ERROR_SCOPE where the
+ * same is open already: of this pool by this thread, of this pool for this stream, of this pool for all. */
+TARN_API tarn_status tarn_scope_begin(tarn_pool *pool, tarn_scope_kind kind, tarn_stream stream, tarn_scope *scope);
+
+/* Ends a scope. One of threads ends by the thread that began it, which must have ended or left every newer one that it is in;
+ * workers that are still in it allocate elsewhere from then on. The others may end by any thread in any order. TARN_ERROR_SCOPE
+ * for a wrong order, another thread, or a scope that has ended. */
+TARN_API tarn_status tarn_scope_end(tarn_scope scope);
+
+/* Enters a scope of threads from a worker, where it is the newest then; and leaves it. A thread that ends leaves its scopes.
+ * TARN_ERROR_SCOPE for a scope that has ended or is of another kind, for one that the thread is in already, and for leaving one
+ * that is not the newest of the thread, or that it began. */
+TARN_API tarn_status tarn_scope_join(tarn_scope scope);
+TARN_API tarn_status tarn_scope_leave(tarn_scope scope);
+
+/* Captures. tarn_pool_capture_begin() begins a capture as tarn_capture_begin() does and routes what is allocated for its streams,
+ * those that join it too, to a pool: `pool`, or where that is NULL one of its own. tarn_capture_end() ends it: the graph then counts
+ * the pool until it is destroyed, with every executable made of it, and their work has finished. tarn_capture_abort() leaves
+ * nothing. While a capture or a graph counts a pool none of its memory is unmapped, live or not: the graph's work uses it at every
+ * launch. What is freed inside is reused inside, in the order of the streams.
+ *
+ * tarn_pool_capture_announce() does the same for a capture that the caller is about to begin by the vendor's call. After ending it by the
+ * vendor's call, tell tarn the graph by tarn_pool_keep_for_graph(), and then call tarn_capture_end() for the stream with NULL. */
+TARN_API tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream, tarn_capture_mode mode);
+TARN_API tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream);
+
+/* Makes a graph of the vendor's (cudaGraph_t, not an executable) count the pool until it is destroyed, with every executable that is
+ * made of it later, and their work has finished. TARN_ERROR_NOT_SUPPORTED where the driver cannot tell that end. */
+TARN_API tarn_status tarn_pool_keep_for_graph(tarn_pool *pool, void *graph);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the private pools: their making, their counts, and their end. A pool ends in three steps: its count falls to 0, anywhere;
+ * pools_collect() leaves it behind; and destroys it when no heap, piece or request has to do with it any more. Lock order:
+ * collecting, then what heap.h and arena.h say. */
+#include "memory/pool.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/ladder.h"
+#include "memory/malloc.h"
+
+static struct object_pool pools = OBJECT_POOL(struct pool);
+static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
+static mutex collecting = MUTEX_INITIALIZER;
+
+bool pool_retain(struct pool *pool)
+{
+    unsigned count = atomic_load(&pool->count);
+    while (count && !atomic_compare_exchange_weak(&pool->count, &count, count + 1))
+        ;
+    return count != 0;
+}
+
+void pool_let_go(struct pool *pool)
+{
+    struct arena *arena = pool->store.arena; /* the pool may be gone at the next line but one */
+    atomic_fetch_add(&arena->pools_ended, 1);
+    if (atomic_fetch_sub(&pool->count, 1) != 1)
+        atomic_fetch_sub(&arena->pools_ended, 1);
+}
+
+bool pool_hold(struct pool *pool)
+{
+    if (!pool_retain(pool))
+        return false;
+    atomic_fetch_add(&pool->store.holds, 1);
+    return true;
+}
+
+void pool_hold_end(struct pool *pool)
+{
+    atomic_fetch_sub(&pool->store.holds, 1);
+    pool_let_go(pool);
+}
+
+tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **result)
+{
+    struct pool *pool = object_alloc(&pools);
+    if (!pool)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a pool");
+    pools_collect(arena);
+    store_init(&pool->store, arena, &pool->counters);
+    counters_init(&pool->counters, &arena->counters);
+    pool->store.id[for_graph ? 0 : 1] = atomic_fetch_add(for_graph ? &graph_ids : &user_ids, 1);
+    atomic_store(&pool->count, 1);
+    mutex_lock(&arena->lock);
+    pool->store.next = arena->stores;
+    arena->stores = &pool->store;
+    mutex_unlock(&arena->lock);
+    *result = pool;
+    return TARN_OK;
+}
+
+/* The end ---------------------------------------------------------------------------------------------------------- */
+
+static void unlink_store(struct arena *arena, const struct store *store)
+{
+    mutex_lock(&arena->lock);
+    struct store **place = &arena->stores;
+    while (*place != store)
+        place = &(*place)->next;
+    *place = store->next;
+    mutex_unlock(&arena->lock);
+}
+
+static bool is_without_memory(struct store *store)
+{
+    mutex_lock(&store->arena->lock);
+    bool is = store->reserved == 0;
+    mutex_unlock(&store->arena->lock);
+    return is;
+}
+
+/* Destroys a pool that was left behind, if nothing of it is left. Collecting. */
+static void destroy_if_empty(struct arena *arena, struct pool *pool)
+{
+    struct store *store = &pool->store;
+    (void)store_take(&arena->store, store, SIZE_MAX);
+    if (!is_without_memory(store) || !heaps_give_up(store))
+        return;
+    if (pthread_rwlock_trywrlock(&arena->moving))
+        return; /* somebody may be looking at it; later, then */
+    bool unvisited = atomic_load(&pool->visits) == 0;
+    if (unvisited)
+        unlink_store(arena, store);
+    pthread_rwlock_unlock(&arena->moving);
+    if (!unvisited)
+        return;
+    atomic_fetch_sub(&arena->pools_ended, 1);
+    pages_free(store->heaps, store->heap_slots * sizeof(struct heap *));
+    mutex_finish(&store->lookup);
+    counters_finish(&pool->counters);
+    object_free(&pools, pool);
+}
+
+/* The store after `store` in the list, NULL first. Collecting, so that it stays in it. */
+static struct store *store_next(struct arena *arena, const struct store *store)
+{
+    mutex_lock(&arena->lock);
+    struct store *next = store ? store->next : arena->stores;
+    mutex_unlock(&arena->lock);
+    return next;
+}
+
+static void leave_behind(struct store *store)
+{
+    heaps_leave_behind(store);
+    process_changed();
+}
+
+void pools_collect(struct arena *arena)
+{
+    if (!atomic_load(&arena->pools_ended))
+        return;
+    mutex_lock(&collecting);
+    for (struct store *store = store_next(arena, NULL), *next; store; store = next) {
+        struct pool *pool = pool_of_store(store);
+        next = store_next(arena, store);
+        if (atomic_load(&pool->count))
+            continue;
+        if (!atomic_load(&store->left_behind))
+            leave_behind(store);
+        destroy_if_empty(arena, pool);
+    }
+    mutex_unlock(&collecting);
+}
+
+void pools_leave_behind(struct arena *arena)
+{
+    mutex_lock(&collecting);
+    for (struct store *store = store_next(arena, NULL); store; store = store_next(arena, store)) {
+        struct pool *pool = pool_of_store(store);
+        if (atomic_exchange(&pool->count, 0))
+            atomic_fetch_add(&arena->pools_ended, 1);
+        atomic_store(&store->holds, 0);
+        if (!atomic_load(&store->left_behind))
+            leave_behind(store);
+    }
+    mutex_unlock(&collecting);
+}
+
+/* Requests --------------------------------------------------------------------------------------------------------- */
+
+struct pool *pool_spare_next(const struct heap *heap, struct pool *pool)
+{
+    struct arena *arena = heap->arena;
+    if (heap->store != &arena->store)
+        return NULL;
+    mutex_lock(&arena->lock);
+    struct store *store = pool ? pool->store.next : arena->stores;
+    while (store && !(pool_of_store(store)->use_on_oom && atomic_load(&pool_of_store(store)->count)))
+        store = store->next;
+    struct pool *next = store ? pool_of_store(store) : NULL;
+    if (next)
+        atomic_fetch_add(&next->visits, 1);
+    if (pool)
+        atomic_fetch_sub(&pool->visits, 1);
+    mutex_unlock(&arena->lock);
+    return next;
+}
+
+/* Public ----------------------------------------------------------------------------------------------------------- */
+
+tarn_status pool_check(tarn_pool *pool)
+{
+    tarn_status status = memory_ready();
+    if (status)
+        return status;
+    return pool ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
+}
+
+/* The start of a call that reads something of a pool. */
+static tarn_status check_reading(tarn_pool *pool, const void *result)
+{
+    tarn_status status = pool_check(pool);
+    if (status)
+        return status;
+    return result ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
+}
+
+tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **result)
+{
+    static const tarn_pool_options nothing_special = {.size = sizeof nothing_special, .device = TARN_CURRENT_DEVICE};
+    struct device *device = NULL;
+    struct arena *arena = NULL;
+    struct pool *pool = NULL;
+    options = options ? options : &nothing_special;
+    if (!result || options->size != sizeof *options)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL, or options->size is not sizeof(tarn_pool_options)");
+    tarn_status status = memory_ready();
+    int number = options->device == TARN_CURRENT_DEVICE ? thread_device() : options->device;
+    if (status || (status = device_find(number, &device)) || (status = arena_of(device, &arena)) ||
+        (status = pool_create(arena, false, &pool)))
+        return status;
+    pool->store.limit = options->limit ? options->limit : SIZE_MAX;
+    pool->store.remaps = pool->store.remaps && !options->no_remap;
+    pool->use_on_oom = options->use_on_oom;
+    *result = (tarn_pool *)pool;
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_graph_handle(int device, tarn_pool **pool)
+{
+    tarn_pool_options options = {.size = sizeof options, .device = device};
+    return tarn_pool_create(&options, pool);
+}
+
+tarn_status tarn_pool_retain(tarn_pool *pool)
+{
+    tarn_status status = pool_check(pool);
+    if (status)
+        return status;
+    return pool_retain(pool_of_public(pool))
+               ? TARN_OK
+               : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be had again");
+}
+
+tarn_status tarn_pool_release(tarn_pool *public)
+{
+    struct pool *pool = pool_of_public(public);
+    tarn_status status = memory_ready();
+    if (status || !pool)
+        return status;
+    struct arena *arena = pool->store.arena;
+    atomic_fetch_add(&pool->visits, 1); /* it stays for what follows */
+    pool_let_go(pool);
+    pools_collect(arena);
+    if (atomic_load(&pool->store.left_behind))
+        ladder_give_back(arena, &pool->store);
+    atomic_fetch_sub(&pool->visits, 1);
+    pools_collect(arena);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
+{
+    if (!pool)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
+    tarn_status status = memory_ready();
+    for (int i = 0; !status && i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        bool found = false;
+        if (!arena)
+            continue;
+        mutex_lock(&arena->lock);
+        for (struct store *store = arena->stores; store && !found; store = store->next)
+            if (store->id[0] == id.first && store->id[1] == id.second && pool_retain(pool_of_store(store))) {
+                *pool = (tarn_pool *)store;
+                found = true;
+            }
+        mutex_unlock(&arena->lock);
+        if (found)
+            return TARN_OK;
+    }
+    if (status)
+        return status;
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no pool (%llu, %llu), or it is left behind",
+                  (unsigned long long)id.first, (unsigned long long)id.second);
+}
+
+tarn_status tarn_pool_use_count(tarn_pool *pool, unsigned *count)
+{
+    tarn_status status = check_reading(pool, count);
+    if (status)
+        return status;
+    *count = atomic_load(&pool_of_public(pool)->count);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_id_get(tarn_pool *pool, tarn_pool_id *id)
+{
+    tarn_status status = check_reading(pool, id);
+    if (status)
+        return status;
+    const struct store *store = &pool_of_public(pool)->store;
+    *id = (tarn_pool_id){store->id[0], store->id[1]};
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_device(tarn_pool *pool, int *device)
+{
+    tarn_status status = check_reading(pool, device);
+    if (status)
+        return status;
+    *device = pool_of_public(pool)->store.arena->device->number;
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_stats_get(tarn_pool *public, tarn_stats *stats)
+{
+    struct pool *pool = pool_of_public(public);
+    tarn_status status = pool_check(public);
+    if (status)
+        return status;
+    if (!stats || stats->size != sizeof *stats)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stats is NULL, or its size is not sizeof(tarn_stats)");
+    ladder_count(pool->store.arena, &pool->store, stats);
+    stats->metadata_bytes = (int64_t)pages_bytes();
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_stats_reset_peak(tarn_pool *pool)
+{
+    tarn_status status = pool_check(pool);
+    if (!status)
+        ladder_reset_peak(pool_of_public(pool)->store.arena, &pool_of_public(pool)->store);
+    return status;
+}
+
+tarn_status tarn_pool_stats_reset_accumulated(tarn_pool *pool)
+{
+    tarn_status status = pool_check(pool);
+    if (!status)
+        ladder_reset_accumulated(pool_of_public(pool)->store.arena, &pool_of_public(pool)->store);
+    return status;
+}
+
+tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep)
+{
+    tarn_status status = pool_check(pool);
+    if (status)
+        return status;
+    struct store *store = &pool_of_public(pool)->store;
+    status = captures_refuse(store->arena->device, "a trim");
+    return status ? status : ladder_trim(store->arena, store, keep);
+}
+
+tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes)
+{
+    tarn_status status = pool_check(pool);
+    if (status)
+        return status;
+    struct store *store = &pool_of_public(pool)->store;
+    mutex_lock(&store->arena->lock);
+    store->limit = bytes;
+    mutex_unlock(&store->arena->lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes)
+{
+    tarn_status status = check_reading(pool, bytes);
+    if (status)
+        return status;
+    struct store *store = &pool_of_public(pool)->store;
+    mutex_lock(&store->arena->lock);
+    *bytes = store->limit;
+    mutex_unlock(&store->arena->lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_alloc(tarn_pool *public, tarn_stream stream, size_t size, void **pointer)
+{
+    struct pool *pool = pool_of_public(public);
+    struct stream *found = NULL;
+    tarn_status status = pool_check(public);
+    if (status)
+        return status;
+    if (!pointer)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
+    int device = pool->store.arena->device->number;
+    if ((status = stream_find(stream, device, &found)))
+        return status;
+    if (found->device != device)
+        return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d", found->device,
+                      device);
+    if (size)
+        return memory_alloc(&pool->store, found, size, pointer);
+    *pointer = NULL;
+    return TARN_OK;
+}

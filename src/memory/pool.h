@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Private pools, and the way of a request to one.
+ *
+ * A pool is a store of the arena with a count. At count 0 it is left behind: nobody can allocate from it, its heaps' idle memory
+ * serves the default pool, and when nothing is left in them the object goes (pools_collect()). The count may fall to 0 in a thread
+ * of the driver's, where nothing else may be done: the rest happens at the next call that looks. */
+#ifndef TARN_MEMORY_POOL_H
+#define TARN_MEMORY_POOL_H
+
+#include "memory/heap.h"
+
+#include <tarn/pool.h>
+
+struct pool {
+    struct store store; /* first: a private pool's store is its pool */
+    struct counters counters;
+    atomic_uint count;  /* users, scopes, captures, graphs */
+    atomic_uint visits; /* requests on their way: they keep the object, not the pool */
+    bool use_on_oom;
+};
+
+static inline struct pool *pool_of_store(struct store *store)
+{
+    return store == &store->arena->store ? NULL : (struct pool *)store;
+}
+
+static inline struct pool *pool_of_public(tarn_pool *pool)
+{
+    return (struct pool *)pool;
+}
+
+/* One count more. False at 0: it cannot be had again. */
+bool pool_retain(struct pool *pool);
+/* One count less, from any thread, also one of the driver's: makes no call and takes no lock. */
+void pool_let_go(struct pool *pool);
+/* A capture or graph uses the addresses: counts and holds; and ends that, from any thread. */
+bool pool_hold(struct pool *pool);
+void pool_hold_end(struct pool *pool);
+
+/* A pool of a device, counted once. For a graph its id is (n, 0). */
+tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **pool);
+
+/* The start of a public call on a pool: the process may use tarn and `pool` is not NULL. */
+tarn_status pool_check(tarn_pool *pool);
+
+/* Leaves behind the pools that nobody counts any more, and destroys those of which nothing is left. With a device's at shutdown:
+ * leaves all of them behind, whoever counts them. */
+void pools_collect(struct arena *arena);
+void pools_leave_behind(struct arena *arena);
+
+/* The next pool after `pool`, NULL first, that serves requests of the default pool's heap which would fail; visited, which ends
+ * with the next call. */
+struct pool *pool_spare_next(const struct heap *heap, struct pool *pool);
+
+/* Where a request for a stream goes. */
+struct route {
+    struct store *store;
+    struct pool *visited; /* by route_of(), until route_end() */
+    bool holds_on;        /* the next one goes there too, until `process_changes` or the thread's scopes change */
+};
+tarn_status route_of(struct stream *stream, struct route *route);
+void route_end(const struct route *route);
+
+/* A thread ends: it leaves its scopes. */
+void scopes_of_thread_end(struct thread *thread);
+/* A scope for the streams of a capture that is about to begin on `stream`; and its end, which gives the pool with the count that
+ * the scope had, or NULL where there was none. */
+tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, tarn_scope *scope);
+struct pool *scope_end_capture(const struct stream *stream);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The live blocks of a pool, read heap by heap, each under its lock. Owns nothing. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/pool.h"
+#include "memory/slab.h"
+
+#include <stdlib.h>
+
+/* What is done with each live block. */
+struct visitor {
+    void (*visit)(struct visitor *visitor, const tarn_pool_block *block);
+    size_t count, room;
+    tarn_pool_block *blocks;
+};
+
+static void visit_span(struct heap *heap, const struct span *span, tarn_stream stream, struct visitor *visitor)
+{
+    (void)heap;
+    if (span->state == SPAN_BLOCK) {
+        tarn_pool_block block = {(void *)span->start, span->size, span->requested, stream};
+        visitor->visit(visitor, &block);
+        return;
+    }
+    for (unsigned slot = 0; span->state == SPAN_SLAB && slot < span->slab->slots; slot++) {
+        if (!slab_is_live(span->slab, slot))
+            continue;
+        tarn_pool_block block = {(void *)slab_address(span->slab, slot), span->slab->slot_size,
+                                 slab_requested(span->slab, slot), stream};
+        visitor->visit(visitor, &block);
+    }
+}
+
+static void visit_blocks(struct store *store, struct visitor *visitor)
+{
+    struct arena *arena = store->arena;
+    mutex_lock(&arena->lock);
+    struct heap *heap = arena->heaps; /* the list only grows, at this end */
+    mutex_unlock(&arena->lock);
+    for (; heap; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        tarn_stream stream = (tarn_stream)heap->generation << 32 | (heap->stream ? heap->stream->slot : 0);
+        for (int zone = 0; heap->store == store && zone < ZONES; zone++)
+            for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+                for (const struct span *span = run->first; span; span = span->next)
+                    visit_span(heap, span, stream, visitor);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+static void keep(struct visitor *visitor, const tarn_pool_block *block)
+{
+    if (visitor->count < visitor->room)
+        visitor->blocks[visitor->count] = *block;
+    visitor->count++;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const tarn_pool_block *)a)->address,
+              y = (uintptr_t)((const tarn_pool_block *)b)->address;
+    return x < y ? -1 : x > y;
+}
+
+tarn_status tarn_pool_blocks(tarn_pool *pool, tarn_pool_block *blocks, size_t room, size_t *count)
+{
+    tarn_status status = pool_check(pool);
+    if (status)
+        return status;
+    if (!count || (room && !blocks))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL, or blocks is NULL with room for some");
+    struct visitor visitor = {.visit = keep, .room = room, .blocks = blocks};
+    visit_blocks(&pool_of_public(pool)->store, &visitor);
+    if (room)
+        qsort(blocks, visitor.count < room ? visitor.count : room, sizeof *blocks, by_address);
+    *count = visitor.count;
+    return TARN_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool is_same(const tarn_pool_block *blocks, const uintptr_t *addresses, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if ((uintptr_t)blocks[i].address != addresses[i])
+            return false;
+    return true;
+}
+
+tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, bool *same)
+{
+    if (!same || (count && !pointers))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "same is NULL, or pointers is NULL with a count");
+    tarn_status status = pool_check(pool);
+    if (status)
+        return status;
+    size_t found = 0, bytes = (count + 1) * sizeof(tarn_pool_block), list = (count + 1) * sizeof(uintptr_t);
+    tarn_pool_block *blocks = pages_alloc(bytes);
+    uintptr_t *addresses = pages_alloc(list);
+    if (!blocks || !addresses)
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to compare %zu blocks", count);
+    if (!status && !(status = tarn_pool_blocks(pool, blocks, count + 1, &found))) {
+        for (size_t i = 0; i < count; i++)
+            addresses[i] = (uintptr_t)pointers[i];
+        qsort(addresses, count, sizeof *addresses, by_value);
+        *same = found == count && is_same(blocks, addresses, count);
+    }
+    pages_free(addresses, list);
+    pages_free(blocks, bytes);
+    return status;
+}
