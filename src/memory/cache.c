@@ -264,6 +264,8 @@ tarn_status cache_take(struct cache *cache, const struct request *request, bool 
             mutex_unlock(&heap->lock);
             status = ladder_climb(heap, ZONE_SMALL, slab_span_size(class), MAP_PAGE, &span);
             mutex_lock(&heap->lock);
+        } else if (status == TARN_ERROR_OUT_OF_MEMORY) {
+            status = span_take_locked(heap, ZONE_LARGE, slab_span_size(class), MAP_PAGE, &span);
         }
         if (!status)
             status = add_slab_locked(cache, class, span);

@@ -176,7 +176,7 @@ static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_
     if (atomic_load(&heap->store->holds))
         return; /* graphs use the addresses, also those that are free now */
     zone_collect_locked(heap, first, wanted, most, alias, donation);
-    zone_collect_locked(heap, first == ZONE_LARGE ? ZONE_SMALL : ZONE_LARGE, wanted, most, alias, donation);
+    zone_collect_locked(heap, zone_other(first), wanted, most, alias, donation);
 }
 
 /* Step 2 ---------------------------------------------------------------------------------------------------------- */

@@ -17,6 +17,8 @@ static struct object_pool heaps = OBJECT_POOL(struct heap);
 
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
 
+#define SPARE_SPANS 64 /* the most that a heap keeps at hand */
+
 static int by_size(const struct tree_node *a, const struct tree_node *b)
 {
     const struct span *x = SPAN_OF(a), *y = SPAN_OF(b);
@@ -50,6 +52,7 @@ static struct span *span_create_locked(struct heap *heap)
     if (!span || pages_fail_armed())
         return span_create();
     heap->spare_spans = span->next;
+    heap->spare_count--;
     memset(span, 0, offsetof(struct span, heap));
     return span;
 }
@@ -58,8 +61,13 @@ static void span_destroy_locked(struct heap *heap, struct span *span)
 {
     if (!span)
         return;
+    if (heap->spare_count == SPARE_SPANS) {
+        span_destroy(span);
+        return;
+    }
     span->next = heap->spare_spans;
     heap->spare_spans = span;
+    heap->spare_count++;
 }
 
 struct run *run_create(void)

@@ -96,7 +96,8 @@ struct heap {
     struct use *waiting, **waiting_end; /* blocks that are freed and pending, oldest first */
     size_t free_bytes, waiting_bytes;
     struct counters_splits splits;
-    struct ghost *ghosts;     /* old addresses of pieces that are mapped elsewhere too */
+    struct ghost *ghosts; /* old addresses of pieces that are mapped elsewhere too */
+    unsigned spare_count;
     struct span *spare_spans; /* span objects at hand, so that cutting and joining need no other lock */
 
     uint64_t open_batch, idle_batch;
@@ -126,6 +127,12 @@ struct request {
 static inline enum zone_kind zone_of(size_t size)
 {
     return size <= COUNTERS_SMALL ? ZONE_SMALL : ZONE_LARGE;
+}
+
+/* Whose free memory serves what the zone cannot, for want of anything better. */
+static inline enum zone_kind zone_other(enum zone_kind zone)
+{
+    return zone == ZONE_SMALL ? ZONE_LARGE : ZONE_SMALL;
 }
 
 /* Cuts a span off the best fitting free one: the smallest that is large enough, the lowest address among equals. The

@@ -26,6 +26,7 @@
 #include "device/capture.h"
 #include "memory/cache.h"
 #include "memory/growth.h"
+#include "memory/pool.h"
 #include "memory/verify.h"
 #include "memory/wait.h"
 
@@ -140,24 +141,35 @@ static struct store *store_of(struct heap *heap)
     return store;
 }
 
-/* Whether a heap has memory that a store may take, and is left behind, or is not. */
-static bool is_source(struct heap *heap, const struct store *wanting, bool left_behind)
+/* Which heaps memory is taken from: those that are left behind, of the same store and, for the default pool, of stores that are left
+ * behind themselves; all that are left behind and serve the store; and the others that do. */
+enum source { NOBODYS, LEFT_BEHIND, IN_USE };
+
+static bool is_source_locked(const struct heap *heap, const struct store *wanting, enum source source)
+{
+    bool left_behind = heap_is_left_behind_locked(heap), abandoned = atomic_load(&heap->store->left_behind);
+    if (!store_serves(heap->store, wanting) || left_behind != (source != IN_USE))
+        return false;
+    return source != NOBODYS || heap->store == wanting || (abandoned && wanting == &heap->arena->store);
+}
+
+/* Whether a heap has memory, and a store takes it from such. */
+static bool is_source(struct heap *heap, const struct store *wanting, enum source source)
 {
     mutex_lock(&heap->lock);
-    bool is = store_serves(heap->store, wanting) && heap_is_left_behind_locked(heap) == left_behind &&
-              (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
+    bool is = is_source_locked(heap, wanting, source) && (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
     mutex_unlock(&heap->lock);
     return is;
 }
 
-/* Moves idle memory of the other heaps that are left behind, or are not, to the cache of this one's store until `wanted` bytes came. */
-static size_t take_from(struct heap *own, bool left_behind, size_t wanted)
+/* Moves idle memory of other heaps to the cache of this one's store until `wanted` bytes came. */
+static size_t take_from(struct heap *own, enum source source, size_t wanted)
 {
     struct arena *arena = own->arena;
     size_t total = 0;
     move_begin(arena); /* so long no pool goes away */
     for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
-        if (heap == own || !is_source(heap, own->store, left_behind))
+        if (heap == own || !is_source(heap, own->store, source))
             continue;
         struct store *store = store_of(heap);
         size_t given = 0;
@@ -175,19 +187,20 @@ static size_t take_from_others(struct heap *own, size_t wanted)
 {
     struct store *shared = &own->arena->store;
     size_t total = own->store != shared ? store_take(own->store, shared, wanted) : 0;
-    total += total < wanted ? take_from(own, true, wanted - total) : 0;
-    return total < wanted ? total + take_from(own, false, wanted - total) : total;
+    total += total < wanted ? take_from(own, LEFT_BEHIND, wanted - total) : 0;
+    return total < wanted ? total + take_from(own, IN_USE, wanted - total) : total;
 }
 
 /* What streams and pools have left behind is used before new memory is created: all of it, since it serves nobody where it is. */
 static void take_what_is_left_behind(struct heap *heap)
 {
     struct arena *arena = heap->arena;
+    pools_collect(arena);
     mutex_lock(&arena->lock);
     bool any = arena->retired > 0;
     mutex_unlock(&arena->lock);
     if (any)
-        (void)take_from(heap, true, SIZE_MAX);
+        (void)take_from(heap, NOBODYS, SIZE_MAX);
 }
 
 /* Waits for the oldest work that holds back memory of one heap. False when nothing does. */
@@ -381,7 +394,7 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
             if (status != TARN_ERROR_OUT_OF_MEMORY)
                 return status;
         }
-        status = take(heap, zone == ZONE_SMALL ? ZONE_LARGE : ZONE_SMALL, size, alignment, span);
+        status = take(heap, zone_other(zone), size, alignment, span);
         if (status != TARN_ERROR_OUT_OF_MEMORY)
             return status;
         status = TARN_OK;

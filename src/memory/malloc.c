@@ -95,6 +95,8 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
         mutex_unlock(&heap->lock);
         status = ladder_climb(heap, zone, request->size, request->alignment, &span);
         mutex_lock(&heap->lock);
+    } else if (status == TARN_ERROR_OUT_OF_MEMORY) {
+        status = span_take_locked(heap, zone_other(zone), request->size, request->alignment, &span);
     }
     if (!status)
         *address = block_begin_locked(span, request);

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+#include "support/host.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MEMORY (512 * MIB)
+
+static tarn_pool *pools[4];
+static uint64_t ids[4];
+
+static void make_pools(void)
+{
+    for (int i = 0; i < 4; i++) {
+        tarn_pool_id id;
+        OK(tarn_pool_create(NULL, &pools[i]));
+        OK(tarn_pool_id_get(pools[i], &id));
+        ids[i] = id.second;
+    }
+}
+
+static void release_pools(void)
+{
+    for (int i = 0; i < 4; i++) {
+        unsigned count = 0;
+        OK(tarn_pool_use_count(pools[i], &count));
+        CHECK(count == 1);
+        OK(tarn_pool_release(pools[i]));
+    }
+    nothing_is_left(0);
+}
+
+/* Which pool a block comes from: its index, or -1 for the default one; and frees it. */
+static int index_of(void *pointer)
+{
+    tarn_block_info info = {.size = sizeof info};
+    CHECK(pointer);
+    OK(tarn_pointer_info(pointer, &info));
+    OK(tarn_free(pointer));
+    for (int i = 0; i < 4; i++)
+        if (info.pool.second == ids[i])
+            return i;
+    CHECK(info.pool.first == 0 && info.pool.second == 0);
+    return -1;
+}
+
+/* Asks twice each, small and large, so that what a thread remembers is asked too. */
+static int route(void)
+{
+    int first = index_of(tarn_malloc(700));
+    CHECK(index_of(tarn_malloc(700)) == first && index_of(tarn_malloc(3 * MIB)) == first);
+    return first;
+}
+
+static int route_on(tarn_stream stream)
+{
+    int first = index_of(alloc_on(stream, 700));
+    CHECK(index_of(alloc_on(stream, 700)) == first && index_of(alloc_on(stream, 3 * MIB)) == first);
+    return first;
+}
+
+static tarn_scope begin(int pool, tarn_scope_kind kind, tarn_stream stream)
+{
+    tarn_scope scope = 0;
+    OK(tarn_scope_begin(pools[pool], kind, stream, &scope));
+    CHECK(scope != 0);
+    return scope;
+}
+
+static void *route_in_thread(void *result)
+{
+    *(int *)result = route();
+    return NULL;
+}
+
+static int route_of_another_thread(void)
+{
+    pthread_t thread;
+    int result = -2;
+    CHECK(!pthread_create(&thread, NULL, route_in_thread, &result));
+    pthread_join(thread, NULL);
+    return result;
+}
+
+/* PyTorch: test_nested_mempool, test_mempool_ctx_multithread (test/test_cuda.py). */
+static void the_newest_scope_of_a_thread_wins_and_others_see_nothing_of_it(void **state)
+{
+    (void)state;
+    make_pools();
+    CHECK(route() == -1);
+    tarn_scope outer = begin(0, TARN_SCOPE_THREAD, 0);
+    unsigned count = 0;
+    OK(tarn_pool_use_count(pools[0], &count));
+    CHECK(count == 2);
+    CHECK(route() == 0 && route_of_another_thread() == -1);
+    tarn_scope inner = begin(1, TARN_SCOPE_THREAD, 0);
+    CHECK(route() == 1);
+    OK(tarn_scope_end(inner));
+    CHECK(route() == 0);
+    inner = begin(2, TARN_SCOPE_THREAD, 0);
+    CHECK(route() == 2);
+    GIVES(tarn_scope_end(outer), TARN_ERROR_SCOPE);
+    CHECK(strstr(tarn_last_error(), "not the newest") && route() == 2);
+    OK(tarn_scope_end(inner));
+    OK(tarn_scope_end(outer));
+    CHECK(route() == -1);
+    GIVES(tarn_scope_end(outer), TARN_ERROR_SCOPE);
+    release_pools();
+}
+
+static void a_scope_of_a_stream_is_for_every_thread(void **state)
+{
+    (void)state;
+    make_pools();
+    tarn_stream a = lease(0), b = lease(0);
+    CHECK(route_on(a) == -1); /* remembered */
+    tarn_scope scope = begin(0, TARN_SCOPE_STREAM, a), legacy = begin(1, TARN_SCOPE_STREAM, TARN_STREAM_LEGACY);
+    CHECK(route_on(a) == 0 && route_on(b) == -1);
+    CHECK(route() == 1 && route_of_another_thread() == 1);
+    OK(tarn_scope_end(scope)); /* in any order */
+    CHECK(route_on(a) == -1 && route() == 1);
+    OK(tarn_scope_end(legacy));
+    CHECK(route() == -1);
+    OK(tarn_stream_return(a));
+    OK(tarn_stream_return(b));
+    release_pools();
+}
+
+static void a_scope_for_all_is_for_all_and_newer_ones_go_before_it(void **state)
+{
+    (void)state;
+    make_pools();
+    tarn_stream a = lease(0), other = lease(1);
+    tarn_scope thread = begin(1, TARN_SCOPE_THREAD, 0);
+    tarn_scope all = begin(0, TARN_SCOPE_ALWAYS, 0);
+    CHECK(route() == 0 && route_on(a) == 0 && route_of_another_thread() == 0 && route_on(other) == -1);
+    tarn_scope newer = begin(2, TARN_SCOPE_STREAM, a);
+    CHECK(route_on(a) == 2 && route() == 0);
+    tarn_scope newest = begin(3, TARN_SCOPE_THREAD, 0);
+    CHECK(route_on(a) == 3 && route() == 3 && route_of_another_thread() == 0);
+    OK(tarn_scope_end(newest));
+    OK(tarn_scope_end(all));
+    CHECK(route_on(a) == 2 && route() == 1 && route_of_another_thread() == -1);
+    OK(tarn_scope_end(newer));
+    OK(tarn_scope_end(thread));
+    OK(tarn_stream_return(a));
+    OK(tarn_stream_return(other));
+    release_pools();
+}
+
+struct worker {
+    pthread_barrier_t at;
+    tarn_scope scope;
+    int routes[5];
+    tarn_status second, wrong;
+};
+
+static void *worker(void *argument)
+{
+    struct worker *worker = argument;
+    tarn_scope own = 0;
+    worker->routes[0] = route();
+    OK(tarn_scope_join(worker->scope));
+    worker->second = tarn_scope_join(worker->scope);
+    worker->wrong = tarn_scope_end(worker->scope);
+    worker->routes[1] = route();
+    OK(tarn_scope_begin(pools[2], TARN_SCOPE_THREAD, 0, &own));
+    worker->routes[2] = route();
+    GIVES(tarn_scope_leave(worker->scope), TARN_ERROR_SCOPE);
+    OK(tarn_scope_end(own));
+    pthread_barrier_wait(&worker->at);
+    pthread_barrier_wait(&worker->at); /* it has ended */
+    worker->routes[3] = route();
+    OK(tarn_scope_leave(worker->scope));
+    worker->routes[4] = route();
+    GIVES(tarn_scope_leave(worker->scope), TARN_ERROR_SCOPE);
+    return NULL;
+}
+
+/* PyTorch: pytorch/pytorch#153356, backward threads escape the pool. */
+static void a_worker_joins_the_scope_of_another_thread(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    make_pools();
+    struct worker about = {.scope = begin(0, TARN_SCOPE_THREAD, 0)};
+    pthread_barrier_init(&about.at, NULL, 2);
+    CHECK(!pthread_create(&thread, NULL, worker, &about));
+    pthread_barrier_wait(&about.at);
+    GIVES(tarn_scope_leave(about.scope), TARN_ERROR_SCOPE); /* who began it ends it */
+    OK(tarn_scope_end(about.scope));
+    pthread_barrier_wait(&about.at);
+    pthread_join(thread, NULL);
+    CHECK(about.routes[0] == -1 && about.routes[1] == 0 && about.routes[2] == 2);
+    CHECK(about.routes[3] == -1 && about.routes[4] == -1);
+    CHECK(about.second == TARN_ERROR_SCOPE && about.wrong == TARN_ERROR_SCOPE);
+    GIVES(tarn_scope_join(about.scope), TARN_ERROR_SCOPE);
+    pthread_barrier_destroy(&about.at);
+    release_pools();
+}
+
+static void *begin_and_end_as_a_thread(void *argument)
+{
+    (void)argument;
+    tarn_scope scope = begin(0, TARN_SCOPE_THREAD, 0);
+    OK(tarn_scope_begin(pools[1], TARN_SCOPE_THREAD, 0, &scope));
+    CHECK(route() == 1);
+    return NULL;
+}
+
+static void a_thread_that_ends_leaves_its_scopes(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    make_pools();
+    CHECK(!pthread_create(&thread, NULL, begin_and_end_as_a_thread, NULL));
+    pthread_join(thread, NULL);
+    release_pools(); /* which are counted once */
+}
+
+static void what_is_wrong_is_refused(void **state)
+{
+    (void)state;
+    make_pools();
+    tarn_scope scope = 0, none = 0;
+    tarn_stream other = lease(1), a = lease(0);
+    GIVES(tarn_scope_begin(NULL, TARN_SCOPE_THREAD, 0, &scope), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_THREAD, 0, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_scope_begin(pools[0], (tarn_scope_kind)3, 0, &scope), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_STREAM, other, &scope), TARN_ERROR_INVALID_STREAM);
+    GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_STREAM, 12345678, &scope), TARN_ERROR_INVALID_STREAM);
+    OK(tarn_device_set(1));
+    GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_THREAD, 0, &scope), TARN_ERROR_INVALID_DEVICE);
+    OK(tarn_device_set(0));
+    GIVES(tarn_scope_end(0), TARN_ERROR_SCOPE);
+    GIVES(tarn_scope_join(77777), TARN_ERROR_SCOPE);
+    CHECK(scope == 0);
+    static const tarn_scope_kind kinds[] = {TARN_SCOPE_THREAD, TARN_SCOPE_STREAM, TARN_SCOPE_ALWAYS};
+    for (int i = 0; i < 3; i++) {
+        scope = begin(0, kinds[i], a);
+        GIVES(tarn_scope_begin(pools[0], kinds[i], a, &none), TARN_ERROR_SCOPE); /* twice */
+        if (kinds[i] != TARN_SCOPE_THREAD)
+            GIVES(tarn_scope_join(scope), TARN_ERROR_SCOPE);
+        OK(tarn_scope_end(scope));
+    }
+    CHECK(none == 0);
+    OK(tarn_stream_return(other));
+    OK(tarn_stream_return(a));
+    release_pools();
+}
+
+/* A scope has no side effect: others' memory is trimmed, collected and waited for as ever (pytorch/pytorch#159674). */
+static void nothing_else_changes_while_a_scope_is_open(void **state)
+{
+    (void)state;
+    make_pools();
+    tarn_stream a = lease(0), b = lease(0);
+    tarn_scope scope = begin(0, TARN_SCOPE_ALWAYS, 0);
+    void *inside = alloc_on(a, 40 * MIB);
+    OK(tarn_scope_end(scope));
+    void *block = alloc_on(a, 100 * MIB);
+    scope = begin(0, TARN_SCOPE_ALWAYS, 0);
+    work_on(b, block, 100 * MIB, 1000);
+    OK(tarn_record_stream(block, b));
+    OK(tarn_free(block));
+    OK(tarn_trim(0, 0));
+    CHECK(ledger_of(0).created == 40 * MIB);
+    OK(tarn_free(inside));
+    OK(tarn_scope_end(scope));
+    OK(tarn_stream_return(a));
+    OK(tarn_stream_return(b));
+    release_pools();
+}
+
+/* Threads allocate while scopes for all come and go: each block comes from a pool that had a scope at some time, and all add up. */
+static _Atomic bool stop;
+
+static void *allocate(void *argument)
+{
+    (void)argument;
+    while (!stop) {
+        int index = index_of(tarn_malloc(900));
+        CHECK(index == -1 || index == 0 || index == 1);
+    }
+    return NULL;
+}
+
+static void scopes_come_and_go_under_threads_that_allocate(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    make_pools();
+    stop = false;
+    for (int i = 0; i < 3; i++)
+        CHECK(!pthread_create(&threads[i], NULL, allocate, NULL));
+    for (int i = 0; i < 300; i++) {
+        tarn_scope first = begin(0, TARN_SCOPE_ALWAYS, 0), second = begin(1, TARN_SCOPE_STREAM, TARN_STREAM_LEGACY);
+        CHECK(route() == 1);
+        OK(tarn_scope_end(i % 2 ? first : second));
+        CHECK(route() == (i % 2 ? 1 : 0));
+        OK(tarn_scope_end(i % 2 ? second : first));
+        CHECK(route() == -1);
+    }
+    stop = true;
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    verify(0);
+    release_pools();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_newest_scope_of_a_thread_wins_and_others_see_nothing_of_it),
+        cmocka_unit_test(a_scope_of_a_stream_is_for_every_thread),
+        cmocka_unit_test(a_scope_for_all_is_for_all_and_newer_ones_go_before_it),
+        cmocka_unit_test(a_worker_joins_the_scope_of_another_thread),
+        cmocka_unit_test(a_thread_that_ends_leaves_its_scopes),
+        cmocka_unit_test(what_is_wrong_is_refused),
+        cmocka_unit_test(nothing_else_changes_while_a_scope_is_open),
+        cmocka_unit_test(scopes_come_and_go_under_threads_that_allocate),
+    };
+    host_start_with(2, MEMORY);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
