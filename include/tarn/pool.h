@@ -91,6 +91,32 @@ TARN_API tarn_status tarn_pool_blocks(tarn_pool *pool, tarn_pool_block *blocks, 
 /* Whether the live blocks of the pool are exactly those that begin at these addresses, in any order, without repetition. */
 TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, bool *same);
 
+/* Pause and resume. A suspended pool has its addresses and no memory: what it reserved serves others. Live blocks stay live, at their
+ * addresses, and graphs that use them stay valid; only nothing may use either until the pool is resumed. */
+typedef enum tarn_pool_state {
+    TARN_POOL_RUNS,
+    TARN_POOL_CHANGES,  /* a suspend or a resume is at it in another thread */
+    TARN_POOL_KEPT,     /* suspended; the contents of live blocks are in host memory */
+    TARN_POOL_DISCARDED /* suspended; live blocks will have undefined contents */
+} tarn_pool_state;
+
+TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state);
+
+/* Gives all memory of a running pool back to the driver, after waiting for the work that its streams have queued, and, where a graph
+ * counts the pool, for all work of the device. With `keep` the contents of live blocks are copied to host memory first, as many
+ * bytes as the pool's live blocks and slabs of small blocks have. Blocks may be freed while it is suspended; an allocation from it gives
+ * TARN_ERROR_SUSPENDED. All or nothing: on failure it runs, with its contents; tarn_pool_state_get() says so, or, where the driver
+ * refused to undo or to release, that it is suspended all the same. TARN_ERROR_SUSPENDED for a pool that does not run;
+ * TARN_ERROR_CAPTURE while a known capture is open on the device; TARN_ERROR_OUT_OF_HOST_MEMORY where the contents do not fit. Nothing
+ * else may use the pool's memory meanwhile, or be queued that does. */
+TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
+
+/* Gives a suspended pool memory again, at the same addresses, with the contents if they were kept. All or nothing: on failure it
+ * stays suspended, and nothing is lost. TARN_ERROR_OUT_OF_MEMORY when the device, or a limit, has no room, after idle memory of the
+ * default pool was given back; TARN_ERROR_SUSPENDED for a pool that is not suspended; TARN_ERROR_CAPTURE as above. A suspended pool
+ * that is released for the last time cannot be resumed: its live blocks can only be freed. */
+TARN_API tarn_status tarn_pool_resume(tarn_pool *pool);
+
 /* Scopes. While one is open, allocations that it is for come from its pool. Where several are, the newest wins. A scope changes
  * nothing else: neither trims, nor events, nor other threads' allocations. */
 typedef uint64_t tarn_scope; /* never given twice; 0 is none */

@@ -64,6 +64,14 @@ void store_init(struct store *store, struct arena *arena, struct counters *count
     store->remaps = arena->device->properties.alias;
 }
 
+tarn_status store_check(const struct store *store)
+{
+    if (!atomic_load_explicit(&store->suspended, memory_order_relaxed))
+        return TARN_OK;
+    return failed(TARN_ERROR_SUSPENDED, "pool (%llu, %llu) is suspended: tarn_pool_resume() gives it memory again",
+                  (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+}
+
 static tarn_status arena_create(struct device *device, struct arena **result)
 {
     if (!device->properties.virtual_memory)
@@ -378,6 +386,13 @@ static void map_undo(struct arena *arena, struct piece_list *list, const struct 
     mutex_unlock(&arena->lock);
 }
 
+/* For the device and its peers. */
+static tarn_status access_shared(struct arena *arena, uintptr_t start, size_t size)
+{
+    int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
+    return device_note(arena->device, driver->set_access(arena->device->number, start, size, devices, count));
+}
+
 static tarn_status map_shared(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
 {
     int device = arena->device->number;
@@ -393,9 +408,7 @@ static tarn_status map_shared(struct arena *arena, struct piece_list *list, uint
         address += piece->size;
     }
     if (!status) {
-        int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
-        status = device_note(arena->device,
-                             driver->set_access(device, start - before, end - start + before, devices, count));
+        status = access_shared(arena, start - before, end - start + before);
     }
     if (status)
         map_undo(arena, list, piece, start, address, end);
@@ -417,12 +430,51 @@ static tarn_status unmap_shared(struct arena *arena, uintptr_t start, size_t siz
     return TARN_OK;
 }
 
+/* Maps pieces; on failure takes off again what it put on, as far as the driver lets it. */
+static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *list, uintptr_t start)
+{
+    uintptr_t address = start;
+    struct piece_list left = {0};
+    tarn_status status = TARN_OK;
+    while (list->first) {
+        status = device_note(arena->device,
+                             driver->map(arena->device->number, address, list->first->size, list->first->handle));
+        if (status)
+            break;
+        struct piece *piece = pieces_pop(list);
+        piece->address = address;
+        enter_piece(arena, piece, piece);
+        address += piece->size;
+    }
+    if (status && address > start)
+        (void)unmap_shared(arena, start, address - start, &left);
+    pieces_to_cache(arena, &left);
+    pieces_to_cache(arena, list);
+    return status;
+}
+
 /* The one lock that is held over driver calls: a peer that is being enabled sees each mapping made, with its access, or
  * not begun. Whoever maps or unmaps shares it. */
 tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
 {
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = map_shared(arena, list, start, before);
+    pthread_rwlock_unlock(&arena->mapping);
+    return status;
+}
+
+tarn_status pieces_map_claimed(struct arena *arena, struct piece_list *list, uintptr_t start)
+{
+    pthread_rwlock_rdlock(&arena->mapping);
+    tarn_status status = map_claimed_shared(arena, list, start);
+    pthread_rwlock_unlock(&arena->mapping);
+    return status;
+}
+
+tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size)
+{
+    pthread_rwlock_rdlock(&arena->mapping);
+    tarn_status status = access_shared(arena, start, size);
     pthread_rwlock_unlock(&arena->mapping);
     return status;
 }
@@ -614,6 +666,16 @@ bool arena_finish(struct arena *arena)
     mutex_finish(&arena->lock);
     object_free(&arenas, arena);
     return true;
+}
+
+/* A piece that one live block pins should be a small part of all. */
+#define LARGEST_PIECE_PART 4
+
+size_t piece_largest_locked(const struct arena *arena, size_t create)
+{
+    size_t part = (arena->reserved + create) / LARGEST_PIECE_PART;
+    part = (part + arena->granule - 1) / arena->granule * arena->granule;
+    return part > PIECE_LEAST_LARGE ? part : PIECE_LEAST_LARGE;
 }
 
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list)

@@ -27,6 +27,8 @@ struct piece {
     struct piece *next;  /* of the list that it is in */
 };
 
+#define PIECE_LEAST_LARGE ((size_t)20 << 20) /* bytes: of pieces for large blocks */
+
 struct piece_list {
     struct piece *first;
     size_t bytes;
@@ -40,14 +42,17 @@ struct store {
     struct piece_list cache; /* arena lock: mapped nowhere */
     size_t reserved;         /* arena lock: bytes of its pieces */
     size_t limit;            /* arena lock: bytes that they may reach */
-    atomic_uint holds; /* graphs and open captures that use its addresses: while there are any, nothing is unmapped */
-    atomic_bool
-        left_behind;     /* nobody can allocate from it any more: its idle memory serves the device's default pool */
+    bool remaps;             /* memory that is free in order may be mapped a second time */
+    struct store *next;      /* arena lock: in the arena's list */
+
+    /* How many graphs and open captures use its addresses, live or not: nothing is unmapped while there are any. Nobody can allocate
+     * from it any more: its idle memory serves the default pool. Its addresses have no memory (suspend.c). */
+    atomic_uint holds;
+    atomic_bool left_behind, suspended;
+
     mutex lookup;        /* of the table below; a leaf */
     struct heap **heaps; /* by stream slot; not of the default pool, whose heaps the streams name */
     unsigned heap_slots;
-    bool remaps;        /* memory that is free in order may be mapped a second time */
-    struct store *next; /* arena lock: in the arena's list */
 };
 
 struct arena {
@@ -103,6 +108,8 @@ static inline struct piece *arena_piece(const struct arena *arena, uintptr_t add
 tarn_status piece_create(struct store *store, size_t size, struct piece **piece);
 /* Pieces of `size` bytes in all, each of about `largest` at most; none on failure. */
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list);
+/* Bytes: about as large is a piece at most that is created among `create` bytes. */
+size_t piece_largest_locked(const struct arena *arena, size_t create);
 /* Gives a piece that is mapped nowhere back to the driver; where that fails it goes into the cache. */
 tarn_status piece_release(struct piece *piece);
 
@@ -110,6 +117,10 @@ tarn_status piece_release(struct piece *piece);
  * `before` bytes in front of them too, which the caller has mapped. On
  * failure the list is empty, its pieces are in the cache and the addresses unclaimed. */
 tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before);
+/* The same into addresses of a run, which stay claimed, without access: on failure the pieces are in the cache, but for those that
+ * the driver does not unmap again. And access to a range that is mapped without a hole. */
+tarn_status pieces_map_claimed(struct arena *arena, struct piece_list *list, uintptr_t start);
+tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size);
 /* Unmaps the pieces of a range, which whole pieces fill, in one call, and puts them in front of the list. */
 tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list);
 
@@ -133,6 +144,8 @@ void pieces_from_cache_locked(struct store *store, size_t wanted, size_t most, s
 
 /* Gives cached pieces back to the driver while the store has more than `keep` bytes reserved. */
 tarn_status store_release_cache(struct store *store, size_t keep);
+/* TARN_ERROR_SUSPENDED where memory of the store cannot be used now. */
+tarn_status store_check(const struct store *store);
 /* A store of a device, without memory. */
 void store_init(struct store *store, struct arena *arena, struct counters *counters);
 /* Tries again to unmap what is stuck. */

@@ -258,7 +258,7 @@ tarn_status cache_take(struct cache *cache, const struct request *request, bool 
     tarn_status status = TARN_OK;
 
     mutex_lock(&heap->lock);
-    if (!refill_locked(cache, class)) {
+    if (!(status = store_check(heap->store)) && !refill_locked(cache, class)) {
         status = span_take_locked(heap, ZONE_SMALL, slab_span_size(class), MAP_PAGE, &span);
         if (status == TARN_ERROR_OUT_OF_MEMORY && grow) {
             mutex_unlock(&heap->lock);

@@ -17,10 +17,7 @@
 
 /* Pieces of at least this size are created: 20 MiB keeps a piece's price small beside its bytes (c10 asks for as much),
  * 2 MiB is enough for small blocks. */
-static const size_t least_piece[ZONES] = {[ZONE_SMALL] = (size_t)2 << 20, [ZONE_LARGE] = (size_t)20 << 20};
-
-/* ... and pieces of at most a quarter of what is reserved then: a piece that one live block pins is then a small part of all. */
-#define LARGEST_PIECE_PART 4
+static const size_t least_piece[ZONES] = {[ZONE_SMALL] = (size_t)2 << 20, [ZONE_LARGE] = PIECE_LEAST_LARGE};
 
 /* A free span that gives up the pieces at [start, end), which lie inside it. */
 struct donor {
@@ -65,13 +62,6 @@ struct growth {
 static size_t round_up(size_t size, size_t unit)
 {
     return (size + unit - 1) / unit * unit;
-}
-
-/* Arena lock. */
-static size_t largest_piece(const struct arena *arena, size_t create)
-{
-    size_t part = round_up((arena->reserved + create) / LARGEST_PIECE_PART, arena->granule);
-    return part > least_piece[ZONE_LARGE] ? part : least_piece[ZONE_LARGE];
 }
 
 /* Step 1 of the donation ------------------------------------------------------------------------------------------ */
@@ -321,7 +311,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
             growth->create = padded;
         }
         growth->size = total + growth->create;
-        growth->largest = largest_piece(arena, growth->create);
+        growth->largest = piece_largest_locked(arena, growth->create);
         arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);

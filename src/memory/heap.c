@@ -421,6 +421,22 @@ void heap_learn_locked(struct heap *heap, bool close)
         batches_advance_locked(heap);
 }
 
+struct heap *heap_next(struct arena *arena, struct heap *heap)
+{
+    mutex_lock(&arena->lock);
+    struct heap *next = heap ? heap->next : arena->heaps;
+    mutex_unlock(&arena->lock);
+    return next;
+}
+
+struct store *heap_store(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    struct store *store = heap->store;
+    mutex_unlock(&heap->lock);
+    return store;
+}
+
 /* Whether memory can be taken out of it for others: its stream is retired, or its pool left behind. */
 bool heap_is_left_behind_locked(const struct heap *heap)
 {

@@ -116,6 +116,11 @@ tarn_status heap_of(struct store *store, struct stream *stream, struct heap **he
 /* The same without making it: NULL where there is none. */
 struct heap *heap_if_used(struct store *store, struct stream *stream);
 
+/* The heap after `heap` in the arena's list; NULL starts and ends. Heaps are never destroyed. */
+struct heap *heap_next(struct arena *arena, struct heap *heap);
+/* A heap's store, or what was that a moment ago. */
+struct store *heap_store(struct heap *heap);
+
 /* What a request comes down to. */
 struct request {
     size_t size;      /* bytes, rounded to TARN_BLOCK_UNIT */

@@ -32,15 +32,6 @@
 
 #include <stdio.h>
 
-/* The heap after `heap` in the arena's list; NULL starts and ends. Heaps are never destroyed. */
-static struct heap *heap_next(struct arena *arena, struct heap *heap)
-{
-    mutex_lock(&arena->lock);
-    struct heap *next = heap ? heap->next : arena->heaps;
-    mutex_unlock(&arena->lock);
-    return next;
-}
-
 /* Moves. Whoever takes memory out of a heap or the cache, to map, unmap or release it, shares `moving` until it is back in one of
  * these; so that who holds it alone finds all memory in its place. */
 static _Thread_local uint64_t own_moves;
@@ -82,7 +73,9 @@ static bool was_still(struct arena *arena, const struct stillness *since)
 static tarn_status grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
     move_begin(heap->arena);
-    tarn_status status = heap_grow(heap, zone, size, alignment, span);
+    tarn_status status = store_check(heap->store);
+    if (!status)
+        status = heap_grow(heap, zone, size, alignment, span);
     move_end(heap->arena);
     return status;
 }
@@ -132,15 +125,6 @@ static bool store_serves(const struct store *store, const struct store *wanting)
     return store == wanting || store == &wanting->arena->store || atomic_load(&store->left_behind);
 }
 
-/* A heap's store, or what was its store a moment ago. While moves are shared no store goes away. */
-static struct store *store_of(struct heap *heap)
-{
-    mutex_lock(&heap->lock);
-    struct store *store = heap->store;
-    mutex_unlock(&heap->lock);
-    return store;
-}
-
 /* Which heaps memory is taken from: those that are left behind, of the same store and, for the default pool, of stores that are left
  * behind themselves; all that are left behind and serve the store; and the others that do. */
 enum source { NOBODYS, LEFT_BEHIND, IN_USE };
@@ -171,7 +155,7 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
     for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
         if (heap == own || !is_source(heap, own->store, source))
             continue;
-        struct store *store = store_of(heap);
+        struct store *store = heap_store(heap); /* while moves are shared no store goes away */
         size_t given = 0;
         collect(heap);
         (void)heap_shed(heap, wanted - total, &given);
@@ -254,6 +238,25 @@ static bool wait_for_any(struct arena *arena, struct store *store, struct heap *
         if (heap != own && concerns(heap, store) && wait_for(heap, status))
             return true;
     return false;
+}
+
+void moves_flush(struct arena *arena)
+{
+    pthread_rwlock_wrlock(&arena->moving);
+    pthread_rwlock_unlock(&arena->moving);
+}
+
+tarn_status ladder_settle(struct store *store)
+{
+    struct arena *arena = store->arena;
+    tarn_status status = TARN_OK;
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        if (heap_store(heap) != store)
+            continue;
+        for (size_t waits = waits_ahead(arena); waits > 0 && !status && wait_for(heap, &status); waits--)
+            ;
+    }
+    return status;
 }
 
 /* The largest free span and the free and waiting bytes of a device's heaps, for the text below. */
@@ -344,7 +347,7 @@ static tarn_status grow_alone(struct heap *heap, enum zone_kind zone, size_t siz
     atomic_fetch_add(&arena->moves_begun, 1);
     own_moves++;
     for (struct heap *other = heap_next(arena, NULL); other && total < size; other = heap_next(arena, other)) {
-        struct store *store = store_of(other);
+        struct store *store = heap_store(other);
         size_t given = 0;
         if (!store_serves(store, heap->store))
             continue;
@@ -356,7 +359,7 @@ static tarn_status grow_alone(struct heap *heap, enum zone_kind zone, size_t siz
         total += given;
     }
     tarn_status status = take(heap, zone, size, alignment, span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY)
+    if (status == TARN_ERROR_OUT_OF_MEMORY && !(status = store_check(heap->store)))
         status = heap_grow(heap, zone, size, alignment, span);
     move_end(arena);
     return status;
@@ -443,7 +446,7 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
          heap = heap_next(arena, heap)) {
         size_t given = 0;
         move_begin(arena);
-        struct store *own = store_of(heap);
+        struct store *own = heap_store(heap);
         if (store ? own == store : store_serves(own, &arena->store)) {
             collect(heap);
             size_t now = bytes_of(arena, store);

@@ -18,6 +18,12 @@ tarn_status ladder_refuse(struct heap *heap, size_t size);
  * what is left behind until the device has. Waits for work that still uses it. */
 tarn_status ladder_trim(struct arena *arena, struct store *store, size_t keep);
 
+/* Waits for every work queued so far that blocks of a store wait for. */
+tarn_status ladder_settle(struct store *store);
+
+/* After it, whoever moves memory has begun to after the call. */
+void moves_flush(struct arena *arena);
+
 /* Gives a store's idle memory back to the driver, without a wait. */
 void ladder_give_back(struct arena *arena, struct store *store);
 

@@ -90,7 +90,9 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
     mutex_lock(&heap->lock);
-    tarn_status status = span_take_locked(heap, zone, request->size, request->alignment, &span);
+    tarn_status status = store_check(heap->store);
+    if (!status)
+        status = span_take_locked(heap, zone, request->size, request->alignment, &span);
     if (status == TARN_ERROR_OUT_OF_MEMORY && grow) {
         mutex_unlock(&heap->lock);
         status = ladder_climb(heap, zone, request->size, request->alignment, &span);

@@ -88,6 +88,8 @@ static bool is_without_memory(struct store *store)
 static void destroy_if_empty(struct arena *arena, struct pool *pool)
 {
     struct store *store = &pool->store;
+    if (atomic_load(&store->suspended))
+        pool_suspension_end(pool);
     (void)store_take(&arena->store, store, SIZE_MAX);
     if (!is_without_memory(store) || !heaps_give_up(store))
         return;

@@ -19,6 +19,8 @@ struct pool {
     atomic_uint count;  /* users, scopes, captures, graphs */
     atomic_uint visits; /* requests on their way: they keep the object, not the pool */
     bool use_on_oom;
+    atomic_int state;    /* tarn_pool_state; suspend.c */
+    struct saved *saved; /* contents; of the thread that changes the state */
 };
 
 static inline struct pool *pool_of_store(struct store *store)
@@ -49,6 +51,9 @@ tarn_status pool_check(tarn_pool *pool);
  * leaves all of them behind, whoever counts them. */
 void pools_collect(struct arena *arena);
 void pools_leave_behind(struct arena *arena);
+
+/* Lets go of what a suspended pool has, when nobody can resume it any more: its addresses where nothing is live, its contents. */
+void pool_suspension_end(struct pool *pool);
 
 /* The next pool after `pool`, NULL first, that serves requests of the default pool's heap which would fail; visited, which ends
  * with the next call. */

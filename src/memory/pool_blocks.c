@@ -36,10 +36,7 @@ static void visit_span(struct heap *heap, const struct span *span, tarn_stream s
 static void visit_blocks(struct store *store, struct visitor *visitor)
 {
     struct arena *arena = store->arena;
-    mutex_lock(&arena->lock);
-    struct heap *heap = arena->heaps; /* the list only grows, at this end */
-    mutex_unlock(&arena->lock);
-    for (; heap; heap = heap->next) {
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
         tarn_stream stream = (tarn_stream)heap->generation << 32 | (heap->stream ? heap->stream->slot : 0);
         for (int zone = 0; heap->store == store && zone < ZONES; zone++)

@@ -99,7 +99,8 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
     }
     if (address != run->end || run->last != before)
         return BROKEN(run->end, "a run's end is not that of its last span");
-    for (address = run->start; sums->alone && address < run->end;) {
+    bool suspended = atomic_load(&heap->store->suspended);
+    for (address = run->start; sums->alone && !suspended && address < run->end;) {
         const struct piece *piece = arena_piece(heap->arena, address);
         if (!piece || piece->address != address || address + piece->size > run->end)
             return BROKEN(address, "a run is not made of whole pieces");
@@ -144,17 +145,33 @@ void heap_check(struct heap *heap)
 }
 #endif
 
-/* Bytes of the runs and ghosts of a heap; `ghosts` is those of the latter, whose pieces count elsewhere. */
-static size_t mapped_bytes(struct heap *heap, size_t *ghosts)
+/* Bytes of a run that have memory: all but those of a pool that is suspended. */
+static size_t run_mapped(const struct heap *heap, const struct run *run)
 {
     size_t bytes = 0;
-    *ghosts = 0;
+    if (!atomic_load(&heap->store->suspended))
+        return run->end - run->start;
+    for (uintptr_t address = run->start; address < run->end; address += heap->arena->granule)
+        bytes += arena_piece(heap->arena, address) ? heap->arena->granule : 0;
+    return bytes;
+}
+
+/* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: ghosts, whose pieces count elsewhere, and
+ * addresses without any. */
+static size_t mapped_bytes(struct heap *heap, size_t *left)
+{
+    size_t bytes = 0;
+    *left = 0;
     mutex_lock(&heap->lock);
-    for (int zone = 0; zone < ZONES; zone++)
-        for (struct run *run = heap->zones[zone].runs; run; run = run->next)
-            bytes += run->end - run->start;
+    for (int zone = 0; zone < ZONES; zone++) {
+        for (struct run *run = heap->zones[zone].runs; run; run = run->next) {
+            size_t mapped = run_mapped(heap, run);
+            bytes += mapped;
+            *left += run->end - run->start - mapped;
+        }
+    }
     for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
-        *ghosts += ghost->size;
+        *left += ghost->size;
     mutex_unlock(&heap->lock);
     return bytes;
 }
@@ -166,9 +183,9 @@ tarn_status arena_verify(struct arena *arena)
         tarn_status status = heap_verify(heap);
         if (status)
             return status;
-        size_t ghosts = 0;
-        mapped += mapped_bytes(heap, &ghosts);
-        left += ghosts;
+        size_t beside = 0;
+        mapped += mapped_bytes(heap, &beside);
+        left += beside;
     }
     size_t claimed = 0;
     for (size_t i = 0; i < arena->size / arena->granule; i++)

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Pause and resume of a pool. While a pool changes or is suspended its store is held, so that nobody else maps or unmaps there, and
+ * suspended, so that nothing is allocated: its heaps' runs stay as they are, and only this file touches what is mapped in them. A
+ * run's memory comes back as other pieces than before: who wants the contents has them copied. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/cache.h"
+#include "memory/ghost.h"
+#include "memory/ladder.h"
+#include "memory/pool.h"
+#include "memory/wait.h"
+
+/* The contents of addresses that are not free, in host memory. */
+struct saved {
+    struct saved *next;
+    uintptr_t start;
+    size_t size;
+    void *copy;
+};
+
+static struct object_pool saved_objects = OBJECT_POOL(struct saved);
+
+/* Each heap of a store, and each of its runs: they do not change meanwhile. */
+#define EACH_HEAP(heap, store)                                                                              \
+    for (struct heap *heap = heap_next((store)->arena, NULL); heap; heap = heap_next((store)->arena, heap)) \
+        if (heap_store(heap) == (store))
+#define EACH_RUN(run, heap)                  \
+    for (int zone = 0; zone < ZONES; zone++) \
+        for (struct run *run = (heap)->zones[zone].runs; run; run = run->next)
+
+/* Contents --------------------------------------------------------------------------------------------------------- */
+
+static void saved_free(struct pool *pool)
+{
+    for (struct saved *saved = pool->saved, *next; saved; saved = next) {
+        next = saved->next;
+        pages_unmap(saved->copy, saved->size);
+        object_free(&saved_objects, saved);
+    }
+    pool->saved = NULL;
+}
+
+static tarn_status save_range(struct pool *pool, uintptr_t start, size_t size)
+{
+    struct saved *saved = object_alloc(&saved_objects);
+    void *copy = saved ? pages_map(size) : NULL;
+    if (!copy) {
+        object_free(&saved_objects, saved);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu bytes of the contents of a pool", size);
+    }
+    *saved = (struct saved){pool->saved, start, size, copy};
+    pool->saved = saved;
+    return TARN_OK;
+}
+
+/* Host memory for all that is not free in a heap. */
+static tarn_status save_prepare(struct pool *pool, struct heap *heap)
+{
+    tarn_status status = TARN_OK;
+    mutex_lock(&heap->lock);
+    EACH_RUN(run, heap)
+    {
+        const struct span *span = run->first;
+        while (span && !status) {
+            while (span && span->state == SPAN_FREE)
+                span = span->next;
+            const struct span *first = span;
+            while (span && span->state != SPAN_FREE)
+                span = span->next;
+            uintptr_t end = span ? span->start : run->end;
+            if (first)
+                status = save_range(pool, first->start, end - first->start);
+        }
+    }
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* Copies what was saved, one way or the other, and waits for it. `ended` becomes false where not even the driver can say that the
+ * copies have: then both sides must stay. */
+static tarn_status copy_saved(struct pool *pool, bool back, bool *ended)
+{
+    struct device *device = pool->store.arena->device;
+    tarn_status status = TARN_OK;
+    *ended = true;
+    if (!pool->saved)
+        return TARN_OK;
+    for (const struct saved *saved = pool->saved; saved && !status; saved = saved->next) {
+        uintptr_t copy = (uintptr_t)saved->copy;
+        status = driver->copy(device->number, back ? saved->start : copy, back ? copy : saved->start, saved->size,
+                              device->legacy->native);
+    }
+    tarn_status waited = driver->stream_synchronize(device->number, device->legacy->native);
+    *ended = !waited || driver->device_synchronize(device->number) == TARN_OK;
+    return device_note(device, status ? status : waited);
+}
+
+static tarn_status save(struct pool *pool)
+{
+    tarn_status status = TARN_OK;
+    bool ended = true;
+    EACH_HEAP(heap, &pool->store)
+    if (!status)
+        status = save_prepare(pool, heap);
+    if (!status)
+        status = copy_saved(pool, false, &ended);
+    if (status && ended)
+        saved_free(pool);
+    else if (status)
+        pool->saved = NULL; /* the device may still write there: left to it for good */
+    return status;
+}
+
+/* Memory ----------------------------------------------------------------------------------------------------------- */
+
+/* The first address from `from` on in a run at which memory is, or is not; the run's end where there is none. */
+static uintptr_t next_mapped(const struct arena *arena, const struct run *run, uintptr_t from, bool mapped)
+{
+    while (from < run->end) {
+        const struct piece *piece = arena_piece(arena, from);
+        if ((piece != NULL) == mapped)
+            return from;
+        from += piece ? piece->size : arena->granule;
+    }
+    return run->end;
+}
+
+/* Gives a run memory where it has none. */
+static tarn_status run_fill(struct store *store, struct run *run)
+{
+    struct arena *arena = store->arena;
+    for (uintptr_t start = next_mapped(arena, run, run->start, false), end; start < run->end;
+         start = next_mapped(arena, run, end, false)) {
+        struct piece_list pieces = {0};
+        end = next_mapped(arena, run, start, true);
+        mutex_lock(&arena->lock);
+        size_t largest = piece_largest_locked(arena, end - start);
+        mutex_unlock(&arena->lock);
+        tarn_status status = pieces_create(store, end - start, largest, &pieces);
+        if (!status)
+            status = pieces_map_claimed(arena, &pieces, start);
+        if (status)
+            return status;
+    }
+    return arena_access(arena, run->start, run->end - run->start); /* an earlier attempt may have got no further */
+}
+
+/* A stretch of addresses whose memory was taken out, and the pieces, the one at the highest address first. */
+struct taken {
+    struct taken *next;
+    uintptr_t start;
+    struct piece_list pieces;
+};
+
+static struct object_pool taken_objects = OBJECT_POOL(struct taken);
+
+/* Takes the memory out of a run, one stretch after the other. */
+static tarn_status run_empty(struct arena *arena, const struct run *run, struct taken **list)
+{
+    for (uintptr_t start = next_mapped(arena, run, run->start, true), end; start < run->end;
+         start = next_mapped(arena, run, end, true)) {
+        struct taken *taken = object_alloc(&taken_objects);
+        if (!taken)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to take a pool's memory out of its addresses");
+        end = next_mapped(arena, run, start, false);
+        *taken = (struct taken){.next = *list, .start = start};
+        tarn_status status = pieces_unmap(arena, start, end - start, &taken->pieces);
+        if (status) {
+            object_free(&taken_objects, taken);
+            return status;
+        }
+        *list = taken;
+    }
+    return TARN_OK;
+}
+
+/* The same with every run of a store. */
+static tarn_status empty_all(struct store *store, struct taken **list)
+{
+    tarn_status status = TARN_OK;
+    EACH_HEAP(heap, store)
+    EACH_RUN(run, heap)
+    if (!status)
+        status = run_empty(store->arena, run, list);
+    return status;
+}
+
+/* Puts the pieces back where they were; what cannot be put back goes to the cache. Gives the first failure. */
+static tarn_status put_back(struct arena *arena, struct taken *list)
+{
+    tarn_status first = TARN_OK;
+    for (struct taken *taken = list, *next; taken; taken = next) {
+        struct piece_list upwards = {0};
+        struct piece *piece;
+        next = taken->next;
+        while ((piece = pieces_pop(&taken->pieces)))
+            pieces_push(&upwards, piece);
+        size_t size = upwards.bytes;
+        tarn_status status = pieces_map_claimed(arena, &upwards, taken->start);
+        if (!status)
+            status = arena_access(arena, taken->start, size);
+        first = first ? first : status;
+        object_free(&taken_objects, taken);
+    }
+    return first;
+}
+
+/* Gives the pieces to the driver; what it does not take stays in the cache. */
+static tarn_status release_all(struct store *store, struct taken *list)
+{
+    for (struct taken *taken = list, *next; taken; taken = next) {
+        next = taken->next;
+        pieces_to_cache(store->arena, &taken->pieces);
+        object_free(&taken_objects, taken);
+    }
+    return store_release_cache(store, 0);
+}
+
+static tarn_status fill_all(struct store *store)
+{
+    tarn_status status = TARN_OK;
+    EACH_HEAP(heap, store)
+    EACH_RUN(run, heap)
+    if (!status)
+        status = run_fill(store, run);
+    return status;
+}
+
+/* The states ------------------------------------------------------------------------------------------------------- */
+
+static const char *state_text(int state)
+{
+    static const char *const texts[] = {
+        [TARN_POOL_RUNS] = "runs",
+        [TARN_POOL_CHANGES] = "is being suspended or resumed by another thread",
+        [TARN_POOL_KEPT] = "is suspended",
+        [TARN_POOL_DISCARDED] = "is suspended",
+    };
+    return texts[state];
+}
+
+/* Enters the change out of one of two states. */
+static tarn_status change_begin(struct pool *pool, int from, int or_from, const char *what, int *before)
+{
+    *before = from;
+    if (atomic_compare_exchange_strong(&pool->state, before, TARN_POOL_CHANGES))
+        return TARN_OK;
+    if (*before == or_from && atomic_compare_exchange_strong(&pool->state, before, TARN_POOL_CHANGES))
+        return TARN_OK;
+    return failed(TARN_ERROR_SUSPENDED, "%s: pool (%llu, %llu) %s", what, (unsigned long long)pool->store.id[0],
+                  (unsigned long long)pool->store.id[1], state_text(*before));
+}
+
+/* From here on nothing is allocated from the store, mapped or unmapped in it. */
+static void stop(struct store *store)
+{
+    atomic_fetch_add(&store->holds, 1);
+    atomic_store(&store->suspended, true);
+    moves_flush(store->arena);
+    EACH_HEAP(heap, store)
+    {
+        mutex_lock(&heap->lock);
+        caches_close_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+static void go_on(struct store *store)
+{
+    atomic_store(&store->suspended, false);
+    EACH_HEAP(heap, store)
+    {
+        mutex_lock(&heap->lock);
+        if (!heap->retired)
+            caches_open_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+    atomic_fetch_sub(&store->holds, 1);
+}
+
+/* Waits for the work that may use the store's memory. */
+static tarn_status wait_for_work(struct store *store)
+{
+    struct arena *arena = store->arena;
+    tarn_status status = ladder_settle(store);
+    if (!status && atomic_load(&store->holds) > 1) /* a graph's launches may be on any stream */
+        return device_note(arena->device, driver->device_synchronize(arena->device->number));
+    EACH_HEAP(heap, store)
+    {
+        struct mark *mark = NULL;
+        if (!status)
+            status = mark_of_stream(heap->stream, heap->generation, &mark);
+        if (!status && mark)
+            status = mark_wait(mark);
+        mark_release(mark);
+    }
+    return status;
+}
+
+/* Old addresses at which the store's memory is mapped too. */
+static void end_ghosts(struct store *store)
+{
+    EACH_HEAP(heap, store)
+    {
+        mutex_lock(&heap->lock);
+        heap_learn_locked(heap, true);
+        struct ghost *ghosts = ghosts_take_locked(heap);
+        mutex_unlock(&heap->lock);
+        ghosts_end(heap, ghosts);
+    }
+}
+
+/* The states that a change may end in. */
+struct change {
+    int state;
+    tarn_status status;
+};
+
+static struct change suspend(struct pool *pool, bool keep)
+{
+    struct store *store = &pool->store;
+    struct taken *taken = NULL;
+    int suspended = keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED;
+    tarn_status status = wait_for_work(store);
+    if (!status)
+        end_ghosts(store);
+    if (!status && keep)
+        status = save(pool);
+    if (status)
+        return (struct change){TARN_POOL_RUNS, status};
+
+    status = empty_all(store, &taken);
+    if (!status)
+        return (struct change){suspended, release_all(store, taken)};
+    struct error_before before;
+    error_attempt_begin(&before);
+    bool undone = put_back(store->arena, taken) == TARN_OK;
+    error_attempt_end(&before, TARN_OK);
+    if (!undone)
+        return (struct change){suspended,
+                               failed_within(status, "pool (%llu, %llu) is suspended in part: resume it",
+                                             (unsigned long long)store->id[0], (unsigned long long)store->id[1])};
+    saved_free(pool);
+    return (struct change){TARN_POOL_RUNS, status};
+}
+
+/* Ends a change: the pool runs again, or is suspended. */
+static tarn_status change_end(struct pool *pool, struct change change)
+{
+    if (change.state == TARN_POOL_RUNS)
+        go_on(&pool->store);
+    atomic_store(&pool->state, change.state);
+    return change.status;
+}
+
+tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
+{
+    struct pool *pool = pool_of_public(public);
+    int before = 0;
+    tarn_status status = pool_check(public);
+    if (status || (status = captures_refuse(pool->store.arena->device, "a suspend")) ||
+        (status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before)))
+        return status;
+    stop(&pool->store);
+    return change_end(pool, suspend(pool, keep));
+}
+
+/* Bytes that a suspended store has to get. */
+static size_t bytes_missing(struct store *store)
+{
+    size_t bytes = 0;
+    EACH_HEAP(heap, store)
+    EACH_RUN(run, heap)
+    for (uintptr_t start = next_mapped(store->arena, run, run->start, false), end; start < run->end;
+         start = next_mapped(store->arena, run, end, false)) {
+        end = next_mapped(store->arena, run, start, true);
+        bytes += end - start;
+    }
+    return bytes;
+}
+
+/* Gives memory to all addresses, and if need be idle memory of others back to the driver before. */
+static tarn_status fill_or_make_room(struct store *store)
+{
+    struct arena *arena = store->arena;
+    tarn_status status = fill_all(store);
+    if (status != TARN_ERROR_OUT_OF_MEMORY)
+        return status;
+    size_t missing = bytes_missing(store);
+    mutex_lock(&arena->lock);
+    size_t keep = arena->reserved > missing ? arena->reserved - missing : 0;
+    mutex_unlock(&arena->lock);
+    (void)ladder_trim(arena, NULL, keep);
+    return fill_all(store);
+}
+
+static struct change resume(struct pool *pool, int before)
+{
+    struct store *store = &pool->store;
+    struct taken *taken = NULL;
+    bool ended = true;
+    tarn_status status = fill_or_make_room(store);
+    if (!status)
+        status = copy_saved(pool, true, &ended);
+    if (!status) {
+        saved_free(pool);
+        return (struct change){TARN_POOL_RUNS, TARN_OK};
+    }
+    if (!ended)
+        return (struct change){before, status};
+    struct error_before cause;
+    error_attempt_begin(&cause);
+    (void)empty_all(store, &taken); /* what stays mapped is there at the next attempt */
+    (void)release_all(store, taken);
+    error_attempt_end(&cause, TARN_OK);
+    return (struct change){before, status};
+}
+
+tarn_status tarn_pool_resume(tarn_pool *public)
+{
+    struct pool *pool = pool_of_public(public);
+    int before = 0;
+    tarn_status status = pool_check(public);
+    if (status || (status = captures_refuse(pool->store.arena->device, "a resume")) ||
+        (status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before)))
+        return status;
+    return change_end(pool, resume(pool, before));
+}
+
+tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state)
+{
+    tarn_status status = pool_check(pool);
+    if (status)
+        return status;
+    if (!state)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
+    *state = (tarn_pool_state)atomic_load(&pool_of_public(pool)->state);
+    return TARN_OK;
+}
+
+/* A run without memory in which nothing is live, or NULL. */
+static struct run *empty_run_locked(struct heap *heap)
+{
+    EACH_RUN(run, heap)
+    if (run->first == run->last && run->first->state == SPAN_FREE &&
+        next_mapped(heap->arena, run, run->start, true) == run->end)
+        return run;
+    return NULL;
+}
+
+void pool_suspension_end(struct pool *pool)
+{
+    saved_free(pool);
+    EACH_HEAP(heap, &pool->store)
+    {
+        struct run *run, *spare = NULL;
+        mutex_lock(&heap->lock);
+        (void)wait_collect_locked(heap);
+        while ((run = empty_run_locked(heap))) {
+            struct span *span = run->first;
+            uintptr_t start = run->start, end = run->end;
+            span_hold_locked(heap, span);
+            span_leave_locked(heap, span, &spare);
+            arena_unclaim(heap->arena, start, end - start);
+        }
+        mutex_unlock(&heap->lock);
+    }
+}

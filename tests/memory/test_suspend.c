@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+#include "support/host.h"
+
+#include "base/pages.h"
+#include "driver/driver.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MEMORY (256 * MIB)
+#define BLOCKS 24
+
+static tarn_pool *pool;
+static tarn_stream stream, second;
+static unsigned char *blocks[BLOCKS];
+static size_t sizes[BLOCKS];
+
+static tarn_pool_state state_of(void)
+{
+    tarn_pool_state state = TARN_POOL_CHANGES;
+    OK(tarn_pool_state_get(pool, &state));
+    return state;
+}
+
+static void fill(int i)
+{
+    memset(blocks[i], 0x20 + i, sizes[i]);
+}
+
+static bool is_filled(int i)
+{
+    for (size_t k = 0; k < sizes[i]; k++)
+        if (blocks[i][k] != 0x20 + i)
+            return false;
+    return true;
+}
+
+/* A pool with small and large blocks on two streams, every third of them free again. */
+static void begin(void)
+{
+    OK(tarn_pool_create(NULL, &pool));
+    stream = lease(0);
+    second = lease(0);
+    for (int i = 0; i < BLOCKS; i++) {
+        void *block = NULL;
+        sizes[i] = i % 2 ? 700 + (size_t)i * 900 : (size_t)i * MIB / 2 + 70000;
+        OK(tarn_pool_alloc(pool, i % 3 ? stream : second, sizes[i], &block));
+        blocks[i] = block;
+        fill(i);
+    }
+    for (int i = 0; i < BLOCKS; i += 3) {
+        OK(tarn_free(blocks[i]));
+        blocks[i] = NULL;
+    }
+    OK(tarn_device_synchronize(0));
+}
+
+static void check_contents(void)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        CHECK(!blocks[i] || is_filled(i));
+}
+
+static void end(void)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        OK(tarn_free(blocks[i]));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+    OK(tarn_stream_return(stream));
+    OK(tarn_stream_return(second));
+}
+
+static void the_memory_goes_and_comes_back_with_its_contents(void **state)
+{
+    (void)state;
+    begin();
+    int64_t live = stats_of(0).allocated_bytes[0].current;
+    OK(tarn_pool_suspend(pool, true));
+    CHECK(state_of() == TARN_POOL_KEPT && ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
+    CHECK(stats_of(0).reserved_bytes[0].current == 0 && stats_of(0).allocated_bytes[0].current == live);
+    verify(0);
+    void *all = alloc_on(stream, MEMORY); /* which others can have meanwhile */
+    memset(all, 0xff, MEMORY);
+    GIVES(tarn_pool_resume(pool), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(state_of() == TARN_POOL_KEPT);
+    verify(0);
+    OK(tarn_free(all)); /* idle memory of the default pool makes room */
+    OK(tarn_pool_resume(pool));
+    CHECK(state_of() == TARN_POOL_RUNS);
+    verify(0);
+    check_contents();
+    void *more = NULL;
+    OK(tarn_pool_alloc(pool, stream, 30 * MIB, &more));
+    OK(tarn_free(more));
+    end();
+}
+
+static void discarded_contents_leave_addresses_and_blocks(void **state)
+{
+    (void)state;
+    begin();
+    uint64_t metadata = pages_bytes();
+    OK(tarn_pool_suspend(pool, false));
+    CHECK(state_of() == TARN_POOL_DISCARDED && pages_bytes() <= metadata + 65536 && ledger_of(0).created == 0);
+    OK(tarn_pool_resume(pool));
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i])
+            fill(i);
+    check_contents();
+    end();
+}
+
+static void what_is_wrong_is_refused_and_changes_nothing(void **state)
+{
+    (void)state;
+    begin();
+    void *block = NULL;
+    GIVES(tarn_pool_resume(pool), TARN_ERROR_SUSPENDED);
+    OK(tarn_pool_suspend(pool, true));
+    GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_SUSPENDED);
+    CHECK(strstr(tarn_last_error(), "is suspended"));
+    GIVES(tarn_pool_alloc(pool, stream, 1000, &block), TARN_ERROR_SUSPENDED);
+    GIVES(tarn_pool_alloc(pool, stream, 30 * MIB, &block), TARN_ERROR_SUSPENDED);
+    CHECK(!block && strstr(tarn_last_error(), "tarn_pool_resume()"));
+    OK(tarn_pool_resume(pool));
+    GIVES(tarn_pool_suspend(NULL, true), TARN_ERROR_INVALID_ARGUMENT);
+    tarn_stream capturing = lease(0);
+    OK(tarn_capture_begin(capturing, TARN_CAPTURE_RELAXED));
+    GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_CAPTURE);
+    OK(tarn_capture_abort(capturing));
+    CHECK(state_of() == TARN_POOL_RUNS);
+    check_contents();
+    OK(tarn_stream_return(capturing));
+    end();
+}
+
+static void blocks_are_freed_while_it_is_suspended(void **state)
+{
+    (void)state;
+    begin();
+    OK(tarn_pool_suspend(pool, true));
+    for (int i = 1; i < BLOCKS; i += 2) {
+        OK(tarn_free(blocks[i]));
+        blocks[i] = NULL;
+    }
+    verify(0);
+    OK(tarn_trim(0, 0));
+    OK(tarn_pool_trim(pool, 0));
+    OK(tarn_pool_resume(pool));
+    check_contents();
+    verify(0);
+    end();
+}
+
+static void a_suspended_pool_that_is_released_gives_its_addresses_back(void **state)
+{
+    (void)state;
+    begin();
+    OK(tarn_pool_suspend(pool, true));
+    OK(tarn_pool_release(pool));
+    for (int i = 0; i < BLOCKS; i++)
+        OK(tarn_free(blocks[i]));
+    OK(tarn_stream_return(stream));
+    OK(tarn_stream_return(second));
+    tarn_pool *next = NULL;
+    OK(tarn_pool_create(NULL, &next)); /* which looks what has ended */
+    OK(tarn_pool_release(next));
+    nothing_is_left(0);
+}
+
+static void it_waits_for_the_work_that_uses_the_memory(void **state)
+{
+    (void)state;
+    begin();
+    work_on(stream, blocks[1], sizes[1], 5000);
+    void *block = NULL;
+    OK(tarn_pool_alloc(pool, stream, 5 * MIB, &block));
+    work_on(second, block, 5 * MIB, 9000);
+    OK(tarn_record_stream(block, second));
+    OK(tarn_free(block));
+    uint64_t before = time_now();
+    OK(tarn_pool_suspend(pool, true));
+    CHECK(time_now() >= before + 9000 && ledger_of(0).reports == 0);
+    OK(tarn_pool_resume(pool));
+    check_contents();
+    end();
+}
+
+/* A graph's addresses are good again after a resume. */
+static void a_graph_runs_before_and_after(void **state)
+{
+    (void)state;
+    begin();
+    void *graph = NULL, *inside = NULL;
+    tarn_stream capturing = lease(0);
+    void *native = NULL;
+    OK(tarn_stream_native(capturing, &native));
+    OK(tarn_pool_capture_begin(pool, capturing, TARN_CAPTURE_RELAXED));
+    OK(tarn_alloc_on(capturing, 3 * MIB, &inside));
+    OK(tarn_host_copy(0, native, inside, blocks[1], sizes[1]));
+    OK(tarn_host_copy(0, native, blocks[2], inside, sizes[1]));
+    OK(tarn_free(inside));
+    OK(tarn_capture_end(capturing, &graph));
+    for (int round = 0; round < 2; round++) {
+        memset(blocks[2], 0, sizes[2]);
+        OK(tarn_host_graph_launch(0, graph, native));
+        if (round == 0) { /* with the launch still to run */
+            OK(tarn_pool_suspend(pool, true));
+            CHECK(ledger_of(0).created == 0);
+            OK(tarn_pool_resume(pool));
+        }
+        OK(tarn_device_synchronize(0));
+        CHECK(blocks[2][0] == 0x21 && blocks[2][sizes[1] - 1] == 0x21);
+    }
+    OK(tarn_host_graph_destroy(graph));
+    OK(tarn_stream_return(capturing));
+    fill(2);
+    check_contents();
+    end();
+}
+
+/* Every driver call and every host allocation of a suspend and a resume fails, once and for ever: it runs with its contents, or is
+ * suspended and can be resumed. */
+static void round_of(uint64_t nth, bool forever, bool driver_fails, uint64_t *hits)
+{
+    begin();
+    for (int resumes = 0; resumes < 2; resumes++) {
+        if (resumes) {
+            OK(tarn_pool_suspend(pool, true));
+            CHECK(state_of() == TARN_POOL_KEPT);
+        }
+        if (driver_fails)
+            OK(tarn_host_fail(-1, (unsigned)nth, forever, TARN_ERROR_DRIVER));
+        else
+            pages_fail(nth, forever);
+        tarn_status status = resumes ? tarn_pool_resume(pool) : tarn_pool_suspend(pool, true);
+        uint64_t failed = driver_fails ? tarn_host_fail_hits() : pages_fail_hits();
+        if (driver_fails)
+            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        else
+            pages_fail(0, false);
+        *hits += failed;
+        CHECK(!status || failed);
+        verify(0);
+        if (state_of() != TARN_POOL_RUNS) {
+            CHECK(!resumes == !status || status);
+            OK(tarn_pool_resume(pool));
+        }
+        check_contents();
+    }
+    end();
+}
+
+static void every_failure_leaves_it_running_or_suspended(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        uint64_t all = 0;
+        for (uint64_t nth = 1;; nth++) {
+            uint64_t hits = 0;
+            round_of(nth, kind % 2, kind / 2, &hits);
+            all += hits;
+            if (!hits)
+                break;
+        }
+        print_message("%s, %s: %llu injections\n", kind / 2 ? "driver calls" : "host allocations",
+                      kind % 2 ? "for ever" : "once", (unsigned long long)all);
+        CHECK(all >= 4);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_memory_goes_and_comes_back_with_its_contents),
+        cmocka_unit_test(discarded_contents_leave_addresses_and_blocks),
+        cmocka_unit_test(what_is_wrong_is_refused_and_changes_nothing),
+        cmocka_unit_test(blocks_are_freed_while_it_is_suspended),
+        cmocka_unit_test(a_suspended_pool_that_is_released_gives_its_addresses_back),
+        cmocka_unit_test(it_waits_for_the_work_that_uses_the_memory),
+        cmocka_unit_test(a_graph_runs_before_and_after),
+        cmocka_unit_test(every_failure_leaves_it_running_or_suspended),
+    };
+    host_start_with(1, MEMORY);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
