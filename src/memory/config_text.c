@@ -165,7 +165,8 @@ static void advance(struct parser *parser)
         parser->token = TOKEN_END;
         memcpy(parser->word, "the end", sizeof "the end");
     } else if (strchr(SEPARATORS, *at)) {
-        parser->token = parser->word[0] = *at++;
+        parser->word[0] = *at;
+        parser->token = (unsigned char)*at++;
         parser->word[1] = '\0';
     } else {
         parser->token = TOKEN_WORD;
@@ -654,7 +655,8 @@ static void write_value(struct writer *writer, const struct key *key, const void
 
 size_t config_format(const struct memory_config *config, char *buffer, size_t size)
 {
-    struct writer writer = {.buffer = buffer, .size = size};
+    struct writer writer = {.size = size};
+    writer.buffer = buffer;
     write_text(&writer, "all:default");
     for (const struct key *key = keys; key < keys + CONFIG_KEYS; key++) {
         if (is_default(config, key))
