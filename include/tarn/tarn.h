@@ -11,6 +11,7 @@
 #define TARN_VERSION_PATCH 0
 /* clang-format on */
 
+#include <tarn/config.h>
 #include <tarn/device.h>
 #include <tarn/handle.h>
 #include <tarn/memory.h>

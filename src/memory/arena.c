@@ -8,6 +8,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "memory/config.h"
 
 #define ADDRESS_FACTOR 4 /* of the device's memory: room for runs to grow in place */
 
@@ -72,6 +73,26 @@ tarn_status store_check(const struct store *store)
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
 }
 
+/* Sets the limit that the settings give, if they give another than before: else the caller's own stays. */
+static void arena_configure(struct arena *arena)
+{
+    mutex_lock(&arena->lock);
+    size_t limit = config_limit(memory_config(), arena->device->properties.memory);
+    if (limit != arena->configured)
+        arena->configured = arena->limit = limit;
+    mutex_unlock(&arena->lock);
+}
+
+static void arenas_configure(const struct memory_config *now)
+{
+    (void)now; /* each arena reads the last ones */
+    for (int i = 0; i < TARN_MAX_DEVICES; i++) {
+        struct arena *arena = arena_if_used(i);
+        if (arena)
+            arena_configure(arena);
+    }
+}
+
 static tarn_status arena_create(struct device *device, struct arena **result)
 {
     if (!device->properties.virtual_memory)
@@ -86,6 +107,8 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     mutex_init(&arena->lock);
     pthread_rwlock_init(&arena->mapping, NULL);
     moving_init(&arena->moving);
+    arena->configured = arena->limit;
+    arena_configure(arena);
     counters_init(&arena->counters, NULL);
     store_init(&arena->store, arena, &arena->counters);
 
@@ -119,8 +142,11 @@ tarn_status arena_of(struct device *device, struct arena **result)
         tarn_status status = TARN_OK;
         mutex_lock(&arenas_lock);
         arena = atomic_load_explicit(&by_device[device->number], memory_order_relaxed);
-        if (!arena && !(status = arena_create(device, &arena)))
+        if (!arena && !(status = arena_create(device, &arena))) {
+            memory_config_on_change(arenas_configure);
             atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
+            arena_configure(arena); /* what changed before the callback could find it */
+        }
         mutex_unlock(&arenas_lock);
         if (status)
             return status;
@@ -242,6 +268,31 @@ size_t arena_longest_locked(const struct arena *arena)
     return longest * arena->granule;
 }
 
+/* Whether the device keeps what the settings leave to others; `creating` bytes are not in the driver's count yet. */
+static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
+{
+    size_t leave = memory_config()->leave_free, free_bytes = 0, total_bytes = 0;
+    if (leave == 0)
+        return TARN_OK;
+    tarn_status status =
+        device_note(arena->device, driver->memory_info(arena->device->number, &free_bytes, &total_bytes));
+    if (status || (free_bytes >= leave && free_bytes - leave >= creating))
+        return status;
+    return failed(TARN_ERROR_OUT_OF_MEMORY,
+                  "%zu bytes more on device %d, of which %zu bytes are free, would leave less than leave_free_mb (%zu)",
+                  size, arena->device->number, free_bytes, leave / CONFIG_MIB);
+}
+
+static void uncharge(struct store *store, size_t size, size_t creating)
+{
+    struct arena *arena = store->arena;
+    mutex_lock(&arena->lock);
+    arena->reserved -= size;
+    arena->creating -= creating;
+    store->reserved -= size;
+    mutex_unlock(&arena->lock);
+}
+
 /* Takes `size` bytes of the limits, before the driver is asked. */
 static tarn_status charge(struct store *store, size_t size)
 {
@@ -252,11 +303,17 @@ static tarn_status charge(struct store *store, size_t size)
     bool fits_pool = own <= most && size <= most - own;
     if (fits_device && fits_pool) {
         arena->reserved += size;
+        arena->creating += size;
         store->reserved += size;
     }
+    size_t creating = arena->creating;
     mutex_unlock(&arena->lock);
-    if (fits_device && fits_pool)
-        return TARN_OK;
+    if (fits_device && fits_pool) {
+        tarn_status status = check_free(arena, size, creating);
+        if (status)
+            uncharge(store, size, size);
+        return status;
+    }
     if (fits_device)
         return failed(TARN_ERROR_OUT_OF_MEMORY,
                       "%zu bytes more are above the limit of %zu bytes of pool (%llu, %llu), %zu of them reserved",
@@ -264,15 +321,6 @@ static tarn_status charge(struct store *store, size_t size)
     return failed(TARN_ERROR_OUT_OF_MEMORY,
                   "%zu bytes more are above the limit of %zu bytes on device %d, %zu of them reserved", size, limit,
                   arena->device->number, reserved);
-}
-
-static void uncharge(struct store *store, size_t size)
-{
-    struct arena *arena = store->arena;
-    mutex_lock(&arena->lock);
-    arena->reserved -= size;
-    store->reserved -= size;
-    mutex_unlock(&arena->lock);
 }
 
 tarn_status piece_create(struct store *store, size_t size, struct piece **result)
@@ -283,19 +331,18 @@ tarn_status piece_create(struct store *store, size_t size, struct piece **result
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
     tarn_status status = charge(store, size);
     if (status)
-        goto fail_charge;
+        goto fail;
     status = device_note(arena->device, driver->create(arena->device->number, size, 0, &piece->handle));
+    uncharge(store, status ? size : 0, size);
     if (status)
-        goto fail_create;
+        goto fail;
     piece->store = store;
     piece->size = size;
     counters_segment(store->counters, size, 1);
     *result = piece;
     return TARN_OK;
 
-fail_create:
-    uncharge(store, size);
-fail_charge:
+fail:
     object_free(&pieces, piece);
     return status;
 }
@@ -312,7 +359,7 @@ tarn_status piece_release(struct piece *piece)
         return status;
     }
     counters_segment(store->counters, piece->size, -1);
-    uncharge(store, piece->size); /* last: a store without memory may go */
+    uncharge(store, piece->size, 0); /* last: a store without memory may go */
     object_free(&pieces, piece);
     return TARN_OK;
 }

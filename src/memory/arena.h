@@ -75,7 +75,9 @@ struct arena {
     struct piece_list
         stuck;          /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
     size_t reserved;    /* lock: bytes of all pieces that exist */
+    size_t creating;    /* lock: of these, bytes that the driver has not made yet */
     size_t limit;       /* lock: bytes that reserved may reach */
+    size_t configured;  /* lock: what the settings last made of the limit */
     unsigned retired;   /* lock: heaps of retired streams, and of stores left behind */
     struct heap *heaps; /* lock: every heap, those of retired streams too */
 };
@@ -104,7 +106,8 @@ static inline struct piece *arena_piece(const struct arena *arena, uintptr_t add
     return arena->pieces[(address - arena->base) / arena->granule];
 }
 
-/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY at a limit without a driver call. */
+/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY at a limit, and where less than leave_free_mb would stay free on the
+ * device, without asking the driver for any. */
 tarn_status piece_create(struct store *store, size_t size, struct piece **piece);
 /* Pieces of `size` bytes in all, each of about `largest` at most; none on failure. */
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list);

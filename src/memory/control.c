@@ -5,6 +5,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "memory/config.h"
 #include "memory/ladder.h"
 
 #include <tarn/memory.h>
@@ -14,7 +15,7 @@ static tarn_status arena_find(int device, struct arena **arena)
 {
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)))
+    if (status || (status = device_find(device, &found)) || (status = memory_config_use()))
         return status;
     return arena_of(found, arena);
 }
@@ -57,10 +58,10 @@ tarn_status tarn_limit_get(int device, size_t *bytes)
     if (!bytes)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
     tarn_status status = arena_look_up(device, &arena);
-    if (status)
+    if (status || (status = memory_config_ready()))
         return status;
     if (!arena) {
-        *bytes = SIZE_MAX;
+        *bytes = config_limit(memory_config(), device_at(device)->properties.memory);
         return TARN_OK;
     }
     mutex_lock(&arena->lock);

@@ -13,6 +13,8 @@
  * A pool's request may be served from its own heaps, those of the default pool, and what was left behind; that of the default
  * pool from its own heaps and what was left behind (store_serves()).
  *
+ * With throw_on_cudamalloc_oom a request that a limit does not allow ends before 3 takes from other heaps.
+ *
  * It ends whatever other threads do: it waits for about as many marks as there are when it begins, and takes from others a
  * bounded number of times.
  *
@@ -25,6 +27,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/cache.h"
+#include "memory/config.h"
 #include "memory/growth.h"
 #include "memory/pool.h"
 #include "memory/verify.h"
@@ -304,11 +307,14 @@ tarn_status ladder_refuse(struct heap *heap, size_t size)
     char limit[64] = "no limit is set";
     const char *capture =
         captures_open(arena->device) ? "; what the streams of an open capture have freed serves them alone" : "";
-    char addresses[96] = "", pools[192] = "", pool_limit[48] = "";
+    char addresses[96] = "", pools[192] = "", pool_limit[48] = "", leave[64] = "";
+    size_t leave_free = memory_config()->leave_free;
     if (sum.addresses < size)
         snprintf(addresses, sizeof addresses, "; at most %zu bytes of addresses are left in a row", sum.addresses);
     if (sum.limit != SIZE_MAX)
         snprintf(limit, sizeof limit, "the limit is %zu", sum.limit);
+    if (leave_free)
+        snprintf(leave, sizeof leave, "; leave_free_mb keeps %zu MiB of it free", leave_free / CONFIG_MIB);
     if (sum.pool_limit != SIZE_MAX)
         snprintf(pool_limit, sizeof pool_limit, " of at most %zu", sum.pool_limit);
     if (store != &arena->store)
@@ -321,10 +327,10 @@ tarn_status ladder_refuse(struct heap *heap, size_t size)
     return failed(
         TARN_ERROR_OUT_OF_MEMORY,
         "%zu bytes on device %d: it has %zu bytes, %zu of them free; tarn reserves %zu (%s), of which %zu are "
-        "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams%s%s%s",
+        "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams%s%s%s%s",
         size, arena->device->number, total_bytes, free_bytes, sum.reserved, limit,
-        sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting, pools, addresses,
-        capture);
+        sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting, leave, pools,
+        addresses, capture);
 }
 
 /* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */
@@ -336,6 +342,26 @@ static bool is_hopeless(struct arena *arena, const struct store *store, size_t s
     mutex_unlock(&arena->lock);
     most = own < most ? own : most;
     return size > most || size > arena->device->properties.memory;
+}
+
+/* Whether the settings ask to fail a request above a limit at once, where the heap's own memory and the cache do not serve
+ * it (pytorch/pytorch#177356). */
+static bool is_rejected(struct arena *arena, const struct store *store, size_t size)
+{
+    if (!memory_config()->throw_on_cudamalloc_oom)
+        return false;
+    mutex_lock(&arena->lock);
+    bool above = arena->reserved > arena->limit || size > arena->limit - arena->reserved ||
+                 store->reserved > store->limit || size > store->limit - store->reserved;
+    mutex_unlock(&arena->lock);
+    return above;
+}
+
+/* Counts a request as refused before the driver was asked. */
+static tarn_status reject(const struct heap *heap)
+{
+    COUNT(heap->store->counters, num_oom_rejections);
+    return TARN_ERROR_OUT_OF_MEMORY;
 }
 
 /* Step 4: the one attempt whose failure says that the memory is not there. */
@@ -387,6 +413,8 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
             collect(heap);
             continue;
         }
+        if (is_rejected(arena, heap->store, size))
+            return reject(heap);
         if (takings > 0 && take_from_others(heap, size)) {
             COUNT(heap->store->counters, num_alloc_retries);
             takings--;
@@ -416,10 +444,8 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
     struct error_before before;
-    if (is_hopeless(heap->arena, heap->store, size)) {
-        COUNT(heap->store->counters, num_oom_rejections);
-        return TARN_ERROR_OUT_OF_MEMORY;
-    }
+    if (is_hopeless(heap->arena, heap->store, size))
+        return reject(heap);
     error_attempt_begin(&before);
     tarn_status status = climb(heap, zone, size, alignment, span);
     error_attempt_end(&before, status == TARN_ERROR_OUT_OF_MEMORY ? TARN_OK : status);

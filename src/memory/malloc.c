@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/cache.h"
+#include "memory/config.h"
 #include "memory/graph.h"
 #include "memory/ladder.h"
 #include "memory/pool.h"
@@ -61,6 +62,8 @@ tarn_status memory_ready(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     tarn_status status = device_layer_ready();
+    if (!status)
+        status = memory_config_use();
     if (!status)
         pthread_once(&once, memory_register);
     return status;
@@ -162,7 +165,10 @@ static tarn_status request_make(size_t size, size_t alignment, tarn_tag tag, str
         .alignment = alignment > TARN_BLOCK_UNIT ? alignment : TARN_BLOCK_UNIT,
         .tag = tag,
     };
-    if (!slab_serves(request) && request->size < MAP_PAGE)
+    if (slab_serves(request))
+        return TARN_OK;
+    request->size = config_round(memory_config(), size);
+    if (request->size < MAP_PAGE)
         request->size = MAP_PAGE;
     return TARN_OK;
 }

@@ -36,7 +36,7 @@ END
 # What vendors' libraries allocate when they are opened is theirs.
 echo 'leak:libamdhip64.so' >"$work/suppressions"
 export LSAN_OPTIONS="${LSAN_OPTIONS:-}:suppressions=$work/suppressions"
-unset TARN_DRIVER TARN_LIBRARY_PATH
+unset TARN_DRIVER TARN_LIBRARY_PATH TARN_ALLOC_CONF
 export TARN_HOST_DEVICES=2 TARN_HOST_MEMORY=3G
 export TARN_DRIVER=host
 run 0 && silent err
@@ -47,6 +47,20 @@ json '[d["memory"] for d in a["devices"]] == [3 << 30] * 2 and all(d["works"] an
 json 'set("cudnn cublas cublaslt cusparse cusolver_dn cusolver_sp cudss curand miopen rocblas hipblas hipblaslt rocsparse hipsparse hipsolver".split()) == set(l)'
 json 'all(not x["usable"] and x["reason"] and x["sonames"] for x in l.values())'
 json 'l["cudnn"]["checked"] and not l["miopen"]["checked"] and l["cudnn"]["sonames"][0] == "libcudnn.so.9"'
+
+# The settings: the environment's, those without effect named; malformed ones are shown, and make it fail.
+run 0 && says out '^settings all:default$'
+run 0 --json
+json 'a["settings"] == {"text": "all:default", "error": None, "without_effect": []}'
+export TARN_ALLOC_CONF=max_split_size_mb:64,leave_free_mb:100
+run 0 && silent err && says out '^settings all:default,max_split_size_mb:64,leave_free_mb:100$' && says out '^  without effect: max_split_size_mb: '
+run 0 --json
+json 'a["settings"]["text"].endswith("leave_free_mb:100") and len(a["settings"]["without_effect"]) == 1'
+export TARN_ALLOC_CONF=leave_free_mb:lots
+run 1 && says out '^no settings: TARN_ALLOC_CONF, column 15: leave_free_mb is lots'
+run 1 --json
+json 'a["settings"]["text"] is None and "column 15" in a["settings"]["error"] and len(a["devices"]) == 2'
+unset TARN_ALLOC_CONF
 
 # A library that is found in a directory of the caller's, and is not what its name says.
 mkdir "$work/lib"

@@ -18,17 +18,19 @@
 static const char help[] =
     "Usage: tarn info [OPTION]...\n"
     "\n"
-    "Shows which driver tarn chooses on this machine and why, the devices behind it, and for each vendor library\n"
-    "whether it can be opened, from where, in which version, and if it cannot be used, why not.\n"
+    "Shows which driver tarn chooses on this machine and why, the devices behind it, the settings of the memory\n"
+    "layer and which of them have no effect, and for each vendor library whether it can be opened, from where, in\n"
+    "which version, and if it cannot be used, why not.\n"
     "\n"
     "Options:\n"
     "      --json   Print one JSON object instead of tables\n"
     "  -h, --help   Show this help\n"
     "\n"
     "The environment counts as it does for every program with tarn: TARN_DRIVER (auto, cuda, hip, host) chooses the\n"
-    "driver, TARN_LIBRARY_PATH names directories to look for libraries in first.\n"
+    "driver, TARN_ALLOC_CONF has the settings, TARN_LIBRARY_PATH names directories to look for libraries in first.\n"
     "\n"
-    "Exit status: 0 when at least one device works, 1 when none does, 2 for a command line that makes no sense.\n"
+    "Exit status: 0 when at least one device works, 1 when none does or the settings are malformed, 2 for a command\n"
+    "line that makes no sense.\n"
     "\n"
     "Examples:\n"
     "  tarn info\n"
@@ -43,7 +45,8 @@ struct device_info {
 };
 
 struct machine {
-    char driver[16], reason[1024]; /* driver "" when there is none */
+    char driver[16], reason[1024];             /* driver "" when there is none */
+    char settings[4096], settings_error[1024]; /* one of the two is "" */
     int device_count, library_count;
     struct device_info *devices;
     tarn_library_info *libraries;
@@ -59,6 +62,14 @@ static void gather_device(int number, struct device_info *device)
         snprintf(device->error, sizeof device->error, "%s", tarn_last_error());
 }
 
+static void gather_settings(struct machine *machine)
+{
+    if (tarn_configuration(machine->settings, sizeof machine->settings, NULL)) {
+        machine->settings[0] = '\0';
+        snprintf(machine->settings_error, sizeof machine->settings_error, "%s", tarn_last_error());
+    }
+}
+
 /* False when memory is short. */
 static bool gather(struct machine *machine)
 {
@@ -69,6 +80,7 @@ static bool gather(struct machine *machine)
         snprintf(machine->driver, sizeof machine->driver, "%s", driver->name);
         snprintf(machine->reason, sizeof machine->reason, "%s", driver_reason());
     }
+    gather_settings(machine);
     if (tarn_library_count(&machine->library_count))
         machine->library_count = 0;
     machine->devices = calloc((size_t)machine->device_count + 1, sizeof *machine->devices);
@@ -86,6 +98,8 @@ static bool gather(struct machine *machine)
 
 static bool works(const struct machine *machine)
 {
+    if (machine->settings_error[0])
+        return false;
     for (int i = 0; i < machine->device_count; i++)
         if (!machine->devices[i].error[0])
             return true;
@@ -183,6 +197,17 @@ static bool libraries_write(const struct machine *machine)
     return done && table_print(table);
 }
 
+static bool settings_write(const struct machine *machine)
+{
+    const char *note = NULL;
+    if (machine->settings_error[0])
+        return printf("no settings: %s\n", machine->settings_error) > 0;
+    bool done = printf("settings %s\n", machine->settings) > 0;
+    for (int i = 0; done && !tarn_configuration_note(i, &note) && note; i++)
+        done = printf("  without effect: %s\n", note) > 0;
+    return done;
+}
+
 static bool tables_write(const struct machine *machine)
 {
     bool done = printf("tarn %s\n", tarn_version()) > 0;
@@ -193,6 +218,7 @@ static bool tables_write(const struct machine *machine)
     for (int i = 0; i < machine->device_count && done; i++)
         if (machine->devices[i].error[0])
             done = printf("device %d does not work: %s\n", i, machine->devices[i].error) > 0;
+    done = done && putchar('\n') != EOF && settings_write(machine);
     return done && putchar('\n') != EOF && libraries_write(machine);
 }
 
@@ -257,6 +283,25 @@ static json_t *json_library(const tarn_library_info *info)
                      json_text_or_null(info->reason));
 }
 
+static json_t *json_notes(void)
+{
+    json_t *array = json_array();
+    const char *note = NULL;
+    for (int i = 0; array && !tarn_configuration_note(i, &note) && note; i++) {
+        if (json_array_append_new(array, json_text(note))) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *json_settings(const struct machine *machine)
+{
+    return json_pack("{s:o, s:o, s:o}", "text", json_text_or_null(machine->settings), "error",
+                     json_text_or_null(machine->settings_error), "without_effect", json_notes());
+}
+
 static bool json_write(const struct machine *machine)
 {
     json_t *devices = json_array(), *libraries = json_array(), *object = NULL;
@@ -266,9 +311,9 @@ static bool json_write(const struct machine *machine)
     for (int i = 0; i < machine->library_count && done; i++)
         done = json_array_append_new(libraries, json_library(&machine->libraries[i])) == 0;
     if (done)
-        object = json_pack("{s:s, s:o, s:o, s:O, s:O}", "version", tarn_version(), "driver",
-                           json_text_or_null(machine->driver), "reason", json_text(machine->reason), "devices", devices,
-                           "libraries", libraries);
+        object = json_pack("{s:s, s:o, s:o, s:o, s:O, s:O}", "version", tarn_version(), "driver",
+                           json_text_or_null(machine->driver), "reason", json_text(machine->reason), "settings",
+                           json_settings(machine), "devices", devices, "libraries", libraries);
     done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
     json_decref(object);
     json_decref(devices);
@@ -320,7 +365,7 @@ static int run(int argc, char **argv)
 
 const struct command info_command = {
     .name = "info",
-    .summary = "Show the driver, the devices and the vendor libraries that tarn finds",
+    .summary = "Show the driver, the devices, the settings and the vendor libraries that tarn finds",
     .help = help,
     .run = run,
 };
