@@ -48,7 +48,7 @@ static void begin(void)
     second = lease(0);
     for (int i = 0; i < BLOCKS; i++) {
         void *block = NULL;
-        sizes[i] = i % 2 ? 700 + (size_t)i * 900 : (size_t)i * MIB / 2 + 70000;
+        sizes[i] = i % 2 ? 700 + (size_t)i * 900 : (size_t)i * MIB / 8 + 70000;
         OK(tarn_pool_alloc(pool, i % 3 ? stream : second, sizes[i], &block));
         blocks[i] = block;
         fill(i);
