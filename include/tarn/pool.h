@@ -117,6 +117,24 @@ TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
  * that is released for the last time cannot be resumed: its live blocks can only be freed. */
 TARN_API tarn_status tarn_pool_resume(tarn_pool *pool);
 
+/* Checkpoints: which blocks of a pool are live, to be made so again later. For programs that capture many graphs into one pool and must
+ * find its memory, before each, as the graphs before it left it. */
+typedef struct tarn_checkpoint tarn_checkpoint;
+
+/* Remembers the live blocks of the pool, without their contents. The caller destroys it; NULL is fine there. */
+TARN_API tarn_status tarn_pool_checkpoint(tarn_pool *pool, tarn_checkpoint **checkpoint);
+TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
+
+/* Makes exactly those blocks live that were so at the checkpoint, at the same addresses, with whatever contents are there; device memory
+ * is not touched. `changed`, which may be NULL, is called afterwards for each block that was live and is not any more, and for each that
+ * was not and is, which is then the caller's to free; no lock is held, and it may call tarn. On failure nothing has changed.
+ * TARN_ERROR_INVALID_ARGUMENT for a checkpoint of another pool; TARN_ERROR_BUSY while a block waits for other streams, or a live one is
+ * used by any; TARN_ERROR_NO_ROOM where memory of that time is not the pool's any more: hold it by a graph, or do not trim. No other
+ * thread may use the pool meanwhile. */
+TARN_API tarn_status tarn_pool_restore(tarn_pool *pool, const tarn_checkpoint *checkpoint,
+                                       void (*changed)(void *user, const tarn_pool_block *block, bool live),
+                                       void *user);
+
 /* Scopes. While one is open, allocations that it is for come from its pool. Where several are, the newest wins. A scope changes
  * nothing else: neither trims, nor events, nor other threads' allocations. */
 typedef uint64_t tarn_scope; /* never given twice; 0 is none */

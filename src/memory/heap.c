@@ -231,6 +231,27 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
     return TARN_OK;
 }
 
+struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
+                                 struct span *fresh[2])
+{
+    span_hold_locked(heap, span);
+    if (start > span->start) {
+        struct span *rest = fresh[0];
+        fresh[0] = NULL;
+        span_cut(span, start - span->start, rest);
+        span_file_locked(heap, span);
+        span = rest;
+    }
+    if (size < span->size) {
+        struct span *rest = fresh[1];
+        fresh[1] = NULL;
+        span_cut(span, size, rest);
+        span_file_locked(heap, rest);
+    }
+    span->state = SPAN_TAKEN;
+    return span;
+}
+
 void span_return_locked(struct heap *heap, struct span *span)
 {
     struct span *next = span->next, *previous = span->previous;

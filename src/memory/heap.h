@@ -143,6 +143,10 @@ static inline enum zone_kind zone_other(enum zone_kind zone)
 /* Cuts a span off the best fitting free one: the smallest that is large enough, the lowest address among equals. The
  * span's state is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY, without a text, when none fits. */
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
+/* Cuts [start, start + size) out of a free span, as SPAN_TAKEN; `fresh` are two new span objects, of which those that are used
+ * become NULL. */
+struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
+                                 struct span *fresh[2]);
 /* Makes a span free that was used until now: it joins the open batch. Merges with free neighbours. */
 void span_give_locked(struct heap *heap, struct span *span);
 /* Makes a span free again that nobody used since it was: its batch stays. Merges likewise. */

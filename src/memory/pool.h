@@ -55,6 +55,15 @@ void pools_leave_behind(struct arena *arena);
 /* Lets go of what a suspended pool has, when nobody can resume it any more: its addresses where nothing is live, its contents. */
 void pool_suspension_end(struct pool *pool);
 
+/* Calls `visit` for each live block of a store, under the lock of its heap. */
+struct visitor {
+    void (*visit)(struct visitor *visitor, struct heap *heap, const tarn_pool_block *block, bool used);
+    size_t count, room;
+    tarn_pool_block *blocks;
+};
+void visit_blocks(struct store *store, struct visitor *visitor);
+int block_order(const void *a, const void *b); /* by address, for qsort() */
+
 /* The next pool after `pool`, NULL first, that serves requests of the default pool's heap which would fail; visited, which ends
  * with the next call. */
 struct pool *pool_spare_next(const struct heap *heap, struct pool *pool);

@@ -9,19 +9,17 @@
 
 #include <stdlib.h>
 
-/* What is done with each live block. */
-struct visitor {
-    void (*visit)(struct visitor *visitor, const tarn_pool_block *block);
-    size_t count, room;
-    tarn_pool_block *blocks;
-};
+static bool is_used(const struct slab *slab, unsigned slot)
+{
+    struct use **uses = atomic_load_explicit(&slab->uses, memory_order_relaxed);
+    return uses && uses[slot];
+}
 
 static void visit_span(struct heap *heap, const struct span *span, tarn_stream stream, struct visitor *visitor)
 {
-    (void)heap;
     if (span->state == SPAN_BLOCK) {
         tarn_pool_block block = {(void *)span->start, span->size, span->requested, stream};
-        visitor->visit(visitor, &block);
+        visitor->visit(visitor, heap, &block, span->uses);
         return;
     }
     for (unsigned slot = 0; span->state == SPAN_SLAB && slot < span->slab->slots; slot++) {
@@ -29,11 +27,11 @@ static void visit_span(struct heap *heap, const struct span *span, tarn_stream s
             continue;
         tarn_pool_block block = {(void *)slab_address(span->slab, slot), span->slab->slot_size,
                                  slab_requested(span->slab, slot), stream};
-        visitor->visit(visitor, &block);
+        visitor->visit(visitor, heap, &block, is_used(span->slab, slot));
     }
 }
 
-static void visit_blocks(struct store *store, struct visitor *visitor)
+void visit_blocks(struct store *store, struct visitor *visitor)
 {
     struct arena *arena = store->arena;
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
@@ -47,14 +45,15 @@ static void visit_blocks(struct store *store, struct visitor *visitor)
     }
 }
 
-static void keep(struct visitor *visitor, const tarn_pool_block *block)
+static void keep(struct visitor *visitor, struct heap *heap, const tarn_pool_block *block, bool used)
 {
+    (void)heap, (void)used;
     if (visitor->count < visitor->room)
         visitor->blocks[visitor->count] = *block;
     visitor->count++;
 }
 
-static int by_address(const void *a, const void *b)
+int block_order(const void *a, const void *b)
 {
     uintptr_t x = (uintptr_t)((const tarn_pool_block *)a)->address,
               y = (uintptr_t)((const tarn_pool_block *)b)->address;
@@ -71,7 +70,7 @@ tarn_status tarn_pool_blocks(tarn_pool *pool, tarn_pool_block *blocks, size_t ro
     struct visitor visitor = {.visit = keep, .room = room, .blocks = blocks};
     visit_blocks(&pool_of_public(pool)->store, &visitor);
     if (room)
-        qsort(blocks, visitor.count < room ? visitor.count : room, sizeof *blocks, by_address);
+        qsort(blocks, visitor.count < room ? visitor.count : room, sizeof *blocks, block_order);
     *count = visitor.count;
     return TARN_OK;
 }

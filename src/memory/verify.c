@@ -56,6 +56,14 @@ static bool in_tree(const struct zone *zone, const struct span *wanted)
     return false;
 }
 
+/* Whether the entry of a block's page is the block, or one before it in the page. */
+static bool is_entered(const struct span *span)
+{
+    const struct span *entry = map_span(map_get(span->start));
+    return entry && entry->run == span->run && entry->start <= span->start &&
+           entry->start / MAP_PAGE == span->start / MAP_PAGE;
+}
+
 static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const struct span *span, struct sums *sums)
 {
     if (span->zone != zone || atomic_load(&span->heap) != heap)
@@ -74,7 +82,7 @@ static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const str
         return sums->alone ? BROKEN(span->start, "a span is held although nothing runs") : TARN_OK;
     case SPAN_BLOCK:
     case SPAN_PENDING:
-        if (map_get(span->start) != map_entry_of_span(span))
+        if (!is_entered(span))
             return BROKEN(span->start, "a block is not in the page map");
         if (span->state == SPAN_PENDING)
             sums->waiting_bytes += span->size;

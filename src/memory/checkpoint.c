@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Checkpoints of a pool: lists of blocks, in host pages. A restore frees every block and takes the recorded ones out of what is free
+ * then, as spans of their own whatever their size: so slabs, whose slots nobody but their cache can choose, play no part. All that
+ * can fail comes before the first change. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/cache.h"
+#include "memory/malloc.h"
+#include "memory/pool.h"
+#include "memory/wait.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One recorded block, and the heap that it was of. */
+struct kept {
+    tarn_pool_block block; /* first: ordered by it */
+    struct heap *heap;
+    unsigned generation;
+    bool used; /* by other streams */
+};
+
+struct list {
+    struct kept *blocks; /* by address */
+    size_t count, room;
+};
+
+struct checkpoint {
+    uint64_t id[2]; /* of the pool */
+    struct list list;
+};
+
+static struct object_pool checkpoints = OBJECT_POOL(struct checkpoint);
+
+/* A visitor that fills a list. */
+struct collector {
+    struct visitor visitor; /* first */
+    struct list *list;
+};
+
+static void collect(struct visitor *visitor, struct heap *heap, const tarn_pool_block *block, bool used)
+{
+    struct list *list = ((struct collector *)visitor)->list;
+    if (list->count < list->room)
+        list->blocks[list->count] = (struct kept){*block, heap, heap->generation, used};
+    list->count++;
+}
+
+static void list_free(struct list *list)
+{
+    pages_unmap(list->blocks, list->room * sizeof *list->blocks);
+    *list = (struct list){0};
+}
+
+/* The live blocks of a store now. */
+static tarn_status list_make(struct store *store, struct list *list)
+{
+    struct collector collector = {{.visit = collect}, list};
+    for (size_t room = 1024;; room = list->count) {
+        *list = (struct list){.blocks = pages_map(room * sizeof *list->blocks), .room = room};
+        if (!list->blocks)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to list the blocks of a pool");
+        visit_blocks(store, &collector.visitor);
+        if (list->count <= room)
+            break;
+        pages_unmap(list->blocks, room * sizeof *list->blocks);
+    }
+    qsort(list->blocks, list->count, sizeof *list->blocks, block_order);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_checkpoint(tarn_pool *public, tarn_checkpoint **result)
+{
+    struct pool *pool = pool_of_public(public);
+    tarn_status status = pool_check(public);
+    if (status)
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "checkpoint is NULL");
+    struct checkpoint *checkpoint = object_alloc(&checkpoints);
+    if (!checkpoint)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a checkpoint");
+    memcpy(checkpoint->id, pool->store.id, sizeof checkpoint->id);
+    status = list_make(&pool->store, &checkpoint->list);
+    if (status)
+        object_free(&checkpoints, checkpoint);
+    else
+        *result = (tarn_checkpoint *)checkpoint;
+    return status;
+}
+
+tarn_status tarn_checkpoint_destroy(tarn_checkpoint *public)
+{
+    struct checkpoint *checkpoint = (struct checkpoint *)public;
+    if (!checkpoint)
+        return TARN_OK;
+    list_free(&checkpoint->list);
+    object_free(&checkpoints, checkpoint);
+    return TARN_OK;
+}
+
+/* What a restore can tell before it begins ------------------------------------------------------------------------- */
+
+static tarn_status check_quiet(struct store *store, const struct list *now)
+{
+    size_t waiting = 0;
+    for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap)) {
+        mutex_lock(&heap->lock);
+        if (heap->store == store) {
+            (void)wait_collect_locked(heap);
+            waiting += heap->waiting_bytes;
+        }
+        mutex_unlock(&heap->lock);
+    }
+    if (waiting)
+        return failed(TARN_ERROR_BUSY,
+                      "a restore: %zu bytes of the pool wait for other streams; synchronize them first", waiting);
+    for (size_t i = 0; i < now->count; i++)
+        if (now->blocks[i].used)
+            return failed(TARN_ERROR_BUSY, "a restore: the block at %p is used by other streams; free it first",
+                          now->blocks[i].block.address);
+    return TARN_OK;
+}
+
+/* The run of a heap that holds an address, or NULL. */
+static struct run *run_at_locked(struct heap *heap, uintptr_t address)
+{
+    for (int zone = 0; zone < ZONES; zone++)
+        for (struct run *run = heap->zones[zone].runs; run; run = run->next)
+            if (address - run->start < run->end - run->start)
+                return run;
+    return NULL;
+}
+
+static bool is_there(struct store *store, const struct kept *kept)
+{
+    uintptr_t start = (uintptr_t)kept->block.address;
+    mutex_lock(&kept->heap->lock);
+    const struct run *run =
+        kept->heap->store == store && kept->heap->generation == kept->generation && !kept->heap->retired
+            ? run_at_locked(kept->heap, start)
+            : NULL;
+    bool is = run && kept->block.usable_size <= run->end - start;
+    mutex_unlock(&kept->heap->lock);
+    return is;
+}
+
+static tarn_status check_places(struct store *store, const struct list *then)
+{
+    for (size_t i = 0; i < then->count; i++)
+        if (!is_there(store, &then->blocks[i]))
+            return failed(TARN_ERROR_NO_ROOM, "a restore: the memory of the block at %p is not the pool's any more",
+                          then->blocks[i].block.address);
+    return TARN_OK;
+}
+
+/* Two fresh spans for each block, in a list by `next`. */
+static struct span *spans_make(size_t count)
+{
+    struct span *list = NULL;
+    for (size_t i = 0; i < 2 * count; i++) {
+        struct span *span = span_create();
+        if (!span) {
+            while ((span = list)) {
+                list = span->next;
+                span_destroy(span);
+            }
+            return NULL;
+        }
+        span->next = list;
+        list = span;
+    }
+    return list;
+}
+
+/* The restore itself ----------------------------------------------------------------------------------------------- */
+
+static void free_all(struct store *store, const struct list *now)
+{
+    for (size_t i = 0; i < now->count; i++)
+        (void)memory_free(now->blocks[i].block.address);
+    for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap)) {
+        mutex_lock(&heap->lock);
+        if (heap->store == store)
+            caches_reclaim_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+static struct span *pop(struct span **list)
+{
+    struct span *span = *list;
+    *list = span->next;
+    span->next = NULL;
+    return span;
+}
+
+/* The span of a run that holds an address, found from the one where the last search ended. */
+static struct span *span_at(struct span *from, const struct run *run, uintptr_t address)
+{
+    struct span *span = from && from->run == run && from->start <= address ? from : run->first;
+    while (span->start + span->size <= address)
+        span = span->next;
+    return span;
+}
+
+static void take_all(const struct list *then, struct span **spans)
+{
+    struct span *last = NULL;
+    for (size_t i = 0; i < then->count; i++) {
+        const tarn_pool_block *block = &then->blocks[i].block;
+        struct heap *heap = then->blocks[i].heap;
+        uintptr_t start = (uintptr_t)block->address;
+        struct span *fresh[2] = {pop(spans), pop(spans)};
+        mutex_lock(&heap->lock);
+        struct span *span = span_at(last, run_at_locked(heap, start), start);
+        last = span_take_at_locked(heap, span, start, block->usable_size, fresh);
+        last->requested = block->requested;
+        last->state = SPAN_BLOCK;
+        span_enter_locked(last);
+        mutex_unlock(&heap->lock);
+        counters_allocated(heap->store->counters, block->usable_size, block->requested);
+        span_destroy(fresh[0]);
+        span_destroy(fresh[1]);
+    }
+}
+
+static bool has(const struct list *list, const struct kept *kept)
+{
+    const struct kept *found = bsearch(kept, list->blocks, list->count, sizeof *kept, block_order);
+    return found && found->block.usable_size == kept->block.usable_size && found->heap == kept->heap;
+}
+
+static void tell(const struct list *from, const struct list *to, bool live,
+                 void (*changed)(void *user, const tarn_pool_block *block, bool live), void *user)
+{
+    for (size_t i = 0; i < from->count; i++)
+        if (!has(to, &from->blocks[i]))
+            changed(user, &from->blocks[i].block, live);
+}
+
+tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_checkpoint,
+                              void (*changed)(void *user, const tarn_pool_block *block, bool live), void *user)
+{
+    struct pool *pool = pool_of_public(public);
+    const struct checkpoint *checkpoint = (const struct checkpoint *)public_checkpoint;
+    struct list now = {0};
+    tarn_status status = pool_check(public);
+    if (status || (status = store_check(&pool->store)))
+        return status;
+    if (!checkpoint || memcmp(checkpoint->id, pool->store.id, sizeof checkpoint->id) != 0)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is NULL, or of another pool");
+    const struct list *then = &checkpoint->list;
+    if ((status = list_make(&pool->store, &now)))
+        return status;
+    status = check_quiet(&pool->store, &now);
+    if (!status)
+        status = check_places(&pool->store, then);
+    struct span *spans = status || !then->count ? NULL : spans_make(then->count);
+    if (!status && then->count && !spans)
+        status = TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (!status) {
+        free_all(&pool->store, &now);
+        take_all(then, &spans);
+    }
+    if (!status && changed) {
+        tell(&now, then, false, changed, user);
+        tell(then, &now, true, changed, user);
+    }
+    list_free(&now);
+    return status;
+}
