@@ -4,6 +4,7 @@
 /* Captures and graphs of the simulated libcuda. What runs a graph holds it, so that the graph can be destroyed first. */
 #include "base/lock.h"
 #include "base/pages.h"
+#include "common/user_object.h"
 #include "cuda/sim_cuda.h"
 
 #include <string.h>
@@ -244,4 +245,48 @@ cu_result cuGraphDestroy(cu_graph graph)
         graph->live = false;
     mutex_unlock(&graphs_lock);
     return live ? let_go(graph) : CU_INVALID_VALUE;
+}
+
+/* ---- User objects ------------------------------------------------------------------------------------------------ */
+
+static struct sim_user_object *theirs(cu_user_object object)
+{
+    return (struct sim_user_object *)(void *)object;
+}
+
+cu_result cuUserObjectCreate(cu_user_object *object, void *argument, cu_host_function destroy, unsigned count,
+                             unsigned flags)
+{
+    int device;
+    cu_result code = sim_enter("cuUserObjectCreate", &device);
+    if (code)
+        return code;
+    if (!object || !destroy || !count || count > INT32_MAX || flags != CU_USER_OBJECT_NOT_SYNCHRONIZED)
+        return CU_INVALID_VALUE;
+    struct sim_user_object *made = sim_user_object_create(destroy, argument, count);
+    if (!made)
+        return CU_OUT_OF_MEMORY;
+    *object = (cu_user_object)(void *)made;
+    return CU_OK;
+}
+
+cu_result cuUserObjectRelease(cu_user_object object, unsigned count)
+{
+    int device;
+    cu_result code = sim_enter("cuUserObjectRelease", &device);
+    if (code)
+        return code;
+    return object && count && sim_user_object_release(theirs(object), count) ? CU_OK : CU_INVALID_VALUE;
+}
+
+/* What runs a graph holds the graph here, and so what it holds, also when that comes after it. */
+cu_result cuGraphRetainUserObject(cu_graph graph, cu_user_object object, unsigned count, unsigned flags)
+{
+    int device;
+    cu_result code = sim_enter("cuGraphRetainUserObject", &device);
+    if (code)
+        return code;
+    if (!graph || !graph->live || !object || !count || count > INT32_MAX || flags > CU_USER_OBJECT_IS_MOVED)
+        return CU_INVALID_VALUE;
+    return sim_code(sim_user_object_hold(theirs(object), graph->device, graph->host, count, !flags));
 }

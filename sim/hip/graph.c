@@ -4,6 +4,7 @@
 /* Captures and graphs of the simulated libamdhip64. What runs a graph holds it, so that the graph can be destroyed first. */
 #include "base/lock.h"
 #include "base/pages.h"
+#include "common/user_object.h"
 #include "hip/sim_hip.h"
 
 #include <string.h>
@@ -237,3 +238,46 @@ hip_result hipGraphDestroy(hip_graph graph)
         code = live ? let_go(graph) : HIP_INVALID_VALUE;
     return sim_leave(code);
 }
+
+/* ---- User objects ------------------------------------------------------------------------------------------------ */
+
+#if SIM_HIP_VERSION >= 50300000
+static struct sim_user_object *theirs(hip_user_object object)
+{
+    return (struct sim_user_object *)(void *)object;
+}
+
+hip_result hipUserObjectCreate(hip_user_object *object, void *argument, hip_host_function destroy, unsigned count,
+                               unsigned flags)
+{
+    struct sim_user_object *made = NULL;
+    hip_result code = sim_enter(__func__);
+    if (!code && (!object || !destroy || !count || count > INT32_MAX || flags != HIP_USER_OBJECT_NOT_SYNCHRONIZED))
+        code = HIP_INVALID_VALUE;
+    if (!code && !(made = sim_user_object_create(destroy, argument, count)))
+        code = HIP_OUT_OF_MEMORY;
+    if (!code)
+        *object = (hip_user_object)(void *)made;
+    return sim_leave(code);
+}
+
+hip_result hipUserObjectRelease(hip_user_object object, unsigned count)
+{
+    hip_result code = sim_enter(__func__);
+    if (!code && !(object && count && sim_user_object_release(theirs(object), count)))
+        code = HIP_INVALID_VALUE;
+    return sim_leave(code);
+}
+
+/* What runs a graph holds the graph here, and so what it holds, also when that comes after it. */
+hip_result hipGraphRetainUserObject(hip_graph graph, hip_user_object object, unsigned count, unsigned flags)
+{
+    hip_result code = sim_enter(__func__);
+    if (!code && (!graph || !graph->live || !object || !count || count > INT32_MAX || flags > HIP_USER_OBJECT_IS_MOVED))
+        code = HIP_INVALID_VALUE;
+    if (!code)
+        code = sim_code(sim_user_object_hold(theirs(object), graph->device, graph->host, count, !flags),
+                        HIP_CAPTURE_UNSUPPORTED);
+    return sim_leave(code);
+}
+#endif

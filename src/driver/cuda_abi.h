@@ -26,6 +26,7 @@ typedef struct CUevent_st *cu_event;
 typedef struct CUgraph_st *cu_graph;
 typedef struct CUgraphNode_st *cu_graph_node;
 typedef struct CUgraphExec_st *cu_graph_exec;
+typedef struct CUuserObject_st *cu_user_object;
 typedef void (*cu_host_function)(void *);
 
 struct cu_location {
@@ -116,6 +117,8 @@ struct cu_edge {
     X(CU_CAPTURE_IS_INVALIDATED, 2, CU_STREAM_CAPTURE_STATUS_INVALIDATED)                    \
     X(CU_DEPENDENCIES_ADD, 0, CU_STREAM_ADD_CAPTURE_DEPENDENCIES)                            \
     X(CU_DEPENDENCIES_SET, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES)                            \
+    X(CU_USER_OBJECT_NOT_SYNCHRONIZED, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)                 \
+    X(CU_USER_OBJECT_IS_MOVED, 1, CU_GRAPH_USER_OBJECT_MOVE)                                 \
     X(CU_CAPABILITY_MAJOR, 75, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)                 \
     X(CU_CAPABILITY_MINOR, 76, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)                 \
     X(CU_HAS_PRIORITIES, 78, CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED)                \
@@ -209,6 +212,11 @@ enum cu_value {
     X(cuGraphLaunch, 10000, cuGraphLaunch, false, (cu_graph_exec exec, cu_stream stream))                              \
     X(cuGraphExecDestroy, 10000, cuGraphExecDestroy, false, (cu_graph_exec exec))                                      \
     X(cuGraphDestroy, 10000, cuGraphDestroy, false, (cu_graph graph))                                                  \
+    X(cuUserObjectCreate, 11030, cuUserObjectCreate, false,                                                            \
+      (cu_user_object * object, void *argument, cu_host_function destroy, unsigned count, unsigned flags))             \
+    X(cuUserObjectRelease, 11030, cuUserObjectRelease, false, (cu_user_object object, unsigned count))                 \
+    X(cuGraphRetainUserObject, 11030, cuGraphRetainUserObject, false,                                                  \
+      (cu_graph graph, cu_user_object object, unsigned count, unsigned flags))                                         \
     X(cuDeviceCanAccessPeer, 4000, cuDeviceCanAccessPeer, true, (int *can, cu_device device, cu_device peer))          \
     X(cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, true, (cu_context peer, unsigned flags))
 

@@ -5,6 +5,7 @@
  * of what was made so is kept here under a lock that is held over no call of the vendor's. */
 #include "base/status.h"
 #include "driver/cuda.h"
+#include "driver/held.h"
 #include "driver/launched.h"
 
 _Static_assert((int)DRIVER_CAPTURE_GLOBAL == (int)CU_MODE_GLOBAL, "the modes have CUDA's numbers");
@@ -177,8 +178,35 @@ tarn_status cuda_graph_destroy(int device, driver_graph graph)
 
 tarn_status cuda_graph_hold(int device, driver_graph graph, void (*end)(void *), void *argument)
 {
-    (void)device, (void)graph, (void)end, (void)argument;
-    return cuda_missing("cuUserObjectCreate");
+    const struct cuda_calls *call = &cuda.call;
+    struct cuda_scope scope;
+    cu_user_object object = NULL;
+    if (!call->cuUserObjectCreate || !call->cuUserObjectRelease || !call->cuGraphRetainUserObject)
+        return cuda_missing("cuGraphRetainUserObject");
+    struct held *held = held_create(end, argument);
+    if (!held)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember who is told of the end of a graph");
+    tarn_status status = cuda_enter(device, true, &scope);
+    if (status) {
+        held_cancel(held, false);
+        return status;
+    }
+    cu_result code = call->cuUserObjectCreate(&object, held, held_end, 1, CU_USER_OBJECT_NOT_SYNCHRONIZED);
+    if (code) {
+        held_cancel(held, false);
+        return cuda_leave(&scope, code, "cuUserObjectCreate");
+    }
+    code = call->cuGraphRetainUserObject(graph, object, 1, CU_USER_OBJECT_IS_MOVED);
+    if (code) {
+        held_cancel(held, true);
+        (void)call->cuUserObjectRelease(object, 1);
+    } else {
+        /* What ran the graph so far does not hold the object: the next launch makes anew what does. */
+        cu_graph_exec exec = launched_forget(&launched, graph);
+        if (exec)
+            (void)call->cuGraphExecDestroy(exec);
+    }
+    return cuda_leave(&scope, code, "cuGraphRetainUserObject");
 }
 
 void cuda_graphs_finish(void)

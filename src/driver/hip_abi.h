@@ -24,6 +24,7 @@ typedef struct ihipEvent_t *hip_event;
 typedef struct ihipGraph *hip_graph;
 typedef struct hipGraphNode *hip_graph_node;
 typedef struct hipGraphExec *hip_graph_exec;
+typedef struct hipUserObject *hip_user_object;
 typedef struct ihipMemGenericAllocationHandle *hip_piece;
 typedef void (*hip_host_function)(void *);
 typedef void (*hip_stream_callback)(hip_stream, hip_result, void *);
@@ -121,7 +122,10 @@ struct hip_pointer_attributes {
     X(HIP_HAS_MEMORY_POOLS, 88, hipDeviceAttributeMemoryPoolsSupported)
 
 /* The same for what HIP 5.2's headers lack: X(name, value, name, HIP version that has it). */
-#define HIP_LATER_VALUE_LIST(X) X(HIP_HAS_VIRTUAL_MEMORY, 89, hipDeviceAttributeVirtualMemoryManagementSupported, "6.1")
+#define HIP_LATER_VALUE_LIST(X)                                                              \
+    X(HIP_HAS_VIRTUAL_MEMORY, 89, hipDeviceAttributeVirtualMemoryManagementSupported, "6.1") \
+    X(HIP_USER_OBJECT_NOT_SYNCHRONIZED, 1, hipUserObjectNoDestructorSync, "5.3")             \
+    X(HIP_USER_OBJECT_IS_MOVED, 1, hipGraphUserObjectMove, "5.3")
 
 enum hip_value {
 #define X(name, value, ...) name = value,
@@ -190,8 +194,12 @@ enum hip_value {
     X(hipDeviceEnablePeerAccess, 42, true, (int peer, unsigned flags))
 
 /* The same columns, for what HIP 5.2 lacks: no header on the machines where this is tested can check it. */
-#define HIP_LATER_CALL_LIST(X) \
-    X(hipLaunchHostFunc, 53, false, (hip_stream stream, hip_host_function function, void *argument))
+#define HIP_LATER_CALL_LIST(X)                                                                               \
+    X(hipLaunchHostFunc, 53, false, (hip_stream stream, hip_host_function function, void *argument))         \
+    X(hipUserObjectCreate, 53, false,                                                                        \
+      (hip_user_object * object, void *argument, hip_host_function destroy, unsigned count, unsigned flags)) \
+    X(hipUserObjectRelease, 53, false, (hip_user_object object, unsigned count))                             \
+    X(hipGraphRetainUserObject, 53, false, (hip_graph graph, hip_user_object object, unsigned count, unsigned flags))
 
 /* Functions that give a text for a result: X(exported symbol, HIP version that has it). */
 #define HIP_TEXT_LIST(X)   \

@@ -4,6 +4,7 @@
 /* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
  * of what was made so is kept here under a lock that is held over no call of the vendor's. */
 #include "base/status.h"
+#include "driver/held.h"
 #include "driver/hip.h"
 #include "driver/launched.h"
 
@@ -173,8 +174,37 @@ tarn_status hip_graph_destroy(int device, driver_graph graph)
 
 tarn_status hip_graph_hold(int device, driver_graph graph, void (*end)(void *), void *argument)
 {
-    (void)device, (void)graph, (void)end, (void)argument;
-    return failed(TARN_ERROR_NOT_SUPPORTED, "hipUserObjectCreate is not there");
+    const struct hip_calls *call = &hip.call;
+    struct hip_scope scope;
+    hip_user_object object = NULL;
+    if (!call->hipUserObjectCreate || !call->hipUserObjectRelease || !call->hipGraphRetainUserObject)
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "the end of a graph: %s has no hipGraphRetainUserObject; HIP 5.3 and later have it",
+                      loader_path(&hip.library));
+    struct held *held = held_create(end, argument);
+    if (!held)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember who is told of the end of a graph");
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status) {
+        held_cancel(held, false);
+        return status;
+    }
+    hip_result code = call->hipUserObjectCreate(&object, held, held_end, 1, HIP_USER_OBJECT_NOT_SYNCHRONIZED);
+    if (code) {
+        held_cancel(held, false);
+        return hip_leave(&scope, code, "hipUserObjectCreate");
+    }
+    code = call->hipGraphRetainUserObject(graph, object, 1, HIP_USER_OBJECT_IS_MOVED);
+    if (code) {
+        held_cancel(held, true);
+        (void)call->hipUserObjectRelease(object, 1);
+    } else {
+        /* What ran the graph so far does not hold the object: the next launch makes anew what does. */
+        hip_graph_exec exec = launched_forget(&launched, graph);
+        if (exec)
+            (void)call->hipGraphExecDestroy(exec);
+    }
+    return hip_leave(&scope, code, "hipGraphRetainUserObject");
 }
 
 void hip_graphs_finish(void)

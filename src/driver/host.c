@@ -187,6 +187,7 @@ void host_finish(void)
         host_settle();
         host_check_finish();
         host_streams_finish();
+        host_settle();
         host_memory_finish();
         tarn_host_fail(-1, 0, false, TARN_OK);
         configuration.wanted = (tarn_host_config){0};
@@ -315,8 +316,9 @@ void host_settle_now(void)
         if (atomic_exchange(&host.sweeps, false))
             host_memory_sweep();
         host_check_deliver();
+        host_graphs_settle();
         host_streams_lock();
-        if (!atomic_load(&host.sweeps) && host_check_delivered_locked())
+        if (!atomic_load(&host.sweeps) && host_check_delivered_locked() && host_graphs_settled_locked())
             atomic_store(&host.unsettled, false);
         host_streams_unlock();
     }

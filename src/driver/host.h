@@ -130,11 +130,14 @@ struct host {
     const char *maps_from;
     struct host_device device[TARN_MAX_DEVICES];
     atomic_bool injecting; /* a test asked for a failure */
-    atomic_bool unsettled; /* reports to deliver or unmaps to finish: host_settle(). Set under the streams lock */
-    atomic_bool sweeps;    /* ... unmaps among them */
+    atomic_bool
+        unsettled; /* reports to deliver, unmaps to finish, ends of graphs to tell: host_settle(). Set under the streams lock */
+    atomic_bool sweeps; /* ... unmaps among them */
     atomic_bool checking;
     atomic_uint captures; /* open and not invalidated: where there are none no call is barred */
     atomic_uint leaving;  /* mappings whose unmap waits for work to end */
+    atomic_uint
+        graphs_leaving; /* graphs that are destroyed and whose end waits for work to end, once for each who holds one */
 };
 
 extern struct host host;
@@ -179,8 +182,8 @@ bool host_configured(void);
 /* The first line of tarn_host_*: makes sure that the host device is the driver, and finds the device. */
 tarn_status host_use(int device, struct host_device **found);
 
-/* Delivers reports and finishes unmaps that waited for work, or waits while others do. Called without locks at the end of whatever may finish
- * work. */
+/* Delivers reports, finishes unmaps and tells ends of graphs that waited for work, or waits while others do. Called without locks
+ * at the end of whatever may finish work. */
 void host_settle_now(void) __attribute__((cold));
 static inline void host_settle(void)
 {
@@ -277,6 +280,9 @@ enum driver_capture_mode host_mode_exchange(enum driver_capture_mode mode);
 
 /* Those that exist, what open captures record among them. */
 uint64_t host_graph_count(void);
+/* Tells who is to be told of the end of a graph; and whether nobody is left. */
+void host_graphs_settle(void);
+bool host_graphs_settled_locked(void);
 
 /* ---- host_table.c ------------------------------------------------------------------------------------------------ */
 

@@ -356,7 +356,7 @@ tarn_status host_capture_end(int number, driver_stream stream, driver_graph *gra
         return status;
     host_streams_lock();
     status = end_locked(device, stream, graph);
-    host_streams_unlock();
+    host_streams_leave();
     if (!status)
         host_charge(device, DRIVER_CALL_capture_end, 0, 0);
     return status;

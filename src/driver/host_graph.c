@@ -9,23 +9,39 @@
  * beside each other as they would on a device, and the checker sees them so. All lanes start behind what the launching
  * stream has queued, which goes on when all have ended; launches of one graph run one after the other.
  *
- * What a node uses belongs to the owners at the time of its capture. A launch that fails has queued nothing. Under the
- * streams lock; a graph that is no longer recorded does not change but for a launch's notes. */
+ * What a node uses belongs to the owners at the time of its capture. A launch that fails has queued nothing. Who holds a
+ * graph is told of its end when it is destroyed, with the graphs that it became part of, and the last launch has ended:
+ * without a lock, by the thread that finds it so, before the call in which it does returns. Under the streams lock; a
+ * graph that is no longer recorded does not change but for a launch's notes. */
 #include "base/status.h"
 #include "driver/host_stream.h"
 
 #include <string.h>
 
-static struct host_graph *graphs;
-static uint64_t walks;
-struct host_hold {
-    struct host_hold *next;
-    void (*end)(void *argument);
+/* Who is to be told when the last of the graphs that hold it has come to its end. */
+struct host_end {
+    struct host_end *next; /* of those that are to be told now */
+    unsigned holders;
+    void (*function)(void *argument);
     void *argument;
 };
 
+/* A graph's part in that, which outlives the graph until its last launch has ended. */
+struct host_hold {
+    struct host_hold *next;
+    struct host_end *end;
+    struct host_stream *stream; /* of that launch; NULL: there was none */
+    uint64_t position;
+};
+
+static struct host_graph *graphs;
+static uint64_t walks;
+static struct host_hold *leaving;              /* of graphs that were destroyed */
+static struct host_end *due, **due_end = &due; /* to be told, the oldest first */
+
 static struct object_pool graph_objects = OBJECT_POOL(struct host_graph);
 static struct object_pool hold_objects = OBJECT_POOL(struct host_hold);
+static struct object_pool end_objects = OBJECT_POOL(struct host_end);
 static struct object_pool node_objects = OBJECT_POOL(struct host_node);
 
 /* ---- Lists of nodes ---------------------------------------------------------------------------------------------- */
@@ -83,6 +99,90 @@ void host_nodes_free(struct host_nodes *nodes)
     *nodes = (struct host_nodes){0};
 }
 
+/* ---- The end of a graph ------------------------------------------------------------------------------------------ */
+
+/* Takes the first of a list of holds away. */
+static void hold_drop(struct host_hold **place)
+{
+    struct host_hold *hold = *place;
+    struct host_end *end = hold->end;
+    *place = hold->next;
+    object_free(&hold_objects, hold);
+    if (--end->holders)
+        return;
+    end->next = NULL;
+    *due_end = end;
+    due_end = &end->next;
+    atomic_store(&host.unsettled, true);
+}
+
+static bool hold_ended(const struct host_hold *hold)
+{
+    return !hold->stream || hold->stream->done >= hold->position;
+}
+
+/* The holds of a graph that is destroyed end with its last launch, which is behind all others. */
+static void holds_leave(struct host_graph *graph)
+{
+    while (graph->holds) {
+        struct host_hold *hold = graph->holds;
+        hold->stream = graph->last_stream;
+        hold->position = graph->last_position;
+        if (hold_ended(hold)) {
+            hold_drop(&graph->holds);
+            continue;
+        }
+        graph->holds = hold->next;
+        hold->next = leaving;
+        leaving = hold;
+        atomic_fetch_add(&host.graphs_leaving, 1);
+    }
+}
+
+/* What a graph holds, the graph that it becomes part of holds too. False where the host has no memory. */
+static bool holds_share(struct host_graph *into, const struct host_graph *graph)
+{
+    for (const struct host_hold *hold = graph->holds; hold; hold = hold->next) {
+        struct host_hold *fresh = object_alloc(&hold_objects);
+        if (!fresh)
+            return false;
+        hold->end->holders++;
+        *fresh = (struct host_hold){.next = into->holds, .end = hold->end};
+        into->holds = fresh;
+    }
+    return true;
+}
+
+bool host_graphs_settled_locked(void)
+{
+    for (const struct host_hold *hold = leaving; hold; hold = hold->next)
+        if (hold_ended(hold))
+            return false;
+    return !due;
+}
+
+void host_graphs_settle(void)
+{
+    host_streams_lock();
+    for (struct host_hold **place = &leaving; *place;) {
+        if (!hold_ended(*place)) {
+            place = &(*place)->next;
+            continue;
+        }
+        hold_drop(place);
+        atomic_fetch_sub(&host.graphs_leaving, 1);
+    }
+    struct host_end *end = due;
+    due = NULL;
+    due_end = &due;
+    host_streams_unlock();
+    for (struct host_end *next; end; end = next) {
+        next = end->next;
+        end->function(end->argument);
+        object_free(&end_objects, end);
+    }
+}
+
 /* ---- Recording --------------------------------------------------------------------------------------------------- */
 
 struct host_graph *host_graph_create_locked(void)
@@ -115,19 +215,10 @@ static void truncate(struct host_graph *graph, struct host_node *last)
         graph->first = NULL;
 }
 
-static void holds_end(struct host_hold *hold)
-{
-    for (struct host_hold *next; hold; hold = next) {
-        next = hold->next;
-        hold->end(hold->argument);
-        object_free(&hold_objects, hold);
-    }
-}
-
 void host_graph_destroy_locked(struct host_graph *graph)
 {
     truncate(graph, NULL);
-    holds_end(graph->holds);
+    holds_leave(graph);
     pages_free(graph->lanes, graph->lane_room * sizeof *graph->lanes);
     if (graph->previous)
         graph->previous->next = graph->next;
@@ -368,9 +459,10 @@ static tarn_status run_locked(struct host_graph *graph, struct host_stream *stre
 static tarn_status record_locked(const struct host_graph *graph, struct host_graph *into, struct host_stream *stream)
 {
     struct host_node *last = into->last;
+    const struct host_hold *held = into->holds;
     struct host_nodes before = {0};
     bool made = host_nodes_copy(&before, &stream->nodes);
-    tarn_status status = made ? TARN_OK : host_no_op("graph_launch");
+    tarn_status status = made && holds_share(into, graph) ? TARN_OK : host_no_op("graph_launch");
     for (const struct host_node *node = graph->first; node && !status; node = node->next) {
         struct host_op op = node->op;
         op.uses = (struct host_uses){0};
@@ -380,6 +472,8 @@ static tarn_status record_locked(const struct host_graph *graph, struct host_gra
         if (status)
             host_uses_finish(&op.uses);
     }
+    while (status && into->holds != held)
+        hold_drop(&into->holds);
     if (status && made) {
         truncate(into, last);
         (void)host_nodes_copy(&stream->nodes, &before); /* it had that much room before */
@@ -423,7 +517,7 @@ static tarn_status destroy(driver_graph handle)
     tarn_status status = find_graph("graph_destroy", handle, &graph);
     if (!status)
         host_graph_destroy_locked(graph);
-    host_streams_unlock();
+    host_streams_leave();
     return status;
 }
 
@@ -449,21 +543,27 @@ tarn_status host_graph_destroy(int number, driver_graph graph)
     return status;
 }
 
-static tarn_status hold(driver_graph handle, void (*end)(void *), void *argument)
+static tarn_status hold(driver_graph handle, void (*function)(void *), void *argument)
 {
     struct host_graph *graph;
     struct host_hold *fresh = object_alloc(&hold_objects);
-    if (!fresh)
+    struct host_end *end = fresh ? object_alloc(&end_objects) : NULL;
+    if (!end) {
+        object_free(&hold_objects, fresh);
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_hold: no memory to remember who is to be told");
+    }
     host_streams_lock();
     tarn_status status = find_graph("graph_hold", handle, &graph);
     if (!status) {
-        *fresh = (struct host_hold){graph->holds, end, argument};
+        *end = (struct host_end){.holders = 1, .function = function, .argument = argument};
+        *fresh = (struct host_hold){.next = graph->holds, .end = end};
         graph->holds = fresh;
     }
     host_streams_unlock();
-    if (status)
+    if (status) {
+        object_free(&end_objects, end);
         object_free(&hold_objects, fresh);
+    }
     return status;
 }
 

@@ -119,6 +119,8 @@ static void finish_head(struct host_stream *stream)
         atomic_store(&host.sweeps, true);
         atomic_store(&host.unsettled, true);
     }
+    if (atomic_load_explicit(&host.graphs_leaving, memory_order_relaxed))
+        atomic_store(&host.unsettled, true);
     host_uses_finish(&op->uses);
     object_free(&host_op_objects, op);
 }

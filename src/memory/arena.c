@@ -703,7 +703,7 @@ tarn_status arena_free_stuck(struct arena *arena)
 
 bool arena_finish(struct arena *arena)
 {
-    if (arena->reserved || driver->unreserve(arena->device->number, arena->base, arena->size))
+    if (arena->reserved || arena->stores || driver->unreserve(arena->device->number, arena->base, arena->size))
         return false;
     atomic_store(&by_device[arena->device->number], NULL);
     pages_unmap(arena->claimed, bitmap_bytes(arena));

@@ -7,6 +7,7 @@
 #include "device/capture.h"
 #include "memory/config.h"
 #include "memory/ladder.h"
+#include "memory/pool.h"
 
 #include <tarn/memory.h>
 #include <tarn/stats.h>
@@ -37,7 +38,12 @@ tarn_status tarn_trim(int device, size_t keep)
     tarn_status status = arena_look_up(device, &arena);
     if (!status && arena)
         status = captures_refuse(arena->device, "a trim");
-    return status || !arena ? status : ladder_trim(arena, NULL, keep);
+    if (status || !arena)
+        return status;
+    pools_collect(arena); /* a pool's last graph may have ended, where nothing could be done about it */
+    status = ladder_trim(arena, NULL, keep);
+    pools_collect(arena);
+    return status;
 }
 
 tarn_status tarn_limit_set(int device, size_t bytes)

@@ -6,6 +6,7 @@
 #include "memory/graph.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "memory/heap.h"
 #include "memory/malloc.h"
 #include "memory/pool.h"
 
@@ -59,9 +60,18 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     struct stream *found = NULL;
     struct pool *pool = NULL;
     tarn_scope scope = 0;
+    struct error_before before;
     tarn_status status = memory_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)) || (status = pool_for(public, found, &pool)))
+    if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
+    if (stream_is_known(found)) /* before the scope, which is that capture's too */
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or is announced to",
+                      (unsigned long long)stream, found->device);
+    if ((status = pool_for(public, found, &pool)))
+        return status;
+    error_attempt_begin(&before);
+    heaps_learn(found);
+    error_attempt_end(&before, TARN_OK);
     atomic_fetch_add(&pool->store.holds, 1);
     status = scope_begin_capture(pool, found, &scope);
     if (!status) {

@@ -465,7 +465,7 @@ tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given)
 
     mutex_lock(&heap->lock);
     heap_learn_locked(heap, true);
-    donors_collect_locked(heap, ZONE_LARGE, wanted, SIZE_MAX, false, &donation);
+    donors_collect_locked(heap, zone_of(wanted), wanted, SIZE_MAX, false, &donation);
     struct ghost *ghosts = ghosts_take_locked(heap);
     mutex_unlock(&heap->lock);
 

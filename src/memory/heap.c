@@ -650,10 +650,25 @@ void heaps_leave_behind(struct store *store)
         if (heap->store == store && !heap->retired) {
             count_retired(heap->arena, 1);
             caches_close_locked(heap);
+            caches_reclaim_locked(heap);
+            heap_learn_locked(heap, true);
         }
         mutex_unlock(&heap->lock);
     }
     atomic_store(&store->left_behind, true);
+    mutex_unlock(&heaps_lock);
+}
+
+void heaps_learn(struct stream *stream)
+{
+    struct arena *arena = arena_if_used(stream->device);
+    mutex_lock(&heaps_lock);
+    for (struct heap *heap = arena ? arena->heaps : NULL; heap; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        if (heap->stream == stream && !heap->retired)
+            heap_learn_locked(heap, true);
+        mutex_unlock(&heap->lock);
+    }
     mutex_unlock(&heaps_lock);
 }
 

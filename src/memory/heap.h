@@ -189,6 +189,8 @@ tarn_status heap_retire(struct stream *stream);
 
 /* Whether its memory can be taken out of it for others: its stream is retired, or its pool left behind. */
 bool heap_is_left_behind_locked(const struct heap *heap);
+/* The stream is about to capture, and nothing can be marked on it then: so what was freed for it so far is, in every pool. */
+void heaps_learn(struct stream *stream);
 /* The store is left behind: its heaps' idle memory is the default pool's to take. */
 void heaps_leave_behind(struct store *store);
 /* Whether nothing is left in any heap of a store that was left behind; then they are given up, to be used again. */

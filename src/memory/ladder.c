@@ -128,8 +128,8 @@ static bool store_serves(const struct store *store, const struct store *wanting)
     return store == wanting || store == &wanting->arena->store || atomic_load(&store->left_behind);
 }
 
-/* Which heaps memory is taken from: those that are left behind, of the same store and, for the default pool, of stores that are left
- * behind themselves; all that are left behind and serve the store; and the others that do. */
+/* Which heaps memory is taken from: those that are left behind, of the same store and of stores that are left behind themselves; all
+ * that are left behind and serve the store; and the others that do. */
 enum source { NOBODYS, LEFT_BEHIND, IN_USE };
 
 static bool is_source_locked(const struct heap *heap, const struct store *wanting, enum source source)
@@ -137,7 +137,7 @@ static bool is_source_locked(const struct heap *heap, const struct store *wantin
     bool left_behind = heap_is_left_behind_locked(heap), abandoned = atomic_load(&heap->store->left_behind);
     if (!store_serves(heap->store, wanting) || left_behind != (source != IN_USE))
         return false;
-    return source != NOBODYS || heap->store == wanting || (abandoned && wanting == &heap->arena->store);
+    return source != NOBODYS || heap->store == wanting || abandoned;
 }
 
 /* Whether a heap has memory, and a store takes it from such. */
@@ -178,8 +178,9 @@ static size_t take_from_others(struct heap *own, size_t wanted)
     return total < wanted ? total + take_from(own, IN_USE, wanted - total) : total;
 }
 
-/* What streams and pools have left behind is used before new memory is created: all of it, since it serves nobody where it is. */
-static void take_what_is_left_behind(struct heap *heap)
+/* What streams and pools have left behind is used before new memory is created. The default pool takes all of it, since it serves
+ * nobody where it is; a pool, which would have it for itself, what it wants. */
+static void take_what_is_left_behind(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
     pools_collect(arena);
@@ -187,7 +188,7 @@ static void take_what_is_left_behind(struct heap *heap)
     bool any = arena->retired > 0;
     mutex_unlock(&arena->lock);
     if (any)
-        (void)take_from(heap, NOBODYS, SIZE_MAX);
+        (void)take_from(heap, NOBODYS, heap->store == &arena->store ? SIZE_MAX : size);
 }
 
 /* Waits for the oldest work that holds back memory of one heap. False when nothing does. */
@@ -402,7 +403,7 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
     for (;;) {
         tarn_status status = take(heap, zone, size, alignment, span);
         if (status == TARN_ERROR_OUT_OF_MEMORY) {
-            take_what_is_left_behind(heap);
+            take_what_is_left_behind(heap, size);
             status = grow(heap, zone, size, alignment, span);
         }
         if (status != TARN_ERROR_OUT_OF_MEMORY)

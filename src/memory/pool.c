@@ -42,8 +42,8 @@ bool pool_hold(struct pool *pool)
 
 void pool_hold_end(struct pool *pool)
 {
-    atomic_fetch_sub(&pool->store.holds, 1);
     pool_let_go(pool);
+    atomic_fetch_sub(&pool->store.holds, 1); /* last: a pool that is held stays, and its arena */
 }
 
 tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **result)
@@ -95,7 +95,7 @@ static void destroy_if_empty(struct arena *arena, struct pool *pool)
         return;
     if (pthread_rwlock_trywrlock(&arena->moving))
         return; /* somebody may be looking at it; later, then */
-    bool unvisited = atomic_load(&pool->visits) == 0;
+    bool unvisited = atomic_load(&pool->visits) == 0 && atomic_load(&store->holds) == 0;
     if (unvisited)
         unlink_store(arena, store);
     pthread_rwlock_unlock(&arena->moving);
@@ -145,9 +145,10 @@ void pools_leave_behind(struct arena *arena)
     mutex_lock(&collecting);
     for (struct store *store = store_next(arena, NULL); store; store = store_next(arena, store)) {
         struct pool *pool = pool_of_store(store);
+        if (atomic_load(&store->holds))
+            continue; /* a graph may still run, and will say when it has ended */
         if (atomic_exchange(&pool->count, 0))
             atomic_fetch_add(&arena->pools_ended, 1);
-        atomic_store(&store->holds, 0);
         if (!atomic_load(&store->left_behind))
             leave_behind(store);
     }

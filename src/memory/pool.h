@@ -48,7 +48,7 @@ tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **pool)
 tarn_status pool_check(tarn_pool *pool);
 
 /* Leaves behind the pools that nobody counts any more, and destroys those of which nothing is left. With a device's at shutdown:
- * leaves all of them behind, whoever counts them. */
+ * leaves all of them behind that no graph holds, whoever counts them. */
 void pools_collect(struct arena *arena);
 void pools_leave_behind(struct arena *arena);
 

@@ -125,12 +125,12 @@ static struct scope *find_locked(tarn_scope value)
     return scope;
 }
 
-/* An open scope that says the same. */
+/* An open scope that says the same. A stream has one capture, whatever its pool. */
 static bool is_open_locked(const struct pool *pool, int kind, const struct stream *stream)
 {
     for (const struct scope *scope = scopes; scope; scope = scope->next)
-        if (scope->pool == pool && scope->kind == kind && (kind != TARN_SCOPE_THREAD || scope->thread == thread_here) &&
-            scope->stream == stream)
+        if ((scope->pool == pool || kind == SCOPE_CAPTURE) && scope->kind == kind &&
+            (kind != TARN_SCOPE_THREAD || scope->thread == thread_here) && scope->stream == stream)
             return true;
     return false;
 }
@@ -210,6 +210,9 @@ static tarn_status begin(struct pool *pool, int kind, struct stream *stream, tar
     pool_let_go(pool);
     object_free(&joined_objects, joined);
     object_free(&scope_objects, scope);
+    if (kind == SCOPE_CAPTURE)
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or is announced to",
+                      (unsigned long long)stream_value(stream), stream->device);
     return failed(TARN_ERROR_SCOPE, "a scope of pool (%llu, %llu) is open already for %s",
                   (unsigned long long)pool->store.id[0], (unsigned long long)pool->store.id[1],
                   kind == TARN_SCOPE_THREAD   ? "this thread"

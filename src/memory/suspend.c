@@ -453,6 +453,7 @@ static struct run *empty_run_locked(struct heap *heap)
 
 void pool_suspension_end(struct pool *pool)
 {
+    bool live = false;
     saved_free(pool);
     EACH_HEAP(heap, &pool->store)
     {
@@ -466,6 +467,9 @@ void pool_suspension_end(struct pool *pool)
             span_leave_locked(heap, span, &spare);
             arena_unclaim(heap->arena, start, end - start);
         }
+        live = live || heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs;
         mutex_unlock(&heap->lock);
     }
+    if (!live && atomic_exchange(&pool->store.suspended, false))
+        atomic_fetch_sub(&pool->store.holds, 1);
 }

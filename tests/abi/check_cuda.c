@@ -33,6 +33,7 @@ SAME_TYPE(cu_event, CUevent);
 SAME_TYPE(cu_graph, CUgraph);
 SAME_TYPE(cu_graph_node, CUgraphNode);
 SAME_TYPE(cu_graph_exec, CUgraphExec);
+SAME_TYPE(cu_user_object, CUuserObject);
 SAME_TYPE(cu_host_function, CUhostFn);
 
 #define SAME_SIZE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs), #theirs)

@@ -122,6 +122,7 @@ HIP_CALL_LIST(SAME_PROTOTYPE)
 SIM_HIP_CALL_LIST(SAME_PROTOTYPE)
 #endif
 #if HIP_VERSION >= 60100000
+SAME_TYPE(hip_user_object, hipUserObject_t);
 HIP_LATER_CALL_LIST(SAME_PROTOTYPE)
 #define SAME_LATER_VALUE(name, value, theirs, since) _Static_assert((unsigned)(theirs) == (value), #theirs);
 HIP_LATER_VALUE_LIST(SAME_LATER_VALUE)

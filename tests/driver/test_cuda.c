@@ -4,6 +4,7 @@
 /* The CUDA driver does on the simulated libcuda what the host device does: memory, streams, events, work, captures, peers;
  * and it leaves the program's contexts alone. */
 #include "cuda_test.h"
+#include "hold_test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -337,6 +338,46 @@ static void dependencies_can_be_replaced(void **state)
     assert_ok(driver->free(0, address));
 }
 
+/* The vendor's own calls: the graph is destroyed first, what was instantiated from it later, its work ends last. And what
+ * tarn's launch keeps of a graph that was destroyed behind its back goes when its address serves again. */
+static void the_vendors_own_calls_end_a_graph(void **state)
+{
+    (void)state;
+    int one = 1;
+    cu_result (*instantiate)(cu_graph_exec *, cu_graph, unsigned long long) = NULL;
+    cu_result (*launch)(cu_graph_exec, cu_stream) = NULL;
+    cu_result (*destroy_exec)(cu_graph_exec) = NULL;
+    cu_result (*destroy)(cu_graph) = NULL;
+    loader_store(&instantiate, their("cuGraphInstantiateWithFlags"));
+    loader_store(&launch, their("cuGraphLaunch"));
+    loader_store(&destroy_exec, their("cuGraphExecDestroy"));
+    loader_store(&destroy, their("cuGraphDestroy"));
+    assert_ok(driver->activate(0));
+    hold_starts();
+    driver_stream stream = new_stream(0, false);
+    driver_graph graph = hold_graph(stream, true);
+    cu_graph_exec exec = NULL;
+    assert_ok(driver->graph_hold(0, graph, hold_ended, &one));
+    assert_int_equal(instantiate(&exec, graph, 0), CU_OK);
+    assert_int_equal(destroy(graph), CU_OK);
+    assert_int_equal(atomic_load(&hold_ends), 0);
+    assert_int_equal(launch(exec, stream), CU_OK);
+    assert_int_equal(destroy_exec(exec), CU_OK);
+    assert_int_equal(atomic_load(&hold_ends), 0);
+    atomic_store(&hold_gate, 1);
+    assert_ok(driver->stream_synchronize(0, stream));
+    assert_int_equal(atomic_load(&hold_ends), 1);
+
+    graph = hold_graph(stream, false);
+    assert_ok(driver->graph_hold(0, graph, hold_ended, &one));
+    assert_ok(driver->graph_launch(0, graph, stream));
+    assert_ok(driver->stream_synchronize(0, stream));
+    assert_int_equal(destroy(graph), CU_OK);
+    assert_int_equal(atomic_load(&hold_ends), 1);
+    driver_finish();
+    assert_int_equal(atomic_load(&hold_ends), 2);
+}
+
 static void what_breaks_a_capture_is_told(void **state)
 {
     (void)state;
@@ -408,12 +449,21 @@ int main(void)
     setenv("TARN_HOST_DEVICES", "2", 1);
     setenv("TARN_HOST_MEMORY", "64M", 1);
     const struct CMUnitTest tests[] = {
-        CUDA_TEST(unused_devices_get_no_context),       CUDA_TEST(the_context_of_the_caller_stays),
-        CUDA_TEST(pieces_are_mapped_and_given_back),    CUDA_TEST(a_full_device_says_so),
-        CUDA_TEST(access_for_peers_is_given_in_a_list), CUDA_TEST(streams_and_events_keep_order),
-        CUDA_TEST(copies_and_fills_are_work),           CUDA_TEST(a_capture_becomes_a_graph_that_runs),
-        CUDA_TEST(dependencies_can_be_replaced),        CUDA_TEST(what_breaks_a_capture_is_told),
+        CUDA_TEST(unused_devices_get_no_context),
+        CUDA_TEST(the_context_of_the_caller_stays),
+        CUDA_TEST(pieces_are_mapped_and_given_back),
+        CUDA_TEST(a_full_device_says_so),
+        CUDA_TEST(access_for_peers_is_given_in_a_list),
+        CUDA_TEST(streams_and_events_keep_order),
+        CUDA_TEST(copies_and_fills_are_work),
+        CUDA_TEST(a_capture_becomes_a_graph_that_runs),
+        CUDA_TEST(dependencies_can_be_replaced),
+        CUDA_TEST(what_breaks_a_capture_is_told),
         CUDA_TEST(threads_use_it_side_by_side),
+        CUDA_TEST(the_end_of_a_graph_is_told_once),
+        CUDA_TEST(the_end_of_a_graph_waits_for_its_work),
+        CUDA_TEST(a_graph_that_holds_another_is_waited_for),
+        CUDA_TEST(the_vendors_own_calls_end_a_graph),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,7 +117,7 @@ static void scenario_no_captures(void)
 {
     loader_fail("cuStreamBeginCapture_v2 cuStreamEndCapture cuStreamGetCaptureInfo cuStreamGetCaptureInfo_v2 "
                 "cuStreamGetCaptureInfo_v3 cuThreadExchangeStreamCaptureMode cuGraphLaunch cuGraphDestroy "
-                "cuLaunchHostFunc cuCtxGetStreamPriorityRange cuGetErrorName cuGetErrorString");
+                "cuGraphRetainUserObject cuLaunchHostFunc cuCtxGetStreamPriorityRange cuGetErrorName cuGetErrorString");
     NEED(driver_init() == TARN_OK);
     struct driver_capture capture;
     driver_graph graph = NULL;
@@ -128,6 +128,8 @@ static void scenario_no_captures(void)
     NEED(driver->capture_mode(&mode) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->graph_launch(0, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->graph_destroy(0, NULL) == TARN_ERROR_NOT_SUPPORTED);
+    NEED(driver->graph_hold(0, NULL, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);
+    NEED(says(tarn_last_error(), "cuGraphRetainUserObject: the driver, of CUDA 13.0, has no such call"));
     NEED(driver->call(0, NULL, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->free(0, 4096) == TARN_ERROR_INVALID_ARGUMENT);
     NEED(says(tarn_last_error(), "cuMemFree of 0x1000 on device 0: CUDA error 1"));
@@ -228,6 +230,38 @@ static void scenario_failing(void)
     (void)tarn_shutdown();
 }
 
+static int ends;
+
+static void graph_ended(void *argument)
+{
+    (void)argument;
+    ends++;
+}
+
+static driver_graph empty_graph(driver_stream stream)
+{
+    driver_graph graph = NULL;
+    NEED(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) == TARN_OK);
+    NEED(driver->capture_end(0, stream, &graph) == TARN_OK);
+    return graph;
+}
+
+/* A hold whose cuUserObjectCreate fails, one whose cuGraphRetainUserObject does, and one that comes to be. */
+static void scenario_hold_failing(void)
+{
+    driver_stream stream = NULL;
+    NEED(driver_init() == TARN_OK && driver->stream_create(0, 0, false, &stream) == TARN_OK);
+    for (int i = 0; i < 2; i++) {
+        driver_graph graph = empty_graph(stream);
+        NEED(driver->graph_hold(0, graph, graph_ended, NULL) == TARN_ERROR_OUT_OF_MEMORY);
+        NEED(strstr(tarn_last_error(), i ? "cuGraphRetainUserObject" : "cuUserObjectCreate"));
+        NEED(driver->graph_destroy(0, graph) == TARN_OK && ends == 0);
+    }
+    driver_graph graph = empty_graph(stream);
+    NEED(driver->graph_hold(0, graph, graph_ended, NULL) == TARN_OK);
+    NEED(driver->graph_destroy(0, graph) == TARN_OK && ends == 1);
+}
+
 static void *kept;
 
 static void at_exit(void)
@@ -276,6 +310,7 @@ static const struct {
     {"lost", scenario_lost},
     {"memory", scenario_memory},
     {"failing", scenario_failing},
+    {"hold_failing", scenario_hold_failing},
     {"exit", scenario_exit},
 };
 
@@ -363,6 +398,12 @@ static void any_call_may_fail(void **state)
     }
 }
 
+static void a_hold_that_fails_is_none(void **state)
+{
+    (void)state;
+    RUNS("hold_failing", "TARN_SIM_FAIL=cuUserObjectCreate:1:2,cuGraphRetainUserObject:1:2");
+}
+
 static void the_end_of_the_process_is_no_crash(void **state)
 {
     (void)state;
@@ -390,6 +431,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_lost_device_is_lost),
         cmocka_unit_test(all_memory_comes_back),
         cmocka_unit_test(any_call_may_fail),
+        cmocka_unit_test(a_hold_that_fails_is_none),
         cmocka_unit_test(the_end_of_the_process_is_no_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

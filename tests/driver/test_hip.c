@@ -4,6 +4,7 @@
 /* The HIP driver does on each of the simulated runtimes what the host device does: memory, streams, events, work, captures,
  * peers; with virtual memory where that may be; and it leaves the program's device, capture mode and last error alone. */
 #include "hip_test.h"
+#include "hold_test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -496,6 +497,18 @@ static void an_end_that_ends_nothing_is_not_counted(void **state)
 }
 
 /* Before 5.3 a host function goes through hipStreamAddCallback(), and is not captured. */
+static void a_runtime_that_cannot_tell_the_end_of_a_graph_says_so(void **state)
+{
+    (void)state;
+    hold_starts();
+    driver_stream stream = new_stream(0, false);
+    driver_graph graph = hold_graph(stream, false);
+    assert_refused(driver->graph_hold(0, graph, hold_ended, NULL), TARN_ERROR_NOT_SUPPORTED,
+                   "has no hipGraphRetainUserObject; HIP 5.3 and later have it");
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_int_equal(atomic_load(&hold_ends), 0);
+}
+
 static void a_host_function_is_captured_or_refused(void **state)
 {
     (void)state;
@@ -643,6 +656,9 @@ static void threads_use_it_side_by_side(void **state)
         cmocka_unit_test_setup_teardown(function, start6, finish_hip), \
         cmocka_unit_test_setup_teardown(function, start7, finish_hip), \
         cmocka_unit_test_setup_teardown(function, start7_virtual, finish_hip)
+#define ON_LATER(function)                                         \
+    cmocka_unit_test_setup_teardown(function, start6, finish_hip), \
+        cmocka_unit_test_setup_teardown(function, start7, finish_hip)
 #define ON_VIRTUAL(function)                                                \
     cmocka_unit_test_setup_teardown(function, start61_virtual, finish_hip), \
         cmocka_unit_test_setup_teardown(function, start7_virtual, finish_hip)
@@ -673,6 +689,10 @@ int main(void)
         ON_EACH(a_capture_of_the_program_is_seen),
         ON_EACH(an_end_that_ends_nothing_is_not_counted),
         ON_EACH(a_host_function_is_captured_or_refused),
+        ON_LATER(the_end_of_a_graph_is_told_once),
+        ON_LATER(the_end_of_a_graph_waits_for_its_work),
+        ON_LATER(a_graph_that_holds_another_is_waited_for),
+        cmocka_unit_test_setup_teardown(a_runtime_that_cannot_tell_the_end_of_a_graph_says_so, start5, finish_hip),
         ON_EACH(kinds_of_memory_are_read_by_version),
         ON_VIRTUAL(a_file_descriptor_is_passed_by_version),
         cmocka_unit_test_teardown(virtual_memory_needs_its_version, finish_hip),

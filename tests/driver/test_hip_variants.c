@@ -89,6 +89,38 @@ static void scenario_failing(void)
     NEED(tarn_free(block) == TARN_OK);
 }
 
+static int ends;
+
+static void graph_ended(void *argument)
+{
+    (void)argument;
+    ends++;
+}
+
+static driver_graph empty_graph(driver_stream stream)
+{
+    driver_graph graph = NULL;
+    NEED(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) == TARN_OK);
+    NEED(driver->capture_end(0, stream, &graph) == TARN_OK);
+    return graph;
+}
+
+/* A hold whose hipUserObjectCreate fails, one whose hipGraphRetainUserObject does, and one that comes to be. */
+static void scenario_hold_failing(void)
+{
+    driver_stream stream = NULL;
+    NEED(driver_init() == TARN_OK && driver->stream_create(0, 0, false, &stream) == TARN_OK);
+    for (int i = 0; i < 2; i++) {
+        driver_graph graph = empty_graph(stream);
+        NEED(driver->graph_hold(0, graph, graph_ended, NULL) == TARN_ERROR_OUT_OF_MEMORY);
+        NEED(strstr(tarn_last_error(), i ? "hipGraphRetainUserObject" : "hipUserObjectCreate"));
+        NEED(driver->graph_destroy(0, graph) == TARN_OK && ends == 0);
+    }
+    driver_graph graph = empty_graph(stream);
+    NEED(driver->graph_hold(0, graph, graph_ended, NULL) == TARN_OK);
+    NEED(driver->graph_destroy(0, graph) == TARN_OK && ends == 1);
+}
+
 static void scenario_missing(void)
 {
     int count = 0;
@@ -171,6 +203,7 @@ static const struct {
     {"virtual", scenario_virtual},
     {"failing", scenario_failing},
     {"missing", scenario_missing},
+    {"hold_failing", scenario_hold_failing},
     {"missing_library", scenario_missing_library},
     {"wild", scenario_wild},
     {"wild_unmap", scenario_wild_unmap},
@@ -208,6 +241,12 @@ static void failures_leave_blocks_alone(void **state)
     SCENARIO("failing", "TARN_HIP_VMM=1", "TARN_SIM_FAIL=hipMemCreate:3:2,hipMemCreate:4:2,hipMemCreate:5:999");
     SCENARIO("failing", "TARN_HIP_VMM=1", "TARN_SIM_FAIL=hipMemMap:2:2,hipMemMap:4:999");
     SCENARIO("failing", "TARN_HIP_VMM=1", "TARN_SIM_FAIL=hipMemSetAccess:2:2,hipMemSetAccess:5:999");
+}
+
+static void a_hold_that_fails_is_none(void **state)
+{
+    (void)state;
+    SCENARIO("hold_failing", "TARN_SIM_FAIL=hipUserObjectCreate:1:2,hipGraphRetainUserObject:1:2");
 }
 
 static void entry_points_may_be_missing(void **state)
@@ -253,6 +292,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(without_virtual_memory_the_rest_works),
         cmocka_unit_test(with_virtual_memory_all_of_it_works),
         cmocka_unit_test(failures_leave_blocks_alone),
+        cmocka_unit_test(a_hold_that_fails_is_none),
         cmocka_unit_test(entry_points_may_be_missing),
         cmocka_unit_test(the_guards_are_needed),
         cmocka_unit_test(a_child_is_refused),

@@ -3,8 +3,9 @@
 
 /* Captures of the host device: what is recorded runs at each launch and not before, in the order of its edges; what
  * CUDA forbids is refused and invalidates the capture, and nothing else does. */
-#include "host_test.h"
+#include "hold_test.h"
 
+#include "base/pages.h"
 #include "driver/host.h"
 
 #include <pthread.h>
@@ -712,6 +713,130 @@ static void a_device_takes_its_captures_with_it(void **state)
     assert_ok(driver->device_synchronize(0));
 }
 
+/* ---- The end of a graph ------------------------------------------------------------------------------------------ */
+
+static void timed_work_puts_the_end_off(void **state)
+{
+    (void)state;
+    int one = 1;
+    hold_starts();
+    driver_stream a = new_stream(0, false), b = new_stream(0, false), c = new_stream(0, false);
+    driver_graph graph = fork_and_join(a, b, work_300, work_500, do_nothing);
+    assert_ok(driver->graph_hold(0, graph, hold_ended, &one));
+    uint64_t start = time_now();
+    assert_ok(driver->graph_launch(0, graph, c));
+    assert_ok(tarn_host_work(0, c, NULL, 0, 9000)); /* what comes behind the graph is not the graph's */
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_ok(driver->stream_destroy(0, c));
+    assert_ok(tarn_host_advance(start + 499));
+    assert_int_equal(atomic_load(&hold_ends), 0);
+    assert_ok(tarn_host_advance(start + 500));
+    assert_int_equal(atomic_load(&hold_ends), 1);
+    assert_ok(driver->device_synchronize(0));
+    assert_int_equal(atomic_load(&hold_ends), 1);
+}
+
+static void an_invalidated_capture_ends_what_it_held(void **state)
+{
+    (void)state;
+    int one = 1;
+    hold_starts();
+    driver_stream stream = new_stream(0, false);
+    driver_graph inner = hold_graph(stream, false), none = NULL;
+    assert_ok(driver->graph_hold(0, inner, hold_ended, &one));
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
+    assert_ok(driver->graph_launch(0, inner, stream));
+    assert_ok(driver->graph_destroy(0, inner));
+    assert_int_equal(atomic_load(&hold_ends), 0);
+    assert_status(driver->stream_query(0, stream), TARN_ERROR_CAPTURE);
+    assert_status(driver->capture_end(0, stream, &none), TARN_ERROR_CAPTURE);
+    assert_int_equal(atomic_load(&hold_ends), 1);
+}
+
+/* A graph that nobody destroyed, one whose work has not ended, and an open capture that holds one. */
+static void the_end_of_the_device_ends_all_graphs(void **state)
+{
+    (void)state;
+    int one = 1;
+    hold_starts();
+    driver_stream a = begun(0, DRIVER_CAPTURE_RELAXED), b = new_stream(0, false);
+    work_300(a);
+    driver_graph kept = ended(0, a), left = hold_graph(a, false);
+    assert_ok(driver->graph_hold(0, kept, hold_ended, &one));
+    assert_ok(driver->graph_hold(0, left, hold_ended, &one));
+    assert_ok(driver->graph_launch(0, kept, a));
+    assert_ok(driver->graph_launch(0, left, a));
+    assert_ok(driver->capture_begin(0, b, DRIVER_CAPTURE_RELAXED));
+    assert_ok(driver->graph_launch(0, left, b));
+    assert_ok(driver->graph_destroy(0, left));
+    assert_int_equal(atomic_load(&hold_ends), 0);
+    driver_finish();
+    assert_int_equal(atomic_load(&hold_ends), 2);
+}
+
+/* Each own allocation of a hold, and of a launch into a capture that shares it, fails once. */
+static void a_hold_that_fails_is_none(void **state)
+{
+    (void)state;
+    int one = 1;
+    hold_starts();
+    driver_stream stream = new_stream(0, false);
+    driver_graph graph = hold_graph(stream, false), outer = NULL;
+    tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
+    unsigned failures = 0;
+    for (unsigned nth = 1; status; nth++, failures++) {
+        pages_fail(nth, false);
+        status = driver->graph_hold(0, graph, hold_ended, &one);
+        pages_fail(0, false);
+        assert_true(!status || status == TARN_ERROR_OUT_OF_HOST_MEMORY);
+    }
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_int_equal(atomic_load(&hold_ends), 1);
+    graph = hold_graph(stream, true);
+    assert_ok(driver->graph_hold(0, graph, hold_ended, &one));
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
+    status = TARN_ERROR_OUT_OF_HOST_MEMORY;
+    for (unsigned nth = 1; status; nth++, failures++) {
+        pages_fail(nth, false);
+        status = driver->graph_launch(0, graph, stream);
+        pages_fail(0, false);
+        assert_true(!status || status == TARN_ERROR_OUT_OF_HOST_MEMORY);
+    }
+    assert_true(failures > 2);
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_ok(driver->capture_end(0, stream, &outer));
+    assert_int_equal(atomic_load(&hold_ends), 1);
+    assert_ok(driver->graph_destroy(0, outer));
+    assert_int_equal(atomic_load(&hold_ends), 2);
+}
+
+static void *destroy_graph(void *graph)
+{
+    return driver->graph_destroy(0, graph) ? graph : NULL;
+}
+
+/* One thread destroys a graph while the work of its launch ends. */
+static void an_end_between_threads_is_told_once(void **state)
+{
+    (void)state;
+    int one = 1;
+    hold_starts();
+    atomic_store(&hold_gate, 1);
+    driver_stream stream = new_stream(0, false);
+    for (int i = 1; i <= 300; i++) {
+        pthread_t thread;
+        void *wrong = NULL;
+        driver_graph graph = hold_graph(stream, true);
+        assert_ok(driver->graph_hold(0, graph, hold_ended, &one));
+        assert_ok(driver->graph_launch(0, graph, stream));
+        assert_int_equal(pthread_create(&thread, NULL, destroy_graph, graph), 0);
+        assert_ok(driver->stream_synchronize(0, stream));
+        pthread_join(thread, &wrong);
+        assert_null(wrong);
+        assert_int_equal(atomic_load(&hold_ends), i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -736,6 +861,14 @@ int main(void)
         TEST(another_thread_ends_relaxed_captures_only),
         TEST(modes_are_exchanged),
         TEST(a_device_takes_its_captures_with_it),
+        TEST(the_end_of_a_graph_is_told_once),
+        TEST(the_end_of_a_graph_waits_for_its_work),
+        TEST(a_graph_that_holds_another_is_waited_for),
+        TEST(timed_work_puts_the_end_off),
+        TEST(an_invalidated_capture_ends_what_it_held),
+        TEST(the_end_of_the_device_ends_all_graphs),
+        TEST(a_hold_that_fails_is_none),
+        TEST(an_end_between_threads_is_told_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define GRANULES 3
 
@@ -210,6 +211,77 @@ static void captures(void)
     gpu_say(GPU_PASS, name, "forked, joined, launched twice; dependencies replaced");
 }
 
+static int gate, ends;
+
+static void sleep_ms(int ms)
+{
+    const struct timespec moment = {.tv_nsec = (long)ms * 1000000};
+    nanosleep(&moment, NULL);
+}
+
+static void wait_at_gate(void *unused)
+{
+    (void)unused;
+    while (!__atomic_load_n(&gate, __ATOMIC_SEQ_CST))
+        sleep_ms(1);
+}
+
+static void graph_ended(void *argument)
+{
+    __atomic_fetch_add((int *)argument, 1, __ATOMIC_SEQ_CST);
+}
+
+/* The driver calls from a thread of its own, some time after. */
+static bool ends_become(int wanted)
+{
+    for (int i = 0; i < 5000 && __atomic_load_n(&ends, __ATOMIC_SEQ_CST) != wanted; i++)
+        sleep_ms(1);
+    sleep_ms(20); /* not once more either */
+    return __atomic_load_n(&ends, __ATOMIC_SEQ_CST) == wanted;
+}
+
+static void end_of_a_graph(void)
+{
+    driver_stream stream = NULL;
+    driver_graph graph = NULL, outer = NULL;
+    cu_graph_exec exec = NULL;
+    name = "driver: the end of a graph";
+    NEED(!driver->activate(0) && !driver->stream_create(0, 0, false, &stream));
+
+    /* By the vendor's calls: the graph goes first, what runs it while it runs, and its work ends last. */
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->call(0, stream, wait_at_gate, NULL));
+    NEED(!driver->capture_end(0, stream, &graph));
+    tarn_status status = driver->graph_hold(0, graph, graph_ended, &ends);
+    if (status == TARN_ERROR_NOT_SUPPORTED) {
+        gpu_say(GPU_SKIP, name, "%s", tarn_last_error());
+        return;
+    }
+    NEED(!status && !gpu.cuGraphInstantiateWithFlags(&exec, graph, 0) && !gpu.cuGraphDestroy(graph));
+    NEED(ends_become(0) && !gpu.cuGraphLaunch(exec, stream) && !gpu.cuGraphExecDestroy(exec));
+    bool waited = ends_become(0);
+    __atomic_store_n(&gate, 1, __ATOMIC_SEQ_CST);
+    NEED(!driver->stream_synchronize(0, stream) && ends_become(1));
+    NEED(waited);
+
+    /* By tarn's, and in a graph that the held one became part of. */
+    __atomic_store_n(&gate, 0, __ATOMIC_SEQ_CST);
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->call(0, stream, wait_at_gate, NULL));
+    NEED(!driver->capture_end(0, stream, &graph) && !driver->graph_launch(0, graph, stream));
+    NEED(!driver->graph_hold(0, graph, graph_ended, &ends) && !driver->graph_launch(0, graph, stream));
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->graph_launch(0, graph, stream));
+    NEED(!driver->capture_end(0, stream, &outer) && !driver->graph_destroy(0, graph) && ends_become(1));
+    __atomic_store_n(&gate, 1, __ATOMIC_SEQ_CST);
+    NEED(!driver->stream_synchronize(0, stream) && ends_become(1));
+    NEED(!driver->graph_destroy(0, outer) && ends_become(2));
+
+    /* Never launched; and none, which is told to nobody. */
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->capture_end(0, stream, &graph));
+    NEED(!driver->graph_hold(0, graph, graph_ended, &ends) && !driver->graph_destroy(0, graph) && ends_become(3));
+    NEED(driver->graph_hold(0, NULL, graph_ended, &ends) != TARN_OK && ends_become(3));
+    NEED(!driver->stream_destroy(0, stream));
+    gpu_say(GPU_PASS, name, "is told once, after its work");
+}
+
 static void broken_captures(void)
 {
     driver_stream stream = NULL;
@@ -247,6 +319,7 @@ int main(void)
     pieces();
     streams();
     captures();
+    end_of_a_graph();
     broken_captures();
     return gpu_end();
 }

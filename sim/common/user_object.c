@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the user objects. The counts are under `lock`, which is held over no call; destructors run without it. */
+#include "common/user_object.h"
+#include "base/lock.h"
+#include "base/pages.h"
+#include "base/status.h"
+
+/* Never unmapped, and `live` is not in the first word, which the object pool uses: a stale handle is found. */
+struct sim_user_object {
+    void *first;
+    bool live;
+    uint64_t count;
+    void (*destroy)(void *);
+    void *argument;
+};
+
+/* What a graph holds of one. */
+struct part {
+    struct sim_user_object *object;
+    unsigned count;
+};
+
+static mutex lock = MUTEX_INITIALIZER;
+static struct object_pool objects = OBJECT_POOL(struct sim_user_object);
+static struct object_pool parts = OBJECT_POOL(struct part);
+
+struct sim_user_object *sim_user_object_create(void (*destroy)(void *), void *argument, unsigned count)
+{
+    struct sim_user_object *object = object_alloc(&objects);
+    if (object)
+        *object = (struct sim_user_object){.live = true, .count = count, .destroy = destroy, .argument = argument};
+    return object;
+}
+
+bool sim_user_object_release(struct sim_user_object *object, unsigned count)
+{
+    mutex_lock(&lock);
+    bool has = object->live && object->count >= count;
+    if (has)
+        object->count -= count;
+    bool last = has && !object->count;
+    if (last)
+        object->live = false;
+    mutex_unlock(&lock);
+    if (last) {
+        object->destroy(object->argument);
+        object_free(&objects, object);
+    }
+    return has;
+}
+
+bool sim_user_object_retain(struct sim_user_object *object, unsigned count)
+{
+    mutex_lock(&lock);
+    bool live = object->live;
+    if (live)
+        object->count += count;
+    mutex_unlock(&lock);
+    return live;
+}
+
+static void graph_ended(void *argument)
+{
+    const struct part part = *(struct part *)argument;
+    object_free(&parts, argument);
+    (void)sim_user_object_release(part.object, part.count);
+}
+
+tarn_status sim_user_object_hold(struct sim_user_object *object, int device, driver_graph graph, unsigned count,
+                                 bool more)
+{
+    struct part *part = object_alloc(&parts);
+    if (!part)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    *part = (struct part){object, count};
+    mutex_lock(&lock);
+    bool has = object->live && (more || object->count >= count);
+    mutex_unlock(&lock);
+    tarn_status status = has ? TARN_OK : TARN_ERROR_INVALID_ARGUMENT;
+    if (!status && more)
+        (void)sim_user_object_retain(object, count);
+    if (!status && (status = driver->graph_hold(device, graph, graph_ended, part)) && more)
+        (void)sim_user_object_release(object, count);
+    if (status)
+        object_free(&parts, part);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the objects between a vendor's destructor and who is told. The vendor calls the destructor also when a reference is
+ * given back because a graph did not take it; then nobody is told. */
+#include "driver/held.h"
+#include "base/pages.h"
+
+#include <stdatomic.h>
+
+struct held {
+    void *argument;
+    _Atomic(void (*)(void *)) end; /* NULL: nobody is to be told */
+};
+
+static struct object_pool all = OBJECT_POOL(struct held);
+
+struct held *held_create(void (*end)(void *), void *argument)
+{
+    struct held *held = object_alloc(&all);
+    if (!held)
+        return NULL;
+    held->argument = argument;
+    atomic_store(&held->end, end);
+    return held;
+}
+
+void held_end(void *argument)
+{
+    struct held *held = argument;
+    void (*end)(void *) = atomic_load(&held->end);
+    if (end)
+        end(held->argument);
+    object_free(&all, held);
+}
+
+void held_cancel(struct held *held, bool vendor_has_it)
+{
+    atomic_store(&held->end, NULL);
+    if (!vendor_has_it)
+        object_free(&all, held);
+}

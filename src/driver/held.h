@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Who is told of the end of a vendor's graph: what a driver gives its vendor as a user object of the graph. Thread-safe. */
+#ifndef TARN_DRIVER_HELD_H
+#define TARN_DRIVER_HELD_H
+
+#include <stdbool.h>
+
+struct held;
+
+/* NULL where the host is out of memory. */
+struct held *held_create(void (*end)(void *), void *argument);
+
+/* The vendor's destructor: says so, and destroys it. By any thread. */
+void held_end(void *held);
+
+/* Destroys it without a word; or, where the vendor has it already, leaves that to the destructor, which then says nothing. */
+void held_cancel(struct held *held, bool vendor_has_it);
+
+#endif

@@ -1,0 +1,761 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Captures and graphs that use a pool: who allocates from it and when, what stays mapped for whom, and who counts it how
+ * long. Some are PyTorch's tests of the same (test/test_cuda.py), by their meaning. */
+#include "support/host.h"
+
+#include "base/pages.h"
+#include "driver/driver.h"
+#include "memory/pool.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MEMORY (256 * MIB)
+
+static tarn_stream stream, other; /* leased for each test */
+
+static tarn_pool_id pool_of(const void *pointer)
+{
+    tarn_block_info info = {.size = sizeof info};
+    OK(tarn_pointer_info(pointer, &info));
+    return info.pool;
+}
+
+static bool is_default(const void *pointer)
+{
+    tarn_pool_id id = pool_of(pointer);
+    return id.first == 0 && id.second == 0;
+}
+
+static unsigned count_of(tarn_pool *pool)
+{
+    unsigned count = 0;
+    OK(tarn_pool_use_count(pool, &count));
+    return count;
+}
+
+static tarn_pool *graph_pool(void)
+{
+    tarn_pool *pool = NULL;
+    OK(tarn_pool_graph_handle(0, &pool));
+    return pool;
+}
+
+static void begin(tarn_pool *pool)
+{
+    OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_GLOBAL));
+}
+
+static void *end(void)
+{
+    void *graph = NULL;
+    OK(tarn_capture_end(stream, &graph));
+    CHECK(graph);
+    return graph;
+}
+
+static void launch(void *graph, tarn_stream on)
+{
+    OK(tarn_host_graph_launch(0, graph, native_of(on)));
+}
+
+static void destroy(void *graph)
+{
+    OK(tarn_host_graph_destroy(graph));
+}
+
+static void fill(tarn_stream on, void *block, unsigned char value, size_t size)
+{
+    OK(tarn_host_fill(0, native_of(on), block, value, size));
+}
+
+static int64_t reserved(void)
+{
+    return stats_of(0).reserved_bytes[0].current;
+}
+
+/* Streams behind each other, captured or not. */
+static void follow(tarn_stream behind, tarn_stream ahead)
+{
+    tarn_event *event = NULL;
+    OK(tarn_event_create(0, &event));
+    OK(tarn_event_record(event, ahead));
+    OK(tarn_stream_wait(behind, event));
+    OK(tarn_event_destroy(event));
+}
+
+static int start(void **state)
+{
+    (void)state;
+    stream = lease(0);
+    other = lease(0);
+    return 0;
+}
+
+/* Every test ends with nothing: no block, no piece, no graph, no pool. */
+static int finish(void **state)
+{
+    (void)state;
+    nothing_is_left(0);
+    CHECK(ledger_of(0).graphs == 0);
+    struct arena *arena = arena_if_used(0);
+    CHECK(!arena || !arena->stores);
+    OK(tarn_stream_return(stream));
+    OK(tarn_stream_return(other));
+    return 0;
+}
+
+/* ---- Routing ----------------------------------------------------------------------------------------------------- */
+
+static void the_streams_of_a_capture_allocate_from_its_pool(void **state)
+{
+    (void)state;
+    tarn_stream outside = lease(0);
+    void *before = alloc_on(stream, 5000);
+    begin(NULL);
+    void *on_origin = alloc_on(stream, 5000), *not_yet = alloc_on(other, 5000);
+    fill(stream, on_origin, 1, 5000);
+    follow(other, stream);
+    void *on_joined = alloc_on(other, 3 * MIB), *elsewhere = alloc_on(outside, 3 * MIB);
+    fill(other, on_joined, 2, 3 * MIB);
+    follow(stream, other);
+    tarn_pool_id id = pool_of(on_origin);
+    CHECK(id.first && !id.second); /* one of its own */
+    CHECK(pool_of(on_joined).first == id.first);
+    CHECK(is_default(before) && is_default(not_yet) && is_default(elsewhere));
+    void *graph = end();
+    void *after = alloc_on(stream, 5000), *after_too = alloc_on(other, 5000);
+    CHECK(is_default(after) && is_default(after_too));
+
+    tarn_pool *pool = NULL;
+    OK(tarn_pool_find(id, &pool));
+    CHECK(count_of(pool) == 2); /* the graph, and this test */
+    launch(graph, outside);
+    OK(tarn_stream_synchronize(outside));
+    CHECK(((unsigned char *)on_origin)[4999] == 1 && ((unsigned char *)on_joined)[3 * MIB - 1] == 2);
+    destroy(graph);
+    CHECK(count_of(pool) == 1);
+    OK(tarn_pool_release(pool));
+    GIVES(tarn_pool_find(id, &pool), TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(((unsigned char *)on_joined)[0] == 2); /* live blocks outlive graph and pool */
+    void *const all[] = {before, on_origin, not_yet, on_joined, elsewhere, after, after_too};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        OK(tarn_free(all[i]));
+    OK(tarn_stream_return(outside));
+}
+
+static void what_is_freed_inside_is_used_again_inside(void **state)
+{
+    (void)state;
+    begin(NULL);
+    void *small = alloc_on(stream, 1000), *large = alloc_on(stream, 30 * MIB);
+    int64_t bytes = reserved();
+    for (int i = 0; i < 10; i++) {
+        OK(tarn_free(small));
+        OK(tarn_free(large));
+        CHECK(alloc_on(stream, 1000) == small);
+        CHECK(alloc_on(stream, 30 * MIB) == large);
+    }
+    CHECK(reserved() == bytes);
+    OK(tarn_free(small));
+    OK(tarn_free(large));
+    destroy(end());
+}
+
+static void other_scopes_go_before_an_older_capture_and_after_a_newer_one(void **state)
+{
+    (void)state;
+    tarn_pool *mine = graph_pool();
+    tarn_pool_id id, of_mine;
+    tarn_scope scope = 0;
+    OK(tarn_pool_id_get(mine, &of_mine));
+    begin(NULL);
+    void *block = alloc_on(stream, 100);
+    id = pool_of(block);
+    OK(tarn_scope_begin(mine, TARN_SCOPE_STREAM, stream, &scope));
+    void *newer = alloc_on(stream, 100);
+    CHECK(pool_of(newer).second == of_mine.second);
+    OK(tarn_scope_end(scope));
+    void *again = alloc_on(stream, 100);
+    CHECK(pool_of(again).first == id.first);
+    destroy(end());
+    OK(tarn_scope_begin(mine, TARN_SCOPE_STREAM, stream, &scope));
+    begin(NULL);
+    void *inside = alloc_on(stream, 100);
+    CHECK(pool_of(inside).first && !pool_of(inside).second);
+    destroy(end());
+    OK(tarn_scope_end(scope));
+    void *const all[] = {block, newer, again, inside};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        OK(tarn_free(all[i]));
+    OK(tarn_pool_release(mine));
+}
+
+/* ---- What a graph holds ------------------------------------------------------------------------------------------ */
+
+static void nothing_of_a_graph_is_unmapped_while_it_lives(void **state)
+{
+    (void)state;
+    tarn_pool *pool = graph_pool();
+    begin(pool);
+    unsigned char *block = alloc_on(stream, 100 * MIB);
+    fill(stream, block, 7, 100 * MIB);
+    OK(tarn_free(block));
+    CHECK(count_of(pool) == 2);
+    void *graph = end(), *large = NULL;
+    CHECK(count_of(pool) == 2);
+    uint64_t unmaps = calls_of(0, "unmap");
+    OK(tarn_device_synchronize(0));
+    OK(tarn_trim(0, 0));
+    OK(tarn_pool_trim(pool, 0));
+    OK(tarn_pool_release(pool)); /* the graph's is left */
+    OK(tarn_trim(0, 0));
+    GIVES(tarn_alloc_on(other, 200 * MIB, &large), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_alloc_on(stream, 200 * MIB, &large), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(calls_of(0, "unmap") == unmaps && ledger_of(0).mapped >= 100 * MIB);
+    block[0] = block[100 * MIB - 1] = 0;
+    launch(graph, other);
+    OK(tarn_stream_synchronize(other));
+    CHECK(block[0] == 7 && block[100 * MIB - 1] == 7);
+    verify(0);
+
+    destroy(graph);
+    OK(tarn_alloc_on(other, 200 * MIB, &large));
+    OK(tarn_free(large));
+}
+
+/* The end of a graph is the end of its work, whoever destroys it and when. */
+static void a_graph_counts_its_pool_until_its_work_has_ended(void **state)
+{
+    (void)state;
+    tarn_pool *pool = graph_pool();
+    begin(pool);
+    void *block = alloc_on(stream, 8 * MIB);
+    work_on(stream, block, 8 * MIB, 5000);
+    OK(tarn_free(block));
+    void *graph = end();
+    launch(graph, other);
+    destroy(graph);
+    CHECK(count_of(pool) == 2);
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(ledger_of(0).mapped >= 8 * MIB);
+    time_pass(4999);
+    CHECK(count_of(pool) == 2);
+    time_pass(1);
+    CHECK(count_of(pool) == 1);
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(ledger_of(0).created == 0);
+    OK(tarn_pool_release(pool));
+}
+
+static void an_aborted_or_broken_capture_leaves_nothing(void **state)
+{
+    (void)state;
+    tarn_pool *shared = graph_pool();
+    for (int i = 0; i < 4; i++) {
+        tarn_pool *pool = i % 2 ? shared : NULL;
+        void *graph = NULL;
+        begin(pool);
+        void *kept = alloc_on(stream, 7 * MIB), *freed = alloc_on(stream, 9 * MIB);
+        fill(stream, kept, 1, MIB);
+        OK(tarn_free(freed));
+        if (i < 2) {
+            OK(tarn_capture_abort(stream));
+        } else {
+            CHECK(driver->stream_query(0, native_of(stream)) == TARN_ERROR_CAPTURE);
+            GIVES(tarn_capture_end(stream, &graph), TARN_ERROR_CAPTURE);
+            CHECK(!graph);
+        }
+        CHECK(count_of(shared) == 1 && ledger_of(0).graphs == 0);
+        OK(tarn_free(kept));
+        OK(tarn_pool_trim(shared, 0));
+        OK(tarn_trim(0, 0));
+        CHECK(ledger_of(0).created == 0);
+        verify(0);
+    }
+    OK(tarn_pool_release(shared));
+}
+
+static void a_capture_of_the_callers_own_uses_a_pool(void **state)
+{
+    (void)state;
+    tarn_pool *pool = graph_pool();
+    void *graph = NULL, *none = &graph;
+    OK(tarn_pool_capture_announce(pool, stream));
+    CHECK(count_of(pool) == 2);
+    CHECK(!driver->capture_begin(0, native_of(stream), DRIVER_CAPTURE_RELAXED));
+    unsigned char *block = alloc_on(stream, 4 * MIB);
+    CHECK(!is_default(block));
+    fill(stream, block, 5, 4 * MIB);
+    OK(tarn_free(block));
+    CHECK(!driver->capture_end(0, native_of(stream), &graph));
+    OK(tarn_pool_keep_for_graph(pool, graph));
+    CHECK(count_of(pool) == 3);
+    OK(tarn_capture_end(stream, &none));
+    CHECK(!none && count_of(pool) == 2);
+    OK(tarn_pool_trim(pool, 0));
+    launch(graph, other);
+    OK(tarn_stream_synchronize(other));
+    CHECK(block[4 * MIB - 1] == 5);
+    OK(tarn_pool_keep_for_graph(pool, graph)); /* twice is twice */
+    CHECK(count_of(pool) == 3);
+    destroy(graph);
+    CHECK(count_of(pool) == 1);
+
+    /* One that is told of, and does not come to be. */
+    OK(tarn_pool_capture_announce(pool, stream));
+    OK(tarn_capture_abort(stream));
+    CHECK(count_of(pool) == 1);
+    OK(tarn_pool_release(pool));
+}
+
+static void a_graph_that_cannot_be_held_is_destroyed(void **state)
+{
+    (void)state;
+    tarn_pool *pool = graph_pool();
+    static const tarn_status statuses[] = {TARN_ERROR_NOT_SUPPORTED, TARN_ERROR_OUT_OF_HOST_MEMORY};
+    for (int i = 0; i < 2; i++) {
+        void *graph = pool;
+        begin(pool);
+        void *block = alloc_on(stream, 3 * MIB);
+        OK(tarn_host_fail(kind_of("graph_hold"), 1, false, statuses[i]));
+        GIVES(tarn_capture_end(stream, &graph), statuses[i]);
+        CHECK(strstr(tarn_last_error(), "graph_hold") && graph == pool);
+        CHECK(ledger_of(0).graphs == 0 && count_of(pool) == 1);
+        OK(tarn_free(block));
+        OK(tarn_pool_trim(pool, 0));
+        CHECK(ledger_of(0).created == 0);
+
+        OK(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
+        graph = end();
+        OK(tarn_host_fail(kind_of("graph_hold"), 1, false, statuses[i]));
+        GIVES(tarn_pool_keep_for_graph(pool, graph), statuses[i]);
+        CHECK(count_of(pool) == 1);
+        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        destroy(graph); /* which stays the caller's */
+    }
+    OK(tarn_pool_release(pool));
+}
+
+static void what_is_wrong_is_refused(void **state)
+{
+    (void)state;
+    tarn_pool *pool = graph_pool(), *elsewhere = NULL;
+    OK(tarn_pool_graph_handle(1, &elsewhere));
+    GIVES(tarn_pool_capture_begin(pool, TARN_STREAM_LEGACY, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_capture_begin(elsewhere, stream, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_STREAM);
+    GIVES(tarn_pool_capture_begin(pool, 12345, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_STREAM);
+    GIVES(tarn_pool_capture_begin(pool, stream, (tarn_capture_mode)9), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_keep_for_graph(pool, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_keep_for_graph(NULL, pool), TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(count_of(pool) == 1 && count_of(elsewhere) == 1);
+    begin(pool);
+    for (int i = 0; i < 3; i++) {
+        tarn_pool *with = i == 0 ? pool : i == 1 ? NULL : elsewhere;
+        GIVES(tarn_pool_capture_begin(with, stream, TARN_CAPTURE_GLOBAL), TARN_ERROR_CAPTURE);
+        GIVES(tarn_pool_capture_announce(with, stream), TARN_ERROR_CAPTURE);
+    }
+    CHECK(count_of(pool) == 2);
+    void *block = alloc_on(stream, 100);
+    CHECK(!is_default(block));
+    OK(tarn_free(block));
+    destroy(end());
+    OK(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL)); /* one without a pool */
+    GIVES(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_GLOBAL), TARN_ERROR_CAPTURE);
+    block = alloc_on(stream, 100);
+    CHECK(is_default(block));
+    OK(tarn_free(block));
+    destroy(end());
+    OK(tarn_pool_release(pool));
+    OK(tarn_pool_release(elsewhere));
+}
+
+/* A graph that nobody destroys keeps the driver, and its memory, over the end of tarn. */
+static void shut_down_with_an_empty_graph(void)
+{
+    begin(NULL);
+    void *graph = end();
+    OK(tarn_shutdown());
+    CHECK(!driver->graph_launch(0, graph, NULL) && !driver->device_synchronize(0));
+    CHECK(!driver->graph_destroy(0, graph));
+}
+
+static void shut_down_with_memory(void)
+{
+    begin(NULL);
+    unsigned char *block = alloc_on(stream, 2 * MIB);
+    fill(stream, block, 3, 2 * MIB);
+    OK(tarn_free(block));
+    void *graph = end();
+    OK(tarn_shutdown());
+    CHECK(!driver->graph_launch(0, graph, NULL) && !driver->device_synchronize(0));
+    CHECK(block[2 * MIB - 1] == 3);
+    CHECK(!driver->graph_destroy(0, graph));
+}
+
+static void in_fresh_child(void (*function)(void));
+
+static void a_graph_outlives_a_shutdown(void **state)
+{
+    (void)state;
+    in_fresh_child(shut_down_with_an_empty_graph);
+    in_fresh_child(shut_down_with_memory);
+}
+
+/* ---- PyTorch's tests ---------------------------------------------------------------------------------------------- */
+
+/* test_graph_memory_stats_and_use_result_after_destroy_graph */
+static void a_result_is_usable_after_its_graph(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {512, MIB, MIB + 512, 10 * MIB - 512, 10 * MIB + 512};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t size = sizes[i];
+        const tarn_stats before = stats_of(0);
+        begin(NULL);
+        unsigned char *blocks[8];
+        for (int k = 0; k < 8; k++) {
+            blocks[k] = alloc_on(stream, size);
+            fill(stream, blocks[k], (unsigned char)(k + 1), size);
+        }
+        for (int k = 0; k < 7; k++)
+            OK(tarn_free(blocks[k]));
+        void *graph = end();
+        tarn_stats captured = stats_of(0);
+        CHECK(captured.active_bytes[0].current - before.active_bytes[0].current == (int64_t)size);
+        CHECK(captured.active[0].current - before.active[0].current == 1);
+        int64_t held = captured.reserved_bytes[0].current - before.reserved_bytes[0].current;
+        CHECK(held >= (int64_t)(8 * size));
+        OK(tarn_trim(0, 0));
+        CHECK(reserved() - before.reserved_bytes[0].current == held);
+        launch(graph, stream);
+        OK(tarn_stream_synchronize(stream));
+        destroy(graph);
+        OK(tarn_trim(0, 0));
+        CHECK(reserved() - before.reserved_bytes[0].current <= held);
+        CHECK(stats_of(0).active_bytes[0].current - before.active_bytes[0].current == (int64_t)size);
+        for (size_t at = 0; at < size; at += 511)
+            CHECK(blocks[7][at] == 8);
+        fill(stream, blocks[7], 9, size);
+        OK(tarn_stream_synchronize(stream));
+        CHECK(blocks[7][size - 1] == 9);
+        OK(tarn_free(blocks[7]));
+        OK(tarn_trim(0, 0));
+        CHECK(reserved() == before.reserved_bytes[0].current);
+        CHECK(stats_of(0).segment[0].current == before.segment[0].current);
+    }
+}
+
+/* The bytes that two captures hold, one after the other, each of which frees all but its last block. */
+static int64_t held_by_two(tarn_pool *pool, void *graphs[2], unsigned char *results[2], size_t size)
+{
+    int64_t before = reserved();
+    for (int i = 0; i < 2; i++) {
+        begin(pool);
+        unsigned char *scratch = alloc_on(stream, size);
+        fill(stream, scratch, (unsigned char)(10 + i), size);
+        results[i] = alloc_on(stream, size);
+        OK(tarn_host_copy(0, native_of(stream), results[i], scratch, size));
+        OK(tarn_free(scratch));
+        graphs[i] = end();
+    }
+    return reserved() - before;
+}
+
+/* test_graph_two_successive: the second capture saves exactly what the first freed. */
+static void successive_captures_share_what_was_freed(void **state)
+{
+    (void)state;
+    const size_t size = 20 * MIB;
+    void *graphs[2];
+    unsigned char *results[2];
+    tarn_pool *pool = graph_pool();
+    int64_t apart = held_by_two(NULL, graphs, results, size);
+    for (int i = 0; i < 2; i++) {
+        destroy(graphs[i]);
+        OK(tarn_free(results[i]));
+    }
+    OK(tarn_trim(0, 0));
+    int64_t together = held_by_two(pool, graphs, results, size);
+    CHECK(apart - together == (int64_t)size);
+    CHECK(count_of(pool) == 3);
+    for (int round = 0; round < 3; round++) { /* in the order of the captures */
+        memset(results[0], 0, size);
+        memset(results[1], 0, size);
+        launch(graphs[0], other);
+        launch(graphs[1], other);
+        OK(tarn_stream_synchronize(other));
+        CHECK(results[0][size - 1] == 10 && results[1][size - 1] == 11);
+    }
+    destroy(graphs[0]);
+    CHECK(count_of(pool) == 2);
+    OK(tarn_pool_trim(pool, 0));
+    memset(results[1], 0, size);
+    launch(graphs[1], stream);
+    OK(tarn_stream_synchronize(stream));
+    CHECK(results[1][0] == 11);
+    destroy(graphs[1]);
+    CHECK(results[0][1] == 10);
+    OK(tarn_free(results[0]));
+    OK(tarn_free(results[1]));
+    OK(tarn_pool_release(pool));
+}
+
+/* test_graph_concurrent_replay: graphs with a pool each may run at once; those that share one must not. */
+static void graphs_of_their_own_pools_run_side_by_side(void **state)
+{
+    (void)state;
+    const size_t size = 4 * MIB;
+    for (int shared = 0; shared < 2; shared++) {
+        tarn_pool *pool = shared ? graph_pool() : NULL;
+        void *graphs[2];
+        unsigned char *scratch[2], *results[2];
+        for (int i = 0; i < 2; i++) {
+            begin(pool);
+            scratch[i] = alloc_on(stream, size);
+            results[i] = alloc_on(stream, size);
+            fill(stream, scratch[i], (unsigned char)(1 + i), size);
+            work_on(stream, scratch[i], size, 1000);
+            OK(tarn_host_copy(0, native_of(stream), results[i], scratch[i], size));
+            OK(tarn_free(scratch[i]));
+            graphs[i] = end();
+        }
+        CHECK((scratch[0] == scratch[1]) == (shared == 1));
+        launch(graphs[0], stream);
+        launch(graphs[1], other);
+        OK(tarn_device_synchronize(0));
+        bool right = results[0][0] == 1 && results[1][0] == 2;
+        CHECK(right || shared);
+        for (int i = 0; i < 2; i++) {
+            destroy(graphs[i]);
+            OK(tarn_free(results[i]));
+        }
+        OK(tarn_pool_release(pool));
+    }
+}
+
+/* test_repeat_graph_capture_cublas_workspace_memory, and test_graph_capture_reset_recapture */
+static void a_hundred_captures_hold_what_one_does(void **state)
+{
+    (void)state;
+    int64_t one = 0, metadata = 0;
+    void *graph = NULL;
+    for (int i = 0; i < 100; i++) {
+        if (graph)
+            destroy(graph);
+        begin(NULL);
+        void *small = alloc_on(stream, 700), *large = alloc_on(stream, 12 * MIB);
+        fill(stream, large, 1, 100);
+        OK(tarn_free(small));
+        OK(tarn_free(large));
+        graph = end();
+        if (i == 2) {
+            one = reserved();
+            metadata = stats_of(0).metadata_bytes;
+        }
+        CHECK(i < 3 || (reserved() <= one && stats_of(0).metadata_bytes <= metadata));
+    }
+    destroy(graph);
+}
+
+/* test_graph_capture_oom */
+static void a_capture_that_runs_out_says_so_and_can_go_on(void **state)
+{
+    (void)state;
+    begin(NULL);
+    void *pointer = &pointer;
+    GIVES(tarn_alloc_on(stream, (size_t)1 << 40, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(pointer == &pointer);
+    CHECK(strstr(tarn_last_error(), "1099511627776"));
+    unsigned char *block = alloc_on(stream, 30 * MIB);
+    GIVES(tarn_alloc_on(stream, MEMORY, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    fill(stream, block, 4, 30 * MIB);
+    void *graph = end();
+    launch(graph, stream);
+    OK(tarn_stream_synchronize(stream));
+    CHECK(block[30 * MIB - 1] == 4);
+    OK(tarn_free(block));
+    destroy(graph);
+}
+
+/* ---- Failures ---------------------------------------------------------------------------------------------------- */
+
+/* A capture on a shared pool and one on its own. Calls may fail; what was made is destroyed. */
+static bool capture_twice(tarn_pool *pool)
+{
+    bool well = true;
+    void *graphs[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        void *blocks[3] = {NULL, NULL, NULL};
+        if (tarn_pool_capture_begin(i ? NULL : pool, stream, TARN_CAPTURE_GLOBAL)) {
+            well = false;
+            continue;
+        }
+        for (int k = 0; k < 3; k++)
+            well = !tarn_alloc_on(stream, (size_t)k * 5 * MIB + 900, &blocks[k]) && well;
+        for (int k = 0; k < 3; k++)
+            OK(tarn_free(blocks[k]));
+        tarn_status status = tarn_capture_end(stream, &graphs[i]);
+        CHECK(!status == (graphs[i] != NULL));
+        well = !status && well;
+        tarn_capture_state captures;
+        /* One that the driver did not end is still known, and can be ended. */
+        while (status && !tarn_capture_status(stream, &captures, NULL) && captures != TARN_CAPTURE_NONE)
+            status = tarn_capture_abort(stream);
+    }
+    for (int i = 0; i < 2; i++)
+        while (graphs[i] && tarn_host_graph_destroy(graphs[i]))
+            ;
+    return well;
+}
+
+static void each_failure_leaves_nothing_held(void **state)
+{
+    (void)state;
+    tarn_pool *pool = graph_pool();
+    unsigned failures = 0;
+    CHECK(capture_twice(pool));
+    for (int own = 0; own < 2; own++) {
+        for (uint64_t nth = 1;; nth++) {
+            OK(tarn_pool_trim(pool, 0));
+            OK(tarn_trim(0, 0));
+            if (own)
+                pages_fail(nth, false);
+            else
+                OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+            (void)capture_twice(pool);
+            bool hit = own ? pages_fail_hits() : tarn_host_fail_hits();
+            pages_fail(0, false);
+            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+            if (!hit)
+                break;
+            failures++;
+            CHECK(count_of(pool) == 1 && ledger_of(0).graphs == 0);
+            verify(0);
+            CHECK(capture_twice(pool));
+        }
+    }
+    CHECK(failures > 40);
+    OK(tarn_pool_release(pool));
+}
+
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+
+#define LINE 4
+static struct {
+    _Atomic(void *) graphs[LINE];
+    atomic_bool over;
+} line;
+
+static void *capture_many(void *argument)
+{
+    tarn_pool *pool = argument;
+    tarn_stream mine = lease(0);
+    for (int i = 0; i < 200; i++) {
+        void *graph = NULL;
+        OK(tarn_pool_capture_begin(i % 2 ? pool : NULL, mine, TARN_CAPTURE_THREAD_LOCAL));
+        void *block = alloc_on(mine, (size_t)(i % 5) * MIB + 1000);
+        fill(mine, block, (unsigned char)i, 1000);
+        CHECK(!is_default(block));
+        OK(tarn_free(block));
+        if (i % 7 == 0) {
+            OK(tarn_capture_abort(mine));
+            continue;
+        }
+        OK(tarn_capture_end(mine, &graph));
+        launch(graph, mine);
+        graph = atomic_exchange(&line.graphs[i % LINE], graph);
+        if (graph)
+            destroy(graph);
+    }
+    OK(tarn_stream_return(mine));
+    return NULL;
+}
+
+static void *destroy_many(void *argument)
+{
+    while (!atomic_load(&line.over)) {
+        for (int i = 0; i < LINE; i++) {
+            void *graph = atomic_exchange(&line.graphs[i], NULL);
+            if (graph)
+                destroy(graph);
+        }
+        void *block = alloc_on(TARN_STREAM_PER_THREAD, 20 * MIB);
+        CHECK(is_default(block));
+        OK(tarn_free(block));
+    }
+    return argument;
+}
+
+static void threads_capture_and_destroy_at_once(void **state)
+{
+    (void)state;
+    tarn_pool *pool = graph_pool();
+    pthread_t makers[2], destroyer;
+    CHECK(!pthread_create(&destroyer, NULL, destroy_many, NULL));
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&makers[i], NULL, capture_many, pool));
+    for (int i = 0; i < 2; i++)
+        pthread_join(makers[i], NULL);
+    atomic_store(&line.over, true);
+    pthread_join(destroyer, NULL);
+    for (int i = 0; i < LINE; i++)
+        if (atomic_load(&line.graphs[i]))
+            destroy(atomic_load(&line.graphs[i]));
+    OK(tarn_device_synchronize(0));
+    CHECK(count_of(pool) == 1);
+    OK(tarn_pool_release(pool));
+}
+
+/* In a process that has not used the device yet. */
+static void (*child_function)(void);
+
+static void child_run(void)
+{
+    host_start_with(2, MEMORY);
+    stream = lease(0);
+    other = lease(0);
+    child_function();
+}
+
+static void in_fresh_child(void (*function)(void))
+{
+    child_function = function;
+    in_child(child_run);
+}
+
+#define GRAPH_TEST(function) cmocka_unit_test_setup_teardown(function, start, finish)
+
+int main(void)
+{
+    const struct CMUnitTest alone[] = {
+        cmocka_unit_test(a_graph_outlives_a_shutdown), /* first: its children begin before the device does */
+    };
+    const struct CMUnitTest tests[] = {
+        GRAPH_TEST(the_streams_of_a_capture_allocate_from_its_pool),
+        GRAPH_TEST(what_is_freed_inside_is_used_again_inside),
+        GRAPH_TEST(other_scopes_go_before_an_older_capture_and_after_a_newer_one),
+        GRAPH_TEST(nothing_of_a_graph_is_unmapped_while_it_lives),
+        GRAPH_TEST(a_graph_counts_its_pool_until_its_work_has_ended),
+        GRAPH_TEST(an_aborted_or_broken_capture_leaves_nothing),
+        GRAPH_TEST(a_capture_of_the_callers_own_uses_a_pool),
+        GRAPH_TEST(a_graph_that_cannot_be_held_is_destroyed),
+        GRAPH_TEST(what_is_wrong_is_refused),
+        GRAPH_TEST(a_result_is_usable_after_its_graph),
+        GRAPH_TEST(successive_captures_share_what_was_freed),
+        GRAPH_TEST(graphs_of_their_own_pools_run_side_by_side),
+        GRAPH_TEST(a_hundred_captures_hold_what_one_does),
+        GRAPH_TEST(a_capture_that_runs_out_says_so_and_can_go_on),
+        GRAPH_TEST(each_failure_leaves_nothing_held),
+        GRAPH_TEST(threads_capture_and_destroy_at_once),
+    };
+    int failed_alone = cmocka_run_group_tests(alone, NULL, NULL);
+    host_start_with(2, MEMORY);
+    return failed_alone + cmocka_run_group_tests(tests, NULL, NULL);
+}
