@@ -23,13 +23,23 @@ struct saved {
 
 static struct object_pool saved_objects = OBJECT_POOL(struct saved);
 
-/* Each heap of a store, and each of its runs: they do not change meanwhile. */
-#define EACH_HEAP(heap, store)                                                                              \
-    for (struct heap *heap = heap_next((store)->arena, NULL); heap; heap = heap_next((store)->arena, heap)) \
-        if (heap_store(heap) == (store))
-#define EACH_RUN(run, heap)                  \
-    for (int zone = 0; zone < ZONES; zone++) \
-        for (struct run *run = (heap)->zones[zone].runs; run; run = run->next)
+/* The next of a store's heaps, and of a heap's runs; NULL starts and ends. They do not change meanwhile. */
+static struct heap *next_heap(struct store *store, struct heap *heap)
+{
+    do
+        heap = heap_next(store->arena, heap);
+    while (heap && heap_store(heap) != store);
+    return heap;
+}
+
+static struct run *next_run(const struct heap *heap, const struct run *run)
+{
+    if (run && run->next)
+        return run->next;
+    if (run)
+        return run->first->zone == ZONE_SMALL ? heap->zones[ZONE_LARGE].runs : NULL;
+    return heap->zones[ZONE_SMALL].runs ? heap->zones[ZONE_SMALL].runs : heap->zones[ZONE_LARGE].runs;
+}
 
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
@@ -61,8 +71,7 @@ static tarn_status save_prepare(struct pool *pool, struct heap *heap)
 {
     tarn_status status = TARN_OK;
     mutex_lock(&heap->lock);
-    EACH_RUN(run, heap)
-    {
+    for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run)) {
         const struct span *span = run->first;
         while (span && !status) {
             while (span && span->state == SPAN_FREE)
@@ -102,9 +111,9 @@ static tarn_status save(struct pool *pool)
 {
     tarn_status status = TARN_OK;
     bool ended = true;
-    EACH_HEAP(heap, &pool->store)
-    if (!status)
-        status = save_prepare(pool, heap);
+    for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap))
+        if (!status)
+            status = save_prepare(pool, heap);
     if (!status)
         status = copy_saved(pool, false, &ended);
     if (status && ended)
@@ -181,10 +190,10 @@ static tarn_status run_empty(struct arena *arena, const struct run *run, struct 
 static tarn_status empty_all(struct store *store, struct taken **list)
 {
     tarn_status status = TARN_OK;
-    EACH_HEAP(heap, store)
-    EACH_RUN(run, heap)
-    if (!status)
-        status = run_empty(store->arena, run, list);
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap))
+        for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
+            if (!status)
+                status = run_empty(store->arena, run, list);
     return status;
 }
 
@@ -222,10 +231,10 @@ static tarn_status release_all(struct store *store, struct taken *list)
 static tarn_status fill_all(struct store *store)
 {
     tarn_status status = TARN_OK;
-    EACH_HEAP(heap, store)
-    EACH_RUN(run, heap)
-    if (!status)
-        status = run_fill(store, run);
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap))
+        for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
+            if (!status)
+                status = run_fill(store, run);
     return status;
 }
 
@@ -260,8 +269,7 @@ static void stop(struct store *store)
     atomic_fetch_add(&store->holds, 1);
     atomic_store(&store->suspended, true);
     moves_flush(store->arena);
-    EACH_HEAP(heap, store)
-    {
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
         mutex_lock(&heap->lock);
         caches_close_locked(heap);
         mutex_unlock(&heap->lock);
@@ -271,8 +279,7 @@ static void stop(struct store *store)
 static void go_on(struct store *store)
 {
     atomic_store(&store->suspended, false);
-    EACH_HEAP(heap, store)
-    {
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap->retired)
             caches_open_locked(heap);
@@ -288,8 +295,7 @@ static tarn_status wait_for_work(struct store *store)
     tarn_status status = ladder_settle(store);
     if (!status && atomic_load(&store->holds) > 1) /* a graph's launches may be on any stream */
         return device_note(arena->device, driver->device_synchronize(arena->device->number));
-    EACH_HEAP(heap, store)
-    {
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
         struct mark *mark = NULL;
         if (!status)
             status = mark_of_stream(heap->stream, heap->generation, &mark);
@@ -303,8 +309,7 @@ static tarn_status wait_for_work(struct store *store)
 /* Old addresses at which the store's memory is mapped too. */
 static void end_ghosts(struct store *store)
 {
-    EACH_HEAP(heap, store)
-    {
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
         mutex_lock(&heap->lock);
         heap_learn_locked(heap, true);
         struct ghost *ghosts = ghosts_take_locked(heap);
@@ -372,13 +377,13 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
 static size_t bytes_missing(struct store *store)
 {
     size_t bytes = 0;
-    EACH_HEAP(heap, store)
-    EACH_RUN(run, heap)
-    for (uintptr_t start = next_mapped(store->arena, run, run->start, false), end; start < run->end;
-         start = next_mapped(store->arena, run, end, false)) {
-        end = next_mapped(store->arena, run, start, true);
-        bytes += end - start;
-    }
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap))
+        for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
+            for (uintptr_t start = next_mapped(store->arena, run, run->start, false), end; start < run->end;
+                 start = next_mapped(store->arena, run, end, false)) {
+                end = next_mapped(store->arena, run, start, true);
+                bytes += end - start;
+            }
     return bytes;
 }
 
@@ -444,10 +449,10 @@ tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state)
 /* A run without memory in which nothing is live, or NULL. */
 static struct run *empty_run_locked(struct heap *heap)
 {
-    EACH_RUN(run, heap)
-    if (run->first == run->last && run->first->state == SPAN_FREE &&
-        next_mapped(heap->arena, run, run->start, true) == run->end)
-        return run;
+    for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
+        if (run->first == run->last && run->first->state == SPAN_FREE &&
+            next_mapped(heap->arena, run, run->start, true) == run->end)
+            return run;
     return NULL;
 }
 
@@ -455,8 +460,7 @@ void pool_suspension_end(struct pool *pool)
 {
     bool live = false;
     saved_free(pool);
-    EACH_HEAP(heap, &pool->store)
-    {
+    for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap)) {
         struct run *run, *spare = NULL;
         mutex_lock(&heap->lock);
         (void)wait_collect_locked(heap);
