@@ -243,7 +243,7 @@ static bool ends_become(int wanted)
 static void end_of_a_graph(void)
 {
     driver_stream stream = NULL;
-    driver_graph graph = NULL, outer = NULL;
+    driver_graph graph = NULL;
     cu_graph_exec exec = NULL;
     name = "driver: the end of a graph";
     NEED(!driver->activate(0) && !driver->stream_create(0, 0, false, &stream));
@@ -263,16 +263,14 @@ static void end_of_a_graph(void)
     NEED(!driver->stream_synchronize(0, stream) && ends_become(1));
     NEED(waited);
 
-    /* By tarn's, and in a graph that the held one became part of. */
+    /* By tarn's. */
     __atomic_store_n(&gate, 0, __ATOMIC_SEQ_CST);
     NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->call(0, stream, wait_at_gate, NULL));
     NEED(!driver->capture_end(0, stream, &graph) && !driver->graph_launch(0, graph, stream));
     NEED(!driver->graph_hold(0, graph, graph_ended, &ends) && !driver->graph_launch(0, graph, stream));
-    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->graph_launch(0, graph, stream));
-    NEED(!driver->capture_end(0, stream, &outer) && !driver->graph_destroy(0, graph) && ends_become(1));
+    NEED(!driver->graph_destroy(0, graph) && ends_become(1));
     __atomic_store_n(&gate, 1, __ATOMIC_SEQ_CST);
-    NEED(!driver->stream_synchronize(0, stream) && ends_become(1));
-    NEED(!driver->graph_destroy(0, outer) && ends_become(2));
+    NEED(!driver->stream_synchronize(0, stream) && ends_become(2));
 
     /* Never launched; and none, which is told to nobody. */
     NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->capture_end(0, stream, &graph));
@@ -280,6 +278,33 @@ static void end_of_a_graph(void)
     NEED(driver->graph_hold(0, NULL, graph_ended, &ends) != TARN_OK && ends_become(3));
     NEED(!driver->stream_destroy(0, stream));
     gpu_say(GPU_PASS, name, "is told once, after its work");
+}
+
+static void do_nothing(void *argument)
+{
+    (void)argument;
+}
+
+/* CUDA refuses the launch of a graph on a stream that captures; what becomes of the capture is told. */
+static void launch_in_a_capture(void)
+{
+    driver_stream stream = NULL;
+    driver_graph graph = NULL, outer = NULL;
+    struct driver_capture capture = {0};
+    static const char *const states[] = {"none", "active", "invalidated"};
+    name = "driver: a launch in a capture";
+    NEED(!driver->activate(0) && !driver->stream_create(0, 0, false, &stream));
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->call(0, stream, do_nothing, NULL));
+    NEED(!driver->capture_end(0, stream, &graph));
+    NEED(!driver->graph_launch(0, graph, stream) && !driver->stream_synchronize(0, stream));
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
+    tarn_status status = driver->graph_launch(0, graph, stream);
+    NEED(!driver->capture_status(0, stream, &capture));
+    tarn_status ended = driver->capture_end(0, stream, &outer);
+    gpu_say(status == TARN_ERROR_CAPTURE ? GPU_PASS : GPU_FAIL, name, "%s; the capture is then %s, its end %s",
+            tarn_status_name(status), states[capture.state], tarn_status_name(ended));
+    NEED(!outer || !driver->graph_destroy(0, outer));
+    NEED(!driver->graph_destroy(0, graph) && !driver->stream_destroy(0, stream));
 }
 
 static void broken_captures(void)
@@ -320,6 +345,7 @@ int main(void)
     streams();
     captures();
     end_of_a_graph();
+    launch_in_a_capture();
     broken_captures();
     return gpu_end();
 }
