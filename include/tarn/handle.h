@@ -37,6 +37,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tarn/pool.h>
 #include <tarn/status.h>
 #include <tarn/stream.h>
 
@@ -254,10 +255,13 @@ typedef struct tarn_workspace_cleared {
 
 /* Frees workspaces; `cleared` may be NULL. Handles of the calling thread must be asked for again. By stream: all of
  * this stream, those that graphs captured on it use among them: the caller says that these are not replayed any more.
- * By capture (tarn_capture_status): those of the graph that it became. All: all but those of captures. Never waits.
- * TARN_ERROR_CAPTURE for a stream or capture that is still being captured. */
+ * By capture (tarn_capture_status): those of the graph that it became. By pool: those of all captures that used it; they
+ * are blocks of it, and are cleared by themselves when nobody counts it any more. All: all but those of captures. Never
+ * waits. TARN_ERROR_CAPTURE for a stream or capture that is still being captured, and for a pool that a capture or a
+ * graph uses. */
 TARN_API tarn_status tarn_workspace_clear(tarn_stream stream, tarn_workspace_cleared *cleared);
 TARN_API tarn_status tarn_workspace_clear_capture(uint64_t capture, tarn_workspace_cleared *cleared);
+TARN_API tarn_status tarn_workspace_clear_pool(tarn_pool *pool, tarn_workspace_cleared *cleared);
 TARN_API tarn_status tarn_workspace_clear_all(tarn_workspace_cleared *cleared);
 
 typedef struct tarn_workspace_stats {

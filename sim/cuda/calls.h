@@ -34,6 +34,8 @@
     X(cuStreamGetPriority, 5050, cuStreamGetPriority, false, (cu_stream stream, int *priority))              \
     X(cuStreamGetCtx, 9020, cuStreamGetCtx, false, (cu_stream stream, cu_context * context))                 \
     X(cuStreamIsCapturing, 10000, cuStreamIsCapturing, false, (cu_stream stream, cu_capture_status * state)) \
+    X(cuGraphNodeGetDependencies, 12030, cuGraphNodeGetDependencies_v2, false,                               \
+      (cu_graph_node node, cu_graph_node * nodes, struct cu_edge * edges, size_t * count))                   \
     X(cuStreamUpdateCaptureDependencies, 12030, cuStreamUpdateCaptureDependencies_v2, false,                 \
       (cu_stream stream, cu_graph_node * nodes, const struct cu_edge *edges, size_t count, unsigned flags))
 

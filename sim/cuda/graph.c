@@ -158,6 +158,33 @@ cu_result cuStreamUpdateCaptureDependencies_v2(cu_stream stream, cu_graph_node *
     return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);
 }
 
+/* At most as many as there is room for; all of them where there is none to fill. */
+cu_result cuGraphNodeGetDependencies(cu_graph_node node, cu_graph_node *nodes, size_t *count)
+{
+    int device;
+    size_t all = 0;
+    cu_result code = sim_enter("cuGraphNodeGetDependencies", &device);
+    if (code)
+        return code;
+    if (!node || !count)
+        return CU_INVALID_VALUE;
+    driver_node *list = (driver_node *)(void *)nodes;
+    code = sim_code(driver->node_before(device, node, list, nodes ? *count : 0, &all));
+    if (code)
+        return code;
+    for (size_t i = all; nodes && i < *count; i++)
+        nodes[i] = NULL;
+    *count = nodes && *count < all ? *count : all;
+    return CU_OK;
+}
+
+cu_result cuGraphNodeGetDependencies_v2(cu_graph_node node, cu_graph_node *nodes, struct cu_edge *edges, size_t *count)
+{
+    if (nodes && edges && count)
+        memset(edges, 0, *count * sizeof *edges);
+    return cuGraphNodeGetDependencies(node, nodes, count);
+}
+
 /* ---- Graphs ------------------------------------------------------------------------------------------------------ */
 
 static cu_result let_go(cu_graph graph)

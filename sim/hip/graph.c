@@ -160,6 +160,22 @@ hip_result hipStreamUpdateCaptureDependencies(hip_stream stream, hip_graph_node 
     return sim_leave(code);
 }
 
+hip_result hipGraphNodeGetDependencies(hip_graph_node node, hip_graph_node *nodes, size_t *count)
+{
+    size_t all = 0;
+    hip_result code = sim_enter(__func__);
+    if (!code && (!node || !count))
+        code = HIP_INVALID_VALUE;
+    if (!code)
+        code = sim_code(host_node_before(0, node, (driver_node *)(void *)nodes, nodes ? *count : 0, &all),
+                        HIP_ILLEGAL_STATE);
+    if (!code && nodes && *count < all)
+        code = HIP_INVALID_VALUE;
+    if (!code)
+        *count = all;
+    return sim_leave(code);
+}
+
 /* ---- Graphs ------------------------------------------------------------------------------------------------------ */
 
 static hip_result let_go(hip_graph graph)

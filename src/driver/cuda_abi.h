@@ -205,6 +205,8 @@ enum cu_value {
        const struct cu_edge **edges, size_t *count))                                                                   \
     X(cuStreamUpdateCaptureDependencies, 11030, cuStreamUpdateCaptureDependencies, false,                              \
       (cu_stream stream, cu_graph_node * nodes, size_t count, unsigned flags))                                         \
+    X(cuGraphNodeGetDependencies, 10000, cuGraphNodeGetDependencies, false,                                            \
+      (cu_graph_node node, cu_graph_node * nodes, size_t * count))                                                     \
     X(cuGraphInstantiate, 11000, cuGraphInstantiate_v2, false,                                                         \
       (cu_graph_exec * exec, cu_graph graph, cu_graph_node * failed, char *text, size_t size))                         \
     X(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags, false,                                          \

@@ -55,15 +55,24 @@ tarn_status cuda_capture_end(int device, driver_stream stream, driver_graph *gra
     return TARN_OK;
 }
 
-/* By the newest call that the driver has. What is known of the edges is dropped: no node that tarn adds has special ones.
- * They are asked for all the same, because the driver fails with 402 where there are some that nobody asked for. */
+static bool is_partial(const struct cu_edge *edge)
+{
+    return edge->from_port || edge->to_port || edge->type;
+}
+
+/* By the newest call that the driver has. The edges are asked for also because the driver fails with 402 where there are
+ * special ones that nobody asked for. */
 static cu_result ask(cu_stream stream, cu_capture_status *state, uint64_t *id, const cu_graph_node **nodes,
-                     size_t *count)
+                     size_t *count, bool *partial)
 {
     const struct cuda_calls *call = &cuda.call;
     const struct cu_edge *edges = NULL;
-    if (call->cuStreamGetCaptureInfo_v3)
-        return call->cuStreamGetCaptureInfo_v3(stream, state, id, NULL, nodes, &edges, count);
+    if (call->cuStreamGetCaptureInfo_v3) {
+        cu_result code = call->cuStreamGetCaptureInfo_v3(stream, state, id, NULL, nodes, &edges, count);
+        for (size_t i = 0; !code && *state == CU_CAPTURE_IS_ACTIVE && edges && i < *count; i++)
+            *partial = *partial || is_partial(&edges[i]);
+        return code;
+    }
     if (call->cuStreamGetCaptureInfo_v2)
         return call->cuStreamGetCaptureInfo_v2(stream, state, id, NULL, nodes, count);
     return call->cuStreamGetCaptureInfo(stream, state, id);
@@ -75,6 +84,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
     uint64_t id = 0;
     const cu_graph_node *nodes = NULL;
     size_t count = 0;
+    bool partial = false;
     struct cuda_scope scope;
     if (!cuda.call.cuStreamGetCaptureInfo) {
         *capture = (struct driver_capture){.state = DRIVER_CAPTURE_NONE}; /* a driver without captures */
@@ -83,7 +93,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
     tarn_status status = cuda_enter(device, false, &scope);
     if (status)
         return status;
-    cu_result code = ask(stream, &state, &id, &nodes, &count);
+    cu_result code = ask(stream, &state, &id, &nodes, &count, &partial);
     if ((status = cuda_leave_silently(&scope, code)))
         return status;
     bool active = state == CU_CAPTURE_IS_ACTIVE;
@@ -94,6 +104,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
         .id = active ? id : 0,
         .nodes = active && nodes ? (const driver_node *)(const void *)nodes : NULL,
         .node_count = active && nodes ? count : 0,
+        .partial = partial || (active && !cuda.call.cuStreamGetCaptureInfo_v2), /* nothing is known of the nodes */
     };
     return TARN_OK;
 }
@@ -122,6 +133,25 @@ tarn_status cuda_capture_depend(int device, driver_stream stream, const driver_n
     cu_graph_node *list = (cu_graph_node *)(uintptr_t)nodes;
     cu_result code = cuda.call.cuStreamUpdateCaptureDependencies(stream, list, count, CU_DEPENDENCIES_SET);
     return cuda_leave(&scope, code, "cuStreamUpdateCaptureDependencies with %zu nodes", count);
+}
+
+/* By the prototype without edges: where there are special ones the driver fails with 402. */
+tarn_status cuda_node_before(int device, driver_node node, driver_node *nodes, size_t room, size_t *count)
+{
+    struct cuda_scope scope;
+    if (!cuda.call.cuGraphNodeGetDependencies)
+        return TARN_ERROR_NOT_SUPPORTED;
+    tarn_status status = cuda_enter(device, false, &scope);
+    if (status)
+        return status;
+    size_t given = room;
+    cu_graph_node *list = (cu_graph_node *)(void *)nodes;
+    cu_result code = room ? cuda.call.cuGraphNodeGetDependencies(node, list, &given) : CU_OK;
+    if (!code && given == room) /* all that there was room for, and perhaps more */
+        code = cuda.call.cuGraphNodeGetDependencies(node, NULL, &given);
+    if (!(status = cuda_leave_silently(&scope, code)))
+        *count = given;
+    return status;
 }
 
 /* ---- Graphs ------------------------------------------------------------------------------------------------------ */

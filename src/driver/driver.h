@@ -30,6 +30,7 @@ struct driver_capture {
     uint64_t id;              /* of an active capture: the same for every stream that takes part */
     const driver_node *nodes; /* the stream's last nodes, on which its next one will depend; valid until the thread's */
     size_t node_count;        /* next call of the driver */
+    bool partial;             /* its next node will not wait for the whole of each of them */
 };
 
 struct driver_properties {
@@ -55,6 +56,8 @@ struct driver_properties {
  *                       or fails with TARN_ERROR_CAPTURE: treat both as "captures"
  *   capture_mode        exchanges the calling thread's mode, for what is called outside this table
  *   capture_depend      makes the stream's next node depend on these nodes instead (cuStreamUpdateCaptureDependencies, SET)
+ *   node_before         the nodes that a node waits for the whole of, and how many there are; no use where that is more than `room`.
+ *                       Fails where it waits for a part of one. Never touches tarn_last_error()
  *   graph_launch        runs a graph's work on a stream, any number of times
  *   graph_hold          has `end` called once, when the graph, all that was made of it since and the graphs that it became part of are
  *                       destroyed and their work has ended: by any thread, which may hold locks of the driver's, so that it must
@@ -96,6 +99,7 @@ struct driver_properties {
     X(capture_status, (int device, driver_stream stream, struct driver_capture *capture))           \
     X(capture_mode, (enum driver_capture_mode * mode))                                              \
     X(capture_depend, (int device, driver_stream stream, const driver_node *nodes, size_t count))   \
+    X(node_before, (int device, driver_node node, driver_node *nodes, size_t room, size_t *count))  \
     X(graph_launch, (int device, driver_graph graph, driver_stream stream))                         \
     X(graph_destroy, (int device, driver_graph graph))                                              \
     X(graph_hold, (int device, driver_graph graph, void (*end)(void *), void *argument))            \

@@ -186,6 +186,7 @@ enum hip_value {
        const hip_graph_node **nodes, size_t *count))                                                                  \
     X(hipStreamUpdateCaptureDependencies, 45, true,                                                                   \
       (hip_stream stream, hip_graph_node * nodes, size_t count, unsigned flags))                                      \
+    X(hipGraphNodeGetDependencies, 45, false, (hip_graph_node node, hip_graph_node * nodes, size_t * count))          \
     X(hipGraphInstantiateWithFlags, 45, true, (hip_graph_exec * exec, hip_graph graph, unsigned long long flags))     \
     X(hipGraphLaunch, 43, true, (hip_graph_exec exec, hip_stream stream))                                             \
     X(hipGraphExecDestroy, 43, true, (hip_graph_exec exec))                                                           \

@@ -128,6 +128,24 @@ tarn_status hip_capture_depend(int device, driver_stream stream, const driver_no
     return hip_leave(&scope, code, "hipStreamUpdateCaptureDependencies with %zu nodes", count);
 }
 
+/* The runtime fails where the room does not suffice, so it is asked how much is needed first. */
+tarn_status hip_node_before(int device, driver_node node, driver_node *nodes, size_t room, size_t *count)
+{
+    struct hip_scope scope;
+    if (!hip.call.hipGraphNodeGetDependencies)
+        return TARN_ERROR_NOT_SUPPORTED;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    size_t all = 0;
+    hip_result code = hip.call.hipGraphNodeGetDependencies(node, NULL, &all);
+    if (!code && all && all <= room)
+        code = hip.call.hipGraphNodeGetDependencies(node, (hip_graph_node *)(void *)nodes, &all);
+    if (!(status = hip_leave_silently(&scope, code)))
+        *count = all;
+    return status;
+}
+
 /* ---- Graphs ------------------------------------------------------------------------------------------------------ */
 
 /* In relaxed mode: what runs a graph takes memory of the device. */

@@ -295,6 +295,28 @@ bool host_graph_reaches_locked(const struct host_nodes *from, const struct host_
     return true;
 }
 
+/* Silently: who asks does without the answer. */
+tarn_status host_node_before(int number, driver_node handle, driver_node *nodes, size_t room, size_t *count)
+{
+    struct host_device *device;
+    const struct host_node *node = handle;
+    tarn_status status = host_enter(DRIVER_CALL_node_before, number, &device);
+    if (status)
+        return status;
+    host_charge(device, DRIVER_CALL_node_before, 0, 0);
+    host_streams_lock();
+    bool live = node && node->live;
+    if (live) {
+        *count = node->before.count;
+        if (room > *count)
+            room = *count;
+        if (room)
+            memcpy(nodes, node->before.list, room * sizeof *nodes);
+    }
+    host_streams_unlock();
+    return live ? TARN_OK : TARN_ERROR_INVALID_ARGUMENT;
+}
+
 /* ---- Launch ------------------------------------------------------------------------------------------------------ */
 
 static tarn_status find_graph(const char *call, driver_graph handle, struct host_graph **graph)

@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "memory/pool.h"
 
 #include <string.h>
 #include <time.h>
@@ -46,6 +47,7 @@ static void layer_register(void)
 {
     thread_on_end(THREAD_HANDLES, handles_thread_end);
     device_on_shutdown_first(handles_shutdown);
+    pools_on_end(workspaces_of_pool_end);
 }
 
 /* Gives the thread a holder: one of an ended thread, whose slots are empty, or a new one. */

@@ -10,6 +10,8 @@
 #include "device/stream.h"
 #include "handle/registry.h"
 
+#include <tarn/memory.h>
+
 /* One vendor handle. Its owner is the thread or the lease that has it; nobody's while it is available. */
 struct handle {
     void *vendor;
@@ -102,7 +104,8 @@ struct workspace {
     struct stream *stream;
     unsigned generation;
     int device;
-    uint64_t capture; /* the capture that it belongs to; 0: none */
+    uint64_t capture;  /* the capture that it belongs to; 0: none */
+    tarn_pool_id pool; /* of a capture: the pool that it is a block of; (0, 0): the default one */
     void *pointer;
     size_t size;  /* bytes; 0: the library is told to have none */
     bool cleared; /* goes when the handle's owner lets go of it */
@@ -120,6 +123,8 @@ tarn_status workspace_wanted_locked(struct handle *handle, struct stream *stream
 struct workspace *workspaces_of_captures(struct workspace **list);
 /* Takes out what is cleared and not bound; with `all`, everything. */
 struct workspace *workspaces_sweep_locked(struct handle *handle, bool all);
+/* A pool has ended, and the graphs that used it: frees what they had. */
+void workspaces_of_pool_end(tarn_pool_id pool);
 /* Gives a list of them back to the memory layer. With no lock held. NULL is fine. */
 void workspaces_free(struct workspace *list);
 

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Scratch memory of libraries. Owns the policy and the sizes; the workspaces themselves belong to a handle, each for
- * one stream and, where it was made in a capture, for that capture alone.
+ * one stream and, where it was made in a capture, for that capture alone: then it is a block of the capture's pool, and
+ * goes with it.
  *
  * What the vendor's handle of a live owner points to (handle->bound) is never freed under it: a clear marks it, and the
  * owner's next bind lets go of it. That is what PyTorch's clear cannot promise
@@ -15,6 +16,7 @@
 #include "device/capture.h"
 #include "handle/pool.h"
 #include "memory/malloc.h"
+#include "memory/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +153,9 @@ static tarn_status workspace_create(struct stream *stream, unsigned generation, 
         object_free(&workspace_objects, made);
         return failed_within(status, "a workspace of %zu bytes", size);
     }
+    tarn_block_info info = {.size = sizeof info};
+    if (capture && !tarn_pointer_info(made->pointer, &info))
+        made->pool = info.pool;
     count_made(made);
     *result = made;
     return TARN_OK;
@@ -491,11 +496,12 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
 
 /* Clearing -------------------------------------------------------------------------------------------------------- */
 
-/* Which: of a stream, of a capture, or all that belong to no capture. */
+/* Which: of a stream, of a capture, of a pool's captures, or all that belong to no capture. */
 struct clearing {
     const struct stream *stream;
     unsigned generation;
     uint64_t capture;
+    tarn_pool_id pool;
     struct holder *holder; /* the calling thread's */
     struct workspace *gone;
     tarn_workspace_cleared cleared;
@@ -505,6 +511,8 @@ static bool is_meant(const struct clearing *clearing, const struct workspace *wo
 {
     if (clearing->stream)
         return workspace->stream == clearing->stream && workspace->generation == clearing->generation;
+    if (clearing->pool.first || clearing->pool.second)
+        return workspace->pool.first == clearing->pool.first && workspace->pool.second == clearing->pool.second;
     return clearing->capture ? workspace->capture == clearing->capture : !workspace->capture;
 }
 
@@ -635,6 +643,29 @@ tarn_status tarn_workspace_clear_capture(uint64_t capture, tarn_workspace_cleare
         struct clearing clearing = {.capture = capture, .holder = holder};
         clear(&clearing, cleared);
     }
+    call_end(holder);
+    return status;
+}
+
+void workspaces_of_pool_end(tarn_pool_id pool)
+{
+    struct clearing clearing = {.pool = pool};
+    clear(&clearing, NULL);
+}
+
+tarn_status tarn_workspace_clear_pool(tarn_pool *public, tarn_workspace_cleared *cleared)
+{
+    struct holder *holder = NULL;
+    tarn_status status = pool_check(public);
+    if (status || (status = call_begin(&holder)))
+        return status;
+    const struct store *store = &pool_of_public(public)->store;
+    struct clearing clearing = {.pool = {store->id[0], store->id[1]}, .holder = holder};
+    if (atomic_load(&store->holds))
+        status = failed(TARN_ERROR_CAPTURE, "a capture or a graph uses pool (%llu, %llu), and the workspaces in it",
+                        (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+    else
+        clear(&clearing, cleared);
     call_end(holder);
     return status;
 }

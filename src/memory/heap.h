@@ -36,6 +36,8 @@ enum span_state {
 struct slab;
 struct ghost;
 struct cache;
+struct point;
+struct order;
 
 /* One stream's use of a block; and of the first of a block's, its place in the list of blocks that wait. */
 struct use {
@@ -44,6 +46,9 @@ struct use {
     unsigned generation;
     struct mark *mark; /* recorded when the block is freed; NULL before, and while recording fails */
     bool marked;       /* `mark` says all: NULL then means finished */
+    uint64_t
+        capture; /* that the stream used the block in, and nowhere else; 0: none, or blocks are not given back early */
+    struct point *point; /* where the stream was there when the block was freed; NULL: not known */
 
     struct use *next_waiting; /* of the heap's list; first use only, like the two below */
     struct span *span;
@@ -94,6 +99,8 @@ struct heap {
     mutex caches_lock;                  /* held beside `lock` to change the list below; takes no other */
     struct cache *caches;               /* of its threads, and those whose thread has ended */
     struct use *waiting, **waiting_end; /* blocks that are freed and pending, oldest first */
+    struct order
+        *order; /* what the stream's captured work is behind; NULL while no block waits that this is needed for */
     size_t free_bytes, waiting_bytes;
     struct counters_splits splits;
     struct ghost *ghosts; /* old addresses of pieces that are mapped elsewhere too */

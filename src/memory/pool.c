@@ -15,6 +15,7 @@
 static struct object_pool pools = OBJECT_POOL(struct pool);
 static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
 static mutex collecting = MUTEX_INITIALIZER;
+static void (*_Atomic end_callback)(tarn_pool_id id);
 
 bool pool_retain(struct pool *pool)
 {
@@ -123,21 +124,45 @@ static void leave_behind(struct store *store)
     process_changed();
 }
 
+/* Leaves a pool behind that nobody counts any more, and gives its id. False where there is none. */
+static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
+{
+    bool found = false;
+    mutex_lock(&collecting);
+    for (struct store *store = store_next(arena, NULL); store && !found; store = store_next(arena, store)) {
+        if (atomic_load(&pool_of_store(store)->count) || atomic_load(&store->left_behind))
+            continue;
+        leave_behind(store);
+        *id = (tarn_pool_id){store->id[0], store->id[1]};
+        found = true;
+    }
+    mutex_unlock(&collecting);
+    return found;
+}
+
 void pools_collect(struct arena *arena)
 {
+    tarn_pool_id id;
     if (!atomic_load(&arena->pools_ended))
         return;
+    while (leave_one_behind(arena, &id)) {
+        void (*callback)(tarn_pool_id) = atomic_load(&end_callback);
+        if (callback)
+            callback(id);
+    }
     mutex_lock(&collecting);
     for (struct store *store = store_next(arena, NULL), *next; store; store = next) {
         struct pool *pool = pool_of_store(store);
         next = store_next(arena, store);
-        if (atomic_load(&pool->count))
-            continue;
-        if (!atomic_load(&store->left_behind))
-            leave_behind(store);
-        destroy_if_empty(arena, pool);
+        if (!atomic_load(&pool->count) && atomic_load(&store->left_behind))
+            destroy_if_empty(arena, pool);
     }
     mutex_unlock(&collecting);
+}
+
+void pools_on_end(void (*callback)(tarn_pool_id id))
+{
+    atomic_store(&end_callback, callback);
 }
 
 void pools_leave_behind(struct arena *arena)

@@ -64,6 +64,10 @@ struct visitor {
 void visit_blocks(struct store *store, struct visitor *visitor);
 int block_order(const void *a, const void *b); /* by address, for qsort() */
 
+/* What is called, without a lock, for each pool that nobody counts any more: who has blocks of it for the graphs that used it frees
+ * them. Set before a pool is made. */
+void pools_on_end(void (*callback)(tarn_pool_id id));
+
 /* The next pool after `pool`, NULL first, that serves requests of the default pool's heap which would fail; visited, which ends
  * with the next call. */
 struct pool *pool_spare_next(const struct heap *heap, struct pool *pool);

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "memory/cache.h"
 #include "memory/growth.h"
+#include "memory/order.h"
 
 static struct object_pool all_uses = OBJECT_POOL(struct use);
 
@@ -22,14 +23,18 @@ static struct use *use_create(void)
 tarn_status use_add_stream(struct use **uses, struct stream *stream)
 {
     unsigned generation = atomic_load_explicit(&stream->generation, memory_order_relaxed);
+    const uint64_t capture = order_capture(stream);
     for (struct use *use = *uses; use; use = use->next)
-        if (use->stream == stream && use->generation == generation)
+        if (use->stream == stream && use->generation == generation) {
+            use->capture = use->capture == capture ? capture : 0;
             return TARN_OK;
+        }
     struct use *use = use_create();
     if (!use)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     use->stream = stream;
     use->generation = generation;
+    use->capture = capture;
     use->next = *uses;
     *uses = use;
     return TARN_OK;
@@ -51,6 +56,7 @@ static struct use *use_destroy(struct use *use)
 {
     struct use *next = use->next;
     mark_release(use->mark);
+    point_destroy(use->point);
     object_free(&all_uses, use);
     return next;
 }
@@ -87,7 +93,8 @@ static bool use_ended(struct use *use)
 void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses, size_t size)
 {
     for (struct use *use = uses; use; use = use->next)
-        (void)use_mark(use);
+        if (use_mark(use) && use->capture)
+            use->point = point_take(use->stream, use->capture);
     uses->span = span;
     uses->slot = slot;
     uses->next_waiting = NULL;
@@ -118,16 +125,37 @@ static void block_end_locked(struct heap *heap, struct use *uses)
     counters_completed(heap->store->counters, size);
 }
 
+#define BUSY_STREAMS 8
+
+/* What a pass over a heap's list knows. */
+struct pass {
+    struct heap *heap;
+    bool asked, knows; /* of the order of captured work */
+    struct stream *busy[BUSY_STREAMS];
+};
+
+/* Whether what the heap's stream does next is behind a use, in a capture whose memory stays with it. */
+static bool use_is_behind(struct pass *pass, const struct use *use)
+{
+    struct heap *heap = pass->heap;
+    if (!use->point)
+        return false;
+    if (!pass->asked)
+        pass->knows = atomic_load(&heap->store->holds) && order_learn(&heap->order, heap->stream);
+    pass->asked = true;
+    return pass->knows && order_includes(heap->order, use->point);
+}
+
 /* Whether a block's uses have all ended. Streams that were seen busy in this pass are remembered in `busy`: a later block
  * that waits for the same stream is not asked about, since its mark lies behind. */
-#define BUSY_STREAMS 8
-static bool uses_ended(struct use *uses, struct stream *busy[BUSY_STREAMS])
+static bool uses_ended(struct use *uses, struct pass *pass)
 {
+    struct stream **busy = pass->busy;
     for (struct use *use = uses; use; use = use->next) {
         for (int i = 0; i < BUSY_STREAMS && busy[i]; i++)
             if (busy[i] == use->stream)
                 return false;
-        if (use_ended(use))
+        if (use_is_behind(pass, use) || use_ended(use))
             continue;
         for (int i = 0; use->stream && i < BUSY_STREAMS; i++) {
             if (!busy[i]) {
@@ -142,11 +170,11 @@ static bool uses_ended(struct use *uses, struct stream *busy[BUSY_STREAMS])
 
 size_t wait_collect_locked(struct heap *heap)
 {
-    struct stream *busy[BUSY_STREAMS] = {0};
+    struct pass pass = {.heap = heap};
     size_t ended = 0;
     for (struct use **place = &heap->waiting; *place;) {
         struct use *uses = *place;
-        if (!uses_ended(uses, busy)) {
+        if (!uses_ended(uses, &pass)) {
             place = &uses->next_waiting;
             continue;
         }
@@ -156,6 +184,8 @@ size_t wait_collect_locked(struct heap *heap)
         block_end_locked(heap, uses);
         ended++;
     }
+    if (!pass.asked)
+        order_destroy(&heap->order);
     return ended;
 }
 

@@ -70,7 +70,10 @@ static void each_call_costs_what_the_tables_say(void **state)
     bool possible;
     assert_costs(driver->capture_mode(&mode), 0, 0);
     assert_costs(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL), 0, 0);
+    assert_costs(driver->call(0, stream, do_nothing, NULL), 0, 0);
     assert_costs(driver->capture_status(0, stream, &capture), 0, 0);
+    size_t before;
+    assert_costs(driver->node_before(0, capture.nodes[0], NULL, 0, &before), 0, 0);
     assert_costs(driver->capture_depend(0, stream, NULL, 0), 0, 0);
     assert_costs(driver->capture_end(0, stream, &graph), 0, 0);
     assert_costs(driver->graph_launch(0, graph, stream), 0, 0);

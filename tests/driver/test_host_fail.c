@@ -225,6 +225,14 @@ static tarn_status call_capture_depend(void)
     return driver->capture_depend(0, on.capturing, NULL, 0);
 }
 
+static tarn_status call_node_before(void)
+{
+    struct driver_capture capture;
+    size_t count;
+    tarn_status status = driver->capture_status(0, on.capturing, &capture);
+    return status ? status : driver->node_before(0, capture.nodes[0], NULL, 0, &count);
+}
+
 static tarn_status call_graph_launch(void)
 {
     return driver->graph_launch(0, on.graph, on.stream);

@@ -343,6 +343,77 @@ static void test_captures_have_workspaces_of_their_own(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
+static tarn_pool_id pool_of(const void *pointer)
+{
+    tarn_block_info info = {.size = sizeof info};
+    assert_ok(tarn_pointer_info(pointer, &info));
+    return info.pool;
+}
+
+/* The workspace of a capture on the pool; its graph. */
+static void *capture_on(tarn_pool *pool, tarn_library library, tarn_stream stream, void **workspace)
+{
+    void *got, *graph = NULL;
+    assert_ok(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_GLOBAL));
+    assert_ok(tarn_handle_get_on(library, stream, &got));
+    *workspace = ((struct fake_handle *)got)->workspace;
+    assert_ok(tarn_capture_end(stream, &graph));
+    assert_ok(tarn_handle_get_on(library, stream, &got)); /* bound to the stream's own one again */
+    return graph;
+}
+
+static void test_a_captures_workspace_is_of_its_pool_and_goes_with_it(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, true);
+    tarn_stream stream = new_stream();
+    tarn_workspace_cleared cleared;
+    tarn_pool_id id;
+    tarn_pool *pool = NULL;
+    void *got, *graphs[2], *workspaces[2];
+    assert_ok(tarn_workspace_size_set(library, 1 << 20));
+    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_int_equal(pool_of(((struct fake_handle *)got)->workspace).first, 0);
+
+    /* Of the graph's own pool: nothing need be cleared, also where the handle is gone. */
+    for (int i = 0; i < 3; i++) {
+        graphs[0] = capture_on(NULL, library, stream, &workspaces[0]);
+        assert_int_not_equal(pool_of(workspaces[0]).first, 0);
+        assert_int_equal(workspace_stats().captured_count, 1);
+        assert_ok(tarn_trim(0, 0));
+        assert_int_equal(workspace_stats().captured_count, 1);
+        assert_ok(tarn_host_graph_destroy(graphs[0]));
+        assert_ok(tarn_trim(0, 0));
+        assert_int_equal(workspace_stats().captured_count, 0);
+        assert_int_equal(workspace_stats().bytes, 1 << 20);
+    }
+
+    /* Of a pool that is kept: when no graph uses it any more, and the caller says so. */
+    assert_ok(tarn_pool_graph_handle(0, &pool));
+    assert_ok(tarn_pool_id_get(pool, &id));
+    for (int i = 0; i < 2; i++) {
+        graphs[i] = capture_on(pool, library, stream, &workspaces[i]);
+        assert_int_equal(pool_of(workspaces[i]).second, id.second);
+    }
+    assert_ptr_not_equal(workspaces[0], workspaces[1]);
+    assert_refused(tarn_workspace_clear_pool(pool, &cleared), TARN_ERROR_CAPTURE, "a capture or a graph uses pool");
+    assert_ok(tarn_host_graph_destroy(graphs[0]));
+    assert_status(tarn_workspace_clear_pool(pool, &cleared), TARN_ERROR_CAPTURE);
+    assert_ok(tarn_host_graph_destroy(graphs[1]));
+    assert_int_equal(workspace_stats().captured_count, 2);
+    assert_ok(tarn_workspace_clear_pool(pool, &cleared));
+    assert_int_equal(cleared.freed, 2 << 20);
+    assert_int_equal(workspace_stats().captured_count, 0);
+    assert_int_equal(workspace_stats().bytes, 1 << 20);
+    bool same = false;
+    assert_ok(tarn_pool_check_live(pool, NULL, 0, &same));
+    assert_true(same);
+    assert_ok(tarn_pool_release(pool));
+    assert_status(tarn_workspace_clear_pool(NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_ok(tarn_workspace_clear_all(NULL));
+    assert_ok(tarn_stream_return(stream));
+}
+
 #define WORKSPACE_TEST(function) cmocka_unit_test_setup_teardown(function, fake_reset, back_to_default)
 
 int main(void)
@@ -356,6 +427,7 @@ int main(void)
         WORKSPACE_TEST(test_sizes),
         WORKSPACE_TEST(test_captures_have_workspaces_of_their_own),
         WORKSPACE_TEST(test_a_graphs_workspace_outlives_thread_and_handle),
+        WORKSPACE_TEST(test_a_captures_workspace_is_of_its_pool_and_goes_with_it),
     };
     setenv("CUBLAS_WORKSPACE_CONFIG", "x:128:8:64:16:32:32", 1);
     setenv("CUBLASLT_WORKSPACE_SIZE", "2000", 1);
