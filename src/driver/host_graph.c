@@ -18,30 +18,22 @@
 
 #include <string.h>
 
-/* Who is to be told when the last of the graphs that hold it has come to its end. */
-struct host_end {
-    struct host_end *next; /* of those that are to be told now */
-    unsigned holders;
-    void (*function)(void *argument);
-    void *argument;
-};
-
-/* A graph's part in that, which outlives the graph until its last launch has ended. */
+/* Who is to be told of a graph's end: outlives the graph until its last launch has ended. */
 struct host_hold {
     struct host_hold *next;
-    struct host_end *end;
+    void (*end)(void *argument);
+    void *argument;
     struct host_stream *stream; /* of that launch; NULL: there was none */
     uint64_t position;
 };
 
 static struct host_graph *graphs;
 static uint64_t walks;
-static struct host_hold *leaving;              /* of graphs that were destroyed */
-static struct host_end *due, **due_end = &due; /* to be told, the oldest first */
+static struct host_hold *leaving;               /* of graphs that were destroyed */
+static struct host_hold *due, **due_end = &due; /* to be told, the oldest first */
 
 static struct object_pool graph_objects = OBJECT_POOL(struct host_graph);
 static struct object_pool hold_objects = OBJECT_POOL(struct host_hold);
-static struct object_pool end_objects = OBJECT_POOL(struct host_end);
 static struct object_pool node_objects = OBJECT_POOL(struct host_node);
 
 /* ---- Lists of nodes ---------------------------------------------------------------------------------------------- */
@@ -101,18 +93,14 @@ void host_nodes_free(struct host_nodes *nodes)
 
 /* ---- The end of a graph ------------------------------------------------------------------------------------------ */
 
-/* Takes the first of a list of holds away. */
-static void hold_drop(struct host_hold **place)
+/* Takes the first of a list of holds away, to be told. */
+static void hold_is_due(struct host_hold **place)
 {
     struct host_hold *hold = *place;
-    struct host_end *end = hold->end;
     *place = hold->next;
-    object_free(&hold_objects, hold);
-    if (--end->holders)
-        return;
-    end->next = NULL;
-    *due_end = end;
-    due_end = &end->next;
+    hold->next = NULL;
+    *due_end = hold;
+    due_end = &hold->next;
     atomic_store(&host.unsettled, true);
 }
 
@@ -129,7 +117,7 @@ static void holds_leave(struct host_graph *graph)
         hold->stream = graph->last_stream;
         hold->position = graph->last_position;
         if (hold_ended(hold)) {
-            hold_drop(&graph->holds);
+            hold_is_due(&graph->holds);
             continue;
         }
         graph->holds = hold->next;
@@ -137,20 +125,6 @@ static void holds_leave(struct host_graph *graph)
         leaving = hold;
         atomic_fetch_add(&host.graphs_leaving, 1);
     }
-}
-
-/* What a graph holds, the graph that it becomes part of holds too. False where the host has no memory. */
-static bool holds_share(struct host_graph *into, const struct host_graph *graph)
-{
-    for (const struct host_hold *hold = graph->holds; hold; hold = hold->next) {
-        struct host_hold *fresh = object_alloc(&hold_objects);
-        if (!fresh)
-            return false;
-        hold->end->holders++;
-        *fresh = (struct host_hold){.next = into->holds, .end = hold->end};
-        into->holds = fresh;
-    }
-    return true;
 }
 
 bool host_graphs_settled_locked(void)
@@ -169,17 +143,17 @@ void host_graphs_settle(void)
             place = &(*place)->next;
             continue;
         }
-        hold_drop(place);
+        hold_is_due(place);
         atomic_fetch_sub(&host.graphs_leaving, 1);
     }
-    struct host_end *end = due;
+    struct host_hold *told = due;
     due = NULL;
     due_end = &due;
     host_streams_unlock();
-    for (struct host_end *next; end; end = next) {
-        next = end->next;
-        end->function(end->argument);
-        object_free(&end_objects, end);
+    for (struct host_hold *next; told; told = next) {
+        next = told->next;
+        told->end(told->argument);
+        object_free(&hold_objects, told);
     }
 }
 
@@ -198,10 +172,9 @@ struct host_graph *host_graph_create_locked(void)
     return graph;
 }
 
-/* Takes away what was recorded after `last`; NULL: everything. */
-static void truncate(struct host_graph *graph, struct host_node *last)
+static void nodes_destroy(struct host_graph *graph)
 {
-    while (graph->last != last) {
+    while (graph->last) {
         struct host_node *node = graph->last;
         graph->last = node->previous;
         node->live = false;
@@ -209,15 +182,12 @@ static void truncate(struct host_graph *graph, struct host_node *last)
         host_nodes_free(&node->before);
         object_free(&node_objects, node);
     }
-    if (last)
-        last->next = NULL;
-    else
-        graph->first = NULL;
+    graph->first = NULL;
 }
 
 void host_graph_destroy_locked(struct host_graph *graph)
 {
-    truncate(graph, NULL);
+    nodes_destroy(graph);
     holds_leave(graph);
     pages_free(graph->lanes, graph->lane_room * sizeof *graph->lanes);
     if (graph->previous)
@@ -477,43 +447,13 @@ static tarn_status run_locked(struct host_graph *graph, struct host_stream *stre
     return status;
 }
 
-/* A launch on a stream that captures: the nodes become nodes of that graph, one after the other. */
-static tarn_status record_locked(const struct host_graph *graph, struct host_graph *into, struct host_stream *stream)
-{
-    struct host_node *last = into->last;
-    const struct host_hold *held = into->holds;
-    struct host_nodes before = {0};
-    bool made = host_nodes_copy(&before, &stream->nodes);
-    tarn_status status = made && holds_share(into, graph) ? TARN_OK : host_no_op("graph_launch");
-    for (const struct host_node *node = graph->first; node && !status; node = node->next) {
-        struct host_op op = node->op;
-        op.uses = (struct host_uses){0};
-        status = host_uses_copy_locked(&op.uses, &node->op.uses)
-                     ? host_graph_add_locked("graph_launch", into, stream, &op)
-                     : host_no_op("graph_launch");
-        if (status)
-            host_uses_finish(&op.uses);
-    }
-    while (status && into->holds != held)
-        hold_drop(&into->holds);
-    if (status && made) {
-        truncate(into, last);
-        (void)host_nodes_copy(&stream->nodes, &before); /* it had that much room before */
-    }
-    host_nodes_free(&before);
-    return status;
-}
-
 static tarn_status launch_locked(struct host_device *device, struct host_graph *graph, driver_stream handle)
 {
     struct host_stream *stream;
-    struct host_capture *capture = NULL;
     tarn_status status = host_stream_find_locked("graph_launch", device, handle, &stream);
     if (!status)
-        status = host_capture_enter_locked("graph_launch", stream, &capture);
-    if (status)
-        return status;
-    return capture ? record_locked(graph, capture->graph, stream) : run_locked(graph, stream);
+        status = host_capture_bar_locked("graph_launch", stream); /* as CUDA 13.0 does on hardware, with 900 */
+    return status ? status : run_locked(graph, stream);
 }
 
 static tarn_status launch(struct host_device *device, driver_graph handle, driver_stream stream)
@@ -565,27 +505,21 @@ tarn_status host_graph_destroy(int number, driver_graph graph)
     return status;
 }
 
-static tarn_status hold(driver_graph handle, void (*function)(void *), void *argument)
+static tarn_status hold(driver_graph handle, void (*end)(void *), void *argument)
 {
     struct host_graph *graph;
     struct host_hold *fresh = object_alloc(&hold_objects);
-    struct host_end *end = fresh ? object_alloc(&end_objects) : NULL;
-    if (!end) {
-        object_free(&hold_objects, fresh);
+    if (!fresh)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_hold: no memory to remember who is to be told");
-    }
     host_streams_lock();
     tarn_status status = find_graph("graph_hold", handle, &graph);
     if (!status) {
-        *end = (struct host_end){.holders = 1, .function = function, .argument = argument};
-        *fresh = (struct host_hold){.next = graph->holds, .end = end};
+        *fresh = (struct host_hold){.next = graph->holds, .end = end, .argument = argument};
         graph->holds = fresh;
     }
     host_streams_unlock();
-    if (status) {
-        object_free(&end_objects, end);
+    if (status)
         object_free(&hold_objects, fresh);
-    }
     return status;
 }
 

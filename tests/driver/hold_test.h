@@ -81,28 +81,4 @@ static void the_end_of_a_graph_waits_for_its_work(void **state)
     assert_ok(driver->stream_destroy(0, stream));
 }
 
-static void a_graph_that_holds_another_is_waited_for(void **state)
-{
-    (void)state;
-    int one = 1;
-    hold_starts();
-    driver_graph outer = NULL;
-    driver_stream stream = new_stream(0, false);
-    driver_graph inner = hold_graph(stream, true);
-    assert_ok(driver->graph_hold(0, inner, hold_ended, &one));
-    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
-    assert_ok(driver->graph_launch(0, inner, stream));
-    assert_ok(driver->graph_launch(0, inner, stream));
-    assert_ok(driver->capture_end(0, stream, &outer));
-    assert_ok(driver->graph_destroy(0, inner));
-    assert_int_equal(atomic_load(&hold_ends), 0);
-    assert_ok(driver->graph_launch(0, outer, stream));
-    assert_ok(driver->graph_destroy(0, outer));
-    assert_int_equal(atomic_load(&hold_ends), 0);
-    atomic_store(&hold_gate, 1);
-    assert_ok(driver->stream_synchronize(0, stream));
-    assert_int_equal(atomic_load(&hold_ends), 1);
-    assert_ok(driver->stream_destroy(0, stream));
-}
-
 #endif

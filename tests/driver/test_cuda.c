@@ -462,7 +462,6 @@ int main(void)
         CUDA_TEST(threads_use_it_side_by_side),
         CUDA_TEST(the_end_of_a_graph_is_told_once),
         CUDA_TEST(the_end_of_a_graph_waits_for_its_work),
-        CUDA_TEST(a_graph_that_holds_another_is_waited_for),
         CUDA_TEST(the_vendors_own_calls_end_a_graph),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

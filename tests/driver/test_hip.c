@@ -691,7 +691,6 @@ int main(void)
         ON_EACH(a_host_function_is_captured_or_refused),
         ON_LATER(the_end_of_a_graph_is_told_once),
         ON_LATER(the_end_of_a_graph_waits_for_its_work),
-        ON_LATER(a_graph_that_holds_another_is_waited_for),
         cmocka_unit_test_setup_teardown(a_runtime_that_cannot_tell_the_end_of_a_graph_says_so, start5, finish_hip),
         ON_EACH(kinds_of_memory_are_read_by_version),
         ON_VIRTUAL(a_file_descriptor_is_passed_by_version),

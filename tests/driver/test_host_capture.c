@@ -230,23 +230,20 @@ static void a_branch_from_the_start_follows_the_stream(void **state)
     assert_int_equal(shared[0], 1);
 }
 
-static void a_graph_in_a_capture_becomes_part_of_it(void **state)
+/* As on hardware (CUDA 13.0): CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the capture is lost. */
+static void the_launch_of_a_graph_ends_a_capture(void **state)
 {
     (void)state;
     unsigned char *memory = memory_of(0, GRANULE);
     driver_stream stream = begun(0, DRIVER_CAPTURE_GLOBAL);
     set(stream, memory, 1, 1);
-    copy(stream, memory + 1, memory, 1);
-    driver_graph inner = ended(0, stream);
+    driver_graph inner = ended(0, stream), outer = NULL;
     assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    assert_refused(driver->graph_launch(0, inner, stream), TARN_ERROR_CAPTURE, "900");
+    assert_refused(driver->capture_end(0, stream, &outer), TARN_ERROR_CAPTURE, "invalid");
     assert_ok(driver->graph_launch(0, inner, stream));
-    copy(stream, memory + 2, memory + 1, 1);
-    driver_graph outer = ended(0, stream);
-    assert_ok(driver->graph_destroy(0, inner));
-    assert_int_equal(memory[1], 0);
-    assert_ok(driver->graph_launch(0, outer, stream));
     assert_ok(driver->stream_synchronize(0, stream));
-    assert_int_equal(memory[2], 1);
+    assert_int_equal(memory[0], 1);
 }
 
 static void memory_that_is_gone_fails_the_launch(void **state)
@@ -736,24 +733,7 @@ static void timed_work_puts_the_end_off(void **state)
     assert_int_equal(atomic_load(&hold_ends), 1);
 }
 
-static void an_invalidated_capture_ends_what_it_held(void **state)
-{
-    (void)state;
-    int one = 1;
-    hold_starts();
-    driver_stream stream = new_stream(0, false);
-    driver_graph inner = hold_graph(stream, false), none = NULL;
-    assert_ok(driver->graph_hold(0, inner, hold_ended, &one));
-    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
-    assert_ok(driver->graph_launch(0, inner, stream));
-    assert_ok(driver->graph_destroy(0, inner));
-    assert_int_equal(atomic_load(&hold_ends), 0);
-    assert_status(driver->stream_query(0, stream), TARN_ERROR_CAPTURE);
-    assert_status(driver->capture_end(0, stream, &none), TARN_ERROR_CAPTURE);
-    assert_int_equal(atomic_load(&hold_ends), 1);
-}
-
-/* A graph that nobody destroyed, one whose work has not ended, and an open capture that holds one. */
+/* A graph that nobody destroyed, one whose work has not ended, and an open capture. */
 static void the_end_of_the_device_ends_all_graphs(void **state)
 {
     (void)state;
@@ -767,21 +747,20 @@ static void the_end_of_the_device_ends_all_graphs(void **state)
     assert_ok(driver->graph_launch(0, kept, a));
     assert_ok(driver->graph_launch(0, left, a));
     assert_ok(driver->capture_begin(0, b, DRIVER_CAPTURE_RELAXED));
-    assert_ok(driver->graph_launch(0, left, b));
     assert_ok(driver->graph_destroy(0, left));
     assert_int_equal(atomic_load(&hold_ends), 0);
     driver_finish();
     assert_int_equal(atomic_load(&hold_ends), 2);
 }
 
-/* Each own allocation of a hold, and of a launch into a capture that shares it, fails once. */
+/* Each own allocation of a hold fails once. */
 static void a_hold_that_fails_is_none(void **state)
 {
     (void)state;
     int one = 1;
     hold_starts();
     driver_stream stream = new_stream(0, false);
-    driver_graph graph = hold_graph(stream, false), outer = NULL;
+    driver_graph graph = hold_graph(stream, false);
     tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
     unsigned failures = 0;
     for (unsigned nth = 1; status; nth++, failures++) {
@@ -792,22 +771,7 @@ static void a_hold_that_fails_is_none(void **state)
     }
     assert_ok(driver->graph_destroy(0, graph));
     assert_int_equal(atomic_load(&hold_ends), 1);
-    graph = hold_graph(stream, true);
-    assert_ok(driver->graph_hold(0, graph, hold_ended, &one));
-    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
-    status = TARN_ERROR_OUT_OF_HOST_MEMORY;
-    for (unsigned nth = 1; status; nth++, failures++) {
-        pages_fail(nth, false);
-        status = driver->graph_launch(0, graph, stream);
-        pages_fail(0, false);
-        assert_true(!status || status == TARN_ERROR_OUT_OF_HOST_MEMORY);
-    }
-    assert_true(failures > 2);
-    assert_ok(driver->graph_destroy(0, graph));
-    assert_ok(driver->capture_end(0, stream, &outer));
-    assert_int_equal(atomic_load(&hold_ends), 1);
-    assert_ok(driver->graph_destroy(0, outer));
-    assert_int_equal(atomic_load(&hold_ends), 2);
+    assert_true(failures > 0);
 }
 
 static void *destroy_graph(void *graph)
@@ -845,7 +809,7 @@ int main(void)
         TEST(branches_run_side_by_side_and_join),
         TEST(launches_follow_their_stream_and_each_other),
         TEST(a_branch_from_the_start_follows_the_stream),
-        TEST(a_graph_in_a_capture_becomes_part_of_it),
+        TEST(the_launch_of_a_graph_ends_a_capture),
         TEST(memory_that_is_gone_fails_the_launch),
         TEST(the_checker_sees_what_a_launch_uses),
         TEST(status_gives_id_and_last_nodes),
@@ -863,9 +827,7 @@ int main(void)
         TEST(a_device_takes_its_captures_with_it),
         TEST(the_end_of_a_graph_is_told_once),
         TEST(the_end_of_a_graph_waits_for_its_work),
-        TEST(a_graph_that_holds_another_is_waited_for),
         TEST(timed_work_puts_the_end_off),
-        TEST(an_invalidated_capture_ends_what_it_held),
         TEST(the_end_of_the_device_ends_all_graphs),
         TEST(a_hold_that_fails_is_none),
         TEST(an_end_between_threads_is_told_once),
