@@ -53,6 +53,8 @@ typedef struct tarn_host_ledger {
     uint64_t mapped, mapped_peak;        /* bytes of pieces mapped */
     uint64_t pieces, mappings, plain;    /* counts of what exists now */
     uint64_t reserved_addresses;         /* bytes of address ranges reserved */
+    uint64_t pinned;                     /* count of ranges of host memory allocated or registered */
+    uint64_t pinned_bytes, pinned_peak;  /* bytes of these */
     uint64_t streams, events;            /* counts of what exists now, the legacy stream not among them */
     uint64_t graphs;                     /* count of what exists now on all devices, open captures' among them */
     uint64_t time_a_ns, time_b_ns;       /* driver time by cost table A and B, waits included */

@@ -15,9 +15,7 @@
     X(cuCtxSynchronize, 13000, cuCtxSynchronize_v2, false, (cu_context context))                             \
     X(cuMemGetAddressRange, 3020, cuMemGetAddressRange_v2, false,                                            \
       (cu_address * base, size_t * size, cu_address address))                                                \
-    X(cuMemHostAlloc, 2020, cuMemHostAlloc, false, (void **memory, size_t size, unsigned flags))             \
     X(cuMemAllocHost, 3020, cuMemAllocHost_v2, false, (void **memory, size_t size))                          \
-    X(cuMemFreeHost, 2000, cuMemFreeHost, false, (void *memory))                                             \
     X(cuMemcpy, 4000, cuMemcpy, false, (cu_address to, cu_address from, size_t size))                        \
     X(cuMemcpyHtoD, 3020, cuMemcpyHtoD_v2, false, (cu_address to, const void *from, size_t size))            \
     X(cuMemcpyDtoH, 3020, cuMemcpyDtoH_v2, false, (void *to, cu_address from, size_t size))                  \

@@ -5,8 +5,6 @@
 #include "cuda/sim_cuda.h"
 #include "driver/host_memory.h"
 
-#include <stdlib.h>
-
 #define PIECE_BITS 56
 #define PIECE_MASK (((cu_piece)1 << PIECE_BITS) - 1)
 
@@ -95,11 +93,11 @@ cu_result cuMemHostAlloc(void **memory, size_t size, unsigned flags)
         return code;
     if (!memory || !size || flags > 7)
         return CU_INVALID_VALUE;
-    void *result = NULL;
-    if (posix_memalign(&result, 4096, size))
-        return CU_OUT_OF_MEMORY;
-    *memory = result;
-    return CU_OK;
+    uintptr_t result = 0;
+    code = sim_code(driver->host_alloc(device, size, &result));
+    if (!code)
+        *memory = (void *)result;
+    return code;
 }
 
 cu_result cuMemAllocHost_v2(void **memory, size_t size)
@@ -111,9 +109,29 @@ cu_result cuMemFreeHost(void *memory)
 {
     int device;
     cu_result code = sim_enter("cuMemFreeHost", &device);
-    if (!code)
-        free(memory);
-    return code;
+    return code ? code : sim_code(driver->host_free(device, (uintptr_t)memory));
+}
+
+/* Of whole pages only, unlike the real one. */
+cu_result cuMemHostRegister_v2(void *memory, size_t size, unsigned flags)
+{
+    int device;
+    cu_result code = sim_enter("cuMemHostRegister", &device);
+    if (code)
+        return code;
+    if (!memory || !size || flags > 15)
+        return CU_INVALID_VALUE;
+    return sim_code(driver->host_register(device, (uintptr_t)memory, size));
+}
+
+cu_result cuMemHostUnregister(void *memory)
+{
+    int device;
+    cu_result code = sim_enter("cuMemHostUnregister", &device);
+    if (code)
+        return code;
+    code = sim_code(driver->host_unregister(device, (uintptr_t)memory));
+    return code == CU_INVALID_VALUE ? CU_HOST_NOT_REGISTERED : code;
 }
 
 /* ---- Virtual memory ---------------------------------------------------------------------------------------------- */

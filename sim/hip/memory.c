@@ -8,7 +8,6 @@
 #include "hip/sim_hip.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 
 static struct object_pool pieces = OBJECT_POOL(struct ihipMemGenericAllocationHandle);
 
@@ -125,28 +124,48 @@ hip_result hipFreeAsync(void *address, hip_stream stream)
 
 hip_result hipHostMalloc(void **memory, size_t size, unsigned flags)
 {
-    void *result = NULL;
+    uintptr_t result = 0;
     hip_result code = sim_enter(__func__);
     (void)flags;
     if (!code && !memory)
         code = HIP_INVALID_VALUE;
+    if (!code && size)
+        code = sim_code(host_host_alloc(sim_device(), size, &result), HIP_CAPTURE_UNSUPPORTED);
+    else if (!code)
+        code = sim_code(host_refuse_unsafe(DRIVER_CALL_host_alloc), HIP_CAPTURE_UNSUPPORTED);
     if (!code)
-        code = sim_code(host_refuse_unsafe(DRIVER_CALL_alloc), HIP_CAPTURE_UNSUPPORTED);
-    if (!code && size && posix_memalign(&result, 4096, size))
-        code = HIP_OUT_OF_MEMORY;
-    if (!code)
-        *memory = result;
+        *memory = (void *)result;
     return sim_leave(code);
 }
 
 hip_result hipHostFree(void *memory)
 {
     hip_result code = sim_enter(__func__);
-    if (!code)
-        code = sim_code(host_refuse_unsafe(DRIVER_CALL_free), HIP_CAPTURE_UNSUPPORTED);
-    if (!code)
-        free(memory);
+    if (!code && memory)
+        code = sim_code(host_host_free(sim_device(), (uintptr_t)memory), HIP_CAPTURE_UNSUPPORTED);
+    else if (!code)
+        code = sim_code(host_refuse_unsafe(DRIVER_CALL_host_free), HIP_CAPTURE_UNSUPPORTED);
     return sim_leave(code);
+}
+
+/* Of whole pages only, unlike the real one. */
+hip_result hipHostRegister(void *memory, size_t size, unsigned flags)
+{
+    hip_result code = sim_enter(__func__);
+    (void)flags;
+    if (!code && (!memory || !size))
+        code = HIP_INVALID_VALUE;
+    if (!code)
+        code = sim_code(host_host_register(sim_device(), (uintptr_t)memory, size), HIP_CAPTURE_UNSUPPORTED);
+    return sim_leave(code);
+}
+
+hip_result hipHostUnregister(void *memory)
+{
+    hip_result code = sim_enter(__func__);
+    if (!code)
+        code = sim_code(host_host_unregister(sim_device(), (uintptr_t)memory), HIP_CAPTURE_UNSUPPORTED);
+    return sim_leave(code == HIP_INVALID_VALUE ? HIP_HOST_NOT_REGISTERED : code);
 }
 
 static unsigned device_memory_number(void)

@@ -32,6 +32,7 @@ struct stream {
     struct stream *next;       /* device lock: in returned or thread_ended */
     struct mark *last_work;    /* table lock: of the incarnation that was retired last; NULL when finished */
     _Atomic(void *) heap;      /* the memory layer's: the default pool's heap of this stream */
+    void *pinned;              /* the memory layer's, pinned lock: the queue of pinned blocks that this stream uses */
 };
 
 tarn_stream stream_value(const struct stream *stream);

@@ -101,6 +101,19 @@ tarn_status cuda_current(int *device)
     return cuda_no_device(handle);
 }
 
+tarn_status cuda_is_active(int device, bool *active)
+{
+    unsigned flags = 0;
+    int state = 0;
+    if (device < 0 || device >= cuda.devices)
+        return cuda_no_device(device);
+    cu_result code = cuda.call.cuDevicePrimaryCtxGetState(cuda.device[device].handle, &flags, &state);
+    if (code)
+        return cuda_failed(code, "cuDevicePrimaryCtxGetState");
+    *active = state;
+    return TARN_OK;
+}
+
 tarn_status cuda_memory_info(int device, size_t *free_bytes, size_t *total_bytes)
 {
     size_t available = 0, total = 0;
@@ -148,6 +161,60 @@ tarn_status cuda_free(int device, uintptr_t address)
     if (status)
         return status;
     return cuda_leave(&scope, cuda.call.cuMemFree_v2(address), "cuMemFree of %p", (void *)address);
+}
+
+/* Portable: pinned for every context, made or yet to come. */
+tarn_status cuda_host_alloc(int device, size_t size, uintptr_t *address)
+{
+    void *result = NULL;
+    struct cuda_scope scope;
+    if (!cuda.call.cuMemHostAlloc || !cuda.call.cuMemFreeHost)
+        return cuda_missing("cuMemHostAlloc");
+    tarn_status status = cuda_enter(device, true, &scope);
+    if (status)
+        return status;
+    cu_result code = cuda.call.cuMemHostAlloc(&result, size, CU_HOST_PORTABLE);
+    if ((status = cuda_leave(&scope, code, "cuMemHostAlloc of %zu bytes", size)))
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_DRIVER, "cuMemHostAlloc of %zu bytes succeeded and gave nothing", size);
+    *address = (uintptr_t)result;
+    return TARN_OK;
+}
+
+tarn_status cuda_host_free(int device, uintptr_t address)
+{
+    struct cuda_scope scope;
+    if (!cuda.call.cuMemFreeHost)
+        return cuda_missing("cuMemFreeHost");
+    tarn_status status = cuda_enter(device, true, &scope);
+    if (status)
+        return status;
+    return cuda_leave(&scope, cuda.call.cuMemFreeHost((void *)address), "cuMemFreeHost of %p", (void *)address);
+}
+
+tarn_status cuda_host_register(int device, uintptr_t address, size_t size)
+{
+    struct cuda_scope scope;
+    if (!cuda.call.cuMemHostRegister_v2 || !cuda.call.cuMemHostUnregister)
+        return cuda_missing("cuMemHostRegister");
+    tarn_status status = cuda_enter(device, true, &scope);
+    if (status)
+        return status;
+    cu_result code = cuda.call.cuMemHostRegister_v2((void *)address, size, CU_REGISTER_PORTABLE);
+    return cuda_leave(&scope, code, "cuMemHostRegister of %zu bytes at %p", size, (void *)address);
+}
+
+tarn_status cuda_host_unregister(int device, uintptr_t address)
+{
+    struct cuda_scope scope;
+    if (!cuda.call.cuMemHostUnregister)
+        return cuda_missing("cuMemHostUnregister");
+    tarn_status status = cuda_enter(device, true, &scope);
+    if (status)
+        return status;
+    cu_result code = cuda.call.cuMemHostUnregister((void *)address);
+    return cuda_leave(&scope, code, "cuMemHostUnregister of %p", (void *)address);
 }
 
 /* The way into a call of the virtual memory, which not every device has. */

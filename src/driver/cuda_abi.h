@@ -82,6 +82,8 @@ struct cu_edge {
     X(CU_PEER_ALREADY_ENABLED, 704, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) \
     X(CU_CONTEXT_IS_DESTROYED, 709, CUDA_ERROR_CONTEXT_IS_DESTROYED)        \
     X(CU_ASSERT, 710, CUDA_ERROR_ASSERT)                                    \
+    X(CU_HOST_REGISTERED, 712, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)   \
+    X(CU_HOST_NOT_REGISTERED, 713, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)   \
     X(CU_HARDWARE_STACK, 714, CUDA_ERROR_HARDWARE_STACK_ERROR)              \
     X(CU_LAUNCH_FAILED, 719, CUDA_ERROR_LAUNCH_FAILED)                      \
     X(CU_TENSOR_MEMORY_LEAK, 721, CUDA_ERROR_TENSOR_MEMORY_LEAK)            \
@@ -105,6 +107,8 @@ struct cu_edge {
     X(CU_HANDLE_NONE, 0, CU_MEM_HANDLE_TYPE_NONE)                                            \
     X(CU_HANDLE_POSIX_FD, 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)                       \
     X(CU_ACCESS_READ_WRITE, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                           \
+    X(CU_HOST_PORTABLE, 1, CU_MEMHOSTALLOC_PORTABLE)                                         \
+    X(CU_REGISTER_PORTABLE, 1, CU_MEMHOSTREGISTER_PORTABLE)                                  \
     X(CU_GRANULARITY_MINIMUM, 0, CU_MEM_ALLOC_GRANULARITY_MINIMUM)                           \
     X(CU_STREAM_BLOCKING, 0, CU_STREAM_DEFAULT)                                              \
     X(CU_STREAM_NOT_BLOCKING, 1, CU_STREAM_NON_BLOCKING)                                     \
@@ -164,6 +168,10 @@ enum cu_value {
     X(cuMemGetInfo, 3020, cuMemGetInfo_v2, true, (size_t * free_bytes, size_t * total_bytes))                          \
     X(cuMemAlloc, 3020, cuMemAlloc_v2, true, (cu_address * address, size_t size))                                      \
     X(cuMemFree, 3020, cuMemFree_v2, true, (cu_address address))                                                       \
+    X(cuMemHostAlloc, 2020, cuMemHostAlloc, false, (void **memory, size_t size, unsigned flags))                       \
+    X(cuMemFreeHost, 2000, cuMemFreeHost, false, (void *memory))                                                       \
+    X(cuMemHostRegister, 6050, cuMemHostRegister_v2, false, (void *memory, size_t size, unsigned flags))               \
+    X(cuMemHostUnregister, 4000, cuMemHostUnregister, false, (void *memory))                                           \
     X(cuMemAddressReserve, 10020, cuMemAddressReserve, false,                                                          \
       (cu_address * address, size_t size, size_t alignment, cu_address hint, unsigned long long flags))                \
     X(cuMemAddressFree, 10020, cuMemAddressFree, false, (cu_address address, size_t size))                             \

@@ -40,6 +40,8 @@ tarn_status cuda_status(cu_result code)
     switch (code) {
     case CU_INVALID_VALUE:
     case CU_INVALID_HANDLE:
+    case CU_HOST_REGISTERED:
+    case CU_HOST_NOT_REGISTERED:
         return TARN_ERROR_INVALID_ARGUMENT;
     case CU_OUT_OF_MEMORY:
         return TARN_ERROR_OUT_OF_MEMORY;

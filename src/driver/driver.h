@@ -43,8 +43,12 @@ struct driver_properties {
     int capability_major, capability_minor; /* compute capability; 0 on the host device */
 };
 
-/* X(call, parameters). Which of them may wait for queued work: free, unmap (on some drivers), release, *_synchronize,
- * stream_destroy. Physical memory:
+/* X(call, parameters). Which of them may wait for queued work: free, host_free, host_unregister, unmap (on some drivers), release, *_synchronize,
+ * stream_destroy. is_active says whether the device has a context already, and makes none.
+ * Host memory that devices reach by themselves, every device alike; `device` is the one whose context serves for the call:
+ *   host_alloc/_free          memory of the driver's; at a page
+ *   host_register/_unregister makes memory of the caller's such; whole pages, no part of it registered before
+ * Physical memory:
  *   reserve/unreserve   an address range; unreserve takes exactly a range that was reserved, with nothing mapped in it
  *   create/release      a piece; release of a mapped piece takes effect when it is unmapped
  *   map/unmap           a whole piece at a granule of a reserved range; unmap takes whole mappings, one or more in a row
@@ -70,10 +74,15 @@ struct driver_properties {
     X(device_properties, (int device, struct driver_properties *properties))                        \
     X(activate, (int device))                                                                       \
     X(current, (int *device))                                                                       \
+    X(is_active, (int device, bool *active))                                                        \
     X(memory_info, (int device, size_t *free_bytes, size_t *total_bytes))                           \
     X(device_synchronize, (int device))                                                             \
     X(alloc, (int device, size_t size, uintptr_t *address))                                         \
     X(free, (int device, uintptr_t address))                                                        \
+    X(host_alloc, (int device, size_t size, uintptr_t *address))                                    \
+    X(host_free, (int device, uintptr_t address))                                                   \
+    X(host_register, (int device, uintptr_t address, size_t size))                                  \
+    X(host_unregister, (int device, uintptr_t address))                                             \
     X(reserve, (int device, size_t size, size_t alignment, uintptr_t *address))                     \
     X(unreserve, (int device, uintptr_t address, size_t size))                                      \
     X(create, (int device, size_t size, unsigned flags, driver_piece *piece))                       \

@@ -60,6 +60,15 @@ tarn_status hip_current(int *device)
     return TARN_OK;
 }
 
+/* HIP's devices have no contexts that a program would mind. */
+tarn_status hip_is_active(int device, bool *active)
+{
+    if (device < 0 || device >= hip.devices)
+        return hip_no_device(device);
+    *active = true;
+    return TARN_OK;
+}
+
 tarn_status hip_memory_info(int device, size_t *free_bytes, size_t *total_bytes)
 {
     size_t available = 0, total = 0;
@@ -132,6 +141,52 @@ tarn_status hip_free(int device, uintptr_t address)
         return status;
     hip_result code = address ? hip.call.hipFree((void *)address) : HIP_INVALID_VALUE;
     return hip_leave(&scope, code, "hipFree of %p", (void *)address);
+}
+
+tarn_status hip_host_alloc(int device, size_t size, uintptr_t *address)
+{
+    void *result = NULL;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipHostMalloc(&result, size, HIP_HOST_PORTABLE);
+    if (!code && !result)
+        code = HIP_INVALID_VALUE;
+    if ((status = hip_leave(&scope, code, "hipHostMalloc of %zu bytes", size)))
+        return status;
+    *address = (uintptr_t)result;
+    return TARN_OK;
+}
+
+tarn_status hip_host_free(int device, uintptr_t address)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = address ? hip.call.hipHostFree((void *)address) : HIP_INVALID_VALUE;
+    return hip_leave(&scope, code, "hipHostFree of %p", (void *)address);
+}
+
+tarn_status hip_host_register(int device, uintptr_t address, size_t size)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipHostRegister((void *)address, size, HIP_REGISTER_PORTABLE);
+    return hip_leave(&scope, code, "hipHostRegister of %zu bytes at %p", size, (void *)address);
+}
+
+tarn_status hip_host_unregister(int device, uintptr_t address)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipHostUnregister((void *)address);
+    return hip_leave(&scope, code, "hipHostUnregister of %p", (void *)address);
 }
 
 /* ---- Streams ----------------------------------------------------------------------------------------------------- */

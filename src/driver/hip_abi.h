@@ -81,6 +81,8 @@ struct hip_pointer_attributes {
     X(HIP_PEER_ALREADY_ENABLED, 704, hipErrorPeerAccessAlreadyEnabled) \
     X(HIP_CONTEXT_IS_DESTROYED, 709, hipErrorContextIsDestroyed)       \
     X(HIP_ASSERT, 710, hipErrorAssert)                                 \
+    X(HIP_HOST_REGISTERED, 712, hipErrorHostMemoryAlreadyRegistered)   \
+    X(HIP_HOST_NOT_REGISTERED, 713, hipErrorHostMemoryNotRegistered)   \
     X(HIP_LAUNCH_FAILURE, 719, hipErrorLaunchFailure)                  \
     X(HIP_NOT_SUPPORTED, 801, hipErrorNotSupported)                    \
     X(HIP_CAPTURE_UNSUPPORTED, 900, hipErrorStreamCaptureUnsupported)  \
@@ -106,6 +108,8 @@ struct hip_pointer_attributes {
     X(HIP_HANDLE_POSIX_FD, 1, hipMemHandleTypePosixFileDescriptor)        \
     X(HIP_ACCESS_READ_WRITE, 3, hipMemAccessFlagsProtReadWrite)           \
     X(HIP_GRANULARITY_MINIMUM, 0, hipMemAllocationGranularityMinimum)     \
+    X(HIP_HOST_PORTABLE, 1, hipHostMallocPortable)                        \
+    X(HIP_REGISTER_PORTABLE, 1, hipHostRegisterPortable)                  \
     X(HIP_STREAM_BLOCKING, 0, hipStreamDefault)                           \
     X(HIP_STREAM_NOT_BLOCKING, 1, hipStreamNonBlocking)                   \
     X(HIP_EVENT_WITHOUT_TIMING, 2, hipEventDisableTiming)                 \
@@ -150,6 +154,10 @@ enum hip_value {
     X(hipMemGetInfo, 42, true, (size_t * free_bytes, size_t * total_bytes))                                           \
     X(hipMalloc, 42, true, (void **address, size_t size))                                                             \
     X(hipFree, 42, true, (void *address))                                                                             \
+    X(hipHostMalloc, 42, true, (void **memory, size_t size, unsigned flags))                                          \
+    X(hipHostFree, 42, true, (void *memory))                                                                          \
+    X(hipHostRegister, 42, true, (void *memory, size_t size, unsigned flags))                                         \
+    X(hipHostUnregister, 42, true, (void *memory))                                                                    \
     X(hipPointerGetAttributes, 42, false, (struct hip_pointer_attributes * attributes, const void *address))          \
     X(hipMemAddressReserve, 51, false,                                                                                \
       (void **address, size_t size, size_t alignment, void *hint, unsigned long long flags))                          \

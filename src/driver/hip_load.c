@@ -54,6 +54,8 @@ tarn_status hip_status(hip_result code)
     case HIP_INVALID_VALUE:
     case HIP_INVALID_DEVICE_POINTER:
     case HIP_INVALID_HANDLE:
+    case HIP_HOST_REGISTERED:
+    case HIP_HOST_NOT_REGISTERED:
     case HIP_CONTEXT_IS_DESTROYED: /* what HIP says of a stream that is none, not of a device */
         return TARN_ERROR_INVALID_ARGUMENT;
     case HIP_OUT_OF_MEMORY:

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What the files of the host device share. host.c owns configuration, devices and the way into a call; host_address.c
- * address space and plain allocations; host_memory.c pieces and mappings; host_stream.c queues, events and the clock of
+ * address space and plain allocations; host_memory.c pieces and mappings; host_pinned.c pinned memory of the host; host_stream.c queues, events and the clock of
  * queued work; host_worker.c the threads that run real work; host_clock.c the cost tables; host_check.c owners, uses
  * and reports.
  *
@@ -111,6 +111,7 @@ struct host_device {
     uint64_t created, created_peak, mapped, mapped_peak; /* bytes */
     uint64_t pieces, mappings, plain;                    /* counts */
     uint64_t reserved_addresses;                         /* bytes */
+    uint64_t pinned, pinned_bytes, pinned_peak;          /* a count, bytes */
     int file;                                            /* the memfd behind ordinary pieces; -1 before the first one */
     uint64_t file_next, file_end;                        /* bytes: the next piece's offset, the file's length */
 

@@ -89,6 +89,19 @@ static bool budget_has(size_t wanted)
     return wanted == 0 || vmas + wanted <= host.maps;
 }
 
+tarn_status host_budget_take(const char *call)
+{
+    if (!budget_has(1))
+        return refuse_mapping(call, 1);
+    vmas++;
+    return TARN_OK;
+}
+
+void host_budget_give(void)
+{
+    vmas--;
+}
+
 /* What the kernel refused, as a status. */
 tarn_status host_system_failed(const char *call, const char *function)
 {

@@ -259,6 +259,7 @@ static tarn_status map_locked(struct host_device *device, uintptr_t address, siz
     device->mapped += size;
     if (device->mapped > device->mapped_peak)
         device->mapped_peak = device->mapped;
+    device->pinned_peak = device->pinned_bytes;
     return TARN_OK;
 }
 
@@ -484,6 +485,9 @@ void host_memory_ledger(const struct host_device *device, tarn_host_ledger *ledg
     ledger->mappings = device->mappings;
     ledger->plain = device->plain;
     ledger->reserved_addresses = device->reserved_addresses;
+    ledger->pinned = device->pinned;
+    ledger->pinned_bytes = device->pinned_bytes;
+    ledger->pinned_peak = device->pinned_peak;
     mutex_unlock(&host_memory_lock);
 }
 
@@ -514,6 +518,7 @@ void host_pieces_finish(void)
 void host_memory_finish(void)
 {
     mutex_lock(&host_memory_lock);
+    host_pinned_finish();
     host_regions_finish();
     host_pieces_finish();
     for (int i = 0; i < TARN_MAX_DEVICES; i++)

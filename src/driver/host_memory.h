@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the two files of the host device's memory share: host_address.c owns address space, the budget of mappings and
- * plain allocations; host_memory.c pieces and what is mapped where. All of it is under one lock, the first in the order
+/* What the files of the host device's memory share: host_address.c owns address space, the budget of mappings and
+ * plain allocations; host_memory.c pieces and what is mapped where; host_pinned.c pinned memory of the host. All of it is under one lock, the first in the order
  * of locks; system calls are made with it. Functions here assume that it is held. */
 #ifndef TARN_DRIVER_HOST_MEMORY_H
 #define TARN_DRIVER_HOST_MEMORY_H
@@ -69,6 +69,10 @@ tarn_status host_budget_check(const struct host_region *range, uintptr_t address
 void host_budget_add(const struct host_region *range, uintptr_t address, uintptr_t end);
 void host_budget_remove(const struct host_region *range, uintptr_t address, uintptr_t end);
 
+/* The same for one mapping that is in no range. */
+tarn_status host_budget_take(const char *call);
+void host_budget_give(void);
+
 /* What the kernel refused by errno, as a status. */
 tarn_status host_system_failed(const char *call, const char *function) __attribute__((cold));
 /* The device has no room for `size` more bytes. */
@@ -84,5 +88,7 @@ void host_range_clear(struct host_region *range);
 void host_pieces_finish(void);
 /* Gives up all regions. */
 void host_regions_finish(void);
+/* Gives up all pinned memory. Before the regions: the budget ends with those. */
+void host_pinned_finish(void);
 
 #endif

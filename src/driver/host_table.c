@@ -10,6 +10,10 @@
     X(device_synchronize, (int device), (device))                                                                   \
     X(alloc, (int device, size_t size, uintptr_t *address), (device, size, address))                                \
     X(free, (int device, uintptr_t address), (device, address))                                                     \
+    X(host_alloc, (int device, size_t size, uintptr_t *address), (device, size, address))                           \
+    X(host_free, (int device, uintptr_t address), (device, address))                                                \
+    X(host_register, (int device, uintptr_t address, size_t size), (device, address, size))                         \
+    X(host_unregister, (int device, uintptr_t address), (device, address))                                          \
     X(reserve, (int device, size_t size, size_t alignment, uintptr_t *address), (device, size, alignment, address)) \
     X(unreserve, (int device, uintptr_t address, size_t size), (device, address, size))                             \
     X(create, (int device, size_t size, unsigned flags, driver_piece *piece), (device, size, flags, piece))         \

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The public calls on pinned memory, and pools. They check arguments, choose the pool, and leave the work to heap, wait and
+ * growth. A request that free memory serves, and the free of a block that no stream uses, take the lock once and call no
+ * driver. `settings_lock` is held over the start and the end of the background thread, which settings alone decide. */
+#include "base/process.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/pinned_heap.h"
+
+static mutex settings_lock = MUTEX_INITIALIZER;
+static struct pinned_pool *(*_Atomic route)(struct stream *stream);
+
+static void pinned_shutdown(void)
+{
+    (void)pinned_watch(false);
+    (void)pinned_trim(0, true);
+    mutex_lock(&pinned.lock);
+    bool all = !tree_first(&pinned.segments);
+    mutex_unlock(&pinned.lock);
+    if (!all)
+        device_keep_driver(); /* live blocks keep their memory */
+}
+
+static void pinned_register(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&pinned.work, &attributes);
+    pthread_condattr_destroy(&attributes);
+    device_on_shutdown(pinned_shutdown);
+    atomic_store_explicit(&pinned.used, true, memory_order_release);
+}
+
+tarn_status pinned_ready(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    tarn_status status = device_layer_ready();
+    if (!status && !atomic_load_explicit(&pinned.used, memory_order_acquire))
+        pthread_once(&once, pinned_register);
+    return status;
+}
+
+/* ---- Pools ------------------------------------------------------------------------------------------------------- */
+
+void pinned_on_route(struct pinned_pool *(*callback)(struct stream *stream))
+{
+    atomic_store(&route, callback);
+}
+
+void pinned_pool_retain(struct pinned_pool *pool)
+{
+    mutex_lock(&pinned.lock);
+    pool->holders++;
+    mutex_unlock(&pinned.lock);
+}
+
+void pinned_pool_release(struct pinned_pool *pool)
+{
+    if (!pool)
+        return;
+    mutex_lock(&pinned.lock);
+    if (--pool->holders == 0)
+        pinned_pool_die_locked(pool);
+    mutex_unlock(&pinned.lock);
+    (void)pinned_settle(NULL);
+}
+
+tarn_status pinned_pool_record_stream(struct pinned_pool *pool, struct stream *stream)
+{
+    mutex_lock(&pinned.lock);
+    tarn_status status = pinned_use_add_locked(&pool->uses, stream);
+    mutex_unlock(&pinned.lock);
+    return status;
+}
+
+/* ---- Allocation -------------------------------------------------------------------------------------------------- */
+
+static tarn_status serve(struct pinned_pool *pool, size_t size, void **pointer)
+{
+    struct pinned_request request = {.requested = size, .pool = pool};
+    struct pinned_block *block = NULL;
+    if (size > PINNED_LARGEST)
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "pinned memory: no machine has %zu bytes", size);
+    mutex_lock(&pinned.lock);
+    request.size = pinned_round(size, pinned.settings.max_round_threshold);
+    request.zone = request.size <= PINNED_SMALL ? PINNED_ZONE_SMALL : PINNED_ZONE_LARGE;
+    tarn_status status = pinned_take_locked(&request, &block);
+    mutex_unlock(&pinned.lock);
+    if (status == TARN_ERROR_NO_ROOM)
+        status = pinned_climb(&request, &block);
+    if (!status)
+        *pointer = (void *)block->address;
+    return status;
+}
+
+/* NULL: of the thread's current stream, which only matters where somebody routes. */
+static tarn_status allocate(struct stream *stream, size_t size, void **pointer)
+{
+    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&route, memory_order_acquire);
+    tarn_status status = device_check(device_at(stream ? stream->device : thread_device()));
+    if (!status && choose && !stream)
+        status = stream_current(thread_device(), &stream);
+    if (status)
+        return status;
+    struct pinned_pool *pool = choose ? choose(stream) : NULL;
+    status = serve(pool ? pool : &pinned.standard, size, pointer);
+    pinned_pool_release(pool);
+    return status;
+}
+
+static tarn_status check_alloc(size_t size, void **pointer)
+{
+    if (!pointer)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
+    tarn_status status = pinned_ready();
+    if (!status && size == 0)
+        *pointer = NULL;
+    return status;
+}
+
+tarn_status tarn_pinned_alloc(size_t size, void **pointer)
+{
+    tarn_status status = check_alloc(size, pointer);
+    return status || size == 0 ? status : allocate(NULL, size, pointer);
+}
+
+tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void **pointer)
+{
+    struct stream *found = NULL;
+    tarn_status status = check_alloc(size, pointer);
+    if (status || (status = stream_find(stream, thread_device(), &found)) || size == 0)
+        return status;
+    return allocate(found, size, pointer);
+}
+
+/* ---- Free and use ------------------------------------------------------------------------------------------------ */
+
+static tarn_status refuse_pointer(const void *pointer, const struct pinned_block *block, bool ours)
+{
+    if (block)
+        return failed(TARN_ERROR_INVALID_POINTER, "%p is inside a block of pinned memory, which begins at %p", pointer,
+                      (void *)block->address);
+    if (ours)
+        return failed(TARN_ERROR_DOUBLE_FREE, "%p is pinned memory of tarn's that is free", pointer);
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is no pinned memory of tarn's", pointer);
+}
+
+/* The block that begins there, or a refusal. */
+static tarn_status find_start_locked(const void *pointer, struct pinned_block **block)
+{
+    bool ours;
+    struct pinned_block *found = pinned_find_locked((uintptr_t)pointer, &ours);
+    if (!found || found->address != (uintptr_t)pointer)
+        return refuse_pointer(pointer, found, ours);
+    *block = found;
+    return TARN_OK;
+}
+
+/* A block that a graph reads or writes stays as it is until its pool dies. */
+static void keep_locked(struct pinned_block *block)
+{
+    struct pinned_pool *pool = block->segment->pool;
+    block->state = PINNED_KEPT;
+    block->link = pool->kept;
+    pool->kept = block;
+    pinned.stats.kept_bytes += (int64_t)block->size;
+}
+
+/* The rest of a free: nobody else has the block now. */
+static void free_used(struct pinned_block *block)
+{
+    struct error_before before;
+    error_attempt_begin(&before); /* a mark that cannot be recorded yet is no failure of the free */
+    pinned_uses_mark(block->uses);
+    mutex_lock(&pinned.lock);
+    pinned_wait_begin_locked(block);
+    mutex_unlock(&pinned.lock);
+    error_attempt_end(&before, TARN_OK);
+}
+
+tarn_status tarn_pinned_free(void *pointer)
+{
+    struct pinned_block *block = NULL;
+    tarn_status status = pointer ? pinned_ready() : process_check();
+    if (status || !pointer)
+        return status;
+    mutex_lock(&pinned.lock);
+    status = find_start_locked(pointer, &block);
+    bool used = false;
+    if (!status && block->captured) {
+        keep_locked(block);
+    } else if (!status && block->uses) {
+        block->state = PINNED_PENDING;
+        used = true;
+    } else if (!status) {
+        pinned_give_locked(block);
+    }
+    bool leaving = pinned.leaving;
+    mutex_unlock(&pinned.lock);
+    if (used)
+        free_used(block);
+    if (leaving) {
+        struct error_before before;
+        error_attempt_begin(&before); /* what cannot go back now is free memory still */
+        (void)pinned_settle(NULL);
+        error_attempt_end(&before, TARN_OK);
+    }
+    return status;
+}
+
+tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
+{
+    struct stream *found = NULL;
+    bool ours;
+    tarn_status status = pinned_ready();
+    if (status || (status = stream_find(stream, thread_device(), &found)))
+        return status;
+    bool captures = stream_captures(found);
+    mutex_lock(&pinned.lock);
+    struct pinned_block *block = pinned_find_locked((uintptr_t)pointer, &ours);
+    if (!block)
+        status = failed(TARN_ERROR_INVALID_POINTER, "%p is in no live block of pinned memory", pointer);
+    else if (captures)
+        block->captured = true;
+    else
+        status = pinned_use_add_locked(&block->uses, found);
+    mutex_unlock(&pinned.lock);
+    return status;
+}
+
+tarn_status tarn_pinned_usable_size(const void *pointer, size_t *size)
+{
+    struct pinned_block *block = NULL;
+    if (!size)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "size is NULL");
+    tarn_status status = pinned_ready();
+    if (status)
+        return status;
+    mutex_lock(&pinned.lock);
+    status = find_start_locked(pointer, &block);
+    if (!status)
+        *size = block->size;
+    mutex_unlock(&pinned.lock);
+    return status ? TARN_ERROR_INVALID_POINTER : TARN_OK;
+}
+
+/* Before the first use there is no block; in a child of fork() the lock may be held for ever. */
+bool tarn_is_pinned(const void *pointer)
+{
+    bool ours;
+    if (atomic_load_explicit(&process_state, memory_order_relaxed) != PROCESS_RUNS ||
+        !atomic_load_explicit(&pinned.used, memory_order_acquire))
+        return false;
+    mutex_lock(&pinned.lock);
+    bool found = pinned_find_locked((uintptr_t)pointer, &ours);
+    mutex_unlock(&pinned.lock);
+    return found;
+}
+
+/* ---- Control ----------------------------------------------------------------------------------------------------- */
+
+tarn_status tarn_pinned_trim(size_t keep)
+{
+    tarn_status status = pinned_ready();
+    return status || (status = captures_refuse_all("trimming pinned memory")) ? status : pinned_trim(keep, false);
+}
+
+tarn_status tarn_pinned_limit_set(size_t bytes)
+{
+    tarn_status status = pinned_ready();
+    if (status)
+        return status;
+    mutex_lock(&pinned.lock);
+    pinned.limit = bytes;
+    mutex_unlock(&pinned.lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_pinned_limit_get(size_t *bytes)
+{
+    if (!bytes)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
+    tarn_status status = pinned_ready();
+    if (status)
+        return status;
+    mutex_lock(&pinned.lock);
+    *bytes = pinned.limit;
+    mutex_unlock(&pinned.lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_pinned_forget_captures(void)
+{
+    tarn_status status = pinned_ready();
+    if (status)
+        return status;
+    mutex_lock(&pinned.lock);
+    pinned_unkeep_locked(&pinned.standard);
+    mutex_unlock(&pinned.lock);
+    (void)pinned_settle(NULL);
+    return TARN_OK;
+}
+
+static tarn_status check_settings(const tarn_pinned_settings *settings)
+{
+    if (!settings || settings->size != sizeof *settings)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "settings is NULL, or its size is not sizeof(tarn_pinned_settings)");
+    unsigned threads = settings->register_threads;
+    if (threads < 1 || threads > PINNED_THREADS || (threads & (threads - 1)))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "register_threads is %u: a power of two from 1 to %d is needed",
+                      threads, PINNED_THREADS);
+    if (settings->reserve_segment > PINNED_LARGEST)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "reserve_segment: no machine has %zu bytes",
+                      settings->reserve_segment);
+    return TARN_OK;
+}
+
+tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings)
+{
+    tarn_status status = check_settings(settings);
+    if (status || (status = pinned_ready()))
+        return status;
+    mutex_lock(&settings_lock);
+    status = pinned_watch(settings->background_threads);
+    if (!status) {
+        mutex_lock(&pinned.lock);
+        pinned.settings = *settings;
+        pthread_cond_signal(&pinned.work);
+        mutex_unlock(&pinned.lock);
+    }
+    mutex_unlock(&settings_lock);
+    return status;
+}
+
+tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings)
+{
+    if (!settings || settings->size != sizeof *settings)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "settings is NULL, or its size is not sizeof(tarn_pinned_settings)");
+    tarn_status status = pinned_ready();
+    if (status)
+        return status;
+    mutex_lock(&pinned.lock);
+    *settings = pinned.settings;
+    mutex_unlock(&pinned.lock);
+    return TARN_OK;
+}
+
+/* ---- Statistics -------------------------------------------------------------------------------------------------- */
+
+tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
+{
+    struct error_before before;
+    if (!stats || stats->size != sizeof *stats)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stats is NULL, or its size is not sizeof(tarn_pinned_stats)");
+    tarn_status status = pinned_ready();
+    if (status)
+        return status;
+    error_attempt_begin(&before);
+    mutex_lock(&pinned.lock);
+    pinned_collect_locked();
+    bool leaving = pinned.leaving;
+    mutex_unlock(&pinned.lock);
+    if (leaving)
+        (void)pinned_settle(NULL);
+    error_attempt_end(&before, TARN_OK);
+    mutex_lock(&pinned.lock);
+    *stats = pinned.stats;
+    mutex_unlock(&pinned.lock);
+    stats->size = sizeof *stats;
+    return TARN_OK;
+}
+
+#define EACH_STAT(X)   \
+    X(active_requests) \
+    X(active_bytes)    \
+    X(requested_bytes) \
+    X(allocations)     \
+    X(allocated_bytes)
+
+tarn_status tarn_pinned_stats_reset_peak(void)
+{
+    tarn_status status = pinned_ready();
+    if (status)
+        return status;
+    mutex_lock(&pinned.lock);
+#define X(name) pinned.stats.name.peak = pinned.stats.name.current;
+    EACH_STAT(X)
+#undef X
+    mutex_unlock(&pinned.lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_pinned_stats_reset_accumulated(void)
+{
+    tarn_status status = pinned_ready();
+    if (status)
+        return status;
+    mutex_lock(&pinned.lock);
+    const tarn_pinned_stats old = pinned.stats;
+    pinned.stats = (tarn_pinned_stats){.pending_bytes = old.pending_bytes, .kept_bytes = old.kept_bytes};
+#define X(name) pinned.stats.name = (tarn_stat){.current = old.name.current, .peak = old.name.peak};
+    EACH_STAT(X)
+#undef X
+    mutex_unlock(&pinned.lock);
+    return TARN_OK;
+}

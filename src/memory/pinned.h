@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Pinned host memory for the rest of the library: pools, which the pools of graphs have beside their device memory. */
+#ifndef TARN_MEMORY_PINNED_H
+#define TARN_MEMORY_PINNED_H
+
+#include "device/stream.h"
+
+/* Pinned memory apart from everybody else's. What was recorded on a capturing stream is kept in it, when freed, until it dies.
+ * It dies when its last holder lets go: blocks that live then live on; when what was said by pinned_pool_record_stream() has
+ * finished, its segments join the default pool, kept blocks free. */
+struct pinned_pool;
+
+/* A pool with one holder. TARN_ERROR_OUT_OF_HOST_MEMORY. */
+tarn_status pinned_pool_create(struct pinned_pool **pool);
+void pinned_pool_retain(struct pinned_pool *pool);
+void pinned_pool_release(struct pinned_pool *pool); /* NULL is fine */
+
+/* Says that a graph which uses the pool's memory was launched on the stream: the pool does not die before the work queued
+ * there at its last release has finished. A holder's call. TARN_ERROR_OUT_OF_HOST_MEMORY. */
+tarn_status pinned_pool_record_stream(struct pinned_pool *pool, struct stream *stream);
+
+/* Which pool serves a request made for a stream: asked for each, with no lock held, and answered with a pool that is retained for
+ * the request, or with NULL for the default pool. NULL, the initial value, asks nobody: then requests do not look for their
+ * stream at all, so take the callback away while there is nothing to route. */
+void pinned_on_route(struct pinned_pool *(*route)(struct stream *stream));
+
+#endif

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The driver's side of pinned memory: where segments come from, what is tried when the driver or the limit refuses one, and
+ * how they go back. No lock is held over the driver's calls or over a wait: a growth first takes its bytes from the limit
+ * (`growing`), a segment that goes back has left its pool before. Whoever fails while others move memory tries again when
+ * they are through, since what they hold may be all that was missing.
+ *
+ * Memory that is registered is the system's, by mmap, hidden from children of fork(): a page that a child shares would be
+ * copied at the next write, away from the device. */
+#include "base/status.h"
+#include "memory/pinned_heap.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+/* ---- Memory from the driver -------------------------------------------------------------------------------------- */
+
+struct touch {
+    volatile char *memory;
+    size_t size; /* bytes */
+    pthread_t thread;
+};
+
+static void *touch_pages(void *argument)
+{
+    const struct touch *touch = argument;
+    for (size_t at = 0; at < touch->size; at += PINNED_PAGE)
+        touch->memory[at] = 0;
+    return NULL;
+}
+
+/* Makes the system provide the pages, which registering them would do one by one. The caller does what no thread can be made
+ * for. */
+static void touch_all(char *memory, size_t size, unsigned threads)
+{
+    struct touch touches[PINNED_THREADS];
+    size_t part = (size / threads + PINNED_PAGE - 1) & ~(PINNED_PAGE - 1), at = size < part ? size : part;
+    struct touch own = {.memory = memory, .size = at};
+    unsigned made = 0;
+    while (at < size) {
+        struct touch *touch = &touches[made];
+        *touch = (struct touch){.memory = memory + at, .size = size - at < part ? size - at : part};
+        if (!pinned_thread_start(&touch->thread, touch_pages, touch)) {
+            struct touch rest = {.memory = memory + at, .size = size - at};
+            touch_pages(&rest);
+            break;
+        }
+        made++;
+        at += touch->size;
+    }
+    touch_pages(&own);
+    for (unsigned i = 0; i < made; i++)
+        pthread_join(touches[i].thread, NULL);
+}
+
+static tarn_status source_register(struct pinned_segment *segment, unsigned threads)
+{
+    void *memory = mmap(NULL, segment->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "mmap of %zu bytes to be pinned: %s", segment->size, strerror(errno));
+    (void)madvise(memory, segment->size, MADV_DONTFORK);
+    touch_all(memory, segment->size, threads);
+    tarn_status status = driver->host_register(segment->device, (uintptr_t)memory, segment->size);
+    if (status)
+        munmap(memory, segment->size);
+    else
+        segment->address = (uintptr_t)memory;
+    return status;
+}
+
+static tarn_status source_give_back(const struct pinned_segment *segment)
+{
+    if (!segment->registered)
+        return driver->host_free(segment->device, segment->address);
+    tarn_status status = driver->host_unregister(segment->device, segment->address);
+    if (!status)
+        munmap((void *)segment->address, segment->size);
+    return status;
+}
+
+/* The thread's current device if it is in use, else one that is, so that no new context is made for memory that is of no device. */
+static int choose_device(void)
+{
+    int wanted = thread_device();
+    bool active = false;
+    if (driver->is_active(wanted, &active) || active)
+        return wanted;
+    for (int i = 0; i < device_count(); i++)
+        if (!atomic_load_explicit(&device_at(i)->lost, memory_order_relaxed) && !driver->is_active(i, &active) &&
+            active)
+            return i;
+    return wanted;
+}
+
+static int64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void duration_add(tarn_pinned_duration *duration, int64_t ns)
+{
+    duration->total += ns;
+    if (ns > duration->max)
+        duration->max = ns;
+    if (ns < duration->min || duration->count == 0)
+        duration->min = ns;
+    duration->count++;
+    duration->avg = duration->total / duration->count;
+}
+
+/* ---- Moves ------------------------------------------------------------------------------------------------------- */
+
+static void move_begin_locked(void)
+{
+    pinned.moving++;
+}
+
+static void move_end_locked(void)
+{
+    pinned.moving--;
+    pinned.moves++;
+    pthread_cond_broadcast(&pinned.moved);
+}
+
+/* Whether more moves have ended than are known; waits for those that have begun. */
+static bool moved_since(uint64_t moves)
+{
+    mutex_lock(&pinned.lock);
+    while (pinned.moving > 0 && pinned.moves == moves)
+        pthread_cond_wait(&pinned.moved, &pinned.lock);
+    bool moved = pinned.moves != moves || pinned.leaving;
+    mutex_unlock(&pinned.lock);
+    return moved;
+}
+
+/* ---- Growth ------------------------------------------------------------------------------------------------------ */
+
+/* Takes the bytes from the limit. */
+static tarn_status growth_begin(size_t size, tarn_pinned_settings *settings)
+{
+    mutex_lock(&pinned.lock);
+    size_t taken = (size_t)pinned.stats.allocated_bytes.current + pinned.growing, limit = pinned.limit;
+    bool fits = taken <= limit && size <= limit - taken;
+    if (fits) {
+        pinned.growing += size;
+        move_begin_locked();
+    }
+    *settings = pinned.settings;
+    mutex_unlock(&pinned.lock);
+    return fits ? TARN_OK
+                : failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes more than the %zu allocated are above the limit of %zu",
+                         size, taken, limit);
+}
+
+static void growth_end_locked(struct pinned_segment *segment, struct pinned_pool *pool, int64_t ns)
+{
+    unsigned bucket = segment->size > 1 ? 64u - (unsigned)__builtin_clzll(segment->size - 1) : 0;
+    pinned_segment_enter_locked(segment, pool);
+    pinned_stat_add(&pinned.stats.allocations, 1);
+    pinned_stat_add(&pinned.stats.allocated_bytes, (int64_t)segment->size);
+    pinned.stats.num_host_alloc++;
+    pinned.stats.bucket_allocation[bucket]++;
+    duration_add(&pinned.stats.host_alloc_time, ns);
+}
+
+/* A request on its way up. */
+struct climb {
+    const struct pinned_request *request;
+    struct pinned_block *block; /* what serves it */
+    uint64_t moves;             /* that have ended and are known: those before it, and its own */
+};
+
+/* Gets a segment for the request from the driver, and serves it from there. TARN_ERROR_NO_ROOM where it is too small. */
+static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
+{
+    tarn_pinned_settings settings;
+    struct pinned_segment *segment = pinned_segment_create();
+    if (!segment)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    tarn_status status = growth_begin(size, &settings);
+    if (status) {
+        pinned_segment_destroy(segment);
+        return status;
+    }
+    segment->size = size;
+    segment->zone = (uint8_t)zone;
+    segment->device = choose_device();
+    segment->registered = settings.use_register;
+    int64_t start = now();
+    status = settings.use_register ? source_register(segment, settings.register_threads)
+                                   : driver->host_alloc(segment->device, size, &segment->address);
+    (void)device_note(device_at(segment->device), status);
+    int64_t ns = now() - start;
+
+    mutex_lock(&pinned.lock);
+    pinned.growing -= size;
+    if (!status) {
+        growth_end_locked(segment, climb->request->pool, ns);
+        status = pinned_take_locked(climb->request, &climb->block);
+    } else {
+        pinned_segment_destroy(segment);
+    }
+    move_end_locked();
+    climb->moves++;
+    mutex_unlock(&pinned.lock);
+    return status;
+}
+
+/* The reserved segment, at the first growth of the default pool. Whoever wants it while it is made grows without. */
+static tarn_status grow_reserved(struct climb *climb)
+{
+    mutex_lock(&pinned.lock);
+    size_t size = (pinned.settings.reserve_segment + PINNED_PAGE - 1) & ~(PINNED_PAGE - 1);
+    bool mine = size > 0 && !pinned.reserve_taken && climb->request->pool == &pinned.standard;
+    pinned.reserve_taken |= mine;
+    mutex_unlock(&pinned.lock);
+    if (!mine)
+        return TARN_ERROR_NO_ROOM;
+    tarn_status status = grow(climb, PINNED_ZONE_RESERVED, size);
+    if (status && status != TARN_ERROR_NO_ROOM) {
+        mutex_lock(&pinned.lock);
+        pinned.reserve_taken = false; /* the next growth tries again */
+        mutex_unlock(&pinned.lock);
+    }
+    return status;
+}
+
+/* A segment of the usual size, or where there is no room for that, of the request's. */
+static tarn_status grow_usual(struct climb *climb)
+{
+    const struct pinned_request *request = climb->request;
+    size_t exact = (request->size + PINNED_PAGE - 1) & ~(PINNED_PAGE - 1);
+    if (request->zone == PINNED_ZONE_SMALL) {
+        tarn_status status = grow(climb, request->zone, PINNED_SMALL_SEGMENT);
+        if (status != TARN_ERROR_OUT_OF_MEMORY)
+            return status;
+    }
+    return grow(climb, request->zone, exact);
+}
+
+/* ---- Giving back ------------------------------------------------------------------------------------------------- */
+
+/* Takes wholly free segments out of their pools until at most `keep` bytes would be left. Gives the bytes taken. */
+static size_t detach_free_locked(size_t keep, bool all)
+{
+    size_t taken = 0, left = (size_t)pinned.stats.allocated_bytes.current - pinned.leaving_bytes;
+    for (struct tree_node *node = tree_first(&pinned.segments), *next; node && left - taken > keep; node = next) {
+        struct pinned_segment *segment = TREE_ENTRY(node, struct pinned_segment, by_address);
+        next = tree_next(node);
+        if (segment->used || (segment->zone == PINNED_ZONE_RESERVED && !all))
+            continue;
+        taken += segment->size;
+        pinned_segment_leave_locked(segment);
+    }
+    return taken;
+}
+
+/* Gives one segment back. */
+static tarn_status give_back(struct pinned_segment *segment)
+{
+    int64_t start = now();
+    tarn_status status = device_note(device_at(segment->device), source_give_back(segment));
+    int64_t ns = now() - start;
+    mutex_lock(&pinned.lock);
+    pinned.leaving_bytes -= segment->size;
+    if (status) { /* its pool may be dead since */
+        pinned_segment_enter_locked(segment, &pinned.standard);
+    } else {
+        pinned_stat_add(&pinned.stats.allocations, -1);
+        pinned_stat_add(&pinned.stats.allocated_bytes, -(int64_t)segment->size);
+        pinned.stats.num_host_free++;
+        duration_add(&pinned.stats.host_free_time, ns);
+        if (segment->zone == PINNED_ZONE_RESERVED)
+            pinned.reserve_taken = false;
+        pinned_segment_destroy(segment);
+    }
+    move_end_locked();
+    mutex_unlock(&pinned.lock);
+    return status;
+}
+
+tarn_status pinned_settle(uint64_t *moves)
+{
+    tarn_status first = TARN_OK;
+    for (;;) {
+        mutex_lock(&pinned.lock);
+        struct pinned_segment *segment = pinned.leaving;
+        if (segment) {
+            pinned.leaving = segment->next;
+            move_begin_locked();
+        }
+        mutex_unlock(&pinned.lock);
+        if (!segment)
+            return first;
+        tarn_status status = give_back(segment);
+        first = first ? first : status;
+        if (moves)
+            ++*moves;
+    }
+}
+
+tarn_status pinned_trim(size_t keep, bool all)
+{
+    tarn_status first = TARN_OK;
+    for (bool waits = true; waits;) {
+        mutex_lock(&pinned.lock);
+        pinned_collect_locked();
+        (void)detach_free_locked(keep, all);
+        size_t left = (size_t)pinned.stats.allocated_bytes.current - pinned.leaving_bytes;
+        struct mark *mark = left > keep ? pinned_oldest_locked() : NULL;
+        mutex_unlock(&pinned.lock);
+        tarn_status status = pinned_settle(NULL);
+        first = first ? first : status;
+        status = mark ? mark_wait(mark) : TARN_OK;
+        waits = mark && (status == TARN_OK || status == TARN_ERROR_DEVICE_LOST);
+        first = first || waits ? first : status;
+        mark_release(mark);
+    }
+    return first;
+}
+
+/* ---- The climb --------------------------------------------------------------------------------------------------- */
+
+/* Free memory, after a look at what has ended. */
+static tarn_status search(struct climb *climb)
+{
+    mutex_lock(&pinned.lock);
+    pinned_collect_locked();
+    tarn_status status = pinned_take_locked(climb->request, &climb->block);
+    mutex_unlock(&pinned.lock);
+    (void)pinned_settle(&climb->moves);
+    return status;
+}
+
+/* Gives back all that is wholly free and grows again; TARN_ERROR_NO_ROOM where there was nothing to give. */
+static tarn_status swap(struct climb *climb)
+{
+    mutex_lock(&pinned.lock);
+    size_t taken = detach_free_locked(0, false);
+    mutex_unlock(&pinned.lock);
+    (void)pinned_settle(&climb->moves);
+    return taken ? grow_usual(climb) : TARN_ERROR_NO_ROOM;
+}
+
+/* Waits for the work that one block waits for. False where there is none, or the wait fails. */
+static bool wait_one(void)
+{
+    mutex_lock(&pinned.lock);
+    struct mark *mark = pinned_oldest_locked();
+    mutex_unlock(&pinned.lock);
+    tarn_status status = mark ? mark_wait(mark) : TARN_ERROR_NO_ROOM;
+    mark_release(mark);
+    return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
+}
+
+/* Whether a step has decided: it served the request, or failed for another reason than want of room. */
+static bool decides(tarn_status status)
+{
+    return status != TARN_ERROR_NO_ROOM && status != TARN_ERROR_OUT_OF_MEMORY;
+}
+
+static tarn_status climb_once(struct climb *climb)
+{
+    tarn_status status = search(climb);
+    if (decides(status) || decides(status = grow_reserved(climb)) || decides(status = grow_usual(climb)))
+        return status;
+    mutex_lock(&pinned.lock);
+    pinned.stats.num_alloc_retries++;
+    mutex_unlock(&pinned.lock);
+    struct error_before refusal;
+    tarn_status full = status;
+    do {
+        error_attempt_begin(&refusal); /* the driver's word, or the limit's, stays the last error */
+        status = swap(climb);
+        if (!decides(status))
+            status = wait_one() ? search(climb) : TARN_ERROR_BUSY;
+        error_attempt_end(&refusal, decides(status) && status != TARN_ERROR_BUSY ? status : TARN_OK);
+    } while (!decides(status));
+    return status == TARN_ERROR_BUSY ? full : status;
+}
+
+static tarn_status refuse(const struct pinned_request *request)
+{
+    mutex_lock(&pinned.lock);
+    pinned.stats.num_ooms++;
+    const tarn_pinned_stats held = pinned.stats;
+    size_t limit = pinned.limit;
+    mutex_unlock(&pinned.lock);
+    int64_t live = held.active_bytes.current - held.pending_bytes - held.kept_bytes;
+    char text[32] = "none";
+    if (limit != SIZE_MAX)
+        snprintf(text, sizeof text, "%zu", limit);
+    return failed_within(TARN_ERROR_OUT_OF_MEMORY,
+                         "pinned memory: no room for %zu bytes, after all that is free was given back and pending work "
+                         "was waited for; limit %s; allocated %lld bytes in %lld segments, of which live %lld, pending "
+                         "%lld, kept for graphs %lld, free between them %lld. Free blocks, raise the limit by "
+                         "tarn_pinned_limit_set(), or the machine's limit of locked memory (ulimit -l)",
+                         request->requested, text, (long long)held.allocated_bytes.current,
+                         (long long)held.allocations.current, (long long)live, (long long)held.pending_bytes,
+                         (long long)held.kept_bytes,
+                         (long long)(held.allocated_bytes.current - held.active_bytes.current));
+}
+
+tarn_status pinned_climb(const struct pinned_request *request, struct pinned_block **block)
+{
+    struct climb climb = {.request = request};
+    struct error_before before;
+    tarn_status status;
+    error_attempt_begin(&before);
+    do {
+        mutex_lock(&pinned.lock);
+        climb.moves = pinned.moves;
+        mutex_unlock(&pinned.lock);
+        status = climb_once(&climb);
+    } while (status == TARN_ERROR_OUT_OF_MEMORY && moved_since(climb.moves));
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        status = refuse(request);
+    error_attempt_end(&before, status);
+    if (!status)
+        *block = climb.block;
+    return status;
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Segments of pinned memory, the blocks that they are cut into, and the way from an address to its block. A segment is
+ * covered by its blocks without a gap, and of two neighbours one is not free. Free blocks are in bins of their pool, eight to
+ * a power of two; a rounded request is the smallest size of a bin, so that any block of that bin and those above fits.
+ * A block is found by its start in a table of those handed out last, which is only looked at under the lock and believed only
+ * where the block says the same; else by the tree of segments and the tree of that segment's blocks. All under the lock. */
+#include "memory/pinned_heap.h"
+#include "base/pages.h"
+#include "base/status.h"
+
+#define BINS_LOG 3     /* of the bins to a power of two */
+#define BEST_OF 16     /* blocks of a request's own bin that are looked at */
+#define RECENT_BITS 12 /* of the table of blocks */
+
+static struct object_pool block_objects = OBJECT_POOL(struct pinned_block);
+static struct object_pool segment_objects = OBJECT_POOL(struct pinned_segment);
+static struct pinned_block *recent[1u << RECENT_BITS];
+
+static int segment_order(const struct tree_node *a, const struct tree_node *b)
+{
+    uintptr_t x = TREE_ENTRY(a, struct pinned_segment, by_address)->address;
+    uintptr_t y = TREE_ENTRY(b, struct pinned_segment, by_address)->address;
+    return (x > y) - (x < y);
+}
+
+static int block_order(const struct tree_node *a, const struct tree_node *b)
+{
+    uintptr_t x = TREE_ENTRY(a, struct pinned_block, by_address)->address;
+    uintptr_t y = TREE_ENTRY(b, struct pinned_block, by_address)->address;
+    return (x > y) - (x < y);
+}
+
+struct pinned pinned = {
+    .lock = MUTEX_INITIALIZER,
+    .segments = {.order = segment_order},
+    .standard = {.holders = 1},
+    .limit = SIZE_MAX,
+    .settings = {.size = sizeof(tarn_pinned_settings),
+                 .register_threads = 1,
+                 .max_round_threshold = SIZE_MAX,
+                 .max_cached_size = SIZE_MAX},
+    .moved = PTHREAD_COND_INITIALIZER,
+};
+
+/* ---- Sizes ------------------------------------------------------------------------------------------------------- */
+
+static unsigned log2_floor(size_t value)
+{
+    return 63u - (unsigned)__builtin_clzll(value);
+}
+
+size_t pinned_round(size_t size, size_t max_round_threshold)
+{
+    size_t step = PINNED_UNIT;
+    if (size <= max_round_threshold && size > PINNED_UNIT << BINS_LOG)
+        step = (size_t)1 << (log2_floor(size - 1) - BINS_LOG);
+    return (size + step - 1) & ~(step - 1);
+}
+
+/* Units 1 to 7 have a bin each, then eight for each power of two. */
+static unsigned bin_of(size_t size)
+{
+    size_t units = size / PINNED_UNIT;
+    if (units < 1u << BINS_LOG)
+        return (unsigned)units;
+    unsigned log = log2_floor(units);
+    return ((log - BINS_LOG + 1) << BINS_LOG) + ((unsigned)(units >> (log - BINS_LOG)) & ((1u << BINS_LOG) - 1));
+}
+
+/* ---- Bins -------------------------------------------------------------------------------------------------------- */
+
+static void bin_insert(struct pinned_block *block)
+{
+    unsigned bin = bin_of(block->size), zone = block->segment->zone;
+    struct pinned_pool *pool = block->segment->pool;
+    struct pinned_block **first = &pool->bins[zone][bin];
+    block->link_previous = NULL;
+    block->link = *first;
+    if (*first)
+        (*first)->link_previous = block;
+    *first = block;
+    pool->filled[zone][bin / 64] |= (uint64_t)1 << bin % 64;
+}
+
+static void bin_remove(struct pinned_block *block)
+{
+    unsigned bin = bin_of(block->size), zone = block->segment->zone;
+    struct pinned_pool *pool = block->segment->pool;
+    if (block->link)
+        block->link->link_previous = block->link_previous;
+    if (block->link_previous)
+        block->link_previous->link = block->link;
+    else if (!(pool->bins[zone][bin] = block->link))
+        pool->filled[zone][bin / 64] &= ~((uint64_t)1 << bin % 64);
+}
+
+/* A free block of at least that size: the smallest of those looked at in its own bin, else any of the next one that has some. */
+static struct pinned_block *bin_search(const struct pinned_pool *pool, unsigned zone, size_t size)
+{
+    unsigned bin = bin_of(size), looked = 0;
+    struct pinned_block *best = NULL;
+    for (struct pinned_block *block = pool->bins[zone][bin]; block && looked++ < BEST_OF; block = block->link) {
+        if (block->size == size)
+            return block;
+        if (block->size > size && (!best || block->size < best->size))
+            best = block;
+    }
+    if (best)
+        return best;
+    uint64_t mask = ~(uint64_t)0 << (bin + 1) % 64;
+    for (unsigned word = (bin + 1) / 64; word < PINNED_WORDS; word++, mask = ~(uint64_t)0) {
+        uint64_t filled = pool->filled[zone][word] & mask;
+        if (filled)
+            return pool->bins[zone][word * 64 + (unsigned)__builtin_ctzll(filled)];
+    }
+    return NULL;
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+
+static struct pinned_block *block_create(void)
+{
+    struct pinned_block *block = object_alloc(&block_objects);
+    if (!block)
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a block of pinned memory");
+    return block;
+}
+
+/* The object of a block that is cut off another. Tests that count allocations see each. */
+static struct pinned_block *block_take(void)
+{
+    struct pinned_block *block = pinned.spare;
+    if (!block || pages_fail_armed())
+        return block_create();
+    pinned.spare = block->link;
+    return block;
+}
+
+/* Takes a free block that is joined to its neighbour out of everything. */
+static void block_forget(struct pinned_block *block)
+{
+    tree_remove(&block->segment->blocks, &block->by_address);
+    block->state = PINNED_UNUSED;
+    block->link = pinned.spare;
+    pinned.spare = block;
+}
+
+static struct pinned_block **recent_of(uintptr_t address)
+{
+    return &recent[(address / PINNED_UNIT * 0x9e3779b97f4a7c15u) >> (64 - RECENT_BITS)];
+}
+
+/* Cuts the part behind `size` off a block that is in no bin. */
+static tarn_status block_cut(struct pinned_block *block, size_t size)
+{
+    struct pinned_block *rest = block_take();
+    if (!rest)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    *rest = (struct pinned_block){
+        .address = block->address + size,
+        .size = block->size - size,
+        .segment = block->segment,
+        .previous = block,
+        .next = block->next,
+        .state = PINNED_FREE,
+    };
+    if (rest->next)
+        rest->next->previous = rest;
+    block->next = rest;
+    block->size = size;
+    tree_insert(&rest->segment->blocks, &rest->by_address);
+    bin_insert(rest);
+    return TARN_OK;
+}
+
+/* Adds the block behind to a block; neither is in a bin. */
+static void block_join(struct pinned_block *block)
+{
+    struct pinned_block *behind = block->next;
+    block->size += behind->size;
+    block->next = behind->next;
+    if (block->next)
+        block->next->previous = block;
+    block_forget(behind);
+}
+
+tarn_status pinned_take_locked(const struct pinned_request *request, struct pinned_block **result)
+{
+    struct pinned_block *block = bin_search(request->pool, request->zone, request->size);
+    if (!block)
+        block = bin_search(request->pool, PINNED_ZONE_RESERVED, request->size);
+    if (!block)
+        return TARN_ERROR_NO_ROOM;
+    bin_remove(block);
+    if (block->size > request->size && block_cut(block, request->size)) {
+        bin_insert(block);
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    }
+    block->state = PINNED_LIVE;
+    block->requested = request->requested;
+    block->captured = false;
+    block->segment->used += block->size;
+    *recent_of(block->address) = block;
+    pinned_stat_add(&pinned.stats.active_requests, 1);
+    pinned_stat_add(&pinned.stats.active_bytes, (int64_t)block->size);
+    pinned_stat_add(&pinned.stats.requested_bytes, (int64_t)block->requested);
+    *result = block;
+    return TARN_OK;
+}
+
+void pinned_give_locked(struct pinned_block *block)
+{
+    struct pinned_segment *segment = block->segment;
+    pinned_stat_add(&pinned.stats.active_requests, -1);
+    pinned_stat_add(&pinned.stats.active_bytes, -(int64_t)block->size);
+    pinned_stat_add(&pinned.stats.requested_bytes, -(int64_t)block->requested);
+    segment->used -= block->size;
+    block->state = PINNED_FREE;
+    if (block->next && block->next->state == PINNED_FREE) {
+        bin_remove(block->next);
+        block_join(block);
+    }
+    if (block->previous && block->previous->state == PINNED_FREE) {
+        block = block->previous;
+        bin_remove(block);
+        block_join(block);
+    }
+    bin_insert(block);
+    if (!segment->used && segment->size > pinned.settings.max_cached_size && segment->zone != PINNED_ZONE_RESERVED)
+        pinned_segment_leave_locked(segment);
+}
+
+/* ---- Looking up -------------------------------------------------------------------------------------------------- */
+
+static bool segment_ends_after(const struct tree_node *node, uint64_t key)
+{
+    const struct pinned_segment *segment = TREE_ENTRY(node, struct pinned_segment, by_address);
+    return segment->address + segment->size > key;
+}
+
+static bool block_ends_after(const struct tree_node *node, uint64_t key)
+{
+    const struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
+    return block->address + block->size > key;
+}
+
+struct pinned_block *pinned_find_locked(uintptr_t address, bool *ours)
+{
+    struct pinned_block *block = *recent_of(address);
+    if (block && block->address == address && block->state == PINNED_LIVE) {
+        *ours = true;
+        return block;
+    }
+    struct tree_node *node = tree_find_first(&pinned.segments, segment_ends_after, address);
+    struct pinned_segment *segment = node ? TREE_ENTRY(node, struct pinned_segment, by_address) : NULL;
+    *ours = segment && segment->address <= address;
+    if (!*ours)
+        return NULL;
+    node = tree_find_first(&segment->blocks, block_ends_after, address);
+    block = TREE_ENTRY(node, struct pinned_block, by_address);
+    return block->state == PINNED_LIVE ? block : NULL;
+}
+
+/* ---- Segments ---------------------------------------------------------------------------------------------------- */
+
+static void segment_link(struct pinned_segment *segment, struct pinned_pool *pool)
+{
+    segment->pool = pool;
+    segment->previous = NULL;
+    segment->next = pool->segments;
+    if (segment->next)
+        segment->next->previous = segment;
+    pool->segments = segment;
+}
+
+static void segment_unlink(struct pinned_segment *segment)
+{
+    if (segment->next)
+        segment->next->previous = segment->previous;
+    if (segment->previous)
+        segment->previous->next = segment->next;
+    else
+        segment->pool->segments = segment->next;
+}
+
+struct pinned_segment *pinned_segment_create(void)
+{
+    struct pinned_segment *segment = object_alloc(&segment_objects);
+    if (!segment) {
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a segment of pinned memory");
+        return NULL;
+    }
+    segment->whole = block_create();
+    if (!segment->whole) {
+        object_free(&segment_objects, segment);
+        return NULL;
+    }
+    return segment;
+}
+
+void pinned_segment_destroy(struct pinned_segment *segment)
+{
+    object_free(&block_objects, segment->whole);
+    object_free(&segment_objects, segment);
+}
+
+void pinned_segment_enter_locked(struct pinned_segment *segment, struct pinned_pool *pool)
+{
+    struct pinned_block *first = segment->whole;
+    segment->whole = NULL;
+    segment->used = 0;
+    segment->blocks = (struct tree){.order = block_order};
+    segment_link(segment, pool);
+    tree_insert(&pinned.segments, &segment->by_address);
+    *first = (struct pinned_block){
+        .address = segment->address, .size = segment->size, .segment = segment, .state = PINNED_FREE};
+    tree_insert(&segment->blocks, &first->by_address);
+    bin_insert(first);
+}
+
+void pinned_segment_leave_locked(struct pinned_segment *segment)
+{
+    struct pinned_block *block = TREE_ENTRY(tree_first(&segment->blocks), struct pinned_block, by_address);
+    bin_remove(block);
+    block->state = PINNED_UNUSED;
+    tree_remove(&pinned.segments, &segment->by_address);
+    segment_unlink(segment);
+    segment->whole = block;
+    segment->next = pinned.leaving;
+    pinned.leaving = segment;
+    pinned.leaving_bytes += segment->size;
+}
+
+void pinned_absorb_locked(struct pinned_pool *pool)
+{
+    for (struct pinned_segment *segment; (segment = pool->segments);) {
+        struct tree_node *node;
+        for (node = tree_first(&segment->blocks); node; node = tree_next(node)) {
+            struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
+            if (block->state == PINNED_FREE)
+                bin_remove(block);
+        }
+        segment_unlink(segment);
+        segment_link(segment, &pinned.standard);
+        for (node = tree_first(&segment->blocks); node; node = tree_next(node)) {
+            struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
+            if (block->state == PINNED_FREE)
+                bin_insert(block);
+            block->captured = false; /* its graphs are gone */
+        }
+    }
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the files of the pinned memory share. pinned_heap.c owns segments and the blocks in them; pinned_wait.c what freed
+ * blocks wait for; pinned_growth.c the driver's side: growth, what is tried when it fails, trim; pinned_watch.c the background
+ * thread; pinned.c the public calls and pools.
+ *
+ * All of it is under one lock, `pinned.lock`, which is not held over a driver call but to ask about and record events. */
+#ifndef TARN_MEMORY_PINNED_HEAP_H
+#define TARN_MEMORY_PINNED_HEAP_H
+
+#include "base/lock.h"
+#include "base/tree.h"
+#include "memory/pinned.h"
+
+#include <tarn/pinned.h>
+
+#define PINNED_UNIT ((size_t)256)              /* bytes: of sizes and addresses */
+#define PINNED_PAGE ((size_t)4096)             /* bytes: of segments */
+#define PINNED_SMALL ((size_t)256 << 10)       /* bytes: blocks up to this share segments ... */
+#define PINNED_SMALL_SEGMENT ((size_t)2 << 20) /* ... of this size; a larger one begins with a segment of its own */
+#define PINNED_LARGEST ((size_t)1 << 47)       /* bytes: what is larger is refused */
+#define PINNED_THREADS 128                     /* that touch pages, at most */
+#define PINNED_BINS 312                        /* up to PINNED_LARGEST: pinned_bin() */
+#define PINNED_WORDS ((PINNED_BINS + 63) / 64) /* of a set of bins */
+
+enum pinned_zone { PINNED_ZONE_SMALL, PINNED_ZONE_LARGE, PINNED_ZONE_RESERVED, PINNED_ZONES };
+
+enum pinned_state {
+    PINNED_UNUSED,  /* the object is at hand; so nobody who kept a pointer to it takes it for a block */
+    PINNED_FREE,    /* in its pool's bin */
+    PINNED_LIVE,    /* a caller's */
+    PINNED_PENDING, /* freed: `waits` uses have not ended, in the queues of their streams */
+    PINNED_KEPT     /* freed, and recorded on a stream that captured: in its pool's list */
+};
+
+/* Work on a stream that uses a block, or a pool. */
+struct pinned_use {
+    struct pinned_use *next;         /* of the same block or pool */
+    struct pinned_use *next_pending; /* of the same stream, freed later */
+    struct pinned_block *block;      /* once it is pending */
+    struct stream *stream;
+    unsigned generation; /* of the stream */
+    struct mark *mark;   /* recorded when the block was freed; NULL before, and while recording fails */
+    bool marked;         /* `mark` says all: NULL then means finished */
+};
+
+/* The pending uses of one stream's work, oldest first: the first that has not ended ends a look at it. A slot of streams has at
+ * most one, for ever. */
+struct pinned_queue {
+    struct pinned_use *first, **last;
+    bool listed;
+    struct pinned_queue *next; /* listed: of those that are not empty */
+};
+
+struct pinned_block {
+    void *first; /* the object pool's, while it has the object */
+    uintptr_t address;
+    size_t size;      /* bytes, a multiple of PINNED_UNIT */
+    size_t requested; /* bytes; not of a free one */
+    struct pinned_segment *segment;
+    struct tree_node by_address;               /* of the segment's */
+    struct pinned_block *previous, *next;      /* neighbours in the segment */
+    struct pinned_block *link, *link_previous; /* of its bin; `link` also of the kept and of objects at hand */
+    struct pinned_use *uses;
+    unsigned waits;
+    bool captured; /* recorded on a stream that captured */
+    uint8_t state;
+};
+
+/* What came from the driver as a whole. */
+struct pinned_segment {
+    struct tree_node by_address;
+    uintptr_t address;
+    size_t size;
+    size_t used; /* bytes of blocks that are not free */
+    int device;  /* whose context served */
+    bool registered;
+    uint8_t zone;
+    struct pinned_pool *pool;
+    struct tree blocks;                     /* by address */
+    struct pinned_block *whole;             /* while it is in no pool: the object of its one block */
+    struct pinned_segment *next, *previous; /* of the pool's; `next` also of those on their way to the driver */
+};
+
+struct pinned_pool {
+    struct pinned_block *bins[PINNED_ZONES][PINNED_BINS]; /* free blocks by size, last in first out */
+    uint64_t filled[PINNED_ZONES][PINNED_WORDS];          /* a bit for each bin that is not empty */
+    struct pinned_segment *segments;
+    struct pinned_block *kept;
+    unsigned holders;
+    struct pinned_use *uses;  /* by launches of graphs: what its death waits for */
+    struct pinned_pool *next; /* of the dying */
+};
+
+struct pinned {
+    mutex lock; /* of all here but `used` */
+    atomic_bool used;
+    struct tree segments;
+    struct pinned_pool standard;    /* what is nobody else's */
+    struct pinned_pool *dying;      /* without a holder, and with uses that have not ended */
+    struct pinned_queue *queues;    /* that are not empty */
+    struct pinned_segment *leaving; /* wholly free, and to go to the driver: pinned_settle() */
+    struct pinned_block *spare;     /* objects at hand, so that cutting and joining need no other lock */
+    tarn_pinned_settings settings;
+    tarn_pinned_stats stats;
+    size_t limit;         /* bytes */
+    size_t growing;       /* bytes that the driver is being asked for */
+    size_t leaving_bytes; /* of segments that are out of their pools and not yet back with the driver */
+    unsigned moving;      /* growths and returns that are between lock and lock */
+    uint64_t moves;       /* how many there have been */
+    pthread_cond_t moved;
+    bool reserve_taken;  /* the reserved segment exists, or is being made */
+    pthread_cond_t work; /* for the background thread: blocks wait, or it is to end */
+};
+
+extern struct pinned pinned;
+
+/* The start of every public call. */
+tarn_status pinned_ready(void);
+
+/* ---- pinned_heap.c ----------------------------------------------------------------------------------------------- */
+
+struct pinned_request {
+    size_t requested, size; /* bytes: as asked for, as rounded */
+    enum pinned_zone zone;
+    struct pinned_pool *pool;
+};
+
+/* The size that a block gets. */
+size_t pinned_round(size_t size, size_t max_round_threshold);
+
+/* A live block out of free memory of the pool. TARN_ERROR_NO_ROOM without a text where there is none;
+ * TARN_ERROR_OUT_OF_HOST_MEMORY. */
+tarn_status pinned_take_locked(const struct pinned_request *request, struct pinned_block **block);
+/* Makes a block free. Its segment may be `leaving` then. */
+void pinned_give_locked(struct pinned_block *block);
+
+/* The block whose caller has it that holds the address, or NULL; `ours` says whether the address is in a segment at all. */
+struct pinned_block *pinned_find_locked(uintptr_t address, bool *ours);
+
+/* The object of a segment, with that of its first block. NULL with TARN_ERROR_OUT_OF_HOST_MEMORY as the last error. */
+struct pinned_segment *pinned_segment_create(void);
+void pinned_segment_destroy(struct pinned_segment *segment);
+/* Puts a segment that is one free block into a pool, and takes a wholly free one out, to `leaving`. */
+void pinned_segment_enter_locked(struct pinned_segment *segment, struct pinned_pool *pool);
+void pinned_segment_leave_locked(struct pinned_segment *segment);
+/* Makes all segments of a pool the default pool's. */
+void pinned_absorb_locked(struct pinned_pool *pool);
+
+/* ---- pinned_wait.c ----------------------------------------------------------------------------------------------- */
+
+/* Adds a use to a list, once a stream. */
+tarn_status pinned_use_add_locked(struct pinned_use **uses, struct stream *stream);
+/* What the block waits for when it is freed now: a mark for each use, made without the lock. The block is pending. */
+void pinned_uses_mark(struct pinned_use *uses);
+/* Enters a pending block in the queues of its streams. */
+void pinned_wait_begin_locked(struct pinned_block *block);
+/* Makes free what has ended; lets pools die. Never waits. */
+void pinned_collect_locked(void);
+/* Something to wait for, kept for the caller; NULL where nothing that waits can be waited for. */
+struct mark *pinned_oldest_locked(void);
+/* A pool without holders: now, or when its uses have ended. */
+void pinned_pool_die_locked(struct pinned_pool *pool);
+/* Makes the kept blocks of a pool free, or pending where other work uses them. */
+void pinned_unkeep_locked(struct pinned_pool *pool);
+
+/* ---- pinned_growth.c --------------------------------------------------------------------------------------------- */
+
+/* Serves a request that free memory does not. */
+tarn_status pinned_climb(const struct pinned_request *request, struct pinned_block **block);
+/* Gives `leaving` segments back; without the lock. The first failure; what could not go is free as before. Counts them in
+ * `moves`, where that is not NULL. */
+tarn_status pinned_settle(uint64_t *moves);
+/* Gives wholly free segments back until `keep` bytes are left, waiting for pending blocks; `all`: the reserved one too. */
+tarn_status pinned_trim(size_t keep, bool all);
+
+/* ---- pinned_watch.c ---------------------------------------------------------------------------------------------- */
+
+/* Starts a thread that gets no signals. */
+bool pinned_thread_start(pthread_t *thread, void *(*function)(void *), void *argument);
+
+/* Starts or ends the background thread. Not side by side. TARN_ERROR_OUT_OF_HOST_MEMORY. */
+tarn_status pinned_watch(bool on);
+
+static inline void pinned_stat_add(tarn_stat *stat, int64_t change)
+{
+    stat->current += change;
+    if (change > 0)
+        stat->allocated += change;
+    else
+        stat->freed -= change;
+    if (stat->current > stat->peak)
+        stat->peak = stat->current;
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What freed blocks of pinned memory wait for. A use is made when a block is recorded on a stream, so that freeing the block
+ * cannot fail; a mark that cannot be recorded then, since the stream captures or the driver refuses, is recorded later. Each
+ * stream has a queue of its own, in the order of the frees, and a look at it ends at the first use that has not ended: so a
+ * look costs a question a stream, and no stream keeps back what another one has finished with. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/pinned_heap.h"
+
+static struct object_pool use_objects = OBJECT_POOL(struct pinned_use);
+static struct object_pool queue_objects = OBJECT_POOL(struct pinned_queue);
+static struct object_pool pool_objects = OBJECT_POOL(struct pinned_pool);
+
+/* ---- Uses -------------------------------------------------------------------------------------------------------- */
+
+static struct pinned_queue *queue_of(struct stream *stream)
+{
+    struct pinned_queue *queue = stream->pinned;
+    if (!queue && (queue = object_alloc(&queue_objects))) {
+        queue->last = &queue->first;
+        stream->pinned = queue;
+    }
+    return queue;
+}
+
+tarn_status pinned_use_add_locked(struct pinned_use **uses, struct stream *stream)
+{
+    unsigned generation = atomic_load_explicit(&stream->generation, memory_order_relaxed);
+    for (struct pinned_use *use = *uses; use; use = use->next)
+        if (use->stream == stream && use->generation == generation)
+            return TARN_OK;
+    struct pinned_use *use = queue_of(stream) ? object_alloc(&use_objects) : NULL;
+    if (!use)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the use of pinned memory by a stream");
+    use->stream = stream;
+    use->generation = generation;
+    use->next = *uses;
+    *uses = use;
+    return TARN_OK;
+}
+
+static void use_destroy(struct pinned_use *use)
+{
+    mark_release(use->mark);
+    object_free(&use_objects, use);
+}
+
+/* Marks the work of the stream so far, if that was not done. */
+static tarn_status use_mark(struct pinned_use *use)
+{
+    if (use->marked)
+        return TARN_OK;
+    tarn_status status = mark_of_stream(use->stream, use->generation, &use->mark);
+    use->marked = status == TARN_OK;
+    return status;
+}
+
+void pinned_uses_mark(struct pinned_use *uses)
+{
+    for (; uses; uses = uses->next)
+        (void)use_mark(uses);
+}
+
+/* Work on a device that is lost is over: nothing of it will ever touch memory again. */
+static bool use_ended(struct pinned_use *use)
+{
+    tarn_status status = use_mark(use);
+    if (status == TARN_OK && use->mark)
+        status = mark_query(use->mark);
+    return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
+}
+
+/* ---- Pending blocks ---------------------------------------------------------------------------------------------- */
+
+void pinned_wait_begin_locked(struct pinned_block *block)
+{
+    block->state = PINNED_PENDING;
+    pinned.stats.pending_bytes += (int64_t)block->size;
+    for (struct pinned_use *use = block->uses, *next; use; use = next) {
+        struct pinned_queue *queue = use->stream->pinned;
+        next = use->next;
+        use->block = block;
+        block->waits++;
+        *queue->last = use;
+        queue->last = &use->next_pending;
+        if (!queue->listed) {
+            queue->next = pinned.queues;
+            pinned.queues = queue;
+            queue->listed = true;
+        }
+    }
+    block->uses = NULL;
+    if (pinned.settings.background_threads)
+        pthread_cond_signal(&pinned.work);
+}
+
+static void collect_queue(struct pinned_queue *queue)
+{
+    for (struct pinned_use *use; (use = queue->first) && use_ended(use);) {
+        struct pinned_block *block = use->block;
+        queue->first = use->next_pending;
+        if (!queue->first)
+            queue->last = &queue->first;
+        use_destroy(use);
+        if (--block->waits == 0) {
+            pinned.stats.pending_bytes -= (int64_t)block->size;
+            pinned_give_locked(block);
+        }
+    }
+}
+
+struct mark *pinned_oldest_locked(void)
+{
+    for (const struct pinned_queue *queue = pinned.queues; queue; queue = queue->next)
+        if (queue->first && queue->first->mark)
+            return mark_keep(queue->first->mark);
+    return NULL;
+}
+
+/* ---- Kept blocks, and the death of pools ------------------------------------------------------------------------- */
+
+void pinned_unkeep_locked(struct pinned_pool *pool)
+{
+    for (struct pinned_block *block; (block = pool->kept);) {
+        pool->kept = block->link;
+        pinned.stats.kept_bytes -= (int64_t)block->size;
+        if (block->uses)
+            pinned_wait_begin_locked(block);
+        else
+            pinned_give_locked(block);
+    }
+}
+
+/* Whether nothing that was launched with the pool's memory runs any more. */
+static bool pool_ended(struct pinned_pool *pool)
+{
+    for (struct pinned_use *use; (use = pool->uses) && use_ended(use);) {
+        pool->uses = use->next;
+        use_destroy(use);
+    }
+    return !pool->uses;
+}
+
+static void collect_dying(void)
+{
+    for (struct pinned_pool **place = &pinned.dying, *pool; (pool = *place);) {
+        if (!pool_ended(pool)) {
+            place = &pool->next;
+            continue;
+        }
+        *place = pool->next;
+        pinned_unkeep_locked(pool);
+        pinned_absorb_locked(pool);
+        object_free(&pool_objects, pool);
+    }
+}
+
+void pinned_pool_die_locked(struct pinned_pool *pool)
+{
+    pool->next = pinned.dying;
+    pinned.dying = pool;
+    collect_dying();
+}
+
+void pinned_collect_locked(void)
+{
+    for (struct pinned_queue **place = &pinned.queues, *queue; (queue = *place);) {
+        collect_queue(queue);
+        if (queue->first) {
+            place = &queue->next;
+            continue;
+        }
+        *place = queue->next;
+        queue->listed = false;
+    }
+    collect_dying();
+}
+
+tarn_status pinned_pool_create(struct pinned_pool **pool)
+{
+    struct pinned_pool *created = object_alloc(&pool_objects);
+    if (!created)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a pool of pinned memory");
+    created->holders = 1;
+    *pool = created;
+    return TARN_OK;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The background thread of the pinned memory: while blocks of whatever pool wait for work it looks every 100 us what has
+ * ended, else it sleeps. It does nothing that requests do not do by themselves when memory is short; with it blocks are free
+ * sooner, and those above max_cached_size with the driver. Owns the thread. */
+#include "base/status.h"
+#include "memory/pinned_heap.h"
+
+#include <signal.h>
+#include <time.h>
+
+#define LOOK_NS 100000
+
+static bool runs; /* changed by one caller at a time */
+static bool ends; /* pinned.lock */
+static pthread_t watcher;
+
+bool pinned_thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(thread, NULL, function, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code == 0;
+}
+
+static void sleep_locked(void)
+{
+    struct timespec until;
+    if (!pinned.queues && !pinned.dying) {
+        pthread_cond_wait(&pinned.work, &pinned.lock);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    (void)pthread_cond_timedwait(&pinned.work, &pinned.lock, &until);
+}
+
+static void *watch(void *argument)
+{
+    mutex_lock(&pinned.lock);
+    while (!ends) {
+        sleep_locked();
+        pinned_collect_locked();
+        if (!pinned.leaving)
+            continue;
+        mutex_unlock(&pinned.lock);
+        (void)pinned_settle(NULL);
+        mutex_lock(&pinned.lock);
+    }
+    mutex_unlock(&pinned.lock);
+    return argument;
+}
+
+tarn_status pinned_watch(bool on)
+{
+    if (on == runs)
+        return TARN_OK;
+    if (on && !pinned_thread_start(&watcher, watch, NULL))
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "the background thread of the pinned memory cannot be made");
+    if (!on) {
+        mutex_lock(&pinned.lock);
+        ends = true;
+        pthread_cond_signal(&pinned.work);
+        mutex_unlock(&pinned.lock);
+        pthread_join(watcher, NULL);
+        ends = false;
+    }
+    runs = on;
+    return TARN_OK;
+}
