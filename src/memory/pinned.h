@@ -26,4 +26,7 @@ tarn_status pinned_pool_record_stream(struct pinned_pool *pool, struct stream *s
  * stream at all, so take the callback away while there is nothing to route. */
 void pinned_on_route(struct pinned_pool *(*route)(struct stream *stream));
 
+/* TARN_OK, or TARN_ERROR_INTERNAL with a text that names the broken invariant. For tests; nothing else of tarn may run. */
+tarn_status pinned_verify(void);
+
 #endif

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Segments of pinned memory, the blocks that they are cut into, and the way from an address to its block. A segment is
- * covered by its blocks without a gap, and of two neighbours one is not free. Free blocks are in bins of their pool, eight to
+ * covered by its blocks without a gap, and of two neighbours one is not free, or is `loose`: what was freed last is left as it
+ * is, for the next request of its size, until another size is asked for. Free blocks are in bins of their pool, eight to
  * a power of two; a rounded request is the smallest size of a bin, so that any block of that bin and those above fits.
  * A block is found by its start in a table of those handed out last, which is only looked at under the lock and believed only
  * where the block says the same; else by the tree of segments and the tree of that segment's blocks. All under the lock. */
@@ -186,13 +187,54 @@ static void block_join(struct pinned_block *block)
     block_forget(behind);
 }
 
+/* Takes a block out of the list of loose ones. */
+static void loose_remove(struct pinned_pool *pool, struct pinned_block *block)
+{
+    unsigned place = block->loose - 1u;
+    pool->loose[place] = pool->loose[--pool->loose_count];
+    pool->loose[place]->loose = block->loose;
+    block->loose = 0;
+}
+
+void pinned_join_locked(struct pinned_pool *pool)
+{
+    while (pool->loose_count) {
+        struct pinned_block *block = pool->loose[pool->loose_count - 1];
+        loose_remove(pool, block);
+        bin_remove(block);
+        for (struct pinned_block *next; (next = block->next) && next->state == PINNED_FREE; block_join(block)) {
+            if (next->loose)
+                loose_remove(pool, next);
+            bin_remove(next);
+        }
+        struct pinned_block *before = block->previous;
+        if (before && before->state == PINNED_FREE) { /* where that is loose its turn comes */
+            bin_remove(before);
+            block_join(before);
+            block = before;
+        }
+        bin_insert(block);
+    }
+}
+
+static struct pinned_block *search(const struct pinned_pool *pool, const struct pinned_request *request)
+{
+    struct pinned_block *block = bin_search(pool, request->zone, request->size);
+    return block ? block : bin_search(pool, PINNED_ZONE_RESERVED, request->size);
+}
+
 tarn_status pinned_take_locked(const struct pinned_request *request, struct pinned_block **result)
 {
-    struct pinned_block *block = bin_search(request->pool, request->zone, request->size);
-    if (!block)
-        block = bin_search(request->pool, PINNED_ZONE_RESERVED, request->size);
+    struct pinned_pool *pool = request->pool;
+    struct pinned_block *block = search(pool, request);
+    if (pool->loose_count && !(block && block->size == request->size)) {
+        pinned_join_locked(pool);
+        block = search(pool, request);
+    }
     if (!block)
         return TARN_ERROR_NO_ROOM;
+    if (block->loose)
+        loose_remove(pool, block);
     bin_remove(block);
     if (block->size > request->size && block_cut(block, request->size)) {
         bin_insert(block);
@@ -213,20 +255,16 @@ tarn_status pinned_take_locked(const struct pinned_request *request, struct pinn
 void pinned_give_locked(struct pinned_block *block)
 {
     struct pinned_segment *segment = block->segment;
+    struct pinned_pool *pool = segment->pool;
+    if (pool->loose_count == PINNED_LOOSE)
+        pinned_join_locked(pool);
     pinned_stat_add(&pinned.stats.active_requests, -1);
     pinned_stat_add(&pinned.stats.active_bytes, -(int64_t)block->size);
     pinned_stat_add(&pinned.stats.requested_bytes, -(int64_t)block->requested);
     segment->used -= block->size;
     block->state = PINNED_FREE;
-    if (block->next && block->next->state == PINNED_FREE) {
-        bin_remove(block->next);
-        block_join(block);
-    }
-    if (block->previous && block->previous->state == PINNED_FREE) {
-        block = block->previous;
-        bin_remove(block);
-        block_join(block);
-    }
+    pool->loose[pool->loose_count++] = block;
+    block->loose = (uint8_t)pool->loose_count;
     bin_insert(block);
     if (!segment->used && segment->size > pinned.settings.max_cached_size && segment->zone != PINNED_ZONE_RESERVED)
         pinned_segment_leave_locked(segment);
@@ -322,6 +360,7 @@ void pinned_segment_enter_locked(struct pinned_segment *segment, struct pinned_p
 
 void pinned_segment_leave_locked(struct pinned_segment *segment)
 {
+    pinned_join_locked(segment->pool);
     struct pinned_block *block = TREE_ENTRY(tree_first(&segment->blocks), struct pinned_block, by_address);
     bin_remove(block);
     block->state = PINNED_UNUSED;
@@ -335,6 +374,7 @@ void pinned_segment_leave_locked(struct pinned_segment *segment)
 
 void pinned_absorb_locked(struct pinned_pool *pool)
 {
+    pinned_join_locked(pool);
     for (struct pinned_segment *segment; (segment = pool->segments);) {
         struct tree_node *node;
         for (node = tree_first(&segment->blocks); node; node = tree_next(node)) {

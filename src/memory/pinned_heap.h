@@ -21,6 +21,7 @@
 #define PINNED_SMALL_SEGMENT ((size_t)2 << 20) /* ... of this size; a larger one begins with a segment of its own */
 #define PINNED_LARGEST ((size_t)1 << 47)       /* bytes: what is larger is refused */
 #define PINNED_THREADS 128                     /* that touch pages, at most */
+#define PINNED_LOOSE 32                        /* free blocks that are not joined yet, at most */
 #define PINNED_BINS 312                        /* up to PINNED_LARGEST: pinned_bin() */
 #define PINNED_WORDS ((PINNED_BINS + 63) / 64) /* of a set of bins */
 
@@ -66,6 +67,7 @@ struct pinned_block {
     unsigned waits;
     bool captured; /* recorded on a stream that captured */
     uint8_t state;
+    uint8_t loose; /* free, and not yet joined with its neighbours: 1 + its place in the pool's list; else 0 */
 };
 
 /* What came from the driver as a whole. */
@@ -86,6 +88,8 @@ struct pinned_segment {
 struct pinned_pool {
     struct pinned_block *bins[PINNED_ZONES][PINNED_BINS]; /* free blocks by size, last in first out */
     uint64_t filled[PINNED_ZONES][PINNED_WORDS];          /* a bit for each bin that is not empty */
+    struct pinned_block *loose[PINNED_LOOSE];
+    unsigned loose_count;
     struct pinned_segment *segments;
     struct pinned_block *kept;
     unsigned holders;
@@ -147,6 +151,8 @@ void pinned_segment_enter_locked(struct pinned_segment *segment, struct pinned_p
 void pinned_segment_leave_locked(struct pinned_segment *segment);
 /* Makes all segments of a pool the default pool's. */
 void pinned_absorb_locked(struct pinned_pool *pool);
+/* Joins the free blocks of a pool with their neighbours. */
+void pinned_join_locked(struct pinned_pool *pool);
 
 /* ---- pinned_wait.c ----------------------------------------------------------------------------------------------- */
 

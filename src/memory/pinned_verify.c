@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Reads the pinned memory and changes nothing: for tests. What is checked stands in pinned_heap.h and at the top of
+ * pinned_heap.c. */
+#include "base/status.h"
+#include "memory/pinned_heap.h"
+
+#define BROKEN(address, text) failed(TARN_ERROR_INTERNAL, "pinned memory, at %#zx: %s", (size_t)(address), text)
+
+struct sums {
+    size_t blocks, active, requested, pending, kept, segments, allocated;
+};
+
+/* Whether a pool's bins have a free block, once. */
+static bool is_in_bins(const struct pinned_pool *pool, const struct pinned_block *block)
+{
+    unsigned found = 0;
+    for (unsigned bin = 0; bin < PINNED_BINS; bin++)
+        for (const struct pinned_block *other = pool->bins[block->segment->zone][bin]; other; other = other->link)
+            found += other == block;
+    return found == 1;
+}
+
+static tarn_status verify_free(const struct pinned_block *block)
+{
+    const struct pinned_pool *pool = block->segment->pool;
+    if (!is_in_bins(pool, block))
+        return BROKEN(block->address, "a free block is not in one bin of its pool");
+    if (block->loose && (block->loose > pool->loose_count || pool->loose[block->loose - 1] != block))
+        return BROKEN(block->address, "a loose block is not in its pool's list");
+    if (!block->loose && block->next && block->next->state == PINNED_FREE && !block->next->loose)
+        return BROKEN(block->address, "two free neighbours are not joined");
+    if (block->uses || block->waits)
+        return BROKEN(block->address, "a free block is in use");
+    return TARN_OK;
+}
+
+static tarn_status verify_block(const struct pinned_block *block, struct sums *sums)
+{
+    if (block->size == 0 || block->size % PINNED_UNIT || block->address % PINNED_UNIT)
+        return BROKEN(block->address, "a block of a wrong size, or at a wrong address");
+    if (block->state == PINNED_FREE)
+        return verify_free(block);
+    if (block->state != PINNED_LIVE && block->state != PINNED_PENDING && block->state != PINNED_KEPT)
+        return BROKEN(block->address, "a block without a state");
+    if (block->loose || block->requested == 0 || block->requested > block->size)
+        return BROKEN(block->address, "a block that is smaller than what was asked for, or loose");
+    if ((block->state == PINNED_PENDING) != (block->waits > 0))
+        return BROKEN(block->address, "a block that is pending waits for nothing, or one that waits is not");
+    sums->blocks++;
+    sums->active += block->size;
+    sums->requested += block->requested;
+    sums->pending += block->state == PINNED_PENDING ? block->size : 0;
+    sums->kept += block->state == PINNED_KEPT ? block->size : 0;
+    return TARN_OK;
+}
+
+static tarn_status verify_segment(const struct pinned_segment *segment, struct sums *sums)
+{
+    uintptr_t at = segment->address;
+    size_t used = sums->active;
+    const struct pinned_block *previous = NULL;
+    for (struct tree_node *node = tree_first(&segment->blocks); node; node = tree_next(node)) {
+        const struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
+        if (block->address != at || block->segment != segment || block->previous != previous ||
+            (previous && previous->next != block))
+            return BROKEN(at, "the blocks of a segment do not cover it in a row");
+        tarn_status status = verify_block(block, sums);
+        if (status)
+            return status;
+        at += block->size;
+        previous = block;
+    }
+    if (!previous || previous->next || at != segment->address + segment->size)
+        return BROKEN(at, "the last block of a segment does not end with it");
+    if (segment->used != sums->active - used)
+        return BROKEN(segment->address, "a segment's used bytes are wrong");
+    sums->segments++;
+    sums->allocated += segment->size;
+    return TARN_OK;
+}
+
+static bool differ(int64_t counted, size_t sum)
+{
+    return counted != (int64_t)sum;
+}
+
+static tarn_status verify_locked(void)
+{
+    struct sums sums = {0};
+    for (struct tree_node *node = tree_first(&pinned.segments); node; node = tree_next(node)) {
+        tarn_status status = verify_segment(TREE_ENTRY(node, struct pinned_segment, by_address), &sums);
+        if (status)
+            return status;
+    }
+    const tarn_pinned_stats *stats = &pinned.stats;
+    if (differ(stats->active_requests.current, sums.blocks) || differ(stats->active_bytes.current, sums.active) ||
+        differ(stats->requested_bytes.current, sums.requested) || differ(stats->pending_bytes, sums.pending) ||
+        differ(stats->kept_bytes, sums.kept) || differ(stats->allocations.current, sums.segments) ||
+        differ(stats->allocated_bytes.current, sums.allocated))
+        return BROKEN(0, "the counters are not the sums over the blocks and segments");
+    if (pinned.leaving || pinned.leaving_bytes || pinned.growing || pinned.moving)
+        return BROKEN(0, "something is on its way while nothing runs");
+    return TARN_OK;
+}
+
+tarn_status pinned_verify(void)
+{
+    mutex_lock(&pinned.lock);
+    tarn_status status = verify_locked();
+    mutex_unlock(&pinned.lock);
+    return status;
+}
