@@ -259,7 +259,6 @@ static tarn_status map_locked(struct host_device *device, uintptr_t address, siz
     device->mapped += size;
     if (device->mapped > device->mapped_peak)
         device->mapped_peak = device->mapped;
-    device->pinned_peak = device->pinned_bytes;
     return TARN_OK;
 }
 
@@ -496,6 +495,7 @@ void host_memory_ledger_reset(struct host_device *device)
     mutex_lock(&host_memory_lock);
     device->created_peak = device->created;
     device->mapped_peak = device->mapped;
+    device->pinned_peak = device->pinned_bytes;
     mutex_unlock(&host_memory_lock);
 }
 

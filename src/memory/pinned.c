@@ -218,7 +218,8 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     tarn_status status = pinned_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
-    bool captures = stream_captures(found);
+    /* The legacy stream never does; asked while another one does, the driver could not tell. */
+    bool captures = found->native && (stream_is_known(found) || stream_captures(found));
     mutex_lock(&pinned.lock);
     struct pinned_block *block = pinned_find_locked((uintptr_t)pointer, &ours);
     if (!block)

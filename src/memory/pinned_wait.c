@@ -66,6 +66,8 @@ void pinned_uses_mark(struct pinned_use *uses)
 /* Work on a device that is lost is over: nothing of it will ever touch memory again. */
 static bool use_ended(struct pinned_use *use)
 {
+    if (atomic_load_explicit(&device_at(use->stream->device)->lost, memory_order_relaxed))
+        return true;
     tarn_status status = use_mark(use);
     if (status == TARN_OK && use->mark)
         status = mark_query(use->mark);

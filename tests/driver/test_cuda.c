@@ -41,6 +41,8 @@ static void unused_devices_get_no_context(void **state)
     bool possible = false;
     assert_ok(driver->peer_possible(0, 1, &possible));
     assert_true(possible);
+    assert_ok(driver->is_active(0, &possible));
+    assert_false(possible);
     assert_false(has_context(0) || has_context(1));
 
     driver_stream stream = new_stream(1, false);
@@ -93,6 +95,46 @@ static void the_context_of_the_caller_stays(void **state)
     set_context(NULL);
     assert_ok(driver->current(&device));
     assert_int_equal(device, 0);
+}
+
+static void host_memory_is_pinned(void **state)
+{
+    (void)state;
+    uintptr_t pinned = 7, plain = 0;
+    static _Alignas(4096) char own[8192];
+    bool active = false;
+    assert_ok(driver->is_active(1, &active));
+    assert_true(active);
+    assert_refused(driver->is_active(2, &active), TARN_ERROR_INVALID_DEVICE, "no device 2");
+    assert_refused(driver->host_alloc(0, 0, &pinned), TARN_ERROR_INVALID_ARGUMENT, "cuMemHostAlloc of 0 bytes");
+    assert_int_equal(pinned, 7);
+    assert_ok(driver->host_alloc(0, 5000, &pinned));
+    assert_ok(driver->alloc(0, 5000, &plain));
+    assert_ok(driver->set(0, plain, 9, 5000, NULL));
+    assert_ok(driver->copy(0, pinned, plain, 5000, NULL)); /* the device reaches it */
+    assert_ok(driver->stream_synchronize(0, NULL));
+    assert_ok(driver->free(0, plain));
+    assert_int_equal(((unsigned char *)pinned)[4999], 9);
+    assert_refused(driver->host_free(0, pinned + 4096), TARN_ERROR_INVALID_ARGUMENT, "cuMemFreeHost of");
+    assert_refused(driver->host_unregister(0, pinned), TARN_ERROR_INVALID_ARGUMENT, "CUDA error 713");
+    assert_ok(driver->host_register(1, (uintptr_t)own, 4096));
+    assert_refused(driver->host_register(0, (uintptr_t)own, 8192), TARN_ERROR_INVALID_ARGUMENT, "cuMemHostRegister of");
+    assert_refused(driver->host_free(0, (uintptr_t)own), TARN_ERROR_INVALID_ARGUMENT, "cuMemFreeHost");
+
+    /* No capture of whatever thread bars them, nor is ended by them. */
+    driver_stream stream = new_stream(0, false);
+    driver_graph graph = NULL;
+    uintptr_t more = 0;
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    assert_ok(driver->host_alloc(0, 4096, &more));
+    assert_ok(driver->host_free(0, more));
+    assert_ok(driver->host_register(0, (uintptr_t)own + 4096, 4096));
+    assert_ok(driver->host_unregister(0, (uintptr_t)own + 4096));
+    assert_ok(driver->capture_end(0, stream, &graph));
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_ok(driver->stream_destroy(0, stream));
+    assert_ok(driver->host_unregister(1, (uintptr_t)own));
+    assert_ok(driver->host_free(0, pinned));
 }
 
 static void pieces_are_mapped_and_given_back(void **state)
@@ -451,6 +493,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CUDA_TEST(unused_devices_get_no_context),
         CUDA_TEST(the_context_of_the_caller_stays),
+        CUDA_TEST(host_memory_is_pinned),
         CUDA_TEST(pieces_are_mapped_and_given_back),
         CUDA_TEST(a_full_device_says_so),
         CUDA_TEST(access_for_peers_is_given_in_a_list),

@@ -105,6 +105,47 @@ static void failures_stay_out_of_the_last_error(void **state)
     assert_ok(driver->stream_destroy(0, stream));
 }
 
+static void host_memory_is_pinned(void **state)
+{
+    (void)state;
+    uintptr_t pinned = 7, plain = 0;
+    static _Alignas(4096) char own[8192];
+    bool active = false;
+    assert_ok(driver->is_active(0, &active));
+    assert_true(active);
+    assert_status(driver->is_active(2, &active), TARN_ERROR_INVALID_DEVICE);
+    assert_refused(driver->host_alloc(0, 0, &pinned), TARN_ERROR_INVALID_ARGUMENT, "hipHostMalloc of 0 bytes");
+    assert_int_equal(pinned, 7);
+    assert_ok(driver->host_alloc(0, 5000, &pinned));
+    assert_ok(driver->alloc(0, 5000, &plain));
+    assert_ok(driver->set(0, plain, 9, 5000, NULL));
+    assert_ok(driver->copy(0, pinned, plain, 5000, NULL)); /* the device reaches it */
+    assert_ok(driver->stream_synchronize(0, NULL));
+    assert_ok(driver->free(0, plain));
+    assert_int_equal(((unsigned char *)pinned)[4999], 9);
+    assert_refused(driver->host_free(0, pinned + 4096), TARN_ERROR_INVALID_ARGUMENT, "hipHostFree of");
+    assert_refused(driver->host_free(0, 0), TARN_ERROR_INVALID_ARGUMENT, "hipHostFree of");
+    assert_refused(driver->host_unregister(0, pinned), TARN_ERROR_INVALID_ARGUMENT, "hipHostUnregister of");
+    assert_ok(driver->host_register(1, (uintptr_t)own, 4096));
+    assert_refused(driver->host_register(0, (uintptr_t)own, 8192), TARN_ERROR_INVALID_ARGUMENT, "hipHostRegister of");
+    assert_int_equal(hip.call.hipGetLastError(), HIP_OK);
+
+    /* No capture of whatever thread bars them, nor is ended by them. */
+    driver_stream stream = new_stream(0, false);
+    driver_graph graph = NULL;
+    uintptr_t more = 0;
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    assert_ok(driver->host_alloc(0, 4096, &more));
+    assert_ok(driver->host_free(0, more));
+    assert_ok(driver->host_register(0, (uintptr_t)own + 4096, 4096));
+    assert_ok(driver->host_unregister(0, (uintptr_t)own + 4096));
+    assert_ok(driver->capture_end(0, stream, &graph));
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_ok(driver->stream_destroy(0, stream));
+    assert_ok(driver->host_unregister(1, (uintptr_t)own));
+    assert_ok(driver->host_free(0, pinned));
+}
+
 static void peers_are_enabled(void **state)
 {
     (void)state;
@@ -675,6 +716,7 @@ int main(void)
         ON_EACH(devices_are_described),
         ON_EACH(the_device_of_the_caller_stays),
         ON_EACH(failures_stay_out_of_the_last_error),
+        ON_EACH(host_memory_is_pinned),
         ON_EACH(peers_are_enabled),
         ON_EACH(a_full_device_says_so),
         ON_PLAIN(virtual_memory_is_off_unless_asked_for),

@@ -33,6 +33,8 @@ static void each_call_costs_what_the_tables_say(void **state)
     int number = 0;
     size_t free_bytes, total;
     struct driver_properties properties;
+    bool active = false;
+    static _Alignas(4096) char own[MIB];
     assert_costs(driver->device_count(&number), 0, 0);
     assert_costs(driver->device_properties(0, &properties), 0, 0);
     assert_costs(driver->activate(0), 0, 0);
@@ -54,6 +56,11 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_costs(driver->unreserve(0, range, 32 * MIB), 0, 0);
     assert_costs(driver->alloc(0, 20 * MIB, &plain), US(160 + 20 * 16), US(160 + 20 * 0.8));
     assert_costs(driver->free(0, plain), US(50), US(50));
+    assert_costs(driver->is_active(0, &active), 0, 0);
+    assert_costs(driver->host_alloc(0, 2 * MIB, &plain), US(160 + 2 * 250), US(160 + 2 * 250));
+    assert_costs(driver->host_free(0, plain), US(50 + 2 * 50), US(50 + 2 * 50));
+    assert_costs(driver->host_register(0, (uintptr_t)own, MIB), US(160 + 100), US(160 + 100));
+    assert_costs(driver->host_unregister(0, (uintptr_t)own), US(50 + 50), US(50 + 50));
     assert_costs(driver->stream_create(0, 0, false, &stream), 0, 0);
     assert_costs(driver->event_create(0, &event), 0, 0);
     assert_costs(driver->event_record(0, event, stream), US(0.5), US(0.5));

@@ -9,12 +9,14 @@
 
 /* What a call works on. */
 static struct {
-    uintptr_t range, mapped, plain, made;
+    uintptr_t range, mapped, plain, pinned, made;
     driver_piece piece, other, made_piece;
     driver_stream stream, made_stream, capturing;
     driver_graph graph, made_graph;
     driver_event event, made_event;
 } on;
+
+static _Alignas(4096) char pages[2 * 4096];
 
 static void do_nothing(void *unused)
 {
@@ -43,6 +45,8 @@ static void prepare(int kind)
     on.other = new_piece(0, GRANULE);
     map_at(0, on.mapped, GRANULE, on.piece);
     assert_ok(driver->alloc(0, GRANULE, &on.plain));
+    assert_ok(driver->host_alloc(0, GRANULE, &on.pinned));
+    assert_ok(driver->host_register(0, (uintptr_t)pages + 4096, 4096));
     on.stream = new_stream(0, true);
     on.event = recorded(0, on.stream);
     assert_ok(driver->call(0, on.stream, do_nothing, NULL));
@@ -96,6 +100,32 @@ static tarn_status call_alloc(void)
 static tarn_status call_free(void)
 {
     return driver->free(0, on.plain);
+}
+
+static tarn_status call_host_alloc(void)
+{
+    return driver->host_alloc(0, GRANULE, &on.made);
+}
+
+static tarn_status call_host_free(void)
+{
+    return driver->host_free(0, on.pinned);
+}
+
+static tarn_status call_host_register(void)
+{
+    return driver->host_register(0, (uintptr_t)pages, 4096);
+}
+
+static tarn_status call_host_unregister(void)
+{
+    return driver->host_unregister(0, (uintptr_t)pages + 4096);
+}
+
+static tarn_status call_is_active(void)
+{
+    bool active;
+    return driver->is_active(0, &active);
 }
 
 static tarn_status call_reserve(void)
@@ -278,6 +308,8 @@ static void assert_same(tarn_host_ledger a, tarn_host_ledger b)
     assert_int_equal(a.pieces, b.pieces);
     assert_int_equal(a.mappings, b.mappings);
     assert_int_equal(a.plain, b.plain);
+    assert_int_equal(a.pinned, b.pinned);
+    assert_int_equal(a.pinned_bytes, b.pinned_bytes);
     assert_int_equal(a.reserved_addresses, b.reserved_addresses);
     assert_int_equal(a.streams, b.streams);
     assert_int_equal(a.events, b.events);

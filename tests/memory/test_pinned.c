@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Pinned memory, one call after the other: sizes, reuse, streams, limits, settings, statistics, the end of the process. */
+#include "support/pinned.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+static void sizes_waste_an_eighth_at_most(void)
+{
+    host_start_with(1, 64 * MIB);
+    for (size_t size = 1; size < 40 * MIB; size += 1 + size / 37) {
+        void *pointer = pinned_take(size);
+        size_t usable = 0;
+        OK(tarn_pinned_usable_size(pointer, &usable));
+        CHECK(usable >= size && usable % 256 == 0);
+        CHECK(usable - size <= (size > 2048 ? size / 8 : 255));
+        memset(pointer, 1, usable > 64 * KIB ? 64 * KIB : usable);
+        OK(tarn_pinned_free(pointer));
+    }
+    /* PyTorch's tests have 64 and 128 KiB here. */
+    void *a = pinned_take(40 * KIB), *b = pinned_take(80 * KIB);
+    tarn_pinned_stats stats = pinned_stats();
+    CHECK(stats.active_requests.current == 2);
+    CHECK(stats.active_bytes.current == 120 * KIB);
+    CHECK(stats.requested_bytes.current == 120 * KIB);
+    OK(tarn_pinned_free(a));
+    OK(tarn_pinned_free(b));
+    pinned_nothing_is_left(1);
+}
+
+static void nothing_is_not_a_block(void)
+{
+    void *pointer = &pointer;
+    host_start_with(1, 64 * MIB);
+    OK(tarn_pinned_alloc(0, &pointer));
+    CHECK(!pointer);
+    OK(tarn_pinned_free(NULL));
+    GIVES(tarn_pinned_alloc(1, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pinned_alloc(SIZE_MAX, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(((size_t)1 << 47) + 1, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc((size_t)1 << 47, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(!pointer);
+    GIVES(tarn_pinned_alloc_on(12345, 1, &pointer), TARN_ERROR_INVALID_STREAM);
+    OK(tarn_pinned_alloc_on(TARN_STREAM_PER_THREAD, 1, &pointer));
+    OK(tarn_pinned_free(pointer));
+    pinned_nothing_is_left(1);
+}
+
+static void wrong_pointers_change_nothing(void)
+{
+    char own[512];
+    size_t size = 7;
+    host_start_with(1, 64 * MIB);
+    GIVES(tarn_pinned_free(own), TARN_ERROR_INVALID_POINTER);
+    char *a = pinned_take(5000), *b = pinned_take(3 * MIB), *c = pinned_take(5000);
+    GIVES(tarn_pinned_free(own), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_free(a + 256), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_free(b + 2 * MIB), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_free((char *)((uintptr_t)b + 3 * MIB + 64 * MIB)), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_usable_size(a + 1, &size), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_usable_size(a, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(size == 7);
+    OK(tarn_pinned_free(a));
+    GIVES(tarn_pinned_free(a), TARN_ERROR_DOUBLE_FREE);
+    GIVES(tarn_pinned_usable_size(a, &size), TARN_ERROR_INVALID_POINTER);
+    OK(tarn_pinned_free(b));
+    GIVES(tarn_pinned_free(b), TARN_ERROR_DOUBLE_FREE);
+    GIVES(tarn_pinned_record_stream(b + 5, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_record_stream(own, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_record_stream(c, 77777), TARN_ERROR_INVALID_STREAM);
+
+    /* Freed while a stream uses it: pending, and freed all the same. */
+    tarn_stream stream = lease(0);
+    work_on(stream, c, 1, 1000);
+    OK(tarn_pinned_record_stream(c, stream));
+    OK(tarn_pinned_free(c));
+    GIVES(tarn_pinned_free(c), TARN_ERROR_DOUBLE_FREE);
+    GIVES(tarn_pinned_record_stream(c, stream), TARN_ERROR_INVALID_POINTER);
+    time_pass(1000);
+    pinned_nothing_is_left(1);
+}
+
+static void a_block_is_used_again_when_its_streams_are_done(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0);
+    char *block = pinned_take(100 * KIB), *other;
+    OK(tarn_pinned_free(block));
+    CHECK(pinned_take(100 * KIB) == (void *)block); /* nobody uses it */
+
+    work_on(stream, block, 100 * KIB, 1000);
+    OK(tarn_pinned_record_stream(block + 7777, stream)); /* from inside */
+    OK(tarn_pinned_record_stream(block, stream));        /* twice is once */
+    OK(tarn_pinned_free(block));
+    CHECK(pinned_stats().pending_bytes > 0);
+    CHECK(pinned_stats().active_requests.current == 1); /* not yet to be had */
+    other = pinned_take(100 * KIB);
+    CHECK(other != block);
+    pinned_check(1);
+    OK(tarn_pinned_free(other));
+    time_pass(999);
+    CHECK(pinned_stats().pending_bytes > 0);
+    time_pass(1);
+    CHECK(pinned_stats().pending_bytes == 0 && pinned_stats().active_requests.current == 0);
+    CHECK(calls_of(0, "event_record") == 1);
+    pinned_check(1);
+
+    /* What is recorded on two streams waits for both. */
+    tarn_stream second = lease(0);
+    block = pinned_take(3 * MIB);
+    work_on(stream, block, 1, 5000);
+    work_on(second, block, 1, 100);
+    OK(tarn_pinned_record_stream(block, stream));
+    OK(tarn_pinned_record_stream(block, second));
+    OK(tarn_pinned_free(block));
+    work_on(second, NULL, 0, 100000); /* later work does not matter */
+    time_pass(4000);
+    CHECK(pinned_stats().pending_bytes > 0);
+    time_pass(1000);
+    CHECK(pinned_stats().pending_bytes == 0);
+    time_pass(100000);
+    pinned_nothing_is_left(1);
+}
+
+static void a_slow_stream_keeps_back_nobody_else(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream slow = lease(0), fast = lease(0);
+    char *a = pinned_take(2 * MIB), *b = pinned_take(3 * MIB);
+    work_on(slow, a, 1, 1000000);
+    OK(tarn_pinned_record_stream(a, slow));
+    OK(tarn_pinned_free(a)); /* the older one */
+    work_on(fast, b, 1, 10);
+    OK(tarn_pinned_record_stream(b, fast));
+    OK(tarn_pinned_free(b));
+    time_pass(10);
+    CHECK(pinned_take(3 * MIB) == (void *)b);
+    CHECK(pinned_stats().pending_bytes == 2 * MIB);
+    OK(tarn_pinned_free(b));
+
+    /* A look asks about the oldest use of a stream and no further. */
+    char *many[20];
+    for (int i = 0; i < 20; i++)
+        many[i] = pinned_take(1000);
+    for (int i = 0; i < 20; i++) {
+        work_on(slow, many[i], 1, 100);
+        OK(tarn_pinned_record_stream(many[i], slow));
+        OK(tarn_pinned_free(many[i]));
+    }
+    (void)pinned_stats();
+    uint64_t queries = calls_of(0, "event_query");
+    (void)pinned_stats();
+    CHECK(calls_of(0, "event_query") == queries + 1);
+    time_pass(2000000);
+    pinned_nothing_is_left(1);
+}
+
+static void memory_is_cut_and_joined(void)
+{
+    host_start_with(1, 64 * MIB);
+    char *whole = pinned_take(16 * MIB);
+    OK(tarn_pinned_free(whole));
+    char *a = pinned_take(9 * MIB), *b = pinned_take(7 * MIB);
+    CHECK(a == whole && b == whole + 9 * MIB); /* 33 MiB do not cost 64, and the rest serves others */
+    CHECK(pinned_stats().num_host_alloc == 1);
+    OK(tarn_pinned_free(b));
+    OK(tarn_pinned_free(a));
+    CHECK(pinned_take(16 * MIB) == (void *)whole);
+    CHECK(pinned_stats().num_host_alloc == 1);
+    OK(tarn_pinned_free(whole));
+
+    /* Small ones share segments of their own. */
+    char *small[100];
+    for (size_t i = 0; i < 100; i++)
+        small[i] = pinned_take(1 + i * 40);
+    CHECK(pinned_stats().num_host_alloc == 2);
+    CHECK(pinned_stats().bucket_allocation[21] == 1 && pinned_stats().bucket_allocation[24] == 1);
+    for (size_t i = 0; i < 100; i += 2)
+        OK(tarn_pinned_free(small[i]));
+    pinned_check(1);
+    for (size_t i = 1; i < 100; i += 2)
+        OK(tarn_pinned_free(small[i]));
+    pinned_check(1);
+    CHECK(pinned_take(256 * KIB) == (void *)small[0]);
+    CHECK(pinned_stats().num_host_alloc == 2);
+    OK(tarn_pinned_free(small[0]));
+    pinned_nothing_is_left(1);
+}
+
+static void trim_gives_back_what_is_free(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0);
+    char *a = pinned_take(2 * MIB), *b = pinned_take(3 * MIB), *c = pinned_take(4 * MIB), *d = pinned_take(5 * MIB);
+    OK(tarn_pinned_free(a));
+    OK(tarn_pinned_free(b));
+    work_on(stream, c, 1, 1000);
+    OK(tarn_pinned_record_stream(c, stream));
+    OK(tarn_pinned_free(c));
+    OK(tarn_pinned_trim(14 * MIB));
+    CHECK(pinned_stats().num_host_free == 0 && time_now() == 0);
+    OK(tarn_pinned_trim(13 * MIB));
+    CHECK(pinned_stats().allocated_bytes.current <= (int64_t)(13 * MIB));
+    CHECK(pinned_stats().num_host_free == 1);
+    OK(tarn_pinned_trim(0));
+    CHECK(time_now() == 1000);
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(5 * MIB)); /* what lives stays */
+    OK(tarn_pinned_free(d));
+    OK(tarn_host_fail(kind_of("host_free"), 1, false, TARN_ERROR_DRIVER));
+    GIVES(tarn_pinned_trim(0), TARN_ERROR_DRIVER);
+    pinned_check(1);
+    CHECK(pinned_take(5 * MIB) == (void *)d); /* it is there still */
+    OK(tarn_pinned_free(d));
+    pinned_nothing_is_left(1);
+}
+
+static void the_limit_holds(void)
+{
+    size_t limit = 0;
+    void *pointer = &limit;
+    host_start_with(1, 64 * MIB);
+    OK(tarn_pinned_limit_get(&limit));
+    CHECK(limit == SIZE_MAX);
+    GIVES(tarn_pinned_limit_get(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_pinned_limit_set(8 * MIB));
+    OK(tarn_pinned_limit_get(&limit));
+    CHECK(limit == 8 * MIB);
+    char *a = pinned_take(6 * MIB);
+    GIVES(tarn_pinned_alloc(3 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(pointer == &limit);
+    CHECK(strstr(tarn_last_error(), "no room for 3145728 bytes"));
+    CHECK(strstr(tarn_last_error(), "limit 8388608"));
+    CHECK(strstr(tarn_last_error(), "live 6291456"));
+    CHECK(strstr(tarn_last_error(), "above the limit of 8388608"));
+    CHECK(strstr(tarn_last_error(), "tarn_pinned_limit_set"));
+    CHECK(pinned_stats().num_ooms == 1 && pinned_stats().num_alloc_retries == 1);
+    CHECK(calls_of(0, "host_alloc") == 1); /* the driver was not asked */
+    char *small = pinned_take(100 * KIB);  /* the usual segment of 2 MiB fits exactly */
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB));
+    OK(tarn_pinned_free(small));
+    OK(tarn_pinned_limit_set(6 * MIB + 300 * KIB)); /* below what is held: only growth stops */
+    small = pinned_take(100 * KIB);
+    OK(tarn_pinned_free(small));
+    OK(tarn_pinned_trim(0));
+    small = pinned_take(100 * KIB); /* there is no room for a usual segment, but for this */
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(6 * MIB + 104 * KIB));
+
+    /* What is free makes room for another size, and so does what waits. */
+    OK(tarn_pinned_free(a));
+    char *b = pinned_take(5 * MIB);
+    OK(tarn_pinned_free(b));
+    b = pinned_take(6 * MIB);
+    tarn_stream stream = lease(0);
+    work_on(stream, b, 1, 5000);
+    OK(tarn_pinned_record_stream(b, stream));
+    OK(tarn_pinned_free(b));
+    b = pinned_take(4 * MIB);
+    CHECK(time_now() == 5000);
+    OK(tarn_pinned_free(b));
+    OK(tarn_pinned_free(small));
+    pinned_nothing_is_left(1);
+}
+
+static void a_full_driver_is_made_room_in(void)
+{
+    void *pointer = NULL;
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0);
+    int host_alloc = kind_of("host_alloc");
+    char *a = pinned_take(8 * MIB), *b = pinned_take(2 * MIB);
+    work_on(stream, b, 1, 700);
+    OK(tarn_pinned_record_stream(b, stream));
+    OK(tarn_pinned_free(a));
+    OK(tarn_pinned_free(b));
+    /* The first growth is refused; after 8 MiB went back the next is not. */
+    OK(tarn_host_fail(host_alloc, 1, false, TARN_ERROR_OUT_OF_MEMORY));
+    char *c = pinned_take(9 * MIB);
+    CHECK(calls_of(0, "host_free") == 1);
+    /* Refused for ever: everything is tried, and what is pending is waited for. */
+    OK(tarn_host_fail(host_alloc, 1, true, TARN_ERROR_OUT_OF_MEMORY));
+    GIVES(tarn_pinned_alloc(10 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(tarn_last_error(), "injected") && strstr(tarn_last_error(), "limit none"));
+    CHECK(time_now() == 700 && !pointer);
+    CHECK(calls_of(0, "host_free") == 2);
+    /* Another failure than that is no reason to empty the cache. */
+    OK(tarn_pinned_free(c));
+    OK(tarn_host_fail(host_alloc, 1, true, TARN_ERROR_DRIVER));
+    GIVES(tarn_pinned_alloc(10 * MIB, &pointer), TARN_ERROR_DRIVER);
+    CHECK(calls_of(0, "host_free") == 2);
+    OK(tarn_host_fail(0, 0, false, TARN_OK));
+    CHECK(pinned_take(9 * MIB) == (void *)c);
+    OK(tarn_pinned_free(c));
+    pinned_nothing_is_left(1);
+}
+
+static void statistics_are_exact(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_pinned_stats stats = {.size = 1};
+    GIVES(tarn_pinned_stats_get(&stats), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pinned_stats_get(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    tarn_stream stream = lease(0);
+    char *a = pinned_take(300), *b = pinned_take(1 * MIB + 1), *c = pinned_take(100);
+    stats = pinned_stats();
+    CHECK(stats.active_requests.current == 3 && stats.active_requests.allocated == 3);
+    CHECK(stats.active_bytes.current == 512 + (int64_t)(1152 * KIB) + 256);
+    CHECK(stats.requested_bytes.current == 300 + (int64_t)MIB + 1 + 100);
+    CHECK(stats.allocations.current == 2 && stats.num_host_alloc == 2 && stats.num_host_free == 0);
+    CHECK(stats.allocated_bytes.current == (int64_t)(2 * MIB + 1152 * KIB));
+    CHECK(stats.bucket_allocation[21] == 2);
+    CHECK(stats.host_alloc_time.count == 2 && stats.host_alloc_time.min > 0);
+    CHECK(stats.host_alloc_time.total >= stats.host_alloc_time.max + stats.host_alloc_time.min - 1);
+    CHECK(stats.host_alloc_time.avg == stats.host_alloc_time.total / 2);
+    CHECK(stats.host_free_time.count == 0 && stats.host_free_time.total == 0 && stats.host_free_time.min == 0);
+
+    OK(tarn_pinned_free(a)); /* at once */
+    stats = pinned_stats();
+    CHECK(stats.active_requests.current == 2 && stats.active_requests.freed == 1 && stats.active_requests.peak == 3);
+    CHECK(stats.active_bytes.freed == 512 && stats.requested_bytes.freed == 300);
+    work_on(stream, b, 1, 10);
+    OK(tarn_pinned_record_stream(b, stream));
+    OK(tarn_pinned_free(b)); /* later, by the size that it has */
+    time_pass(10);
+    stats = pinned_stats();
+    CHECK(stats.active_bytes.current == 256 && stats.active_bytes.freed == 512 + (int64_t)(1152 * KIB));
+    CHECK(stats.requested_bytes.current == 100 && stats.pending_bytes == 0);
+
+    OK(tarn_pinned_stats_reset_peak());
+    stats = pinned_stats();
+    CHECK(stats.active_bytes.peak == 256 && stats.active_requests.peak == 1 && stats.requested_bytes.peak == 100);
+    CHECK(stats.allocated_bytes.peak == stats.allocated_bytes.current && stats.allocations.peak == 2);
+    OK(tarn_pinned_stats_reset_accumulated());
+    stats = pinned_stats();
+    CHECK(stats.active_bytes.current == 256 && stats.active_bytes.allocated == 0 && stats.active_bytes.freed == 0);
+    CHECK(stats.num_host_alloc == 0 && stats.bucket_allocation[21] == 0 && stats.host_alloc_time.count == 0);
+    OK(tarn_pinned_free(c));
+    OK(tarn_pinned_trim(0));
+    stats = pinned_stats();
+    CHECK(stats.num_host_free == 2 && stats.host_free_time.count == 2 && stats.host_free_time.max > 0);
+    CHECK(stats.allocations.freed == 2 && stats.allocated_bytes.freed == (int64_t)(2 * MIB + 1152 * KIB));
+    pinned_nothing_is_left(1);
+}
+
+static void settings_are_checked(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_pinned_settings settings = pinned_settings(), other = {.size = 3};
+    CHECK(!settings.use_register && settings.register_threads == 1 && settings.reserve_segment == 0);
+    CHECK(!settings.background_threads && !settings.free_catch_all);
+    CHECK(settings.max_round_threshold == SIZE_MAX && settings.max_cached_size == SIZE_MAX);
+    GIVES(tarn_pinned_settings_get(&other), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pinned_settings_set(&other), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pinned_settings_set(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    static const unsigned wrong[] = {0, 3, 6, 129, 256};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        settings.register_threads = wrong[i];
+        GIVES(tarn_pinned_settings_set(&settings), TARN_ERROR_INVALID_ARGUMENT);
+        CHECK(pinned_settings().register_threads == 1);
+    }
+    settings.register_threads = 128;
+    settings.reserve_segment = SIZE_MAX;
+    GIVES(tarn_pinned_settings_set(&settings), TARN_ERROR_INVALID_ARGUMENT);
+    settings.reserve_segment = 0;
+    settings.free_catch_all = true; /* accepted, and told */
+    OK(tarn_pinned_settings_set(&settings));
+    CHECK(pinned_settings().register_threads == 128 && pinned_settings().free_catch_all);
+}
+
+static void memory_is_registered(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_pinned_settings settings = pinned_settings();
+    settings.use_register = true;
+    for (unsigned threads = 1; threads <= 128; threads *= 2) {
+        settings.register_threads = threads;
+        OK(tarn_pinned_settings_set(&settings));
+        char *a = pinned_take(3 * MIB + 5 * KIB), *b = pinned_take(1);
+        for (size_t i = 0; i < 3 * MIB; i += 4096)
+            CHECK(a[i] == 0); /* touched, and nothing else */
+        CHECK(ledger_of(0).pinned == 2);
+        OK(tarn_pinned_free(a));
+        OK(tarn_pinned_free(b));
+        pinned_nothing_is_left(1);
+    }
+    CHECK(calls_of(0, "host_register") == 16 && calls_of(0, "host_unregister") == 16);
+    CHECK(calls_of(0, "host_alloc") == 0 && calls_of(0, "host_free") == 0);
+    void *pointer = NULL;
+    OK(tarn_host_fail(kind_of("host_register"), 1, true, TARN_ERROR_DRIVER));
+    GIVES(tarn_pinned_alloc(MIB, &pointer), TARN_ERROR_DRIVER);
+    OK(tarn_host_fail(0, 0, false, TARN_OK));
+    char *a = pinned_take(MIB);
+    settings.use_register = false; /* what is registered goes back as such */
+    OK(tarn_pinned_settings_set(&settings));
+    OK(tarn_pinned_free(a));
+    pinned_nothing_is_left(1);
+    CHECK(calls_of(0, "host_unregister") == 17 && calls_of(0, "host_free") == 0);
+}
+
+static void a_segment_is_reserved(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_pinned_settings settings = pinned_settings();
+    settings.reserve_segment = 8 * MIB - 100;
+    OK(tarn_pinned_settings_set(&settings));
+    CHECK(pinned_stats().allocations.current == 0);
+    char *a = pinned_take(1000), *b = pinned_take(3 * MIB), *c = pinned_take(100);
+    CHECK(pinned_stats().num_host_alloc == 1);
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB));
+    char *d = pinned_take(6 * MIB); /* does not fit */
+    CHECK(pinned_stats().num_host_alloc == 2);
+    OK(tarn_pinned_free(a));
+    OK(tarn_pinned_free(b));
+    OK(tarn_pinned_free(c));
+    OK(tarn_pinned_free(d));
+    OK(tarn_pinned_trim(0));
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB)); /* stays */
+    a = pinned_take(8 * MIB);                                            /* and is whole again */
+    CHECK(pinned_stats().num_host_alloc == 2);
+    OK(tarn_pinned_free(a));
+    pinned_check(1);
+    OK(tarn_shutdown());
+}
+
+static void what_is_too_large_is_not_cached(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_pinned_settings settings = pinned_settings();
+    settings.max_cached_size = 4 * MIB;
+    settings.max_round_threshold = 2 * MIB;
+    OK(tarn_pinned_settings_set(&settings));
+    size_t size = 0;
+    char *a = pinned_take(2 * MIB - 1), *b = pinned_take(5 * MIB + 1), *c = pinned_take(3 * MIB);
+    OK(tarn_pinned_usable_size(b, &size));
+    CHECK(size == 5 * MIB + 256); /* not rounded further */
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(10 * MIB + 4 * KIB));
+    OK(tarn_pinned_free(a));
+    OK(tarn_pinned_free(c));
+    CHECK(pinned_stats().num_host_free == 0);
+    tarn_stream stream = lease(0);
+    work_on(stream, b, 1, 100);
+    OK(tarn_pinned_record_stream(b, stream));
+    OK(tarn_pinned_free(b));
+    CHECK(ledger_of(0).pinned == 3);
+    time_pass(100);
+    CHECK(pinned_stats().num_host_free == 1);
+    CHECK(ledger_of(0).pinned == 2);
+    b = pinned_take(6 * MIB);
+    OK(tarn_host_fail(kind_of("host_free"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_pinned_free(b)); /* the free has succeeded: the memory is cached after all */
+    CHECK(strcmp(tarn_last_error(), "") == 0);
+    CHECK(ledger_of(0).pinned == 3);
+    pinned_check(1);
+
+    /* Without rounding a bin has unequal sizes: what is too small for a request never serves it (pytorch issue 192722). */
+    settings.max_cached_size = SIZE_MAX;
+    OK(tarn_pinned_settings_set(&settings));
+    OK(tarn_pinned_trim(0));
+    a = pinned_take(9 * MIB + 1000);
+    OK(tarn_pinned_free(a));
+    c = pinned_take(9 * MIB + 5000);
+    OK(tarn_pinned_usable_size(c, &size));
+    CHECK(size >= 9 * MIB + 5000 && pinned_stats().allocations.current == 2);
+    OK(tarn_pinned_free(c));
+    pinned_nothing_is_left(1);
+}
+
+static void a_thread_looks_for_finished_work(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_pinned_settings settings = pinned_settings();
+    settings.background_threads = true;
+    OK(tarn_pinned_settings_set(&settings));
+    OK(tarn_pinned_settings_set(&settings)); /* there is one */
+    tarn_stream stream = lease(0);
+    for (int round = 0; round < 5; round++) {
+        char *a = pinned_take(MIB);
+        work_on(stream, a, 1, 1000);
+        OK(tarn_pinned_record_stream(a, stream));
+        OK(tarn_pinned_free(a));
+        uint64_t queries = calls_of(0, "event_query");
+        while (calls_of(0, "event_query") < queries + 3)
+            usleep(100);
+        time_pass(1000);
+        uint64_t ended = 0;
+        do { /* until it asks no more: then it has seen the end */
+            ended = calls_of(0, "event_query");
+            usleep(20000);
+        } while (calls_of(0, "event_query") != ended);
+        CHECK(pinned_stats().pending_bytes == 0);
+        CHECK(calls_of(0, "event_query") == ended);
+    }
+    settings.max_cached_size = 0; /* what it frees it gives back */
+    OK(tarn_pinned_settings_set(&settings));
+    char *a = pinned_take(5 * MIB);
+    OK(tarn_pinned_record_stream(a, stream));
+    OK(tarn_pinned_free(a));
+    while (calls_of(0, "host_free") == 0)
+        usleep(100);
+    settings.background_threads = false;
+    OK(tarn_pinned_settings_set(&settings));
+    settings.background_threads = true;
+    OK(tarn_pinned_settings_set(&settings));
+    pinned_nothing_is_left(1);
+    OK(tarn_shutdown()); /* ends it */
+}
+
+static void is_pinned_starts_nothing(void)
+{
+    char own[10];
+    host_start_with(2, 64 * MIB);
+    CHECK(!tarn_is_pinned(own) && !tarn_is_pinned(NULL));
+    int count = 0;
+    pid_t first = getpid();
+    CHECK(first > 0);
+    OK(tarn_device_count(&count)); /* the driver is chosen only now */
+    CHECK(!tarn_is_pinned(own));
+    char *a = pinned_take(10 * KIB);
+    CHECK(tarn_is_pinned(a) && tarn_is_pinned(a + 10 * KIB - 1));
+    CHECK(!tarn_is_pinned(a - 1) && !tarn_is_pinned(a + 10 * KIB));
+    CHECK(!tarn_is_pinned(own));
+    OK(tarn_pinned_free(a));
+    CHECK(!tarn_is_pinned(a));
+}
+
+static char *before_fork;
+
+static void a_child_has_none(void)
+{
+    void *pointer = NULL;
+    CHECK(!tarn_is_pinned(before_fork));
+    GIVES(tarn_pinned_alloc(1, &pointer), TARN_ERROR_FORKED);
+    GIVES(tarn_pinned_free(before_fork), TARN_ERROR_FORKED);
+    GIVES(tarn_pinned_trim(0), TARN_ERROR_FORKED);
+    GIVES(tarn_pinned_record_stream(before_fork, TARN_STREAM_LEGACY), TARN_ERROR_FORKED);
+}
+
+static void fork_and_shutdown_end_it(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_pinned_settings settings = pinned_settings();
+    settings.background_threads = true;
+    OK(tarn_pinned_settings_set(&settings));
+    before_fork = pinned_take(3 * MIB);
+    in_child(a_child_has_none);
+    tarn_stream stream = lease(0);
+    char *b = pinned_take(5 * MIB);
+    work_on(stream, b, 1, 500);
+    OK(tarn_pinned_record_stream(b, stream));
+    OK(tarn_pinned_free(b));
+    before_fork[5] = 7;
+    OK(tarn_shutdown());
+    CHECK(before_fork[5] == 7); /* what lives keeps its memory */
+    void *pointer = NULL;
+    GIVES(tarn_pinned_alloc(1, &pointer), TARN_ERROR_SHUTDOWN);
+    GIVES(tarn_pinned_free(before_fork), TARN_ERROR_SHUTDOWN);
+    CHECK(!tarn_is_pinned(before_fork));
+}
+
+static void devices_share_it(void)
+{
+    host_start_with(2, 64 * MIB);
+    OK(tarn_device_set(1));
+    char *a = pinned_take(3 * MIB);
+    CHECK(ledger_of(1).pinned == 1 && ledger_of(0).pinned == 0); /* by the thread's device */
+    tarn_stream zero = lease(0), one = lease(1);
+    work_on(zero, a, 1, 100);
+    work_on(one, a, 1, 200);
+    OK(tarn_pinned_record_stream(a, zero));
+    OK(tarn_pinned_record_stream(a, one));
+    OK(tarn_pinned_free(a));
+    time_pass(150);
+    CHECK(pinned_stats().pending_bytes > 0);
+    time_pass(50);
+    CHECK(pinned_stats().pending_bytes == 0);
+    OK(tarn_device_set(0));
+    CHECK(pinned_take(3 * MIB) == (void *)a);
+    OK(tarn_pinned_free(a));
+
+    /* Work of a stream that is retired since is waited for. */
+    tarn_stream adopted = 0;
+    void *native = NULL;
+    OK(driver->stream_create(0, 0, false, &native));
+    OK(tarn_stream_adopt(0, native, &adopted));
+    a = pinned_take(3 * MIB);
+    work_on(adopted, a, 1, 1000);
+    OK(tarn_pinned_record_stream(a, adopted));
+    OK(tarn_stream_retire(adopted));
+    OK(driver->stream_destroy(0, native));
+    OK(tarn_pinned_free(a));
+    CHECK(pinned_stats().pending_bytes > 0);
+    time_pass(1000);
+    pinned_nothing_is_left(2);
+}
+
+static void a_lost_device_holds_nothing_back(void)
+{
+    void *pointer = NULL;
+    host_start_with(2, 64 * MIB);
+    tarn_stream stream = lease(1);
+    char *a = pinned_take(3 * MIB);
+    OK(tarn_pinned_record_stream(a, stream));
+    work_on(stream, a, 1, 1000000);
+    OK(tarn_host_fail(kind_of("event_record"), 1, false, TARN_ERROR_DEVICE_LOST));
+    OK(tarn_pinned_free(a));
+    CHECK(pinned_stats().pending_bytes == 0); /* its work is over */
+    OK(tarn_device_set(0));
+    CHECK(pinned_take(3 * MIB) == (void *)a);
+    OK(tarn_pinned_free(a));
+    OK(tarn_host_fail(kind_of("host_alloc"), 1, false, TARN_ERROR_DEVICE_LOST));
+    GIVES(tarn_pinned_alloc(9 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
+    GIVES(tarn_pinned_alloc(1, &pointer), TARN_ERROR_DEVICE_LOST);
+    OK(pinned_verify());
+}
+
+#define TESTS(X)                                       \
+    X(sizes_waste_an_eighth_at_most)                   \
+    X(nothing_is_not_a_block)                          \
+    X(wrong_pointers_change_nothing)                   \
+    X(a_block_is_used_again_when_its_streams_are_done) \
+    X(a_slow_stream_keeps_back_nobody_else)            \
+    X(memory_is_cut_and_joined)                        \
+    X(trim_gives_back_what_is_free)                    \
+    X(the_limit_holds)                                 \
+    X(a_full_driver_is_made_room_in)                   \
+    X(statistics_are_exact)                            \
+    X(settings_are_checked)                            \
+    X(memory_is_registered)                            \
+    X(a_segment_is_reserved)                           \
+    X(what_is_too_large_is_not_cached)                 \
+    X(a_thread_looks_for_finished_work)                \
+    X(is_pinned_starts_nothing)                        \
+    X(fork_and_shutdown_end_it)                        \
+    X(devices_share_it)                                \
+    X(a_lost_device_holds_nothing_back)
+
+TESTS(IN_CHILD)
+
+int main(void)
+{
+#define X(function) cmocka_unit_test(test_##function),
+    const struct CMUnitTest tests[] = {TESTS(X)};
+#undef X
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
