@@ -162,7 +162,7 @@ static tarn_status find_start_locked(const void *pointer, struct pinned_block **
 /* A block that a graph reads or writes stays as it is until its pool dies. */
 static void keep_locked(struct pinned_block *block)
 {
-    struct pinned_pool *pool = block->segment->pool;
+    struct pinned_pool *pool = block->captured;
     block->state = PINNED_KEPT;
     block->link = pool->kept;
     pool->kept = block;
@@ -225,7 +225,7 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     if (!block)
         status = failed(TARN_ERROR_INVALID_POINTER, "%p is in no live block of pinned memory", pointer);
     else if (captures)
-        block->captured = true;
+        block->captured = block->segment->pool->holders ? block->segment->pool : &pinned.standard;
     else
         status = pinned_use_add_locked(&block->uses, found);
     mutex_unlock(&pinned.lock);

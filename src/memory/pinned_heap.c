@@ -242,7 +242,7 @@ tarn_status pinned_take_locked(const struct pinned_request *request, struct pinn
     }
     block->state = PINNED_LIVE;
     block->requested = request->requested;
-    block->captured = false;
+    block->captured = NULL;
     block->segment->used += block->size;
     *recent_of(block->address) = block;
     pinned_stat_add(&pinned.stats.active_requests, 1);
@@ -388,7 +388,8 @@ void pinned_absorb_locked(struct pinned_pool *pool)
             struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
             if (block->state == PINNED_FREE)
                 bin_insert(block);
-            block->captured = false; /* its graphs are gone */
+            if (block->captured == pool)
+                block->captured = NULL; /* its graphs are gone */
         }
     }
 }

@@ -65,7 +65,7 @@ struct pinned_block {
     struct pinned_block *link, *link_previous; /* of its bin; `link` also of the kept and of objects at hand */
     struct pinned_use *uses;
     unsigned waits;
-    bool captured; /* recorded on a stream that captured */
+    struct pinned_pool *captured; /* recorded on a stream that captured: the pool whose death ends that; else NULL */
     uint8_t state;
     uint8_t loose; /* free, and not yet joined with its neighbours: 1 + its place in the pool's list; else 0 */
 };

@@ -81,11 +81,6 @@ static tarn_status verify_segment(const struct pinned_segment *segment, struct s
     return TARN_OK;
 }
 
-static bool differ(int64_t counted, size_t sum)
-{
-    return counted != (int64_t)sum;
-}
-
 static tarn_status verify_locked(void)
 {
     struct sums sums = {0};
@@ -95,11 +90,23 @@ static tarn_status verify_locked(void)
             return status;
     }
     const tarn_pinned_stats *stats = &pinned.stats;
-    if (differ(stats->active_requests.current, sums.blocks) || differ(stats->active_bytes.current, sums.active) ||
-        differ(stats->requested_bytes.current, sums.requested) || differ(stats->pending_bytes, sums.pending) ||
-        differ(stats->kept_bytes, sums.kept) || differ(stats->allocations.current, sums.segments) ||
-        differ(stats->allocated_bytes.current, sums.allocated))
-        return BROKEN(0, "the counters are not the sums over the blocks and segments");
+    const struct {
+        const char *name;
+        int64_t counted;
+        size_t sum;
+    } counters[] = {
+        {"active_requests", stats->active_requests.current, sums.blocks},
+        {"active_bytes", stats->active_bytes.current, sums.active},
+        {"requested_bytes", stats->requested_bytes.current, sums.requested},
+        {"pending_bytes", stats->pending_bytes, sums.pending},
+        {"kept_bytes", stats->kept_bytes, sums.kept},
+        {"allocations", stats->allocations.current, sums.segments},
+        {"allocated_bytes", stats->allocated_bytes.current, sums.allocated},
+    };
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        if (counters[i].counted != (int64_t)counters[i].sum)
+            return failed(TARN_ERROR_INTERNAL, "pinned memory: %s is %lld, and the sum over blocks and segments %zu",
+                          counters[i].name, (long long)counters[i].counted, counters[i].sum);
     if (pinned.leaving || pinned.leaving_bytes || pinned.growing || pinned.moving)
         return BROKEN(0, "something is on its way while nothing runs");
     return TARN_OK;

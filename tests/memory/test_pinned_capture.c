@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Pinned memory and captures: what a capture used is kept, what it did not use is not, a capture is never touched, and pools
+ * of their own keep each other's memory apart until they die. The first tests are PyTorch's
+ * TestCachingHostAllocatorCudaGraph (test/test_cuda.py). */
+#include "support/pinned.h"
+
+/* How a capture begins: the first two are known. */
+enum how { BY_TARN, ANNOUNCED, UNKNOWN, HOWS };
+
+static void begin(tarn_stream stream, enum how how)
+{
+    if (how == BY_TARN) {
+        OK(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
+        return;
+    }
+    if (how == ANNOUNCED)
+        OK(tarn_capture_announce(stream));
+    OK(driver->capture_begin(0, native_of(stream), DRIVER_CAPTURE_GLOBAL));
+}
+
+static void *end(tarn_stream stream, enum how how)
+{
+    void *graph = NULL;
+    if (how == BY_TARN) {
+        OK(tarn_capture_end(stream, &graph));
+    } else {
+        OK(driver->capture_end(0, native_of(stream), &graph));
+        if (how == ANNOUNCED)
+            OK(tarn_capture_end(stream, NULL));
+    }
+    CHECK(graph);
+    return graph;
+}
+
+/* A copy in a stream, as a program queues it. */
+static void copy(tarn_stream stream, void *to, const void *from, size_t size)
+{
+    OK(tarn_host_copy(0, native_of(stream), to, from, size));
+}
+
+static void each_way(enum how how)
+{
+    tarn_stream stream = lease(0), other = lease(0);
+    char *device = alloc_on(other, MIB);
+    begin(stream, how);
+
+    /* Not used: the same memory again, inside the capture. */
+    char *unused = pinned_take(MIB);
+    OK(tarn_pinned_free(unused));
+    CHECK(pinned_take(MIB) == (void *)unused);
+
+    /* Used: kept. */
+    char *used = unused;
+    memset(used, 5, MIB);
+    copy(stream, device, used, MIB);
+    OK(tarn_pinned_record_stream(used, stream));
+    OK(tarn_pinned_free(used));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    GIVES(tarn_pinned_free(used), TARN_ERROR_DOUBLE_FREE);
+    char *next = pinned_take(MIB);
+    CHECK(next != used);
+
+    /* Work of others goes on, with events of their own. */
+    char *beside = pinned_take(2 * MIB);
+    work_on(other, beside, 1, 100);
+    OK(tarn_pinned_record_stream(beside, other));
+    OK(tarn_pinned_free(beside));
+    CHECK(pinned_stats().pending_bytes == (int64_t)(2 * MIB));
+    OK(tarn_host_advance(time_now() + 100));
+    CHECK(pinned_stats().pending_bytes == 0);
+    if (how != UNKNOWN)
+        GIVES(tarn_pinned_trim(0), TARN_ERROR_CAPTURE);
+
+    void *graph = end(stream, how);
+    char *after = pinned_take(MIB);
+    CHECK(after != used); /* over, and to be launched yet */
+    for (int i = 0; i < 3; i++) {
+        memset(device, 0, MIB);
+        OK(tarn_host_graph_launch(0, graph, native_of(stream)));
+        OK(tarn_stream_synchronize(stream));
+        CHECK(device[0] == 5 && device[MIB - 1] == 5);
+    }
+    OK(tarn_host_graph_destroy(graph));
+    OK(tarn_pinned_free(after));
+    OK(tarn_pinned_free(next));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    pinned_check(1);
+    OK(tarn_pinned_forget_captures());
+    CHECK(pinned_stats().kept_bytes == 0);
+    OK(tarn_free(device));
+    pinned_nothing_is_left(1);
+}
+
+static void a_capture_keeps_what_it_uses(void)
+{
+    host_start_with(1, 64 * MIB);
+    for (int how = 0; how < HOWS; how++)
+        each_way(how);
+}
+
+/* Device to host, and memory that is not pinned at all. */
+static void the_other_direction_is_kept_too(void)
+{
+    static char plain[1000];
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0);
+    char *device = alloc_on(stream, MIB);
+    memset(device, 3, MIB);
+    begin(stream, BY_TARN);
+    char *to = pinned_take(MIB);
+    copy(stream, to, device, MIB);
+    copy(stream, plain, device, sizeof plain);
+    OK(tarn_pinned_record_stream(to + 100, stream));
+    GIVES(tarn_pinned_record_stream(plain, stream), TARN_ERROR_INVALID_POINTER);
+    void *graph = end(stream, BY_TARN);
+    OK(tarn_host_graph_launch(0, graph, native_of(stream)));
+    OK(tarn_stream_synchronize(stream));
+    CHECK(to[MIB - 1] == 3 && plain[999] == 3);
+    OK(tarn_pinned_free(to)); /* after the capture: kept all the same */
+    CHECK(pinned_take(MIB) != (void *)to);
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    OK(tarn_host_graph_destroy(graph));
+}
+
+/* Recorded before its stream captured, freed while it does: neither kept nor marked, and free soon after the end. */
+static void a_free_during_a_capture_waits_for_its_end(void)
+{
+    host_start_with(1, 64 * MIB);
+    for (int how = 0; how < HOWS; how++) {
+        tarn_stream stream = lease(0);
+        char *block = pinned_take(MIB);
+        work_on(stream, block, 1, 100);
+        OK(tarn_pinned_record_stream(block, stream));
+        begin(stream, how);
+        uint64_t records = calls_of(0, "event_record"), queries = calls_of(0, "event_query");
+        OK(tarn_pinned_free(block));
+        time_pass(200);
+        CHECK(pinned_stats().pending_bytes == (int64_t)MIB);
+        char *other = pinned_take(MIB);
+        CHECK(other != block);
+        CHECK(calls_of(0, "event_record") == records && calls_of(0, "event_query") == queries);
+        CHECK(strcmp(tarn_last_error(), "") == 0);
+        OK(tarn_host_graph_destroy(end(stream, how)));
+        CHECK(pinned_stats().pending_bytes == 0 && pinned_stats().kept_bytes == 0);
+        OK(tarn_pinned_free(other));
+        pinned_nothing_is_left(1);
+    }
+}
+
+/* A stream that joins by an event of the program's captures too. */
+static void streams_that_join_are_asked(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0), joined = lease(0);
+    tarn_event *event = NULL;
+    OK(tarn_event_create(0, &event));
+    char *block = pinned_take(MIB);
+    begin(stream, BY_TARN);
+    OK(tarn_event_record(event, stream));
+    OK(tarn_stream_wait(joined, event));
+    OK(tarn_pinned_record_stream(block, joined));
+    OK(tarn_pinned_free(block));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    OK(tarn_event_record(event, joined));
+    OK(tarn_stream_wait(stream, event));
+    OK(tarn_host_graph_destroy(end(stream, BY_TARN)));
+    OK(tarn_event_destroy(event));
+    OK(tarn_pinned_forget_captures());
+    /* The legacy stream captures never, so nothing that it uses is kept for good. */
+    block = pinned_take(MIB);
+    begin(stream, BY_TARN);
+    OK(tarn_pinned_record_stream(block, TARN_STREAM_LEGACY));
+    OK(tarn_pinned_free(block));
+    OK(tarn_host_graph_destroy(end(stream, BY_TARN)));
+    CHECK(pinned_stats().kept_bytes == 0);
+    pinned_nothing_is_left(1);
+}
+
+/* ---- Pools of their own ------------------------------------------------------------------------------------------ */
+
+static struct {
+    tarn_stream stream[2];
+    struct pinned_pool *pool[2];
+} routes;
+
+static struct pinned_pool *choose(struct stream *stream)
+{
+    for (int i = 0; i < 2; i++) {
+        if (routes.pool[i] && stream_value(stream) == routes.stream[i]) {
+            pinned_pool_retain(routes.pool[i]);
+            return routes.pool[i];
+        }
+    }
+    return NULL;
+}
+
+static void *take_on(tarn_stream stream, size_t size)
+{
+    void *pointer = NULL;
+    OK(tarn_pinned_alloc_on(stream, size, &pointer));
+    return pointer;
+}
+
+static struct stream *slot_of(tarn_stream value)
+{
+    struct stream *stream = NULL;
+    OK(stream_find(value, 0, &stream));
+    return stream;
+}
+
+static void pools_keep_their_memory_apart(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream plain = lease(0);
+    for (int i = 0; i < 2; i++) {
+        routes.stream[i] = lease(0);
+        OK(pinned_pool_create(&routes.pool[i]));
+    }
+    char *standard = pinned_take(MIB), *mine[2];
+    OK(tarn_pinned_free(standard));
+    pinned_on_route(choose);
+    begin(routes.stream[0], BY_TARN);
+    begin(routes.stream[1], UNKNOWN);
+    for (int i = 0; i < 2; i++) {
+        mine[i] = take_on(routes.stream[i], MIB);
+        CHECK(mine[i] != standard && (i == 0 || mine[1] != mine[0]));
+        OK(tarn_pinned_free(mine[i])); /* unused: again in its own pool, and nowhere else */
+        CHECK(take_on(plain, MIB) == (void *)standard);
+        OK(tarn_pinned_free(standard));
+        CHECK(take_on(routes.stream[i], MIB) == (void *)mine[i]);
+        OK(tarn_pinned_record_stream(mine[i], routes.stream[i]));
+        OK(tarn_pinned_free(mine[i]));
+    }
+    OK(tarn_stream_set(routes.stream[0])); /* the current stream routes too */
+    char *live = pinned_take(3 * MIB);
+    OK(tarn_pinned_record_stream(live, routes.stream[0]));
+    OK(tarn_stream_set(TARN_STREAM_LEGACY));
+    OK(tarn_host_graph_destroy(end(routes.stream[0], BY_TARN)));
+    OK(tarn_host_graph_destroy(end(routes.stream[1], UNKNOWN)));
+    CHECK(pinned_stats().kept_bytes == (int64_t)(2 * MIB));
+    pinned_check(1);
+    OK(tarn_pinned_forget_captures()); /* of the default pool only */
+    CHECK(pinned_stats().kept_bytes == (int64_t)(2 * MIB));
+
+    /* The first one dies: its kept block is the default pool's now, its live one lives on. */
+    pinned_pool_retain(routes.pool[0]);
+    pinned_pool_release(routes.pool[0]);
+    CHECK(pinned_stats().kept_bytes == (int64_t)(2 * MIB));
+    pinned_pool_release(routes.pool[0]);
+    routes.pool[0] = NULL;
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    pinned_check(1);
+    memset(live, 1, 3 * MIB);
+    OK(tarn_pinned_free(live));
+    CHECK(take_on(plain, 3 * MIB) == (void *)live);
+    OK(tarn_pinned_free(live));
+    char *one = take_on(plain, MIB), *two = take_on(plain, MIB);
+    CHECK((one == standard && two == mine[0]) || (one == mine[0] && two == standard));
+
+    /* The second one was launched on a stream, whose work its death waits for. */
+    OK(pinned_pool_record_stream(routes.pool[1], slot_of(plain)));
+    OK(pinned_pool_record_stream(routes.pool[1], slot_of(plain)));
+    work_on(plain, mine[1], MIB, 1000);
+    pinned_pool_release(routes.pool[1]);
+    routes.pool[1] = NULL;
+    pinned_on_route(NULL);
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    time_pass(999);
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    time_pass(1);
+    CHECK(pinned_stats().kept_bytes == 0);
+    OK(tarn_pinned_free(one));
+    OK(tarn_pinned_free(two));
+    pinned_nothing_is_left(1);
+    pinned_pool_release(NULL);
+}
+
+/* Cached memory of a pool goes back as anybody's, what it keeps does not; a dead pool's pending blocks go on waiting. */
+static void pools_give_back_and_die(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream other = lease(0);
+    routes.stream[0] = lease(0);
+    OK(pinned_pool_create(&routes.pool[0]));
+    pinned_on_route(choose);
+    char *a = take_on(routes.stream[0], 2 * MIB), *b = take_on(routes.stream[0], 3 * MIB);
+    char *c = take_on(routes.stream[0], 4 * MIB);
+    OK(tarn_pinned_free(a));
+    work_on(other, b, 1, 1000);
+    OK(tarn_pinned_record_stream(b, other));
+    OK(tarn_pinned_free(b));
+    begin(routes.stream[0], BY_TARN);
+    OK(tarn_pinned_record_stream(c, routes.stream[0]));
+    work_on(other, c, 1, 2000); /* besides */
+    OK(tarn_pinned_record_stream(c, other));
+    OK(tarn_pinned_free(c));
+    OK(tarn_host_graph_destroy(end(routes.stream[0], BY_TARN)));
+    OK(tarn_pinned_trim(7 * MIB));
+    CHECK(pinned_stats().allocated_bytes.current == (int64_t)(7 * MIB));
+    work_on(other, b, 1, 1000);
+    work_on(other, c, 1, 1000);
+    pinned_pool_release(routes.pool[0]);
+    routes.pool[0] = NULL;
+    pinned_check(1);
+    CHECK(pinned_stats().kept_bytes == 0); /* free of the graph, and waits for the other stream */
+    CHECK(pinned_stats().pending_bytes == (int64_t)(4 * MIB));
+    OK(tarn_pinned_limit_set(7 * MIB));
+    CHECK(take_on(other, 4 * MIB) == (void *)c);
+    CHECK(pinned_stats().pending_bytes == 0);
+    OK(tarn_pinned_free(c));
+    pinned_nothing_is_left(1);
+    OK(tarn_shutdown());
+}
+
+#define TESTS(X)                                 \
+    X(a_capture_keeps_what_it_uses)              \
+    X(the_other_direction_is_kept_too)           \
+    X(a_free_during_a_capture_waits_for_its_end) \
+    X(streams_that_join_are_asked)               \
+    X(pools_keep_their_memory_apart)             \
+    X(pools_give_back_and_die)
+
+TESTS(IN_CHILD)
+
+int main(void)
+{
+#define X(function) cmocka_unit_test(test_##function),
+    const struct CMUnitTest tests[] = {TESTS(X)};
+#undef X
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
