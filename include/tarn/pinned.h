@@ -82,7 +82,8 @@ typedef struct tarn_pinned_settings {
     bool free_catch_all;        /* PyTorch's, about C++ exceptions: without effect, since no call throws. Off */
 } tarn_pinned_settings;
 
-/* What holds for requests from now on; what was allocated before stays as it is. A reserved segment is taken once a process.
+/* What holds for requests from now on; what was allocated before stays as it is. Another size of reserve_segment reserves a
+ * further one.
  * TARN_ERROR_INVALID_ARGUMENT, with all settings as they were, for a `size` that is unknown or a wrong register_threads;
  * TARN_ERROR_OUT_OF_HOST_MEMORY where the background thread cannot be made. */
 TARN_API tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings);

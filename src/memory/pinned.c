@@ -43,6 +43,15 @@ tarn_status pinned_ready(void)
     return status;
 }
 
+/* Gives back what is to go. What cannot is free memory still, and no failure of the caller's. */
+static void settle_quietly(void)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    (void)pinned_settle(NULL);
+    error_attempt_end(&before, TARN_OK);
+}
+
 /* ---- Pools ------------------------------------------------------------------------------------------------------- */
 
 void pinned_on_route(struct pinned_pool *(*callback)(struct stream *stream))
@@ -65,7 +74,7 @@ void pinned_pool_release(struct pinned_pool *pool)
     if (--pool->holders == 0)
         pinned_pool_die_locked(pool);
     mutex_unlock(&pinned.lock);
-    (void)pinned_settle(NULL);
+    settle_quietly();
 }
 
 tarn_status pinned_pool_record_stream(struct pinned_pool *pool, struct stream *stream)
@@ -202,12 +211,8 @@ tarn_status tarn_pinned_free(void *pointer)
     mutex_unlock(&pinned.lock);
     if (used)
         free_used(block);
-    if (leaving) {
-        struct error_before before;
-        error_attempt_begin(&before); /* what cannot go back now is free memory still */
-        (void)pinned_settle(NULL);
-        error_attempt_end(&before, TARN_OK);
-    }
+    if (leaving)
+        settle_quietly();
     return status;
 }
 
@@ -301,7 +306,7 @@ tarn_status tarn_pinned_forget_captures(void)
     mutex_lock(&pinned.lock);
     pinned_unkeep_locked(&pinned.standard);
     mutex_unlock(&pinned.lock);
-    (void)pinned_settle(NULL);
+    settle_quietly();
     return TARN_OK;
 }
 
@@ -328,6 +333,8 @@ tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings)
     status = pinned_watch(settings->background_threads);
     if (!status) {
         mutex_lock(&pinned.lock);
+        if (settings->reserve_segment != pinned.settings.reserve_segment)
+            pinned.reserve_taken = false;
         pinned.settings = *settings;
         pthread_cond_signal(&pinned.work);
         mutex_unlock(&pinned.lock);
@@ -362,10 +369,8 @@ tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
     error_attempt_begin(&before);
     mutex_lock(&pinned.lock);
     pinned_collect_locked();
-    bool leaving = pinned.leaving;
     mutex_unlock(&pinned.lock);
-    if (leaving)
-        (void)pinned_settle(NULL);
+    (void)pinned_settle(NULL);
     error_attempt_end(&before, TARN_OK);
     mutex_lock(&pinned.lock);
     *stats = pinned.stats;

@@ -8,6 +8,7 @@
  *
  * Memory that is registered is the system's, by mmap, hidden from children of fork(): a page that a child shares would be
  * copied at the next write, away from the device. */
+#include "base/log.h"
 #include "base/status.h"
 #include "memory/pinned_heap.h"
 
@@ -212,7 +213,8 @@ static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
     return status;
 }
 
-/* The reserved segment, at the first growth of the default pool. Whoever wants it while it is made grows without. */
+/* The reserved segment, at the first growth of the default pool. Whoever wants it while it is made grows without; so does
+ * everybody where it cannot be had, until another size is asked for. */
 static tarn_status grow_reserved(struct climb *climb)
 {
     mutex_lock(&pinned.lock);
@@ -223,12 +225,9 @@ static tarn_status grow_reserved(struct climb *climb)
     if (!mine)
         return TARN_ERROR_NO_ROOM;
     tarn_status status = grow(climb, PINNED_ZONE_RESERVED, size);
-    if (status && status != TARN_ERROR_NO_ROOM) {
-        mutex_lock(&pinned.lock);
-        pinned.reserve_taken = false; /* the next growth tries again */
-        mutex_unlock(&pinned.lock);
-    }
-    return status;
+    if (status && status != TARN_ERROR_NO_ROOM)
+        log_write(LOG_ERRORS, "pinned memory: a segment of %zu bytes cannot be reserved: %s", size, tarn_last_error());
+    return status == TARN_OK ? TARN_OK : TARN_ERROR_NO_ROOM;
 }
 
 /* A segment of the usual size, or where there is no room for that, of the request's. */
@@ -276,8 +275,6 @@ static tarn_status give_back(struct pinned_segment *segment)
         pinned_stat_add(&pinned.stats.allocated_bytes, -(int64_t)segment->size);
         pinned.stats.num_host_free++;
         duration_add(&pinned.stats.host_free_time, ns);
-        if (segment->zone == PINNED_ZONE_RESERVED)
-            pinned.reserve_taken = false;
         pinned_segment_destroy(segment);
     }
     move_end_locked();
