@@ -71,6 +71,7 @@ TARN_API tarn_status tarn_pinned_limit_get(size_t *bytes);
  * finished: the kept blocks are free from now on. */
 TARN_API tarn_status tarn_pinned_forget_captures(void);
 
+/* Also set by the keys pinned_* of the configuration (config.h), as far as that changes them. */
 typedef struct tarn_pinned_settings {
     size_t size;                /* sizeof(tarn_pinned_settings), set by the caller */
     bool use_register;          /* pages of the system's, touched, then registered; else the driver allocates. Off */

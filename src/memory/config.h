@@ -89,7 +89,6 @@ enum config_rule {
 };
 
 #define CONFIG_SPLITS "segments that are split are not in this version"
-#define CONFIG_PINNED "pinned host memory is not in this version"
 #define CONFIG_RANGE "a device has one address range, for all streams, of up to four times its memory"
 #define CONFIG_LARGE_SEGMENT SIZE_MAX /* as `least`: large_segment_size_mb */
 
@@ -119,26 +118,24 @@ enum config_rule {
     X(per_process_memory_fraction, per_process_memory_fraction, CONFIG_FRACTION, CONFIG_STAYS, CONFIG_ONE, 0,          \
       CONFIG_ONE, "")                                                                                                  \
     X(throw_on_cudamalloc_oom, throw_on_cudamalloc_oom, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "")                     \
-    X(pinned_use_cuda_host_register, pinned_use_cuda_host_register, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,             \
-      CONFIG_PINNED)                                                                                                   \
-    X(pinned_num_register_threads, pinned_num_register_threads, CONFIG_POWER, CONFIG_STAYS, 1, 1, 128, CONFIG_PINNED)  \
-    X(pinned_use_background_threads, pinned_use_background_threads, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,             \
-      CONFIG_PINNED)                                                                                                   \
+    X(pinned_use_cuda_host_register, pinned_use_cuda_host_register, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "")         \
+    X(pinned_num_register_threads, pinned_num_register_threads, CONFIG_POWER, CONFIG_STAYS, 1, 1, 128, "")             \
+    X(pinned_use_background_threads, pinned_use_background_threads, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "")         \
     X(pinned_reserve_segment_size_mb, pinned_reserve_segment_size, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 1,               \
-      CONFIG_MOST_MIB, CONFIG_PINNED)                                                                                  \
+      CONFIG_MOST_MIB, "")                                                                                             \
     X(pinned_free_catch_all, pinned_free_catch_all, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,                             \
       "a free of tarn's throws no exception")                                                                          \
     X(pinned_max_round_threshold_mb, pinned_max_round_threshold, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,       \
-      CONFIG_MOST_MIB, CONFIG_PINNED)                                                                                  \
+      CONFIG_MOST_MIB, "")                                                                                             \
     X(pinned_max_cached_size_mb, pinned_max_cached_size, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,               \
-      CONFIG_MOST_MIB, CONFIG_PINNED)                                                                                  \
+      CONFIG_MOST_MIB, "")                                                                                             \
     X(profile, profile, CONFIG_PROFILE, CONFIG_STAYS, CONFIG_PROFILE_DEFAULT, 0, 0,                                    \
       "this version places memory in one way")                                                                         \
     X(segments, segments, CONFIG_SEGMENTS, CONFIG_LOADED, CONFIG_SEGMENTS_BY_DRIVER, 0, 0,                             \
       "this version has segments of virtual memory alone")                                                             \
     X(limit_mb, limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")                            \
     X(leave_free_mb, leave_free, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 0, CONFIG_MOST_MIB, "")                            \
-    X(pinned_limit_mb, pinned_limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, CONFIG_PINNED)
+    X(pinned_limit_mb, pinned_limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")
 
 /* X(alias, key): names that PyTorch gives a key on ROCm. */
 #define MEMORY_CONFIG_ALIASES(X)                             \

@@ -4,9 +4,11 @@
 /* The public calls on pinned memory, and pools. They check arguments, choose the pool, and leave the work to heap, wait and
  * growth. A request that free memory serves, and the free of a block that no stream uses, take the lock once and call no
  * driver. `settings_lock` is held over the start and the end of the background thread, which settings alone decide. */
+#include "base/log.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "memory/config.h"
 #include "memory/pinned_heap.h"
 
 static mutex settings_lock = MUTEX_INITIALIZER;
@@ -23,6 +25,53 @@ static void pinned_shutdown(void)
         device_keep_driver(); /* live blocks keep their memory */
 }
 
+/* Starts or ends the thread that the settings ask for, then puts them in force. */
+static tarn_status settings_apply(const tarn_pinned_settings *settings)
+{
+    tarn_status status = pinned_watch(settings->background_threads);
+    if (status)
+        return status;
+    mutex_lock(&pinned.lock);
+    if (settings->reserve_segment != pinned.settings.reserve_segment)
+        pinned.reserve_taken = false;
+    pinned.settings = *settings;
+    pthread_cond_signal(&pinned.work);
+    mutex_unlock(&pinned.lock);
+    return TARN_OK;
+}
+
+/* Takes over what the configuration says anew; what it does not change stays as it was set by a call. */
+static void pinned_configure(const struct memory_config *unused)
+{
+    static const struct memory_config *seen = &memory_config_defaults; /* settings_lock */
+    (void)unused;
+    mutex_lock(&settings_lock);
+    const struct memory_config *now = memory_config();
+    tarn_pinned_settings settings = pinned.settings;
+    if (now->pinned_use_cuda_host_register != seen->pinned_use_cuda_host_register)
+        settings.use_register = now->pinned_use_cuda_host_register;
+    if (now->pinned_num_register_threads != seen->pinned_num_register_threads)
+        settings.register_threads = (unsigned)now->pinned_num_register_threads;
+    if (now->pinned_reserve_segment_size != seen->pinned_reserve_segment_size)
+        settings.reserve_segment = now->pinned_reserve_segment_size;
+    if (now->pinned_use_background_threads != seen->pinned_use_background_threads)
+        settings.background_threads = now->pinned_use_background_threads;
+    if (now->pinned_max_round_threshold != seen->pinned_max_round_threshold)
+        settings.max_round_threshold = now->pinned_max_round_threshold;
+    if (now->pinned_max_cached_size != seen->pinned_max_cached_size)
+        settings.max_cached_size = now->pinned_max_cached_size;
+    if (now->pinned_free_catch_all != seen->pinned_free_catch_all)
+        settings.free_catch_all = now->pinned_free_catch_all;
+    if (settings_apply(&settings))
+        log_write(LOG_ERRORS, "pinned memory: settings: %s", tarn_last_error());
+    mutex_lock(&pinned.lock);
+    if (now->pinned_limit != seen->pinned_limit)
+        pinned.limit = now->pinned_limit;
+    mutex_unlock(&pinned.lock);
+    seen = now;
+    mutex_unlock(&settings_lock);
+}
+
 static void pinned_register(void)
 {
     pthread_condattr_t attributes;
@@ -31,6 +80,8 @@ static void pinned_register(void)
     pthread_cond_init(&pinned.work, &attributes);
     pthread_condattr_destroy(&attributes);
     device_on_shutdown(pinned_shutdown);
+    memory_config_on_change(pinned_configure);
+    pinned_configure(NULL);
     atomic_store_explicit(&pinned.used, true, memory_order_release);
 }
 
@@ -38,7 +89,10 @@ tarn_status pinned_ready(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     tarn_status status = device_layer_ready();
-    if (!status && !atomic_load_explicit(&pinned.used, memory_order_acquire))
+    if (status || atomic_load_explicit(&pinned.used, memory_order_acquire))
+        return status;
+    status = memory_config_ready();
+    if (!status)
         pthread_once(&once, pinned_register);
     return status;
 }
@@ -330,15 +384,7 @@ tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings)
     if (status || (status = pinned_ready()))
         return status;
     mutex_lock(&settings_lock);
-    status = pinned_watch(settings->background_threads);
-    if (!status) {
-        mutex_lock(&pinned.lock);
-        if (settings->reserve_segment != pinned.settings.reserve_segment)
-            pinned.reserve_taken = false;
-        pinned.settings = *settings;
-        pthread_cond_signal(&pinned.work);
-        mutex_unlock(&pinned.lock);
-    }
+    status = settings_apply(settings);
     mutex_unlock(&settings_lock);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "support/pinned.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static void sizes_waste_an_eighth_at_most(void)
@@ -368,6 +369,36 @@ static void settings_are_checked(void)
     CHECK(pinned_settings().register_threads == 128 && pinned_settings().free_catch_all);
 }
 
+static void the_configuration_sets_them(void)
+{
+    setenv("TARN_ALLOC_CONF", "pinned_max_cached_size_mb:3,pinned_limit_mb:50,pinned_use_background_threads:True", 1);
+    host_start_with(1, 64 * MIB);
+    size_t limit = 0;
+    tarn_pinned_settings settings = pinned_settings();
+    OK(tarn_pinned_limit_get(&limit));
+    CHECK(settings.max_cached_size == 3 * MIB && limit == 50 * MIB && settings.background_threads);
+    CHECK(settings.register_threads == 1 && !settings.use_register);
+    settings.max_cached_size = 7 * MIB;
+    OK(tarn_pinned_settings_set(&settings));
+    OK(tarn_configure("pinned_use_cuda_host_register:True,pinned_num_register_threads:8,"
+                      "pinned_reserve_segment_size_mb:4,pinned_max_round_threshold_mb:9,pinned_free_catch_all:True,"
+                      "pinned_use_background_threads:False"));
+    settings = pinned_settings();
+    CHECK(settings.use_register && settings.register_threads == 8 && settings.reserve_segment == 4 * MIB);
+    CHECK(settings.max_round_threshold == 9 * MIB && settings.free_catch_all && !settings.background_threads);
+    CHECK(settings.max_cached_size == 7 * MIB); /* as the call set it: the text does not change it */
+    OK(tarn_configure("pinned_limit_mb:2"));
+    OK(tarn_pinned_limit_get(&limit));
+    CHECK(limit == 2 * MIB);
+    OK(tarn_configure("all:default"));
+    OK(tarn_pinned_limit_get(&limit));
+    settings = pinned_settings();
+    CHECK(limit == SIZE_MAX && settings.max_cached_size == SIZE_MAX && !settings.use_register);
+    const char *note = "";
+    OK(tarn_configuration_note(0, &note));
+    CHECK(!note);
+}
+
 static void memory_is_registered(void)
 {
     host_start_with(1, 64 * MIB);
@@ -626,6 +657,7 @@ static void a_lost_device_holds_nothing_back(void)
     X(a_full_driver_is_made_room_in)                   \
     X(statistics_are_exact)                            \
     X(settings_are_checked)                            \
+    X(the_configuration_sets_them)                     \
     X(memory_is_registered)                            \
     X(a_segment_is_reserved)                           \
     X(what_is_too_large_is_not_cached)                 \
