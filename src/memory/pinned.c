@@ -240,6 +240,7 @@ static void free_used(struct pinned_block *block)
     pinned_uses_mark(block->uses);
     mutex_lock(&pinned.lock);
     pinned_wait_begin_locked(block);
+    pinned_move_end_locked();
     mutex_unlock(&pinned.lock);
     error_attempt_end(&before, TARN_OK);
 }
@@ -257,6 +258,7 @@ tarn_status tarn_pinned_free(void *pointer)
         keep_locked(block);
     } else if (!status && block->uses) {
         block->state = PINNED_PENDING;
+        pinned_move_begin_locked();
         used = true;
     } else if (!status) {
         pinned_give_locked(block);

@@ -3,8 +3,8 @@
 
 /* The driver's side of pinned memory: where segments come from, what is tried when the driver or the limit refuses one, and
  * how they go back. No lock is held over the driver's calls or over a wait: a growth first takes its bytes from the limit
- * (`growing`), a segment that goes back has left its pool before. Whoever fails while others move memory tries again when
- * they are through, since what they hold may be all that was missing.
+ * (`growing`), a segment that goes back has left its pool before. Whoever fails while others move memory, or free a block
+ * that waits, tries again when they are through, since what they hold may be all that was missing.
  *
  * Memory that is registered is the system's, by mmap, hidden from children of fork(): a page that a child shares would be
  * copied at the next write, away from the device. */
@@ -17,6 +17,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+
+#define MOST_CLIMBS 16 /* of one request, while others move memory */
 
 /* ---- Memory from the driver -------------------------------------------------------------------------------------- */
 
@@ -117,12 +119,12 @@ static void duration_add(tarn_pinned_duration *duration, int64_t ns)
 
 /* ---- Moves ------------------------------------------------------------------------------------------------------- */
 
-static void move_begin_locked(void)
+void pinned_move_begin_locked(void)
 {
     pinned.moving++;
 }
 
-static void move_end_locked(void)
+void pinned_move_end_locked(void)
 {
     pinned.moving--;
     pinned.moves++;
@@ -150,7 +152,7 @@ static tarn_status growth_begin(size_t size, tarn_pinned_settings *settings)
     bool fits = taken <= limit && size <= limit - taken;
     if (fits) {
         pinned.growing += size;
-        move_begin_locked();
+        pinned_move_begin_locked();
     }
     *settings = pinned.settings;
     mutex_unlock(&pinned.lock);
@@ -207,7 +209,7 @@ static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
     } else {
         pinned_segment_destroy(segment);
     }
-    move_end_locked();
+    pinned_move_end_locked();
     climb->moves++;
     mutex_unlock(&pinned.lock);
     return status;
@@ -277,7 +279,7 @@ static tarn_status give_back(struct pinned_segment *segment)
         duration_add(&pinned.stats.host_free_time, ns);
         pinned_segment_destroy(segment);
     }
-    move_end_locked();
+    pinned_move_end_locked();
     mutex_unlock(&pinned.lock);
     return status;
 }
@@ -290,7 +292,7 @@ tarn_status pinned_settle(uint64_t *moves)
         struct pinned_segment *segment = pinned.leaving;
         if (segment) {
             pinned.leaving = segment->next;
-            move_begin_locked();
+            pinned_move_begin_locked();
         }
         mutex_unlock(&pinned.lock);
         if (!segment)
@@ -362,9 +364,19 @@ static bool decides(tarn_status status)
     return status != TARN_ERROR_NO_ROOM && status != TARN_ERROR_OUT_OF_MEMORY;
 }
 
+static size_t limit_now(void)
+{
+    mutex_lock(&pinned.lock);
+    size_t limit = pinned.limit;
+    mutex_unlock(&pinned.lock);
+    return limit;
+}
+
 static tarn_status climb_once(struct climb *climb)
 {
     tarn_status status = search(climb);
+    if (status == TARN_ERROR_NO_ROOM && climb->request->size > limit_now())
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "the limit alone is below that, so nothing was given back for it");
     if (decides(status) || decides(status = grow_reserved(climb)) || decides(status = grow_usual(climb)))
         return status;
     mutex_lock(&pinned.lock);
@@ -393,15 +405,14 @@ static tarn_status refuse(const struct pinned_request *request)
     char text[32] = "none";
     if (limit != SIZE_MAX)
         snprintf(text, sizeof text, "%zu", limit);
-    return failed_within(TARN_ERROR_OUT_OF_MEMORY,
-                         "pinned memory: no room for %zu bytes, after all that is free was given back and pending work "
-                         "was waited for; limit %s; allocated %lld bytes in %lld segments, of which live %lld, pending "
-                         "%lld, kept for graphs %lld, free between them %lld. Free blocks, raise the limit by "
-                         "tarn_pinned_limit_set(), or the machine's limit of locked memory (ulimit -l)",
-                         request->requested, text, (long long)held.allocated_bytes.current,
-                         (long long)held.allocations.current, (long long)live, (long long)held.pending_bytes,
-                         (long long)held.kept_bytes,
-                         (long long)(held.allocated_bytes.current - held.active_bytes.current));
+    return failed_within(
+        TARN_ERROR_OUT_OF_MEMORY,
+        "pinned memory: no room for %zu bytes; limit %s; allocated %lld bytes in %lld segments, of "
+        "which live %lld, pending %lld, kept for graphs %lld, free between them %lld. Free blocks, raise the limit by "
+        "tarn_pinned_limit_set(), or the machine's limit of locked memory (ulimit -l)",
+        request->requested, text, (long long)held.allocated_bytes.current, (long long)held.allocations.current,
+        (long long)live, (long long)held.pending_bytes, (long long)held.kept_bytes,
+        (long long)(held.allocated_bytes.current - held.active_bytes.current));
 }
 
 tarn_status pinned_climb(const struct pinned_request *request, struct pinned_block **block)
@@ -409,13 +420,14 @@ tarn_status pinned_climb(const struct pinned_request *request, struct pinned_blo
     struct climb climb = {.request = request};
     struct error_before before;
     tarn_status status;
+    int climbs = 0;
     error_attempt_begin(&before);
     do {
         mutex_lock(&pinned.lock);
         climb.moves = pinned.moves;
         mutex_unlock(&pinned.lock);
         status = climb_once(&climb);
-    } while (status == TARN_ERROR_OUT_OF_MEMORY && moved_since(climb.moves));
+    } while (status == TARN_ERROR_OUT_OF_MEMORY && ++climbs < MOST_CLIMBS && moved_since(climb.moves));
     if (status == TARN_ERROR_OUT_OF_MEMORY)
         status = refuse(request);
     error_attempt_end(&before, status);

@@ -173,6 +173,9 @@ void pinned_unkeep_locked(struct pinned_pool *pool);
 
 /* ---- pinned_growth.c --------------------------------------------------------------------------------------------- */
 
+/* Something is between two holds of the lock that may be what a request lacks: a growth, a return, a free. */
+void pinned_move_begin_locked(void);
+void pinned_move_end_locked(void);
 /* Serves a request that free memory does not. */
 tarn_status pinned_climb(const struct pinned_request *request, struct pinned_block **block);
 /* Gives `leaving` segments back; without the lock. The first failure; what could not go is free as before. Counts them in

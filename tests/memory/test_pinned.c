@@ -237,8 +237,10 @@ static void the_limit_holds(void)
     CHECK(strstr(tarn_last_error(), "above the limit of 8388608"));
     CHECK(strstr(tarn_last_error(), "tarn_pinned_limit_set"));
     CHECK(pinned_stats().num_ooms == 1 && pinned_stats().num_alloc_retries == 1);
-    CHECK(calls_of(0, "host_alloc") == 1); /* the driver was not asked */
-    char *small = pinned_take(100 * KIB);  /* the usual segment of 2 MiB fits exactly */
+    CHECK(calls_of(0, "host_alloc") == 1);                                 /* the driver was not asked */
+    GIVES(tarn_pinned_alloc(9 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY); /* never fits */
+    CHECK(strstr(tarn_last_error(), "the limit alone"));
+    char *small = pinned_take(100 * KIB); /* the usual segment of 2 MiB fits exactly */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB));
     OK(tarn_pinned_free(small));
     OK(tarn_pinned_limit_set(6 * MIB + 300 * KIB)); /* below what is held: only growth stops */
