@@ -38,7 +38,7 @@ static void *touch_pages(void *argument)
 
 /* Makes the system provide the pages, which registering them would do one by one. The caller does what no thread can be made
  * for. */
-static void touch_all(char *memory, size_t size, unsigned threads)
+static void touch_all(volatile char *memory, size_t size, unsigned threads)
 {
     struct touch touches[PINNED_THREADS];
     size_t part = (size / threads + PINNED_PAGE - 1) & ~(PINNED_PAGE - 1), at = size < part ? size : part;
