@@ -9,7 +9,8 @@
 
 /* Pinned memory apart from everybody else's. What was recorded on a capturing stream is kept in it, when freed, until it dies.
  * It dies when its last holder lets go: blocks that live then live on; when what was said by pinned_pool_record_stream() has
- * finished, its segments join the default pool, kept blocks free. */
+ * finished, its segments join the default pool, kept blocks free. All calls but a retain may call the driver, so none is made
+ * in a function that the driver calls. */
 struct pinned_pool;
 
 /* A pool with one holder. TARN_ERROR_OUT_OF_HOST_MEMORY. */
