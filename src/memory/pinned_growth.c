@@ -38,24 +38,24 @@ static void *touch_pages(void *argument)
 
 /* Makes the system provide the pages, which registering them would do one by one. The caller does what no thread can be made
  * for. */
-static void touch_all(volatile char *memory, size_t size, unsigned threads)
+static void touch_all(struct touch whole, unsigned threads)
 {
     struct touch touches[PINNED_THREADS];
-    size_t part = (size / threads + PINNED_PAGE - 1) & ~(PINNED_PAGE - 1), at = size < part ? size : part;
-    struct touch own = {.memory = memory, .size = at};
+    size_t size = whole.size, part = (size / threads + PINNED_PAGE - 1) & ~(PINNED_PAGE - 1);
     unsigned made = 0;
-    while (at < size) {
+    whole.size = size < part ? size : part; /* the caller's own part is the first one */
+    for (size_t at = whole.size; at < size;) {
         struct touch *touch = &touches[made];
-        *touch = (struct touch){.memory = memory + at, .size = size - at < part ? size - at : part};
+        *touch = (struct touch){.memory = whole.memory + at, .size = size - at < part ? size - at : part};
         if (!pinned_thread_start(&touch->thread, touch_pages, touch)) {
-            struct touch rest = {.memory = memory + at, .size = size - at};
-            touch_pages(&rest);
+            touch->size = size - at;
+            touch_pages(touch);
             break;
         }
         made++;
         at += touch->size;
     }
-    touch_pages(&own);
+    touch_pages(&whole);
     for (unsigned i = 0; i < made; i++)
         pthread_join(touches[i].thread, NULL);
 }
@@ -66,7 +66,7 @@ static tarn_status source_register(struct pinned_segment *segment, unsigned thre
     if (memory == MAP_FAILED)
         return failed(TARN_ERROR_OUT_OF_MEMORY, "mmap of %zu bytes to be pinned: %s", segment->size, strerror(errno));
     (void)madvise(memory, segment->size, MADV_DONTFORK);
-    touch_all(memory, segment->size, threads);
+    touch_all((struct touch){.memory = memory, .size = segment->size}, threads);
     tarn_status status = driver->host_register(segment->device, (uintptr_t)memory, segment->size);
     if (status)
         munmap(memory, segment->size);
