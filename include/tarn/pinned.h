@@ -10,7 +10,8 @@
  * only: a slow one keeps back the blocks that it uses and no others.
  *
  * Captures. A block that was recorded on a stream while that captured is read or written at every launch of the graph:
- * freed, it is kept and not used again, until tarn_pinned_forget_captures() says that the graphs are gone. A block that
+ * freed, it is kept and not used again, until tarn_pinned_forget_captures() says that the graphs are gone, or, where the capture has
+ * a pool (pool.h), nothing counts that any more. A block that
  * was not recorded is used again at once, inside the capture too. No event is recorded on, and nothing is asked of, a stream that captures.
  *
  * All calls are thread-safe and may be made during a capture, where nothing else is said. Each may give TARN_ERROR_NO_DRIVER,

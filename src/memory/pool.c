@@ -11,6 +11,7 @@
 #include "device/capture.h"
 #include "memory/ladder.h"
 #include "memory/malloc.h"
+#include "memory/pinned.h"
 
 static struct object_pool pools = OBJECT_POOL(struct pool);
 static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
@@ -120,6 +121,8 @@ static struct store *store_next(struct arena *arena, const struct store *store)
 
 static void leave_behind(struct store *store)
 {
+    pinned_pool_release(pool_of_store(store)->pinned); /* nobody captures with it any more */
+    pool_of_store(store)->pinned = NULL;
     heaps_leave_behind(store);
     process_changed();
 }

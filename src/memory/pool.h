@@ -19,8 +19,9 @@ struct pool {
     atomic_uint count;  /* users, scopes, captures, graphs */
     atomic_uint visits; /* requests on their way: they keep the object, not the pool */
     bool use_on_oom;
-    atomic_int state;    /* tarn_pool_state; suspend.c */
-    struct saved *saved; /* contents; of the thread that changes the state */
+    atomic_int state;           /* tarn_pool_state; suspend.c */
+    struct saved *saved;        /* contents; of the thread that changes the state */
+    struct pinned_pool *pinned; /* of its captures; scopes_lock. NULL until one asked */
 };
 
 static inline struct pool *pool_of_store(struct store *store)
@@ -87,5 +88,7 @@ void scopes_of_thread_end(struct thread *thread);
  * the scope had, or NULL where there was none. */
 tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, tarn_scope *scope);
 struct pool *scope_end_capture(const struct stream *stream);
+/* The pinned memory of the capture that a stream takes part in, retained, or NULL. */
+struct pinned_pool *scope_pinned(struct stream *stream);
 
 #endif

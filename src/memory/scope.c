@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/malloc.h"
+#include "memory/pinned.h"
 #include "memory/pool.h"
 
 /* The public kinds, and the one of captures. */
@@ -163,8 +164,8 @@ static void close_locked(struct scope *scope)
     atomic_store(&scope->open, false);
     if (scope->kind != TARN_SCOPE_THREAD)
         atomic_fetch_sub(&shared_scopes, 1);
-    if (scope->kind == SCOPE_CAPTURE)
-        atomic_fetch_sub(&capture_scopes, 1);
+    if (scope->kind == SCOPE_CAPTURE && atomic_fetch_sub(&capture_scopes, 1) == 1)
+        pinned_on_route(NULL);
 }
 
 /* What both kinds of beginning do, their arguments checked. */
@@ -196,8 +197,8 @@ static tarn_status begin(struct pool *pool, int kind, struct stream *stream, tar
             join_locked(thread, scope, joined);
         else
             atomic_fetch_add(&shared_scopes, 1);
-        if (kind == SCOPE_CAPTURE)
-            atomic_fetch_add(&capture_scopes, 1);
+        if (kind == SCOPE_CAPTURE && atomic_fetch_add(&capture_scopes, 1) == 0)
+            pinned_on_route(scope_pinned);
         scopes = scope;
         *result = scope->value;
     }
@@ -393,4 +394,40 @@ struct pool *scope_end_capture(const struct stream *stream)
     process_changed();
     scope_free(scope);
     return pool;
+}
+
+/* The pool of the capture that a stream takes part in, or NULL. */
+static struct pool *capture_pool_locked(const struct stream *stream)
+{
+    for (const struct scope *scope = scopes; scope; scope = scope->next)
+        if (scope->kind == SCOPE_CAPTURE && is_for(scope, stream))
+            return scope->pool;
+    return NULL;
+}
+
+struct pinned_pool *scope_pinned(struct stream *stream)
+{
+    struct pinned_pool *made = NULL, *found = NULL;
+    for (int attempt = 0; attempt < 2 && !found; attempt++) {
+        mutex_lock(&scopes_lock);
+        struct pool *pool = capture_pool_locked(stream);
+        if (pool && !pool->pinned) {
+            pool->pinned = made;
+            made = NULL;
+        }
+        found = pool ? pool->pinned : NULL;
+        if (found)
+            pinned_pool_retain(found);
+        mutex_unlock(&scopes_lock);
+        if (!pool)
+            break;
+        if (!found && attempt == 0) { /* without one the default pool serves, which keeps what captures use too */
+            struct error_before before;
+            error_attempt_begin(&before);
+            (void)pinned_pool_create(&made);
+            error_attempt_end(&before, TARN_OK);
+        }
+    }
+    pinned_pool_release(made);
+    return found;
 }

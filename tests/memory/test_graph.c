@@ -736,6 +736,49 @@ static void in_fresh_child(void (*function)(void))
 
 #define GRAPH_TEST(function) cmocka_unit_test_setup_teardown(function, start, finish)
 
+static tarn_pinned_stats pinned_stats(void)
+{
+    tarn_pinned_stats stats = {.size = sizeof stats};
+    OK(tarn_pinned_stats_get(&stats));
+    return stats;
+}
+
+/* Pinned memory of a capture is its pool's: what the graph reads again at each launch is kept until its end
+ * (pytorch/pytorch#161583). */
+static void pinned_memory_of_a_capture_lasts_as_long_as_its_graph(void **state)
+{
+    (void)state;
+    tarn_pool *pool = graph_pool();
+    void *device = alloc_on(stream, MIB), *used = NULL, *unused = NULL, *next = NULL;
+    begin(pool);
+    OK(tarn_pinned_alloc_on(stream, 5000, &used));
+    OK(tarn_pinned_alloc_on(stream, 5000, &unused));
+    memset(used, 7, 5000);
+    OK(tarn_host_copy(0, native_of(stream), device, used, 5000));
+    OK(tarn_pinned_record_stream(used, stream));
+    OK(tarn_pinned_free(used));
+    OK(tarn_pinned_free(unused));
+    OK(tarn_pinned_alloc_on(stream, 5000, &next));
+    CHECK(next == unused); /* inside too */
+    OK(tarn_pinned_free(next));
+    void *graph = end();
+    CHECK(pinned_stats().kept_bytes >= 5000);
+    OK(tarn_pinned_alloc(5000, &next));
+    CHECK(next != used && next != unused); /* the default pool's */
+    memset(next, 9, 5000);
+    launch(graph, other);
+    OK(tarn_device_synchronize(0));
+    CHECK(*(unsigned char *)device == 7);
+    OK(tarn_pinned_free(next));
+    OK(tarn_free(device));
+    destroy(graph);
+    OK(tarn_pool_release(pool));
+    OK(tarn_device_synchronize(0));
+    CHECK(pinned_stats().kept_bytes == 0);
+    OK(tarn_pinned_trim(0));
+    CHECK(pinned_stats().allocated_bytes.current == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest alone[] = {
@@ -744,6 +787,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         GRAPH_TEST(the_streams_of_a_capture_allocate_from_its_pool),
         GRAPH_TEST(what_is_freed_inside_is_used_again_inside),
+        GRAPH_TEST(pinned_memory_of_a_capture_lasts_as_long_as_its_graph),
         GRAPH_TEST(other_scopes_go_before_an_older_capture_and_after_a_newer_one),
         GRAPH_TEST(nothing_of_a_graph_is_unmapped_while_it_lives),
         GRAPH_TEST(a_graph_counts_its_pool_until_its_work_has_ended),
