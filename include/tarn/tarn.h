@@ -15,6 +15,7 @@
 #include <tarn/device.h>
 #include <tarn/handle.h>
 #include <tarn/memory.h>
+#include <tarn/observe.h>
 #include <tarn/pinned.h>
 #include <tarn/pool.h>
 #include <tarn/stats.h>

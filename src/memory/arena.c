@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/config.h"
+#include "memory/generation.h"
 
 #define ADDRESS_FACTOR 4 /* of the device's memory: room for runs to grow in place */
 
@@ -116,8 +117,9 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     if (status)
         goto fail_reserve;
     arena->pieces = pages_map(granules(arena) * sizeof(struct piece *));
+    arena->generations = pages_map(GENERATION_BYTES(granules(arena)));
     arena->claimed = pages_map(bitmap_bytes(arena));
-    if (!arena->pieces || !arena->claimed) {
+    if (!arena->pieces || !arena->generations || !arena->claimed) {
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
         goto fail_tables;
     }
@@ -126,6 +128,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
 
 fail_tables:
     pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     driver->unreserve(device->number, arena->base, arena->size);
 fail_reserve:
@@ -504,9 +507,12 @@ static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *li
  * not begun. Whoever maps or unmaps shares it. */
 tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
 {
+    size_t size = list->bytes;
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = map_shared(arena, list, start, before);
     pthread_rwlock_unlock(&arena->mapping);
+    if (!status)
+        generation_begin(arena, start - before, before + size);
     return status;
 }
 
@@ -528,9 +534,11 @@ tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size)
 
 tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
 {
+    generation_ends(arena, start, size);
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = unmap_shared(arena, start, size, list);
     pthread_rwlock_unlock(&arena->mapping);
+    generation_ended(arena, start, size, !status);
     return status;
 }
 
@@ -571,9 +579,11 @@ void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t se
 
 tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size)
 {
+    generation_ends(arena, start, size);
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = device_note(arena->device, driver->unmap(arena->device->number, start, size));
     pthread_rwlock_unlock(&arena->mapping);
+    generation_ended(arena, start, size, !status);
     if (!status)
         arena_unclaim(arena, start, size);
     return status;
@@ -707,6 +717,7 @@ bool arena_finish(struct arena *arena)
         return false;
     atomic_store(&by_device[arena->device->number], NULL);
     pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     pthread_rwlock_destroy(&arena->moving);
     pthread_rwlock_destroy(&arena->mapping);

@@ -60,6 +60,7 @@ struct arena {
     uintptr_t base;
     size_t size, granule;  /* bytes */
     struct piece **pieces; /* by granule from base: the piece mapped there, or NULL */
+    uint64_t *generations; /* by granule: of the mapping there (generation.h), or 0 */
     struct counters counters;
     pthread_rwlock_t mapping; /* shared by who maps or unmaps; alone is who grants a new peer what is mapped */
 

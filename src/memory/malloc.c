@@ -629,24 +629,42 @@ tarn_status tarn_usable_size(const void *pointer, size_t *size)
     return TARN_OK;
 }
 
-tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info)
+static tarn_block_info block_info_locked(const struct block *block)
+{
+    return (tarn_block_info){
+        .size = sizeof(tarn_block_info),
+        .base = (void *)block->start,
+        .usable_size = block->size,
+        .requested = block->requested,
+        .device = block->heap->arena->device->number,
+        .stream = (tarn_stream)block->heap->generation << 32 | block->heap->stream->slot,
+        .tag = block->slab ? block->slab->notes[block->slot].tag : block->span->tag,
+        .pool = {block->heap->store->id[0], block->heap->store->id[1]},
+    };
+}
+
+tarn_status memory_block_do(const void *pointer, block_work work, void *argument)
 {
     struct block block;
-    if (!info || info->size != sizeof *info)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "info is NULL, or its size is not sizeof(tarn_block_info)");
     tarn_status status = memory_ready();
     if (status || (status = block_lock(pointer, false, &block)))
         return status == TARN_ERROR_DOUBLE_FREE ? TARN_ERROR_INVALID_POINTER : status;
-    *info = (tarn_block_info){
-        .size = sizeof *info,
-        .base = (void *)block.start,
-        .usable_size = block.size,
-        .requested = block.requested,
-        .device = block.heap->arena->device->number,
-        .stream = (tarn_stream)block.heap->generation << 32 | block.heap->stream->slot,
-        .tag = block.slab ? block.slab->notes[block.slot].tag : block.span->tag,
-        .pool = {block.heap->store->id[0], block.heap->store->id[1]},
-    };
+    tarn_block_info info = block_info_locked(&block);
+    status = work(block.heap->arena, &info, argument);
     mutex_unlock(&block.heap->lock);
+    return status;
+}
+
+static tarn_status note_info(struct arena *arena, const tarn_block_info *block, void *argument)
+{
+    (void)arena;
+    *(tarn_block_info *)argument = *block;
     return TARN_OK;
+}
+
+tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info)
+{
+    if (!info || info->size != sizeof *info)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "info is NULL, or its size is not sizeof(tarn_block_info)");
+    return memory_block_do(pointer, note_info, info);
 }
