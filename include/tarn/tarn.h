@@ -18,6 +18,7 @@
 #include <tarn/observe.h>
 #include <tarn/pinned.h>
 #include <tarn/pool.h>
+#include <tarn/share.h>
 #include <tarn/stats.h>
 #include <tarn/status.h>
 #include <tarn/stream.h>

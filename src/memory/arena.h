@@ -24,6 +24,7 @@ struct piece {
     struct store *store; /* whose it is */
     size_t size;         /* bytes, whole granules */
     uintptr_t address;   /* where it is mapped; 0 in a cache */
+    atomic_uint pins;    /* while there are any it stays there: pin.h */
     struct piece *next;  /* of the list that it is in */
 };
 

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "memory/cache.h"
 #include "memory/ghost.h"
+#include "memory/pin.h"
 
 #define BROKEN(address, text) \
     failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
@@ -184,6 +185,15 @@ static size_t mapped_bytes(struct heap *heap, size_t *left)
     return bytes;
 }
 
+static tarn_status store_verify(const struct store *store)
+{
+    for (const struct piece *piece = store->cache.first; piece; piece = piece->next)
+        if (piece->store != store || piece_is_pinned(piece))
+            return failed(TARN_ERROR_INTERNAL, "pool (%llu, %llu): a piece in the cache is pinned, or another's",
+                          (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+    return TARN_OK;
+}
+
 tarn_status arena_verify(struct arena *arena)
 {
     size_t mapped = 0, left = 0;
@@ -201,11 +211,15 @@ tarn_status arena_verify(struct arena *arena)
     if (mapped + left + arena->stuck.bytes != claimed * arena->granule)
         return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped and %zu claimed", arena->device->number,
                       mapped, claimed * arena->granule);
+    tarn_status status = store_verify(&arena->store);
     size_t cached = arena->store.cache.bytes, reserved = arena->store.reserved;
     for (const struct store *store = arena->stores; store; store = store->next) {
         cached += store->cache.bytes;
         reserved += store->reserved;
+        status = status ? status : store_verify(store);
     }
+    if (status)
+        return status;
     if (mapped + arena->stuck.bytes + cached != arena->reserved || reserved != arena->reserved)
         return failed(TARN_ERROR_INTERNAL,
                       "device %d: %zu bytes are mapped, %zu cached, but %zu reserved, %zu by pools",
