@@ -112,6 +112,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena_configure(arena);
     counters_init(&arena->counters, NULL);
     store_init(&arena->store, arena, &arena->counters);
+    store_init(&arena->imports, arena, NULL);
 
     tarn_status status = arena_reserve(arena);
     if (status)
@@ -260,6 +261,18 @@ uintptr_t arena_find_locked(struct arena *arena, size_t size)
     return arena->base + (best.start + margin) * arena->granule;
 }
 
+uintptr_t arena_find_high_locked(const struct arena *arena, size_t size)
+{
+    size_t count = granules(arena), wanted = size / arena->granule, highest = SIZE_MAX;
+    for (size_t start = next_with(arena, 0, false); start < count;) {
+        size_t end = next_with(arena, start, true);
+        if (end - start >= wanted)
+            highest = end - wanted;
+        start = next_with(arena, end, false);
+    }
+    return highest == SIZE_MAX ? 0 : arena->base + highest * arena->granule;
+}
+
 size_t arena_longest_locked(const struct arena *arena)
 {
     size_t longest = 0, count = granules(arena);
@@ -290,18 +303,19 @@ static void uncharge(struct store *store, size_t size, size_t creating)
 {
     struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
-    arena->reserved -= size;
+    arena->reserved -= store->counters ? size : 0;
     arena->creating -= creating;
     store->reserved -= size;
     mutex_unlock(&arena->lock);
 }
 
-/* Takes `size` bytes of the limits, before the driver is asked. */
-static tarn_status charge(struct store *store, size_t size)
+/* Takes `size` bytes of the limits, before the driver is asked; and says how what is reserved then is created. */
+static tarn_status charge(struct store *store, size_t size, unsigned *flags)
 {
     struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
     size_t reserved = arena->reserved, limit = arena->limit, own = store->reserved, most = store->limit;
+    *flags = store_flags(store);
     bool fits_device = reserved <= limit && size <= limit - reserved;
     bool fits_pool = own <= most && size <= most - own;
     if (fits_device && fits_pool) {
@@ -332,10 +346,10 @@ tarn_status piece_create(struct store *store, size_t size, struct piece **result
     struct piece *piece = object_alloc(&pieces);
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
-    tarn_status status = charge(store, size);
+    tarn_status status = charge(store, size, &piece->flags);
     if (status)
         goto fail;
-    status = device_note(arena->device, driver->create(arena->device->number, size, 0, &piece->handle));
+    status = device_note(arena->device, driver->create(arena->device->number, size, piece->flags, &piece->handle));
     uncharge(store, status ? size : 0, size);
     if (status)
         goto fail;
@@ -350,6 +364,26 @@ fail:
     return status;
 }
 
+tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **result)
+{
+    struct piece *piece = object_alloc(&pieces);
+    if (!piece)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
+    int device = arena->device->number;
+    tarn_status status = device_note(arena->device, driver->import(device, file, size, &piece->handle));
+    if (status) {
+        object_free(&pieces, piece);
+        return status;
+    }
+    piece->store = &arena->imports;
+    piece->size = size;
+    mutex_lock(&arena->lock);
+    arena->imports.reserved += size;
+    mutex_unlock(&arena->lock);
+    *result = piece;
+    return TARN_OK;
+}
+
 tarn_status piece_release(struct piece *piece)
 {
     struct store *store = piece->store;
@@ -361,7 +395,8 @@ tarn_status piece_release(struct piece *piece)
         mutex_unlock(&arena->lock);
         return status;
     }
-    counters_segment(store->counters, piece->size, -1);
+    if (store->counters)
+        counters_segment(store->counters, piece->size, -1);
     uncharge(store, piece->size, 0); /* last: a store without memory may go */
     object_free(&pieces, piece);
     return TARN_OK;
@@ -661,7 +696,8 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     struct piece *piece;
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;
-    while (taken < wanted && (piece = from->cache.first) && piece->size <= room - taken) {
+    while (taken < wanted && (piece = from->cache.first) && piece->size <= room - taken &&
+           piece->flags == store_flags(store)) {
         pieces_pop(&from->cache);
         piece->store = store;
         pieces_push(&store->cache, piece);
@@ -689,6 +725,17 @@ tarn_status store_release_cache(struct store *store, size_t keep)
     }
 }
 
+void pieces_leave_stuck(struct arena *arena, uintptr_t start, size_t size)
+{
+    mutex_lock(&arena->lock);
+    for (uintptr_t address = start; address < start + size;) {
+        struct piece *piece = arena_piece(arena, address);
+        address += piece->size;
+        pieces_push(&arena->stuck, piece);
+    }
+    mutex_unlock(&arena->lock);
+}
+
 tarn_status arena_free_stuck(struct arena *arena)
 {
     for (;;) {
@@ -696,7 +743,7 @@ tarn_status arena_free_stuck(struct arena *arena)
         struct piece *piece = pieces_pop(&arena->stuck);
         mutex_unlock(&arena->lock);
         if (!piece)
-            return TARN_OK;
+            return store_release_cache(&arena->imports, 0);
         struct piece_list list = {0};
         uintptr_t start = piece->address;
         tarn_status status = pieces_unmap(arena, start, piece->size, &list);
@@ -713,7 +760,8 @@ tarn_status arena_free_stuck(struct arena *arena)
 
 bool arena_finish(struct arena *arena)
 {
-    if (arena->reserved || arena->stores || driver->unreserve(arena->device->number, arena->base, arena->size))
+    if (arena->reserved || arena->imports.reserved || arena->stores ||
+        driver->unreserve(arena->device->number, arena->base, arena->size))
         return false;
     atomic_store(&by_device[arena->device->number], NULL);
     pages_unmap(arena->claimed, bitmap_bytes(arena));

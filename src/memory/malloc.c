@@ -10,6 +10,7 @@
 #include "memory/cache.h"
 #include "memory/config.h"
 #include "memory/graph.h"
+#include "memory/import.h"
 #include "memory/ladder.h"
 #include "memory/pool.h"
 #include "memory/wait.h"
@@ -399,6 +400,8 @@ static bool block_find_lock(uintptr_t address, struct block *block)
 
 static tarn_status not_a_block(uintptr_t address)
 {
+    if (import_holds(address))
+        return import_refuse(address);
     if (arena_at(address) && address % TARN_BLOCK_UNIT == 0)
         return failed(TARN_ERROR_DOUBLE_FREE,
                       "%p lies in memory of tarn's where no block is live: it was freed before, or never handed out",
@@ -666,5 +669,5 @@ tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info)
 {
     if (!info || info->size != sizeof *info)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "info is NULL, or its size is not sizeof(tarn_block_info)");
-    return memory_block_do(pointer, note_info, info);
+    return import_info(pointer, info) ? TARN_OK : memory_block_do(pointer, note_info, info);
 }
