@@ -36,6 +36,9 @@ typedef struct tarn_pool_options {
     /* Memory that is free in the order of its stream is never mapped at a second address. For work that stays on a device and
      * keeps addresses: persistent kernels, communication libraries. */
     bool no_remap;
+
+    /* What the pool creates can be given to other processes (share.h): TARN_ERROR_NOT_SUPPORTED where the device cannot. */
+    bool exportable;
 } tarn_pool_options;
 
 /* Makes a pool, counted once for the caller. `options` may be NULL: the current device, nothing special. TARN_ERROR_INVALID_DEVICE;

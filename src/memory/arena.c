@@ -689,15 +689,36 @@ void pieces_from_cache_locked(struct store *store, size_t wanted, size_t most, s
     }
 }
 
+/* Pieces that were created otherwise serve the store only as room at the driver. */
+static size_t make_room(struct store *from, size_t wanted)
+{
+    struct error_before before;
+    size_t given = 0;
+    error_attempt_begin(&before);
+    for (tarn_status status = TARN_OK; !status && given < wanted;) {
+        mutex_lock(&from->arena->lock);
+        struct piece *piece = pieces_pop(&from->cache);
+        mutex_unlock(&from->arena->lock);
+        if (!piece)
+            break;
+        size_t size = piece->size;
+        status = piece_release(piece);
+        given += status ? 0 : size;
+    }
+    error_attempt_end(&before, TARN_OK);
+    return given;
+}
+
 size_t store_take(struct store *store, struct store *from, size_t wanted)
 {
     struct arena *arena = store->arena;
     size_t taken = 0, room;
     struct piece *piece;
+    if (store->piece_flags != from->piece_flags)
+        return make_room(from, wanted);
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;
-    while (taken < wanted && (piece = from->cache.first) && piece->size <= room - taken &&
-           piece->flags == store_flags(store)) {
+    while (taken < wanted && (piece = from->cache.first) && piece->size <= room - taken) {
         pieces_pop(&from->cache);
         piece->store = store;
         pieces_push(&store->cache, piece);

@@ -156,7 +156,8 @@ void pieces_push(struct piece_list *list, struct piece *piece);
 void pieces_append(struct piece_list *list, struct piece_list *more); /* which is empty then */
 struct piece *pieces_pop(struct piece_list *list);
 void pieces_to_cache(struct arena *arena, struct piece_list *list); /* each into that of its store */
-/* Makes cached pieces of one store another's, until at least `wanted` bytes came. Gives how many did. */
+/* Makes cached pieces of one store another's, until at least `wanted` bytes came; or where they are not created alike, gives
+ * them back to the driver for new ones. Gives how many bytes came so. */
 size_t store_take(struct store *store, struct store *from, size_t wanted);
 /* Takes pieces out of the cache into `list`: as many as fit in `wanted` bytes, largest first, and if bytes are missing
  * then, the smallest that covers them and is at most `most`. */

@@ -174,7 +174,12 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
 static size_t take_from_others(struct heap *own, size_t wanted)
 {
     struct store *shared = &own->arena->store;
-    size_t total = own->store != shared ? store_take(own->store, shared, wanted) : 0;
+    size_t total = 0;
+    if (own->store != shared) {
+        move_begin(own->arena);
+        total = store_take(own->store, shared, wanted);
+        move_end(own->arena);
+    }
     total += total < wanted ? take_from(own, LEFT_BEHIND, wanted - total) : 0;
     return total < wanted ? total + take_from(own, IN_USE, wanted - total) : total;
 }

@@ -202,7 +202,7 @@ static tarn_status note_pieces(struct arena *arena, const tarn_block_info *block
         if (!(piece->flags & DRIVER_PIECE_EXPORTABLE))
             return failed(TARN_ERROR_NOT_SUPPORTED,
                           "the memory of %p was not created for other processes: call tarn_export_enable(%d) before "
-                          "the device's memory is used",
+                          "the device's memory is used, or allocate from a pool that is `exportable`",
                           exporting->pointer, arena->device->number);
     }
     if (head.parts > SHARE_MOST_PARTS)

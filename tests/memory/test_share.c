@@ -470,6 +470,42 @@ static void peers_reach_imports_made_before_and_after(void **state)
     nothing_is_left(1);
 }
 
+/* Where only a pool's memory is exportable, pieces of either kind serve the other only as room at the driver. */
+static void a_pool_of_its_own_kind(void **state)
+{
+    (void)state;
+    tarn_stream stream = lease(2);
+    tarn_pool_options options = {.size = sizeof options, .device = 2, .exportable = true};
+    tarn_pool *pool = NULL;
+    tarn_share *share = NULL;
+    void *plain = alloc_on(stream, DEVICE / 2), *block = NULL, *more = NULL;
+    OK(tarn_pool_create(&options, &pool));
+    OK(tarn_pool_alloc(pool, stream, DEVICE / 4, &block));
+    GIVES(tarn_export(plain, &share), TARN_ERROR_NOT_SUPPORTED);
+    CHECK(strstr(tarn_last_error(), "`exportable`"));
+    share = export_of(block);
+    char *seen = import_of(share, 1);
+    memset(block, 6, DEVICE / 4);
+    CHECK(seen[DEVICE / 4 - 1] == 6);
+    OK(tarn_import_close(seen));
+    OK(tarn_share_close(share));
+
+    OK(tarn_free(plain)); /* the pool needs room where the default pool has memory of another kind */
+    OK(tarn_pool_alloc(pool, stream, DEVICE / 2, &more));
+    share = export_of(more);
+    OK(tarn_share_close(share));
+    verify(2);
+    OK(tarn_free(more));
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool)); /* and what a pool leaves behind makes room for the default pool */
+    plain = alloc_on(stream, DEVICE);
+    GIVES(tarn_export(plain, &share), TARN_ERROR_NOT_SUPPORTED);
+    verify(2);
+    OK(tarn_free(plain));
+    nothing_is_left(2);
+    nothing_is_left(1);
+}
+
 /* A block in more pieces than one message carries. */
 static void many_pieces_go_in_several_messages(void **state)
 {
@@ -856,6 +892,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_import_is_no_block),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(peers_reach_imports_made_before_and_after),
+        cmocka_unit_test(a_pool_of_its_own_kind),
         cmocka_unit_test(many_pieces_go_in_several_messages),
         cmocka_unit_test(what_is_no_share_is_refused),
         cmocka_unit_test(each_failure_leaves_nothing),
