@@ -564,6 +564,8 @@ tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size)
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = access_shared(arena, start, size);
     pthread_rwlock_unlock(&arena->mapping);
+    if (!status)
+        generation_begin(arena, start, size);
     return status;
 }
 

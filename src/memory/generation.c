@@ -28,16 +28,24 @@ static void each_stretch(const struct arena *arena, uintptr_t start, size_t size
     }
 }
 
-static void set(struct arena *arena, uintptr_t start, size_t size, uint64_t generation)
+/* Gives a new generation to the granules of a range that have one, or to those that have none; and tells of these. */
+static void renew(struct arena *arena, uintptr_t start, size_t size, bool mapped)
 {
-    for (size_t offset = 0; offset < size; offset += arena->granule)
-        *entry_of(arena, start + offset) = generation;
+    uint64_t generation = atomic_fetch_add(&last_generation, 1) + 1;
+    for (uintptr_t address = start, end = start + size; address < end;) {
+        uintptr_t first = address;
+        for (; address < end && (*entry_of(arena, address) != 0) == mapped; address += arena->granule)
+            *entry_of(arena, address) = generation;
+        if (address > first)
+            each_stretch(arena, first, address - first, observe_mapped);
+        else
+            address += arena->granule;
+    }
 }
 
 void generation_begin(struct arena *arena, uintptr_t start, size_t size)
 {
-    set(arena, start, size, atomic_fetch_add(&last_generation, 1) + 1);
-    each_stretch(arena, start, size, observe_mapped);
+    renew(arena, start, size, false);
 }
 
 void generation_ends(struct arena *arena, uintptr_t start, size_t size)
@@ -47,15 +55,10 @@ void generation_ends(struct arena *arena, uintptr_t start, size_t size)
 
 void generation_ended(struct arena *arena, uintptr_t start, size_t size, bool unmapped)
 {
-    if (unmapped) {
-        set(arena, start, size, 0);
-        return;
-    }
-    uint64_t generation = atomic_fetch_add(&last_generation, 1) + 1;
-    for (size_t offset = 0; offset < size; offset += arena->granule)
-        if (*entry_of(arena, start + offset))
-            *entry_of(arena, start + offset) = generation;
-    each_stretch(arena, start, size, observe_mapped);
+    if (!unmapped)
+        renew(arena, start, size, true);
+    for (size_t offset = 0; unmapped && offset < size; offset += arena->granule)
+        *entry_of(arena, start + offset) = 0;
 }
 
 uint64_t generation_newest(const struct arena *arena, uintptr_t start, size_t size)
@@ -67,10 +70,14 @@ uint64_t generation_newest(const struct arena *arena, uintptr_t start, size_t si
     return newest;
 }
 
-static tarn_status note_range(struct arena *arena, const tarn_block_info *block, void *argument)
+static tarn_status note_range(struct store *store, const tarn_block_info *block, void *argument)
 {
+    const struct arena *arena = store->arena;
     tarn_range *range = argument; /* whose address is the pointer asked about */
+    tarn_status status = store_check(store);
     (void)block;
+    if (status)
+        return status;
     const struct piece *piece = arena_piece(arena, (uintptr_t)range->address);
     *range = (tarn_range){
         .address = (void *)piece->address,

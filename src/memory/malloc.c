@@ -653,14 +653,14 @@ tarn_status memory_block_do(const void *pointer, block_work work, void *argument
     if (status || (status = block_lock(pointer, false, &block)))
         return status == TARN_ERROR_DOUBLE_FREE ? TARN_ERROR_INVALID_POINTER : status;
     tarn_block_info info = block_info_locked(&block);
-    status = work(block.heap->arena, &info, argument);
+    status = work(block.heap->store, &info, argument);
     mutex_unlock(&block.heap->lock);
     return status;
 }
 
-static tarn_status note_info(struct arena *arena, const tarn_block_info *block, void *argument)
+static tarn_status note_info(struct store *store, const tarn_block_info *block, void *argument)
 {
-    (void)arena;
+    (void)store;
     *(tarn_block_info *)argument = *block;
     return TARN_OK;
 }

@@ -77,7 +77,7 @@ struct entering {
     struct pin *pin; /* NULL when it was entered */
 };
 
-static tarn_status enter(struct arena *arena, const tarn_block_info *block, void *argument)
+static tarn_status enter(struct store *store, const tarn_block_info *block, void *argument)
 {
     struct entering *entering = argument;
     struct pin *pin = entering->pin;
@@ -85,14 +85,17 @@ static tarn_status enter(struct arena *arena, const tarn_block_info *block, void
     if (pin->size > left)
         return failed(TARN_ERROR_INVALID_POINTER, "%zu bytes at %p are not in one block: it ends after %zu", pin->size,
                       (void *)pin->start, left);
+    tarn_status status = store_check(store);
+    if (status)
+        return status;
     mutex_lock(&pins_lock);
     struct pin *found = find_locked(pin->start, pin->size);
     if (found) {
         found->count++;
     } else {
-        pin->arena = arena;
+        pin->arena = store->arena;
         pin->count = 1;
-        pieces_pin(arena, pin->start, pin->size);
+        pieces_pin(pin->arena, pin->start, pin->size);
         tree_insert(&pins, &pin->node);
         entering->pin = NULL;
     }

@@ -178,13 +178,17 @@ struct exporting {
 };
 
 /* Under the lock of the block's heap: pins the pieces of the block and notes them in a share. */
-static tarn_status note_pieces(struct arena *arena, const tarn_block_info *block, void *argument)
+static tarn_status note_pieces(struct store *store, const tarn_block_info *block, void *argument)
 {
+    struct arena *arena = store->arena;
     struct exporting *exporting = argument;
     uintptr_t start = (uintptr_t)block->base, end = start + block->usable_size;
     if (block->base != exporting->pointer)
         return failed(TARN_ERROR_INVALID_POINTER, "%p is not the start of a block: it lies in the one at %p",
                       exporting->pointer, block->base);
+    tarn_status status = store_check(store);
+    if (status)
+        return status;
     const struct piece *first = arena_piece(arena, start), *piece = first;
     struct share_head head = {
         .magic = SHARE_MAGIC,

@@ -10,6 +10,7 @@
 #include "memory/cache.h"
 #include "memory/ghost.h"
 #include "memory/ladder.h"
+#include "memory/pin.h"
 #include "memory/pool.h"
 #include "memory/wait.h"
 
@@ -318,6 +319,30 @@ static void end_ghosts(struct store *store)
     }
 }
 
+/* A pinned piece of a run, or NULL. */
+static const struct piece *pinned_piece(const struct arena *arena, const struct run *run)
+{
+    for (uintptr_t at = run->start; at < run->end; at += arena_piece(arena, at)->size)
+        if (piece_is_pinned(arena_piece(arena, at)))
+            return arena_piece(arena, at);
+    return NULL;
+}
+
+/* Pinned memory is others' to use, in this process or in another. The store is suspended already: no pin is added. */
+static tarn_status refuse_pinned(struct store *store)
+{
+    const struct piece *pinned = NULL;
+    for (struct heap *heap = next_heap(store, NULL); heap && !pinned; heap = next_heap(store, heap))
+        for (struct run *run = next_run(heap, NULL); run && !pinned; run = next_run(heap, run))
+            pinned = pinned_piece(store->arena, run);
+    if (!pinned)
+        return TARN_OK;
+    return failed(TARN_ERROR_BUSY,
+                  "memory of pool (%llu, %llu) at %p is pinned or exported: it cannot be suspended before tarn_unpin() "
+                  "or tarn_share_close()",
+                  (unsigned long long)store->id[0], (unsigned long long)store->id[1], (void *)pinned->address);
+}
+
 /* The states that a change may end in. */
 struct change {
     int state;
@@ -329,7 +354,9 @@ static struct change suspend(struct pool *pool, bool keep)
     struct store *store = &pool->store;
     struct taken *taken = NULL;
     int suspended = keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED;
-    tarn_status status = wait_for_work(store);
+    tarn_status status = refuse_pinned(store);
+    if (!status)
+        status = wait_for_work(store);
     if (!status)
         end_ghosts(store);
     if (!status && keep)

@@ -205,6 +205,51 @@ static void what_the_driver_refuses_to_unmap_is_mapped_anew(void **state)
     OK(tarn_observer_remove(observer));
 }
 
+static void a_pool_that_is_suspended_and_resumed_is_mapped_anew(void **state)
+{
+    (void)state;
+    tarn_observer observer = add(book_keeper);
+    tarn_pool *pool = NULL;
+    void *block = NULL, *more = NULL;
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options)}, &pool));
+    OK(tarn_pool_alloc(pool, own, 3 * PIECE, &block));
+    OK(tarn_pool_alloc(pool, own, MIB, &more));
+    uint64_t before = generation_of(block);
+    OK(tarn_pool_suspend(pool, true));
+    check_book();
+    CHECK(booked_bytes() == 0);
+    GIVES(tarn_range_get(block, &(tarn_range){0}), TARN_ERROR_SUSPENDED);
+    OK(tarn_pool_resume(pool));
+    check_book();
+    CHECK(booked_bytes() == ledger_of(0).mapped && generation_of(block) > before);
+    for (uint64_t nth = 1, hits = 1; hits; nth++) { /* whatever fails on the way there and back */
+        OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+        tarn_status status = tarn_pool_suspend(pool, true);
+        hits = tarn_host_fail_hits();
+        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        CHECK(hits || !status);
+        check_book();
+        tarn_pool_state now;
+        OK(tarn_pool_state_get(pool, &now));
+        if (now != TARN_POOL_RUNS) {
+            OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+            if (tarn_pool_resume(pool)) {
+                check_book();
+                OK(tarn_host_fail(-1, 0, false, TARN_OK));
+                OK(tarn_pool_resume(pool));
+            }
+            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        }
+        check_book();
+    }
+    OK(tarn_free(block));
+    OK(tarn_free(more));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+    check_book();
+    OK(tarn_observer_remove(observer));
+}
+
 /* ---- What a callback may do -------------------------------------------------------------------------------------- */
 
 static struct {
@@ -554,6 +599,7 @@ int main(void)
         cmocka_unit_test(the_book_follows_all_that_is_mapped),
         cmocka_unit_test(aliases_are_told_and_so_is_the_end_of_the_old_address),
         cmocka_unit_test(what_the_driver_refuses_to_unmap_is_mapped_anew),
+        cmocka_unit_test(a_pool_that_is_suspended_and_resumed_is_mapped_anew),
         cmocka_unit_test(a_callback_may_look_and_free_and_not_move_memory),
         cmocka_unit_test(only_the_device_that_was_asked_for_is_told_of),
         cmocka_unit_test(wrong_arguments_are_refused),

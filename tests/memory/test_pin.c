@@ -151,6 +151,34 @@ static void what_is_no_part_of_a_block_cannot_be_pinned(void **state)
     nothing_is_left(0);
 }
 
+static void a_pool_with_pinned_memory_is_not_suspended(void **state)
+{
+    (void)state;
+    tarn_pool *pool = NULL;
+    void *block = NULL;
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options)}, &pool));
+    OK(tarn_pool_alloc(pool, own, 2 * PIECE, &block));
+    uint64_t piece = piece_at(block);
+    OK(tarn_pin(block, 1));
+    GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_BUSY);
+    CHECK(piece_at(block) == piece);
+    tarn_pool_state now;
+    OK(tarn_pool_state_get(pool, &now));
+    CHECK(now == TARN_POOL_RUNS);
+    OK(tarn_unpin(block, 1));
+    OK(tarn_pool_suspend(pool, false));
+    GIVES(tarn_pin(block, 1), TARN_ERROR_SUSPENDED);
+    OK(tarn_pool_resume(pool));
+    OK(tarn_pin(block, 1));
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool)); /* left behind, and pinned still */
+    OK(tarn_trim(0, 0));
+    CHECK(piece_at(block) != 0);
+    verify(0);
+    OK(tarn_unpin(block, 1));
+    nothing_is_left(0);
+}
+
 static void a_failure_pins_nothing_and_breaks_no_pin(void **state)
 {
     (void)state;
@@ -269,6 +297,7 @@ int main(void)
         cmocka_unit_test(nobody_is_given_what_is_pinned),
         cmocka_unit_test(small_blocks_pin_the_piece_that_they_lie_in),
         cmocka_unit_test(what_is_no_part_of_a_block_cannot_be_pinned),
+        cmocka_unit_test(a_pool_with_pinned_memory_is_not_suspended),
         cmocka_unit_test(a_failure_pins_nothing_and_breaks_no_pin),
         cmocka_unit_test(pins_hold_while_others_move_memory),
     };

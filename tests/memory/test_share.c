@@ -493,7 +493,12 @@ static void a_pool_of_its_own_kind(void **state)
     OK(tarn_free(plain)); /* the pool needs room where the default pool has memory of another kind */
     OK(tarn_pool_alloc(pool, stream, DEVICE / 2, &more));
     share = export_of(more);
+    GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_BUSY);
     OK(tarn_share_close(share));
+    OK(tarn_pool_suspend(pool, true));
+    GIVES(tarn_export(more, &share), TARN_ERROR_SUSPENDED);
+    OK(tarn_pool_resume(pool));
+    OK(tarn_share_close(export_of(more)));
     verify(2);
     OK(tarn_free(more));
     OK(tarn_free(block));
