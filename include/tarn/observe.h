@@ -49,7 +49,7 @@ typedef struct tarn_shortage {
  * unmapped: the memory is still there, and no live block is in it. Where the driver then refuses, the range stays, and
  * `mapped` follows with a new generation. Both may be called by any thread, several at once, from within an allocation or
  * a trim, also of another stream. They may free blocks and ask for statistics, ranges and blocks. They must not allocate,
- * trim, or wait for a thread that does: what would need the driver fails with TARN_ERROR_BUSY.
+ * trim, suspend or resume, or wait for a thread that does: what would need the driver fails with TARN_ERROR_BUSY.
  *
  * `out_of_memory` comes before the error is returned, in the thread that asked, and `reclaim` before the driver is asked for
  * memory: it gives back what it can do without, and says whether it freed anything; then the search is repeated. Both may

@@ -10,6 +10,7 @@
 #include "memory/cache.h"
 #include "memory/ghost.h"
 #include "memory/ladder.h"
+#include "memory/observe.h"
 #include "memory/pin.h"
 #include "memory/pool.h"
 #include "memory/wait.h"
@@ -393,7 +394,8 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     struct pool *pool = pool_of_public(public);
     int before = 0;
     tarn_status status = pool_check(public);
-    if (status || (status = captures_refuse(pool->store.arena->device, "a suspend")) ||
+    if (status || (status = observe_refuse_moving("a suspend")) ||
+        (status = captures_refuse(pool->store.arena->device, "a suspend")) ||
         (status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before)))
         return status;
     stop(&pool->store);
@@ -456,7 +458,8 @@ tarn_status tarn_pool_resume(tarn_pool *public)
     struct pool *pool = pool_of_public(public);
     int before = 0;
     tarn_status status = pool_check(public);
-    if (status || (status = captures_refuse(pool->store.arena->device, "a resume")) ||
+    if (status || (status = observe_refuse_moving("a resume")) ||
+        (status = captures_refuse(pool->store.arena->device, "a resume")) ||
         (status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before)))
         return status;
     return change_end(pool, resume(pool, before));

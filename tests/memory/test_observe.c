@@ -253,6 +253,7 @@ static void a_pool_that_is_suspended_and_resumed_is_mapped_anew(void **state)
 /* ---- What a callback may do -------------------------------------------------------------------------------------- */
 
 static struct {
+    tarn_pool *pool;
     void *block;
     unsigned ran;
     bool well;
@@ -268,6 +269,8 @@ static void do_much(void *argument, const tarn_range *range)
     doing.well = tarn_alloc_on(own, 100 * MIB, &more) == TARN_ERROR_BUSY && !more;
     doing.well = doing.well && strstr(tarn_last_error(), "observer");
     doing.well = doing.well && tarn_trim(0, 0) == TARN_ERROR_BUSY;
+    doing.well = doing.well && tarn_pool_suspend(doing.pool, true) == TARN_ERROR_BUSY;
+    doing.well = doing.well && tarn_pool_resume(doing.pool) == TARN_ERROR_BUSY;
     doing.well = doing.well && tarn_stats_get(0, &stats) == TARN_OK;
     if (doing.block) {
         doing.well = doing.well && tarn_range_get(doing.block, &found) == TARN_OK;
@@ -285,6 +288,7 @@ static void a_callback_may_look_and_free_and_not_move_memory(void **state)
     strncpy(error, tarn_last_error(), sizeof error - 1);
     error[sizeof error - 1] = '\0';
 
+    OK(tarn_pool_create(NULL, &doing.pool));
     tarn_observer observer = add((tarn_observer_options){.mapped = do_much});
     void *block = alloc_on(own, PIECE);
     CHECK(doing.ran == 1 && doing.well);
