@@ -189,7 +189,7 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
     tarn_status status = store_check(store);
     if (status)
         return status;
-    const struct piece *first = arena_piece(arena, start), *piece = first;
+    const struct piece *first = arena_piece(arena, start), *piece = NULL;
     struct share_head head = {
         .magic = SHARE_MAGIC,
         .version = SHARE_VERSION,
