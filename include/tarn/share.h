@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory that others use: pins for who registered it, exports and imports for other processes. All functions are
+/* Device memory that others use: pins for who registered it, exports and imports for other processes. (Pinned memory of the
+ * host is pinned.h, and has nothing to do with these pins.) All functions are
  * thread-safe and may be called during a capture. Each may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN and
  * TARN_ERROR_NO_DRIVER. */
 #ifndef TARN_SHARE_H
