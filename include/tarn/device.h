@@ -40,6 +40,7 @@ typedef struct tarn_device_properties {
     bool alias;            /* ... and at two addresses at once */
     int capability_major;  /* compute capability; 0 on the host device */
     int capability_minor;
+    bool exportable; /* other processes can be given its memory: tarn/share.h */
 } tarn_device_properties;
 
 /* The number of devices; counted once. TARN_ERROR_NO_DRIVER where no driver answers. */

@@ -51,7 +51,7 @@ typedef struct tarn_host_ledger {
     size_t size;                         /* sizeof(tarn_host_ledger), set by the caller */
     uint64_t created, created_peak;      /* bytes of pieces and plain allocations created and not released */
     uint64_t mapped, mapped_peak;        /* bytes of pieces mapped */
-    uint64_t pieces, mappings, plain;    /* counts of what exists now */
+    uint64_t pieces, mappings, plain;    /* counts of what exists now; imported pieces count as mapped alone */
     uint64_t reserved_addresses;         /* bytes of address ranges reserved */
     uint64_t pinned;                     /* count of ranges of host memory allocated or registered */
     uint64_t pinned_bytes, pinned_peak;  /* bytes of these */

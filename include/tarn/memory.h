@@ -13,6 +13,7 @@
 #ifndef TARN_MEMORY_H
 #define TARN_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <tarn/status.h>
@@ -92,6 +93,7 @@ typedef struct tarn_block_info {
     tarn_stream stream; /* that it was allocated for; may be retired since */
     tarn_tag tag;
     tarn_pool_id pool; /* whose memory it is */
+    bool imported;     /* tarn_import() gave it: then `base` is what that gave, and `stream` and `tag` are 0 */
 } tarn_block_info;
 
 /* What is known of the live block that holds `pointer`, which may point anywhere into it. Takes a lock: not for a hot

@@ -36,6 +36,9 @@ typedef struct tarn_pool_options {
     /* Memory that is free in the order of its stream is never mapped at a second address. For work that stays on a device and
      * keeps addresses: persistent kernels, communication libraries. */
     bool no_remap;
+
+    /* What the pool creates can be given to other processes (share.h): TARN_ERROR_NOT_SUPPORTED where the device cannot. */
+    bool exportable;
 } tarn_pool_options;
 
 /* Makes a pool, counted once for the caller. `options` may be NULL: the current device, nothing special. TARN_ERROR_INVALID_DEVICE;
@@ -106,7 +109,8 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  * counts the pool, for all work of the device. With `keep` the contents of live blocks are copied to host memory first, as many
  * bytes as the pool's live blocks and slabs of small blocks have. Blocks may be freed while it is suspended; an allocation from it gives
  * TARN_ERROR_SUSPENDED. All or nothing: on failure it runs, with its contents; tarn_pool_state_get() says so, or, where the driver
- * refused to undo or to release, that it is suspended all the same. TARN_ERROR_SUSPENDED for a pool that does not run;
+ * refused to undo or to release, that it is suspended all the same. TARN_ERROR_SUSPENDED for a pool that does not run; TARN_ERROR_BUSY
+ * while any of its memory is pinned or exported (share.h);
  * TARN_ERROR_CAPTURE while a known capture is open on the device; TARN_ERROR_OUT_OF_HOST_MEMORY where the contents do not fit. Nothing
  * else may use the pool's memory meanwhile, or be queued that does. */
 TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);

@@ -45,7 +45,8 @@ extern "C" {
     X(TARN_ERROR_INTERNAL, 21, "an invariant of the library is broken; please report it")                  \
     X(TARN_ERROR_LIBRARY, 22, "a call of a vendor library failed")                                         \
     X(TARN_ERROR_SCOPE, 23, "the scope has ended, is open already, or is not the newest of this thread")   \
-    X(TARN_ERROR_SUSPENDED, 24, "the pool is suspended")
+    X(TARN_ERROR_SUSPENDED, 24, "the pool is suspended")                                                   \
+    X(TARN_ERROR_SYSTEM, 25, "a call of the operating system failed")
 
 typedef enum tarn_status {
 #define TARN_STATUS_ENUM(name, value, text) name = value,

@@ -15,8 +15,10 @@
 #include <tarn/device.h>
 #include <tarn/handle.h>
 #include <tarn/memory.h>
+#include <tarn/observe.h>
 #include <tarn/pinned.h>
 #include <tarn/pool.h>
+#include <tarn/share.h>
 #include <tarn/stats.h>
 #include <tarn/status.h>
 #include <tarn/stream.h>

@@ -5,6 +5,8 @@
 #include "cuda/sim_cuda.h"
 #include "driver/host_memory.h"
 
+#include <sys/stat.h>
+
 #define PIECE_BITS 56
 #define PIECE_MASK (((cu_piece)1 << PIECE_BITS) - 1)
 
@@ -211,6 +213,37 @@ cu_result cuMemRelease(cu_piece piece)
     if (code)
         return code;
     return sim_code(driver->release((int)(piece >> PIECE_BITS), piece & PIECE_MASK));
+}
+
+cu_result cuMemExportToShareableHandle(void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags)
+{
+    int current, file = -1;
+    cu_result code = sim_enter("cuMemExportToShareableHandle", &current);
+    if (code)
+        return code;
+    if (!handle || kind != CU_HANDLE_POSIX_FD || flags)
+        return CU_INVALID_VALUE;
+    code = sim_code(driver->export((int)(piece >> PIECE_BITS), piece & PIECE_MASK, &file));
+    if (!code)
+        *(int *)handle = file;
+    return code;
+}
+
+/* The piece is of the current device: a memfd does not say of which one it was. */
+cu_result cuMemImportFromShareableHandle(cu_piece *piece, void *handle, cu_handle_kind kind)
+{
+    int device, file = (int)(intptr_t)handle;
+    struct stat known;
+    driver_piece result = 0;
+    cu_result code = sim_enter("cuMemImportFromShareableHandle", &device);
+    if (code)
+        return code;
+    if (!piece || kind != CU_HANDLE_POSIX_FD || fstat(file, &known))
+        return CU_INVALID_VALUE;
+    code = sim_code(driver->import(device, file, (size_t)known.st_size, &result));
+    if (!code)
+        *piece = (cu_piece)device << PIECE_BITS | (result & PIECE_MASK);
+    return code;
 }
 
 cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)

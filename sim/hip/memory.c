@@ -7,7 +7,7 @@
 #include "driver/host_memory.h"
 #include "hip/sim_hip.h"
 
-#include <fcntl.h>
+#include <sys/stat.h>
 
 static struct object_pool pieces = OBJECT_POOL(struct ihipMemGenericAllocationHandle);
 
@@ -261,6 +261,19 @@ hip_result hipMemAddressFree(void *address, size_t size)
     return sim_leave(sim_code(host_unreserve(region.device, region.address, region.size), HIP_CAPTURE_UNSUPPORTED));
 }
 
+/* What a call that makes a piece gives: the object, with what the host device made, unless that failed. */
+static hip_result hand_out(hip_result code, hip_piece object, int device, size_t size, driver_piece made,
+                           hip_piece *piece)
+{
+    if (code) {
+        object_free(&pieces, object);
+        return code;
+    }
+    *object = (struct ihipMemGenericAllocationHandle){.live = true, .device = device, .size = size, .host = made};
+    *piece = object;
+    return HIP_OK;
+}
+
 hip_result hipMemCreate(hip_piece *piece, size_t size, const struct hip_allocation_properties *properties,
                         unsigned long long flags)
 {
@@ -270,19 +283,13 @@ hip_result hipMemCreate(hip_piece *piece, size_t size, const struct hip_allocati
         code = piece && size && !flags ? check_properties(properties) : HIP_INVALID_VALUE;
     if (code)
         return sim_leave(code);
-    struct ihipMemGenericAllocationHandle *result = object_alloc(&pieces);
+    hip_piece result = object_alloc(&pieces);
     if (!result)
         return sim_leave(HIP_OUT_OF_MEMORY);
     int device = properties->location.id;
     unsigned kind = properties->handle_types & HIP_HANDLE_POSIX_FD ? DRIVER_PIECE_EXPORTABLE : 0;
     code = sim_code(host_create(device, size, kind, &made), HIP_CAPTURE_UNSUPPORTED);
-    if (code) {
-        object_free(&pieces, result);
-        return sim_leave(code);
-    }
-    *result = (struct ihipMemGenericAllocationHandle){.live = true, .device = device, .size = size, .host = made};
-    *piece = result;
-    return sim_leave(HIP_OK);
+    return sim_leave(hand_out(code, result, device, size, made, piece));
 }
 
 hip_result hipMemRelease(hip_piece piece)
@@ -350,9 +357,27 @@ hip_result hipMemSetAccess(void *address, size_t size, const struct hip_access *
     return sim_leave(code == HIP_INVALID_DEVICE ? HIP_INVALID_VALUE : code);
 }
 
-/* Takes a descriptor as the version does, and then has no way to import it. */
+hip_result hipMemExportToShareableHandle(void *handle, hip_piece piece, hip_handle_kind kind, unsigned long long flags)
+{
+    int file = -1;
+    hip_result code = enter_virtual(__func__);
+    if (!code && (!handle || !piece || kind != HIP_HANDLE_POSIX_FD || flags))
+        code = HIP_INVALID_VALUE;
+    if (code)
+        return sim_leave(code);
+    if (!piece->live)
+        sim_crash("hipMemExportToShareableHandle of a handle that was released, at which the real library crashes");
+    code = sim_code(host_export(piece->device, piece->host, &file), HIP_CAPTURE_UNSUPPORTED);
+    if (!code)
+        *(int *)handle = file;
+    return sim_leave(code);
+}
+
+/* Takes a descriptor as the version does. The piece is of the current device: a memfd does not say of which one it was. */
 hip_result hipMemImportFromShareableHandle(hip_piece *piece, void *handle, hip_handle_kind kind)
 {
+    struct stat known;
+    driver_piece made = 0;
     hip_result code = enter_virtual(__func__);
     if (!code && (!piece || !handle || kind != HIP_HANDLE_POSIX_FD))
         code = HIP_INVALID_VALUE;
@@ -362,7 +387,14 @@ hip_result hipMemImportFromShareableHandle(hip_piece *piece, void *handle, hip_h
     if (!by_value && (uintptr_t)handle < 4096)
         sim_crash("hipMemImportFromShareableHandle of a descriptor by value, at which the real library crashes");
     int file = by_value ? (int)(intptr_t)handle : *(int *)handle;
-    return sim_leave(fcntl(file, F_GETFD) < 0 ? HIP_INVALID_VALUE : HIP_NOT_SUPPORTED);
+    if (fstat(file, &known))
+        return sim_leave(HIP_INVALID_VALUE);
+    hip_piece result = object_alloc(&pieces);
+    if (!result)
+        return sim_leave(HIP_OUT_OF_MEMORY);
+    size_t size = (size_t)known.st_size;
+    code = sim_code(host_import(sim_device(), file, size, &made), HIP_CAPTURE_UNSUPPORTED);
+    return sim_leave(hand_out(code, result, sim_device(), size, made, piece));
 }
 
 /* ---- Copies ------------------------------------------------------------------------------------------------------ */

@@ -251,6 +251,7 @@ tarn_status tarn_device_properties_get(int device, tarn_device_properties *prope
         .greatest_priority = known->greatest_priority,
         .virtual_memory = known->virtual_memory,
         .alias = known->alias,
+        .exportable = known->exportable,
         .capability_major = known->capability_major,
         .capability_minor = known->capability_minor,
     };

@@ -53,6 +53,7 @@ tarn_status cuda_device_properties(int number, struct driver_properties *propert
         .address_limit = SIZE_MAX,
         .virtual_memory = device->virtual_memory,
         .alias = device->virtual_memory,
+        .exportable = device->posix_fd,
     };
     cu_result code = cuda.call.cuDeviceGetName(result.name, sizeof result.name, device->handle);
     if (code)
@@ -331,6 +332,52 @@ tarn_status cuda_set_access(int device, uintptr_t address, size_t size, const in
         return status;
     cu_result code = cuda.call.cuMemSetAccess(address, size, access, (size_t)count);
     return cuda_leave(&scope, code, "cuMemSetAccess for %d devices on %zu bytes at %p", count, size, (void *)address);
+}
+
+/* ---- Memory between processes ------------------------------------------------------------------------------------ */
+
+static tarn_status enter_sharing(int device, const char *call, struct cuda_scope *scope)
+{
+    tarn_status status = enter_virtual(device, call, scope);
+    if (status || cuda.device[device].posix_fd)
+        return status;
+    (void)cuda_leave_silently(scope, CU_OK);
+    return failed(TARN_ERROR_NOT_SUPPORTED, "%s: device %d cannot share memory by a file descriptor", call, device);
+}
+
+tarn_status cuda_export(int device, driver_piece piece, int *file)
+{
+    int result = -1;
+    struct cuda_scope scope;
+    tarn_status status = enter_sharing(device, "cuMemExportToShareableHandle", &scope);
+    if (status)
+        return status;
+    cu_result code = cuda.call.cuMemExportToShareableHandle(&result, piece, CU_HANDLE_POSIX_FD, 0);
+    if ((status = cuda_leave(&scope, code, "cuMemExportToShareableHandle")))
+        return status;
+    if (result < 0)
+        return failed(TARN_ERROR_DRIVER, "cuMemExportToShareableHandle on device %d succeeded and gave nothing",
+                      device);
+    *file = result;
+    return TARN_OK;
+}
+
+/* The descriptor goes by value. CUDA says of no piece how large it is: one of another size is refused by the map. */
+tarn_status cuda_import(int device, int file, size_t size, driver_piece *piece)
+{
+    cu_piece result = 0;
+    struct cuda_scope scope;
+    tarn_status status = enter_sharing(device, "cuMemImportFromShareableHandle", &scope);
+    if (status)
+        return status;
+    cu_result code = cuda.call.cuMemImportFromShareableHandle(&result, (void *)(intptr_t)file, CU_HANDLE_POSIX_FD);
+    if ((status = cuda_leave(&scope, code, "cuMemImportFromShareableHandle of %zu bytes", size)))
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_DRIVER, "cuMemImportFromShareableHandle on device %d succeeded and gave nothing",
+                      device);
+    *piece = result;
+    return TARN_OK;
 }
 
 /* ---- Streams ----------------------------------------------------------------------------------------------------- */

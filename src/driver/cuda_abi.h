@@ -17,6 +17,7 @@ typedef unsigned long long cu_address;
 typedef unsigned long long cu_piece;
 typedef unsigned cu_device_attribute;
 typedef unsigned cu_granularity_kind;
+typedef unsigned cu_handle_kind;
 typedef unsigned cu_capture_mode;
 typedef unsigned cu_capture_status;
 typedef unsigned cu_lookup_status;
@@ -185,6 +186,10 @@ enum cu_value {
       (cu_address address, size_t size, const struct cu_access *access, size_t count))                                 \
     X(cuMemGetAllocationGranularity, 10020, cuMemGetAllocationGranularity, false,                                      \
       (size_t * size, const struct cu_allocation_properties *properties, cu_granularity_kind kind))                    \
+    X(cuMemExportToShareableHandle, 10020, cuMemExportToShareableHandle, false,                                        \
+      (void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags))                                   \
+    X(cuMemImportFromShareableHandle, 10020, cuMemImportFromShareableHandle, false,                                    \
+      (cu_piece * piece, void *handle, cu_handle_kind kind))                                                           \
     X(cuStreamCreateWithPriority, 5050, cuStreamCreateWithPriority, true,                                              \
       (cu_stream * stream, unsigned flags, int priority))                                                              \
     X(cuStreamDestroy, 4000, cuStreamDestroy_v2, true, (cu_stream stream))                                             \

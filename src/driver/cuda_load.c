@@ -168,6 +168,8 @@ static cu_result device_init(struct cuda_device *device, int ordinal)
     if (!code)
         code = ask(device, CU_HAS_VIRTUAL_MEMORY, &device->virtual_memory);
     device->virtual_memory = device->virtual_memory && has_virtual_memory_calls();
+    device->posix_fd = device->posix_fd && device->virtual_memory && cuda.call.cuMemExportToShareableHandle &&
+                       cuda.call.cuMemImportFromShareableHandle;
     if (!code && device->virtual_memory)
         code = ask_granule(device);
     return code;

@@ -40,6 +40,7 @@ struct driver_properties {
     size_t address_limit; /* bytes that may be reserved in all; SIZE_MAX where the driver sets none */
     int least_priority, greatest_priority;
     bool virtual_memory, alias;
+    bool exportable;                        /* pieces can be created so that other processes can have them */
     int capability_major, capability_minor; /* compute capability; 0 on the host device */
 };
 
@@ -53,6 +54,9 @@ struct driver_properties {
  *   create/release      a piece; release of a mapped piece takes effect when it is unmapped
  *   map/unmap           a whole piece at a granule of a reserved range; unmap takes whole mappings, one or more in a row
  *   set_access          read and write for each of `devices` over whole mappings without a hole
+ *   export              a file descriptor of a piece that was created exportable; the caller closes it
+ *   import              a piece of `size` bytes out of such a descriptor, which stays the caller's: a whole one, here or in another
+ *                       process, released like one that was created. What the descriptor cannot be is TARN_ERROR_INVALID_ARGUMENT
  * Captures. Status values 900 to 909 of a vendor become TARN_ERROR_CAPTURE:
  *   capture_begin/_end  end gives a graph, or TARN_ERROR_CAPTURE and no graph when the capture was invalidated; it is over either
  *                       way, unless it began on another stream, or in another thread and is not relaxed
@@ -90,6 +94,8 @@ struct driver_properties {
     X(map, (int device, uintptr_t address, size_t size, driver_piece piece))                        \
     X(unmap, (int device, uintptr_t address, size_t size))                                          \
     X(set_access, (int device, uintptr_t address, size_t size, const int *devices, int count))      \
+    X(export, (int device, driver_piece piece, int *file))                                          \
+    X(import, (int device, int file, size_t size, driver_piece *piece))                             \
     X(stream_create, (int device, int priority, bool blocking, driver_stream *stream))              \
     X(stream_destroy, (int device, driver_stream stream))                                           \
     X(stream_query, (int device, driver_stream stream))                                             \

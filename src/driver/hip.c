@@ -33,6 +33,7 @@ tarn_status hip_device_properties(int number, struct driver_properties *properti
         .capability_major = device->capability_major,
         .capability_minor = device->capability_minor,
         .alias = false, /* a piece is mapped at one address at most */
+        .exportable = device->virtual_memory && hip_shares(),
     };
     hip_result code = hip.call.hipDeviceGetName(result.name, sizeof result.name, number);
     if (code)

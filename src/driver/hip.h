@@ -86,6 +86,9 @@ tarn_status hip_no_device(int device) __attribute__((cold));
 
 /* ---- hip_virtual.c ----------------------------------------------------------------------------------------------- */
 
+/* Whether the runtime has the calls that pieces go between processes by. */
+bool hip_shares(void);
+
 /* Forgets what is reserved and mapped. */
 void hip_virtual_finish(void);
 

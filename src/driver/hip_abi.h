@@ -170,6 +170,8 @@ enum hip_value {
     X(hipMemSetAccess, 51, false, (void *address, size_t size, const struct hip_access *access, size_t count))        \
     X(hipMemGetAllocationGranularity, 51, false,                                                                      \
       (size_t * size, const struct hip_allocation_properties *properties, hip_granularity_kind kind))                 \
+    X(hipMemExportToShareableHandle, 51, false,                                                                       \
+      (void *handle, hip_piece piece, hip_handle_kind kind, unsigned long long flags))                                \
     X(hipMemImportFromShareableHandle, 51, false, (hip_piece * piece, void *handle, hip_handle_kind kind))            \
     X(hipStreamCreateWithPriority, 42, true, (hip_stream * stream, unsigned flags, int priority))                     \
     X(hipStreamDestroy, 42, true, (hip_stream stream))                                                                \

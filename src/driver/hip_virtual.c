@@ -227,6 +227,59 @@ tarn_status hip_release(int device, driver_piece piece)
     return hip_leave(&scope, hip.call.hipMemRelease(theirs(piece)), "hipMemRelease");
 }
 
+/* ---- Pieces between processes ------------------------------------------------------------------------------------ */
+
+bool hip_shares(void)
+{
+    return hip.call.hipMemExportToShareableHandle && hip.call.hipMemImportFromShareableHandle;
+}
+
+static tarn_status enter_sharing(int device, const char *call, struct hip_scope *scope)
+{
+    tarn_status status = enter_virtual(device, call, scope);
+    if (status || hip_shares())
+        return status;
+    (void)hip_leave_silently(scope, HIP_OK);
+    return failed(TARN_ERROR_NOT_SUPPORTED, "%s: this runtime cannot share memory by a file descriptor", call);
+}
+
+tarn_status hip_export(int device, driver_piece piece, int *file)
+{
+    int result = -1;
+    struct hip_scope scope;
+    tarn_status status = enter_sharing(device, "hipMemExportToShareableHandle", &scope);
+    if (status)
+        return status;
+    hip_result code = piece ? hip.call.hipMemExportToShareableHandle(&result, theirs(piece), HIP_HANDLE_POSIX_FD, 0)
+                            : HIP_INVALID_VALUE;
+    if ((status = hip_leave(&scope, code, "hipMemExportToShareableHandle")))
+        return status;
+    if (result < 0)
+        return failed(TARN_ERROR_DRIVER, "hipMemExportToShareableHandle on device %d succeeded and gave nothing",
+                      device);
+    *file = result;
+    return TARN_OK;
+}
+
+/* HIP says of no piece how large it is: one of another size is refused by the map. */
+tarn_status hip_import(int device, int file, size_t size, driver_piece *piece)
+{
+    hip_piece result = NULL;
+    struct hip_scope scope;
+    tarn_status status = enter_sharing(device, "hipMemImportFromShareableHandle", &scope);
+    if (status)
+        return status;
+    hip_result code =
+        hip.call.hipMemImportFromShareableHandle(&result, hip_import_handle(hip.version, &file), HIP_HANDLE_POSIX_FD);
+    if ((status = hip_leave(&scope, code, "hipMemImportFromShareableHandle of %zu bytes", size)))
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_DRIVER, "hipMemImportFromShareableHandle on device %d succeeded and gave nothing",
+                      device);
+    *piece = (driver_piece)(uintptr_t)result;
+    return TARN_OK;
+}
+
 /* ---- Mapping ----------------------------------------------------------------------------------------------------- */
 
 static void forget(int device, uintptr_t address, size_t size)

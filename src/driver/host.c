@@ -356,6 +356,7 @@ tarn_status host_device_properties(int number, struct driver_properties *propert
         .greatest_priority = 1 - HOST_PRIORITIES,
         .virtual_memory = true,
         .alias = true,
+        .exportable = true,
     };
     return TARN_OK;
 }

@@ -15,7 +15,7 @@
  *
  * Potentially unsafe calls are barred besides: to a thread in global mode while any global capture is open, to one in
  * global or thread-local mode while a capture of its own that is not relaxed is; the refusal invalidates those captures.
- * Here they are: alloc, free, peer_enable; create, release, map, unmap, set_access, reserve, unreserve; and any query of,
+ * Here they are: alloc, free, peer_enable; create, release, map, unmap, set_access, export, import, reserve, unreserve; and any query of,
  * or wait for, a stream, an event or a device. That the calls on virtual memory are among them is stricter than CUDA is
  * known to be. The entries of the driver's table put the thread in relaxed mode for them (host_table.c): barred is who
  * calls the host device in a vendor's stead.

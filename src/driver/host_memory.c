@@ -4,7 +4,8 @@
 /* Physical memory of the host device, and what is mapped where.
  *
  * An ordinary piece is a stretch of its device's memfd, which only ever grows: a piece is contiguous there, an offset
- * is never used twice, and a release punches the stretch out. An exportable piece has a memfd of its own. What is
+ * is never used twice, and a release punches the stretch out. An exportable piece has a memfd of its own, whose size is
+ * sealed: who imports it can rely on that. An imported one is not in the ledger's books. What is
  * accessible is hidden from fork children.
  *
  * A leaving mapping was unmapped while queued work uses it (the checker saw it): for its owner it is gone, but it stays
@@ -18,6 +19,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PIECES_PER_CHUNK ((size_t)1024)
@@ -106,12 +108,13 @@ static tarn_status piece_place(struct host_device *device, struct host_piece *pi
 
 static tarn_status piece_open(struct host_piece *piece)
 {
-    piece->file = memfd_create("tarn-piece", MFD_CLOEXEC);
+    piece->file = memfd_create("tarn-piece", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (piece->file < 0)
         return host_system_failed("create", "memfd_create");
-    if (ftruncate(piece->file, (off_t)piece->size) == 0)
+    if (ftruncate(piece->file, (off_t)piece->size) == 0 &&
+        fcntl(piece->file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return TARN_OK;
-    tarn_status status = host_system_failed("create", "ftruncate");
+    tarn_status status = host_system_failed("create", "the size of a memfd");
     close(piece->file);
     return status;
 }
@@ -164,8 +167,10 @@ static void piece_end(struct host_piece *piece)
     else
         (void)fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)piece->offset,
                         (off_t)piece->size);
-    device->created -= piece->size;
-    device->pieces--;
+    if (!piece->imported) {
+        device->created -= piece->size;
+        device->pieces--;
+    }
     slot_give(piece);
 }
 
@@ -201,6 +206,90 @@ tarn_status host_release(int number, driver_piece piece)
     if (!status)
         host_charge(device, DRIVER_CALL_release, size, 1);
     host_settle();
+    return status;
+}
+
+/* ---- Pieces between processes ------------------------------------------------------------------------------------ */
+
+static tarn_status export_locked(const struct host_device *device, driver_piece handle, int *file)
+{
+    const struct host_piece *piece = piece_find(handle);
+    if (!piece || !piece->live || piece->device != device)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host export: %#" PRIx64 " is not a piece of device %d", handle,
+                      device->number);
+    if (piece->file < 0)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "host export: piece %#" PRIx64 " was not created exportable", handle);
+    int copy = fcntl(piece->file, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return host_system_failed("export", "F_DUPFD_CLOEXEC");
+    *file = copy;
+    return TARN_OK;
+}
+
+tarn_status host_export(int number, driver_piece piece, int *file)
+{
+    struct host_device *device;
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_export, number, &device);
+    if (status)
+        return status;
+    mutex_lock(&host_memory_lock);
+    status = export_locked(device, piece, file);
+    mutex_unlock(&host_memory_lock);
+    if (!status)
+        host_charge(device, DRIVER_CALL_export, 0, 1);
+    return status;
+}
+
+/* What is mapped must not end before the mapping does, whatever another process makes of the file. */
+static tarn_status import_check(int file, size_t size)
+{
+    struct stat known;
+    if (fstat(file, &known))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host import: %d is not an open file descriptor", file);
+    int seals = fcntl(file, F_GET_SEALS), mode = fcntl(file, F_GETFL);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || mode < 0 || (mode & O_ACCMODE) != O_RDWR)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host import: descriptor %d is not of an exported piece: no memfd of a sealed size", file);
+    if (known.st_size < 0 || (size_t)known.st_size != size)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host import: the piece of descriptor %d has %lld bytes, and %zu were announced", file,
+                      (long long)known.st_size, size);
+    return TARN_OK;
+}
+
+static tarn_status import_locked(struct host_device *device, int file, size_t size, driver_piece *handle)
+{
+    struct host_piece *piece = slot_take();
+    if (!piece)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host import: no memory for the piece");
+    piece->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+    if (piece->file < 0) {
+        tarn_status status = host_system_failed("import", "F_DUPFD_CLOEXEC");
+        slot_give(piece);
+        return status;
+    }
+    piece->device = device;
+    piece->size = size;
+    piece->live = piece->exists = piece->imported = true;
+    *handle = piece->handle;
+    return TARN_OK;
+}
+
+tarn_status host_import(int number, int file, size_t size, driver_piece *piece)
+{
+    struct host_device *device;
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_import, number, &device);
+    if (status)
+        return status;
+    if (host_off_granule(0, size))
+        return refuse_off_granule("import", 0, size);
+    if ((status = import_check(file, size)))
+        return status;
+    mutex_lock(&host_memory_lock);
+    status = import_locked(device, file, size, piece);
+    mutex_unlock(&host_memory_lock);
+    if (!status)
+        host_charge(device, DRIVER_CALL_import, size, 1);
     return status;
 }
 

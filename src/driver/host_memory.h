@@ -29,6 +29,7 @@ struct host_piece {
     uint64_t offset; /* in the device's file, or 0 in its own */
     int file;        /* its own memfd, or -1 */
     bool live;       /* created and not released */
+    bool imported;   /* its own memfd came from elsewhere: no memory of the device's */
     bool exists;     /* live, or released and still mapped */
     struct host_mapping *mappings;
     struct host_piece *next_free;

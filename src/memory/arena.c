@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/config.h"
+#include "memory/generation.h"
 
 #define ADDRESS_FACTOR 4 /* of the device's memory: room for runs to grow in place */
 
@@ -111,13 +112,15 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena_configure(arena);
     counters_init(&arena->counters, NULL);
     store_init(&arena->store, arena, &arena->counters);
+    store_init(&arena->imports, arena, NULL);
 
     tarn_status status = arena_reserve(arena);
     if (status)
         goto fail_reserve;
     arena->pieces = pages_map(granules(arena) * sizeof(struct piece *));
+    arena->generations = pages_map(GENERATION_BYTES(granules(arena)));
     arena->claimed = pages_map(bitmap_bytes(arena));
-    if (!arena->pieces || !arena->claimed) {
+    if (!arena->pieces || !arena->generations || !arena->claimed) {
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
         goto fail_tables;
     }
@@ -126,6 +129,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
 
 fail_tables:
     pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     driver->unreserve(device->number, arena->base, arena->size);
 fail_reserve:
@@ -257,6 +261,18 @@ uintptr_t arena_find_locked(struct arena *arena, size_t size)
     return arena->base + (best.start + margin) * arena->granule;
 }
 
+uintptr_t arena_find_high_locked(const struct arena *arena, size_t size)
+{
+    size_t count = granules(arena), wanted = size / arena->granule, highest = SIZE_MAX;
+    for (size_t start = next_with(arena, 0, false); start < count;) {
+        size_t end = next_with(arena, start, true);
+        if (end - start >= wanted)
+            highest = end - wanted;
+        start = next_with(arena, end, false);
+    }
+    return highest == SIZE_MAX ? 0 : arena->base + highest * arena->granule;
+}
+
 size_t arena_longest_locked(const struct arena *arena)
 {
     size_t longest = 0, count = granules(arena);
@@ -287,18 +303,19 @@ static void uncharge(struct store *store, size_t size, size_t creating)
 {
     struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
-    arena->reserved -= size;
+    arena->reserved -= store->counters ? size : 0;
     arena->creating -= creating;
     store->reserved -= size;
     mutex_unlock(&arena->lock);
 }
 
-/* Takes `size` bytes of the limits, before the driver is asked. */
-static tarn_status charge(struct store *store, size_t size)
+/* Takes `size` bytes of the limits, before the driver is asked; and says how what is reserved then is created. */
+static tarn_status charge(struct store *store, size_t size, unsigned *flags)
 {
     struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
     size_t reserved = arena->reserved, limit = arena->limit, own = store->reserved, most = store->limit;
+    *flags = store_flags(store);
     bool fits_device = reserved <= limit && size <= limit - reserved;
     bool fits_pool = own <= most && size <= most - own;
     if (fits_device && fits_pool) {
@@ -329,10 +346,10 @@ tarn_status piece_create(struct store *store, size_t size, struct piece **result
     struct piece *piece = object_alloc(&pieces);
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
-    tarn_status status = charge(store, size);
+    tarn_status status = charge(store, size, &piece->flags);
     if (status)
         goto fail;
-    status = device_note(arena->device, driver->create(arena->device->number, size, 0, &piece->handle));
+    status = device_note(arena->device, driver->create(arena->device->number, size, piece->flags, &piece->handle));
     uncharge(store, status ? size : 0, size);
     if (status)
         goto fail;
@@ -347,6 +364,26 @@ fail:
     return status;
 }
 
+tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **result)
+{
+    struct piece *piece = object_alloc(&pieces);
+    if (!piece)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
+    int device = arena->device->number;
+    tarn_status status = device_note(arena->device, driver->import(device, file, size, &piece->handle));
+    if (status) {
+        object_free(&pieces, piece);
+        return status;
+    }
+    piece->store = &arena->imports;
+    piece->size = size;
+    mutex_lock(&arena->lock);
+    arena->imports.reserved += size;
+    mutex_unlock(&arena->lock);
+    *result = piece;
+    return TARN_OK;
+}
+
 tarn_status piece_release(struct piece *piece)
 {
     struct store *store = piece->store;
@@ -358,7 +395,8 @@ tarn_status piece_release(struct piece *piece)
         mutex_unlock(&arena->lock);
         return status;
     }
-    counters_segment(store->counters, piece->size, -1);
+    if (store->counters)
+        counters_segment(store->counters, piece->size, -1);
     uncharge(store, piece->size, 0); /* last: a store without memory may go */
     object_free(&pieces, piece);
     return TARN_OK;
@@ -504,9 +542,12 @@ static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *li
  * not begun. Whoever maps or unmaps shares it. */
 tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
 {
+    size_t size = list->bytes;
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = map_shared(arena, list, start, before);
     pthread_rwlock_unlock(&arena->mapping);
+    if (!status)
+        generation_begin(arena, start - before, before + size);
     return status;
 }
 
@@ -523,14 +564,18 @@ tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size)
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = access_shared(arena, start, size);
     pthread_rwlock_unlock(&arena->mapping);
+    if (!status)
+        generation_begin(arena, start, size);
     return status;
 }
 
 tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
 {
+    generation_ends(arena, start, size);
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = unmap_shared(arena, start, size, list);
     pthread_rwlock_unlock(&arena->mapping);
+    generation_ended(arena, start, size, !status);
     return status;
 }
 
@@ -571,9 +616,11 @@ void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t se
 
 tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size)
 {
+    generation_ends(arena, start, size);
     pthread_rwlock_rdlock(&arena->mapping);
     tarn_status status = device_note(arena->device, driver->unmap(arena->device->number, start, size));
     pthread_rwlock_unlock(&arena->mapping);
+    generation_ended(arena, start, size, !status);
     if (!status)
         arena_unclaim(arena, start, size);
     return status;
@@ -644,11 +691,33 @@ void pieces_from_cache_locked(struct store *store, size_t wanted, size_t most, s
     }
 }
 
+/* Pieces that were created otherwise serve the store only as room at the driver. */
+static size_t make_room(struct store *from, size_t wanted)
+{
+    struct error_before before;
+    size_t given = 0;
+    error_attempt_begin(&before);
+    for (tarn_status status = TARN_OK; !status && given < wanted;) {
+        mutex_lock(&from->arena->lock);
+        struct piece *piece = pieces_pop(&from->cache);
+        mutex_unlock(&from->arena->lock);
+        if (!piece)
+            break;
+        size_t size = piece->size;
+        status = piece_release(piece);
+        given += status ? 0 : size;
+    }
+    error_attempt_end(&before, TARN_OK);
+    return given;
+}
+
 size_t store_take(struct store *store, struct store *from, size_t wanted)
 {
     struct arena *arena = store->arena;
     size_t taken = 0, room;
     struct piece *piece;
+    if (store->piece_flags != from->piece_flags)
+        return make_room(from, wanted);
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;
     while (taken < wanted && (piece = from->cache.first) && piece->size <= room - taken) {
@@ -679,6 +748,17 @@ tarn_status store_release_cache(struct store *store, size_t keep)
     }
 }
 
+void pieces_leave_stuck(struct arena *arena, uintptr_t start, size_t size)
+{
+    mutex_lock(&arena->lock);
+    for (uintptr_t address = start; address < start + size;) {
+        struct piece *piece = arena_piece(arena, address);
+        address += piece->size;
+        pieces_push(&arena->stuck, piece);
+    }
+    mutex_unlock(&arena->lock);
+}
+
 tarn_status arena_free_stuck(struct arena *arena)
 {
     for (;;) {
@@ -686,7 +766,7 @@ tarn_status arena_free_stuck(struct arena *arena)
         struct piece *piece = pieces_pop(&arena->stuck);
         mutex_unlock(&arena->lock);
         if (!piece)
-            return TARN_OK;
+            return store_release_cache(&arena->imports, 0);
         struct piece_list list = {0};
         uintptr_t start = piece->address;
         tarn_status status = pieces_unmap(arena, start, piece->size, &list);
@@ -703,10 +783,12 @@ tarn_status arena_free_stuck(struct arena *arena)
 
 bool arena_finish(struct arena *arena)
 {
-    if (arena->reserved || arena->stores || driver->unreserve(arena->device->number, arena->base, arena->size))
+    if (arena->reserved || arena->imports.reserved || arena->stores ||
+        driver->unreserve(arena->device->number, arena->base, arena->size))
         return false;
     atomic_store(&by_device[arena->device->number], NULL);
     pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     pthread_rwlock_destroy(&arena->moving);
     pthread_rwlock_destroy(&arena->mapping);

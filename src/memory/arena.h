@@ -24,6 +24,8 @@ struct piece {
     struct store *store; /* whose it is */
     size_t size;         /* bytes, whole granules */
     uintptr_t address;   /* where it is mapped; 0 in a cache */
+    atomic_uint pins;    /* while there are any it stays there: pin.h */
+    unsigned flags;      /* that it was created with, DRIVER_PIECE_*: it serves who wants the same */
     struct piece *next;  /* of the list that it is in */
 };
 
@@ -37,13 +39,14 @@ struct piece_list {
 /* What a pool has of the arena: its pieces, wherever they are. The device's default pool is the arena's own store. */
 struct store {
     struct arena *arena;
-    struct counters *counters;
-    uint64_t id[2];          /* of the pool */
-    struct piece_list cache; /* arena lock: mapped nowhere */
-    size_t reserved;         /* arena lock: bytes of its pieces */
-    size_t limit;            /* arena lock: bytes that they may reach */
-    bool remaps;             /* memory that is free in order may be mapped a second time */
-    struct store *next;      /* arena lock: in the arena's list */
+    struct counters *counters; /* NULL for what is imported, and no memory of the device's */
+    uint64_t id[2];            /* of the pool */
+    struct piece_list cache;   /* arena lock: mapped nowhere */
+    size_t reserved;           /* arena lock: bytes of its pieces */
+    unsigned piece_flags;      /* DRIVER_PIECE_* of what it creates, beside the arena's; constant */
+    size_t limit;              /* arena lock: bytes that they may reach */
+    bool remaps;               /* memory that is free in order may be mapped a second time */
+    struct store *next;        /* arena lock: in the arena's list */
 
     /* How many graphs and open captures use its addresses, live or not: nothing is unmapped while there are any. Nobody can allocate
      * from it any more: its idle memory serves the default pool. Its addresses have no memory (suspend.c). */
@@ -60,6 +63,7 @@ struct arena {
     uintptr_t base;
     size_t size, granule;  /* bytes */
     struct piece **pieces; /* by granule from base: the piece mapped there, or NULL */
+    uint64_t *generations; /* by granule: of the mapping there (generation.h), or 0 */
     struct counters counters;
     pthread_rwlock_t mapping; /* shared by who maps or unmaps; alone is who grants a new peer what is mapped */
 
@@ -68,18 +72,21 @@ struct arena {
     atomic_uint_fast64_t moves_begun, moves_ended;
 
     mutex lock;
-    uint64_t *claimed;       /* lock: a bit a granule */
-    struct store store;      /* of the default pool */
-    struct store *stores;    /* lock: of the private pools */
+    uint64_t *claimed;    /* lock: a bit a granule */
+    struct store store;   /* of the default pool */
+    struct store *stores; /* lock: of the private pools */
+    struct store
+        imports; /* pieces of other processes, in no heap; its cache is what the driver did not take back yet */
     atomic_uint pools_ended; /* private pools that nobody counts, and that are not gone yet */
     struct piece_list
-        stuck;          /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
-    size_t reserved;    /* lock: bytes of all pieces that exist */
-    size_t creating;    /* lock: of these, bytes that the driver has not made yet */
-    size_t limit;       /* lock: bytes that reserved may reach */
-    size_t configured;  /* lock: what the settings last made of the limit */
-    unsigned retired;   /* lock: heaps of retired streams, and of stores left behind */
-    struct heap *heaps; /* lock: every heap, those of retired streams too */
+        stuck;            /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
+    size_t reserved;      /* lock: bytes of all pieces that exist */
+    size_t creating;      /* lock: of these, bytes that the driver has not made yet */
+    unsigned piece_flags; /* lock: DRIVER_PIECE_* of all that is created; changes only while nothing is reserved */
+    size_t limit;         /* lock: bytes that reserved may reach */
+    size_t configured;    /* lock: what the settings last made of the limit */
+    unsigned retired;     /* lock: heaps of retired streams, and of stores left behind */
+    struct heap *heaps;   /* lock: every heap, those of retired streams too */
 };
 
 /* The device's arena, made at its first use. */
@@ -98,12 +105,20 @@ void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size);
 void arena_unclaim(struct arena *arena, uintptr_t start, size_t size);
 size_t arena_room_above_locked(const struct arena *arena, uintptr_t address);
 uintptr_t arena_find_locked(struct arena *arena, size_t size);
+/* The same for what will not grow: the highest that there is, out of the way of runs. */
+uintptr_t arena_find_high_locked(const struct arena *arena, size_t size);
 size_t arena_longest_locked(const struct arena *arena); /* bytes of the longest unclaimed stretch */
 
 /* The piece mapped at an address of a claimed range, or NULL. */
 static inline struct piece *arena_piece(const struct arena *arena, uintptr_t address)
 {
     return arena->pieces[(address - arena->base) / arena->granule];
+}
+
+/* How pieces of a store are created: it takes over no others. */
+static inline unsigned store_flags(const struct store *store)
+{
+    return store->piece_flags | store->arena->piece_flags;
 }
 
 /* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY at a limit, and where less than leave_free_mb would stay free on the
@@ -113,6 +128,8 @@ tarn_status piece_create(struct store *store, size_t size, struct piece **piece)
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list);
 /* Bytes: about as large is a piece at most that is created among `create` bytes. */
 size_t piece_largest_locked(const struct arena *arena, size_t create);
+/* Another process's piece of `size` bytes, by its file descriptor. */
+tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **piece);
 /* Gives a piece that is mapped nowhere back to the driver; where that fails it goes into the cache. */
 tarn_status piece_release(struct piece *piece);
 
@@ -139,7 +156,8 @@ void pieces_push(struct piece_list *list, struct piece *piece);
 void pieces_append(struct piece_list *list, struct piece_list *more); /* which is empty then */
 struct piece *pieces_pop(struct piece_list *list);
 void pieces_to_cache(struct arena *arena, struct piece_list *list); /* each into that of its store */
-/* Makes cached pieces of one store another's, until at least `wanted` bytes came. Gives how many did. */
+/* Makes cached pieces of one store another's, until at least `wanted` bytes came; or where they are not created alike, gives
+ * them back to the driver for new ones. Gives how many bytes came so. */
 size_t store_take(struct store *store, struct store *from, size_t wanted);
 /* Takes pieces out of the cache into `list`: as many as fit in `wanted` bytes, largest first, and if bytes are missing
  * then, the smallest that covers them and is at most `most`. */
@@ -151,7 +169,9 @@ tarn_status store_release_cache(struct store *store, size_t keep);
 tarn_status store_check(const struct store *store);
 /* A store of a device, without memory. */
 void store_init(struct store *store, struct arena *arena, struct counters *counters);
-/* Tries again to unmap what is stuck. */
+/* Leaves mapped pieces of claimed addresses, which the driver would not unmap, to a trim; which tries again, and gives back what
+ * was imported. */
+void pieces_leave_stuck(struct arena *arena, uintptr_t start, size_t size);
 tarn_status arena_free_stuck(struct arena *arena);
 
 /* Lets a device that has become a peer reach what is mapped on `device` now. */

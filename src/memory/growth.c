@@ -14,6 +14,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/ghost.h"
+#include "memory/pin.h"
 
 /* Pieces of at least this size are created: 20 MiB keeps a piece's price small beside its bytes (c10 asks for as much),
  * 2 MiB is enough for small blocks. */
@@ -90,7 +91,8 @@ static struct donor *donor_create(bool alias)
     return NULL;
 }
 
-/* The whole pieces inside a free span, from its start on, that give at least `wanted` bytes but not above `most`. */
+/* The whole pieces in a row inside a free span, from its start on but for pinned ones, that give at least `wanted` bytes but not
+ * above `most`. */
 static void whole_pieces(const struct arena *arena, const struct span *span, size_t wanted, size_t most,
                          uintptr_t *start, uintptr_t *end)
 {
@@ -98,11 +100,13 @@ static void whole_pieces(const struct arena *arena, const struct span *span, siz
     struct piece *piece = arena_piece(arena, address);
     if (piece->address < address)
         address = piece->address + piece->size;
+    while (address < span_end && piece_is_pinned(arena_piece(arena, address)))
+        address += arena_piece(arena, address)->size;
     *start = *end = address;
     while (address < span_end && *end - *start < wanted) {
         piece = arena_piece(arena, address);
         address += piece->size;
-        if (address > span_end || address - *start > most)
+        if (address > span_end || address - *start > most || piece_is_pinned(piece))
             break;
         *end = address;
     }
@@ -116,12 +120,25 @@ bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
     return start != end;
 }
 
+/* A donor's row ends at a pinned piece: what follows is a free span of its own, and may donate too. Else NULL. */
+static struct span *part_at_pin_locked(struct heap *heap, struct donor *donor)
+{
+    struct span *span = donor->span, *rest = donor->spare_spans[1];
+    if (donor->end == span->start + span->size || !piece_is_pinned(arena_piece(heap->arena, donor->end)))
+        return NULL;
+    donor->spare_spans[1] = NULL; /* nothing stays behind the row now */
+    span_cut(span, donor->end - span->start, rest);
+    span_return_locked(heap, rest);
+    return rest;
+}
+
 /* Holds one free span as a donor of up to `wanted` bytes, or of a little more, at most `most`: an idle one, or with `alias`
- * one that is not. */
+ * one that is not. What is behind a pinned piece is left in `next`. */
 static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, size_t most, bool alias,
-                          struct donation *donation)
+                          struct donation *donation, struct span **next)
 {
     uintptr_t start, end;
+    *next = NULL;
     if (span->size < heap->arena->granule || span_idle_locked(heap, span) == alias)
         return true;
     whole_pieces(heap->arena, span, wanted, most, &start, &end);
@@ -142,6 +159,7 @@ static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, s
     *donation->end = donor;
     donation->end = &donor->next;
     donation->bytes += end - start;
+    *next = part_at_pin_locked(heap, donor);
     return true;
 }
 
@@ -153,8 +171,9 @@ static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t w
         if (donation->bytes >= wanted)
             return;
         struct span *span = TREE_ENTRY(node, struct span, by_size);
-        if (!donate_locked(heap, span, wanted - donation->bytes, most - donation->bytes, alias, donation))
-            return; /* no host memory: do with what there is */
+        while (span && donation->bytes < wanted)
+            if (!donate_locked(heap, span, wanted - donation->bytes, most - donation->bytes, alias, donation, &span))
+                return; /* no host memory: do with what there is */
     }
 }
 

@@ -3,7 +3,7 @@
 
 /* The steps of a request that no free span serves, and of a trim. Owns no data; takes each lock for a moment only.
  *
- *   1. blocks of this heap that waited for other streams and need not any more
+ *   1. blocks of this heap that waited for other streams and need not any more; once, what observers give back
  *   2. growth: idle memory re-mapped, that of retired heaps too, the rest created
  *   3. empty slabs of this heap's threads, and then idle memory of the device's other heaps, those left behind first; growth again
  *   4. where other threads moved memory meanwhile: growth again while none does, since what a thread has in hand is in no heap
@@ -29,6 +29,7 @@
 #include "memory/cache.h"
 #include "memory/config.h"
 #include "memory/growth.h"
+#include "memory/observe.h"
 #include "memory/pool.h"
 #include "memory/verify.h"
 #include "memory/wait.h"
@@ -173,7 +174,12 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
 static size_t take_from_others(struct heap *own, size_t wanted)
 {
     struct store *shared = &own->arena->store;
-    size_t total = own->store != shared ? store_take(own->store, shared, wanted) : 0;
+    size_t total = 0;
+    if (own->store != shared) {
+        move_begin(own->arena);
+        total = store_take(own->store, shared, wanted);
+        move_end(own->arena);
+    }
     total += total < wanted ? take_from(own, LEFT_BEHIND, wanted - total) : 0;
     return total < wanted ? total + take_from(own, IN_USE, wanted - total) : total;
 }
@@ -298,6 +304,30 @@ static struct holdings holdings_of(struct arena *arena, const struct store *own)
     return sum;
 }
 
+/* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */
+static bool is_hopeless(struct arena *arena, const struct store *store, size_t size)
+{
+    mutex_lock(&arena->lock);
+    size_t most = arena->limit > arena->reserved ? arena->limit : arena->reserved;
+    size_t own = store->limit > store->reserved ? store->limit : store->reserved;
+    mutex_unlock(&arena->lock);
+    most = own < most ? own : most;
+    return size > most || size > arena->device->properties.memory;
+}
+
+/* Whether the settings ask to fail a request above a limit at once, where the heap's own memory and the cache do not serve
+ * it (pytorch/pytorch#177356). */
+static bool is_rejected(struct arena *arena, const struct store *store, size_t size)
+{
+    if (!memory_config()->throw_on_cudamalloc_oom)
+        return false;
+    mutex_lock(&arena->lock);
+    bool above = arena->reserved > arena->limit || size > arena->limit - arena->reserved ||
+                 store->reserved > store->limit || size > store->limit - store->reserved;
+    mutex_unlock(&arena->lock);
+    return above;
+}
+
 tarn_status ladder_refuse(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
@@ -325,6 +355,14 @@ tarn_status ladder_refuse(struct heap *heap, size_t size)
         snprintf(pools, sizeof pools, "; private pools reserve %zu, which serve nobody else", sum.pools);
     (void)driver->memory_info(arena->device->number, &free_bytes, &total_bytes);
     COUNT(store->counters, num_ooms);
+    observe_out_of_memory(
+        &(tarn_shortage){.requested = size,
+                         .reserved = sum.reserved,
+                         .limit = sum.pool_limit < sum.limit ? sum.pool_limit : sum.limit,
+                         .free = free_bytes,
+                         .total = total_bytes,
+                         .device = arena->device->number,
+                         .rejected = is_hopeless(arena, store, size) || is_rejected(arena, store, size)});
     return failed(
         TARN_ERROR_OUT_OF_MEMORY,
         "%zu bytes on device %d: it has %zu bytes, %zu of them free; tarn reserves %zu (%s), of which %zu are "
@@ -332,30 +370,6 @@ tarn_status ladder_refuse(struct heap *heap, size_t size)
         size, arena->device->number, total_bytes, free_bytes, sum.reserved, limit,
         sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting, leave, pools,
         addresses, capture);
-}
-
-/* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */
-static bool is_hopeless(struct arena *arena, const struct store *store, size_t size)
-{
-    mutex_lock(&arena->lock);
-    size_t most = arena->limit > arena->reserved ? arena->limit : arena->reserved;
-    size_t own = store->limit > store->reserved ? store->limit : store->reserved;
-    mutex_unlock(&arena->lock);
-    most = own < most ? own : most;
-    return size > most || size > arena->device->properties.memory;
-}
-
-/* Whether the settings ask to fail a request above a limit at once, where the heap's own memory and the cache do not serve
- * it (pytorch/pytorch#177356). */
-static bool is_rejected(struct arena *arena, const struct store *store, size_t size)
-{
-    if (!memory_config()->throw_on_cudamalloc_oom)
-        return false;
-    mutex_lock(&arena->lock);
-    bool above = arena->reserved > arena->limit || size > arena->limit - arena->reserved ||
-                 store->reserved > store->limit || size > store->limit - store->reserved;
-    mutex_unlock(&arena->lock);
-    return above;
 }
 
 /* Counts a request as refused before the driver was asked. */
@@ -399,9 +413,14 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
     struct stillness since = stillness_begin(arena);
     size_t waits = SIZE_MAX; /* left; not counted yet */
     int takings = 16;        /* from others, until the next wait */
-    bool reclaimed = false;
+    bool reclaimed = false, asked = false;
     for (;;) {
         tarn_status status = take(heap, zone, size, alignment, span);
+        if (status == TARN_ERROR_OUT_OF_MEMORY && !asked) {
+            asked = true;
+            if (observe_reclaim(arena->device->number, size))
+                continue;
+        }
         if (status == TARN_ERROR_OUT_OF_MEMORY) {
             take_what_is_left_behind(heap, size);
             status = grow(heap, zone, size, alignment, span);
@@ -445,10 +464,13 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
     struct error_before before;
+    tarn_status status = observe_refuse_moving("an allocation that no memory at hand serves");
+    if (status)
+        return status;
     if (is_hopeless(heap->arena, heap->store, size))
         return reject(heap);
     error_attempt_begin(&before);
-    tarn_status status = climb(heap, zone, size, alignment, span);
+    status = climb(heap, zone, size, alignment, span);
     error_attempt_end(&before, status == TARN_ERROR_OUT_OF_MEMORY ? TARN_OK : status);
     heap_check(heap);
     return status;
@@ -491,12 +513,16 @@ void ladder_give_back(struct arena *arena, struct store *store)
 {
     struct error_before before;
     error_attempt_begin(&before);
-    (void)trim_pass(arena, store, 0);
+    if (observe_refuse_moving("giving a pool's memory back") == TARN_OK) /* else a trim does it */
+        (void)trim_pass(arena, store, 0);
     error_attempt_end(&before, TARN_OK);
 }
 
 tarn_status ladder_trim(struct arena *arena, struct store *store, size_t keep)
 {
+    tarn_status refused = observe_refuse_moving("a trim");
+    if (refused)
+        return refused;
     for (size_t waits = waits_ahead(arena);; waits--) { /* what other threads queue from now on is theirs to trim */
         tarn_status status = trim_pass(arena, store, keep);
         if (status || bytes_of(arena, store) <= keep || waits == 0 || !wait_for_any(arena, store, NULL, &status) ||

@@ -10,6 +10,7 @@
 #include "memory/cache.h"
 #include "memory/config.h"
 #include "memory/graph.h"
+#include "memory/import.h"
 #include "memory/ladder.h"
 #include "memory/pool.h"
 #include "memory/wait.h"
@@ -399,6 +400,8 @@ static bool block_find_lock(uintptr_t address, struct block *block)
 
 static tarn_status not_a_block(uintptr_t address)
 {
+    if (import_holds(address))
+        return import_refuse(address);
     if (arena_at(address) && address % TARN_BLOCK_UNIT == 0)
         return failed(TARN_ERROR_DOUBLE_FREE,
                       "%p lies in memory of tarn's where no block is live: it was freed before, or never handed out",
@@ -629,24 +632,42 @@ tarn_status tarn_usable_size(const void *pointer, size_t *size)
     return TARN_OK;
 }
 
-tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info)
+static tarn_block_info block_info_locked(const struct block *block)
+{
+    return (tarn_block_info){
+        .size = sizeof(tarn_block_info),
+        .base = (void *)block->start,
+        .usable_size = block->size,
+        .requested = block->requested,
+        .device = block->heap->arena->device->number,
+        .stream = (tarn_stream)block->heap->generation << 32 | block->heap->stream->slot,
+        .tag = block->slab ? block->slab->notes[block->slot].tag : block->span->tag,
+        .pool = {block->heap->store->id[0], block->heap->store->id[1]},
+    };
+}
+
+tarn_status memory_block_do(const void *pointer, block_work work, void *argument)
 {
     struct block block;
-    if (!info || info->size != sizeof *info)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "info is NULL, or its size is not sizeof(tarn_block_info)");
     tarn_status status = memory_ready();
     if (status || (status = block_lock(pointer, false, &block)))
         return status == TARN_ERROR_DOUBLE_FREE ? TARN_ERROR_INVALID_POINTER : status;
-    *info = (tarn_block_info){
-        .size = sizeof *info,
-        .base = (void *)block.start,
-        .usable_size = block.size,
-        .requested = block.requested,
-        .device = block.heap->arena->device->number,
-        .stream = (tarn_stream)block.heap->generation << 32 | block.heap->stream->slot,
-        .tag = block.slab ? block.slab->notes[block.slot].tag : block.span->tag,
-        .pool = {block.heap->store->id[0], block.heap->store->id[1]},
-    };
+    tarn_block_info info = block_info_locked(&block);
+    status = work(block.heap->store, &info, argument);
     mutex_unlock(&block.heap->lock);
+    return status;
+}
+
+static tarn_status note_info(struct store *store, const tarn_block_info *block, void *argument)
+{
+    (void)store;
+    *(tarn_block_info *)argument = *block;
     return TARN_OK;
+}
+
+tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info)
+{
+    if (!info || info->size != sizeof *info)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "info is NULL, or its size is not sizeof(tarn_block_info)");
+    return import_info(pointer, info) ? TARN_OK : memory_block_do(pointer, note_info, info);
 }

@@ -16,4 +16,11 @@ tarn_status memory_alloc(struct store *store, struct stream *stream, size_t size
 /* tarn_free() for a layer that gives its own blocks back during tarn_shutdown(), before the memory layer is shut down. */
 tarn_status memory_free(void *pointer);
 
+/* What the caller wants of a live block of a store: called under the lock of its heap, which keeps the memory under it where it is,
+ * if there is any: store_check(). */
+typedef tarn_status (*block_work)(struct store *store, const tarn_block_info *block, void *argument);
+
+/* Looks up the live block that holds `pointer`. TARN_ERROR_INVALID_POINTER, or what `work` gives. */
+tarn_status memory_block_do(const void *pointer, block_work work, void *argument);
+
 #endif

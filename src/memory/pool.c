@@ -233,9 +233,13 @@ tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **resul
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL, or options->size is not sizeof(tarn_pool_options)");
     tarn_status status = memory_ready();
     int number = options->device == TARN_CURRENT_DEVICE ? thread_device() : options->device;
-    if (status || (status = device_find(number, &device)) || (status = arena_of(device, &arena)) ||
-        (status = pool_create(arena, false, &pool)))
+    if (status || (status = device_find(number, &device)) || (status = arena_of(device, &arena)))
         return status;
+    if (options->exportable && !device->properties.exportable)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot give its memory to other processes", number);
+    if ((status = pool_create(arena, false, &pool)))
+        return status;
+    pool->store.piece_flags = options->exportable ? DRIVER_PIECE_EXPORTABLE : 0;
     pool->store.limit = options->limit ? options->limit : SIZE_MAX;
     pool->store.remaps = pool->store.remaps && !options->no_remap;
     pool->use_on_oom = options->use_on_oom;

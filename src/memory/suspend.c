@@ -10,6 +10,8 @@
 #include "memory/cache.h"
 #include "memory/ghost.h"
 #include "memory/ladder.h"
+#include "memory/observe.h"
+#include "memory/pin.h"
 #include "memory/pool.h"
 #include "memory/wait.h"
 
@@ -318,6 +320,30 @@ static void end_ghosts(struct store *store)
     }
 }
 
+/* A pinned piece of a run, or NULL. */
+static const struct piece *pinned_piece(const struct arena *arena, const struct run *run)
+{
+    for (uintptr_t at = run->start; at < run->end; at += arena_piece(arena, at)->size)
+        if (piece_is_pinned(arena_piece(arena, at)))
+            return arena_piece(arena, at);
+    return NULL;
+}
+
+/* Pinned memory is others' to use, in this process or in another. The store is suspended already: no pin is added. */
+static tarn_status refuse_pinned(struct store *store)
+{
+    const struct piece *pinned = NULL;
+    for (struct heap *heap = next_heap(store, NULL); heap && !pinned; heap = next_heap(store, heap))
+        for (struct run *run = next_run(heap, NULL); run && !pinned; run = next_run(heap, run))
+            pinned = pinned_piece(store->arena, run);
+    if (!pinned)
+        return TARN_OK;
+    return failed(TARN_ERROR_BUSY,
+                  "memory of pool (%llu, %llu) at %p is pinned or exported: it cannot be suspended before tarn_unpin() "
+                  "or tarn_share_close()",
+                  (unsigned long long)store->id[0], (unsigned long long)store->id[1], (void *)pinned->address);
+}
+
 /* The states that a change may end in. */
 struct change {
     int state;
@@ -329,7 +355,9 @@ static struct change suspend(struct pool *pool, bool keep)
     struct store *store = &pool->store;
     struct taken *taken = NULL;
     int suspended = keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED;
-    tarn_status status = wait_for_work(store);
+    tarn_status status = refuse_pinned(store);
+    if (!status)
+        status = wait_for_work(store);
     if (!status)
         end_ghosts(store);
     if (!status && keep)
@@ -366,7 +394,8 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     struct pool *pool = pool_of_public(public);
     int before = 0;
     tarn_status status = pool_check(public);
-    if (status || (status = captures_refuse(pool->store.arena->device, "a suspend")) ||
+    if (status || (status = observe_refuse_moving("a suspend")) ||
+        (status = captures_refuse(pool->store.arena->device, "a suspend")) ||
         (status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before)))
         return status;
     stop(&pool->store);
@@ -429,7 +458,8 @@ tarn_status tarn_pool_resume(tarn_pool *public)
     struct pool *pool = pool_of_public(public);
     int before = 0;
     tarn_status status = pool_check(public);
-    if (status || (status = captures_refuse(pool->store.arena->device, "a resume")) ||
+    if (status || (status = observe_refuse_moving("a resume")) ||
+        (status = captures_refuse(pool->store.arena->device, "a resume")) ||
         (status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before)))
         return status;
     return change_end(pool, resume(pool, before));

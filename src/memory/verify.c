@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "memory/cache.h"
 #include "memory/ghost.h"
+#include "memory/pin.h"
 
 #define BROKEN(address, text) \
     failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
@@ -184,9 +185,28 @@ static size_t mapped_bytes(struct heap *heap, size_t *left)
     return bytes;
 }
 
+static tarn_status store_verify(const struct store *store)
+{
+    for (const struct piece *piece = store->cache.first; piece; piece = piece->next)
+        if (piece->store != store || piece_is_pinned(piece) || (store->counters && piece->flags != store_flags(store)))
+            return failed(TARN_ERROR_INTERNAL,
+                          "pool (%llu, %llu): a piece in the cache is pinned, another's, or of another kind",
+                          (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+    return TARN_OK;
+}
+
+static size_t imported_bytes(const struct piece_list *list)
+{
+    size_t bytes = 0;
+    for (const struct piece *piece = list->first; piece; piece = piece->next)
+        bytes += piece->store == &piece->store->arena->imports ? piece->size : 0;
+    return bytes;
+}
+
 tarn_status arena_verify(struct arena *arena)
 {
-    size_t mapped = 0, left = 0;
+    size_t mapped = 0, left = arena->imports.reserved - arena->imports.cache.bytes;
+    size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         tarn_status status = heap_verify(heap);
         if (status)
@@ -198,15 +218,20 @@ tarn_status arena_verify(struct arena *arena)
     size_t claimed = 0;
     for (size_t i = 0; i < arena->size / arena->granule; i++)
         claimed += arena->claimed[i / 64] >> (i % 64) & 1;
-    if (mapped + left + arena->stuck.bytes != claimed * arena->granule)
+    if (mapped + left + stuck != claimed * arena->granule)
         return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped and %zu claimed", arena->device->number,
                       mapped, claimed * arena->granule);
+    tarn_status status = store_verify(&arena->store);
+    status = status ? status : store_verify(&arena->imports);
     size_t cached = arena->store.cache.bytes, reserved = arena->store.reserved;
     for (const struct store *store = arena->stores; store; store = store->next) {
         cached += store->cache.bytes;
         reserved += store->reserved;
+        status = status ? status : store_verify(store);
     }
-    if (mapped + arena->stuck.bytes + cached != arena->reserved || reserved != arena->reserved)
+    if (status)
+        return status;
+    if (mapped + stuck + cached != arena->reserved || reserved != arena->reserved)
         return failed(TARN_ERROR_INTERNAL,
                       "device %d: %zu bytes are mapped, %zu cached, but %zu reserved, %zu by pools",
                       arena->device->number, mapped, cached, arena->reserved, reserved);

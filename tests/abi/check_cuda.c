@@ -24,6 +24,7 @@ SAME_TYPE(cu_address, CUdeviceptr_v2);
 SAME_TYPE(cu_piece, CUmemGenericAllocationHandle_v1);
 SAME_TYPE(cu_device_attribute, CUdevice_attribute);
 SAME_TYPE(cu_granularity_kind, CUmemAllocationGranularity_flags);
+SAME_TYPE(cu_handle_kind, CUmemAllocationHandleType);
 SAME_TYPE(cu_capture_mode, CUstreamCaptureMode);
 SAME_TYPE(cu_capture_status, CUstreamCaptureStatus);
 SAME_TYPE(cu_lookup_status, CUdriverProcAddressQueryResult);

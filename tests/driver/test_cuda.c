@@ -5,6 +5,7 @@
  * and it leaves the program's contexts alone. */
 #include "cuda_test.h"
 #include "hold_test.h"
+#include "share_test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -495,6 +496,7 @@ int main(void)
         CUDA_TEST(the_context_of_the_caller_stays),
         CUDA_TEST(host_memory_is_pinned),
         CUDA_TEST(pieces_are_mapped_and_given_back),
+        CUDA_TEST(pieces_go_through_descriptors),
         CUDA_TEST(a_full_device_says_so),
         CUDA_TEST(access_for_peers_is_given_in_a_list),
         CUDA_TEST(streams_and_events_keep_order),

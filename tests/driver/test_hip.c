@@ -5,6 +5,7 @@
  * peers; with virtual memory where that may be; and it leaves the program's device, capture mode and last error alone. */
 #include "hip_test.h"
 #include "hold_test.h"
+#include "share_test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -600,8 +601,8 @@ static void a_file_descriptor_is_passed_by_version(void **state)
     int fd = dup(1);
     void *handle = hip_import_handle(hip.version, &fd);
     assert_ptr_equal(handle, HIP_MAJOR(hip.version) < 7 ? (void *)&fd : (void *)(intptr_t)fd);
-    /* The simulated runtime finds the descriptor, and refuses to import it. */
-    assert_int_equal(hip.call.hipMemImportFromShareableHandle(&piece, handle, HIP_HANDLE_POSIX_FD), HIP_NOT_SUPPORTED);
+    /* The simulated runtime finds the descriptor, which is no piece. */
+    assert_int_equal(hip.call.hipMemImportFromShareableHandle(&piece, handle, HIP_HANDLE_POSIX_FD), HIP_INVALID_VALUE);
     close(fd);
     assert_int_equal(hip.call.hipMemImportFromShareableHandle(&piece, handle, HIP_HANDLE_POSIX_FD), HIP_INVALID_VALUE);
     (void)hip.call.hipGetLastError();
@@ -722,6 +723,7 @@ int main(void)
         ON_PLAIN(virtual_memory_is_off_unless_asked_for),
         ON_VIRTUAL(unknown_addresses_never_reach_the_library),
         ON_VIRTUAL(pieces_are_mapped_and_given_back),
+        ON_VIRTUAL(pieces_go_through_descriptors),
         ON_VIRTUAL(a_finished_driver_knows_no_ranges),
         ON_EACH(streams_and_events_keep_order),
         ON_EACH(copies_and_fills_are_work),

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 static driver_stream begun(int device, enum driver_capture_mode mode)
 {
@@ -454,7 +455,8 @@ static void a_capture_ends_where_it_began_with_all_joined(void **state)
 /* ---- Modes ------------------------------------------------------------------------------------------------------- */
 
 static uintptr_t plain, at;
-static driver_piece piece;
+static driver_piece piece, brought;
+static int piece_file;
 static driver_stream quiet;
 static driver_event happened;
 
@@ -472,7 +474,22 @@ static tarn_status unsafe_reserve(void)
 }
 static tarn_status unsafe_create(void)
 {
-    return host_create(0, GRANULE, 0, &piece);
+    return host_create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &piece);
+}
+static tarn_status unsafe_export(void)
+{
+    return host_export(0, piece, &piece_file);
+}
+static tarn_status unsafe_import(void)
+{
+    tarn_status status = host_import(0, piece_file, GRANULE, &brought);
+    if (!status)
+        close(piece_file);
+    return status;
+}
+static tarn_status unsafe_release_import(void)
+{
+    return host_release(0, brought);
 }
 static tarn_status unsafe_map(void)
 {
@@ -525,6 +542,9 @@ static tarn_status (*const unsafe[])(void) = {
     unsafe_free,
     unsafe_reserve,
     unsafe_create,
+    unsafe_export,
+    unsafe_import,
+    unsafe_release_import,
     unsafe_map,
     unsafe_set_access,
     unsafe_unmap,

@@ -5,6 +5,8 @@
  * work. */
 #include "host_test.h"
 
+#include <unistd.h>
+
 #include <inttypes.h>
 
 /* Runs a call and asserts what it added to device 0's time by table A and B. */
@@ -51,6 +53,11 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_costs(driver->set_access(0, range, GRANULE, (int[]){0}, 1), US(36), US(36));
     assert_costs(driver->unmap(0, range + GRANULE, 22 * MIB), US(2 * 26), US(2 * 26));
     assert_costs(driver->unmap(0, range, GRANULE), US(26), US(26));
+    driver_piece imported = 0;
+    int file = -1;
+    assert_costs(driver->export(0, pieces[2], &file), 0, 0);
+    assert_costs(driver->import(0, file, GRANULE, &imported), 0, 0);
+    close(file);
     for (int i = 0; i < 3; i++)
         assert_costs(driver->release(0, pieces[i]), US(50), US(50));
     assert_costs(driver->unreserve(0, range, 32 * MIB), 0, 0);

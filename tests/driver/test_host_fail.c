@@ -7,10 +7,12 @@
 
 #include "base/pages.h"
 
+#include <unistd.h>
+
 /* What a call works on. */
 static struct {
     uintptr_t range, mapped, plain, pinned, made;
-    driver_piece piece, other, made_piece;
+    driver_piece piece, other, shared, made_piece;
     driver_stream stream, made_stream, capturing;
     driver_graph graph, made_graph;
     driver_event event, made_event;
@@ -43,6 +45,7 @@ static void prepare(int kind)
     on.mapped = on.range + 4 * MIB;
     on.piece = new_piece(0, GRANULE);
     on.other = new_piece(0, GRANULE);
+    assert_ok(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &on.shared));
     map_at(0, on.mapped, GRANULE, on.piece);
     assert_ok(driver->alloc(0, GRANULE, &on.plain));
     assert_ok(driver->host_alloc(0, GRANULE, &on.pinned));
@@ -281,6 +284,26 @@ static tarn_status call_graph_hold(void)
 static tarn_status call_graph_destroy(void)
 {
     return driver->graph_destroy(0, on.graph);
+}
+
+static tarn_status call_export(void)
+{
+    int file = -1;
+    tarn_status status = driver->export(0, on.shared, &file);
+    assert_int_equal(file >= 0, status == TARN_OK);
+    close(file);
+    return status;
+}
+
+static tarn_status call_import(void)
+{
+    int file = -1;
+    driver_piece piece = 0;
+    assert_ok(driver->export(0, on.shared, &file));
+    tarn_status status = driver->import(0, file, GRANULE, &piece);
+    assert_int_equal(piece != 0, status == TARN_OK);
+    close(file);
+    return status;
 }
 
 static tarn_status call_peer_possible(void)

@@ -176,7 +176,8 @@ void verify(int device)
     tarn_host_ledger ledger = ledger_of(device);
     CHECK((uint64_t)stats.reserved_bytes[0].current == ledger.created);
     CHECK((uint64_t)stats.segment[0].current == ledger.pieces);
-    CHECK(ledger.mapped == ledger.created - cached_bytes(arena) + ghost_bytes(arena));
+    CHECK(ledger.mapped == ledger.created - cached_bytes(arena) + ghost_bytes(arena) + arena->imports.reserved -
+                               arena->imports.cache.bytes);
     CHECK(ledger.reports == 0);
 }
 

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the set of imported blocks. Their pieces are mapped in the arena of their device, in claimed addresses that no heap
+ * has: so peers that are enabled later reach them like all else that is mapped there, and observers hear of them. They
+ * are no memory of the arena's: neither counted as reserved nor ever in its cache.
+ *
+ * The lock is not held over the driver: of two threads that import the same, both may map it, and the later one then
+ * unmaps its own again. */
+#include "memory/import.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "base/tree.h"
+#include "memory/malloc.h"
+#include "memory/share.h"
+
+#include <string.h>
+
+struct import {
+    struct tree_node node;
+    uintptr_t start; /* of the claimed addresses */
+    struct share_head head;
+    struct arena *arena;
+    uint64_t count;
+};
+
+static int by_address(const struct tree_node *a, const struct tree_node *b)
+{
+    uintptr_t left = TREE_ENTRY(a, struct import, node)->start, right = TREE_ENTRY(b, struct import, node)->start;
+    return left < right ? -1 : left > right;
+}
+
+static mutex imports_lock = MUTEX_INITIALIZER; /* of the set; leaf */
+static struct tree imports = {.order = by_address};
+static atomic_size_t import_count; /* in the set; read without the lock */
+static struct object_pool import_objects = OBJECT_POOL(struct import);
+
+static void *pointer_of(const struct import *import)
+{
+    return (void *)(import->start + import->head.offset);
+}
+
+/* ---- The set ----------------------------------------------------------------------------------------------------- */
+
+static bool ends_after(const struct tree_node *node, uint64_t address)
+{
+    const struct import *import = TREE_ENTRY(node, struct import, node);
+    return import->start + import->head.mapped > address;
+}
+
+static struct import *import_at_locked(uintptr_t address)
+{
+    struct tree_node *node = tree_find_first(&imports, ends_after, address);
+    struct import *import = node ? TREE_ENTRY(node, struct import, node) : NULL;
+    return import && import->start <= address ? import : NULL;
+}
+
+/* The import of the same memory: the block's place in its process, its incarnation, and how it lies in its pieces. */
+static struct import *import_like_locked(const struct arena *arena, const struct share_head *head)
+{
+    for (struct tree_node *node = tree_first(&imports); node; node = tree_next(node)) {
+        struct import *import = TREE_ENTRY(node, struct import, node);
+        if (import->arena == arena && memcmp(&import->head, head, sizeof *head) == 0)
+            return import;
+    }
+    return NULL;
+}
+
+static void enter_locked(struct import *import)
+{
+    import->count = 1;
+    tree_insert(&imports, &import->node);
+    atomic_fetch_add(&import_count, 1);
+}
+
+static bool count_like(const struct arena *arena, const struct share_head *head, void **pointer)
+{
+    mutex_lock(&imports_lock);
+    struct import *like = import_like_locked(arena, head);
+    if (like) {
+        like->count++;
+        *pointer = pointer_of(like);
+    }
+    mutex_unlock(&imports_lock);
+    return like != NULL;
+}
+
+bool import_holds(uintptr_t address)
+{
+    if (atomic_load_explicit(&import_count, memory_order_relaxed) == 0)
+        return false;
+    mutex_lock(&imports_lock);
+    bool held = import_at_locked(address) != NULL;
+    mutex_unlock(&imports_lock);
+    return held;
+}
+
+tarn_status import_refuse(uintptr_t address)
+{
+    return failed(TARN_ERROR_INVALID_POINTER,
+                  "%p is memory of another process, which tarn_import() gave: it is no block of this one's, and is "
+                  "given up by tarn_import_close()",
+                  (void *)address);
+}
+
+bool import_info(const void *pointer, tarn_block_info *info)
+{
+    if (atomic_load_explicit(&import_count, memory_order_relaxed) == 0)
+        return false;
+    mutex_lock(&imports_lock);
+    const struct import *import = import_at_locked((uintptr_t)pointer);
+    bool found = import && (uintptr_t)pointer - (uintptr_t)pointer_of(import) < import->head.bytes;
+    if (found)
+        *info = (tarn_block_info){
+            .size = sizeof *info,
+            .base = pointer_of(import),
+            .usable_size = import->head.bytes,
+            .requested = import->head.bytes,
+            .device = import->arena->device->number,
+            .imported = true,
+        };
+    mutex_unlock(&imports_lock);
+    return found;
+}
+
+/* ---- Mapping ----------------------------------------------------------------------------------------------------- */
+
+/* Gives pieces that are mapped nowhere back; what the driver does not take, a trim tries again. */
+static void give_back(struct arena *arena)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    (void)store_release_cache(&arena->imports, 0);
+    error_attempt_end(&before, TARN_OK);
+}
+
+/* The pieces of a share, in its order; none on failure. */
+static tarn_status pieces_import(struct arena *arena, const tarn_share *share, struct piece_list *list)
+{
+    struct piece *piece = NULL;
+    for (uint32_t i = share->head.parts; i-- > 0;) {
+        tarn_status status = piece_import(arena, share->parts[i].file, share->parts[i].size, &piece);
+        if (status) {
+            pieces_to_cache(arena, list);
+            return status;
+        }
+        pieces_push(list, piece);
+    }
+    return TARN_OK;
+}
+
+static tarn_status claim(struct arena *arena, size_t size, uintptr_t *start)
+{
+    mutex_lock(&arena->lock);
+    *start = arena_find_high_locked(arena, size);
+    if (*start)
+        arena_claim_locked(arena, *start, size);
+    mutex_unlock(&arena->lock);
+    if (*start)
+        return TARN_OK;
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left on device %d", size,
+                  arena->device->number);
+}
+
+/* Maps a share; on failure nothing is left of it, but for what the driver does not take back, which a trim tries again. */
+static tarn_status map_share(struct arena *arena, const tarn_share *share, uintptr_t *start)
+{
+    struct piece_list list = {0};
+    tarn_status status = claim(arena, share->head.mapped, start);
+    if (status)
+        return status;
+    status = pieces_import(arena, share, &list);
+    if (status)
+        arena_unclaim(arena, *start, share->head.mapped);
+    else
+        status = pieces_map(arena, &list, *start, 0);
+    if (status)
+        give_back(arena);
+    return status;
+}
+
+static tarn_status unmap_import(const struct import *import)
+{
+    struct piece_list list = {0};
+    struct arena *arena = import->arena;
+    tarn_status status = pieces_unmap(arena, import->start, import->head.mapped, &list);
+    if (status)
+        return status;
+    arena_unclaim(arena, import->start, import->head.mapped);
+    pieces_to_cache(arena, &list);
+    give_back(arena);
+    return TARN_OK;
+}
+
+/* ---- Import ------------------------------------------------------------------------------------------------------ */
+
+static tarn_status fits(const tarn_share *share, const struct device *device)
+{
+    if (strcmp(share->head.driver, driver->name) != 0)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "the share is memory of the driver %s, and this process uses %s",
+                      share->head.driver, driver->name);
+    if (!device->properties.exportable)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot have memory of other processes", device->number);
+    size_t granule = device->properties.granule;
+    for (uint32_t i = 0; i < share->head.parts; i++)
+        if (share->parts[i].size % granule)
+            return failed(TARN_ERROR_INVALID_ARGUMENT,
+                          "a piece of the share has %llu bytes, no multiple of the %zu that device %d maps by",
+                          (unsigned long long)share->parts[i].size, granule, device->number);
+    return TARN_OK;
+}
+
+/* Enters a mapping that was made, or counts the one that another thread made meanwhile. */
+static void enter(struct import *import, void **pointer)
+{
+    mutex_lock(&imports_lock);
+    struct import *like = import_like_locked(import->arena, &import->head);
+    if (like)
+        like->count++;
+    else
+        enter_locked(import);
+    *pointer = pointer_of(like ? like : import);
+    mutex_unlock(&imports_lock);
+    if (!like)
+        return;
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (unmap_import(import)) /* stays for a trim, too */
+        pieces_leave_stuck(import->arena, import->start, import->head.mapped);
+    error_attempt_end(&before, TARN_OK);
+    object_free(&import_objects, import);
+}
+
+static tarn_status import_new(struct arena *arena, const tarn_share *share, void **pointer)
+{
+    struct import *import = object_alloc(&import_objects);
+    if (!import)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an import");
+    import->head = share->head;
+    import->arena = arena;
+    tarn_status status = map_share(arena, share, &import->start);
+    if (status)
+        object_free(&import_objects, import);
+    else
+        enter(import, pointer);
+    return status;
+}
+
+tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
+{
+    struct device *found = NULL;
+    struct arena *arena = NULL;
+    if (!share || !pointer)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "share or pointer is NULL");
+    tarn_status status = memory_ready();
+    if (status || (status = device_find(device, &found)) || (status = device_check(found)) ||
+        (status = share_check(share)) || (status = fits(share, found)) || (status = arena_of(found, &arena)))
+        return status;
+    return count_like(arena, &share->head, pointer) ? TARN_OK : import_new(arena, share, pointer);
+}
+
+/* Takes an import out of the set with the last close of it. */
+static tarn_status take_out(void *pointer, struct import **last)
+{
+    mutex_lock(&imports_lock);
+    struct import *import = import_at_locked((uintptr_t)pointer);
+    if (import && pointer_of(import) != pointer)
+        import = NULL;
+    if (import && --import->count == 0) {
+        tree_remove(&imports, &import->node);
+        atomic_fetch_sub(&import_count, 1);
+        *last = import;
+    }
+    mutex_unlock(&imports_lock);
+    if (import)
+        return TARN_OK;
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is not what tarn_import() gave, or was closed as often", pointer);
+}
+
+tarn_status tarn_import_close(void *pointer)
+{
+    struct import *import = NULL;
+    tarn_status status = process_check();
+    if (status || (status = take_out(pointer, &import)) || !import)
+        return status;
+    status = unmap_import(import);
+    if (status) {
+        mutex_lock(&imports_lock);
+        enter_locked(import);
+        mutex_unlock(&imports_lock);
+        return status;
+    }
+    object_free(&import_objects, import);
+    return TARN_OK;
+}

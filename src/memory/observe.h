@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Calling observers. Each function here calls callbacks that others wrote: no lock of a heap, an arena or a driver may be held,
+ * but for an arena's `moving` in the first two. Each costs a load where nobody observes. */
+#ifndef TARN_MEMORY_OBSERVE_H
+#define TARN_MEMORY_OBSERVE_H
+
+#include <tarn/observe.h>
+
+void observe_mapped(const tarn_range *range);
+void observe_unmapping(const tarn_range *range);
+void observe_out_of_memory(const tarn_shortage *shortage);
+/* Whether any observer says that it gave memory back. */
+bool observe_reclaim(int device, size_t bytes);
+
+/* Fails with TARN_ERROR_BUSY in a thread that runs a callback of the first two, which must not move memory. */
+tarn_status observe_refuse_moving(const char *what);
+
+#endif

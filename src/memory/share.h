@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A share: what one process tells another of a block's memory. share.c makes and closes it, share_wire.c sends and
+ * receives it, import.c maps it. One that was received is well formed: share_check() has said so; whether its files are
+ * what it says is for the driver to find. */
+#ifndef TARN_MEMORY_SHARE_H
+#define TARN_MEMORY_SHARE_H
+
+#include "memory/arena.h"
+
+#include <tarn/share.h>
+
+#define SHARE_MAGIC UINT64_C(0x6572616873727431) /* "1trshare" as a machine of the same byte order reads it */
+#define SHARE_VERSION 1u
+#define SHARE_MOST_PARTS 65536u
+
+/* As it is sent, and in memory: no gaps. Both ends run on one machine. */
+struct share_head {
+    uint64_t magic;
+    uint32_t version, parts;
+    uint64_t bytes, offset; /* of the block, and where it begins in the first part */
+    uint64_t mapped;        /* bytes of all parts */
+    uint64_t id[2], generation;
+    int32_t device;
+    char driver[12]; /* NUL-terminated */
+};
+
+struct share_part {
+    uint64_t size; /* bytes */
+    int file;      /* -1 until there is one */
+    driver_piece piece;
+};
+
+struct tarn_share {
+    struct share_head head;
+    struct arena *arena; /* of an exporter's: where it is pinned; else NULL */
+    uintptr_t start;
+    struct share_part parts[];
+};
+
+/* An empty share with room for the parts; NULL with an error text. Freed with its files closed and its pins taken back. */
+struct tarn_share *share_create(const struct share_head *head);
+void share_destroy(struct tarn_share *share);
+
+/* Whether a head can be right; and a whole share, once its parts have their sizes and files. */
+tarn_status share_head_check(const struct share_head *head);
+tarn_status share_check(const struct tarn_share *share);
+
+#endif

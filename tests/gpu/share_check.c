@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Memory between two processes on a real GPU: this program runs itself again as the other side. Kernels of one write what kernels
+ * of the other check, whoever ends first. And observers: what they were told is what the driver has mapped. */
+#include "gpu.h"
+
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BLOCK (100 * MIB)
+#define SLACK (4 * MIB) /* what the driver itself may take meanwhile */
+
+extern char **environ;
+
+static void verdict(bool well, const char *name, const char *text)
+{
+    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
+}
+
+static bool write_pattern(const char *name, tarn_stream stream, void *block, uint32_t seed)
+{
+    return gpu_fill(stream, block, BLOCK, seed, 0) && OK(name, tarn_stream_synchronize(stream));
+}
+
+static bool has_pattern(const char *name, tarn_stream stream, void *block, uint32_t seed)
+{
+    struct gpu_slots slots;
+    bool well = gpu_slots_create(&slots, stream, 1) && gpu_check(stream, block, BLOCK, seed, 0, &slots, 0) &&
+                OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream);
+    if (well && slots.host[0].wrong) {
+        gpu_say(GPU_FAIL, name, "pattern %u: %llu wrong words, the first is %llu", seed,
+                (unsigned long long)slots.host[0].wrong, (unsigned long long)slots.host[0].first);
+        well = false;
+    }
+    gpu_slots_destroy(&slots);
+    return well;
+}
+
+static bool say(int socket, char word)
+{
+    return send(socket, &word, 1, MSG_NOSIGNAL) == 1;
+}
+
+static bool hear(int socket, char word)
+{
+    char heard = 0;
+    return recv(socket, &heard, 1, 0) == 1 && heard == word;
+}
+
+static size_t free_bytes(void)
+{
+    size_t available = 0, total = 0;
+    return OK("memory", tarn_device_memory(0, &available, &total)) ? available : 0;
+}
+
+/* ---- The other side ---------------------------------------------------------------------------------------------- */
+
+/* Checks what was exported, writes another pattern, and sees a third one come. */
+static bool import_and_answer(int socket, tarn_stream stream)
+{
+    const char *name = "share: the importer";
+    tarn_share *share = NULL;
+    void *block = NULL;
+    bool well = OK(name, tarn_share_receive(socket, &share)) && OK(name, tarn_import(share, 0, &block)) &&
+                OK(name, tarn_share_close(share)) && has_pattern(name, stream, block, 1) &&
+                write_pattern(name, stream, block, 2);
+    well = say(socket, well ? 'w' : 'x') && well;
+    return well && hear(socket, 'e') && has_pattern(name, stream, block, 3) && OK(name, tarn_import_close(block));
+}
+
+/* Exports and ends at once, without a word to the driver. */
+static bool export_and_end(int socket, tarn_stream stream)
+{
+    const char *name = "share: an exporter that ends";
+    tarn_share *share = NULL;
+    void *block = NULL;
+    bool well = OK(name, tarn_export_enable(0)) && OK(name, tarn_alloc_on(stream, BLOCK, &block)) &&
+                write_pattern(name, stream, block, 4) && OK(name, tarn_export(block, &share)) &&
+                OK(name, tarn_share_send(socket, share));
+    if (well)
+        _exit(0);
+    return false;
+}
+
+static int play(const char *role, int socket)
+{
+    tarn_stream stream = 0;
+    int status = gpu_start();
+    if (status)
+        return status;
+    bool well = OK("share", tarn_stream_lease(0, 0, &stream)) &&
+                (strcmp(role, "import") == 0 ? import_and_answer(socket, stream) : export_and_end(socket, stream));
+    return well ? 0 : GPU_FAILED;
+}
+
+static pid_t start_side(const char *role, int *socket)
+{
+    int ends[2];
+    char number[16];
+    pid_t process = -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends))
+        return -1;
+    snprintf(number, sizeof number, "%d", ends[1]);
+    char *arguments[] = {"gpu_share", (char *)(uintptr_t)role, number, NULL};
+    if (posix_spawn(&process, "/proc/self/exe", NULL, NULL, arguments, environ))
+        process = -1;
+    close(ends[1]);
+    *socket = ends[0];
+    return process;
+}
+
+static bool end_side(pid_t process)
+{
+    int status = 0;
+    return waitpid(process, &status, 0) == process && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* ---- This side --------------------------------------------------------------------------------------------------- */
+
+static void exports(tarn_stream stream)
+{
+    const char *name = "share: between processes";
+    int socket = -1;
+    void *block = NULL;
+    tarn_share *share = NULL;
+    tarn_share_info info = {.size = sizeof info};
+    char text[160];
+    pid_t side = start_side("import", &socket);
+    bool well = side > 0 && OK(name, tarn_alloc_on(stream, BLOCK, &block)) && write_pattern(name, stream, block, 1) &&
+                OK(name, tarn_export(block, &share)) && OK(name, tarn_share_info_get(share, &info)) &&
+                OK(name, tarn_share_send(socket, share));
+    well = well && hear(socket, 'w') && has_pattern(name, stream, block, 2) && write_pattern(name, stream, block, 3) &&
+           say(socket, 'e');
+    close(socket);
+    well = side > 0 && end_side(side) && well;
+    snprintf(text, sizeof text, "%zu MiB in %u pieces of %zu MiB in all", info.bytes / MIB, info.pieces,
+             info.mapped / MIB);
+    verdict(well, name, text);
+    (void)OK(name, tarn_share_close(share));
+    (void)OK(name, tarn_free(block));
+}
+
+static void imports(tarn_stream stream)
+{
+    const char *name = "share: an exporter that ends";
+    int socket = -1;
+    void *block = NULL, *again = NULL;
+    tarn_share *share = NULL;
+    pid_t side = start_side("export", &socket);
+    bool well = side > 0 && OK(name, tarn_share_receive(socket, &share));
+    well = side > 0 && end_side(side) && well;
+    close(socket);
+    well = well && OK(name, tarn_import(share, 0, &block)) && OK(name, tarn_import(share, 0, &again)) &&
+           block == again && has_pattern(name, stream, block, 4) && write_pattern(name, stream, block, 5) &&
+           has_pattern(name, stream, block, 5);
+    well = well && tarn_free(block) == TARN_ERROR_INVALID_POINTER;
+    well = well && OK(name, tarn_import_close(block)) && OK(name, tarn_import_close(again));
+    (void)OK(name, tarn_share_close(share));
+    verdict(well, name, "its memory outlives it");
+}
+
+static void loop(tarn_stream stream)
+{
+    const char *name = "share: again and again";
+    void *block = NULL, *seen = NULL;
+    char text[160];
+    bool well = OK(name, tarn_alloc_on(stream, BLOCK, &block)) && write_pattern(name, stream, block, 6);
+    uint64_t started = gpu_ns();
+    int first = -1, last = -1;
+    for (int i = 0; well && i < 100; i++) {
+        tarn_share *share = NULL;
+        well = OK(name, tarn_export(block, &share)) && OK(name, tarn_import(share, 0, &seen)) &&
+               OK(name, tarn_import_close(seen)) && OK(name, tarn_share_close(share));
+        last = dup(0);
+        first = i == 0 ? last : first;
+        close(last);
+    }
+    snprintf(text, sizeof text, "100 exports and imports here, %llu us each; lowest free descriptor %d, then %d",
+             (unsigned long long)(gpu_ns() - started) / 100000, first, last);
+    verdict(well && first == last && has_pattern(name, stream, block, 6), name, text);
+    (void)OK(name, tarn_free(block));
+}
+
+/* What observers were told. */
+static struct {
+    size_t mapped, unmapped; /* bytes */
+    uint64_t newest;
+    unsigned mistakes;
+} told;
+
+static void note_mapped(void *argument, const tarn_range *range)
+{
+    (void)argument;
+    told.mistakes += range->generation <= told.newest || range->device != 0;
+    told.newest = range->generation;
+    told.mapped += range->bytes;
+}
+
+static void note_unmapping(void *argument, const tarn_range *range)
+{
+    (void)argument;
+    told.mistakes += range->generation > told.newest || range->generation == 0;
+    told.unmapped += range->bytes;
+}
+
+static void observers(tarn_stream stream)
+{
+    const char *name = "observers";
+    tarn_observer_options options = {.size = sizeof options, .mapped = note_mapped, .unmapping = note_unmapping};
+    tarn_observer observer = 0;
+    void *blocks[6] = {NULL};
+    tarn_range range = {0};
+    char text[160];
+    bool well = OK(name, tarn_trim(0, 0)) && OK(name, tarn_observer_add(&options, &observer));
+    for (size_t i = 0; well && i < COUNT(blocks); i++)
+        well = OK(name, tarn_alloc_on(stream, BLOCK, &blocks[i])) && OK(name, tarn_range_get(blocks[i], &range)) &&
+               range.generation > 0 && range.generation <= told.newest && range.bytes > 0;
+    size_t grown = told.mapped;
+    well = well && OK(name, tarn_pin(blocks[2], BLOCK));
+    uint64_t pinned = well && OK(name, tarn_range_get(blocks[2], &range)) ? range.generation : 0;
+    for (size_t i = 0; i < COUNT(blocks); i++)
+        (void)OK(name, tarn_free(blocks[i]));
+    (void)OK(name, tarn_trim(0, 0));
+    size_t left = told.mapped - told.unmapped;
+    well = well && left >= BLOCK && left < BLOCK + 64 * MIB && OK(name, tarn_unpin(blocks[2], BLOCK)) &&
+           OK(name, tarn_trim(0, 0)) && pinned > 0;
+    snprintf(text, sizeof text, "told of %zu MiB mapped and %zu unmapped; pinned %zu MiB stayed; %u mistakes",
+             grown / MIB, told.unmapped / MIB, left / MIB, told.mistakes);
+    verdict(well && told.mapped == told.unmapped && grown >= COUNT(blocks) * BLOCK && told.mistakes == 0, name, text);
+    (void)OK(name, tarn_observer_remove(observer));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3)
+        return play(argv[1], atoi(argv[2]));
+    int status = gpu_start();
+    if (status)
+        return status;
+    tarn_stream stream = 0;
+    char text[160];
+    tarn_device_properties properties = gpu_properties;
+    if (!properties.exportable) {
+        gpu_say(GPU_SKIP, "share", "device 0 cannot give its memory to other processes");
+        return gpu_end();
+    }
+    if (!OK("share", tarn_export_enable(0)) || !OK("share", tarn_stream_lease(0, 0, &stream)))
+        return gpu_end();
+    exports(stream); /* the driver's own first-time costs are not ours */
+    (void)OK("share", tarn_trim(0, 0));
+    size_t before = free_bytes();
+    imports(stream);
+    loop(stream);
+    observers(stream);
+    (void)OK("share", tarn_device_synchronize(0));
+    (void)OK("share", tarn_trim(0, 0));
+    size_t after = free_bytes();
+    snprintf(text, sizeof text, "free before %zu, after %zu bytes", before, after);
+    verdict(after + SLACK >= before, "share: all goes back", text);
+    (void)OK("share", tarn_stream_return(stream));
+    (void)OK("share", tarn_shutdown());
+    return gpu_end();
+}

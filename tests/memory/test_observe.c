@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Observers: a book that is kept by `mapped` and `unmapping` alone is what the driver has mapped, each incarnation of an
+ * address with a generation of its own; callbacks come at the right moment, with what they may and may not do; shortages
+ * and reclaims; removal. */
+#include "memory/arena.h"
+#include "support/host.h"
+
+#include "base/pages.h"
+#include "driver/driver.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define PIECE (20 * MIB)
+#define GRANULE (2 * MIB)
+#define DEVICE (512 * MIB)
+#define ENTRIES 4096
+
+static tarn_stream own, other;
+
+/* The book: what is mapped, by granule. */
+static pthread_mutex_t book_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    uintptr_t address;
+    uint64_t generation;
+} book[ENTRIES];
+static size_t booked, mistakes;
+static uint64_t newest;
+
+static size_t entry_of(uintptr_t address)
+{
+    size_t i = 0;
+    while (i < booked && book[i].address != address)
+        i++;
+    return i;
+}
+
+static bool is_mapped(const void *address)
+{
+    tarn_host_extent extent;
+    return tarn_host_extent_get(0, address, 1, &extent) == TARN_OK && extent.accessible;
+}
+
+static void note_mapped(void *argument, const tarn_range *range)
+{
+    (void)argument;
+    pthread_mutex_lock(&book_lock);
+    mistakes += range->device != 0 || range->bytes == 0 || range->bytes % GRANULE != 0 || range->generation == 0;
+    newest = range->generation > newest ? range->generation : newest;
+    for (uintptr_t at = (uintptr_t)range->address; at < (uintptr_t)range->address + range->bytes; at += GRANULE) {
+        size_t i = entry_of(at);
+        mistakes += !is_mapped((void *)at) || (i < booked && book[i].generation != 0);
+        booked += i == booked;
+        book[i].address = at;
+        book[i].generation = range->generation;
+    }
+    pthread_mutex_unlock(&book_lock);
+}
+
+static void note_unmapping(void *argument, const tarn_range *range)
+{
+    (void)argument;
+    pthread_mutex_lock(&book_lock);
+    for (uintptr_t at = (uintptr_t)range->address; at < (uintptr_t)range->address + range->bytes; at += GRANULE) {
+        size_t i = entry_of(at);
+        mistakes += !is_mapped((void *)at) || i == booked || book[i].generation != range->generation;
+        book[i].generation = 0;
+    }
+    pthread_mutex_unlock(&book_lock);
+}
+
+static size_t booked_bytes(void)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < booked; i++)
+        bytes += book[i].generation ? GRANULE : 0;
+    return bytes;
+}
+
+/* The book is right, by the driver's word. */
+static void check_book(void)
+{
+    CHECK(mistakes == 0);
+    CHECK(booked_bytes() == ledger_of(0).mapped);
+}
+
+static const tarn_observer_options book_keeper = {
+    .size = sizeof(tarn_observer_options), .device = 0, .mapped = note_mapped, .unmapping = note_unmapping};
+
+static tarn_observer add(tarn_observer_options options)
+{
+    tarn_observer observer = 0;
+    options.size = sizeof options;
+    OK(tarn_observer_add(&options, &observer));
+    CHECK(observer != 0);
+    return observer;
+}
+
+static uint64_t generation_of(const void *pointer)
+{
+    tarn_range range;
+    OK(tarn_range_get(pointer, &range));
+    CHECK((char *)range.address <= (const char *)pointer &&
+          (const char *)pointer < (char *)range.address + range.bytes && range.device == 0);
+    CHECK(book[entry_of((uintptr_t)range.address)].generation == range.generation);
+    return range.generation;
+}
+
+static void the_book_follows_all_that_is_mapped(void **state)
+{
+    (void)state;
+    tarn_observer observer = add(book_keeper);
+    char *block = alloc_on(own, 3 * PIECE);
+    uint64_t first = generation_of(block);
+    CHECK(generation_of(block + 3 * PIECE - 1) == first);
+    check_book();
+    char *behind = alloc_on(own, PIECE);
+    CHECK(generation_of(behind) > first && generation_of(block) == first);
+    check_book();
+    OK(tarn_free(block));
+    OK(tarn_trim(0, 0));
+    check_book();
+    CHECK(booked_bytes() == PIECE);
+    GIVES(tarn_range_get(block, &(tarn_range){0}), TARN_ERROR_INVALID_POINTER);
+    OK(tarn_free(behind));
+    OK(tarn_trim(0, 0));
+    check_book();
+    CHECK(booked_bytes() == 0);
+
+    char *again = alloc_on(own, 3 * PIECE); /* where `block` was */
+    CHECK(again == block && generation_of(again) > first);
+    check_book();
+    OK(tarn_free(again));
+    nothing_is_left(0);
+    check_book();
+    OK(tarn_observer_remove(observer));
+}
+
+/* Memory that work still uses is mapped a second time: both addresses are in the book until the old one goes. */
+static void aliases_are_told_and_so_is_the_end_of_the_old_address(void **state)
+{
+    (void)state;
+    tarn_observer observer = add(book_keeper);
+    void *blocks[4];
+    for (int i = 0; i < 4; i++)
+        blocks[i] = alloc_on(own, PIECE);
+    for (int i = 0; i < 4; i += 2) {
+        work_on(own, blocks[i], PIECE, 1000);
+        OK(tarn_free(blocks[i]));
+    }
+    check_book();
+    void *wide = alloc_on(own, 2 * PIECE);
+    CHECK(booked_bytes() == 6 * PIECE);
+    check_book();
+    time_pass(2000);
+    void *more = alloc_on(own, 3 * PIECE);
+    CHECK(booked_bytes() == 7 * PIECE);
+    check_book();
+    OK(tarn_free(wide));
+    OK(tarn_free(more));
+    OK(tarn_free(blocks[1]));
+    OK(tarn_free(blocks[3]));
+    nothing_is_left(0);
+    check_book();
+    OK(tarn_observer_remove(observer));
+}
+
+static void what_the_driver_refuses_to_unmap_is_mapped_anew(void **state)
+{
+    (void)state;
+    tarn_observer observer = add(book_keeper);
+    void *block = alloc_on(own, PIECE), *pinned = alloc_on(own, PIECE);
+    uint64_t before = generation_of(block);
+    OK(tarn_free(block));
+    OK(tarn_host_fail(DRIVER_CALL_unmap, 1, false, TARN_ERROR_DRIVER));
+    GIVES(tarn_trim(0, 0), TARN_ERROR_DRIVER);
+    check_book();
+    CHECK(newest > before);
+    CHECK(alloc_on(own, PIECE) == block && generation_of(block) == newest);
+    OK(tarn_free(block));
+    OK(tarn_free(pinned));
+
+    for (uint64_t nth = 1;; nth++) { /* a mapping that fails is not told of */
+        void *wide = NULL;
+        OK(tarn_trim(0, 0));
+        OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+        tarn_status status = tarn_alloc_on(own, 5 * PIECE, &wide);
+        bool hit = tarn_host_fail_hits() != 0;
+        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        check_book();
+        if (!status)
+            OK(tarn_free(wide));
+        if (!hit)
+            break;
+    }
+    nothing_is_left(0);
+    check_book();
+    OK(tarn_observer_remove(observer));
+}
+
+static void a_pool_that_is_suspended_and_resumed_is_mapped_anew(void **state)
+{
+    (void)state;
+    tarn_observer observer = add(book_keeper);
+    tarn_pool *pool = NULL;
+    void *block = NULL, *more = NULL;
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options)}, &pool));
+    OK(tarn_pool_alloc(pool, own, 3 * PIECE, &block));
+    OK(tarn_pool_alloc(pool, own, MIB, &more));
+    uint64_t before = generation_of(block);
+    OK(tarn_pool_suspend(pool, true));
+    check_book();
+    CHECK(booked_bytes() == 0);
+    GIVES(tarn_range_get(block, &(tarn_range){0}), TARN_ERROR_SUSPENDED);
+    OK(tarn_pool_resume(pool));
+    check_book();
+    CHECK(booked_bytes() == ledger_of(0).mapped && generation_of(block) > before);
+    for (uint64_t nth = 1, hits = 1; hits; nth++) { /* whatever fails on the way there and back */
+        OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+        tarn_status status = tarn_pool_suspend(pool, true);
+        hits = tarn_host_fail_hits();
+        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        CHECK(hits || !status);
+        check_book();
+        tarn_pool_state now;
+        OK(tarn_pool_state_get(pool, &now));
+        if (now != TARN_POOL_RUNS) {
+            OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+            if (tarn_pool_resume(pool)) {
+                check_book();
+                OK(tarn_host_fail(-1, 0, false, TARN_OK));
+                OK(tarn_pool_resume(pool));
+            }
+            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        }
+        check_book();
+    }
+    OK(tarn_free(block));
+    OK(tarn_free(more));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+    check_book();
+    OK(tarn_observer_remove(observer));
+}
+
+/* ---- What a callback may do -------------------------------------------------------------------------------------- */
+
+static struct {
+    tarn_pool *pool;
+    void *block;
+    unsigned ran;
+    bool well;
+} doing;
+
+static void do_much(void *argument, const tarn_range *range)
+{
+    void *more = NULL;
+    tarn_range found;
+    tarn_stats stats = {.size = sizeof stats};
+    (void)argument;
+    (void)range;
+    doing.well = tarn_alloc_on(own, 100 * MIB, &more) == TARN_ERROR_BUSY && !more;
+    doing.well = doing.well && strstr(tarn_last_error(), "observer");
+    doing.well = doing.well && tarn_trim(0, 0) == TARN_ERROR_BUSY;
+    doing.well = doing.well && tarn_pool_suspend(doing.pool, true) == TARN_ERROR_BUSY;
+    doing.well = doing.well && tarn_pool_resume(doing.pool) == TARN_ERROR_BUSY;
+    doing.well = doing.well && tarn_stats_get(0, &stats) == TARN_OK;
+    if (doing.block) {
+        doing.well = doing.well && tarn_range_get(doing.block, &found) == TARN_OK;
+        doing.well = doing.well && tarn_free(doing.block) == TARN_OK;
+        doing.block = NULL;
+    }
+    doing.ran++;
+}
+
+static void a_callback_may_look_and_free_and_not_move_memory(void **state)
+{
+    (void)state;
+    GIVES(tarn_alloc_on(own, DEVICE + 1, &(void *){NULL}), TARN_ERROR_OUT_OF_MEMORY);
+    char error[256];
+    strncpy(error, tarn_last_error(), sizeof error - 1);
+    error[sizeof error - 1] = '\0';
+
+    OK(tarn_pool_create(NULL, &doing.pool));
+    tarn_observer observer = add((tarn_observer_options){.mapped = do_much});
+    void *block = alloc_on(own, PIECE);
+    CHECK(doing.ran == 1 && doing.well);
+    CHECK(strncmp(error, tarn_last_error(), sizeof error - 1) == 0); /* what failed inside is not ours */
+    doing.block = block;
+    void *second = alloc_on(own, 2 * PIECE);
+    CHECK(doing.ran == 2 && doing.well && !doing.block);
+    OK(tarn_observer_remove(observer));
+
+    observer = add((tarn_observer_options){.unmapping = do_much});
+    OK(tarn_free(second));
+    OK(tarn_trim(0, 0));
+    CHECK(doing.ran > 2 && doing.well);
+    OK(tarn_observer_remove(observer));
+    nothing_is_left(0);
+}
+
+static void only_the_device_that_was_asked_for_is_told_of(void **state)
+{
+    (void)state;
+    tarn_observer observer = add((tarn_observer_options){.device = 1, .mapped = do_much});
+    unsigned before = doing.ran;
+    OK(tarn_free(alloc_on(own, PIECE)));
+    CHECK(doing.ran == before);
+    tarn_stream far = lease(1);
+    OK(tarn_free(alloc_on(far, PIECE)));
+    CHECK(doing.ran == before + 1);
+    OK(tarn_observer_remove(observer));
+    nothing_is_left(0);
+    nothing_is_left(1);
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+    tarn_observer observer = 0;
+    tarn_observer_options options = book_keeper;
+    GIVES(tarn_observer_add(NULL, &observer), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_observer_add(&options, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    options.size--;
+    GIVES(tarn_observer_add(&options, &observer), TARN_ERROR_INVALID_ARGUMENT);
+    options = (tarn_observer_options){.size = sizeof options};
+    GIVES(tarn_observer_add(&options, &observer), TARN_ERROR_INVALID_ARGUMENT);
+    options = book_keeper;
+    options.device = -2;
+    GIVES(tarn_observer_add(&options, &observer), TARN_ERROR_INVALID_ARGUMENT);
+    options.device = TARN_MAX_DEVICES;
+    GIVES(tarn_observer_add(&options, &observer), TARN_ERROR_INVALID_ARGUMENT);
+    options.device = TARN_ALL_DEVICES;
+    pages_fail(1, false);
+    GIVES(tarn_observer_add(&options, &observer), TARN_ERROR_OUT_OF_HOST_MEMORY);
+    pages_fail(0, false);
+    CHECK(observer == 0);
+    GIVES(tarn_observer_remove(0), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_range_get(&observer, &(tarn_range){0}), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_range_get(&observer, NULL), TARN_ERROR_INVALID_ARGUMENT);
+}
+
+/* ---- Shortages --------------------------------------------------------------------------------------------------- */
+
+static struct {
+    tarn_shortage last;
+    unsigned count, reclaims;
+    void *spare; /* given back by reclaim */
+    bool well;
+} shortage;
+
+static void note_shortage(void *argument, const tarn_shortage *seen)
+{
+    (void)argument;
+    shortage.last = *seen;
+    shortage.count++;
+    void *small = NULL, *large = NULL;
+    OK(tarn_alloc_on(own, 512, &small)); /* anything may be done */
+    OK(tarn_free(small));
+    GIVES(tarn_alloc_on(own, DEVICE, &large), TARN_ERROR_OUT_OF_MEMORY); /* and nobody is told of that */
+    OK(tarn_trim(0, SIZE_MAX));
+}
+
+static void an_out_of_memory_is_told_with_its_numbers(void **state)
+{
+    (void)state;
+    tarn_observer observer = add((tarn_observer_options){.out_of_memory = note_shortage});
+    void *block = alloc_on(own, DEVICE / 2), *more = NULL;
+    GIVES(tarn_alloc_on(other, DEVICE / 2 + PIECE, &more), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(tarn_last_error(), "it has 536870912 bytes"));
+    CHECK(shortage.count == 1 && !shortage.last.rejected && shortage.last.device == 0);
+    CHECK(shortage.last.requested == DEVICE / 2 + PIECE && shortage.last.total == DEVICE);
+    CHECK(shortage.last.limit == SIZE_MAX && shortage.last.reserved == ledger_of(0).created - GRANULE);
+    CHECK(shortage.last.free == DEVICE - shortage.last.reserved);
+
+    OK(tarn_limit_set(0, DEVICE / 2));
+    GIVES(tarn_alloc_on(other, DEVICE / 2 + PIECE, &more), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(shortage.count == 2 && shortage.last.rejected);
+    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_free(block));
+    OK(tarn_observer_remove(observer));
+    nothing_is_left(0);
+}
+
+static bool give_back(void *argument, int device, size_t bytes)
+{
+    (void)argument;
+    shortage.reclaims++;
+    shortage.well = device == 0 && bytes == PIECE;
+    if (!shortage.spare)
+        return false;
+    OK(tarn_free(shortage.spare));
+    shortage.spare = NULL;
+    return true;
+}
+
+static void what_is_given_back_serves_before_the_driver_is_asked(void **state)
+{
+    (void)state;
+    shortage.spare = alloc_on(own, PIECE);
+    void *expected = shortage.spare;
+    uint64_t creates = calls_of(0, "create");
+    tarn_observer observer = add((tarn_observer_options){.reclaim = give_back});
+    void *block = alloc_on(own, PIECE);
+    CHECK(block == expected && shortage.reclaims == 1 && shortage.well);
+    CHECK(calls_of(0, "create") == creates);
+    void *next = alloc_on(own, PIECE); /* asked once, and then the driver */
+    CHECK(shortage.reclaims == 2 && calls_of(0, "create") == creates + 1);
+    OK(tarn_free(next));
+    next = alloc_on(own, PIECE); /* nobody is asked where free memory is at hand */
+    CHECK(shortage.reclaims == 2);
+    OK(tarn_free(next));
+    OK(tarn_free(block));
+    OK(tarn_observer_remove(observer));
+    nothing_is_left(0);
+}
+
+/* ---- Removal ----------------------------------------------------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool inside, may_leave;
+    unsigned calls;
+    tarn_observer number;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void wait_at_gate(void *argument, const tarn_range *range)
+{
+    (void)argument;
+    (void)range;
+    pthread_mutex_lock(&gate.lock);
+    gate.calls++;
+    gate.inside = true;
+    pthread_cond_broadcast(&gate.changed);
+    while (!gate.may_leave)
+        pthread_cond_wait(&gate.changed, &gate.lock);
+    gate.inside = false;
+    pthread_mutex_unlock(&gate.lock);
+}
+
+static void *grow_run(void *argument)
+{
+    (void)argument;
+    void *block = NULL;
+    if (tarn_alloc_on(other, PIECE, &block) || tarn_free(block))
+        return NULL;
+    return &gate;
+}
+
+static void *open_later(void *argument)
+{
+    (void)argument;
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    pthread_mutex_lock(&gate.lock);
+    gate.may_leave = true;
+    pthread_cond_broadcast(&gate.changed);
+    pthread_mutex_unlock(&gate.lock);
+    return NULL;
+}
+
+static void a_removal_waits_for_the_callback_that_runs(void **state)
+{
+    (void)state;
+    pthread_t grower, opener;
+    void *result = NULL;
+    tarn_observer observer = add((tarn_observer_options){.mapped = wait_at_gate});
+    CHECK(pthread_create(&grower, NULL, grow_run, NULL) == 0);
+    pthread_mutex_lock(&gate.lock);
+    while (!gate.inside)
+        pthread_cond_wait(&gate.changed, &gate.lock);
+    pthread_mutex_unlock(&gate.lock);
+    CHECK(pthread_create(&opener, NULL, open_later, NULL) == 0);
+    OK(tarn_observer_remove(observer));
+    pthread_mutex_lock(&gate.lock);
+    CHECK(gate.may_leave && !gate.inside);
+    pthread_mutex_unlock(&gate.lock);
+    GIVES(tarn_observer_remove(observer), TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(pthread_join(grower, &result) == 0 && result);
+    CHECK(pthread_join(opener, NULL) == 0);
+    OK(tarn_free(alloc_on(own, 10 * PIECE)));
+    CHECK(gate.calls == 1);
+    nothing_is_left(0);
+}
+
+static void remove_itself(void *argument, const tarn_range *range)
+{
+    (void)range;
+    tarn_observer *number = argument;
+    gate.calls++;
+    OK(tarn_observer_remove(*number));
+}
+
+static void a_callback_may_remove_its_own_observer(void **state)
+{
+    (void)state;
+    tarn_observer number = 0;
+    tarn_observer before = add(book_keeper);
+    number = add((tarn_observer_options){.argument = &number, .mapped = remove_itself});
+    tarn_observer after = add((tarn_observer_options){.mapped = do_much});
+    unsigned calls = gate.calls, others = doing.ran;
+    void *block = alloc_on(own, PIECE), *more = alloc_on(own, PIECE);
+    CHECK(gate.calls == calls + 1 && doing.ran == others + 2);
+    check_book();
+    GIVES(tarn_observer_remove(number), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_free(block));
+    OK(tarn_free(more));
+    nothing_is_left(0);
+    OK(tarn_observer_remove(before));
+    OK(tarn_observer_remove(after));
+}
+
+/* Observers come and go while memory does. */
+static atomic_bool storm_ends;
+
+static void count_here(void *argument, const tarn_range *range)
+{
+    (void)range;
+    atomic_fetch_add((atomic_uint *)argument, 1);
+}
+
+static void *storm_run(void *argument)
+{
+    uint64_t random = 77 + (uint64_t)(uintptr_t)argument;
+    tarn_stream stream = (uintptr_t)argument ? other : own;
+    while (!atomic_load(&storm_ends)) {
+        void *block = NULL;
+        if (tarn_alloc_on(stream, (random_next(&random) % 4 + 1) * PIECE, &block) == TARN_OK)
+            OK(tarn_free(block));
+        if (random_next(&random) % 4 == 0)
+            OK(tarn_trim(0, 0));
+    }
+    return NULL;
+}
+
+static void observers_come_and_go_while_memory_does(void **state)
+{
+    (void)state;
+    pthread_t threads[2];
+    tarn_observer always = add(book_keeper);
+    atomic_store(&storm_ends, false);
+    for (uintptr_t i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, storm_run, (void *)i) == 0);
+    for (int i = 0; i < 2000; i++) {
+        atomic_uint *here = pages_alloc(sizeof *here); /* gone as soon as the removal has returned */
+        CHECK(here != NULL);
+        tarn_observer observer =
+            add((tarn_observer_options){.argument = here, .mapped = count_here, .unmapping = count_here});
+        if (i % 8 == 0)
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        OK(tarn_observer_remove(observer));
+        memset(here, 0, sizeof *here);
+        pages_free(here, sizeof *here);
+    }
+    atomic_store(&storm_ends, true);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    nothing_is_left(0);
+    check_book();
+    OK(tarn_observer_remove(always));
+}
+
+static void after_the_shutdown_an_observer_can_still_be_removed(void)
+{
+    host_start_with(1, DEVICE);
+    tarn_observer observer = add(book_keeper);
+    void *block = alloc_on(TARN_STREAM_LEGACY, PIECE);
+    CHECK(booked_bytes() == PIECE);
+    OK(tarn_free(block));
+    OK(tarn_shutdown());
+    CHECK(mistakes == 0 && booked_bytes() == 0);
+    OK(tarn_observer_remove(observer));
+    GIVES(tarn_observer_add(&book_keeper, &observer), TARN_ERROR_SHUTDOWN);
+    GIVES(tarn_range_get(block, &(tarn_range){0}), TARN_ERROR_SHUTDOWN);
+}
+
+static void at_the_end(void **state)
+{
+    (void)state;
+    in_child(after_the_shutdown_an_observer_can_still_be_removed);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    host_start_with(2, DEVICE);
+    own = lease(0);
+    other = lease(0);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest first[] = {cmocka_unit_test(at_the_end)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_book_follows_all_that_is_mapped),
+        cmocka_unit_test(aliases_are_told_and_so_is_the_end_of_the_old_address),
+        cmocka_unit_test(what_the_driver_refuses_to_unmap_is_mapped_anew),
+        cmocka_unit_test(a_pool_that_is_suspended_and_resumed_is_mapped_anew),
+        cmocka_unit_test(a_callback_may_look_and_free_and_not_move_memory),
+        cmocka_unit_test(only_the_device_that_was_asked_for_is_told_of),
+        cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(an_out_of_memory_is_told_with_its_numbers),
+        cmocka_unit_test(what_is_given_back_serves_before_the_driver_is_asked),
+        cmocka_unit_test(a_removal_waits_for_the_callback_that_runs),
+        cmocka_unit_test(a_callback_may_remove_its_own_observer),
+        cmocka_unit_test(observers_come_and_go_while_memory_does),
+    };
+    int failures = cmocka_run_group_tests(first, NULL, NULL);
+    return failures + cmocka_run_group_tests(tests, start, NULL);
+}
