@@ -4,7 +4,7 @@
 /* The CUDA driver does on the simulated libcuda what the host device does: memory, streams, events, work, captures, peers;
  * and it leaves the program's contexts alone. */
 #include "cuda_test.h"
-#include "hold_test.h"
+#include "graph_test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -506,6 +506,7 @@ int main(void)
         CUDA_TEST(the_end_of_a_graph_is_told_once),
         CUDA_TEST(the_end_of_a_graph_waits_for_its_work),
         CUDA_TEST(the_vendors_own_calls_end_a_graph),
+        CUDA_TEST(a_node_names_those_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
