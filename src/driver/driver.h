@@ -66,12 +66,12 @@ struct driver_properties {
  *   capture_depend      makes the stream's next node depend on these nodes instead (cuStreamUpdateCaptureDependencies, SET)
  *   node_before         the nodes that a node waits for the whole of, and how many there are; no use where that is more than `room`.
  *                       Fails where it waits for a part of one. Never touches tarn_last_error()
- *   graph_launch        runs a graph's work on a stream, any number of times
- *   graph_hold          has `end` called once, when the graph, all that was made of it since and the graphs that it became part of are
- *                       destroyed and their work has ended: by any thread, which may hold locks of the driver's, so that it must
- *                       call nothing and wait for nothing. Not called on failure. TARN_ERROR_NOT_SUPPORTED where the driver
- *                       cannot tell. What a graph_launch keeps beside the graph goes with graph_destroy: a graph that was
- *                       launched by the one and destroyed by the vendor's own call ends when its address serves a graph again
+ *   graph_launch        runs a graph's work on a stream, any number of times; not on one that captures, whose capture that ends
+ *   graph_hold          has `end` called once, when the graph and all that was made of it since are destroyed and their work has
+ *                       ended: by any thread, which may hold locks of the driver's, so that it must call nothing and wait for
+ *                       nothing. Not called on failure. TARN_ERROR_NOT_SUPPORTED where the driver cannot tell. What a
+ *                       graph_launch keeps beside the graph goes with graph_destroy: a graph that was launched by the one
+ *                       and destroyed by the vendor's own call ends when its address serves a graph again
  * Peers: peer_possible for a device and itself is true; peer_enable lets `device` reach plain allocations of `peer`. */
 #define DRIVER_CALL_LIST(X)                                                                         \
     X(device_count, (int *count))                                                                   \

@@ -113,8 +113,7 @@ enum config_rule {
       CONFIG_STAYS, {{.name = ""}}, 0, 0, CONFIG_RANGE)                                                                \
     X(release_lock_on_cudamalloc, release_lock_on_cudamalloc, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,                   \
       "tarn holds no lock of a device or a stream while it asks the driver for memory")                                \
-    X(graph_capture_record_stream_reuse, graph_capture_record_stream_reuse, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,     \
-      "a block that a capturing stream uses waits for the end of the capture")                                         \
+    X(graph_capture_record_stream_reuse, graph_capture_record_stream_reuse, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "") \
     X(per_process_memory_fraction, per_process_memory_fraction, CONFIG_FRACTION, CONFIG_STAYS, CONFIG_ONE, 0,          \
       CONFIG_ONE, "")                                                                                                  \
     X(throw_on_cudamalloc_oom, throw_on_cudamalloc_oom, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "")                     \

@@ -8,28 +8,28 @@
 #include "memory/order.h"
 #include "base/pages.h"
 #include "device/capture.h"
+#include "memory/config.h"
 
 #include <string.h>
 
-#define BEFORE 256 /* the most nodes that one node may wait for */
+struct tips {
+    driver_node *nodes;
+    unsigned count, room;
+};
 
 struct order {
     uint64_t capture;
-    bool given_up; /* for this capture */
-    unsigned tip_count, count, room;
-    driver_node tips[POINT_NODES]; /* the stream's last nodes, of which the rest follows */
-    driver_node *nodes;            /* `room`: in the order in which they were found */
-    uint32_t *places;              /* 2 * room, a power of two: 1 + an index of `nodes`, by hash; 0: free */
+    bool given_up;          /* for this capture */
+    struct tips tips, next; /* the stream's last nodes, of which the rest follows; and what they are becoming */
+    unsigned count, room;   /* room: 0 or a power of two */
+    uint32_t walk;          /* the number of the last one */
+    driver_node *nodes;     /* in the order in which they were found */
+    uint32_t *met;          /* each node's last walk */
+    uint32_t *places;       /* 2 * room: 1 + an index of `nodes`, by hash; 0: free */
 };
 
-static atomic_bool is_allowed;
 static struct object_pool points = OBJECT_POOL(struct point);
 static struct object_pool orders = OBJECT_POOL(struct order);
-
-void order_allow(bool allowed)
-{
-    atomic_store(&is_allowed, allowed);
-}
 
 /* ---- Points ------------------------------------------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ static bool ask(const struct stream *stream, struct driver_capture *capture)
 uint64_t order_capture(const struct stream *stream)
 {
     struct driver_capture capture;
-    if (!atomic_load_explicit(&is_allowed, memory_order_relaxed) || !captures_open(device_at(stream->device)))
+    if (!memory_config()->graph_capture_record_stream_reuse || !captures_open(device_at(stream->device)))
         return 0;
     return ask(stream, &capture) ? capture.id : 0;
 }
@@ -80,17 +80,13 @@ static uint32_t *place_of(const struct order *order, driver_node node)
     return &order->places[at & mask];
 }
 
-static bool has(const struct order *order, driver_node node)
-{
-    return order->room && *place_of(order, node);
-}
-
 static void set_free(struct order *order)
 {
     pages_free(order->nodes, order->room * sizeof *order->nodes);
+    pages_free(order->met, order->room * sizeof *order->met);
     pages_free(order->places, 2 * order->room * sizeof *order->places);
     order->nodes = NULL;
-    order->places = NULL;
+    order->met = order->places = NULL;
     order->room = order->count = 0;
 }
 
@@ -99,13 +95,16 @@ static bool set_enlarge(struct order *order)
     struct order larger = *order;
     larger.room = order->room ? 2 * order->room : 256;
     larger.nodes = pages_alloc(larger.room * sizeof *larger.nodes);
+    larger.met = pages_alloc(larger.room * sizeof *larger.met);
     larger.places = pages_alloc(2 * larger.room * sizeof *larger.places);
-    if (!larger.nodes || !larger.places) {
+    if (!larger.nodes || !larger.met || !larger.places) {
         set_free(&larger);
         return false;
     }
-    if (order->count)
+    if (order->count) {
         memcpy(larger.nodes, order->nodes, order->count * sizeof *larger.nodes);
+        memcpy(larger.met, order->met, order->count * sizeof *larger.met);
+    }
     for (unsigned i = 0; i < order->count; i++)
         *place_of(&larger, larger.nodes[i]) = i + 1;
     set_free(order);
@@ -113,70 +112,77 @@ static bool set_enlarge(struct order *order)
     return true;
 }
 
-static bool add(struct order *order, driver_node node)
+/* Notes that the walk has met a node, which is new or not. */
+static bool meet(struct order *order, driver_node node)
 {
-    if (order->count == ORDER_NODES || (order->count == order->room && !set_enlarge(order)))
+    if (order->count == order->room && !set_enlarge(order))
         return false;
     uint32_t *place = place_of(order, node);
     if (!*place) {
+        if (order->count == ORDER_NODES)
+            return false;
         order->nodes[order->count++] = node;
         *place = order->count;
     }
+    order->met[*place - 1] = order->walk;
     return true;
 }
 
 /* ---- Walking ------------------------------------------------------------------------------------------------------ */
 
-/* Notes which of the old tips have been met. */
-static void meet(const struct order *order, driver_node node, uint32_t *met)
+/* Adds the last nodes to be, and all that they wait for and that is not there. False where something cannot be found out. */
+static bool walk(struct order *order, int device)
 {
-    for (unsigned i = 0; i < order->tip_count; i++)
-        if (order->tips[i] == node)
-            *met |= 1u << i;
-}
-
-/* Adds the nodes and all that they wait for. False where something cannot be found out. */
-static bool walk(struct order *order, int device, const driver_node *tips, unsigned count, uint32_t *met)
-{
-    driver_node before[BEFORE];
+    driver_node before[ORDER_BEFORE];
     unsigned next = order->count;
     bool well = true;
-    for (unsigned i = 0; i < count && well; i++) {
-        meet(order, tips[i], met);
-        well = add(order, tips[i]);
-    }
+    order->walk++;
+    for (unsigned i = 0; i < order->next.count && well; i++)
+        well = meet(order, order->next.nodes[i]);
     for (; well && next < order->count; next++) {
         size_t found = 0;
-        well = !driver->node_before(device, order->nodes[next], before, BEFORE, &found) && found <= BEFORE;
-        for (size_t i = 0; i < found && well; i++) {
-            meet(order, before[i], met);
-            well = add(order, before[i]);
-        }
+        well = !driver->node_before(device, order->nodes[next], before, ORDER_BEFORE, &found) && found <= ORDER_BEFORE;
+        for (size_t i = 0; i < found && well; i++)
+            well = meet(order, before[i]);
     }
     return well;
 }
 
+/* Whether the last walk has met all that were the last nodes before: else what they were behind may not be behind the new ones. */
+static bool is_behind_the_old_tips(const struct order *order)
+{
+    for (unsigned i = 0; i < order->tips.count; i++)
+        if (order->met[*place_of(order, order->tips.nodes[i]) - 1] != order->walk)
+            return false;
+    return true;
+}
+
 static void start_anew(struct order *order)
 {
-    order->count = order->tip_count = 0;
+    order->count = order->tips.count = 0;
     if (order->room)
         memset(order->places, 0, 2 * order->room * sizeof *order->places);
 }
 
-static bool follow(struct order *order, int device, const driver_node *tips, unsigned count)
+static bool is_same(const struct tips *tips, const struct tips *others)
 {
-    uint32_t met = 0;
-    const uint32_t all = (1u << order->tip_count) - 1;
-    if (count == order->tip_count && !memcmp(tips, order->tips, count * sizeof *tips))
+    return tips->count == others->count &&
+           (!tips->count || !memcmp(tips->nodes, others->nodes, tips->count * sizeof *tips->nodes));
+}
+
+static bool follow(struct order *order, int device)
+{
+    if (is_same(&order->tips, &order->next))
         return true;
-    bool well = walk(order, device, tips, count, &met);
-    if (well && met != all) { /* not behind all that it was behind before */
+    bool well = walk(order, device);
+    if (well && !is_behind_the_old_tips(order)) {
         start_anew(order);
-        well = walk(order, device, tips, count, &met);
+        well = walk(order, device);
     }
     if (well) {
-        memcpy(order->tips, tips, count * sizeof *tips);
-        order->tip_count = count;
+        struct tips before = order->tips;
+        order->tips = order->next;
+        order->next = before;
         return true;
     }
     start_anew(order);
@@ -185,35 +191,58 @@ static bool follow(struct order *order, int device, const driver_node *tips, uns
     return false;
 }
 
+/* Notes last nodes, which are gone with the driver's next call. */
+static bool tips_copy(struct tips *tips, const driver_node *nodes, size_t count)
+{
+    if (count > ORDER_NODES)
+        return false;
+    if (count > tips->room) {
+        unsigned room = tips->room ? tips->room : 64;
+        while (room < count)
+            room *= 2;
+        driver_node *larger = pages_alloc(room * sizeof *larger);
+        if (!larger)
+            return false;
+        pages_free(tips->nodes, tips->room * sizeof *tips->nodes);
+        tips->nodes = larger;
+        tips->room = room;
+    }
+    if (count)
+        memcpy(tips->nodes, nodes, count * sizeof *nodes);
+    tips->count = (unsigned)count;
+    return true;
+}
+
 bool order_learn(struct order **place, const struct stream *stream)
 {
     struct driver_capture capture;
-    driver_node tips[POINT_NODES];
     if (!ask(stream, &capture)) {
         order_destroy(place);
         return false;
     }
-    if (capture.partial || capture.node_count > POINT_NODES)
-        return false;
     struct order *order = *place;
     if (!order && !(order = *place = object_alloc(&orders)))
         return false;
-    const unsigned count = (unsigned)capture.node_count;
-    for (unsigned i = 0; i < count; i++) /* gone with the next call */
-        tips[i] = capture.nodes[i];
     if (order->capture != capture.id) {
         start_anew(order);
         order->given_up = false;
         order->capture = capture.id;
     }
-    return !order->given_up && follow(order, stream->device, tips, count);
+    if (order->given_up || capture.partial || !tips_copy(&order->next, capture.nodes, capture.node_count))
+        return false;
+    return follow(order, stream->device);
+}
+
+bool order_is_of(const struct order *order, const struct point *point)
+{
+    return order->capture == point->capture;
 }
 
 bool order_includes(const struct order *order, const struct point *point)
 {
-    bool all = order->capture == point->capture;
+    bool all = true;
     for (unsigned i = 0; i < point->count && all; i++)
-        all = has(order, point->nodes[i]);
+        all = order->room && *place_of(order, point->nodes[i]);
     return all;
 }
 
@@ -222,6 +251,8 @@ void order_destroy(struct order **place)
     if (!*place)
         return;
     set_free(*place);
+    pages_free((*place)->tips.nodes, (*place)->tips.room * sizeof(driver_node));
+    pages_free((*place)->next.nodes, (*place)->next.room * sizeof(driver_node));
     object_free(&orders, *place);
     *place = NULL;
 }

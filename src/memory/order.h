@@ -6,14 +6,16 @@
  * is behind their use of it, in every launch.
  *
  * What it costs: one driver call (two with HIP) for each node of the capture and each stream that wants a block back, once, when memory
- * would otherwise grow; 16 to 24 bytes for each of these nodes until the stream waits for no block any more. After ORDER_NODES nodes, or
- * where the driver cannot say what a node waits for, the stream gets nothing back early from that capture. */
+ * would otherwise grow; 20 to 40 bytes for each of these nodes until the stream waits for no block any more. After ORDER_NODES nodes, or
+ * where the driver cannot say what a node waits for, or that is more than ORDER_BEFORE nodes, the stream gets nothing back early from
+ * that capture. */
 #ifndef TARN_MEMORY_ORDER_H
 #define TARN_MEMORY_ORDER_H
 
 #include "device/stream.h"
 
 #define ORDER_NODES 65536u
+#define ORDER_BEFORE 256
 #define POINT_NODES 13
 
 /* Where a stream stood in a capture: its last nodes. */
@@ -26,10 +28,7 @@ struct point {
 /* What the next work of a stream in a capture is behind. */
 struct order;
 
-/* Whether blocks are given back early: off at first. What PyTorch's configuration calls graph_capture_record_stream_reuse. */
-void order_allow(bool allowed);
-
-/* The capture that the stream takes part in; 0: none, or it is not allowed to know. */
+/* The capture that the stream takes part in; 0: none, or the setting graph_capture_record_stream_reuse is off. */
 uint64_t order_capture(const struct stream *stream);
 
 /* Where the stream is in that capture; NULL where it is not there, or that cannot be written down. */
@@ -38,7 +37,8 @@ void point_destroy(struct point *point);
 
 /* Brings what is known of a stream up to date, made if need be. False where it does not capture now, or nothing can be said. */
 bool order_learn(struct order **order, const struct stream *stream);
-/* Whether all that the point stands for is in it. */
+/* Whether both are of one capture; and then whether all that the point stands for is in it. */
+bool order_is_of(const struct order *order, const struct point *point);
 bool order_includes(const struct order *order, const struct point *point);
 void order_destroy(struct order **order);
 

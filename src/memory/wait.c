@@ -134,8 +134,9 @@ struct pass {
     struct stream *busy[BUSY_STREAMS];
 };
 
-/* Whether what the heap's stream does next is behind a use, in a capture whose memory stays with it. */
-static bool use_is_behind(struct pass *pass, const struct use *use)
+/* Whether a use is part of a capture that the heap's stream is in now, and whose memory stays with it: then the graph says, and
+ * nothing else can, when it is over. */
+static bool is_captured(struct pass *pass, const struct use *use)
 {
     struct heap *heap = pass->heap;
     if (!use->point)
@@ -143,7 +144,7 @@ static bool use_is_behind(struct pass *pass, const struct use *use)
     if (!pass->asked)
         pass->knows = atomic_load(&heap->store->holds) && order_learn(&heap->order, heap->stream);
     pass->asked = true;
-    return pass->knows && order_includes(heap->order, use->point);
+    return pass->knows && order_is_of(heap->order, use->point);
 }
 
 /* Whether a block's uses have all ended. Streams that were seen busy in this pass are remembered in `busy`: a later block
@@ -152,10 +153,15 @@ static bool uses_ended(struct use *uses, struct pass *pass)
 {
     struct stream **busy = pass->busy;
     for (struct use *use = uses; use; use = use->next) {
+        if (is_captured(pass, use)) {
+            if (!order_includes(pass->heap->order, use->point))
+                return false;
+            continue;
+        }
         for (int i = 0; i < BUSY_STREAMS && busy[i]; i++)
             if (busy[i] == use->stream)
                 return false;
-        if (use_is_behind(pass, use) || use_ended(use))
+        if (use_ended(use))
             continue;
         for (int i = 0; use->stream && i < BUSY_STREAMS; i++) {
             if (!busy[i]) {

@@ -4,7 +4,7 @@
 /* The CUDA driver does on the simulated libcuda what the host device does: memory, streams, events, work, captures, peers;
  * and it leaves the program's contexts alone. */
 #include "cuda_test.h"
-#include "hold_test.h"
+#include "graph_test.h"
 #include "share_test.h"
 
 #include <pthread.h>
@@ -421,6 +421,40 @@ static void the_vendors_own_calls_end_a_graph(void **state)
     assert_int_equal(atomic_load(&hold_ends), 2);
 }
 
+/* The simulated library's own: references of the caller's and of graphs, moved or more, and one destructor. */
+static void user_objects_are_counted(void **state)
+{
+    (void)state;
+    int one = 1;
+    cu_result (*create)(cu_user_object *, void *, cu_host_function, unsigned, unsigned) = NULL;
+    cu_result (*release)(cu_user_object, unsigned) = NULL;
+    cu_result (*retain)(cu_graph, cu_user_object, unsigned, unsigned) = NULL;
+    cu_user_object object = NULL;
+    loader_store(&create, their("cuUserObjectCreate"));
+    loader_store(&release, their("cuUserObjectRelease"));
+    loader_store(&retain, their("cuGraphRetainUserObject"));
+    assert_ok(driver->activate(0));
+    hold_starts();
+    driver_stream stream = new_stream(0, false);
+    driver_graph first = hold_graph(stream, false), second = hold_graph(stream, false);
+    assert_int_equal(create(&object, &one, hold_ended, 0, CU_USER_OBJECT_NOT_SYNCHRONIZED), CU_INVALID_VALUE);
+    assert_int_equal(create(&object, &one, hold_ended, 2, 0), CU_INVALID_VALUE);
+    assert_int_equal(create(&object, &one, NULL, 2, CU_USER_OBJECT_NOT_SYNCHRONIZED), CU_INVALID_VALUE);
+    assert_int_equal(create(&object, &one, hold_ended, 2, CU_USER_OBJECT_NOT_SYNCHRONIZED), CU_OK);
+    assert_int_equal(retain(first, object, 3, CU_USER_OBJECT_IS_MOVED), CU_INVALID_VALUE);
+    assert_int_equal(retain(NULL, object, 1, 0), CU_INVALID_VALUE);
+    assert_int_equal(retain(first, object, 3, 0), CU_OK);                        /* 2 of the caller's, 3 */
+    assert_int_equal(retain(second, object, 1, CU_USER_OBJECT_IS_MOVED), CU_OK); /* 1, 3, 1 */
+    assert_int_equal(release(object, 6), CU_INVALID_VALUE);
+    assert_int_equal(release(object, 1), CU_OK);
+    assert_ok(driver->graph_destroy(0, first));
+    assert_int_equal(atomic_load(&hold_ends), 0);
+    assert_ok(driver->graph_destroy(0, second));
+    assert_int_equal(atomic_load(&hold_ends), 1);
+    assert_int_equal(release(object, 1), CU_INVALID_VALUE);
+    assert_ok(driver->stream_destroy(0, stream));
+}
+
 static void what_breaks_a_capture_is_told(void **state)
 {
     (void)state;
@@ -508,6 +542,8 @@ int main(void)
         CUDA_TEST(the_end_of_a_graph_is_told_once),
         CUDA_TEST(the_end_of_a_graph_waits_for_its_work),
         CUDA_TEST(the_vendors_own_calls_end_a_graph),
+        CUDA_TEST(a_node_names_those_before_it),
+        CUDA_TEST(user_objects_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,7 @@ static void use_a_capture(size_t nodes)
     NEED(driver->set(0, address, 5, 1, stream) == TARN_OK);
     NEED(driver->capture_status(0, stream, &capture) == TARN_OK);
     NEED(capture.state == DRIVER_CAPTURE_ACTIVE && capture.id && capture.node_count == nodes);
+    NEED(capture.partial == !nodes); /* where nothing is known of them */
     NEED(driver->capture_end(0, stream, &graph) == TARN_OK);
     NEED(driver->graph_launch(0, graph, stream) == TARN_OK);
     NEED(driver->graph_launch(0, graph, stream) == TARN_OK);
@@ -117,7 +118,8 @@ static void scenario_no_captures(void)
 {
     loader_fail("cuStreamBeginCapture_v2 cuStreamEndCapture cuStreamGetCaptureInfo cuStreamGetCaptureInfo_v2 "
                 "cuStreamGetCaptureInfo_v3 cuThreadExchangeStreamCaptureMode cuGraphLaunch cuGraphDestroy "
-                "cuGraphRetainUserObject cuLaunchHostFunc cuCtxGetStreamPriorityRange cuGetErrorName cuGetErrorString");
+                "cuGraphNodeGetDependencies cuGraphRetainUserObject cuLaunchHostFunc cuCtxGetStreamPriorityRange "
+                "cuGetErrorName cuGetErrorString");
     NEED(driver_init() == TARN_OK);
     struct driver_capture capture;
     driver_graph graph = NULL;
@@ -128,6 +130,7 @@ static void scenario_no_captures(void)
     NEED(driver->capture_mode(&mode) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->graph_launch(0, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->graph_destroy(0, NULL) == TARN_ERROR_NOT_SUPPORTED);
+    NEED(driver->node_before(0, NULL, NULL, 0, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->graph_hold(0, NULL, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(says(tarn_last_error(), "cuGraphRetainUserObject: the driver, of CUDA 13.0, has no such call"));
     NEED(driver->call(0, NULL, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);

@@ -3,8 +3,8 @@
 
 /* The HIP driver does on each of the simulated runtimes what the host device does: memory, streams, events, work, captures,
  * peers; with virtual memory where that may be; and it leaves the program's device, capture mode and last error alone. */
+#include "graph_test.h"
 #include "hip_test.h"
-#include "hold_test.h"
 #include "share_test.h"
 
 #include <pthread.h>
@@ -733,6 +733,7 @@ int main(void)
         ON_EACH(a_capture_of_the_program_is_seen),
         ON_EACH(an_end_that_ends_nothing_is_not_counted),
         ON_EACH(a_host_function_is_captured_or_refused),
+        ON_EACH(a_node_names_those_before_it),
         ON_LATER(the_end_of_a_graph_is_told_once),
         ON_LATER(the_end_of_a_graph_waits_for_its_work),
         cmocka_unit_test_setup_teardown(a_runtime_that_cannot_tell_the_end_of_a_graph_says_so, start5, finish_hip),

@@ -3,7 +3,7 @@
 
 /* Captures of the host device: what is recorded runs at each launch and not before, in the order of its edges; what
  * CUDA forbids is refused and invalidates the capture, and nothing else does. */
-#include "hold_test.h"
+#include "graph_test.h"
 
 #include "base/pages.h"
 #include "driver/host.h"
@@ -845,6 +845,7 @@ int main(void)
         TEST(another_thread_ends_relaxed_captures_only),
         TEST(modes_are_exchanged),
         TEST(a_device_takes_its_captures_with_it),
+        TEST(a_node_names_those_before_it),
         TEST(the_end_of_a_graph_is_told_once),
         TEST(the_end_of_a_graph_waits_for_its_work),
         TEST(timed_work_puts_the_end_off),

@@ -203,7 +203,17 @@ static void captures(void)
     driver_node ends[] = {first, capture.nodes[0]};
     NEED(!driver->capture_depend(0, stream, ends, 2));
     NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 2);
-    NEED(!driver->set(0, address + 8, 3, 4, stream) && !driver->capture_end(0, stream, &graph));
+    NEED(!driver->set(0, address + 8, 3, 4, stream));
+    driver_node before[4];
+    size_t count = 0;
+    NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 1 && !capture.partial);
+    driver_node third = capture.nodes[0];
+    NEED(!driver->node_before(0, third, before, 4, &count) && count == 2);
+    NEED((before[0] == ends[0] && before[1] == ends[1]) || (before[0] == ends[1] && before[1] == ends[0]));
+    NEED(!driver->node_before(0, third, before, 1, &count) && count == 2);
+    NEED(!driver->node_before(0, ends[1], before, 4, &count) && count == 1 && before[0] == first);
+    NEED(!driver->node_before(0, first, before, 4, &count) && count == 0);
+    NEED(!driver->capture_end(0, stream, &graph));
     NEED(!driver->graph_launch(0, graph, stream) && !driver->stream_synchronize(0, stream));
     NEED(bytes_are(address, 2, 4) && bytes_are(address + 8, 3, 4) && !driver->graph_destroy(0, graph));
     NEED(!driver->stream_destroy(0, stream) && !driver->stream_destroy(0, other) && !driver->free(0, address));
