@@ -30,7 +30,7 @@ typedef struct tarn_pool_options {
     size_t limit; /* bytes that the pool may reserve; 0 is no limit */
 
     /* A request to the default pool that would fail is served from what lies free in this one, on the same stream. The block is
-     * this pool's: freed, it goes back there. */
+     * this pool's: freed, it goes back there. Not while a capture or a graph counts the pool: its work writes to what is free. */
     bool use_on_oom;
 
     /* Memory that is free in the order of its stream is never mapped at a second address. For work that stays on a device and

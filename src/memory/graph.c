@@ -81,8 +81,9 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     }
     if (status)
         atomic_fetch_sub(&pool->store.holds, 1);
-    pool_let_go(pool); /* the scope counts it */
-    pools_collect(pool->store.arena);
+    struct arena *arena = pool->store.arena;
+    pool_let_go(pool); /* the scope counts it; where there is none, the pool may go now */
+    pools_collect(arena);
     return status;
 }
 

@@ -207,6 +207,7 @@ tarn_status arena_verify(struct arena *arena)
 {
     size_t mapped = 0, left = arena->imports.reserved - arena->imports.cache.bytes;
     size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
+    unsigned left_behind = 0;
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         tarn_status status = heap_verify(heap);
         if (status)
@@ -214,7 +215,11 @@ tarn_status arena_verify(struct arena *arena)
         size_t beside = 0;
         mapped += mapped_bytes(heap, &beside);
         left += beside;
+        left_behind += heap_is_left_behind_locked(heap);
     }
+    if (left_behind != arena->retired)
+        return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted", arena->device->number,
+                      left_behind, arena->retired);
     size_t claimed = 0;
     for (size_t i = 0; i < arena->size / arena->granule; i++)
         claimed += arena->claimed[i / 64] >> (i % 64) & 1;
