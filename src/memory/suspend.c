@@ -293,6 +293,17 @@ static void go_on(struct store *store)
     }
 }
 
+/* Waits for the work of other streams on live blocks of a heap. */
+static tarn_status wait_for_users(struct heap *heap)
+{
+    struct use *users = NULL;
+    mutex_lock(&heap->lock);
+    tarn_status status = uses_sum_locked(heap, &users);
+    mutex_unlock(&heap->lock);
+    tarn_status waited = uses_wait(users);
+    return status ? status : waited;
+}
+
 /* Waits for the work that may use the store's memory. */
 static tarn_status wait_for_work(struct store *store)
 {
@@ -307,6 +318,8 @@ static tarn_status wait_for_work(struct store *store)
         if (!status && mark)
             status = mark_wait(mark);
         mark_release(mark);
+        if (!status)
+            status = wait_for_users(heap);
     }
     return status;
 }

@@ -113,6 +113,8 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
         const struct piece *piece = arena_piece(heap->arena, address);
         if (!piece || piece->address != address || address + piece->size > run->end)
             return BROKEN(address, "a run is not made of whole pieces");
+        if (piece->store != heap->store)
+            return BROKEN(address, "a heap has a piece of another pool");
         address += piece->size;
     }
     return TARN_OK;

@@ -190,6 +190,28 @@ static void a_graph_may_outlive_tarn(void)
 
 /* Suspension ------------------------------------------------------------------------------------------------------- */
 
+/* The copy, and the unmapping, come behind the work of streams that were recorded for live blocks. */
+static void a_suspend_waits_for_streams_that_use_live_blocks(void)
+{
+    tarn_pool *pool = pool_new(false);
+    tarn_stream stream = lease(0), second = lease(0), third = lease(0);
+    unsigned char *blocks[2] = {pool_alloc(pool, stream, 3 * MIB), pool_alloc(pool, stream, 3000)};
+    tarn_stream users[2] = {second, third};
+    for (int i = 0; i < 2; i++) {
+        OK(tarn_record_stream(blocks[i], users[i]));
+        work_on(users[i], NULL, 0, 5000 + 1000 * (unsigned)i);
+        OK(tarn_host_fill(0, native_of(users[i]), blocks[i], 7 + i, 3000));
+    }
+    OK(tarn_pool_suspend(pool, true));
+    CHECK(time_now() >= 6000 && ledger_of(0).mapped == 0);
+    OK(tarn_pool_resume(pool));
+    CHECK(blocks[0][2999] == 7 && blocks[1][2999] == 8);
+    OK(tarn_free(blocks[0]));
+    OK(tarn_free(blocks[1]));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 /* A request that was on its way when the pool was suspended is refused on the next step. */
 static void no_step_serves_a_request_of_a_suspended_pool(void)
 {
@@ -324,6 +346,7 @@ static void a_trim_does_not_wait_for_what_cannot_help(void)
     X(a_pool_that_a_graph_holds_is_nobodys_spare)                 \
     X(what_a_graph_has_held_is_there_for_a_trim)                  \
     X(a_graph_may_outlive_tarn)                                   \
+    X(a_suspend_waits_for_streams_that_use_live_blocks)           \
     X(no_step_serves_a_request_of_a_suspended_pool)               \
     X(tarn_may_be_shut_down_beside_a_suspended_pool)              \
     X(a_pool_that_is_suspended_in_part_gives_back_what_it_has)    \
