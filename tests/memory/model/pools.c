@@ -120,13 +120,15 @@ static void check_pinned(struct pool_model *pool)
         memset(pool->pinned, 0, sizeof pool->pinned);
         return;
     }
-    for (size_t i = 0; i < granules; i++) {
-        const struct piece *piece = arena->pieces[i];
-        MUST(!pool->pinned[i] || pool->pinned[i] == piece, "memory of a held pool is gone from %p",
+    for (size_t i = 0; i < granules; i++)
+        MUST(!pool->pinned[i] || pool->pinned[i] == arena->pieces[i], "memory of a held pool is gone from %p",
              (void *)(arena->base + i * arena->granule));
-        if (piece && piece->store == store)
-            pool->pinned[i] = piece;
-    }
+    for (const struct heap *heap = arena->heaps; heap; heap = heap->next)
+        for (int zone = 0; heap->store == store && zone < ZONES; zone++)
+            for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+                for (size_t i = (run->start - arena->base) / arena->granule;
+                     i < (run->end - arena->base) / arena->granule; i++)
+                    pool->pinned[i] = arena->pieces[i];
 }
 
 static void check_counts(int index)
@@ -170,6 +172,8 @@ void check_pools(void)
 void pool_settle(int index)
 {
     struct pool_model *pool = &m.pools[index];
+    if (!pool_is_held(pool))
+        memset(pool->pinned, 0, sizeof pool->pinned);
     if (pool->users + pool->scopes + pool->captures + pool->graphs > 0)
         return;
     for (int i = 0; i < m.block_count; i++) {
