@@ -56,7 +56,7 @@ struct worker {
 static int steps(void)
 {
     const char *text = getenv("TARN_STORM_STEPS");
-    return text ? atoi(text) : 3000;
+    return text ? atoi(text) : 1000;
 }
 
 static uint64_t below(struct worker *worker, uint64_t limit)
