@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#define THREADS 6
+#define THREADS 4
 #define SHARED 3
 #define BLOCKS 24
 #define MAILBOXES 16
