@@ -539,8 +539,6 @@ tarn_status ladder_trim(struct arena *arena, struct store *store, size_t keep)
     tarn_status refused = observe_refuse_moving("a trim");
     if (refused)
         return refused;
-    if (!store) /* what the last graph has let go of is left behind now */
-        pools_collect(arena);
     for (size_t waits = waits_ahead(arena);; waits--) { /* what other threads queue from now on is theirs to trim */
         tarn_status status = trim_pass(arena, store, keep);
         if (status || bytes_of(arena, store) <= keep || waits == 0 || !wait_for_any(arena, &purpose, &status) || status)
