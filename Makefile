@@ -10,6 +10,7 @@ PRESET ?= release
 # Passed to CMake when it configures, such as -DTARN_WERROR=ON or -DCMAKE_C_COMPILER=clang.
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 3600
 
 build_dir = $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 # CMake prints errors and warnings to stderr; the rest says nothing new.
@@ -20,7 +21,7 @@ compile = cmake --build $(build_dir) --parallel $(JOBS)
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 
-.PHONY: all build demo test bench mutants fuzz lint format install clean help require-cmake
+.PHONY: all build demo test bench mutants fuzz soak lint format install clean help require-cmake
 
 all: build
 
@@ -55,6 +56,15 @@ mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ 
 fuzz: ## Fuzz for FUZZ_SECONDS in all, divided among the targets
 	@scripts/setup demo fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+soak_tests = test.memory.model test.memory.storm test.memory.pool_storm
+soak: ## Run the model and the storms with random seeds for SOAK_SECONDS, in the release and under the address sanitizer
+	@scripts/setup demo test
+	@cmake --preset release $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet)
+	@cmake --build build --parallel $(JOBS) --target $(soak_tests)
+	@cmake --preset asan $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet)
+	@cmake --build build-asan --parallel $(JOBS) --target $(soak_tests)
+	@scripts/soak $(SOAK_SECONDS) build build-asan
 
 lint: override PRESET = release
 lint: ## Check layout, warnings of the analysers, layers, and what each file must have

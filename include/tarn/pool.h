@@ -30,7 +30,7 @@ typedef struct tarn_pool_options {
     size_t limit; /* bytes that the pool may reserve; 0 is no limit */
 
     /* A request to the default pool that would fail is served from what lies free in this one, on the same stream. The block is
-     * this pool's: freed, it goes back there. */
+     * this pool's: freed, it goes back there. Not while a capture or a graph counts the pool: its work writes to what is free. */
     bool use_on_oom;
 
     /* Memory that is free in the order of its stream is never mapped at a second address. For work that stays on a device and
@@ -105,8 +105,8 @@ typedef enum tarn_pool_state {
 
 TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state);
 
-/* Gives all memory of a running pool back to the driver, after waiting for the work that its streams have queued, and, where a graph
- * counts the pool, for all work of the device. With `keep` the contents of live blocks are copied to host memory first, as many
+/* Gives all memory of a running pool back to the driver, after waiting for the work that its streams have queued, and those recorded
+ * for its blocks, and, where a graph counts the pool, for all work of the device. With `keep` the contents of live blocks are copied to host memory first, as many
  * bytes as the pool's live blocks and slabs of small blocks have. Blocks may be freed while it is suspended; an allocation from it gives
  * TARN_ERROR_SUSPENDED. All or nothing: on failure it runs, with its contents; tarn_pool_state_get() says so, or, where the driver
  * refused to undo or to release, that it is suspended all the same. TARN_ERROR_SUSPENDED for a pool that does not run; TARN_ERROR_BUSY

@@ -48,8 +48,8 @@ struct store {
     bool remaps;               /* memory that is free in order may be mapped a second time */
     struct store *next;        /* arena lock: in the arena's list */
 
-    /* How many graphs and open captures use its addresses, live or not: nothing is unmapped while there are any. Nobody can allocate
-     * from it any more: its idle memory serves the default pool. Its addresses have no memory (suspend.c). */
+    /* How many graphs and open captures use its addresses, live or not. Nobody can allocate from it any more: its idle memory serves
+     * the default pool. Its addresses have no memory (suspend.c). */
     atomic_uint holds;
     atomic_bool left_behind, suspended;
 
@@ -165,6 +165,12 @@ void pieces_from_cache_locked(struct store *store, size_t wanted, size_t most, s
 
 /* Gives cached pieces back to the driver while the store has more than `keep` bytes reserved. */
 tarn_status store_release_cache(struct store *store, size_t keep);
+/* Whether what is mapped in its addresses stays as it is. */
+static inline bool store_is_held(struct store *store)
+{
+    return atomic_load(&store->holds) || atomic_load(&store->suspended);
+}
+
 /* TARN_ERROR_SUSPENDED where memory of the store cannot be used now. */
 tarn_status store_check(const struct store *store);
 /* A store of a device, without memory. */

@@ -394,7 +394,7 @@ static struct cache *adopt_locked(struct heap *heap, struct thread *thread)
         for (unsigned class = 0; class < SLAB_CLASSES; class ++)
             cache->current[class] = &slab_none;
         cache->heap = heap;
-        cache->bypassed = driver->checking && driver->checking();
+        cache->bypassed = heap_is_left_behind_locked(heap) || (driver->checking && driver->checking());
         atomic_store_explicit(&cache->revoked, true, memory_order_relaxed);
         mutex_lock(&heap->caches_lock);
         cache->next = heap->caches;

@@ -115,7 +115,7 @@ static void whole_pieces(const struct arena *arena, const struct span *span, siz
 bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
 {
     uintptr_t start = 0, end = 0;
-    if (span->size >= heap->arena->granule && !atomic_load(&heap->store->holds))
+    if (span->size >= heap->arena->granule && !store_is_held(heap->store))
         whole_pieces(heap->arena, span, 1, SIZE_MAX, &start, &end);
     return start != end;
 }
@@ -182,8 +182,8 @@ static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t w
 static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_t wanted, size_t most, bool alias,
                                   struct donation *donation)
 {
-    if (atomic_load(&heap->store->holds))
-        return; /* graphs use the addresses, also those that are free now */
+    if (store_is_held(heap->store))
+        return; /* graphs use the addresses, also those that are free now; or they have no memory */
     zone_collect_locked(heap, first, wanted, most, alias, donation);
     zone_collect_locked(heap, zone_other(first), wanted, most, alias, donation);
 }

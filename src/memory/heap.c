@@ -569,9 +569,12 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     if (fresh && !(heap = heap_create(arena)))
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
 
-    if (!fresh)
-        count_retired(arena, -1);
+    bool left_behind = atomic_load(&store->left_behind); /* for a request that was on its way then */
+    if (fresh ? left_behind : !left_behind)
+        count_retired(arena, left_behind ? 1 : -1);
     mutex_lock(&heap->lock);
+    if (!fresh)
+        counters_keep_splits(heap->store->counters, &heap->splits);
     heap->store = store;
     heap->stream = stream;
     heap->generation = atomic_load(&stream->generation);
@@ -579,7 +582,8 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     heap->open_batch = heap->idle_batch + 1;
     heap->open_batch_used = false;
     heap->splits = (struct counters_splits){0};
-    caches_open_locked(heap);
+    if (!left_behind)
+        caches_open_locked(heap);
     mutex_unlock(&heap->lock);
     if (fresh) {
         mutex_lock(&arena->lock);
@@ -606,25 +610,32 @@ tarn_status heap_of(struct store *store, struct stream *stream, struct heap **he
     return status;
 }
 
-static tarn_status retire_locked(struct heap *heap)
+/* Marks the end of the stream's work, which can fail; the heap is as good as before then. */
+static tarn_status retire_prepare_locked(struct heap *heap)
 {
     batches_advance_locked(heap);
     if (heap->closed_count == HEAP_BATCHES) { /* the newest mark is superseded by the one of the retirement */
         mark_release(heap->closed[--heap->closed_count].mark);
         heap->open_batch_used = true;
     }
-    tarn_status status = batch_close_locked(heap);
-    if (status)
-        return status;
-    /* Nothing is queued on the stream any more: what is freed from now on is idle when this batch is. */
-    heap->open_batch = heap->closed[heap->closed_count - 1].number;
+    return batch_close_locked(heap);
+}
+
+static void retire_locked(struct heap *heap)
+{
+    /* Nothing is queued on the stream any more: what was freed since the last mark, and is from now on, is idle when that has
+     * ended. */
+    if (heap->closed_count > 0)
+        heap->closed[heap->closed_count - 1].number = heap->open_batch;
+    else
+        heap->idle_batch = heap->open_batch;
+    heap->open_batch_used = false;
     if (!heap_is_left_behind_locked(heap)) {
         count_retired(heap->arena, 1);
         caches_close_locked(heap);
     }
     heap->retired = true;
     heap_enter(heap->store, heap->stream, NULL);
-    return TARN_OK;
 }
 
 tarn_status heap_retire(struct stream *stream)
@@ -635,7 +646,13 @@ tarn_status heap_retire(struct stream *stream)
     for (struct heap *heap = arena ? arena->heaps : NULL; heap && !status; heap = heap->next) {
         mutex_lock(&heap->lock);
         if (heap->stream == stream && !heap->retired)
-            status = retire_locked(heap);
+            status = retire_prepare_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+    for (struct heap *heap = arena ? arena->heaps : NULL; heap && !status; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        if (heap->stream == stream && !heap->retired)
+            retire_locked(heap);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);
@@ -645,6 +662,7 @@ tarn_status heap_retire(struct stream *stream)
 void heaps_leave_behind(struct store *store)
 {
     mutex_lock(&heaps_lock);
+    atomic_store(&store->left_behind, true); /* before: a cache that is made from now on is closed */
     for (struct heap *heap = store->arena->heaps; heap; heap = heap->next) {
         mutex_lock(&heap->lock);
         if (heap->store == store && !heap->retired) {
@@ -655,7 +673,6 @@ void heaps_leave_behind(struct store *store)
         }
         mutex_unlock(&heap->lock);
     }
-    atomic_store(&store->left_behind, true);
     mutex_unlock(&heaps_lock);
 }
 
@@ -686,6 +703,7 @@ bool heaps_give_up(struct store *store)
         if (heap->store == store) {
             if (!heap->retired)
                 heap_enter(store, heap->stream, NULL);
+            caches_publish_locked(heap); /* while the pool is there to count it */
             heap->retired = true;
             heap->store = &store->arena->store;
         }

@@ -105,7 +105,9 @@ static tarn_status take(struct heap *heap, enum zone_kind zone, size_t size, siz
 {
     mutex_lock(&heap->lock);
     (void)wait_collect_locked(heap);
-    tarn_status status = span_take_locked(heap, zone, size, alignment, span);
+    tarn_status status = store_check(heap->store); /* it may have been suspended meanwhile */
+    if (!status)
+        status = span_take_locked(heap, zone, size, alignment, span);
     if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL) { /* where slabs are: empty ones before new memory */
         caches_reclaim_locked(heap);
         status = span_take_locked(heap, zone, size, alignment, span);
@@ -141,13 +143,14 @@ static bool is_source_locked(const struct heap *heap, const struct store *wantin
     return source != NOBODYS || heap->store == wanting || abandoned;
 }
 
-/* Whether a heap has memory, and a store takes it from such. */
-static bool is_source(struct heap *heap, const struct store *wanting, enum source source)
+/* The store of a heap that has memory, where another takes it from such; else NULL. */
+static struct store *source_of(struct heap *heap, const struct store *wanting, enum source source)
 {
     mutex_lock(&heap->lock);
     bool is = is_source_locked(heap, wanting, source) && (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
+    struct store *store = is ? heap->store : NULL;
     mutex_unlock(&heap->lock);
-    return is;
+    return store;
 }
 
 /* Moves idle memory of other heaps to the cache of this one's store until `wanted` bytes came. */
@@ -157,10 +160,12 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
     size_t total = 0;
     move_begin(arena); /* so long no pool goes away */
     for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
-        if (heap == own || !is_source(heap, own->store, source))
-            continue;
-        struct store *store = heap_store(heap); /* while moves are shared no store goes away */
+        /* While moves are shared no store goes away. The heap may become another's that gives nothing: what is shed then lies in
+         * the cache of that one. */
+        struct store *store = heap == own ? NULL : source_of(heap, own->store, source);
         size_t given = 0;
+        if (!store)
+            continue;
         collect(heap);
         (void)heap_shed(heap, wanted - total, &given);
         if (store != own->store)
@@ -214,11 +219,18 @@ static bool wait_for(struct heap *heap, tarn_status *status)
     return true;
 }
 
-/* A heap of those that a store may take from; of NULL, every one that no other pool has for itself. */
-static bool concerns(struct heap *heap, const struct store *store)
+/* What the memory is for that a wait may set free: a request of a heap, or a trim of a store, NULL for the default pool and what is
+ * left behind. */
+struct purpose {
+    struct heap *heap;
+    struct store *trimmed;
+};
+
+static bool helps(struct heap *heap, const struct purpose *purpose)
 {
     mutex_lock(&heap->lock);
-    bool does = store_serves(heap->store, store ? store : &heap->arena->store);
+    const struct store *wanting = purpose->heap ? purpose->heap->store : &heap->arena->store;
+    bool does = purpose->trimmed ? heap->store == purpose->trimmed : store_serves(heap->store, wanting);
     mutex_unlock(&heap->lock);
     return does;
 }
@@ -239,13 +251,13 @@ static size_t waits_ahead(struct arena *arena)
     return waits;
 }
 
-/* The same for the heaps that concern a store, `own` first, which may be NULL. */
-static bool wait_for_any(struct arena *arena, struct store *store, struct heap *own, tarn_status *status)
+/* The same for the heaps that help, that of a request first. */
+static bool wait_for_any(struct arena *arena, const struct purpose *purpose, tarn_status *status)
 {
-    if (own && wait_for(own, status))
+    if (purpose->heap && wait_for(purpose->heap, status))
         return true;
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
-        if (heap != own && concerns(heap, store) && wait_for(heap, status))
+        if (heap != purpose->heap && helps(heap, purpose) && wait_for(heap, status))
             return true;
     return false;
 }
@@ -411,6 +423,7 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
 {
     struct arena *arena = heap->arena;
     struct stillness since = stillness_begin(arena);
+    const struct purpose purpose = {.heap = heap};
     size_t waits = SIZE_MAX; /* left; not counted yet */
     int takings = 16;        /* from others, until the next wait */
     bool reclaimed = false, asked = false;
@@ -451,7 +464,7 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
         status = TARN_OK;
         if (waits == SIZE_MAX)
             waits = waits_ahead(arena);
-        if (waits-- == 0 || !wait_for_any(arena, heap->store, heap, &status))
+        if (waits-- == 0 || !wait_for_any(arena, &purpose, &status))
             return TARN_ERROR_OUT_OF_MEMORY;
         if (status)
             return status;
@@ -497,6 +510,8 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
         move_begin(arena);
         struct store *own = heap_store(heap);
         if (store ? own == store : store_serves(own, &arena->store)) {
+            if (atomic_load(&own->suspended) && atomic_load(&own->left_behind))
+                pool_suspension_complete(pool_of_store(own));
             collect(heap);
             size_t now = bytes_of(arena, store);
             status = now > keep ? heap_shed(heap, now - keep, &given) : TARN_OK;
@@ -520,13 +535,13 @@ void ladder_give_back(struct arena *arena, struct store *store)
 
 tarn_status ladder_trim(struct arena *arena, struct store *store, size_t keep)
 {
+    const struct purpose purpose = {.trimmed = store};
     tarn_status refused = observe_refuse_moving("a trim");
     if (refused)
         return refused;
     for (size_t waits = waits_ahead(arena);; waits--) { /* what other threads queue from now on is theirs to trim */
         tarn_status status = trim_pass(arena, store, keep);
-        if (status || bytes_of(arena, store) <= keep || waits == 0 || !wait_for_any(arena, store, NULL, &status) ||
-            status)
+        if (status || bytes_of(arena, store) <= keep || waits == 0 || !wait_for_any(arena, &purpose, &status) || status)
             return status;
     }
 }

@@ -474,12 +474,17 @@ static bool free_remotely(uintptr_t address)
     unsigned slot = slab_slot(slab, address);
     if (slot >= slab->slots || slab_address(slab, slot) != address || !slab_is_live(slab, slot))
         return false;
-    struct counters *counters = slab_owner(slab)->heap->store->counters;
+    struct store *store = slab_owner(slab)->heap->store;
+    struct pool *pool = pool_of_store(store);
     size_t size = slab->slot_size, requested = slab_requested(slab, slot);
-    if (!cache_give_remote(slab, slot))
-        return false;
-    counters_freed_and_completed(counters, size, requested);
-    return true;
+    if (pool)
+        atomic_fetch_add(&pool->visits, 1); /* it must not go with its last block before that is counted */
+    bool given = cache_give_remote(slab, slot);
+    if (given)
+        counters_freed_and_completed(store->counters, size, requested);
+    if (pool)
+        atomic_fetch_sub(&pool->visits, 1);
+    return given;
 }
 
 tarn_status memory_free(void *pointer)

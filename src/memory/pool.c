@@ -68,22 +68,34 @@ tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **resul
 
 /* The end ---------------------------------------------------------------------------------------------------------- */
 
-static void unlink_store(struct arena *arena, const struct store *store)
+/* Whether no request and no end of a graph has to do with it. */
+static bool is_unvisited_locked(struct store *store)
 {
-    mutex_lock(&arena->lock);
-    struct store **place = &arena->stores;
-    while (*place != store)
-        place = &(*place)->next;
-    *place = store->next;
-    mutex_unlock(&arena->lock);
+    return atomic_load(&pool_of_store(store)->visits) == 0 && atomic_load(&store->holds) == 0;
 }
 
-static bool is_without_memory(struct store *store)
+/* Takes a store out of the arena's list, unless a request has to do with its pool. */
+static bool unlink_store(struct arena *arena, struct store *store)
+{
+    mutex_lock(&arena->lock);
+    bool unvisited = is_unvisited_locked(store);
+    struct store **place = &arena->stores;
+    while (unvisited && *place != store)
+        place = &(*place)->next;
+    if (unvisited)
+        *place = store->next;
+    mutex_unlock(&arena->lock);
+    return unvisited;
+}
+
+/* Whether a store has no memory, and no request is on its way that could give it some. Where the count is 0, none begins: who looks
+ * for spare memory counts itself under the same lock. */
+static bool is_over(struct store *store)
 {
     mutex_lock(&store->arena->lock);
-    bool is = store->reserved == 0;
+    bool over = store->reserved == 0 && is_unvisited_locked(store);
     mutex_unlock(&store->arena->lock);
-    return is;
+    return over;
 }
 
 /* Destroys a pool that was left behind, if nothing of it is left. Collecting. */
@@ -93,15 +105,13 @@ static void destroy_if_empty(struct arena *arena, struct pool *pool)
     if (atomic_load(&store->suspended))
         pool_suspension_end(pool);
     (void)store_take(&arena->store, store, SIZE_MAX);
-    if (!is_without_memory(store) || !heaps_give_up(store))
+    if (!is_over(store) || !heaps_give_up(store))
         return;
     if (pthread_rwlock_trywrlock(&arena->moving))
         return; /* somebody may be looking at it; later, then */
-    bool unvisited = atomic_load(&pool->visits) == 0 && atomic_load(&store->holds) == 0;
-    if (unvisited)
-        unlink_store(arena, store);
+    bool unlinked = unlink_store(arena, store);
     pthread_rwlock_unlock(&arena->moving);
-    if (!unvisited)
+    if (!unlinked)
         return;
     atomic_fetch_sub(&arena->pools_ended, 1);
     pages_free(store->heaps, store->heap_slots * sizeof(struct heap *));
@@ -185,6 +195,13 @@ void pools_leave_behind(struct arena *arena)
 
 /* Requests --------------------------------------------------------------------------------------------------------- */
 
+/* A graph's work writes to what its capture has freed: that is nobody's spare memory. */
+static bool is_spare(struct store *store)
+{
+    const struct pool *pool = pool_of_store(store);
+    return pool->use_on_oom && atomic_load(&pool->count) && atomic_load(&store->holds) == 0;
+}
+
 struct pool *pool_spare_next(const struct heap *heap, struct pool *pool)
 {
     struct arena *arena = heap->arena;
@@ -192,7 +209,7 @@ struct pool *pool_spare_next(const struct heap *heap, struct pool *pool)
         return NULL;
     mutex_lock(&arena->lock);
     struct store *store = pool ? pool->store.next : arena->stores;
-    while (store && !(pool_of_store(store)->use_on_oom && atomic_load(&pool_of_store(store)->count)))
+    while (store && !is_spare(store))
         store = store->next;
     struct pool *next = store ? pool_of_store(store) : NULL;
     if (next)
@@ -239,10 +256,12 @@ tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **resul
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot give its memory to other processes", number);
     if ((status = pool_create(arena, false, &pool)))
         return status;
+    mutex_lock(&arena->lock); /* others look for spare memory */
     pool->store.piece_flags = options->exportable ? DRIVER_PIECE_EXPORTABLE : 0;
     pool->store.limit = options->limit ? options->limit : SIZE_MAX;
     pool->store.remaps = pool->store.remaps && !options->no_remap;
     pool->use_on_oom = options->use_on_oom;
+    mutex_unlock(&arena->lock);
     *result = (tarn_pool *)pool;
     return TARN_OK;
 }

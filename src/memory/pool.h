@@ -16,9 +16,9 @@
 struct pool {
     struct store store; /* first: a private pool's store is its pool */
     struct counters counters;
-    atomic_uint count;  /* users, scopes, captures, graphs */
-    atomic_uint visits; /* requests on their way: they keep the object, not the pool */
-    bool use_on_oom;
+    atomic_uint count;          /* users, scopes, captures, graphs */
+    atomic_uint visits;         /* requests on their way: they keep the object, not the pool */
+    bool use_on_oom;            /* arena lock */
     atomic_int state;           /* tarn_pool_state; suspend.c */
     struct saved *saved;        /* contents; of the thread that changes the state */
     struct pinned_pool *pinned; /* of its captures; scopes_lock. NULL until one asked */
@@ -55,6 +55,8 @@ void pools_leave_behind(struct arena *arena);
 
 /* Lets go of what a suspended pool has, when nobody can resume it any more: its addresses where nothing is live, its contents. */
 void pool_suspension_end(struct pool *pool);
+/* Takes the memory out of the addresses that a suspend failed to take it out of; into the cache. */
+void pool_suspension_complete(struct pool *pool);
 
 /* Calls `visit` for each live block of a store, under the lock of its heap. */
 struct visitor {

@@ -129,9 +129,11 @@ static struct scope *find_locked(tarn_scope value)
 /* An open scope that says the same. A stream has one capture, whatever its pool. */
 static bool is_open_locked(const struct pool *pool, int kind, const struct stream *stream)
 {
+    unsigned generation = stream ? atomic_load(&stream->generation) : 0;
     for (const struct scope *scope = scopes; scope; scope = scope->next)
         if ((scope->pool == pool || kind == SCOPE_CAPTURE) && scope->kind == kind &&
-            (kind != TARN_SCOPE_THREAD || scope->thread == thread_here) && scope->stream == stream)
+            (kind != TARN_SCOPE_THREAD || scope->thread == thread_here) && scope->stream == stream &&
+            scope->generation == generation)
             return true;
     return false;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pause and resume of a pool. While a pool changes or is suspended its store is held, so that nobody else maps or unmaps there, and
- * suspended, so that nothing is allocated: its heaps' runs stay as they are, and only this file touches what is mapped in them. A
- * run's memory comes back as other pieces than before: who wants the contents has them copied. */
+/* Pause and resume of a pool. While a pool changes or is suspended its store says so: nothing is allocated from it, and nobody
+ * else maps or unmaps there. Its heaps' runs stay as they are, and only this file touches what is mapped in them, by the thread that
+ * changes the state. A run's memory comes back as other pieces than before: who wants the contents has them copied. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -219,14 +219,19 @@ static tarn_status put_back(struct arena *arena, struct taken *list)
     return first;
 }
 
-/* Gives the pieces to the driver; what it does not take stays in the cache. */
-static tarn_status release_all(struct store *store, struct taken *list)
+static void taken_to_cache(struct store *store, struct taken *list)
 {
     for (struct taken *taken = list, *next; taken; taken = next) {
         next = taken->next;
         pieces_to_cache(store->arena, &taken->pieces);
         object_free(&taken_objects, taken);
     }
+}
+
+/* Gives the pieces to the driver; what it does not take stays in the cache. */
+static tarn_status release_all(struct store *store, struct taken *list)
+{
+    taken_to_cache(store, list);
     return store_release_cache(store, 0);
 }
 
@@ -268,7 +273,6 @@ static tarn_status change_begin(struct pool *pool, int from, int or_from, const 
 /* From here on nothing is allocated from the store, mapped or unmapped in it. */
 static void stop(struct store *store)
 {
-    atomic_fetch_add(&store->holds, 1);
     atomic_store(&store->suspended, true);
     moves_flush(store->arena);
     for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
@@ -283,11 +287,21 @@ static void go_on(struct store *store)
     atomic_store(&store->suspended, false);
     for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
         mutex_lock(&heap->lock);
-        if (!heap->retired)
+        if (!heap_is_left_behind_locked(heap))
             caches_open_locked(heap);
         mutex_unlock(&heap->lock);
     }
-    atomic_fetch_sub(&store->holds, 1);
+}
+
+/* Waits for the work of other streams on live blocks of a heap. */
+static tarn_status wait_for_users(struct heap *heap)
+{
+    struct use *users = NULL;
+    mutex_lock(&heap->lock);
+    tarn_status status = uses_sum_locked(heap, &users);
+    mutex_unlock(&heap->lock);
+    tarn_status waited = uses_wait(users);
+    return status ? status : waited;
 }
 
 /* Waits for the work that may use the store's memory. */
@@ -295,7 +309,7 @@ static tarn_status wait_for_work(struct store *store)
 {
     struct arena *arena = store->arena;
     tarn_status status = ladder_settle(store);
-    if (!status && atomic_load(&store->holds) > 1) /* a graph's launches may be on any stream */
+    if (!status && atomic_load(&store->holds)) /* a graph's launches may be on any stream */
         return device_note(arena->device, driver->device_synchronize(arena->device->number));
     for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
         struct mark *mark = NULL;
@@ -304,6 +318,8 @@ static tarn_status wait_for_work(struct store *store)
         if (!status && mark)
             status = mark_wait(mark);
         mark_release(mark);
+        if (!status)
+            status = wait_for_users(heap);
     }
     return status;
 }
@@ -486,9 +502,31 @@ static struct run *empty_run_locked(struct heap *heap)
     return NULL;
 }
 
+/* Takes the right to change what a suspended pool has; false where it runs, or another thread is at it. */
+static bool suspended_begin(struct pool *pool, int *state)
+{
+    *state = TARN_POOL_DISCARDED;
+    if (atomic_compare_exchange_strong(&pool->state, state, TARN_POOL_CHANGES))
+        return true;
+    return *state == TARN_POOL_KEPT && atomic_compare_exchange_strong(&pool->state, state, TARN_POOL_CHANGES);
+}
+
+void pool_suspension_complete(struct pool *pool)
+{
+    struct taken *taken = NULL;
+    int state;
+    if (!suspended_begin(pool, &state))
+        return;
+    (void)empty_all(&pool->store, &taken);
+    taken_to_cache(&pool->store, taken);
+    atomic_store(&pool->state, state);
+}
+
 void pool_suspension_end(struct pool *pool)
 {
-    bool live = false;
+    int state;
+    if (!suspended_begin(pool, &state))
+        return;
     saved_free(pool);
     for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap)) {
         struct run *run, *spare = NULL;
@@ -501,9 +539,7 @@ void pool_suspension_end(struct pool *pool)
             span_leave_locked(heap, span, &spare);
             arena_unclaim(heap->arena, start, end - start);
         }
-        live = live || heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs;
         mutex_unlock(&heap->lock);
     }
-    if (!live && atomic_exchange(&pool->store.suspended, false))
-        atomic_fetch_sub(&pool->store.holds, 1);
+    atomic_store(&pool->state, state);
 }

@@ -113,6 +113,8 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
         const struct piece *piece = arena_piece(heap->arena, address);
         if (!piece || piece->address != address || address + piece->size > run->end)
             return BROKEN(address, "a run is not made of whole pieces");
+        if (piece->store != heap->store)
+            return BROKEN(address, "a heap has a piece of another pool");
         address += piece->size;
     }
     return TARN_OK;
@@ -207,6 +209,7 @@ tarn_status arena_verify(struct arena *arena)
 {
     size_t mapped = 0, left = arena->imports.reserved - arena->imports.cache.bytes;
     size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
+    unsigned left_behind = 0;
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         tarn_status status = heap_verify(heap);
         if (status)
@@ -214,7 +217,11 @@ tarn_status arena_verify(struct arena *arena)
         size_t beside = 0;
         mapped += mapped_bytes(heap, &beside);
         left += beside;
+        left_behind += heap_is_left_behind_locked(heap);
     }
+    if (left_behind != arena->retired)
+        return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted", arena->device->number,
+                      left_behind, arena->retired);
     size_t claimed = 0;
     for (size_t i = 0; i < arena->size / arena->granule; i++)
         claimed += arena->claimed[i / 64] >> (i % 64) & 1;

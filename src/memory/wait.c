@@ -20,10 +20,9 @@ static struct use *use_create(void)
     return use;
 }
 
-tarn_status use_add_stream(struct use **uses, struct stream *stream)
+/* Adds a use that is of one capture, or with 0 of none. */
+static tarn_status use_add(struct use **uses, struct stream *stream, unsigned generation, uint64_t capture)
 {
-    unsigned generation = atomic_load_explicit(&stream->generation, memory_order_relaxed);
-    const uint64_t capture = order_capture(stream);
     for (struct use *use = *uses; use; use = use->next)
         if (use->stream == stream && use->generation == generation) {
             use->capture = use->capture == capture ? capture : 0;
@@ -38,6 +37,12 @@ tarn_status use_add_stream(struct use **uses, struct stream *stream)
     use->next = *uses;
     *uses = use;
     return TARN_OK;
+}
+
+tarn_status use_add_stream(struct use **uses, struct stream *stream)
+{
+    return use_add(uses, stream, atomic_load_explicit(&stream->generation, memory_order_relaxed),
+                   order_capture(stream));
 }
 
 tarn_status use_add_mark(struct use **uses, struct mark *mark)
@@ -243,4 +248,46 @@ bool wait_oldest_locked(struct heap *heap, struct mark **mark)
         closed = 0; /* no batch can be closed before one has ended */
     *mark = heap->closed_count ? mark_keep(heap->closed[closed].mark) : NULL;
     return *mark != NULL;
+}
+
+static tarn_status sum_add(struct use **sum, const struct use *uses)
+{
+    tarn_status status = TARN_OK;
+    for (; uses && !status; uses = uses->next)
+        if (uses->stream)
+            status = use_add(sum, uses->stream, uses->generation, 0);
+    return status;
+}
+
+static tarn_status sum_add_span(struct use **sum, const struct span *span)
+{
+    tarn_status status = TARN_OK;
+    if (span->state == SPAN_BLOCK)
+        return sum_add(sum, span->uses);
+    struct use **uses = span->state == SPAN_SLAB ? atomic_load_explicit(&span->slab->uses, memory_order_relaxed) : NULL;
+    for (unsigned slot = 0; uses && slot < span->slab->slots && !status; slot++)
+        status = sum_add(sum, uses[slot]);
+    return status;
+}
+
+tarn_status uses_sum_locked(struct heap *heap, struct use **sum)
+{
+    tarn_status status = TARN_OK;
+    for (int zone = 0; zone < ZONES; zone++)
+        for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+            for (const struct span *span = run->first; span && !status; span = span->next)
+                status = sum_add_span(sum, span);
+    return status;
+}
+
+tarn_status uses_wait(struct use *sum)
+{
+    tarn_status status = TARN_OK;
+    for (; sum; sum = use_destroy(sum)) {
+        if (!status)
+            status = use_mark(sum);
+        if (!status && sum->mark)
+            status = mark_wait(sum->mark);
+    }
+    return status;
 }

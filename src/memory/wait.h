@@ -15,6 +15,11 @@ tarn_status use_add_mark(struct use **uses, struct mark *mark);
 /* Takes back the use that was added last. */
 void use_drop_first(struct use **uses);
 
+/* Adds to `sum`, once a stream, the uses of the heap's live blocks; and waits for the work that their streams have queued until
+ * now. Ends the list, also on failure. */
+tarn_status uses_sum_locked(struct heap *heap, struct use **sum);
+tarn_status uses_wait(struct use *sum);
+
 /* Puts a freed block with uses into the heap's list, after a mark on each stream that uses it. Cannot fail: a mark that
  * cannot be made or recorded now is recorded later. */
 void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses, size_t size);

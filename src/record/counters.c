@@ -203,6 +203,18 @@ void counters_add_splits(tarn_stats *stats, const struct counters_splits *splits
     }
 }
 
+void counters_keep_splits(struct counters *counters, const struct counters_splits *splits)
+{
+    struct counters_splits sums = *splits;
+    for (int large = 0; large < 2; large++)
+        sums.count[large].peak = sums.bytes[large].peak = 0;
+    for (; counters; counters = counters->parent) {
+        mutex_lock(&counters->lock);
+        counters_add_splits(&counters->values, &sums);
+        mutex_unlock(&counters->lock);
+    }
+}
+
 void counters_add(struct counters *counters, size_t scalar)
 {
     for (; counters; counters = counters->parent) {

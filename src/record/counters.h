@@ -51,6 +51,8 @@ struct counters_splits {
 };
 void counters_split(struct counters_splits *splits, size_t size, int large, int sign);
 void counters_add_splits(tarn_stats *stats, const struct counters_splits *splits);
+/* Keeps what a heap has counted that begins another life; what it has free is none. */
+void counters_keep_splits(struct counters *counters, const struct counters_splits *splits);
 void counters_splits_reset_peak(struct counters_splits *splits);
 void counters_splits_reset_accumulated(struct counters_splits *splits);
 

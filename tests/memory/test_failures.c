@@ -6,6 +6,7 @@
  * A call that fails must leave its results, the live blocks, the heaps and the counters as they should be; and once
  * nothing fails any more the same scenario must succeed and leave nothing behind. */
 #include "base/pages.h"
+#include "support/failures.h"
 #include "support/host.h"
 
 #include <inttypes.h>
@@ -28,28 +29,13 @@ struct block {
 };
 
 static struct {
-    bool injecting; /* calls may fail */
     struct block blocks[BLOCKS];
     int count;
-    int failures;           /* of tarn's calls in this run */
     tarn_stream streams[3]; /* leased before */
     void *natives[4];
     tarn_stream adopted, leased; /* 0: none */
     tarn_event *event;
 } t;
-
-/* Whether a call succeeded; one that did not must be excused by an injected failure, or be out of memory. */
-static bool went_well(tarn_status status, bool may_be_full, const char *what)
-{
-    if (!status)
-        return true;
-    t.failures++;
-    if (!t.injecting && !(may_be_full && status == TARN_ERROR_OUT_OF_MEMORY))
-        status_at(status, TARN_OK, what, __FILE__, __LINE__);
-    return false;
-}
-
-#define TRY(call) went_well((call), false, #call)
 
 static void paint(const struct block *block)
 {
@@ -251,7 +237,7 @@ static void events(void)
     use(0, NULL, 1000);
     if (TRY(tarn_event_record(event, t.streams[0]))) {
         tarn_status status = tarn_event_query(event);
-        CHECK(status == TARN_ERROR_NOT_READY || t.injecting);
+        CHECK(status == TARN_ERROR_NOT_READY || injecting);
     }
     (void)TRY(tarn_stream_wait(t.streams[1], event));
     (void)TRY(tarn_event_record(event, t.streams[1]));
@@ -274,28 +260,6 @@ static void devices(void)
 
 /* The run ----------------------------------------------------------------------------------------------------------- */
 
-static const struct scenario {
-    const char *name;
-    void (*run)(void);
-} scenarios[] = {
-    {"small blocks", small_blocks},
-    {"growth and re-mapping", growth_and_remapping},
-    {"aligned blocks", aligned_blocks},
-    {"out of memory beside other streams", out_of_memory_beside_other_streams},
-    {"blocks that other streams use", blocks_that_other_streams_use},
-    {"trims", trims},
-    {"streams come and go", streams_come_and_go},
-    {"events", events},
-    {"devices", devices},
-};
-
-static void clear_injection(void)
-{
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
-    pages_fail(0, false);
-    t.injecting = false;
-}
-
 /* What must hold after a scenario, whatever failed in it. Leaves nothing behind. */
 static void settle(void)
 {
@@ -317,75 +281,17 @@ static void settle(void)
     nothing_is_left(0);
 }
 
-static void run_clean(const struct scenario *scenario)
-{
-    t.failures = 0;
-    scenario->run();
-    settle();
-}
-
-/* One failing run, a clean one after it. Gives how many calls were made to fail. */
-static uint64_t run_injected(const struct scenario *scenario, bool driver_calls, uint64_t nth, bool forever,
-                             tarn_status status)
-{
-    t.failures = 0;
-    t.injecting = true;
-    if (driver_calls)
-        OK(tarn_host_fail(-1, nth, forever, status));
-    else
-        pages_fail(nth, forever);
-    scenario->run();
-    uint64_t hits = driver_calls ? tarn_host_fail_hits() : pages_fail_hits();
-    clear_injection();
-    settle();
-    run_clean(scenario);
-    return hits;
-}
-
-static void count_calls(const struct scenario *scenario, uint64_t *driver_calls, uint64_t *allocations)
-{
-    uint64_t before = all_calls(0);
-    t.failures = 0;
-    pages_fail(UINT64_MAX, false);
-    scenario->run();
-    *allocations = pages_fail_calls();
-    pages_fail(0, false);
-    *driver_calls = all_calls(0) - before;
-    settle();
-}
-
-/* Fails the nth call of a kind in every way, where a clean run makes `calls`. */
-static unsigned fail_nth(const struct scenario *scenario, bool driver_calls, uint64_t n, uint64_t calls)
-{
-    static const tarn_status statuses[] = {TARN_ERROR_DRIVER, TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_MAPPING_LIMIT};
-    unsigned injections = 0;
-    for (int variant = 0; variant < (driver_calls ? 6 : 2); variant++) {
-        if (run_injected(scenario, driver_calls, n, variant % 2, statuses[variant / 2])) {
-            injections++;
-            continue;
-        }
-        /* What ran before may have left less to do, as a mark that was seen to have ended: then a clean run makes less now. */
-        uint64_t now[2];
-        count_calls(scenario, &now[1], &now[0]);
-        CHECK(n > now[driver_calls] && calls - now[driver_calls] < 4);
-    }
-    return injections;
-}
-
-static void each_failure_of(const struct scenario *scenario)
-{
-    uint64_t calls = 0, allocations = 0, injections = 0;
-    for (int i = 0; i < 3; i++) /* until the state before each run is the same */
-        run_clean(scenario);
-    count_calls(scenario, &calls, &allocations);
-    for (uint64_t n = 1; n <= calls; n++)
-        injections += fail_nth(scenario, true, n, calls);
-    for (uint64_t n = 1; n <= allocations; n++)
-        injections += fail_nth(scenario, false, n, allocations);
-    printf("%-36s %4" PRIu64 " driver calls, %4" PRIu64 " allocations: %5" PRIu64 " injections\n", scenario->name,
-           calls, allocations, injections);
-    CHECK(injections + 6 * 4 >= 6 * calls + 2 * allocations);
-}
+static const struct scenario scenarios[] = {
+    {"small blocks", small_blocks, settle},
+    {"growth and re-mapping", growth_and_remapping, settle},
+    {"aligned blocks", aligned_blocks, settle},
+    {"out of memory beside other streams", out_of_memory_beside_other_streams, settle},
+    {"blocks that other streams use", blocks_that_other_streams_use, settle},
+    {"trims", trims, settle},
+    {"streams come and go", streams_come_and_go, settle},
+    {"events", events, settle},
+    {"devices", devices, settle},
+};
 
 static void set_up_streams(void)
 {
@@ -448,7 +354,7 @@ static void use_first(void)
 
 static void fail_the_first_use(void)
 {
-    t.injecting = true;
+    injecting = true;
     if (first.driver_calls)
         OK(tarn_host_fail(-1, first.nth, first.forever, first.status));
     else

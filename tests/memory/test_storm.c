@@ -8,6 +8,7 @@
 #include "base/pages.h"
 #include "support/host.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -323,6 +324,14 @@ static int set_up(void **state)
     return 0;
 }
 
+static int report(void **state)
+{
+    (void)state;
+    printf("seed %" PRIu64 ": %d operations\n", seed,
+           3 * THREADS * steps()); /* half of the threads do them twice, in two runs */
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,5 +342,5 @@ int main(void)
     if (text)
         seed = strtoull(text, NULL, 10);
     host_start_with(1, MEMORY);
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    return cmocka_run_group_tests(tests, set_up, report);
 }
