@@ -27,7 +27,7 @@ extern "C" {
 /* Mapped addresses. */
 typedef struct tarn_range {
     void *address;
-    size_t bytes; /* whole granules of the device */
+    size_t bytes; /* whole granules of the device, or a plain segment */
     uint64_t generation;
     int device;
 } tarn_range;

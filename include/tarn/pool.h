@@ -24,6 +24,39 @@ extern "C" {
 
 typedef struct tarn_pool tarn_pool;
 
+/* Where a pool's segments come from: the caller's own allocator. tarn caches, cuts and counts its memory as it does its own.
+ *   alloc   at least `size` bytes on `device`, for work on `stream` (the vendor's), at a multiple of 512 that no memory of tarn's
+ *           has; or NULL where it has none: then other memory of the device's is given back, and it is asked again
+ *   free    exactly such memory, with the same arguments, when no work of the pool's streams uses it any more
+ *   gone    may be NULL: the pool is released and its last segment freed; nothing of this is called any more, `user` may go
+ * They are called by any thread that allocates, frees, trims or releases, with no lock of tarn's held; so they may call tarn, but
+ * for memory of the same pool, and no pool whose scope is open unless they name another. They must not throw. */
+typedef struct tarn_pool_allocator {
+    size_t size; /* sizeof(tarn_pool_allocator) */
+    void *(*alloc)(size_t size, int device, void *stream, void *user);
+    void (*free)(void *pointer, size_t size, int device, void *stream, void *user);
+    void (*gone)(void *user);
+    void *user;
+} tarn_pool_allocator;
+
+/* How a pool comes by memory. */
+typedef enum tarn_segments {
+    TARN_SEGMENTS_DEFAULT, /* as the device's default pool */
+    TARN_SEGMENTS_VIRTUAL, /* pieces of virtual memory, which are mapped where they are wanted */
+    TARN_SEGMENTS_PLAIN,   /* segments that come from the driver as a whole, of PyTorch's sizes, with fixed addresses */
+    TARN_SEGMENTS_EXACT /* the same, and cut as PyTorch cuts them for small blocks too: its numbers to the byte, but slower */
+} tarn_segments;
+
+/* The sizes of plain segments in bytes, each a multiple of 512; 0 is what the settings say. */
+typedef struct tarn_segment_sizes {
+    size_t small_segment;          /* for requests of up to 1 MiB: 2 MiB */
+    size_t large_segment;          /* for larger ones below own_segment: 20 MiB */
+    size_t own_segment;            /* from here on a request has a segment of its own size: 10 MiB */
+    size_t rounding;               /* a multiple of this: 2 MiB */
+    size_t max_split;              /* segments from this size on are not cut, and serve no smaller request: none */
+    size_t max_non_split_rounding; /* a request from max_split on takes no segment that is larger by as much: 20 MiB */
+} tarn_segment_sizes;
+
 typedef struct tarn_pool_options {
     size_t size;  /* sizeof(tarn_pool_options) */
     int device;   /* TARN_CURRENT_DEVICE, or a device */
@@ -39,11 +72,26 @@ typedef struct tarn_pool_options {
 
     /* What the pool creates can be given to other processes (share.h): TARN_ERROR_NOT_SUPPORTED where the device cannot. */
     bool exportable;
+
+    tarn_segments segments;
+    tarn_segment_sizes sizes; /* of plain segments */
+
+    /* A block has a segment for itself, which is plain then, however much larger it is. For memory that is registered elsewhere
+     * segment by segment. */
+    bool no_split;
+
+    /* NULL for the driver's memory; copied. Segments of an allocator are plain. */
+    const tarn_pool_allocator *allocator;
 } tarn_pool_options;
 
 /* Makes a pool, counted once for the caller. `options` may be NULL: the current device, nothing special. TARN_ERROR_INVALID_DEVICE;
- * TARN_ERROR_INVALID_ARGUMENT for an unknown structure size. */
+ * TARN_ERROR_NOT_SUPPORTED for virtual segments where the device has no virtual memory; TARN_ERROR_INVALID_ARGUMENT for an unknown
+ * structure size, an allocator without alloc or free, sizes that are no multiples of 512 or above 1 EiB, and for virtual or
+ * exportable segments with what makes them plain. */
 TARN_API tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **pool);
+
+/* The allocator that the pool was made with; where it has none, one with NULL in all but its size. `allocator->size` must be set. */
+TARN_API tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocator *allocator);
 
 /* A pool for captures to share, on `device`; the same as one made with the default options. Graphs that share a pool must be
  * launched in the order of their captures and never at once: each reuses what the one before it freed. */
@@ -109,8 +157,8 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  * for its blocks, and, where a graph counts the pool, for all work of the device. With `keep` the contents of live blocks are copied to host memory first, as many
  * bytes as the pool's live blocks and slabs of small blocks have. Blocks may be freed while it is suspended; an allocation from it gives
  * TARN_ERROR_SUSPENDED. All or nothing: on failure it runs, with its contents; tarn_pool_state_get() says so, or, where the driver
- * refused to undo or to release, that it is suspended all the same. TARN_ERROR_SUSPENDED for a pool that does not run; TARN_ERROR_BUSY
- * while any of its memory is pinned or exported (share.h);
+ * refused to undo or to release, that it is suspended all the same. TARN_ERROR_NOT_SUPPORTED for one of plain segments;
+ * TARN_ERROR_SUSPENDED for a pool that does not run; TARN_ERROR_BUSY while any of its memory is pinned or exported (share.h);
  * TARN_ERROR_CAPTURE while a known capture is open on the device; TARN_ERROR_OUT_OF_HOST_MEMORY where the contents do not fit. Nothing
  * else may use the pool's memory meanwhile, or be queued that does. */
 TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);

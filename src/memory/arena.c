@@ -59,11 +59,20 @@ static void moving_init(pthread_rwlock_t *lock)
 
 void store_init(struct store *store, struct arena *arena, struct counters *counters)
 {
+    size_t segments = memory_config()->segments;
     store->arena = arena;
     store->counters = counters;
     store->limit = SIZE_MAX;
     mutex_init(&store->lookup);
+    store->no_slabs = segments == CONFIG_SEGMENTS_EXACT;
+    store->plain = !arena->device->properties.virtual_memory || segments == CONFIG_SEGMENTS_PLAIN || store->no_slabs;
     store->remaps = arena->device->properties.alias;
+}
+
+int64_t store_max_split(const struct store *store)
+{
+    size_t most = store->plain ? store_rules(store).max_split : RULES_NONE;
+    return most == RULES_NONE ? -1 : (int64_t)most;
 }
 
 tarn_status store_check(const struct store *store)
@@ -81,6 +90,9 @@ static void arena_configure(struct arena *arena)
     size_t limit = config_limit(memory_config(), arena->device->properties.memory);
     if (limit != arena->configured)
         arena->configured = arena->limit = limit;
+    counters_max_split(&arena->counters, store_max_split(&arena->store));
+    for (const struct store *store = arena->stores; store; store = store->next)
+        counters_max_split(store->counters, store_max_split(store));
     mutex_unlock(&arena->lock);
 }
 
@@ -96,9 +108,8 @@ static void arenas_configure(const struct memory_config *now)
 
 static tarn_status arena_create(struct device *device, struct arena **result)
 {
-    if (!device->properties.virtual_memory)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory, which this version needs",
-                      device->number);
+    if (memory_config()->segments == CONFIG_SEGMENTS_VIRTUAL && !device->properties.virtual_memory)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "segments:virtual: device %d has no virtual memory", device->number);
     struct arena *arena = object_alloc(&arenas);
     if (!arena)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an arena");
@@ -108,11 +119,18 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     mutex_init(&arena->lock);
     pthread_rwlock_init(&arena->mapping, NULL);
     moving_init(&arena->moving);
-    arena->configured = arena->limit;
-    arena_configure(arena);
     counters_init(&arena->counters, NULL);
     store_init(&arena->store, arena, &arena->counters);
+    store_init(&arena->raw, arena, &arena->counters);
+    arena->raw.plain = arena->raw.raw = arena->raw.no_slabs = true;
     store_init(&arena->imports, arena, NULL);
+    arena->imports.plain = false;
+    arena->configured = arena->limit;
+    arena_configure(arena);
+    if (!device->properties.virtual_memory) {
+        *result = arena;
+        return TARN_OK;
+    }
 
     tarn_status status = arena_reserve(arena);
     if (status)
@@ -299,7 +317,7 @@ static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
                   size, arena->device->number, free_bytes, leave / CONFIG_MIB);
 }
 
-static void uncharge(struct store *store, size_t size, size_t creating)
+void store_uncharge(struct store *store, size_t size, size_t creating)
 {
     struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
@@ -310,7 +328,7 @@ static void uncharge(struct store *store, size_t size, size_t creating)
 }
 
 /* Takes `size` bytes of the limits, before the driver is asked; and says how what is reserved then is created. */
-static tarn_status charge(struct store *store, size_t size, unsigned *flags)
+tarn_status store_charge(struct store *store, size_t size, unsigned *flags)
 {
     struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
@@ -328,7 +346,7 @@ static tarn_status charge(struct store *store, size_t size, unsigned *flags)
     if (fits_device && fits_pool) {
         tarn_status status = check_free(arena, size, creating);
         if (status)
-            uncharge(store, size, size);
+            store_uncharge(store, size, size);
         return status;
     }
     if (fits_device)
@@ -346,16 +364,16 @@ tarn_status piece_create(struct store *store, size_t size, struct piece **result
     struct piece *piece = object_alloc(&pieces);
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
-    tarn_status status = charge(store, size, &piece->flags);
+    tarn_status status = store_charge(store, size, &piece->flags);
     if (status)
         goto fail;
     status = device_note(arena->device, driver->create(arena->device->number, size, piece->flags, &piece->handle));
-    uncharge(store, status ? size : 0, size);
+    store_uncharge(store, status ? size : 0, size);
     if (status)
         goto fail;
     piece->store = store;
     piece->size = size;
-    counters_segment(store->counters, size, 1);
+    counters_segment(store->counters, size, true, 1);
     *result = piece;
     return TARN_OK;
 
@@ -396,8 +414,8 @@ tarn_status piece_release(struct piece *piece)
         return status;
     }
     if (store->counters)
-        counters_segment(store->counters, piece->size, -1);
-    uncharge(store, piece->size, 0); /* last: a store without memory may go */
+        counters_segment(store->counters, piece->size, true, -1);
+    store_uncharge(store, piece->size, 0); /* last: a store without memory may go */
     object_free(&pieces, piece);
     return TARN_OK;
 }
@@ -716,7 +734,7 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     struct arena *arena = store->arena;
     size_t taken = 0, room;
     struct piece *piece;
-    if (store->piece_flags != from->piece_flags)
+    if (store->plain || store->piece_flags != from->piece_flags)
         return make_room(from, wanted);
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;
@@ -725,7 +743,7 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
         piece->store = store;
         pieces_push(&store->cache, piece);
         taken += piece->size;
-        counters_segment_move(from->counters, store->counters, piece->size);
+        counters_segment_move(from->counters, store->counters, piece->size, true);
     }
     from->reserved -= taken;
     store->reserved += taken;
@@ -784,12 +802,13 @@ tarn_status arena_free_stuck(struct arena *arena)
 bool arena_finish(struct arena *arena)
 {
     if (arena->reserved || arena->imports.reserved || arena->stores ||
-        driver->unreserve(arena->device->number, arena->base, arena->size))
+        (arena->size && driver->unreserve(arena->device->number, arena->base, arena->size)))
         return false;
     atomic_store(&by_device[arena->device->number], NULL);
     pages_unmap(arena->claimed, bitmap_bytes(arena));
     pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    pages_free(arena->raw.heaps, arena->raw.heap_slots * sizeof(struct heap *));
     pthread_rwlock_destroy(&arena->moving);
     pthread_rwlock_destroy(&arena->mapping);
     mutex_finish(&arena->lock);

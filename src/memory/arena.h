@@ -15,9 +15,13 @@
 
 #include "base/lock.h"
 #include "device/device.h"
+#include "memory/rules.h"
 #include "record/counters.h"
 
+#include <tarn/pool.h>
+
 struct heap;
+struct run;
 
 struct piece {
     driver_piece handle;
@@ -36,17 +40,25 @@ struct piece_list {
     size_t bytes;
 };
 
-/* What a pool has of the arena: its pieces, wherever they are. The device's default pool is the arena's own store. */
+/* What a pool has of the arena: its pieces, wherever they are, or plain segments (segment.h). The device's default pool is the
+ * arena's own store. What says how it comes by memory is constant once the store can be reached. */
 struct store {
     struct arena *arena;
-    struct counters *counters; /* NULL for what is imported, and no memory of the device's */
-    uint64_t id[2];            /* of the pool */
-    struct piece_list cache;   /* arena lock: mapped nowhere */
-    size_t reserved;           /* arena lock: bytes of its pieces */
-    unsigned piece_flags;      /* DRIVER_PIECE_* of what it creates, beside the arena's; constant */
-    size_t limit;              /* arena lock: bytes that they may reach */
-    bool remaps;               /* memory that is free in order may be mapped a second time */
-    struct store *next;        /* arena lock: in the arena's list */
+    struct counters *counters;     /* NULL for what is imported, and no memory of the device's */
+    bool plain;                    /* segments that come from the driver, or an allocator, as a whole */
+    bool no_split;                 /* plain: a segment is one block */
+    bool no_slabs;                 /* plain: small blocks are spans too */
+    bool raw;                      /* plain: nothing is used twice */
+    tarn_segment_sizes sizes;      /* plain: of its own; 0 where the settings count */
+    tarn_pool_allocator allocator; /* plain: whose segments they are; all NULL for the driver's */
+    atomic_uint_fast64_t searches; /* plain: for large blocks, while garbage is collected: the age of segments */
+    uint64_t id[2];                /* of the pool */
+    struct piece_list cache;       /* arena lock: mapped nowhere */
+    size_t reserved;               /* arena lock: bytes of its pieces */
+    unsigned piece_flags;          /* DRIVER_PIECE_* of what it creates, beside the arena's; constant */
+    size_t limit;                  /* arena lock: bytes that they may reach */
+    bool remaps;                   /* memory that is free in order may be mapped a second time */
+    struct store *next;            /* arena lock: in the arena's list */
 
     /* How many graphs and open captures use its addresses, live or not. Nobody can allocate from it any more: its idle memory serves
      * the default pool. Its addresses have no memory (suspend.c). */
@@ -74,20 +86,46 @@ struct arena {
     mutex lock;
     uint64_t *claimed;    /* lock: a bit a granule */
     struct store store;   /* of the default pool */
+    struct store raw;     /* the same pool's while nothing is cached: tarn_caching_set() */
     struct store *stores; /* lock: of the private pools */
     struct store
         imports; /* pieces of other processes, in no heap; its cache is what the driver did not take back yet */
     atomic_uint pools_ended; /* private pools that nobody counts, and that are not gone yet */
     struct piece_list
-        stuck;            /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
-    size_t reserved;      /* lock: bytes of all pieces that exist */
-    size_t creating;      /* lock: of these, bytes that the driver has not made yet */
+        stuck; /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
+    struct run *stuck_segments; /* lock: that could not be given back, tried again at a trim */
+    size_t reserved;            /* lock: bytes of all pieces and segments that exist */
+    size_t creating;            /* lock: of these, bytes that the driver has not made yet */
     unsigned piece_flags; /* lock: DRIVER_PIECE_* of all that is created; changes only while nothing is reserved */
     size_t limit;         /* lock: bytes that reserved may reach */
     size_t configured;    /* lock: what the settings last made of the limit */
     unsigned retired;     /* lock: heaps of retired streams, and of stores left behind */
     struct heap *heaps;   /* lock: every heap, those of retired streams too */
 };
+
+/* Whether a store is its device's default pool's. */
+static inline bool store_is_default(const struct store *store)
+{
+    return store == &store->arena->store || store == &store->arena->raw;
+}
+
+/* Whether blocks of the default pools are cached, or each has a segment of its own: raw.c. */
+extern atomic_bool memory_is_raw;
+
+/* Where a device's default pool allocates. */
+static inline struct store *store_default(struct arena *arena)
+{
+    return atomic_load_explicit(&memory_is_raw, memory_order_relaxed) ? &arena->raw : &arena->store;
+}
+
+/* The rules of a plain store now. */
+static inline struct segment_rules store_rules(const struct store *store)
+{
+    return rules_of(memory_config(), &store->sizes);
+}
+
+/* The largest segments of a store that are cut, for its statistics; -1 where all are. */
+int64_t store_max_split(const struct store *store);
 
 /* The device's arena, made at its first use. */
 tarn_status arena_of(struct device *device, struct arena **arena);
@@ -173,7 +211,14 @@ static inline bool store_is_held(struct store *store)
 
 /* TARN_ERROR_SUSPENDED where memory of the store cannot be used now. */
 tarn_status store_check(const struct store *store);
-/* A store of a device, without memory. */
+
+/* Takes `size` bytes of the limits of a store and its device, before they are asked for; and gives them back, at last. `flags` say how
+ * what is reserved then is created; `creating` bytes
+ * are in the driver's count from then on, or never will be. */
+tarn_status store_charge(struct store *store, size_t size, unsigned *flags);
+void store_uncharge(struct store *store, size_t size, size_t creating);
+
+/* A store of a device, without memory; of pieces where the device has virtual memory, and they are wanted. */
 void store_init(struct store *store, struct arena *arena, struct counters *counters);
 /* Leaves mapped pieces of claimed addresses, which the driver would not unmap, to a trim; which tries again, and gives back what
  * was imported. */

@@ -25,7 +25,12 @@
 
 enum config_backend { CONFIG_NATIVE, CONFIG_ASYNC };
 enum config_profile { CONFIG_PROFILE_DEFAULT, CONFIG_PROFILE_FOOTPRINT };
-enum config_segments { CONFIG_SEGMENTS_BY_DRIVER, CONFIG_SEGMENTS_VIRTUAL, CONFIG_SEGMENTS_PLAIN };
+enum config_segments {
+    CONFIG_SEGMENTS_BY_DRIVER,
+    CONFIG_SEGMENTS_VIRTUAL,
+    CONFIG_SEGMENTS_PLAIN,
+    CONFIG_SEGMENTS_EXACT
+};
 
 /* How much address space. */
 struct config_reserve {
@@ -88,7 +93,6 @@ enum config_rule {
     CONFIG_LOADED, /* as CONFIG_STAYS, and cannot change once memory was used */
 };
 
-#define CONFIG_SPLITS "segments that are split are not in this version"
 #define CONFIG_RANGE "a device has one address range, for all streams, of up to four times its memory"
 #define CONFIG_LARGE_SEGMENT SIZE_MAX /* as `least`: large_segment_size_mb */
 
@@ -97,13 +101,13 @@ enum config_rule {
 #define MEMORY_CONFIG_LIST(X)                                                                                          \
     X(backend, backend, CONFIG_BACKEND, CONFIG_LOADED, CONFIG_NATIVE, 0, 0, "tarn has one engine, its own")            \
     X(max_split_size_mb, max_split_size, CONFIG_MEBIBYTES, CONFIG_RESETS, CONFIG_NONE, CONFIG_LARGE_SEGMENT,           \
-      CONFIG_MOST_MIB, CONFIG_SPLITS)                                                                                  \
+      CONFIG_MOST_MIB, "")                                                                                             \
     X(max_non_split_rounding_mb, max_non_split_rounding, CONFIG_MEBIBYTES, CONFIG_RESETS, 20 * CONFIG_MIB,             \
-      CONFIG_LARGE_SEGMENT, CONFIG_MOST_MIB, CONFIG_SPLITS)                                                            \
+      CONFIG_LARGE_SEGMENT, CONFIG_MOST_MIB, "")                                                                       \
     X(large_segment_size_mb, large_segment_size, CONFIG_MEBIBYTES, CONFIG_STAYS, 20 * CONFIG_MIB, 11, CONFIG_MOST_MIB, \
-      CONFIG_SPLITS)                                                                                                   \
+      "")                                                                                                              \
     X(garbage_collection_threshold, garbage_collection_threshold, CONFIG_FRACTION, CONFIG_RESETS, 0, 1,                \
-      CONFIG_ONE - 1, CONFIG_SPLITS)                                                                                   \
+      CONFIG_ONE - 1, "")                                                                                              \
     X(roundup_power2_divisions, roundup_power2_divisions, CONFIG_LIST_OF_DIVISIONS, CONFIG_RESETS, {0}, 0, 0, "")      \
     X(expandable_segments, expandable_segments, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,                                 \
       "tarn's memory grows in place whatever this says, where the driver has virtual memory")                          \
@@ -130,8 +134,7 @@ enum config_rule {
       CONFIG_MOST_MIB, "")                                                                                             \
     X(profile, profile, CONFIG_PROFILE, CONFIG_STAYS, CONFIG_PROFILE_DEFAULT, 0, 0,                                    \
       "this version places memory in one way")                                                                         \
-    X(segments, segments, CONFIG_SEGMENTS, CONFIG_LOADED, CONFIG_SEGMENTS_BY_DRIVER, 0, 0,                             \
-      "this version has segments of virtual memory alone")                                                             \
+    X(segments, segments, CONFIG_SEGMENTS, CONFIG_LOADED, CONFIG_SEGMENTS_BY_DRIVER, 0, 0, "")                         \
     X(limit_mb, limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")                            \
     X(leave_free_mb, leave_free, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 0, CONFIG_MOST_MIB, "")                            \
     X(pinned_limit_mb, pinned_limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")

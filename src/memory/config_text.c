@@ -63,11 +63,11 @@ const struct memory_config memory_config_defaults = {
 #undef X
 };
 
-static const char *const words[][4] = {
+static const char *const words[][5] = {
     [CONFIG_BOOLEAN] = {"False", "True"},
     [CONFIG_BACKEND] = {"native", "cudaMallocAsync"},
     [CONFIG_PROFILE] = {"default", "footprint"},
-    [CONFIG_SEGMENTS] = {"driver", "virtual", "plain"},
+    [CONFIG_SEGMENTS] = {"driver", "virtual", "plain", "exact"},
 };
 
 static void *field_of(struct memory_config *config, const struct key *key)
@@ -275,6 +275,8 @@ static tarn_status parse_word(struct parser *parser, const struct key *key, size
         advance(parser);
         return TARN_OK;
     }
+    if (allowed[2] && allowed[3])
+        return refuse(parser, key->name, "%s, %s, %s or %s", allowed[0], allowed[1], allowed[2], allowed[3]);
     if (allowed[2])
         return refuse(parser, key->name, "%s, %s or %s", allowed[0], allowed[1], allowed[2]);
     return refuse(parser, key->name, "%s or %s", allowed[0], allowed[1]);

@@ -6,8 +6,14 @@
 #include "base/status.h"
 #include "memory/malloc.h"
 #include "memory/observe.h"
+#include "memory/segment.h"
 
 static atomic_uint_fast64_t last_generation;
+
+uint64_t generation_next(void)
+{
+    return atomic_fetch_add(&last_generation, 1) + 1;
+}
 
 static uint64_t *entry_of(const struct arena *arena, uintptr_t address)
 {
@@ -31,7 +37,7 @@ static void each_stretch(const struct arena *arena, uintptr_t start, size_t size
 /* Gives a new generation to the granules of a range that have one, or to those that have none; and tells of these. */
 static void renew(struct arena *arena, uintptr_t start, size_t size, bool mapped)
 {
-    uint64_t generation = atomic_fetch_add(&last_generation, 1) + 1;
+    uint64_t generation = generation_next();
     for (uintptr_t address = start, end = start + size; address < end;) {
         uintptr_t first = address;
         for (; address < end && (*entry_of(arena, address) != 0) == mapped; address += arena->granule)
@@ -78,6 +84,10 @@ static tarn_status note_range(struct store *store, const tarn_block_info *block,
     (void)block;
     if (status)
         return status;
+    if (store->plain) {
+        *range = segment_range((uintptr_t)range->address);
+        return TARN_OK;
+    }
     const struct piece *piece = arena_piece(arena, (uintptr_t)range->address);
     *range = (tarn_range){
         .address = (void *)piece->address,

@@ -10,6 +10,9 @@
 
 #define GENERATION_BYTES(granules) ((granules) * sizeof(uint64_t))
 
+/* One that no mapping had. */
+uint64_t generation_next(void);
+
 /* A range was mapped: what of it has no generation has a new one now, and observers are told. With no lock of the arena's but `moving`. */
 void generation_begin(struct arena *arena, uintptr_t start, size_t size);
 /* It will be unmapped: observers are told, range by range of one generation. Then it has been, or has not. */

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "memory/ghost.h"
 #include "memory/pin.h"
+#include "memory/segment.h"
 
 /* Pieces of at least this size are created: 20 MiB keeps a piece's price small beside its bytes (c10 asks for as much),
  * 2 MiB is enough for small blocks. */
@@ -115,6 +116,8 @@ static void whole_pieces(const struct arena *arena, const struct span *span, siz
 bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
 {
     uintptr_t start = 0, end = 0;
+    if (heap->store->plain)
+        return segment_is_free_locked(heap, span);
     if (span->size >= heap->arena->granule && !store_is_held(heap->store))
         whole_pieces(heap->arena, span, 1, SIZE_MAX, &start, &end);
     return start != end;
@@ -473,16 +476,25 @@ static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size
 
 tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
+    if (heap->store->plain)
+        return segment_grow(heap, zone, size, alignment, span);
     tarn_status status = grow_once(heap, zone, size, alignment, false, span);
     return status == TARN_ERROR_OUT_OF_MEMORY ? grow_once(heap, zone, size, alignment, true, span) : status;
 }
 
-tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given)
+tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given, struct run **leaving)
 {
     struct donation donation = {.end = &donation.first};
     struct piece_list pieces = {0};
 
     mutex_lock(&heap->lock);
+    if (heap->store->plain) {
+        struct run *own = NULL;
+        *given = 0;
+        segments_detach_locked(heap, wanted, given, store_calls_back(heap->store) ? leaving : &own);
+        mutex_unlock(&heap->lock);
+        return segments_release(own);
+    }
     heap_learn_locked(heap, true);
     donors_collect_locked(heap, zone_of(wanted), wanted, SIZE_MAX, false, &donation);
     struct ghost *ghosts = ghosts_take_locked(heap);

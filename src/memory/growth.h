@@ -7,17 +7,17 @@
 
 #include "memory/heap.h"
 
-/* Maps idle pieces of the heap's own free spans and of the arena's cache, and creates what is missing, so that one free
+/* Of a plain store see segment.h. Maps idle pieces of the heap's own free spans and of the arena's cache, and creates what is missing, so that one free
  * span of `size` bytes at `alignment` comes to be; cuts it off and gives it as SPAN_TAKEN. Never waits. On failure live blocks are
  * as they were; pieces may have moved to the cache, or have joined the heap's free memory without being of use.
  * TARN_ERROR_OUT_OF_MEMORY: nothing was unmapped. */
 tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
 
 /* Unmaps idle pieces of the heap's free spans, at least `wanted` bytes where there are as many, into the arena's cache. Never
- * waits. Gives the bytes in `given`, also on failure. */
-tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given);
+ * waits. Gives the bytes in `given`, also on failure. Segments of a caller's allocator are put in front of `leaving`. */
+tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given, struct run **leaving);
 
-/* Whether a free span holds a whole piece, which it would give up once it is idle. */
+/* Whether a free span holds a whole piece, or is a whole segment, which it would give up once it is idle. */
 bool span_holds_piece_locked(const struct heap *heap, const struct span *span);
 
 #endif

@@ -107,6 +107,8 @@ static void span_file_locked(struct heap *heap, struct span *span)
 {
     span->state = SPAN_FREE;
     span->split = span->previous || span->next;
+    if (heap->store->plain)
+        span->freed_at = atomic_load_explicit(&heap->store->searches, memory_order_relaxed);
     tree_insert(&heap->zones[span->zone].free, &span->by_size);
     heap->free_bytes += span->size;
     if (span->split)
@@ -164,8 +166,9 @@ static size_t padding(const struct span *span, size_t alignment)
     return (size_t)(-span->start & (alignment - 1));
 }
 
-/* The best fitting free span. For an alignment, a few that are just large enough are tried before one that surely is. */
-static struct span *span_find_locked(const struct zone *zone, size_t size, size_t alignment)
+/* The smallest free span that is large enough. For an alignment, a few that are just large enough are tried before one that surely
+ * is. */
+static struct span *span_smallest_locked(const struct zone *zone, size_t size, size_t alignment)
 {
     struct tree_node *node = tree_find_first(&zone->free, is_at_least, size);
     for (int tries = 0; node && tries < 16; tries++, node = tree_next(node))
@@ -173,6 +176,21 @@ static struct span *span_find_locked(const struct zone *zone, size_t size, size_
             return SPAN_OF(node);
     node = node ? tree_find_first(&zone->free, is_at_least, size + alignment - TARN_BLOCK_UNIT) : NULL;
     return node ? SPAN_OF(node) : NULL;
+}
+
+/* The best fitting free span, where the rules of a plain store let it serve. */
+static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment)
+{
+    struct store *store = heap->store;
+    if (!store->plain)
+        return span_smallest_locked(&heap->zones[zone], size, alignment);
+    if (store->raw)
+        return NULL;
+    struct segment_rules rules = store_rules(store);
+    if (memory_config()->garbage_collection_threshold && zone == ZONE_LARGE)
+        atomic_fetch_add_explicit(&store->searches, 1, memory_order_relaxed);
+    struct span *span = span_smallest_locked(&heap->zones[zone], size, alignment);
+    return span && rules_may_serve(&rules, size, span->size) ? span : NULL;
 }
 
 /* Bytes of the pieces that lie wholly in a free span and would not be free as a whole any more if a block took
@@ -191,26 +209,36 @@ static size_t bytes_pinned(const struct arena *arena, const struct span *span, u
 
 /* Where in a free span a block goes: at the end that pins less, since a piece that is free as a whole can be mapped
  * elsewhere; at the low end where that is equal. Gives the offset. */
-static size_t placement(const struct arena *arena, const struct span *span, size_t size, size_t alignment)
+static size_t placement(const struct heap *heap, const struct span *span, size_t size, size_t alignment)
 {
+    const struct arena *arena = heap->arena;
     size_t low = padding(span, alignment), high = span->size - size;
     high -= (span->start + high) & (alignment - 1);
-    if (span->size < arena->granule || high <= low || high > span->size)
+    if (heap->store->plain || span->size < arena->granule || high <= low || high > span->size)
         return low;
     size_t pinned_low = bytes_pinned(arena, span, span->start + low, size);
     return bytes_pinned(arena, span, span->start + high, size) < pinned_low ? high : low;
 }
 
-tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
-                             struct span **result)
+/* Whether what is left behind a block is worth being free memory of its own. */
+static bool is_cut(const struct heap *heap, const struct span *span, size_t size, size_t left)
 {
-    struct span *span = span_find_locked(&heap->zones[zone], size, alignment);
-    if (!span)
-        return TARN_ERROR_OUT_OF_MEMORY;
-    size_t pad = placement(heap->arena, span, size, alignment);
+    const struct store *store = heap->store;
+    if (!left || !store->plain)
+        return left;
+    struct segment_rules rules = store_rules(store);
+    bool large = span->zone == ZONE_LARGE &&
+                 zone_of(size) == ZONE_LARGE; /* a slab that a large segment has to serve is cut exactly */
+    return !store->no_split && rules_cut(&rules, large, size, left);
+}
+
+tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result)
+{
+    size_t pad = placement(heap, span, size, alignment);
+    bool cut = is_cut(heap, span, size, span->size - pad - size);
     struct span *aligned = pad ? span_create_locked(heap) : span;
-    struct span *rest = span->size - pad > size ? span_create_locked(heap) : NULL;
-    if (!aligned || (span->size - pad > size && !rest)) {
+    struct span *rest = cut ? span_create_locked(heap) : NULL;
+    if (!aligned || (cut && !rest)) {
         span_destroy_locked(heap, rest);
         if (aligned != span)
             span_destroy_locked(heap, aligned);
@@ -252,6 +280,13 @@ struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t
     return span;
 }
 
+tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                             struct span **result)
+{
+    struct span *span = span_find_locked(heap, zone, size, alignment);
+    return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
+}
+
 void span_return_locked(struct heap *heap, struct span *span)
 {
     struct span *next = span->next, *previous = span->previous;
@@ -287,20 +322,24 @@ static bool is_entered(const struct span *span)
 
 void span_enter_locked(struct span *span)
 {
-    const struct span *entered = map_span(map_get(span->start));
-    if (!entered || entered->start > span->start)
-        map_set(span->start, map_entry_of_span(span));
+    map_entry entry = map_get(span->start);
+    do {
+        const struct span *entered = map_span(entry);
+        if (entry == MAP_SHARED || (entered && entered->start < span->start))
+            return;
+    } while (!map_replace(span->start, &entry, map_entry_of_span(span)));
 }
 
 void span_leave_map_locked(struct span *span)
 {
     uintptr_t page_end = (span->start & ~(MAP_PAGE - 1)) + MAP_PAGE;
     const struct span *next = span->next;
-    if (map_get(span->start) != map_entry_of_span(span))
+    map_entry own = map_entry_of_span(span);
+    if (map_get(span->start) != own)
         return;
     while (next && next->start < page_end && !is_entered(next))
         next = next->next;
-    map_set(span->start, next && next->start < page_end ? map_entry_of_span(next) : 0);
+    (void)map_replace(span->start, &own, next && next->start < page_end ? map_entry_of_span(next) : 0);
 }
 
 bool span_extend_locked(struct heap *heap, struct span *span, size_t more)
@@ -367,6 +406,21 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
     span_destroy_locked(heap, span);
 }
 
+void run_detach_locked(struct heap *heap, struct run *run)
+{
+    span_hold_locked(heap, run->first);
+    run_remove_locked(heap, (enum zone_kind)run->first->zone, run);
+}
+
+void run_attach_locked(struct heap *heap, struct run *run)
+{
+    struct span *span = run->first;
+    atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
+    span->batch = 0;
+    run_insert_locked(heap, (enum zone_kind)span->zone, run);
+    span_return_locked(heap, span);
+}
+
 struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base, struct run *run,
                              struct span *span, uintptr_t start, uintptr_t end)
 {
@@ -386,6 +440,8 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
         *run = (struct run){.start = start, .end = end, .first = span, .last = span};
         run_insert_locked(heap, zone, run);
     }
+    if (heap->store->plain)
+        return span; /* two segments that touch stay two */
     for (struct run *other = heap->zones[zone].runs, *next; other; other = next) {
         next = other->next;
         if (other->start == end)

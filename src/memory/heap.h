@@ -20,6 +20,7 @@
 #include "device/stream.h"
 #include "memory/arena.h"
 #include "memory/map.h"
+#include "memory/rules.h"
 
 #include <tarn/memory.h>
 
@@ -62,9 +63,12 @@ struct span {
     struct run *run;
     struct tree_node by_size; /* free: in the zone's tree */
     uint64_t batch;           /* free: the last batch that its memory was freed in */
-    size_t requested;         /* block: bytes asked for */
-    struct use *uses;         /* block, pending */
-    struct slab *slab;        /* slab */
+    union {
+        size_t requested;  /* block: bytes asked for */
+        uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen then */
+    };
+    struct use *uses;  /* block, pending */
+    struct slab *slab; /* slab */
     uint8_t state, zone;
     bool split; /* free: counted as inactive_split */
     tarn_tag tag;
@@ -77,6 +81,15 @@ struct run {
     uintptr_t start, end;
     struct span *first, *last;
     struct run *next, *previous; /* in the zone's list */
+
+    /* Of a plain segment, which is a run (segment.h). Constant but for the place in the table. */
+    struct heap *heap;
+    struct store *store;
+    driver_stream native; /* it came for */
+    bool large;           /* its zone */
+    atomic_uint pins;     /* of live blocks in it */
+    uint64_t generation;
+    struct tree_node by_start; /* the table's lock */
 };
 
 struct zone {
@@ -130,9 +143,10 @@ struct store *heap_store(struct heap *heap);
 
 /* What a request comes down to. */
 struct request {
-    size_t size;      /* bytes, rounded to TARN_BLOCK_UNIT */
+    size_t size;      /* bytes, rounded as the store does */
     size_t requested; /* bytes, as asked for */
     size_t alignment; /* bytes, at least TARN_BLOCK_UNIT */
+    bool slab;        /* a slab serves it */
     tarn_tag tag;
 };
 
@@ -154,6 +168,8 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
  * become NULL. */
 struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
                                  struct span *fresh[2]);
+/* The same out of one free span, which must be large enough. Of a plain segment it may be larger than asked for. */
+tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result);
 /* Makes a span free that was used until now: it joins the open batch. Merges with free neighbours. */
 void span_give_locked(struct heap *heap, struct span *span);
 /* Makes a span free again that nobody used since it was: its batch stays. Merges likewise. */
@@ -183,6 +199,10 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
  * a run that ends at start, or, where that is NULL, as `run`, a fresh one. Joins runs that now touch. The span is held. */
 struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base, struct run *run,
                              struct span *span, uintptr_t start, uintptr_t end);
+
+/* Takes a run that is one free span, which stays its `first`, out of the heap; and puts it, idle as it is, into another. */
+void run_detach_locked(struct heap *heap, struct run *run);
+void run_attach_locked(struct heap *heap, struct run *run);
 
 /* Finds out which batches are idle; with `close` records a mark if something was freed in the open batch. Never waits. */
 void heap_learn_locked(struct heap *heap, bool close);

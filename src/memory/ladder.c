@@ -31,6 +31,7 @@
 #include "memory/growth.h"
 #include "memory/observe.h"
 #include "memory/pool.h"
+#include "memory/segment.h"
 #include "memory/verify.h"
 #include "memory/wait.h"
 
@@ -76,6 +77,8 @@ static bool was_still(struct arena *arena, const struct stillness *since)
 
 static tarn_status grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
+    if (store_calls_back(heap->store))
+        return heap_grow(heap, zone, size, alignment, span);
     move_begin(heap->arena);
     tarn_status status = store_check(heap->store);
     if (!status)
@@ -128,7 +131,13 @@ static void collect(struct heap *heap)
 /* Whether idle memory of a store may be taken for another, or the same. */
 static bool store_serves(const struct store *store, const struct store *wanting)
 {
-    return store == wanting || store == &wanting->arena->store || atomic_load(&store->left_behind);
+    return store == wanting || store_is_default(store) || atomic_load(&store->left_behind);
+}
+
+/* Has what a heap of `from` has shed serve `to`: segments have gone back to the driver, pieces become its own or go there too. */
+static size_t pass_on(struct store *from, struct store *to, size_t wanted, size_t shed)
+{
+    return from == to || from->plain ? shed : store_take(to, from, wanted);
 }
 
 /* Which heaps memory is taken from: those that are left behind, of the same store and of stores that are left behind themselves; all
@@ -157,6 +166,7 @@ static struct store *source_of(struct heap *heap, const struct store *wanting, e
 static size_t take_from(struct heap *own, enum source source, size_t wanted)
 {
     struct arena *arena = own->arena;
+    struct run *leaving = NULL;
     size_t total = 0;
     move_begin(arena); /* so long no pool goes away */
     for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
@@ -167,12 +177,13 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
         if (!store)
             continue;
         collect(heap);
-        (void)heap_shed(heap, wanted - total, &given);
-        if (store != own->store)
-            given = store_take(own->store, store, wanted - total);
-        total += given;
+        total += source != IN_USE ? segments_adopt(own, heap, wanted - total) : 0;
+        if (total < wanted)
+            (void)heap_shed(heap, wanted - total, &given, &leaving);
+        total += pass_on(store, own->store, wanted - total, given);
     }
     move_end(arena);
+    (void)segments_release(leaving);
     return total;
 }
 
@@ -182,7 +193,7 @@ static size_t take_from_others(struct heap *own, size_t wanted)
     size_t total = 0;
     if (own->store != shared) {
         move_begin(own->arena);
-        total = store_take(own->store, shared, wanted);
+        total = pass_on(shared, own->store, wanted, 0);
         move_end(own->arena);
     }
     total += total < wanted ? take_from(own, LEFT_BEHIND, wanted - total) : 0;
@@ -191,15 +202,14 @@ static size_t take_from_others(struct heap *own, size_t wanted)
 
 /* What streams and pools have left behind is used before new memory is created. The default pool takes all of it, since it serves
  * nobody where it is; a pool, which would have it for itself, what it wants. */
-static void take_what_is_left_behind(struct heap *heap, size_t size)
+static bool take_what_is_left_behind(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
     pools_collect(arena);
     mutex_lock(&arena->lock);
     bool any = arena->retired > 0;
     mutex_unlock(&arena->lock);
-    if (any)
-        (void)take_from(heap, NOBODYS, heap->store == &arena->store ? SIZE_MAX : size);
+    return any && take_from(heap, NOBODYS, heap->store == &arena->store ? SIZE_MAX : size);
 }
 
 /* Waits for the oldest work that holds back memory of one heap. False when nothing does. */
@@ -360,7 +370,7 @@ tarn_status ladder_refuse(struct heap *heap, size_t size)
         snprintf(leave, sizeof leave, "; leave_free_mb keeps %zu MiB of it free", leave_free / CONFIG_MIB);
     if (sum.pool_limit != SIZE_MAX)
         snprintf(pool_limit, sizeof pool_limit, " of at most %zu", sum.pool_limit);
-    if (store != &arena->store)
+    if (!store_is_default(store))
         snprintf(pools, sizeof pools, "; the request is of pool (%llu, %llu), which reserves %zu%s",
                  (unsigned long long)store->id[0], (unsigned long long)store->id[1], sum.pool, pool_limit);
     else if (sum.pools)
@@ -395,21 +405,22 @@ static tarn_status reject(const struct heap *heap)
 static tarn_status grow_alone(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
     struct arena *arena = heap->arena;
+    struct run *leaving = NULL;
     size_t total = 0;
+    if (store_calls_back(heap->store))
+        return grow(heap, zone, size, alignment, span); /* nobody can be kept from moving while a caller's code runs */
     pthread_rwlock_wrlock(&arena->moving);
     atomic_fetch_add(&arena->moves_begun, 1);
     own_moves++;
     for (struct heap *other = heap_next(arena, NULL); other && total < size; other = heap_next(arena, other)) {
         struct store *store = heap_store(other);
         size_t given = 0;
-        if (!store_serves(store, heap->store))
+        if (!store_serves(store, heap->store) || store_calls_back(store))
             continue;
         collect(other);
         if (other != heap)
-            (void)heap_shed(other, size - total, &given);
-        if (store != heap->store)
-            given = store_take(heap->store, store, size - total);
-        total += given;
+            (void)heap_shed(other, size - total, &given, &leaving);
+        total += pass_on(store, heap->store, size - total, given);
     }
     tarn_status status = take(heap, zone, size, alignment, span);
     if (status == TARN_ERROR_OUT_OF_MEMORY && !(status = store_check(heap->store)))
@@ -435,8 +446,10 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
                 continue;
         }
         if (status == TARN_ERROR_OUT_OF_MEMORY) {
-            take_what_is_left_behind(heap, size);
-            status = grow(heap, zone, size, alignment, span);
+            bool taken = take_what_is_left_behind(heap, size);
+            status = taken && heap->store->plain ? take(heap, zone, size, alignment, span) : TARN_ERROR_OUT_OF_MEMORY;
+            if (status == TARN_ERROR_OUT_OF_MEMORY)
+                status = grow(heap, zone, size, alignment, span);
         }
         if (status != TARN_ERROR_OUT_OF_MEMORY)
             return status;
@@ -502,10 +515,13 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
 {
     struct store *first_store = store ? store : &arena->store;
     tarn_status first = arena_free_stuck(arena);
-    tarn_status status = release_cache(first_store, share_of(arena, first_store, store, keep));
+    tarn_status status = segments_free_stuck(arena);
+    first = first ? first : status;
+    status = release_cache(first_store, share_of(arena, first_store, store, keep));
     first = first ? first : status;
     for (struct heap *heap = heap_next(arena, NULL); heap && bytes_of(arena, store) > keep;
          heap = heap_next(arena, heap)) {
+        struct run *leaving = NULL;
         size_t given = 0;
         move_begin(arena);
         struct store *own = heap_store(heap);
@@ -514,12 +530,14 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
                 pool_suspension_complete(pool_of_store(own));
             collect(heap);
             size_t now = bytes_of(arena, store);
-            status = now > keep ? heap_shed(heap, now - keep, &given) : TARN_OK;
+            status = now > keep ? heap_shed(heap, now - keep, &given, &leaving) : TARN_OK;
             first = first ? first : status;
             status = store_release_cache(own, share_of(arena, own, store, keep));
             first = first ? first : status;
         }
         move_end(arena);
+        status = segments_release(leaving);
+        first = first ? first : status;
     }
     return first;
 }

@@ -13,6 +13,7 @@
 #include "memory/import.h"
 #include "memory/ladder.h"
 #include "memory/pool.h"
+#include "memory/segment.h"
 #include "memory/wait.h"
 
 #include <string.h>
@@ -66,6 +67,8 @@ tarn_status memory_ready(void)
     if (!status)
         status = memory_config_use();
     if (!status)
+        status = raw_ready();
+    if (!status)
         pthread_once(&once, memory_register);
     return status;
 }
@@ -89,7 +92,8 @@ static uintptr_t block_begin_locked(struct span *span, const struct request *req
 }
 
 /* A block with a span of its own. With `grow` the ladder is climbed for it where no free span serves. */
-static tarn_status span_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address)
+static tarn_status span_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
+                                    size_t *size)
 {
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
@@ -104,36 +108,59 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     } else if (status == TARN_ERROR_OUT_OF_MEMORY) {
         status = span_take_locked(heap, zone_other(zone), request->size, request->alignment, &span);
     }
-    if (!status)
+    if (!status) {
         *address = block_begin_locked(span, request);
+        *size = span->size;
+    }
     mutex_unlock(&heap->lock);
     if (!status)
-        counters_allocated(heap->store->counters, request->size, request->requested);
+        counters_allocated(heap->store->counters, *size, request->requested);
     return status;
 }
 
 /* A block of a heap, in a slab of the thread's cache or with a span of its own. TARN_ERROR_OUT_OF_MEMORY without a text. */
 static tarn_status heap_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
-                                    struct cache **used)
+                                    size_t *size, struct cache **used)
 {
-    if (!slab_serves(request))
-        return span_block_alloc(heap, request, grow, address);
+    if (!request->slab)
+        return span_block_alloc(heap, request, grow, address, size);
     struct cache *cache = cache_of(heap);
     if (!cache)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     tarn_status status = cache_take(cache, request, grow, address);
     *used = status ? NULL : cache;
+    *size = slab_slot_size(request->size);
     return status;
 }
 
+/* Rounds a request as a store does. Of virtual memory, one that no slab serves is at least a page long, so that no two blocks begin in
+ * the same page. */
+static void request_round(const struct store *store, struct request *request)
+{
+    if (store->plain) {
+        request->size = config_round(memory_config(), request->requested);
+        request->slab = !store->no_slabs && request->size <= store_rules(store).slab_most && slab_serves(request);
+        return;
+    }
+    request->size = (request->requested + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
+    request->slab = slab_serves(request);
+    if (request->slab)
+        return;
+    request->size = config_round(memory_config(), request->requested);
+    if (request->size < MAP_PAGE)
+        request->size = MAP_PAGE;
+}
+
 /* When the default pool has nothing: what lies free in a pool that was made for that. The block is that pool's for ever. */
-static bool spare_block_alloc(struct heap *heap, const struct request *request, uintptr_t *address)
+static bool spare_block_alloc(struct heap *heap, const struct request *request, uintptr_t *address, size_t *size)
 {
     bool found = false;
     for (struct pool *pool = pool_spare_next(heap, NULL); pool; pool = pool_spare_next(heap, pool)) {
         struct heap *other = found ? NULL : heap_if_used(&pool->store, heap->stream);
         struct cache *used = NULL;
-        found = found || (other && heap_block_alloc(other, request, false, address, &used) == TARN_OK);
+        struct request own = *request;
+        request_round(&pool->store, &own);
+        found = found || (other && heap_block_alloc(other, &own, false, address, size, &used) == TARN_OK);
     }
     return found;
 }
@@ -142,35 +169,27 @@ static bool spare_block_alloc(struct heap *heap, const struct request *request, 
 static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address,
                                struct cache **used)
 {
-    bool small = slab_serves(request);
+    size_t size = 0;
     tarn_status status = device_check(heap->arena->device);
     if (status)
         return status;
-    status = heap_block_alloc(heap, request, true, address, used);
+    status = heap_block_alloc(heap, request, true, address, &size, used);
     if (status == TARN_ERROR_OUT_OF_MEMORY)
-        status = spare_block_alloc(heap, request, address) ? TARN_OK : ladder_refuse(heap, request->size);
+        status = spare_block_alloc(heap, request, address, &size) ? TARN_OK : ladder_refuse(heap, request->size);
     if (!status && is_watched())
-        driver->owner_set(heap->arena->device->number, *address, small ? slab_slot_size(request->size) : request->size,
-                          heap->stream->native);
+        driver->owner_set(heap->arena->device->number, *address, size, heap->stream->native);
     return status;
 }
 
-/* Rounds a request. One that no slab serves is at least a page long, so that no two blocks begin in the same page. */
 static tarn_status request_make(size_t size, size_t alignment, tarn_tag tag, struct request *request)
 {
     if (size > TARN_MAX_SIZE)
         return failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes are more than 1 EiB, the most that can be asked for", size);
     *request = (struct request){
-        .size = (size + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1),
         .requested = size,
         .alignment = alignment > TARN_BLOCK_UNIT ? alignment : TARN_BLOCK_UNIT,
         .tag = tag,
     };
-    if (slab_serves(request))
-        return TARN_OK;
-    request->size = config_round(memory_config(), size);
-    if (request->size < MAP_PAGE)
-        request->size = MAP_PAGE;
     return TARN_OK;
 }
 
@@ -188,6 +207,7 @@ static tarn_status alloc_for(struct stream *stream, size_t size, size_t alignmen
     tarn_status status = request_make(size, alignment, tag, &request);
     if (status || (status = route_of(stream, &route)))
         return status;
+    request_round(route.store, &request);
     status = heap_of(route.store, stream, &heap);
     if (!status)
         status = block_alloc(heap, &request, &address, used);
@@ -206,8 +226,10 @@ tarn_status memory_alloc(struct store *store, struct stream *stream, size_t size
     struct cache *used = NULL;
     uintptr_t address = 0;
     tarn_status status = request_make(size, 0, 0, &request);
-    if (!status)
+    if (!status) {
+        request_round(store, &request);
         status = heap_of(store, stream, &heap);
+    }
     if (!status)
         status = block_alloc(heap, &request, &address, &used);
     if (!status)
@@ -351,11 +373,11 @@ static struct heap *heap_of_entry(map_entry entry)
     return span ? atomic_load_explicit(&span->heap, memory_order_relaxed) : NULL;
 }
 
-/* The entry of a page with the lock of its heap held; 0, nothing held, when the page has none. An entry that is not the
+/* The entry of a page with the lock of its heap held; 0, nothing held, when the page has none, or more than one heap's. An entry that is not the
  * caller's own may change at any moment: it says nothing before the lock of the heap that it names is held. */
 static map_entry page_lock(uintptr_t page, struct heap **heap)
 {
-    for (map_entry entry = map_get(page); entry; entry = map_get(page)) {
+    for (map_entry entry = map_get(page); entry && entry != MAP_SHARED; entry = map_get(page)) {
         *heap = heap_of_entry(entry);
         if (!*heap)
             continue; /* changed meanwhile */
@@ -367,8 +389,8 @@ static map_entry page_lock(uintptr_t page, struct heap **heap)
     return 0;
 }
 
-/* The page map's last entry of what begins at or before an address, with the lock of its heap held; 0, nothing held, if there
- * is none. */
+/* The page map's last entry of what begins at or before an address, or the first span of the plain segment around it, with the lock
+ * of its heap held; 0, nothing held, if there is none. */
 static map_entry entry_lock(uintptr_t address, struct heap **heap)
 {
     const struct arena *arena = NULL;
@@ -379,7 +401,7 @@ static map_entry entry_lock(uintptr_t address, struct heap **heap)
         if (entry)
             mutex_unlock(&(*heap)->lock);
         if (!arena && !(arena = arena_at(address)))
-            return 0;
+            return map_entry_of_span(segment_lock(address, heap));
         if (page <= arena->base)
             return 0;
     }
@@ -402,7 +424,7 @@ static tarn_status not_a_block(uintptr_t address)
 {
     if (import_holds(address))
         return import_refuse(address);
-    if (arena_at(address) && address % TARN_BLOCK_UNIT == 0)
+    if ((arena_at(address) || segment_holds(address)) && address % TARN_BLOCK_UNIT == 0)
         return failed(TARN_ERROR_DOUBLE_FREE,
                       "%p lies in memory of tarn's where no block is live: it was freed before, or never handed out",
                       (void *)address);

@@ -23,4 +23,8 @@ typedef tarn_status (*block_work)(struct store *store, const tarn_block_info *bl
 /* Looks up the live block that holds `pointer`. TARN_ERROR_INVALID_POINTER, or what `work` gives. */
 tarn_status memory_block_do(const void *pointer, block_work work, void *argument);
 
+/* Reads the environment's wish for the mode without caching, the first time. TARN_ERROR_CONFIGURATION each time while it is
+ * malformed. */
+tarn_status raw_ready(void);
+
 #endif

@@ -3,12 +3,14 @@
 
 /* The page map: from an address to the block or slab that holds it, for every device at once.
  *
- * A page is 64 KiB. The entry of a page is the span of the block that begins in it, or the slab that it lies in; a block
- * with a span of its own is never shorter than a page, so at most one begins in each. Free memory has no entry. */
+ * A page is 64 KiB. The entry of a page is the span of the first block that begins in it, or the slab that it lies in. In virtual
+ * memory a block with a span of its own is never shorter than a page, so at most one begins in each; of plain segments several may,
+ * and the others follow in the run. Free memory has no entry. */
 #ifndef TARN_MEMORY_MAP_H
 #define TARN_MEMORY_MAP_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <tarn/status.h>
@@ -44,10 +46,13 @@ static inline struct slab *map_slab(map_entry entry)
 
 static inline struct span *map_span(map_entry entry)
 {
-    return entry & 1 ? NULL : (struct span *)entry;
+    return entry & 3 ? NULL : (struct span *)entry;
 }
 
 extern _Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
+
+/* Of a page that more than one plain segment reaches into: segment.h knows what begins there. */
+#define MAP_SHARED ((map_entry)2)
 
 /* The entry of the page of an address; 0 for any address that was never prepared. Lock-free: two loads. */
 static inline map_entry map_get(uintptr_t address)
@@ -64,5 +69,7 @@ static inline map_entry map_get(uintptr_t address)
 /* Makes room for entries of a range. May fail; afterwards map_set() in it cannot. */
 tarn_status map_prepare(uintptr_t start, size_t size);
 void map_set(uintptr_t address, map_entry entry);
+/* Sets it where it is still `*before`; else false, and `*before` is what it is. */
+bool map_replace(uintptr_t address, map_entry *before, map_entry entry);
 
 #endif

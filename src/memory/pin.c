@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/tree.h"
 #include "memory/malloc.h"
+#include "memory/segment.h"
 
 #include <tarn/share.h>
 
@@ -52,6 +53,10 @@ static struct pin *find_locked(uintptr_t start, size_t size)
 /* The pieces of a range, which are mapped, from the first that touches it on. */
 static void count(const struct arena *arena, uintptr_t start, size_t size, bool more)
 {
+    if (start - arena->base >= arena->size) {
+        segment_pin(start, more);
+        return;
+    }
     for (uintptr_t address = start; address < start + size;) {
         struct piece *piece = arena_piece(arena, address);
         address = piece->address + piece->size;

@@ -98,8 +98,8 @@ static bool is_over(struct store *store)
     return over;
 }
 
-/* Destroys a pool that was left behind, if nothing of it is left. Collecting. */
-static void destroy_if_empty(struct arena *arena, struct pool *pool)
+/* Takes a pool that was left behind, and of which nothing is left, out of its list into `dead`. Collecting. */
+static void bury_if_empty(struct arena *arena, struct pool *pool, struct store **dead)
 {
     struct store *store = &pool->store;
     if (atomic_load(&store->suspended))
@@ -114,6 +114,15 @@ static void destroy_if_empty(struct arena *arena, struct pool *pool)
     if (!unlinked)
         return;
     atomic_fetch_sub(&arena->pools_ended, 1);
+    store->next = *dead;
+    *dead = store;
+}
+
+static void destroy(struct pool *pool)
+{
+    struct store *store = &pool->store;
+    if (store->allocator.gone)
+        store->allocator.gone(store->allocator.user);
     pages_free(store->heaps, store->heap_slots * sizeof(struct heap *));
     mutex_finish(&store->lookup);
     counters_finish(&pool->counters);
@@ -156,6 +165,7 @@ static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
 void pools_collect(struct arena *arena)
 {
     tarn_pool_id id;
+    struct store *dead = NULL;
     if (!atomic_load(&arena->pools_ended))
         return;
     while (leave_one_behind(arena, &id)) {
@@ -168,9 +178,13 @@ void pools_collect(struct arena *arena)
         struct pool *pool = pool_of_store(store);
         next = store_next(arena, store);
         if (!atomic_load(&pool->count) && atomic_load(&store->left_behind))
-            destroy_if_empty(arena, pool);
+            bury_if_empty(arena, pool, &dead);
     }
     mutex_unlock(&collecting);
+    for (struct store *store = dead, *next; store; store = next) {
+        next = store->next;
+        destroy(pool_of_store(store));
+    }
 }
 
 void pools_on_end(void (*callback)(tarn_pool_id id))
@@ -205,7 +219,7 @@ static bool is_spare(struct store *store)
 struct pool *pool_spare_next(const struct heap *heap, struct pool *pool)
 {
     struct arena *arena = heap->arena;
-    if (heap->store != &arena->store)
+    if (!store_is_default(heap->store))
         return NULL;
     mutex_lock(&arena->lock);
     struct store *store = pool ? pool->store.next : arena->stores;
@@ -239,6 +253,54 @@ static tarn_status check_reading(tarn_pool *pool, const void *result)
     return result ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
 }
 
+static bool asks_for_plain(const tarn_pool_options *options)
+{
+    const tarn_segment_sizes *sizes = &options->sizes;
+    return options->segments >= TARN_SEGMENTS_PLAIN || options->no_split || options->allocator ||
+           sizes->small_segment || sizes->large_segment || sizes->own_segment || sizes->rounding || sizes->max_split ||
+           sizes->max_non_split_rounding;
+}
+
+static tarn_status check_options(const tarn_pool_options *options)
+{
+    const tarn_segment_sizes *sizes = &options->sizes;
+    const size_t all[] = {sizes->small_segment, sizes->large_segment, sizes->own_segment,
+                          sizes->rounding,      sizes->max_split,     sizes->max_non_split_rounding};
+    const tarn_pool_allocator *allocator = options->allocator;
+    if (options->size != sizeof *options)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "options->size is not sizeof(tarn_pool_options)");
+    if ((unsigned)options->segments > TARN_SEGMENTS_EXACT)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no tarn_segments", (int)options->segments);
+    if (allocator && (allocator->size != sizeof *allocator || !allocator->alloc || !allocator->free))
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "allocator->size is not sizeof(tarn_pool_allocator), or alloc or free is NULL");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] % TARN_BLOCK_UNIT || all[i] > TARN_MAX_SIZE)
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "a size of segments, %zu, is no multiple of %zu up to 1 EiB",
+                          all[i], TARN_BLOCK_UNIT);
+    if ((options->segments == TARN_SEGMENTS_VIRTUAL || options->exportable) && asks_for_plain(options))
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "no_split, sizes and an allocator are for plain segments, not for virtual or exportable memory");
+    return TARN_OK;
+}
+
+/* Makes a new pool what its options say. Arena lock. */
+static void pool_configure(struct pool *pool, const tarn_pool_options *options)
+{
+    struct store *store = &pool->store;
+    store->limit = options->limit ? options->limit : SIZE_MAX;
+    store->piece_flags = options->exportable ? DRIVER_PIECE_EXPORTABLE : 0;
+    store->plain = asks_for_plain(options) || (options->segments == TARN_SEGMENTS_DEFAULT && store->plain);
+    store->remaps = store->remaps && !options->no_remap && !store->plain;
+    store->no_split = options->no_split;
+    store->no_slabs = store->no_slabs || options->no_split || options->segments == TARN_SEGMENTS_EXACT;
+    store->sizes = options->sizes;
+    if (options->allocator)
+        store->allocator = *options->allocator;
+    counters_max_split(&pool->counters, store_max_split(store));
+    pool->use_on_oom = options->use_on_oom;
+}
+
 tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **result)
 {
     static const tarn_pool_options nothing_special = {.size = sizeof nothing_special, .device = TARN_CURRENT_DEVICE};
@@ -246,23 +308,38 @@ tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **resul
     struct arena *arena = NULL;
     struct pool *pool = NULL;
     options = options ? options : &nothing_special;
-    if (!result || options->size != sizeof *options)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL, or options->size is not sizeof(tarn_pool_options)");
-    tarn_status status = memory_ready();
-    int number = options->device == TARN_CURRENT_DEVICE ? thread_device() : options->device;
-    if (status || (status = device_find(number, &device)) || (status = arena_of(device, &arena)))
+    if (!result)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
+    tarn_status status = check_options(options);
+    if (status || (status = memory_ready()))
         return status;
+    int number = options->device == TARN_CURRENT_DEVICE ? thread_device() : options->device;
+    if ((status = device_find(number, &device)) || (status = arena_of(device, &arena)))
+        return status;
+    if (options->segments == TARN_SEGMENTS_VIRTUAL && !device->properties.virtual_memory)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory: %s", number, device->properties.name);
     if (options->exportable && !device->properties.exportable)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot give its memory to other processes", number);
+    if (options->exportable && arena->store.plain && options->segments != TARN_SEGMENTS_VIRTUAL)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "plain segments cannot be exported; the pool needs virtual ones");
     if ((status = pool_create(arena, false, &pool)))
         return status;
     mutex_lock(&arena->lock); /* others look for spare memory */
-    pool->store.piece_flags = options->exportable ? DRIVER_PIECE_EXPORTABLE : 0;
-    pool->store.limit = options->limit ? options->limit : SIZE_MAX;
-    pool->store.remaps = pool->store.remaps && !options->no_remap;
-    pool->use_on_oom = options->use_on_oom;
+    pool_configure(pool, options);
     mutex_unlock(&arena->lock);
     *result = (tarn_pool *)pool;
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocator *allocator)
+{
+    tarn_status status = check_reading(pool, allocator);
+    if (status)
+        return status;
+    if (allocator->size != sizeof *allocator)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "allocator->size is not sizeof(tarn_pool_allocator)");
+    *allocator = pool_of_public(pool)->store.allocator;
+    allocator->size = sizeof *allocator;
     return TARN_OK;
 }
 

@@ -86,7 +86,7 @@ tarn_status route_of(struct stream *stream, struct route *route)
     tarn_status status = arena_of(device_at(stream->device), &arena);
     if (status)
         return status;
-    *route = (struct route){.store = &arena->store, .holds_on = true};
+    *route = (struct route){.store = store_default(arena), .holds_on = true};
     const struct joined *joined = newest_of_thread(stream->device);
     tarn_scope since = joined ? joined->since : 0;
     if (!joined && !atomic_load(&shared_scopes))

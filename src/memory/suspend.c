@@ -410,6 +410,8 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     struct pool *pool = pool_of_public(public);
     int before = 0;
     tarn_status status = pool_check(public);
+    if (!status && pool->store.plain)
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "the pool has plain segments, whose addresses go with their memory");
     if (status || (status = observe_refuse_moving("a suspend")) ||
         (status = captures_refuse(pool->store.arena->device, "a suspend")) ||
         (status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before)))

@@ -57,10 +57,12 @@ static bool in_tree(const struct zone *zone, const struct span *wanted)
     return false;
 }
 
-/* Whether the entry of a block's page is the block, or one before it in the page. */
+/* Whether the entry of a block's page is the block, or one before it in the page, or says that the table knows. */
 static bool is_entered(const struct span *span)
 {
     const struct span *entry = map_span(map_get(span->start));
+    if (map_get(span->start) == MAP_SHARED)
+        return true;
     return entry && entry->run == span->run && entry->start <= span->start &&
            entry->start / MAP_PAGE == span->start / MAP_PAGE;
 }
@@ -108,8 +110,10 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
     }
     if (address != run->end || run->last != before)
         return BROKEN(run->end, "a run's end is not that of its last span");
-    bool suspended = atomic_load(&heap->store->suspended);
-    for (address = run->start; sums->alone && !suspended && address < run->end;) {
+    if (heap->store->plain && (run->heap != heap || run->store != heap->store || run->large != (zone == ZONE_LARGE)))
+        return BROKEN(run->start, "a segment names another heap, store or zone than its own");
+    bool pieces = !heap->store->plain && !atomic_load(&heap->store->suspended);
+    for (address = run->start; sums->alone && pieces && address < run->end;) {
         const struct piece *piece = arena_piece(heap->arena, address);
         if (!piece || piece->address != address || address + piece->size > run->end)
             return BROKEN(address, "a run is not made of whole pieces");
@@ -168,8 +172,8 @@ static size_t run_mapped(const struct heap *heap, const struct run *run)
 }
 
 /* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: ghosts, whose pieces count elsewhere, and
- * addresses without any. */
-static size_t mapped_bytes(struct heap *heap, size_t *left)
+ * addresses without any. What has plain segments gives their bytes in `plain` alone. */
+static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *plain)
 {
     size_t bytes = 0;
     *left = 0;
@@ -183,8 +187,10 @@ static size_t mapped_bytes(struct heap *heap, size_t *left)
     }
     for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
         *left += ghost->size;
+    bool segments = heap->store->plain;
     mutex_unlock(&heap->lock);
-    return bytes;
+    *plain += segments ? bytes : 0;
+    return segments ? 0 : bytes;
 }
 
 static tarn_status store_verify(const struct store *store)
@@ -207,7 +213,7 @@ static size_t imported_bytes(const struct piece_list *list)
 
 tarn_status arena_verify(struct arena *arena)
 {
-    size_t mapped = 0, left = arena->imports.reserved - arena->imports.cache.bytes;
+    size_t mapped = 0, plain = 0, left = arena->imports.reserved - arena->imports.cache.bytes;
     size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
     unsigned left_behind = 0;
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
@@ -215,7 +221,7 @@ tarn_status arena_verify(struct arena *arena)
         if (status)
             return status;
         size_t beside = 0;
-        mapped += mapped_bytes(heap, &beside);
+        mapped += mapped_bytes(heap, &beside, &plain);
         left += beside;
         left_behind += heap_is_left_behind_locked(heap);
     }
@@ -230,7 +236,9 @@ tarn_status arena_verify(struct arena *arena)
                       mapped, claimed * arena->granule);
     tarn_status status = store_verify(&arena->store);
     status = status ? status : store_verify(&arena->imports);
-    size_t cached = arena->store.cache.bytes, reserved = arena->store.reserved;
+    size_t cached = arena->store.cache.bytes, reserved = arena->store.reserved + arena->raw.reserved;
+    for (const struct run *run = arena->stuck_segments; run; run = run->next)
+        plain += run->end - run->start;
     for (const struct store *store = arena->stores; store; store = store->next) {
         cached += store->cache.bytes;
         reserved += store->reserved;
@@ -238,9 +246,9 @@ tarn_status arena_verify(struct arena *arena)
     }
     if (status)
         return status;
-    if (mapped + stuck + cached != arena->reserved || reserved != arena->reserved)
+    if (mapped + plain + stuck + cached != arena->reserved || reserved != arena->reserved)
         return failed(TARN_ERROR_INTERNAL,
-                      "device %d: %zu bytes are mapped, %zu cached, but %zu reserved, %zu by pools",
-                      arena->device->number, mapped, cached, arena->reserved, reserved);
+                      "device %d: %zu bytes are mapped, %zu cached, %zu in segments, but %zu reserved, %zu by pools",
+                      arena->device->number, mapped, cached, plain, arena->reserved, reserved);
     return TARN_OK;
 }

@@ -39,8 +39,15 @@ void counters_finish(struct counters *counters)
     mutex_finish(&counters->lock);
 }
 
+static bool is_oversize(const tarn_stats *values, size_t size)
+{
+    return values->max_split_size >= 0 && size >= (size_t)values->max_split_size;
+}
+
 static void add_allocation(tarn_stats *values, size_t size, int64_t requested, int sign)
 {
+    if (is_oversize(values, size))
+        stat_add(&values->oversize_allocations, sign);
     class_add(values->allocation, class_of(size), sign);
     class_add(values->allocated_bytes, class_of(size), (int64_t)size * sign);
     class_add(values->requested_bytes, class_of(size), requested * sign);
@@ -144,16 +151,28 @@ void counters_extended(struct counters *counters, size_t size, size_t more, size
         class_move(values->allocated_bytes, from, to, size, more);
         class_move(values->active_bytes, from, to, size, more);
         class_move(values->requested_bytes, from, to, requested, more_requested);
+        if (is_oversize(values, size + more) && !is_oversize(values, size))
+            stat_add(&values->oversize_allocations, 1);
         mutex_unlock(&counters->lock);
     }
 }
 
-void counters_segment(struct counters *counters, size_t size, int sign)
+void counters_max_split(struct counters *counters, int64_t bytes)
 {
+    mutex_lock(&counters->lock);
+    counters->values.max_split_size = bytes;
+    mutex_unlock(&counters->lock);
+}
+
+void counters_segment(struct counters *counters, size_t size, bool large, int sign)
+{
+    tarn_stat_class class = large ? TARN_STAT_LARGE_POOL : TARN_STAT_SMALL_POOL;
     for (; counters; counters = counters->parent) {
         mutex_lock(&counters->lock);
-        class_add(counters->values.segment, TARN_STAT_LARGE_POOL, sign);
-        class_add(counters->values.reserved_bytes, TARN_STAT_LARGE_POOL, sign * (int64_t)size);
+        class_add(counters->values.segment, class, sign);
+        class_add(counters->values.reserved_bytes, class, sign * (int64_t)size);
+        if (is_oversize(&counters->values, size))
+            stat_add(&counters->values.oversize_segments, sign);
         if (sign > 0)
             counters->values.num_device_alloc++;
         else
@@ -162,20 +181,47 @@ void counters_segment(struct counters *counters, size_t size, int sign)
     }
 }
 
-static void segment_own(struct counters *counters, size_t size, int sign)
+static void stat_kept(tarn_stat *stat, int64_t change)
 {
+    stat->current += change;
+    stat->freed -= change;
+    if (stat->current > stat->peak)
+        stat->peak = stat->current;
+}
+
+void counters_segment_kept(struct counters *counters, size_t size, bool large)
+{
+    tarn_stat_class classes[] = {TARN_STAT_ALL, large ? TARN_STAT_LARGE_POOL : TARN_STAT_SMALL_POOL};
+    for (; counters; counters = counters->parent) {
+        mutex_lock(&counters->lock);
+        for (int i = 0; i < 2; i++) {
+            stat_kept(&counters->values.segment[classes[i]], 1);
+            stat_kept(&counters->values.reserved_bytes[classes[i]], (int64_t)size);
+        }
+        if (is_oversize(&counters->values, size))
+            stat_kept(&counters->values.oversize_segments, 1);
+        counters->values.num_device_free--;
+        mutex_unlock(&counters->lock);
+    }
+}
+
+static void segment_own(struct counters *counters, size_t size, bool large, int sign)
+{
+    tarn_stat_class class = large ? TARN_STAT_LARGE_POOL : TARN_STAT_SMALL_POOL;
     if (!counters->parent)
         return; /* the device has it either way */
     mutex_lock(&counters->lock);
-    class_add(counters->values.segment, TARN_STAT_LARGE_POOL, sign);
-    class_add(counters->values.reserved_bytes, TARN_STAT_LARGE_POOL, sign * (int64_t)size);
+    class_add(counters->values.segment, class, sign);
+    class_add(counters->values.reserved_bytes, class, sign * (int64_t)size);
+    if (is_oversize(&counters->values, size))
+        stat_add(&counters->values.oversize_segments, sign);
     mutex_unlock(&counters->lock);
 }
 
-void counters_segment_move(struct counters *from, struct counters *to, size_t size)
+void counters_segment_move(struct counters *from, struct counters *to, size_t size, bool large)
 {
-    segment_own(from, size, -1);
-    segment_own(to, size, 1);
+    segment_own(from, size, large, -1);
+    segment_own(to, size, large, 1);
 }
 
 void counters_split(struct counters_splits *splits, size_t size, int large, int sign)

@@ -8,6 +8,7 @@
 
 #include "base/lock.h"
 
+#include <stdbool.h>
 #include <tarn/stats.h>
 
 #define COUNTERS_SMALL ((size_t)1 << 20) /* bytes: the largest block of the small class (c10's small limit) */
@@ -39,10 +40,14 @@ void counters_add_small(tarn_stats *stats, const struct counters_small *small);
 /* A live block grew in place. */
 void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested);
 
-/* Physical memory came from the driver or went back. */
-void counters_segment(struct counters *counters, size_t size, int sign);
+/* Physical memory came from the driver or went back: a piece, which is large, or a plain segment. */
+void counters_segment(struct counters *counters, size_t size, bool large, int sign);
+/* A segment that was counted as gone is still there. */
+void counters_segment_kept(struct counters *counters, size_t size, bool large);
+/* From how many bytes on blocks and segments count as oversize; -1 is never. */
+void counters_max_split(struct counters *counters, int64_t bytes);
 /* It became another pool's of the same device. */
-void counters_segment_move(struct counters *from, struct counters *to, size_t size);
+void counters_segment_move(struct counters *from, struct counters *to, size_t size, bool large);
 
 /* Free memory beside other memory, by zone (small, large), of one heap and under its lock. A device's is the sum over its heaps,
  * its peak the sum of theirs. */

@@ -30,19 +30,8 @@ static void use_streams_and_captures(void)
     NEED(tarn_device_synchronize(0) == TARN_OK);
 }
 
-/* No memory from tarn yet, but everything else. */
-static void scenario_plain(void)
-{
-    tarn_device_properties properties = {.size = sizeof properties};
-    NEED(tarn_device_properties_get(0, &properties) == TARN_OK);
-    NEED(!properties.virtual_memory);
-    NEED(tarn_malloc(512) == NULL && tarn_last_status() == TARN_ERROR_NOT_SUPPORTED);
-    use_streams_and_captures();
-    NEED(tarn_shutdown() == TARN_OK);
-}
-
 /* Blocks of many sizes keep what is in them, and everything goes back. */
-static void scenario_virtual(void)
+static void use_memory(void)
 {
     enum { BLOCKS = 200 };
     unsigned char *blocks[BLOCKS];
@@ -65,6 +54,33 @@ static void scenario_virtual(void)
     NEED(tarn_trim(0, 0) == TARN_OK);
     NEED(tarn_device_memory(0, &after, &total) == TARN_OK);
     NEED(before == after);
+    NEED(tarn_shutdown() == TARN_OK);
+}
+
+static bool is_virtual(void)
+{
+    tarn_device_properties properties = {.size = sizeof properties};
+    NEED(tarn_device_properties_get(0, &properties) == TARN_OK);
+    return properties.virtual_memory;
+}
+
+static void scenario_plain(void)
+{
+    NEED(!is_virtual());
+    use_memory();
+}
+
+static void scenario_virtual(void)
+{
+    NEED(is_virtual());
+    use_memory();
+}
+
+/* Virtual memory was asked for where there is none. */
+static void scenario_refused(void)
+{
+    NEED(!is_virtual());
+    NEED(tarn_malloc(512) == NULL && tarn_last_status() == TARN_ERROR_NOT_SUPPORTED);
     NEED(tarn_shutdown() == TARN_OK);
 }
 
@@ -200,6 +216,7 @@ static const struct {
     void (*run)(void);
 } scenarios[] = {
     {"plain", scenario_plain},
+    {"plain_refused", scenario_refused},
     {"virtual", scenario_virtual},
     {"failing", scenario_failing},
     {"missing", scenario_missing},
@@ -220,12 +237,13 @@ static const struct {
         assert_int_equal(run_scenario(name, variables), 0);  \
     } while (0)
 
-static void without_virtual_memory_the_rest_works(void **state)
+static void without_virtual_memory_all_of_it_works_too(void **state)
 {
     (void)state;
     SCENARIO("plain", "TARN_HIP_VMM=0");
     SCENARIO("plain", "TARN_HIP_VMM=");
     SCENARIO("plain", "TARN_HIP_VMM=1", "TARN_SIM_HIP_VERSION=60032830");
+    SCENARIO("plain_refused", "TARN_ALLOC_CONF=segments:virtual");
 }
 
 static void with_virtual_memory_all_of_it_works(void **state)
@@ -289,7 +307,7 @@ int main(int count, char **arguments)
         }
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_virtual_memory_the_rest_works),
+        cmocka_unit_test(without_virtual_memory_all_of_it_works_too),
         cmocka_unit_test(with_virtual_memory_all_of_it_works),
         cmocka_unit_test(failures_leave_blocks_alone),
         cmocka_unit_test(a_hold_that_fails_is_none),

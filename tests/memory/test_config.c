@@ -87,6 +87,7 @@ static void every_key_is_read(void **state)
     GIVES_FIELD("pinned_max_cached_size_mb:3", pinned_max_cached_size, 3 * MIB);
     GIVES_FIELD("profile:footprint", profile, CONFIG_PROFILE_FOOTPRINT);
     GIVES_FIELD("segments:plain", segments, CONFIG_SEGMENTS_PLAIN);
+    GIVES_FIELD("segments:exact", segments, CONFIG_SEGMENTS_EXACT);
     GIVES_FIELD("limit_mb:5", limit, 5 * MIB);
     GIVES_FIELD("leave_free_mb:6", leave_free, 6 * MIB);
     GIVES_FIELD("pinned_limit_mb:7", pinned_limit, 7 * MIB);
@@ -228,7 +229,7 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
     refused("pinned_num_register_threads:[1:2]",
             "29: pinned_num_register_threads is [, but must be a power of two from 1 to 128");
     refused("profile:small", "9: profile is small, but must be default or footprint");
-    refused("segments:any", "10: segments is any, but must be driver, virtual or plain");
+    refused("segments:any", "10: segments is any, but must be driver, virtual, plain or exact");
     refused("profile:default,all:default", "17: all:default may only stand at the beginning");
     refused("all:none", "5: all is none, but must be default");
     refused("all", "4: \":default\" is missing before the end");
@@ -481,11 +482,11 @@ static void what_has_no_effect_is_named(void **state)
     const char *text = "";
     OK(tarn_configuration_note(0, &text));
     CHECK(text == NULL);
-    OK(tarn_configure("leave_free_mb:3,max_split_size_mb:64,release_lock_on_cudamalloc:True,backend:native"));
+    OK(tarn_configure("leave_free_mb:3,pinned_free_catch_all:True,release_lock_on_cudamalloc:True,backend:native,max_split_size_mb:64"));
     OK(tarn_configuration_note(0, &text));
-    assert_string_equal(text, "max_split_size_mb: segments that are split are not in this version");
-    OK(tarn_configuration_note(1, &text));
     CHECK(strncmp(text, "release_lock_on_cudamalloc: ", 28) == 0);
+    OK(tarn_configuration_note(1, &text));
+    assert_string_equal(text, "pinned_free_catch_all: a free of tarn's throws no exception");
     OK(tarn_configuration_note(2, &text));
     CHECK(text == NULL);
     GIVES(tarn_configuration_note(-1, &text), TARN_ERROR_INVALID_ARGUMENT);

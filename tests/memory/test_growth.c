@@ -212,13 +212,13 @@ static void shedding_gives_at_least_what_is_wanted_and_says_how_much(void **stat
     OK(default_heap(stream, &heap));
     for (int i = 0; i < 5; i++)
         blocks[i] = alloc_on(own, PIECE);
-    OK(heap_shed(heap, SIZE_MAX, &given));
+    OK(heap_shed(heap, SIZE_MAX, &given, NULL));
     CHECK(given == 0);
     for (int i = 0; i < 5; i += 2)
         OK(tarn_free(blocks[i]));
-    OK(heap_shed(heap, 1, &given));
+    OK(heap_shed(heap, 1, &given, NULL));
     CHECK(given == PIECE && heap->arena->store.cache.bytes == PIECE);
-    OK(heap_shed(heap, PIECE + 1, &given));
+    OK(heap_shed(heap, PIECE + 1, &given, NULL));
     CHECK(given == 2 * PIECE && heap->free_bytes == 0);
     verify(0);
     OK(tarn_free(blocks[1]));

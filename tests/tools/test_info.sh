@@ -52,8 +52,8 @@ json 'l["cudnn"]["checked"] and not l["miopen"]["checked"] and l["cudnn"]["sonam
 run 0 && says out '^settings all:default$'
 run 0 --json
 json 'a["settings"] == {"text": "all:default", "error": None, "without_effect": []}'
-export TARN_ALLOC_CONF=max_split_size_mb:64,leave_free_mb:100
-run 0 && silent err && says out '^settings all:default,max_split_size_mb:64,leave_free_mb:100$' && says out '^  without effect: max_split_size_mb: '
+export TARN_ALLOC_CONF=pinned_free_catch_all:True,leave_free_mb:100
+run 0 && silent err && says out '^settings all:default,pinned_free_catch_all:True,leave_free_mb:100$' && says out '^  without effect: pinned_free_catch_all: '
 run 0 --json
 json 'a["settings"]["text"].endswith("leave_free_mb:100") and len(a["settings"]["without_effect"]) == 1'
 export TARN_ALLOC_CONF=leave_free_mb:lots

@@ -99,6 +99,8 @@ static void check_pieces(const struct block *block)
 {
     const struct arena *arena = arena_at_device(block->stream / STREAMS);
     uintptr_t start = (uintptr_t)block->pointer, end = start + block->usable;
+    if (arena->store.plain)
+        return; /* arena_verify() looks at the segments' stores */
     for (uintptr_t address = start; is_usable(block) && address < end;) {
         const struct piece *piece = arena_piece(arena, address);
         MUST(piece, "a live block's memory at %p is not mapped", (void *)address);
@@ -116,7 +118,7 @@ static void check_pinned(struct pool_model *pool)
     const struct store *store = store_of(pool);
     size_t granules = arena->size / arena->granule;
     MUST(granules <= GRANULES, "more granules than the model has room for");
-    if (!store || !pool_is_held(pool) || pool->state != TARN_POOL_RUNS) {
+    if (!store || store->plain || !pool_is_held(pool) || pool->state != TARN_POOL_RUNS) {
         memset(pool->pinned, 0, sizeof pool->pinned);
         return;
     }
@@ -326,6 +328,10 @@ void do_suspend(void)
     if (has_unknown_capture(pool->device) || (before != TARN_POOL_RUNS && below(3)))
         return;
     bool keep = before == TARN_POOL_RUNS && below(2);
+    if (arena_at_device(pool->device)->store.plain) {
+        MUST(tarn_pool_suspend(pool->pool, keep) == TARN_ERROR_NOT_SUPPORTED, "plain segments were suspended");
+        return;
+    }
     tarn_status status = before == TARN_POOL_RUNS ? tarn_pool_suspend(pool->pool, keep) : tarn_pool_resume(pool->pool);
     if (barred)
         MUST(status == TARN_ERROR_CAPTURE, "a suspend or resume in a capture: %s", tarn_status_name(status));
