@@ -271,7 +271,7 @@ static void capture(struct worker *worker)
     tarn_pool *pool = below(worker, 2) ? pool_get(worker) : NULL;
     void *graph = NULL, *inside[2] = {0};
     tarn_status status = tarn_pool_capture_begin(pool, worker->adopted, TARN_CAPTURE_THREAD_LOCAL);
-    CHECK(!status || may_fail(status) || status == TARN_ERROR_SCOPE);
+    CHECK(!status || may_fail(status) || status == TARN_ERROR_BUSY);
     OK(tarn_pool_release(pool));
     if (status)
         return;
