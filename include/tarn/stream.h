@@ -115,7 +115,7 @@ typedef enum tarn_capture_mode {
 typedef enum tarn_capture_state { TARN_CAPTURE_NONE, TARN_CAPTURE_ACTIVE, TARN_CAPTURE_INVALIDATED } tarn_capture_state;
 
 /* Begins a capture on a stream. TARN_ERROR_INVALID_ARGUMENT for a default stream; TARN_ERROR_CAPTURE when it captures already,
- * or is announced to. */
+ * or is announced to; TARN_ERROR_BUSY while a pool of its device is being suspended or resumed. */
 TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
 
 /* Says that the caller is about to begin a capture on `stream` by the vendor's own call; tarn_capture_end() or _abort() on the

@@ -29,6 +29,7 @@ static pthread_cond_t one_ended; /* of the monotonic clock */
 static struct capture *captures; /* table_lock */
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool capture_objects = OBJECT_POOL(struct capture);
+static atomic_uint barred[TARN_MAX_DEVICES]; /* no known capture may begin; raised under the device's record lock */
 
 unsigned captures_open(const struct device *device)
 {
@@ -107,6 +108,21 @@ tarn_status captures_refuse(const struct device *device, const char *what)
                 : TARN_OK;
 }
 
+tarn_status captures_bar(struct device *device, const char *what)
+{
+    mutex_lock(&device->record_lock);
+    tarn_status status = captures_refuse(device, what);
+    if (!status)
+        atomic_fetch_add(&barred[device->number], 1);
+    mutex_unlock(&device->record_lock);
+    return status;
+}
+
+void captures_unbar(const struct device *device)
+{
+    atomic_fetch_sub(&barred[device->number], 1);
+}
+
 tarn_status tarn_capture_status(tarn_stream stream, tarn_capture_state *state, uint64_t *id)
 {
     struct stream *found = NULL;
@@ -144,6 +160,10 @@ static tarn_status refuse_second(struct stream *stream)
 /* Enters a capture. Under the record lock. */
 static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool announced)
 {
+    if (atomic_load(&barred[stream->device]))
+        return failed(TARN_ERROR_BUSY,
+                      "a pool of device %d is being suspended or resumed; begin the capture when that has ended",
+                      stream->device);
     struct thread *thread = thread_self();
     struct capture *capture = thread ? object_alloc(&capture_objects) : NULL;
     if (!thread)

@@ -33,6 +33,9 @@ tarn_status stream_ask_capture(const struct stream *stream, struct driver_captur
 tarn_status stream_refuse_capture(struct stream *stream, const char *what);
 /* TARN_ERROR_CAPTURE where a known capture is open on the device; on any device. */
 tarn_status captures_refuse(const struct device *device, const char *what);
+/* The same, and from then on no known capture begins on the device until captures_unbar(): for who waits for all of it. */
+tarn_status captures_bar(struct device *device, const char *what);
+void captures_unbar(const struct device *device);
 tarn_status captures_refuse_all(const char *what);
 
 /* What the memory layer does when a known capture has ended, with its graph, or with NULL and without one. Where it fails, the

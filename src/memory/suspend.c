@@ -413,11 +413,15 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     if (!status && pool->store.plain)
         status = failed(TARN_ERROR_NOT_SUPPORTED, "the pool has plain segments, whose addresses go with their memory");
     if (status || (status = observe_refuse_moving("a suspend")) ||
-        (status = captures_refuse(pool->store.arena->device, "a suspend")) ||
-        (status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before)))
+        (status = captures_bar(pool->store.arena->device, "a suspend")))
         return status;
-    stop(&pool->store);
-    return change_end(pool, suspend(pool, keep));
+    status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before);
+    if (!status) {
+        stop(&pool->store);
+        status = change_end(pool, suspend(pool, keep));
+    }
+    captures_unbar(pool->store.arena->device);
+    return status;
 }
 
 /* Bytes that a suspended store has to get. */
@@ -477,10 +481,13 @@ tarn_status tarn_pool_resume(tarn_pool *public)
     int before = 0;
     tarn_status status = pool_check(public);
     if (status || (status = observe_refuse_moving("a resume")) ||
-        (status = captures_refuse(pool->store.arena->device, "a resume")) ||
-        (status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before)))
+        (status = captures_bar(pool->store.arena->device, "a resume")))
         return status;
-    return change_end(pool, resume(pool, before));
+    status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before);
+    if (!status)
+        status = change_end(pool, resume(pool, before));
+    captures_unbar(pool->store.arena->device);
+    return status;
 }
 
 tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state)

@@ -10,6 +10,8 @@
 #include "memory/verify.h"
 #include "support/host.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -212,6 +214,51 @@ static void a_suspend_waits_for_streams_that_use_live_blocks(void)
     nothing_is_left(0);
 }
 
+static sem_t gate;
+static tarn_pool *slow;
+
+static void wait_at_gate(void *argument)
+{
+    (void)argument;
+    sem_wait(&gate);
+}
+
+static void *suspend_slow(void *argument)
+{
+    (void)argument;
+    OK(tarn_pool_suspend(slow, true));
+    return NULL;
+}
+
+/* It waits for streams, and where a graph counts the pool for the device, which would end a capture that begins meanwhile. */
+static void no_capture_begins_during_a_suspend(void)
+{
+    tarn_stream stream = lease(0), other = lease(0);
+    tarn_pool_state state = TARN_POOL_RUNS;
+    pthread_t thread;
+    void *graph = NULL;
+    sem_init(&gate, 0, 0);
+    slow = pool_new(false);
+    void *block = pool_alloc(slow, stream, 3 * MIB);
+    OK(tarn_host_call(0, native_of(stream), wait_at_gate, NULL));
+    CHECK(!pthread_create(&thread, NULL, suspend_slow, NULL));
+    while (state != TARN_POOL_CHANGES)
+        OK(tarn_pool_state_get(slow, &state));
+    GIVES(tarn_capture_begin(other, TARN_CAPTURE_RELAXED), TARN_ERROR_BUSY);
+    GIVES(tarn_capture_announce(other), TARN_ERROR_BUSY);
+    GIVES(tarn_pool_capture_begin(NULL, other, TARN_CAPTURE_RELAXED), TARN_ERROR_BUSY);
+    sem_post(&gate);
+    pthread_join(thread, NULL);
+    OK(tarn_capture_begin(other, TARN_CAPTURE_RELAXED));
+    GIVES(tarn_pool_resume(slow), TARN_ERROR_CAPTURE);
+    OK(tarn_capture_end(other, &graph));
+    OK(tarn_host_graph_destroy(graph));
+    OK(tarn_pool_resume(slow));
+    OK(tarn_free(block));
+    OK(tarn_pool_release(slow));
+    nothing_is_left(0);
+}
+
 /* A request that was on its way when the pool was suspended is refused on the next step. */
 static void no_step_serves_a_request_of_a_suspended_pool(void)
 {
@@ -347,6 +394,7 @@ static void a_trim_does_not_wait_for_what_cannot_help(void)
     X(what_a_graph_has_held_is_there_for_a_trim)                  \
     X(a_graph_may_outlive_tarn)                                   \
     X(a_suspend_waits_for_streams_that_use_live_blocks)           \
+    X(no_capture_begins_during_a_suspend)                         \
     X(no_step_serves_a_request_of_a_suspended_pool)               \
     X(tarn_may_be_shut_down_beside_a_suspended_pool)              \
     X(a_pool_that_is_suspended_in_part_gives_back_what_it_has)    \

@@ -34,7 +34,7 @@ struct block {
 };
 
 /* Pools that every thread may use. Whoever uses one counts it first, under the lock; who replaces it releases what lay there. What
- * touches contents shares `contents`, since nothing may use a pool's memory while it is suspended. */
+ * touches a block's contents shares `contents`, since nothing may use a pool's memory while it is suspended. */
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 static tarn_pool *places[PLACES];
 static pthread_rwlock_t contents = PTHREAD_RWLOCK_INITIALIZER;
@@ -224,8 +224,22 @@ static void change_scope(struct worker *worker)
     }
 }
 
-/* Alone with the contents of all blocks. Kept ones come back; whoever releases the last count of a suspended pool loses its
- * blocks' contents, so that it is resumed here, or what lives in it stays in it. */
+/* What a pool holds idle can be in the way of a resume. */
+static void trim_all(void)
+{
+    for (int i = 0; i < PLACES; i++) {
+        pthread_mutex_lock(&places_lock);
+        tarn_pool *pool = places[i];
+        if (pool)
+            OK(tarn_pool_retain(pool));
+        pthread_mutex_unlock(&places_lock);
+        if (pool)
+            (void)tarn_pool_trim(pool, 0);
+        OK(tarn_pool_release(pool));
+    }
+}
+
+/* Alone with the contents of all blocks, beside threads that do all else. Kept ones come back. */
 static void suspend(struct worker *worker)
 {
     tarn_pool *pool = pool_get(worker);
@@ -243,8 +257,9 @@ static void suspend(struct worker *worker)
         OK(tarn_limit_set(0, SIZE_MAX));
         OK(tarn_pool_limit_set(pool, SIZE_MAX));
         status = tarn_pool_resume(pool);
-        CHECK(!status || status == TARN_ERROR_CAPTURE);
+        CHECK(!status || status == TARN_ERROR_CAPTURE || may_fail(status));
         OK(tarn_pool_state_get(pool, &state));
+        trim_all();
     }
     pthread_rwlock_unlock(&contents);
     OK(tarn_pool_release(pool));
@@ -256,7 +271,7 @@ static void capture(struct worker *worker)
     tarn_pool *pool = below(worker, 2) ? pool_get(worker) : NULL;
     void *graph = NULL, *inside[2] = {0};
     tarn_status status = tarn_pool_capture_begin(pool, worker->adopted, TARN_CAPTURE_THREAD_LOCAL);
-    CHECK(!status || may_fail(status) || status == TARN_ERROR_SCOPE);
+    CHECK(!status || may_fail(status) || status == TARN_ERROR_BUSY);
     OK(tarn_pool_release(pool));
     if (status)
         return;
@@ -281,6 +296,21 @@ static void capture(struct worker *worker)
     OK(status);
     (void)tarn_host_graph_launch(0, graph, worker->native);
     OK(tarn_host_graph_destroy(graph));
+}
+
+/* Without a touch of the memory: also while the pool is being suspended. */
+static void breathe(struct worker *worker)
+{
+    void *pointers[4] = {0};
+    tarn_pool *pool = pool_get(worker);
+    for (int i = 0; pool && i < 4; i++) {
+        tarn_status status =
+            tarn_pool_alloc(pool, some_stream(worker), 1 + below(worker, i % 2 ? MIB : 3000), &pointers[i]);
+        CHECK(!status || may_fail(status) || status == TARN_ERROR_SUSPENDED);
+    }
+    OK(tarn_pool_release(pool)); /* perhaps for the last time */
+    for (int i = 0; i < 4; i++)
+        OK(tarn_free(pointers[i]));
 }
 
 static void look_at(struct worker *worker)
@@ -340,16 +370,12 @@ static void disturb(struct worker *worker)
     }
 }
 
-static void step(struct worker *worker)
+/* What may be done at any time. */
+static void step_without_contents(struct worker *worker, uint64_t what)
 {
-    struct block *block = &worker->blocks[below(worker, BLOCKS)];
-    uint64_t what = below(worker, 128);
-    if (what == 0) {
+    if (what == 0)
         suspend(worker);
-        return;
-    }
-    pthread_rwlock_rdlock(&contents);
-    if (what < 3)
+    else if (what < 3)
         disturb(worker);
     else if (what < 5)
         renew_stream(worker);
@@ -361,9 +387,22 @@ static void step(struct worker *worker)
         trim(worker);
     else if (what < 18)
         capture(worker);
-    else if (what < 20)
+    else if (what < 22)
+        breathe(worker);
+    else
         look_at(worker);
-    else if (!block->start)
+}
+
+static void step(struct worker *worker)
+{
+    struct block *block = &worker->blocks[below(worker, BLOCKS)];
+    uint64_t what = below(worker, 128);
+    if (what < 24) {
+        step_without_contents(worker, what);
+        return;
+    }
+    pthread_rwlock_rdlock(&contents);
+    if (!block->start)
         allocate(worker, block);
     else if (what < 40)
         exchange(worker, block);
