@@ -724,8 +724,7 @@ void heaps_leave_behind(struct store *store)
         if (heap->store == store && !heap->retired) {
             count_retired(heap->arena, 1);
             caches_close_locked(heap);
-            caches_reclaim_locked(heap);
-            heap_learn_locked(heap, true);
+            caches_reclaim_locked(heap); /* so that heaps_learn() finds all that is free */
         }
         mutex_unlock(&heap->lock);
     }
