@@ -599,7 +599,7 @@ static tarn_status block_extend_locked(struct block *block, size_t size)
     }
     if (size > block->requested) {
         if (block->slab)
-            block->slab->notes[block->slot].unused = (uint16_t)(block->size - size);
+            slab_set_requested_locked(block->slab, block->slot, size);
         else
             block->span->requested = size;
         counters_extended(block->heap->store->counters, block->size, more, block->requested, size - block->requested);
@@ -646,7 +646,7 @@ static tarn_block_info block_info_locked(const struct block *block)
         .requested = block->requested,
         .device = block->heap->arena->device->number,
         .stream = (tarn_stream)block->heap->generation << 32 | block->heap->stream->slot,
-        .tag = block->slab ? block->slab->notes[block->slot].tag : block->span->tag,
+        .tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag,
         .pool = {block->heap->store->id[0], block->heap->store->id[1]},
     };
 }

@@ -264,8 +264,8 @@ static void run_without_membarrier(void)
     void *state = NULL;
     host_start_with(2, 512 * MIB);
     own = lease(0);
-    OK(tarn_free(alloc_on(own, 1)));
-    cache_entry_is_barrier = true;
+    OK(tarn_free(alloc_on(lease(0), 1)));
+    cache_entry_is_barrier = true; /* for the caches made from now on */
     slots_do_not_overlap_and_hold_what_was_written(&state);
     what_another_thread_frees_is_found_when_it_is_needed(&state);
     memory_of_sleeping_threads_is_had_but_for_their_live_blocks(&state);
