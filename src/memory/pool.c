@@ -116,7 +116,6 @@ static void destroy_if_empty(struct arena *arena, struct pool *pool)
     atomic_fetch_sub(&arena->pools_ended, 1);
     pages_free(store->heaps, store->heap_slots * sizeof(struct heap *));
     mutex_finish(&store->lookup);
-    counters_finish(&pool->counters);
     object_free(&pools, pool);
 }
 
