@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/kept.h"
 #include "memory/ladder.h"
 #include "memory/wait.h"
 
@@ -78,6 +79,13 @@ static void publish_locked(struct cache *cache)
     counters_publish(cache->heap->store->counters, &sum);
 }
 
+static void publish_if_due_locked(struct cache *cache)
+{
+    int64_t unpublished = cache_unpublished(&cache->counts);
+    if (unpublished >= CACHE_UNPUBLISHED || unpublished <= -CACHE_UNPUBLISHED)
+        publish_locked(cache);
+}
+
 void caches_count_locked(struct heap *heap, tarn_stats *stats)
 {
     for (struct cache *cache = heap->caches; cache; cache = cache->next) {
@@ -111,7 +119,6 @@ static size_t slot_bytes(const struct slab *slab)
 static void list(struct cache *cache, struct slab *slab)
 {
     struct slab *first = cache->listed[slab->class];
-    slab->listed = true;
     slab->previous = NULL;
     slab->next = first;
     if (first)
@@ -127,7 +134,6 @@ static void unlist(struct cache *cache, struct slab *slab)
         slab->previous->next = slab->next;
     else
         cache->listed[slab->class] = slab->next;
-    slab->listed = false;
 }
 
 /* A listed slab that is quiet goes to the heap. */
@@ -142,7 +148,7 @@ static void end_locked(struct cache *cache, struct slab *slab)
 static void come_home_locked(struct cache *cache, struct slab *slab, unsigned slot)
 {
     slab_come_home(slab, slot);
-    if (!slab->listed)
+    if (slab->homes == 1)
         list(cache, slab);
     if (!is_empty(slab))
         return;
@@ -269,6 +275,7 @@ void cache_give_locked(struct slab *slab, unsigned slot)
     struct magazine *magazine = cache->magazines[slab->class];
     if (magazine->top == magazine->limit)
         flush_locked(cache, magazine, magazine->limit / 2);
+    publish_if_due_locked(cache);
     come_home_locked(cache, slab, slot);
 }
 
@@ -337,9 +344,7 @@ tarn_status cache_take(struct cache *cache, const struct request *request, bool 
         *address = entry.address;
         slab_note_write(entry.note, slab_sizes[class] - request->requested, request->tag);
         cache_count_taken(&cache->counts, slab_sizes[class], request->requested);
-        int64_t unpublished = cache_unpublished(&cache->counts);
-        if (unpublished >= CACHE_UNPUBLISHED || unpublished <= -CACHE_UNPUBLISHED)
-            publish_locked(cache);
+        publish_if_due_locked(cache);
     }
     mutex_unlock(&heap->lock);
     return status;
@@ -390,6 +395,7 @@ static void hand_back(struct cache *cache)
 
 void caches_lose(struct heap *heap)
 {
+    kept_lose(heap);
     mutex_lock(&heap->caches_lock);
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
         atomic_store(&cache->gate, CACHE_REVOKED);
@@ -428,11 +434,13 @@ void caches_reclaim_locked(struct heap *heap)
 
 void caches_close_locked(struct heap *heap)
 {
+    kept_close_locked(heap);
     take_back_locked(heap, true);
 }
 
 void caches_open_locked(struct heap *heap)
 {
+    kept_open_locked(heap);
     for (struct cache *cache = heap->caches; cache; cache = cache->next) {
         cache->bypassed = driver->checking && driver->checking();
         hand_back(cache);

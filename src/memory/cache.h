@@ -68,12 +68,13 @@ static inline bool cache_enter(struct cache *cache)
     atomic_store_explicit(&cache->busy, true, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     unsigned char gate = atomic_load_explicit(&cache->gate, memory_order_acquire);
-    if (__builtin_expect(gate == CACHE_BARRIER, false)) {
-        atomic_exchange_explicit(&cache->busy, true, memory_order_seq_cst);
-        gate = atomic_load_explicit(&cache->gate, memory_order_acquire) & CACHE_REVOKED;
-    }
     if (__builtin_expect(gate == CACHE_OPEN, true))
         return true;
+    if (gate == CACHE_BARRIER) {
+        atomic_exchange_explicit(&cache->busy, true, memory_order_seq_cst);
+        if (atomic_load_explicit(&cache->gate, memory_order_acquire) == CACHE_BARRIER)
+            return true;
+    }
     atomic_store_explicit(&cache->busy, false, memory_order_release);
     return false;
 }
@@ -139,20 +140,21 @@ static inline __attribute__((always_inline)) bool cache_give_fast(struct slab *s
     struct cache *cache = slab_owner(slab);
     if (atomic_load_explicit(&cache->thread, memory_order_relaxed) != thread || !cache_enter(cache))
         return false;
-    struct magazine *magazine = cache->magazines[slab->class];
-    unsigned slot = slab_slot(slab, address);
-    slab_note *place = &slab->notes[slot];
-    uint32_t top = magazine->top, note = 0;
-    bool simple = slot < atomic_load_explicit(&slab->simple, memory_order_relaxed) &&
-                  slab_address(slab, slot) == address && !slab_is_freed(slab, slot) &&
-                  (note = atomic_load_explicit(place, memory_order_relaxed)) & NOTE_TAKEN && top < magazine->limit &&
-                  cache_unpublished(&cache->counts) > -CACHE_UNPUBLISHED;
-    if (simple) {
-        size_t size = slab->slot_size;
-        magazine->entries[top] = (struct magazine_entry){address, place};
-        magazine->top = top + 1;
-        slab_note_clear(place);
-        cache_count_given(&cache->counts, size, size - (note & NOTE_UNUSED));
+    bool begins = false, simple = false;
+    unsigned slot = slab_slot_begin(slab, address, &begins);
+    if (begins && slot < atomic_load_explicit(&slab->simple, memory_order_relaxed) &&
+        (slab_has_no_freed(slab) || !slab_is_freed(slab, slot))) {
+        slab_note *place = &slab->notes[slot];
+        struct magazine *magazine = cache->magazines[slab->class];
+        uint32_t note = atomic_load_explicit(place, memory_order_relaxed), top = magazine->top;
+        simple = note & NOTE_TAKEN && top < magazine->limit && cache_unpublished(&cache->counts) > -CACHE_UNPUBLISHED;
+        if (simple) {
+            size_t size = magazine->slot_size;
+            magazine->entries[top] = (struct magazine_entry){address, place};
+            magazine->top = top + 1;
+            slab_note_clear(place);
+            cache_count_given(&cache->counts, size, size - (note & NOTE_UNUSED));
+        }
     }
     cache_leave(cache);
     return simple;
@@ -177,10 +179,10 @@ bool cache_give_remote(struct slab *slab, unsigned slot);
  * publishes what was counted. */
 void caches_reclaim_locked(struct heap *heap);
 
-/* Closes the fast path of a heap's caches for good: the stream was retired, or tarn is shut down. */
+/* Closes the fast path of a heap for good, that of kept spans too: the stream was retired, or tarn is shut down. */
 void caches_close_locked(struct heap *heap);
 
-/* Closes the fast path of a heap's caches because the device is lost. Takes no lock but the list's. */
+/* The same because the device is lost. Takes no lock but the list's and the counters'. */
 void caches_lose(struct heap *heap);
 
 /* Opens the fast path of a heap's caches again, at the start of its next life. */

@@ -8,6 +8,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/cache.h"
+#include "memory/kept.h"
 
 #include <string.h>
 
@@ -102,12 +103,19 @@ static void run_remove_locked(struct heap *heap, enum zone_kind zone, struct run
         heap->zones[zone].runs = run->next;
 }
 
+static void state_is_new_locked(struct heap *heap, const struct span *span)
+{
+    atomic_store_explicit(&heap->zones[span->zone].state, ++heap->states, memory_order_relaxed);
+}
+
 /* Puts a span into its zone's tree. */
 static void span_file_locked(struct heap *heap, struct span *span)
 {
     span->state = SPAN_FREE;
+    span->before = span->after = 0;
     span->split = span->previous || span->next;
     tree_insert(&heap->zones[span->zone].free, &span->by_size);
+    state_is_new_locked(heap, span);
     heap->free_bytes += span->size;
     if (span->split)
         counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, 1);
@@ -116,6 +124,7 @@ static void span_file_locked(struct heap *heap, struct span *span)
 void span_hold_locked(struct heap *heap, struct span *span)
 {
     tree_remove(&heap->zones[span->zone].free, &span->by_size);
+    state_is_new_locked(heap, span);
     heap->free_bytes -= span->size;
     if (span->split)
         counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, -1);
@@ -204,6 +213,7 @@ static size_t placement(const struct arena *arena, const struct span *span, size
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **result)
 {
+    kept_flush_locked(heap);
     struct span *span = span_find_locked(&heap->zones[zone], size, alignment);
     if (!span)
         return TARN_ERROR_OUT_OF_MEMORY;
@@ -217,6 +227,7 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
 
+    uint64_t before = atomic_load_explicit(&heap->zones[zone].state, memory_order_relaxed);
     span_hold_locked(heap, span);
     if (pad) {
         span_cut(span, pad, aligned);
@@ -226,6 +237,9 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
         span_cut(aligned, size, rest);
         span_file_locked(heap, rest);
     }
+    bool plain = alignment == TARN_BLOCK_UNIT; /* as of the requests that kept spans serve */
+    aligned->before = plain ? before : 0;
+    aligned->after = plain ? atomic_load_explicit(&heap->zones[zone].state, memory_order_relaxed) : 0;
     aligned->state = SPAN_TAKEN;
     *result = aligned;
     return TARN_OK;
@@ -305,6 +319,7 @@ void span_leave_map_locked(struct span *span)
 
 bool span_extend_locked(struct heap *heap, struct span *span, size_t more)
 {
+    kept_flush_locked(heap);
     struct span *next = span->next;
     if (!next || next->state != SPAN_FREE || next->size < more)
         return false;
@@ -436,6 +451,8 @@ static tarn_status batch_close_locked(struct heap *heap)
 void heap_learn_locked(struct heap *heap, bool close)
 {
     batches_advance_locked(heap);
+    if (close)
+        kept_flush_locked(heap);
     if (!close || !heap->open_batch_used || heap->retired || heap->closed_count == HEAP_BATCHES)
         return;
     if (batch_close_locked(heap) == TARN_OK)
@@ -613,6 +630,7 @@ tarn_status heap_of(struct store *store, struct stream *stream, struct heap **he
 /* Marks the end of the stream's work, which can fail; the heap is as good as before then. */
 static tarn_status retire_prepare_locked(struct heap *heap)
 {
+    kept_flush_locked(heap);
     batches_advance_locked(heap);
     if (heap->closed_count == HEAP_BATCHES) { /* the newest mark is superseded by the one of the retirement */
         mark_release(heap->closed[--heap->closed_count].mark);

@@ -66,7 +66,7 @@ struct slab *slab_create_locked(struct span *span, unsigned class, struct cache 
     }
     slab->start = span->start;
     slab->slot_size = (uint32_t)slot_size;
-    slab->reciprocal = (uint32_t)(((1u << 20) + slot_size / 512 - 1) / (slot_size / 512));
+    slab->reciprocal = slab_reciprocal(slot_size);
     atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
     slab->slots = (uint8_t)slots;
     atomic_store_explicit(&slab->simple, (unsigned char)slots, memory_order_relaxed);

@@ -12,7 +12,7 @@
 #include "memory/heap.h"
 
 #define SLAB_MOST ((size_t)64 << 10) /* bytes: the largest slot */
-#define SLAB_SLOTS 128               /* the most in one slab */
+#define SLAB_SLOTS 128               /* the most in one slab; two words of bits */
 #define CACHE_LINE 64                /* bytes */
 
 /* What is noted of a slot in 32 bits: 0 when it is free, else these and what was asked for. */
@@ -35,15 +35,12 @@ struct slab {
     struct span *span;
     _Atomic(struct use **) uses; /* heap lock to write: a list a slot; NULL until another stream uses one */
     uintptr_t start;
-    uint32_t slot_size;  /* bytes */
-    uint32_t reciprocal; /* 2^20 / (slot_size / 512), rounded up */
-    _Atomic uint64_t
-        freed[SLAB_SLOTS / 64]; /* anyone: of the slots taken, freed by another thread; whoever finds 0 lists it */
-    atomic_uchar simple;        /* heap lock to write: as `slots` while `uses` is NULL, then 0 */
-    uint8_t class;
-    uint8_t slots;
-    uint8_t homes; /* owner: how many are at home */
-    bool listed;   /* owner: in the owner's list of its class, because one is at home */
+    _Atomic uint64_t freed[SLAB_SLOTS / 64]; /* anyone: freed by another thread; whoever finds 0 lists the word */
+    uint64_t reciprocal;                     /* 2^64 / slot_size, rounded up */
+    uint32_t slot_size;                      /* bytes */
+    atomic_uchar simple;                     /* heap lock to write: as `slots` while `uses` is NULL, then 0 */
+    uint8_t class, slots;
+    uint8_t homes; /* owner: how many are at home; while there are any, the slab is in the owner's list of its class */
     /* Constant. Kept when the slab is gone, since a thread that found it in the page map may still read it. */
     _Atomic(struct cache *) owner;
     slab_note notes[]; /* a slot */
@@ -86,10 +83,27 @@ static inline uintptr_t slab_address(const struct slab *slab, unsigned slot)
     return slab->start + (uintptr_t)slot * slab->slot_size;
 }
 
-/* The slot that an address lies in; exact for every offset in a slab. */
+/* The slot that an address lies in, and whether it begins there, by one multiplication: the upper half of the product is the
+ * quotient, the lower one below the reciprocal only for a multiple (Lemire, Kaser, Kurz: Faster remainder by direct computation,
+ * 2019). Exact for every offset below 2^32. */
+__extension__ typedef unsigned __int128 slab_product;
+
+static inline unsigned slab_slot_begin(const struct slab *slab, uintptr_t address, bool *begins)
+{
+    slab_product product = (slab_product)slab->reciprocal * (address - slab->start);
+    *begins = (uint64_t)product < slab->reciprocal;
+    return (unsigned)(product >> 64);
+}
+
 static inline unsigned slab_slot(const struct slab *slab, uintptr_t address)
 {
-    return (unsigned)(((address - slab->start) / TARN_BLOCK_UNIT * slab->reciprocal) >> 20);
+    bool begins = false;
+    return slab_slot_begin(slab, address, &begins);
+}
+
+static inline uint64_t slab_reciprocal(size_t slot_size)
+{
+    return UINT64_MAX / slot_size + 1;
 }
 
 static inline uint32_t slab_note_of(const struct slab *slab, unsigned slot)
@@ -106,6 +120,13 @@ static inline bool slab_is_taken(const struct slab *slab, unsigned slot)
 static inline bool slab_is_freed(const struct slab *slab, unsigned slot)
 {
     return atomic_load_explicit(&slab->freed[slot / 64], memory_order_relaxed) >> (slot % 64) & 1;
+}
+
+/* None of its slots is. */
+static inline bool slab_has_no_freed(const struct slab *slab)
+{
+    return !(atomic_load_explicit(&slab->freed[0], memory_order_relaxed) |
+             atomic_load_explicit(&slab->freed[1], memory_order_relaxed));
 }
 
 /* Taken, and freed by nobody. */

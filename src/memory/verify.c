@@ -53,7 +53,7 @@ static tarn_status slab_verify(struct heap *heap, const struct span *span, struc
     const struct slab *listed = slab_owner(slab)->listed[slab->class];
     while (listed && listed != slab)
         listed = listed->next;
-    if ((listed != NULL) != slab->listed || slab->listed != (slab->homes != 0))
+    if ((listed != NULL) != (slab->homes != 0))
         return BROKEN(span->start, "a slab is in its class's list exactly while a slot is at home");
     return TARN_OK;
 }
@@ -129,8 +129,23 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
     return TARN_OK;
 }
 
+/* What is kept is a block to its run, of the size and place that are remembered, and not live. */
+static tarn_status kept_verify(const struct heap *heap)
+{
+    for (unsigned i = 0; i < atomic_load(&heap->kept_count); i++) {
+        const struct span *span = heap->kept[i].span;
+        if (span->state != SPAN_BLOCK || span->start != heap->kept[i].start || span->size != heap->kept[i].size ||
+            atomic_load(&span->heap) != heap || atomic_load(&span->live) || span->uses)
+            return BROKEN(heap->kept[i].start, "what is kept is not a block that was freed");
+    }
+    return TARN_OK;
+}
+
 static tarn_status verify_locked(struct heap *heap, bool alone)
 {
+    tarn_status kept = alone ? kept_verify(heap) : TARN_OK;
+    if (kept)
+        return kept;
     struct sums sums = {.alone = alone};
     for (int zone = 0; zone < ZONES; zone++) {
         for (struct run *run = heap->zones[zone].runs; run; run = run->next) {

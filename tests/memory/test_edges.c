@@ -152,7 +152,7 @@ static void a_block_freed_twice_at_once_does_not_count_twice_as_empty(void **sta
     for (int i = 0; i < BLOCKS; i++) /* more than a magazine holds: the first slabs come home, and are empty */
         OK(tarn_free(blocks[i]));
     assert_ptr_equal(map_slab(map_get((uintptr_t)blocks[0])), slab);
-    CHECK(slab->listed && slab->homes == slab->slots);
+    CHECK(slab->homes == slab->slots);
     size_t empty = cache->empty_bytes;
     CHECK(empty && empty <= CACHE_EMPTY_BYTES + slab_span_size(slab->class));
     slab_note_write(&slab->notes[0], 0, 0);
