@@ -4,8 +4,9 @@
 /* What an allocation and a free cost, beside host allocators: pairs of one size, random slots, the requests of recorded traces
  * (TARN_TRACES names folders of PyTorch snapshots), single calls, many threads, and one thread that frees what another allocates.
  *
- * Every allocator runs the same sequence, in the same process. A round runs each of them once, in an order that rotates; what is
- * printed is the median of the rounds, and tarn's beside each peer's. Touched: the first 64 bytes of each block are written
+ * Every allocator runs the same sequence, in the same process. A round runs each of them twice, the first time for what the one
+ * before has left of the processor's caches, in an order that rotates; what is printed is the median of the second runs, and tarn's
+ * beside each peer's. Touched: the first 64 bytes of each block are written
  * after the allocation. */
 #include "bench_alloc/measure.h"
 
@@ -23,11 +24,10 @@ static void measure(const struct sequence *sequence, bool touch, size_t rounds, 
 {
     double times[PEERS][ROUNDS];
     void **slots = slots_make(sequence);
-    for (size_t i = 0; i < peer_count; i++)
-        (void)sequence_run(&peers[i], sequence, slots, touch, CLOCK_MONOTONIC); /* warm */
     for (size_t round = 0; round < rounds; round++)
         for (size_t i = 0; i < peer_count; i++) {
             size_t peer = (i + round) % peer_count;
+            (void)sequence_run(&peers[peer], sequence, slots, touch, CLOCK_MONOTONIC);
             times[peer][round] = sequence_run(&peers[peer], sequence, slots, touch, CLOCK_MONOTONIC);
         }
     free(slots);
