@@ -68,7 +68,7 @@ struct thread {
     struct cache *current_cache, *named_cache;
     struct heap *current_heap, *named_heap;
     tarn_stream named;
-    uint64_t changes; /* process_changes when they were right */
+    uint64_t changes;      /* process_changes when they were right */
     struct joined *joined; /* the scopes that it is in, newest first */
 };
 

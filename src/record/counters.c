@@ -198,8 +198,9 @@ void counters_extended(struct counters *counters, size_t size, size_t more, size
 
 static void segment_count(struct counters *counters, size_t size, int sign)
 {
+    int64_t bytes = (int64_t)size;
     class_add(counters->values.segment, TARN_STAT_LARGE_POOL, sign);
-    class_add(counters->values.reserved_bytes, TARN_STAT_LARGE_POOL, sign * (int64_t)size);
+    class_add(counters->values.reserved_bytes, TARN_STAT_LARGE_POOL, sign > 0 ? bytes : -bytes);
 }
 
 void counters_segment(struct counters *counters, size_t size, int sign)
