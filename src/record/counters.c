@@ -263,9 +263,9 @@ void counters_keep_splits(struct counters *counters, const struct counters_split
     for (int large = 0; large < 2; large++)
         sums.count[large].peak = sums.bytes[large].peak = 0;
     for (; counters; counters = counters->parent) {
-        mutex_lock(&counters->lock);
+        counters_lock(counters);
         counters_add_splits(&counters->values, &sums);
-        mutex_unlock(&counters->lock);
+        counters_unlock(counters);
     }
 }
 
