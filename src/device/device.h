@@ -14,6 +14,7 @@
 
 struct stream;
 struct cache;
+struct heap;
 struct mark;
 struct holder;
 
@@ -60,13 +61,14 @@ struct thread {
     struct holder *handles;                      /* the handle layer's; NULL until used */
     atomic_uint captures;                        /* known ones that it began and that are open */
 
-    /* The memory layer's: caches by stream slot, and the two that were used last, of the current device and stream and of
+    /* The memory layer's: caches by heap, and those and the heaps that were used last, of the current device and stream and of
      * a stream that was named. Forgotten when a device or a stream is set. */
     struct cache **caches;
     unsigned cache_slots;
     struct cache *current_cache, *named_cache;
+    struct heap *current_heap, *named_heap;
     tarn_stream named;
-    uint64_t changes; /* process_changes when they were right */
+    uint64_t changes;      /* process_changes when they were right */
     struct joined *joined; /* the scopes that it is in, newest first */
 };
 
@@ -77,6 +79,7 @@ extern _Thread_local struct thread *thread_here __attribute__((tls_model("initia
 static inline void thread_forget_caches(struct thread *thread)
 {
     thread->current_cache = thread->named_cache = NULL;
+    thread->current_heap = thread->named_heap = NULL;
 }
 
 /* The calling thread's, or NULL with TARN_ERROR_OUT_OF_HOST_MEMORY as the last error. */

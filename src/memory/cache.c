@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The slow side of caches: where a thread's current slab comes from, what other threads have freed, and the taking of a cache
- * from its thread. Everything here but cache_give_remote() and the ends of cache_of() runs under the heap's lock, which a
+/* The slow side of caches: what fills and empties a magazine, what other threads have freed, and the taking of a cache from
+ * its thread. Invariants: a slot is at home, in its class's magazine, or taken; a slab is listed exactly while one of its
+ * slots is at home; what is at home or in a magazine has a clear note. Everything here but cache_give_remote() and the ends of cache_of() runs under the heap's lock, which a
  * cache's thread never waits for while it is busy. */
 #include "memory/cache.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/kept.h"
 #include "memory/ladder.h"
 #include "memory/wait.h"
 
@@ -17,10 +19,27 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct slab slab_none;
+struct magazine magazine_none;
 bool cache_entry_is_barrier;
 
 static struct object_pool caches = OBJECT_POOL(struct cache);
+
+/* Magazines by how many slots they hold: 256 KiB of them, but from 16 to 128. */
+enum { MAGAZINE_LEAST = 16, MAGAZINE_MOST = 128, MAGAZINE_BYTES = 256 << 10 };
+#define MAGAZINE(slots)                                                                                       \
+    {                                                                                                         \
+        .lock = MUTEX_INITIALIZER, .size = sizeof(struct magazine) + (slots) * sizeof(struct magazine_entry), \
+        .zeroed = sizeof(struct magazine)                                                                     \
+    }
+static struct object_pool magazines[] = {MAGAZINE(16), MAGAZINE(32), MAGAZINE(64), MAGAZINE(128)};
+
+static unsigned magazine_size(size_t slot_size, struct object_pool **pool)
+{
+    unsigned slots = MAGAZINE_LEAST;
+    for (*pool = magazines; slots < MAGAZINE_MOST && 2 * slots * slot_size <= MAGAZINE_BYTES; slots *= 2)
+        ++*pool;
+    return slots;
+}
 
 static long membarrier(int command)
 {
@@ -37,33 +56,34 @@ void caches_init(void)
 
 static struct counters_small counted(const struct cache_counts *counts)
 {
-    struct counters_small sum = {
+    return (struct counters_small){
+        .taken = atomic_load_explicit(&counts->taken, memory_order_relaxed),
+        .given = atomic_load_explicit(&counts->given, memory_order_relaxed),
+        .bytes_taken = atomic_load_explicit(&counts->bytes_taken, memory_order_relaxed),
+        .bytes_given = atomic_load_explicit(&counts->bytes_given, memory_order_relaxed),
         .requested_taken = atomic_load_explicit(&counts->requested_taken, memory_order_relaxed),
         .requested_given = atomic_load_explicit(&counts->requested_given, memory_order_relaxed),
     };
-    for (unsigned class = 0; class < SLAB_CLASSES; class ++) {
-        int64_t taken = atomic_load_explicit(&counts->taken[class], memory_order_relaxed);
-        int64_t given = atomic_load_explicit(&counts->given[class], memory_order_relaxed);
-        sum.taken += taken;
-        sum.given += given;
-        sum.bytes_taken += taken * slab_sizes[class];
-        sum.bytes_given += given * slab_sizes[class];
-    }
-    return sum;
 }
 
 static void publish_locked(struct cache *cache)
 {
-    struct counters_small sum = counted(&cache->counts);
     struct cache_counts *counts = &cache->counts;
-    for (unsigned class = 0; class < SLAB_CLASSES; class ++) {
-        atomic_store_explicit(&counts->taken[class], 0, memory_order_relaxed);
-        atomic_store_explicit(&counts->given[class], 0, memory_order_relaxed);
-    }
+    struct counters_small sum = counted(counts);
+    atomic_store_explicit(&counts->taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->given, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->bytes_taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->bytes_given, 0, memory_order_relaxed);
     atomic_store_explicit(&counts->requested_taken, 0, memory_order_relaxed);
     atomic_store_explicit(&counts->requested_given, 0, memory_order_relaxed);
-    atomic_store_explicit(&counts->net, 0, memory_order_relaxed);
     counters_publish(cache->heap->store->counters, &sum);
+}
+
+static void publish_if_due_locked(struct cache *cache)
+{
+    int64_t unpublished = cache_unpublished(&cache->counts);
+    if (unpublished >= CACHE_UNPUBLISHED || unpublished <= -CACHE_UNPUBLISHED)
+        publish_locked(cache);
 }
 
 void caches_count_locked(struct heap *heap, tarn_stats *stats)
@@ -78,7 +98,7 @@ void caches_count_locked(struct heap *heap, tarn_stats *stats)
 
 static bool is_empty(const struct slab *slab)
 {
-    return slab->top == slab->slots;
+    return slab->homes == slab->slots;
 }
 
 /* Whether no thread has anything of the slab: it is empty, and none of its words is listed, or about to be, for a block that two
@@ -87,13 +107,23 @@ static bool is_quiet(const struct slab *slab)
 {
     uint64_t freed = 0;
     for (int word = 0; word < SLAB_SLOTS / 64; word++)
-        freed |= atomic_load_explicit(&slab->remote[word].freed, memory_order_relaxed);
+        freed |= atomic_load_explicit(&slab->freed[word], memory_order_relaxed);
     return is_empty(slab) && !freed;
 }
 
 static size_t slot_bytes(const struct slab *slab)
 {
     return (size_t)slab->slots * slab->slot_size;
+}
+
+static void list(struct cache *cache, struct slab *slab)
+{
+    struct slab *first = cache->listed[slab->class];
+    slab->previous = NULL;
+    slab->next = first;
+    if (first)
+        first->previous = slab;
+    cache->listed[slab->class] = slab;
 }
 
 static void unlist(struct cache *cache, struct slab *slab)
@@ -104,78 +134,102 @@ static void unlist(struct cache *cache, struct slab *slab)
         slab->previous->next = slab->next;
     else
         cache->listed[slab->class] = slab->next;
-    slab->listed = false;
+}
+
+/* A listed slab that is quiet goes to the heap. */
+static void end_locked(struct cache *cache, struct slab *slab)
+{
+    cache->empty_bytes -= slot_bytes(slab);
+    unlist(cache, slab);
+    slab_destroy_locked(cache->heap, slab);
+}
+
+/* A free slot, whose note is clear, comes home. Where that empties the slab and the cache has enough of such, the heap gets it. */
+static void come_home_locked(struct cache *cache, struct slab *slab, unsigned slot)
+{
+    slab_come_home(slab, slot);
+    if (slab->homes == 1)
+        list(cache, slab);
+    if (!is_empty(slab))
+        return;
+    bool keep = !heap_is_left_behind_locked(cache->heap) && !cache->bypassed && cache->empty_bytes < CACHE_EMPTY_BYTES;
+    cache->empty_bytes += slot_bytes(slab);
+    if (!keep && is_quiet(slab))
+        end_locked(cache, slab);
+}
+
+/* A slot at home leaves it. */
+static struct magazine_entry leave_home(struct cache *cache, struct slab *slab)
+{
     if (is_empty(slab))
         cache->empty_bytes -= slot_bytes(slab);
-}
-
-struct slab *cache_next(struct cache *cache, unsigned class)
-{
-    struct slab *slab = cache->listed[class];
-    unlist(cache, slab);
-    return cache->current[class] = slab;
-}
-
-/* Finds the place of a slab that is not current and has just got free slots: the list, or, when it is empty and the cache
- * has enough of such, the heap. */
-static void place_locked(struct cache *cache, struct slab *slab)
-{
-    struct heap *heap = cache->heap;
-    if (!is_empty(slab)) {
-        if (!slab->listed)
-            cache_list(cache, slab);
-        return;
-    }
-    bool keep = !is_quiet(slab) ||
-                (!heap_is_left_behind_locked(heap) && !cache->bypassed && cache->empty_bytes < CACHE_EMPTY_BYTES);
-    if (keep) {
-        if (!slab->listed)
-            cache_list(cache, slab);
-        cache->empty_bytes += slot_bytes(slab);
-        return;
-    }
-    if (slab->listed) {
-        cache->empty_bytes += slot_bytes(slab); /* which unlist() takes off again */
+    unsigned slot = slab_leave_home(slab);
+    if (!slab->homes)
         unlist(cache, slab);
-    }
-    slab_destroy_locked(heap, slab);
+    return (struct magazine_entry){slab_address(slab, slot), &slab->notes[slot]};
 }
 
-/* The same for a slab that may be current: then it stays so, but in a cache that keeps nothing. */
-static void got_slots_locked(struct cache *cache, struct slab *slab)
+/* Fills a magazine by half, with what is at home in slabs that are not empty, or in the first. */
+static void fill(struct cache *cache, unsigned class)
 {
-    if (cache->current[slab->class] == slab) {
-        if (!is_quiet(slab) || !(heap_is_left_behind_locked(cache->heap) || cache->bypassed))
-            return;
-        cache->current[slab->class] = &slab_none;
+    struct magazine *magazine = cache->magazines[class];
+    unsigned half = magazine->limit / 2;
+    for (struct slab *slab = cache->listed[class], *next; slab && magazine->top < half; slab = next) {
+        next = slab->next;
+        if (is_empty(slab) && magazine->top)
+            continue;
+        unsigned count = half - magazine->top < slab->homes ? half - magazine->top : slab->homes;
+        for (unsigned i = count; i-- > 0;) /* the lowest on top */
+            magazine->entries[magazine->top + i] = leave_home(cache, slab);
+        magazine->top += count;
     }
-    place_locked(cache, slab);
 }
 
-static void make_current_locked(struct cache *cache, struct slab *slab)
+/* The magazine of a class, made if there is none; where the host has no memory for it there will be none. */
+static void magazine_make(struct cache *cache, unsigned class)
 {
-    struct slab *before = cache->current[slab->class];
-    cache->current[slab->class] = slab;
-    if (before->top)
-        place_locked(cache, before);
+    struct object_pool *pool = NULL;
+    if (cache->magazines[class] != &magazine_none)
+        return;
+    unsigned limit = magazine_size(slab_sizes[class], &pool);
+    struct magazine *magazine = object_alloc(pool);
+    if (!magazine)
+        return;
+    magazine->limit = limit;
+    magazine->slot_size = slab_sizes[class];
+    cache->magazines[class] = magazine;
+}
+
+/* Sends what has lain longest in a magazine home, all but `keep` slots. */
+static void flush_locked(struct cache *cache, struct magazine *magazine, unsigned keep)
+{
+    if (magazine->top <= keep)
+        return; /* so that magazine_none, which all caches share, is never written */
+    unsigned count = magazine->top - keep;
+    for (unsigned i = 0; i < count; i++) {
+        struct slab *slab = map_slab(map_get(magazine->entries[i].address));
+        come_home_locked(cache, slab, slab_slot(slab, magazine->entries[i].address));
+    }
+    magazine->top -= count;
+    memmove(magazine->entries, magazine->entries + count, magazine->top * sizeof *magazine->entries);
 }
 
 static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
 {
     struct slab *slab = remote->slab;
-    unsigned first = (unsigned)(remote - slab->remote) * 64;
-    uint64_t freed = atomic_exchange_explicit(&remote->freed, 0, memory_order_acq_rel);
-    bool was_empty = is_empty(slab);
-    for (; freed; freed &= freed - 1) {
-        unsigned slot = first + (unsigned)__builtin_ctzll(freed);
-        if (slab_is_taken(slab, slot))
-            slab_give(slab, slot);
-        else
+    unsigned word = (unsigned)(remote - slab->remote);
+    uint64_t freed = atomic_exchange_explicit(&slab->freed[word], 0, memory_order_acq_rel);
+    while (freed) {
+        unsigned slot = word * 64 + (unsigned)__builtin_ctzll(freed);
+        freed &= freed - 1;
+        if (!slab_is_taken(slab, slot)) {
             log_write(LOG_ERRORS, "the block at %#zx was freed twice, by two threads",
                       (size_t)slab_address(slab, slot));
+            continue;
+        }
+        slab_note_clear(&slab->notes[slot]);
+        come_home_locked(cache, slab, slot); /* with the last of the word the slab may be gone */
     }
-    if (!was_empty)
-        got_slots_locked(cache, slab);
 }
 
 /* Takes up what other threads have freed. */
@@ -196,7 +250,7 @@ bool cache_give_remote(struct slab *slab, unsigned slot)
     uint64_t bit = UINT64_C(1) << (slot % 64);
     if (!slab_is_taken(slab, slot))
         return false;
-    uint64_t before = atomic_fetch_or_explicit(&remote->freed, bit, memory_order_acq_rel);
+    uint64_t before = atomic_fetch_or_explicit(&slab->freed[slot / 64], bit, memory_order_acq_rel);
     if (before & bit)
         return false;
     if (before)
@@ -217,28 +271,28 @@ void cache_give_locked(struct slab *slab, unsigned slot)
         (void)cache_give_remote(slab, slot);
         return;
     }
-    slab_give(slab, slot);
-    got_slots_locked(cache, slab);
+    slab_note_clear(&slab->notes[slot]);
+    struct magazine *magazine = cache->magazines[slab->class];
+    if (magazine->top == magazine->limit)
+        flush_locked(cache, magazine, magazine->limit / 2);
+    publish_if_due_locked(cache);
+    come_home_locked(cache, slab, slot);
 }
 
-/* The current slab of a class with a free slot, from what is at hand. False when a new slab is needed. */
-static bool refill_locked(struct cache *cache, unsigned class)
+/* Whether the cache has a free slot of a class, after a look at what others have freed. False when a new slab is needed. */
+static bool has_slot_locked(struct cache *cache, unsigned class)
 {
     for (int round = 0; round < 2; round++) {
         drain_locked(cache);
-        if (cache->current[class]->top)
+        if (cache->magazines[class]->top || cache->listed[class])
             return true;
-        if (cache->listed[class]) {
-            cache_next(cache, class);
-            return true;
-        }
         if (!cache->heap->waiting || !wait_collect_locked(cache->heap))
             return false;
     }
-    return cache->current[class]->top != 0;
+    return cache->listed[class] != NULL;
 }
 
-/* Makes a slab of a held span the current one. */
+/* Cuts a held span into a slab. */
 static tarn_status add_slab_locked(struct cache *cache, unsigned class, struct span *span)
 {
     struct slab *slab = slab_create_locked(span, class, cache);
@@ -246,8 +300,23 @@ static tarn_status add_slab_locked(struct cache *cache, unsigned class, struct s
         span_return_locked(cache->heap, span);
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
-    make_current_locked(cache, slab);
+    list(cache, slab);
+    cache->empty_bytes += slot_bytes(slab);
     return TARN_OK;
+}
+
+/* Takes a slot of a class, of which there is one. */
+static struct magazine_entry slot_take_locked(struct cache *cache, unsigned class)
+{
+    struct magazine *magazine = cache->magazines[class];
+    if (magazine->top)
+        return magazine->entries[--magazine->top];
+    struct magazine_entry entry = leave_home(cache, cache->listed[class]);
+    if (!cache->bypassed) {
+        magazine_make(cache, class);
+        fill(cache, class);
+    }
+    return entry;
 }
 
 tarn_status cache_take(struct cache *cache, const struct request *request, bool grow, uintptr_t *address)
@@ -258,7 +327,7 @@ tarn_status cache_take(struct cache *cache, const struct request *request, bool 
     tarn_status status = TARN_OK;
 
     mutex_lock(&heap->lock);
-    if (!(status = store_check(heap->store)) && !refill_locked(cache, class)) {
+    if (!(status = store_check(heap->store)) && !has_slot_locked(cache, class)) {
         status = span_take_locked(heap, ZONE_SMALL, slab_span_size(class), MAP_PAGE, &span);
         if (status == TARN_ERROR_OUT_OF_MEMORY && grow) {
             mutex_unlock(&heap->lock);
@@ -271,11 +340,11 @@ tarn_status cache_take(struct cache *cache, const struct request *request, bool 
             status = add_slab_locked(cache, class, span);
     }
     if (!status) {
-        struct slab *slab = cache->current[class];
-        *address = slab_address(slab, slab_take(slab, request->requested, request->tag));
-        int64_t net = cache_count_taken(&cache->counts, class, slab->slot_size, request->requested);
-        if (net >= CACHE_UNPUBLISHED || net <= -CACHE_UNPUBLISHED)
-            publish_locked(cache);
+        struct magazine_entry entry = slot_take_locked(cache, class);
+        *address = entry.address;
+        slab_note_write(entry.note, slab_sizes[class] - request->requested, request->tag);
+        cache_count_taken(&cache->counts, slab_sizes[class], request->requested);
+        publish_if_due_locked(cache);
     }
     mutex_unlock(&heap->lock);
     return status;
@@ -294,7 +363,7 @@ static void barrier_everywhere(void)
 static void revoke_locked(struct heap *heap)
 {
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
-        atomic_store_explicit(&cache->revoked, true, memory_order_seq_cst);
+        atomic_store_explicit(&cache->gate, CACHE_REVOKED, memory_order_seq_cst);
     barrier_everywhere();
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
         while (atomic_load_explicit(&cache->busy, memory_order_acquire))
@@ -305,17 +374,11 @@ static void revoke_locked(struct heap *heap)
 static void shed_locked(struct cache *cache)
 {
     for (unsigned class = 0; class < SLAB_CLASSES; class ++) {
+        flush_locked(cache, cache->magazines[class], 0);
         for (struct slab *slab = cache->listed[class], *next; slab; slab = next) {
             next = slab->next;
-            if (is_quiet(slab)) {
-                unlist(cache, slab);
-                slab_destroy_locked(cache->heap, slab);
-            }
-        }
-        struct slab *current = cache->current[class];
-        if (current != &slab_none && is_quiet(current)) {
-            cache->current[class] = &slab_none;
-            slab_destroy_locked(cache->heap, current);
+            if (is_quiet(slab))
+                end_locked(cache, slab);
         }
     }
 }
@@ -325,16 +388,17 @@ static void hand_back(struct cache *cache)
 {
     if (cache->bypassed)
         return;
-    atomic_store(&cache->revoked, false);
+    atomic_store(&cache->gate, cache_entry_is_barrier ? CACHE_BARRIER : CACHE_OPEN);
     if (atomic_load(&cache->heap->arena->device->lost))
-        atomic_store(&cache->revoked, true);
+        atomic_store(&cache->gate, CACHE_REVOKED);
 }
 
 void caches_lose(struct heap *heap)
 {
+    kept_lose(heap);
     mutex_lock(&heap->caches_lock);
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
-        atomic_store(&cache->revoked, true);
+        atomic_store(&cache->gate, CACHE_REVOKED);
     mutex_unlock(&heap->caches_lock);
 }
 
@@ -370,11 +434,13 @@ void caches_reclaim_locked(struct heap *heap)
 
 void caches_close_locked(struct heap *heap)
 {
+    kept_close_locked(heap);
     take_back_locked(heap, true);
 }
 
 void caches_open_locked(struct heap *heap)
 {
+    kept_open_locked(heap);
     for (struct cache *cache = heap->caches; cache; cache = cache->next) {
         cache->bypassed = driver->checking && driver->checking();
         hand_back(cache);
@@ -392,10 +458,10 @@ static struct cache *adopt_locked(struct heap *heap, struct thread *thread)
         if (!cache)
             return NULL;
         for (unsigned class = 0; class < SLAB_CLASSES; class ++)
-            cache->current[class] = &slab_none;
+            cache->magazines[class] = &magazine_none;
         cache->heap = heap;
         cache->bypassed = heap_is_left_behind_locked(heap) || (driver->checking && driver->checking());
-        atomic_store_explicit(&cache->revoked, true, memory_order_relaxed);
+        atomic_store_explicit(&cache->gate, CACHE_REVOKED, memory_order_relaxed);
         mutex_lock(&heap->caches_lock);
         cache->next = heap->caches;
         heap->caches = cache;

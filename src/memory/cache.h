@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The cache: one thread's slabs of one heap. The fast path of the whole library is here: no lock, no atomic
- * read-modify-write, no driver call, and no touch of device memory.
+/* The cache: one thread's slabs of one heap, and by size class a magazine of free slots out of them. The fast path of the
+ * whole library is here: no lock, no atomic read-modify-write, no driver call, no list, and no touch of device memory.
+ *
+ * A pair touches the cache's first two lines, the top of a magazine, the slot's note, and in the free a line of the slab. The
+ * address that is pushed is the one that was freed, so that a pair waits for none of the look-ups that check it.
  *
  * Who may touch what. The thread in `thread` works between cache_enter() and cache_leave(), or under the heap's lock. Anyone
- * else works under the heap's lock after revoking: it sets `revoked`, has every processor pass a barrier (membarrier), and waits
- * until the cache is not `busy`. So the owner pays two plain stores and a load. A slab is in one of three places: current
- * in its class, in the class's list (with a free slot), or in neither (full). */
+ * else works under the heap's lock after revoking: it shuts the gate, has every processor pass a barrier (membarrier), and waits
+ * until the cache is not `busy`. So the owner pays two plain stores and a load. */
 #ifndef TARN_MEMORY_CACHE_H
 #define TARN_MEMORY_CACHE_H
 
@@ -16,41 +18,63 @@
 
 /* What a cache has counted and not yet published: plain adds of its thread, read by anyone. Small blocks only. */
 struct cache_counts {
-    _Atomic uint32_t taken[SLAB_CLASSES], given[SLAB_CLASSES]; /* blocks by class */
-    _Atomic int64_t requested_taken, requested_given;          /* bytes */
-    _Atomic int64_t net;                                       /* bytes, rounded */
+    _Atomic int64_t taken, given;                     /* blocks */
+    _Atomic int64_t bytes_taken, bytes_given;         /* rounded */
+    _Atomic int64_t requested_taken, requested_given; /* bytes, as asked for */
 };
 
 #define CACHE_UNPUBLISHED ((int64_t)1 << 20) /* bytes: a peak is low by at most that a cache */
-#define CACHE_EMPTY_BYTES ((size_t)1 << 20)  /* of empty slabs that a cache keeps beside the current ones */
+#define CACHE_EMPTY_BYTES ((size_t)1 << 20)  /* of slabs whose slots are all at home that a cache keeps */
 
-struct cache {
-    atomic_bool busy, revoked;
-    _Atomic(struct thread *) thread;    /* NULL: nobody has it, the next thread that wants one takes it */
-    struct slab *current[SLAB_CLASSES]; /* never NULL: slab_none has no slots */
-    struct cache_counts counts;
-    struct slab *listed[SLAB_CLASSES];
-    size_t empty_bytes;                   /* of the slots of slabs in `listed` that are all free */
-    _Atomic(struct slab_remote *) remote; /* anyone pushes: words of slabs with frees by other threads */
-    struct heap *heap;                    /* constant */
-    bool bypassed;                        /* constant: stays revoked, so that every block takes the slow path */
-    struct cache *next;                   /* heap lock: of the heap */
+/* Free slots of one class, the next one to be taken on top. */
+struct magazine {
+    uint32_t top, limit; /* owner: how many there are; constant: how many fit */
+    uint32_t slot_size;  /* bytes */
+    struct magazine_entry {
+        uintptr_t address;
+        slab_note *note;
+    } entries[];
 };
 
-extern struct slab slab_none;
+struct cache {
+    /* Written by the owner all the time. */
+    _Alignas(CACHE_LINE) atomic_bool busy;
+    atomic_uchar gate; /* CACHE_OPEN and so on */
+    struct cache_counts counts;
 
-/* Where the system has no membarrier, every entry must be a barrier itself. Set once, before a second thread. */
+    /* Read by anyone, seldom written. */
+    _Alignas(
+        CACHE_LINE) _Atomic(struct thread *) thread; /* NULL: nobody has it, the next thread that wants one takes it */
+    struct heap *heap;                               /* constant */
+    struct cache *next;                              /* heap lock: of the heap */
+    bool bypassed;                                   /* heap lock: stays revoked; every block takes the slow path */
+    size_t empty_bytes;                              /* owner: of the slabs in `listed` whose slots are all at home */
+    struct magazine *magazines[SLAB_CLASSES];        /* owner: never NULL; magazine_none holds nothing */
+    struct slab *listed[SLAB_CLASSES];               /* owner: slabs with slots at home */
+
+    /* Written by anyone. */
+    _Alignas(CACHE_LINE) _Atomic(struct slab_remote *) remote; /* pushed: words of slabs with frees by other threads */
+};
+
+extern struct magazine magazine_none;
+
+/* Where the system has no membarrier, an entry must be a barrier itself: then every gate has CACHE_BARRIER. Set once, before a
+ * second thread. */
 extern bool cache_entry_is_barrier;
+enum { CACHE_OPEN = 0, CACHE_REVOKED = 1, CACHE_BARRIER = 2 };
 
 static inline bool cache_enter(struct cache *cache)
 {
-    if (cache_entry_is_barrier)
-        atomic_exchange_explicit(&cache->busy, true, memory_order_seq_cst);
-    else
-        atomic_store_explicit(&cache->busy, true, memory_order_relaxed);
+    atomic_store_explicit(&cache->busy, true, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    if (!atomic_load_explicit(&cache->revoked, memory_order_acquire))
+    unsigned char gate = atomic_load_explicit(&cache->gate, memory_order_acquire);
+    if (__builtin_expect(gate == CACHE_OPEN, true))
         return true;
+    if (gate == CACHE_BARRIER) {
+        atomic_exchange_explicit(&cache->busy, true, memory_order_seq_cst);
+        if (atomic_load_explicit(&cache->gate, memory_order_acquire) == CACHE_BARRIER)
+            return true;
+    }
     atomic_store_explicit(&cache->busy, false, memory_order_release);
     return false;
 }
@@ -63,78 +87,74 @@ static inline void cache_leave(struct cache *cache)
 #define CACHE_ADD(counter, change) \
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + (change), memory_order_relaxed)
 
-static inline int64_t cache_count_taken(struct cache_counts *counts, unsigned class, size_t size, size_t requested)
+static inline void cache_count_taken(struct cache_counts *counts, size_t size, size_t requested)
 {
-    CACHE_ADD(&counts->taken[class], 1);
+    CACHE_ADD(&counts->taken, 1);
+    CACHE_ADD(&counts->bytes_taken, (int64_t)size);
     CACHE_ADD(&counts->requested_taken, (int64_t)requested);
-    CACHE_ADD(&counts->net, (int64_t)size);
-    return atomic_load_explicit(&counts->net, memory_order_relaxed);
 }
 
-static inline int64_t cache_count_given(struct cache_counts *counts, unsigned class, size_t size, size_t requested)
+static inline void cache_count_given(struct cache_counts *counts, size_t size, size_t requested)
 {
-    CACHE_ADD(&counts->given[class], 1);
+    CACHE_ADD(&counts->given, 1);
+    CACHE_ADD(&counts->bytes_given, (int64_t)size);
     CACHE_ADD(&counts->requested_given, (int64_t)requested);
-    CACHE_ADD(&counts->net, -(int64_t)size);
-    return atomic_load_explicit(&counts->net, memory_order_relaxed);
 }
 
-/* Makes the first slab of a class's list the current one, in place of one without free slots. By who may touch the cache. */
-struct slab *cache_next(struct cache *cache, unsigned class);
+/* By how many bytes what was published is low. */
+static inline int64_t cache_unpublished(const struct cache_counts *counts)
+{
+    return atomic_load_explicit(&counts->bytes_taken, memory_order_relaxed) -
+           atomic_load_explicit(&counts->bytes_given, memory_order_relaxed);
+}
 
-/* A slot for `requested` bytes, 1 to SLAB_MOST, out of the current slab; 0 when the slow path must be taken: also where
- * requests may have another way to go than when the thread last asked. By the cache's thread. */
-static inline uintptr_t cache_take_fast(struct cache *cache, const struct thread *thread, size_t requested)
+/* A slot for `requested` bytes, 1 to SLAB_MOST, out of a magazine; 0 when the slow path must be taken: also where requests may
+ * have another way to go than when the thread last asked. By the cache's thread. */
+static inline __attribute__((always_inline)) uintptr_t cache_take_fast(struct cache *cache, const struct thread *thread,
+                                                                       size_t requested)
 {
     unsigned class = slab_class(requested);
     uintptr_t address = 0;
     if (!cache_enter(cache))
         return 0;
-    struct slab *slab = cache->current[class];
-    if (!slab->top && cache->listed[class])
-        slab = cache_next(cache, class);
+    struct magazine *magazine = cache->magazines[class];
+    uint32_t top = magazine->top;
     bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
-    if (routed && slab->top && atomic_load_explicit(&cache->counts.net, memory_order_relaxed) < CACHE_UNPUBLISHED) {
-        address = slab_address(slab, slab_take(slab, requested, 0));
-        cache_count_taken(&cache->counts, class, slab->slot_size, requested);
+    if (routed && top && cache_unpublished(&cache->counts) < CACHE_UNPUBLISHED) {
+        const struct magazine_entry *entry = &magazine->entries[top - 1];
+        size_t size = magazine->slot_size;
+        magazine->top = top - 1;
+        address = entry->address;
+        slab_note_write(entry->note, size - requested, 0);
+        cache_count_taken(&cache->counts, size, requested);
     }
     cache_leave(cache);
     return address;
 }
 
-/* Puts a slab that was full into its class's list. By who may touch the cache. */
-static inline void cache_list(struct cache *cache, struct slab *slab)
-{
-    struct slab *first = cache->listed[slab->class];
-    slab->listed = true;
-    slab->previous = NULL;
-    slab->next = first;
-    if (first)
-        first->previous = slab;
-    cache->listed[slab->class] = slab;
-}
-
 /* Frees the live block at an address of a slab; false when the slow path must be taken: for another thread's block, one
- * that another stream has used, one that is not live, or a slab that would be empty
- * where enough are. */
-static inline bool cache_give_fast(struct slab *slab, uintptr_t address, const struct thread *thread)
+ * of a slab that another stream has used, one that is not live, or one more than the magazine holds. */
+static inline __attribute__((always_inline)) bool cache_give_fast(struct slab *slab, uintptr_t address,
+                                                                  const struct thread *thread)
 {
     struct cache *cache = slab_owner(slab);
     if (atomic_load_explicit(&cache->thread, memory_order_relaxed) != thread || !cache_enter(cache))
         return false;
-    unsigned slot = slab_slot(slab, address);
-    bool current = slab == cache->current[slab->class];
-    bool room = current || slab->top + 1 < slab->slots || cache->empty_bytes < CACHE_EMPTY_BYTES;
-    bool simple = room && slab_address(slab, slot) == address && slab_is_live(slab, slot) &&
-                  !atomic_load_explicit(&slab->uses, memory_order_relaxed) &&
-                  atomic_load_explicit(&cache->counts.net, memory_order_relaxed) > -CACHE_UNPUBLISHED;
-    if (simple) {
-        cache_count_given(&cache->counts, slab->class, slab->slot_size, slab_requested(slab, slot));
-        slab_give(slab, slot);
-        if (!current && !slab->listed)
-            cache_list(cache, slab);
-        if (!current && slab->top == slab->slots)
-            cache->empty_bytes += (size_t)slab->slots * slab->slot_size;
+    bool begins = false, simple = false;
+    unsigned slot = slab_slot_begin(slab, address, &begins);
+    if (begins && slot < atomic_load_explicit(&slab->simple, memory_order_relaxed) &&
+        (slab_has_no_freed(slab) || !slab_is_freed(slab, slot))) {
+        slab_note *place = &slab->notes[slot];
+        struct magazine *magazine = cache->magazines[slab->class];
+        uint32_t note = atomic_load_explicit(place, memory_order_relaxed), top = magazine->top;
+        simple = note & NOTE_TAKEN && top < magazine->limit && cache_unpublished(&cache->counts) > -CACHE_UNPUBLISHED;
+        if (simple) {
+            size_t size = magazine->slot_size;
+            magazine->entries[top] = (struct magazine_entry){address, place};
+            magazine->top = top + 1;
+            slab_note_clear(place);
+            cache_count_given(&cache->counts, size, size - (note & NOTE_UNUSED));
+        }
     }
     cache_leave(cache);
     return simple;
@@ -143,11 +163,12 @@ static inline bool cache_give_fast(struct slab *slab, uintptr_t address, const s
 /* The calling thread's cache of a heap; NULL with an error text when the host is out of memory. */
 struct cache *cache_of(struct heap *heap);
 
-/* The slow path: a slot of the cache for a request, out of frees of other threads, of another slab, or of a new one, for which
- * with `grow` the ladder is climbed. Takes the heap's lock. */
+/* The slow path: a slot of the cache for a request, out of its magazine, frees of other threads, a slab at hand, or a new one,
+ * for which with `grow` the ladder is climbed; then the magazine is filled by half. Takes the heap's lock. */
 tarn_status cache_take(struct cache *cache, const struct request *request, bool grow, uintptr_t *address);
 
-/* Makes a taken slot free: in the cache if the caller's thread has it, else for its owner to find. Heap lock held. Counts nothing. */
+/* Makes a taken slot free: at home if the cache is the calling thread's or nobody's, else for its owner to find. Half of a full
+ * magazine goes home too. Heap lock held. Counts nothing. */
 void cache_give_locked(struct slab *slab, unsigned slot);
 
 /* The same by a thread that has no lock: one atomic operation, and a second for the first of a word. False when the slot is
@@ -158,10 +179,10 @@ bool cache_give_remote(struct slab *slab, unsigned slot);
  * publishes what was counted. */
 void caches_reclaim_locked(struct heap *heap);
 
-/* Closes the fast path of a heap's caches for good: the stream was retired, or tarn is shut down. */
+/* Closes the fast path of a heap for good, that of kept spans too: the stream was retired, or tarn is shut down. */
 void caches_close_locked(struct heap *heap);
 
-/* Closes the fast path of a heap's caches because the device is lost. Takes no lock but the list's. */
+/* The same because the device is lost. Takes no lock but the list's and the counters'. */
 void caches_lose(struct heap *heap);
 
 /* Opens the fast path of a heap's caches again, at the start of its next life. */

@@ -7,6 +7,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/cache.h"
+#include "memory/kept.h"
 #include "memory/malloc.h"
 #include "memory/pool.h"
 #include "memory/wait.h"
@@ -220,8 +221,8 @@ static void take_all(const struct list *then, struct span **spans)
         last->requested = block->requested;
         last->state = SPAN_BLOCK;
         span_enter_locked(last);
+        span_begin_locked(heap, last);
         mutex_unlock(&heap->lock);
-        counters_allocated(heap->store->counters, block->usable_size, block->requested);
         span_destroy(fresh[0]);
         span_destroy(fresh[1]);
     }

@@ -8,6 +8,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/cache.h"
+#include "memory/kept.h"
 
 #include <string.h>
 
@@ -102,14 +103,21 @@ static void run_remove_locked(struct heap *heap, enum zone_kind zone, struct run
         heap->zones[zone].runs = run->next;
 }
 
+static void state_is_new_locked(struct heap *heap, const struct span *span)
+{
+    atomic_store_explicit(&heap->zones[span->zone].state, ++heap->states, memory_order_relaxed);
+}
+
 /* Puts a span into its zone's tree. */
 static void span_file_locked(struct heap *heap, struct span *span)
 {
     span->state = SPAN_FREE;
+    span->before = span->after = 0;
     span->split = span->previous || span->next;
     if (heap->store->plain)
         span->freed_at = atomic_load_explicit(&heap->store->searches, memory_order_relaxed);
     tree_insert(&heap->zones[span->zone].free, &span->by_size);
+    state_is_new_locked(heap, span);
     heap->free_bytes += span->size;
     if (span->split)
         counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, 1);
@@ -118,6 +126,7 @@ static void span_file_locked(struct heap *heap, struct span *span)
 void span_hold_locked(struct heap *heap, struct span *span)
 {
     tree_remove(&heap->zones[span->zone].free, &span->by_size);
+    state_is_new_locked(heap, span);
     heap->free_bytes -= span->size;
     if (span->split)
         counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, -1);
@@ -245,6 +254,7 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
 
+    uint64_t before = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
     span_hold_locked(heap, span);
     if (pad) {
         span_cut(span, pad, aligned);
@@ -254,6 +264,9 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
         span_cut(aligned, size, rest);
         span_file_locked(heap, rest);
     }
+    bool simple = alignment == TARN_BLOCK_UNIT; /* as of the requests that kept spans serve */
+    aligned->before = simple ? before : 0;
+    aligned->after = simple ? atomic_load_explicit(&heap->zones[aligned->zone].state, memory_order_relaxed) : 0;
     aligned->state = SPAN_TAKEN;
     *result = aligned;
     return TARN_OK;
@@ -283,6 +296,7 @@ struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **result)
 {
+    kept_flush_locked(heap);
     struct span *span = span_find_locked(heap, zone, size, alignment);
     return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
 }
@@ -344,6 +358,7 @@ void span_leave_map_locked(struct span *span)
 
 bool span_extend_locked(struct heap *heap, struct span *span, size_t more)
 {
+    kept_flush_locked(heap);
     struct span *next = span->next;
     if (!next || next->state != SPAN_FREE || next->size < more)
         return false;
@@ -492,6 +507,8 @@ static tarn_status batch_close_locked(struct heap *heap)
 void heap_learn_locked(struct heap *heap, bool close)
 {
     batches_advance_locked(heap);
+    if (close)
+        kept_flush_locked(heap);
     if (!close || !heap->open_batch_used || heap->retired || heap->closed_count == HEAP_BATCHES)
         return;
     if (batch_close_locked(heap) == TARN_OK)
@@ -669,6 +686,7 @@ tarn_status heap_of(struct store *store, struct stream *stream, struct heap **he
 /* Marks the end of the stream's work, which can fail; the heap is as good as before then. */
 static tarn_status retire_prepare_locked(struct heap *heap)
 {
+    kept_flush_locked(heap);
     batches_advance_locked(heap);
     if (heap->closed_count == HEAP_BATCHES) { /* the newest mark is superseded by the one of the retirement */
         mark_release(heap->closed[--heap->closed_count].mark);

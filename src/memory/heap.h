@@ -63,10 +63,12 @@ struct span {
     struct run *run;
     struct tree_node by_size; /* free: in the zone's tree */
     uint64_t batch;           /* free: the last batch that its memory was freed in */
+    size_t requested;         /* block: bytes asked for */
     union {
-        size_t requested;  /* block: bytes asked for */
+        uint64_t before;   /* block: its zone's state when it was cut, */
         uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen then */
     };
+    uint64_t after;    /* block: and with it cut; 0 and 0 where that says nothing */
     struct use *uses;  /* block, pending */
     struct slab *slab; /* slab */
     uint8_t state, zone;
@@ -75,6 +77,7 @@ struct span {
     /* Never changes while the span is in the page map. Last, since a thread that found the span there may read it when the
      * span is gone already: an unused one keeps it. */
     _Atomic(struct heap *) heap;
+    atomic_bool live; /* counters' lock: a block that its owner has and nobody has claimed (kept.h) */
 };
 
 struct run {
@@ -95,10 +98,13 @@ struct run {
 struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
+    _Atomic uint64_t
+        state; /* heap lock, or the counters': another number whenever the free spans are others (kept.h) */
 };
 
 #define SLAB_CLASSES 40
 #define HEAP_BATCHES 8
+#define HEAP_KEPT 8
 
 struct heap {
     mutex lock;            /* of everything below but what is marked */
@@ -115,6 +121,7 @@ struct heap {
     struct order
         *order; /* what the stream's captured work is behind; NULL while no block waits that this is needed for */
     size_t free_bytes, waiting_bytes;
+    uint64_t states; /* the highest number of a zone's state */
     struct counters_splits splits;
     struct ghost *ghosts; /* old addresses of pieces that are mapped elsewhere too */
     unsigned spare_count;
@@ -129,6 +136,16 @@ struct heap {
     unsigned closed_count;
 
     struct heap *next; /* arena lock: in the arena's list */
+
+    /* The counters' lock of the device: freed blocks that are kept as they are, the newest last; and whether any may be. */
+    struct {
+        size_t size;
+        uintptr_t start;
+        uint64_t before;
+        struct span *span;
+    } kept[HEAP_KEPT];
+    atomic_uint kept_count;
+    bool keeps;
 };
 
 /* The heap of a stream in a pool, made at its first use. */

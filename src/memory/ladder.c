@@ -29,6 +29,7 @@
 #include "memory/cache.h"
 #include "memory/config.h"
 #include "memory/growth.h"
+#include "memory/kept.h"
 #include "memory/observe.h"
 #include "memory/pool.h"
 #include "memory/segment.h"
@@ -302,6 +303,7 @@ static struct holdings holdings_of(struct arena *arena, const struct store *own)
     struct holdings sum = {0};
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
+        kept_flush_locked(heap);
         sum.free += heap->free_bytes;
         sum.waiting += heap->waiting_bytes;
         for (int zone = 0; zone < ZONES; zone++) {
@@ -590,12 +592,14 @@ void ladder_lose(struct arena *arena)
 
 static void reset_peak_locked(struct heap *heap)
 {
+    kept_flush_locked(heap);
     caches_publish_locked(heap);
     counters_splits_reset_peak(&heap->splits);
 }
 
 static void reset_accumulated_locked(struct heap *heap)
 {
+    kept_flush_locked(heap);
     caches_publish_locked(heap);
     counters_splits_reset_accumulated(&heap->splits);
 }
@@ -623,6 +627,7 @@ void ladder_count(struct arena *arena, const struct store *store, tarn_stats *st
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
         if (!store || heap->store == store) {
+            kept_flush_locked(heap);
             caches_count_locked(heap, stats);
             counters_add_splits(stats, &heap->splits);
         }

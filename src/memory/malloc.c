@@ -11,6 +11,7 @@
 #include "memory/config.h"
 #include "memory/graph.h"
 #include "memory/import.h"
+#include "memory/kept.h"
 #include "memory/ladder.h"
 #include "memory/pool.h"
 #include "memory/segment.h"
@@ -80,14 +81,21 @@ static bool is_watched(void)
     return driver->checking && driver->checking();
 }
 
+/* What a thread may go back to with the next request without a look-up. */
+struct hand {
+    struct heap *heap;
+    struct cache *cache; /* NULL where no slab served */
+};
+
 /* Makes a held span a block. */
-static uintptr_t block_begin_locked(struct span *span, const struct request *request)
+static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const struct request *request)
 {
     span->state = SPAN_BLOCK;
     span->requested = request->requested;
     span->tag = request->tag;
     span->uses = NULL;
     span_enter_locked(span);
+    span_begin_locked(heap, span);
     return span->start;
 }
 
@@ -109,26 +117,25 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
         status = span_take_locked(heap, zone_other(zone), request->size, request->alignment, &span);
     }
     if (!status) {
-        *address = block_begin_locked(span, request);
+        *address = block_begin_locked(heap, span, request);
         *size = span->size;
     }
     mutex_unlock(&heap->lock);
-    if (!status)
-        counters_allocated(heap->store->counters, *size, request->requested);
     return status;
 }
 
 /* A block of a heap, in a slab of the thread's cache or with a span of its own. TARN_ERROR_OUT_OF_MEMORY without a text. */
 static tarn_status heap_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
-                                    size_t *size, struct cache **used)
+                                    size_t *size, struct hand *used)
 {
+    used->heap = heap;
     if (!request->slab)
         return span_block_alloc(heap, request, grow, address, size);
     struct cache *cache = cache_of(heap);
     if (!cache)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     tarn_status status = cache_take(cache, request, grow, address);
-    *used = status ? NULL : cache;
+    used->cache = status ? NULL : cache;
     *size = slab_slot_size(request->size);
     return status;
 }
@@ -157,7 +164,7 @@ static bool spare_block_alloc(struct heap *heap, const struct request *request, 
     bool found = false;
     for (struct pool *pool = pool_spare_next(heap, NULL); pool; pool = pool_spare_next(heap, pool)) {
         struct heap *other = found ? NULL : heap_if_used(&pool->store, heap->stream);
-        struct cache *used = NULL;
+        struct hand used = {0};
         struct request own = *request;
         request_round(&pool->store, &own);
         found = found || (other && heap_block_alloc(other, &own, false, address, size, &used) == TARN_OK);
@@ -165,9 +172,8 @@ static bool spare_block_alloc(struct heap *heap, const struct request *request, 
     return found;
 }
 
-/* A block for a request; `used` receives the calling thread's cache if a slab served it and may do so again without a look-up. */
-static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address,
-                               struct cache **used)
+/* A block for a request; `used` receives what may serve again without a look-up. */
+static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address, struct hand *used)
 {
     size_t size = 0;
     tarn_status status = device_check(heap->arena->device);
@@ -194,7 +200,7 @@ static tarn_status request_make(size_t size, size_t alignment, tarn_tag tag, str
 }
 
 static tarn_status alloc_for(struct stream *stream, size_t size, size_t alignment, tarn_tag tag, void **pointer,
-                             struct cache **used)
+                             struct hand *used)
 {
     struct request request;
     struct heap *heap = NULL;
@@ -212,7 +218,7 @@ static tarn_status alloc_for(struct stream *stream, size_t size, size_t alignmen
     if (!status)
         status = block_alloc(heap, &request, &address, used);
     if (!route.holds_on)
-        *used = NULL;
+        *used = (struct hand){0};
     route_end(&route);
     if (!status)
         *pointer = (void *)address;
@@ -223,7 +229,7 @@ tarn_status memory_alloc(struct store *store, struct stream *stream, size_t size
 {
     struct request request;
     struct heap *heap = NULL;
-    struct cache *used = NULL;
+    struct hand used = {0};
     uintptr_t address = 0;
     tarn_status status = request_make(size, 0, 0, &request);
     if (!status) {
@@ -251,7 +257,7 @@ static void memory_of_routes_renew(void)
 static __attribute__((noinline)) void *malloc_slowly(size_t size)
 {
     struct stream *stream = NULL;
-    struct cache *used = NULL;
+    struct hand used = {0};
     void *pointer = NULL;
     tarn_status status = memory_ready();
     memory_of_routes_renew();
@@ -259,28 +265,40 @@ static __attribute__((noinline)) void *malloc_slowly(size_t size)
         status = stream_current(thread_device(), &stream);
     if (!status)
         status = alloc_for(stream, size, 0, 0, &pointer, &used);
-    if (used)
-        thread_here->current_cache = used;
+    struct thread *thread = used.heap ? thread_self() : NULL;
+    if (thread) {
+        thread->current_heap = used.heap;
+        thread->current_cache = used.cache ? used.cache : thread->current_cache;
+    }
     status_set_last(status);
     return pointer;
 }
 
-/* The fast path: the thread, its cache of the current stream, the class, the slab, a slot. No lock, no driver call. */
+/* Of a size that no slab serves: the thread, its current heap, a block that was freed there, under a short lock. */
+static __attribute__((noinline)) void *malloc_large(size_t size)
+{
+    struct thread *thread = thread_here;
+    uintptr_t address = 0;
+    if (thread && thread->current_heap && size > SLAB_MOST)
+        address = kept_take(thread->current_heap, thread, size);
+    return address ? (void *)address : malloc_slowly(size);
+}
+
+/* The fast path: the thread, its cache of the current stream, the class, the magazine, a slot. No lock, no driver call. All else is
+ * left to functions that are not inlined, so that this one saves no register. */
 void *tarn_malloc(size_t size)
 {
     struct thread *thread = thread_here;
-    if (thread && thread->current_cache && size - 1 < SLAB_MOST) {
-        uintptr_t address = cache_take_fast(thread->current_cache, thread, size);
-        if (address)
-            return (void *)address;
-    }
-    return malloc_slowly(size);
+    if (!thread || !thread->current_cache || size - 1 >= SLAB_MOST)
+        return malloc_large(size);
+    uintptr_t address = cache_take_fast(thread->current_cache, thread, size);
+    return address ? (void *)address : malloc_slowly(size);
 }
 
 static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream, size_t size, void **pointer)
 {
     struct stream *found = NULL;
-    struct cache *used = NULL;
+    struct hand used = {0};
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
@@ -288,24 +306,38 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
     status = alloc_for(found, size, 0, 0, pointer, &used);
-    if (used) {
-        thread_here->named = stream;
-        thread_here->named_cache = used;
+    struct thread *thread = used.heap ? thread_self() : NULL;
+    if (thread) {
+        bool same = thread->named == stream;
+        thread->named = stream;
+        thread->named_heap = used.heap;
+        thread->named_cache = used.cache ? used.cache : same ? thread->named_cache : NULL;
     }
     return status;
+}
+
+static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, size_t size, void **pointer)
+{
+    struct thread *thread = thread_here;
+    uintptr_t address = 0;
+    if (thread && thread->named_heap && thread->named == stream && size > SLAB_MOST && pointer)
+        address = kept_take(thread->named_heap, thread, size);
+    if (!address)
+        return alloc_on_slowly(stream, size, pointer);
+    *pointer = (void *)address;
+    return TARN_OK;
 }
 
 tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
 {
     struct thread *thread = thread_here;
-    if (thread && thread->named_cache && thread->named == stream && size - 1 < SLAB_MOST && pointer) {
-        uintptr_t address = cache_take_fast(thread->named_cache, thread, size);
-        if (address) {
-            *pointer = (void *)address;
-            return TARN_OK;
-        }
-    }
-    return alloc_on_slowly(stream, size, pointer);
+    if (!thread || !thread->named_cache || thread->named != stream || size - 1 >= SLAB_MOST || !pointer)
+        return alloc_on_large(stream, size, pointer);
+    uintptr_t address = cache_take_fast(thread->named_cache, thread, size);
+    if (!address)
+        return alloc_on_slowly(stream, size, pointer);
+    *pointer = (void *)address;
+    return TARN_OK;
 }
 
 tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer)
@@ -329,13 +361,13 @@ tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **po
     if (options->device != TARN_CURRENT_DEVICE && stream->device != number)
         return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not of device %d", stream->device,
                       number);
-    struct cache *used = NULL;
+    struct hand used = {0};
     return alloc_for(stream, size, alignment, options->tag, pointer, &used);
 }
 
 /* Looking blocks up ----------------------------------------------------------------------------------------------- */
 
-/* A live block, found under the lock of its heap, which stays held. */
+/* A live block, found under the lock of its heap, which stays held until block_unlock(); a span of its own is claimed so long. */
 struct block {
     struct heap *heap;
     struct span *span;
@@ -343,6 +375,7 @@ struct block {
     unsigned slot;
     uintptr_t start;
     size_t size, requested; /* bytes */
+    bool ended;             /* it was freed */
 };
 
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
@@ -350,8 +383,10 @@ static bool block_in_span_locked(struct span *span, uintptr_t address, struct bl
 {
     while (span->next && span->next->start <= address) /* of the page's blocks, the entry is the first */
         span = span->next;
-    *block = (struct block){block->heap, span, NULL, 0, span->start, span->size, span->requested};
-    return span->state == SPAN_BLOCK && address - span->start < span->size;
+    if (span->state != SPAN_BLOCK || address - span->start >= span->size || !span_claim_locked(block->heap, span))
+        return false;
+    *block = (struct block){block->heap, span, NULL, 0, span->start, span->size, span->requested, false};
+    return true;
 }
 
 static bool block_in_slab_locked(struct slab *slab, uintptr_t address, struct block *block)
@@ -360,8 +395,16 @@ static bool block_in_slab_locked(struct slab *slab, uintptr_t address, struct bl
     if (slot >= slab->slots || !slab_is_live(slab, slot))
         return false;
     *block = (struct block){
-        block->heap, slab->span, slab, slot, slab_address(slab, slot), slab->slot_size, slab_requested(slab, slot)};
+        block->heap, slab->span, slab, slot, slab_address(slab, slot), slab->slot_size, slab_requested(slab, slot),
+        false};
     return true;
+}
+
+static void block_unlock(const struct block *block)
+{
+    if (!block->slab && !block->ended)
+        span_unclaim_locked(block->heap, block->span);
+    mutex_unlock(&block->heap->lock);
 }
 
 static struct heap *heap_of_entry(map_entry entry)
@@ -440,7 +483,7 @@ static tarn_status block_lock(const void *pointer, bool start, struct block *blo
     if (!start || block->start == address)
         return TARN_OK;
     uintptr_t from = block->start;
-    mutex_unlock(&block->heap->lock);
+    block_unlock(block);
     return failed(TARN_ERROR_INVALID_POINTER, "%p is not the start of a block: it lies %zu bytes into the one at %p",
                   pointer, (size_t)(address - from), (void *)from);
 }
@@ -466,6 +509,7 @@ static void block_free_locked(struct block *block)
     struct heap *heap = block->heap;
     struct counters *counters = heap->store->counters;
     struct use *uses = uses_of(block);
+    block->ended = true;
     if (is_watched())
         driver->owner_clear(heap->arena->device->number, block->start, block->size);
     if (uses) {
@@ -481,6 +525,7 @@ static void block_free_locked(struct block *block)
     if (block->slab) {
         cache_give_locked(block->slab, block->slot);
     } else {
+        kept_flush_locked(heap); /* which may be all that it keeps */
         span_leave_map_locked(block->span);
         span_give_locked(heap, block->span);
     }
@@ -516,7 +561,7 @@ tarn_status memory_free(void *pointer)
     if (status)
         return status;
     block_free_locked(&block);
-    mutex_unlock(&block.heap->lock);
+    block_unlock(&block);
     return TARN_OK;
 }
 
@@ -528,14 +573,21 @@ static __attribute__((noinline)) tarn_status free_slowly(void *pointer)
     return memory_free(pointer);
 }
 
-/* The fast path: page map, slab, slot. */
+/* A block with a span of its own: page map, span, under a short lock. */
+static __attribute__((noinline)) tarn_status free_large(void *pointer)
+{
+    struct span *span = map_span(map_get((uintptr_t)pointer));
+    return thread_here && span && kept_give(span, (uintptr_t)pointer) ? TARN_OK : free_slowly(pointer);
+}
+
+/* The fast path: page map, slab, slot, magazine. */
 tarn_status tarn_free(void *pointer)
 {
     struct thread *thread = thread_here;
-    struct slab *slab = map_slab(map_get((uintptr_t)pointer));
-    if (slab && thread && cache_give_fast(slab, (uintptr_t)pointer, thread))
-        return TARN_OK;
-    return free_slowly(pointer);
+    map_entry entry = map_get((uintptr_t)pointer);
+    if (!thread || !map_is_slab(entry))
+        return free_large(pointer);
+    return cache_give_fast(map_slab(entry), (uintptr_t)pointer, thread) ? TARN_OK : free_slowly(pointer);
 }
 
 /* Whether a stream is the one that the heap serves, so that its order is the heap's. */
@@ -560,7 +612,7 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
     }
     if (!status)
         block_free_locked(&block);
-    mutex_unlock(&block.heap->lock);
+    block_unlock(&block);
     return status;
 }
 
@@ -584,7 +636,7 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
     }
     if (!status)
         block_free_locked(&block);
-    mutex_unlock(&block.heap->lock);
+    block_unlock(&block);
     mark_release(mark);
     return status;
 }
@@ -603,7 +655,7 @@ tarn_status tarn_record_stream(void *pointer, tarn_stream stream)
         struct use **uses = block_uses(&block);
         status = uses ? use_add_stream(uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
-    mutex_unlock(&block.heap->lock);
+    block_unlock(&block);
     return status;
 }
 
@@ -621,7 +673,7 @@ static tarn_status block_extend_locked(struct block *block, size_t size)
     }
     if (size > block->requested) {
         if (block->slab)
-            block->slab->notes[block->slot].unused = (uint16_t)(block->size - size);
+            slab_set_requested_locked(block->slab, block->slot, size);
         else
             block->span->requested = size;
         counters_extended(block->heap->store->counters, block->size, more, block->requested, size - block->requested);
@@ -642,7 +694,7 @@ tarn_status tarn_extend(void *pointer, size_t size)
     if (!status && size > block.size && is_watched())
         driver->owner_set(block.heap->arena->device->number, block.start + block.size, block.span->size - block.size,
                           block.heap->stream->native);
-    mutex_unlock(&block.heap->lock);
+    block_unlock(&block);
     return status;
 }
 
@@ -654,7 +706,7 @@ tarn_status tarn_usable_size(const void *pointer, size_t *size)
     tarn_status status = memory_ready();
     if (status || (status = block_lock(pointer, true, &block)))
         return status;
-    mutex_unlock(&block.heap->lock);
+    block_unlock(&block);
     *size = block.size;
     return TARN_OK;
 }
@@ -668,7 +720,7 @@ static tarn_block_info block_info_locked(const struct block *block)
         .requested = block->requested,
         .device = block->heap->arena->device->number,
         .stream = (tarn_stream)block->heap->generation << 32 | block->heap->stream->slot,
-        .tag = block->slab ? block->slab->notes[block->slot].tag : block->span->tag,
+        .tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag,
         .pool = {block->heap->store->id[0], block->heap->store->id[1]},
     };
 }
@@ -681,7 +733,7 @@ tarn_status memory_block_do(const void *pointer, block_work work, void *argument
         return status == TARN_ERROR_DOUBLE_FREE ? TARN_ERROR_INVALID_POINTER : status;
     tarn_block_info info = block_info_locked(&block);
     status = work(block.heap->store, &info, argument);
-    mutex_unlock(&block.heap->lock);
+    block_unlock(&block);
     return status;
 }
 

@@ -38,10 +38,15 @@ static inline map_entry map_entry_of_slab(const struct slab *slab)
     return (map_entry)slab | 1;
 }
 
+static inline bool map_is_slab(map_entry entry)
+{
+    return entry & 1;
+}
+
 /* The slab that an entry names, or NULL; and the span. */
 static inline struct slab *map_slab(map_entry entry)
 {
-    return entry & 1 ? (struct slab *)(entry - 1) : NULL;
+    return map_is_slab(entry) ? (struct slab *)(entry - 1) : NULL;
 }
 
 static inline struct span *map_span(map_entry entry)

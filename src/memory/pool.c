@@ -125,7 +125,6 @@ static void destroy(struct pool *pool)
         store->allocator.gone(store->allocator.user);
     pages_free(store->heaps, store->heap_slots * sizeof(struct heap *));
     mutex_finish(&store->lookup);
-    counters_finish(&pool->counters);
     object_free(&pools, pool);
 }
 

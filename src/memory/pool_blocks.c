@@ -4,6 +4,7 @@
 /* The live blocks of a pool, read heap by heap, each under its lock. Owns nothing. */
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/kept.h"
 #include "memory/pool.h"
 #include "memory/slab.h"
 
@@ -17,8 +18,9 @@ static bool is_used(const struct slab *slab, unsigned slot)
 
 static void visit_span(struct heap *heap, const struct span *span, tarn_stream stream, struct visitor *visitor)
 {
-    if (span->state == SPAN_BLOCK) {
-        tarn_pool_block block = {(void *)span->start, span->size, span->requested, stream};
+    size_t requested = 0;
+    if (span->state == SPAN_BLOCK && span_is_live_locked(heap, span, &requested)) {
+        tarn_pool_block block = {(void *)span->start, span->size, requested, stream};
         visitor->visit(visitor, heap, &block, span->uses);
         return;
     }

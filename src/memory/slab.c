@@ -11,11 +11,11 @@ uint8_t slab_classes[SLAB_MOST / TARN_BLOCK_UNIT + 1];
 uint32_t slab_sizes[SLAB_CLASSES];
 
 /* Objects by the number of slots: up to 16, 32, 64, 128. */
-#define OBJECT_BYTES(slots) (sizeof(struct slab) + (slots) * (sizeof(struct slab_note) + 1))
-#define POOL(slots)                                                              \
-    {                                                                            \
-        .lock = MUTEX_INITIALIZER, .size = (OBJECT_BYTES(slots) + 15) / 16 * 16, \
-        .zeroed = offsetof(struct slab, owner)                                   \
+#define OBJECT_BYTES(slots) (sizeof(struct slab) + (slots) * sizeof(slab_note))
+#define POOL(slots)                                                                                      \
+    {                                                                                                    \
+        .lock = MUTEX_INITIALIZER, .size = (OBJECT_BYTES(slots) + CACHE_LINE - 1) & ~(CACHE_LINE - 1ul), \
+        .zeroed = offsetof(struct slab, owner)                                                           \
     }
 static struct object_pool slabs[] = {POOL(16), POOL(32), POOL(64), POOL(128)};
 
@@ -51,7 +51,8 @@ size_t slab_span_size(unsigned class)
 
 bool slab_serves(const struct request *request)
 {
-    return request->size <= SLAB_MOST && slab_slot_size(request->size) % request->alignment == 0;
+    return request->size <= SLAB_MOST && slab_slot_size(request->size) % request->alignment == 0 &&
+           slab_slot_size(request->size) - request->requested <= NOTE_UNUSED;
 }
 
 struct slab *slab_create_locked(struct span *span, unsigned class, struct cache *owner)
@@ -65,16 +66,18 @@ struct slab *slab_create_locked(struct span *span, unsigned class, struct cache 
     }
     slab->start = span->start;
     slab->slot_size = (uint32_t)slot_size;
-    slab->reciprocal = (uint32_t)(((1u << 20) + slot_size / 512 - 1) / (slot_size / 512));
+    slab->reciprocal = slab_reciprocal(slot_size);
     atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
-    slab->slots = (uint16_t)slots;
+    slab->slots = (uint8_t)slots;
+    atomic_store_explicit(&slab->simple, (unsigned char)slots, memory_order_relaxed);
     slab->class = (uint8_t) class;
     slab->span = span;
-    slab->stack = (uint8_t *)&slab->notes[slots];
     for (unsigned word = 0; word < SLAB_SLOTS / 64; word++)
         slab->remote[word].slab = slab;
-    for (unsigned slot = slots; slot-- > 0;)
-        slab->stack[slab->top++] = (uint8_t)slot;
+    for (unsigned slot = 0; slot < slots; slot++) {
+        slab_note_clear(&slab->notes[slot]);
+        slab_come_home(slab, slot);
+    }
     span->slab = slab;
     span->state = SPAN_SLAB;
     for (size_t offset = 0; offset < span->size; offset += MAP_PAGE)
@@ -93,6 +96,35 @@ void slab_destroy_locked(struct heap *heap, struct slab *slab)
     span_give_locked(heap, span);
 }
 
+unsigned slab_leave_home(struct slab *slab)
+{
+    unsigned word = 0;
+    while (!slab->home[word])
+        word++;
+    unsigned slot = word * 64 + (unsigned)__builtin_ctzll(slab->home[word]);
+    slab->home[word] &= slab->home[word] - 1;
+    slab->homes--;
+    return slot;
+}
+
+void slab_come_home(struct slab *slab, unsigned slot)
+{
+    slab->home[slot / 64] |= UINT64_C(1) << (slot % 64);
+    slab->homes++;
+}
+
+void slab_set_pending_locked(struct slab *slab, unsigned slot, bool pending)
+{
+    uint32_t note = slab_note_of(slab, slot) & ~NOTE_PENDING;
+    atomic_store_explicit(&slab->notes[slot], pending ? note | NOTE_PENDING : note, memory_order_relaxed);
+}
+
+void slab_set_requested_locked(struct slab *slab, unsigned slot, size_t requested)
+{
+    uint32_t note = slab_note_of(slab, slot) & ~NOTE_UNUSED;
+    atomic_store_explicit(&slab->notes[slot], note | (uint32_t)(slab->slot_size - requested), memory_order_relaxed);
+}
+
 struct use **slab_uses_locked(struct slab *slab, unsigned slot)
 {
     struct use **uses = atomic_load_explicit(&slab->uses, memory_order_relaxed);
@@ -103,6 +135,7 @@ struct use **slab_uses_locked(struct slab *slab, unsigned slot)
             return NULL;
         }
         atomic_store_explicit(&slab->uses, uses, memory_order_release);
+        atomic_store_explicit(&slab->simple, 0, memory_order_relaxed);
     }
     return &uses[slot];
 }

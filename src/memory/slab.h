@@ -4,43 +4,46 @@
 /* Slabs: spans of a heap's small zone, cut into equal slots for blocks of up to 64 KiB.
  *
  * Sizes are multiples of 512 B up to 8 KiB, then eight to a doubling, so that at most 1/8 of a larger one is lost. What is
- * known of a slot lies here, never in device memory. A slab belongs to one cache (cache.h), whose thread takes and gives slots
- * with plain loads and stores; another thread's free sets a bit in `remote`, which the owner finds later. */
+ * known of a slot lies here, never in device memory. A slot is at home, in a magazine of the slab's cache (cache.h), or
+ * taken. Another thread's free sets a bit in `freed`, which the owner finds later. */
 #ifndef TARN_MEMORY_SLAB_H
 #define TARN_MEMORY_SLAB_H
 
 #include "memory/heap.h"
 
 #define SLAB_MOST ((size_t)64 << 10) /* bytes: the largest slot */
-#define SLAB_SLOTS 128               /* the most in one slab */
+#define SLAB_SLOTS 128               /* the most in one slab; two words of bits */
+#define CACHE_LINE 64                /* bytes */
+
+/* What is noted of a slot in 32 bits: 0 when it is free, else these and what was asked for. */
+#define NOTE_UNUSED UINT32_C(0x3fff)  /* bytes: slot size less what was asked for */
+#define NOTE_PENDING UINT32_C(0x4000) /* heap lock: freed, and waiting for other streams */
+#define NOTE_TAKEN UINT32_C(0x8000)   /* owner: handed out */
+#define NOTE_TAG_SHIFT 16
+typedef _Atomic uint32_t slab_note;
 
 struct slab {
-    struct slab_remote {
-        _Atomic uint64_t freed; /* anyone: of the slots taken, freed by another thread; whoever finds 0 here lists it */
+    /* What the slow path touches. */
+    _Alignas(CACHE_LINE) struct slab_remote {
         struct slab_remote *next;
         struct slab *slab;
-    } remote[SLAB_SLOTS / 64];
-    _Atomic uint64_t pending[SLAB_SLOTS / 64]; /* heap lock: of those taken, freed and waiting for other streams */
-    struct slab *next, *previous;              /* owner: in its list */
-    struct span *span;
+    } remote[SLAB_SLOTS / 64];      /* of a word of `freed`, for the owner's list of those with a bit set */
+    uint64_t home[SLAB_SLOTS / 64]; /* owner: free, and in no magazine */
+    struct slab *next, *previous;   /* owner: in its list */
 
-    /* What the fast path touches. */
-    _Atomic(struct use **) uses;             /* heap lock to write: a list a slot; NULL until another stream uses one */
-    _Atomic uint64_t taken[SLAB_SLOTS / 64]; /* owner: handed out, and not yet given back to the stack */
+    /* What the fast path reads. */
+    struct span *span;
+    _Atomic(struct use **) uses; /* heap lock to write: a list a slot; NULL until another stream uses one */
     uintptr_t start;
-    uint32_t slot_size;  /* bytes */
-    uint32_t reciprocal; /* 2^20 / (slot_size / 512), rounded up */
-    uint8_t *stack;      /* owner: the free slots, the next one to be taken on top */
-    uint16_t top;        /* owner: how many they are */
-    uint16_t slots;
-    uint8_t class;
-    bool listed; /* owner: in the owner's list of its class */
+    _Atomic uint64_t freed[SLAB_SLOTS / 64]; /* anyone: freed by another thread; whoever finds 0 lists the word */
+    uint64_t reciprocal;                     /* 2^64 / slot_size, rounded up */
+    uint32_t slot_size;                      /* bytes */
+    atomic_uchar simple;                     /* heap lock to write: as `slots` while `uses` is NULL, then 0 */
+    uint8_t class, slots;
+    uint8_t homes; /* owner: how many are at home; while there are any, the slab is in the owner's list of its class */
     /* Constant. Kept when the slab is gone, since a thread that found it in the page map may still read it. */
     _Atomic(struct cache *) owner;
-    struct slab_note {
-        uint16_t unused; /* bytes: slot size less what was asked for */
-        tarn_tag tag;
-    } notes[]; /* a slot, written when it is taken; behind them the stack */
+    slab_note notes[]; /* a slot */
 };
 
 static inline struct cache *slab_owner(const struct slab *slab)
@@ -64,7 +67,7 @@ static inline size_t slab_slot_size(size_t size)
     return slab_sizes[slab_class(size)];
 }
 
-/* Whether a slab serves the request: small, and every slot of its class is aligned enough. */
+/* Whether a slab serves the request: small, not rounded up to a page, and every slot of its class is aligned enough. */
 bool slab_serves(const struct request *request);
 
 /* The span that a new slab of a class wants. */
@@ -80,53 +83,85 @@ static inline uintptr_t slab_address(const struct slab *slab, unsigned slot)
     return slab->start + (uintptr_t)slot * slab->slot_size;
 }
 
-/* The slot that an address lies in; exact for every offset in a slab. */
+/* The slot that an address lies in, and whether it begins there, by one multiplication: the upper half of the product is the
+ * quotient, the lower one below the reciprocal only for a multiple (Lemire, Kaser, Kurz: Faster remainder by direct computation,
+ * 2019). Exact for every offset below 2^32. */
+__extension__ typedef unsigned __int128 slab_product;
+
+static inline unsigned slab_slot_begin(const struct slab *slab, uintptr_t address, bool *begins)
+{
+    slab_product product = (slab_product)slab->reciprocal * (address - slab->start);
+    *begins = (uint64_t)product < slab->reciprocal;
+    return (unsigned)(product >> 64);
+}
+
 static inline unsigned slab_slot(const struct slab *slab, uintptr_t address)
 {
-    return (unsigned)(((address - slab->start) / TARN_BLOCK_UNIT * slab->reciprocal) >> 20);
+    bool begins = false;
+    return slab_slot_begin(slab, address, &begins);
+}
+
+static inline uint64_t slab_reciprocal(size_t slot_size)
+{
+    return UINT64_MAX / slot_size + 1;
+}
+
+static inline uint32_t slab_note_of(const struct slab *slab, unsigned slot)
+{
+    return atomic_load_explicit(&slab->notes[slot], memory_order_relaxed);
 }
 
 static inline bool slab_is_taken(const struct slab *slab, unsigned slot)
 {
-    return atomic_load_explicit(&slab->taken[slot / 64], memory_order_relaxed) >> (slot % 64) & 1;
+    return slab_note_of(slab, slot) & NOTE_TAKEN;
+}
+
+/* Freed by a thread that is not the owner, who has not found it yet. */
+static inline bool slab_is_freed(const struct slab *slab, unsigned slot)
+{
+    return atomic_load_explicit(&slab->freed[slot / 64], memory_order_relaxed) >> (slot % 64) & 1;
+}
+
+/* None of its slots is. */
+static inline bool slab_has_no_freed(const struct slab *slab)
+{
+    return !(atomic_load_explicit(&slab->freed[0], memory_order_relaxed) |
+             atomic_load_explicit(&slab->freed[1], memory_order_relaxed));
 }
 
 /* Taken, and freed by nobody. */
 static inline bool slab_is_live(const struct slab *slab, unsigned slot)
 {
-    uint64_t freed = atomic_load_explicit(&slab->remote[slot / 64].freed, memory_order_relaxed) |
-                     atomic_load_explicit(&slab->pending[slot / 64], memory_order_relaxed);
-    return slab_is_taken(slab, slot) && !(freed >> (slot % 64) & 1);
+    return (slab_note_of(slab, slot) & (NOTE_TAKEN | NOTE_PENDING)) == NOTE_TAKEN && !slab_is_freed(slab, slot);
 }
 
 static inline size_t slab_requested(const struct slab *slab, unsigned slot)
 {
-    return slab->slot_size - slab->notes[slot].unused;
+    return slab->slot_size - (slab_note_of(slab, slot) & NOTE_UNUSED);
 }
 
-/* The owner takes the slot on top of the stack, which is not empty; and puts one back. */
-static inline unsigned slab_take(struct slab *slab, size_t requested, tarn_tag tag)
+static inline tarn_tag slab_tag(const struct slab *slab, unsigned slot)
 {
-    unsigned slot = slab->stack[--slab->top];
-    uint64_t taken = atomic_load_explicit(&slab->taken[slot / 64], memory_order_relaxed);
-    atomic_store_explicit(&slab->taken[slot / 64], taken | UINT64_C(1) << (slot % 64), memory_order_relaxed);
-    slab->notes[slot] = (struct slab_note){(uint16_t)(slab->slot_size - requested), tag};
-    return slot;
+    return (tarn_tag)(slab_note_of(slab, slot) >> NOTE_TAG_SHIFT);
 }
 
-static inline void slab_give(struct slab *slab, unsigned slot)
+static inline void slab_note_write(slab_note *note, size_t unused, tarn_tag tag)
 {
-    uint64_t taken = atomic_load_explicit(&slab->taken[slot / 64], memory_order_relaxed);
-    atomic_store_explicit(&slab->taken[slot / 64], taken & ~(UINT64_C(1) << (slot % 64)), memory_order_relaxed);
-    slab->stack[slab->top++] = (uint8_t)slot;
+    atomic_store_explicit(note, NOTE_TAKEN | (uint32_t)unused | (uint32_t)tag << NOTE_TAG_SHIFT, memory_order_relaxed);
 }
 
-static inline void slab_set_pending_locked(struct slab *slab, unsigned slot, bool pending)
+static inline void slab_note_clear(slab_note *note)
 {
-    uint64_t bit = UINT64_C(1) << (slot % 64),
-             word = atomic_load_explicit(&slab->pending[slot / 64], memory_order_relaxed);
-    atomic_store_explicit(&slab->pending[slot / 64], pending ? word | bit : word & ~bit, memory_order_relaxed);
+    atomic_store_explicit(note, 0, memory_order_relaxed);
 }
+
+/* Of a slot that is taken. */
+void slab_set_pending_locked(struct slab *slab, unsigned slot, bool pending);
+void slab_set_requested_locked(struct slab *slab, unsigned slot, size_t requested);
+
+/* The owner takes the lowest slot that is at home, of which there is one; and puts one back, whose note is clear. */
+unsigned slab_leave_home(struct slab *slab);
+void slab_come_home(struct slab *slab, unsigned slot);
 
 /* Where the uses of a slot hang; NULL with an error text when the host is out of memory. Heap lock. */
 struct use **slab_uses_locked(struct slab *slab, unsigned slot);

@@ -17,9 +17,15 @@ struct sums {
     bool alone; /* no other thread runs: everything can be read */
 };
 
-static unsigned bits(const _Atomic uint64_t *words)
+/* How often a magazine has a slot. */
+static unsigned in_magazine(const struct slab *slab, unsigned slot)
 {
-    return (unsigned)(__builtin_popcountll(atomic_load(&words[0])) + __builtin_popcountll(atomic_load(&words[1])));
+    const struct magazine *magazine = slab_owner(slab)->magazines[slab->class];
+    unsigned times = 0;
+    for (unsigned i = 0; i < magazine->top; i++)
+        times +=
+            magazine->entries[i].address == slab_address(slab, slot) && magazine->entries[i].note == &slab->notes[slot];
+    return times;
 }
 
 static tarn_status slab_verify(struct heap *heap, const struct span *span, struct sums *sums)
@@ -27,25 +33,28 @@ static tarn_status slab_verify(struct heap *heap, const struct span *span, struc
     const struct slab *slab = span->slab;
     if (!slab || slab->span != span || slab->start != span->start || slab_owner(slab)->heap != heap)
         return BROKEN(span->start, "a slab's span, slab and cache do not name each other");
-    if (bits(slab->taken) + slab->top != slab->slots)
-        return BROKEN(span->start, "the slots that are taken and those on the stack are not all");
-    for (unsigned i = 0; i < slab->top; i++)
-        if (slab_is_taken(slab, slab->stack[i]))
-            return BROKEN(slab_address(slab, slab->stack[i]), "a slot is taken and free");
-    for (int word = 0; word < SLAB_SLOTS / 64; word++)
-        if ((atomic_load(&slab->pending[word]) | atomic_load(&slab->remote[word].freed)) &
-            ~atomic_load(&slab->taken[word]))
-            return BROKEN(span->start, "a slot was freed or waits that is not taken");
+    unsigned homes = 0;
+    for (unsigned slot = 0; slot < slab->slots; slot++) {
+        uint32_t note = slab_note_of(slab, slot);
+        unsigned home = slab->home[slot / 64] >> (slot % 64) & 1;
+        homes += home;
+        if (home + in_magazine(slab, slot) + slab_is_taken(slab, slot) != 1)
+            return BROKEN(slab_address(slab, slot), "a slot is not in just one place");
+        if (!slab_is_taken(slab, slot) && (note || slab_is_freed(slab, slot)))
+            return BROKEN(slab_address(slab, slot), "a slot was freed or waits that is not taken");
+        if (note & NOTE_PENDING)
+            sums->waiting_bytes += slab->slot_size;
+    }
+    if (homes != slab->homes)
+        return BROKEN(span->start, "a slab's count of slots at home is wrong");
     for (size_t offset = 0; offset < span->size; offset += MAP_PAGE)
         if (map_get(span->start + offset) != map_entry_of_slab(slab))
             return BROKEN(span->start + offset, "a slab's page is not in the page map");
     const struct slab *listed = slab_owner(slab)->listed[slab->class];
     while (listed && listed != slab)
         listed = listed->next;
-    bool current = slab_owner(slab)->current[slab->class] == slab;
-    if ((listed != NULL) != slab->listed || slab->listed != (slab->top && !current))
-        return BROKEN(span->start, "a slab that is not current is in its class's list exactly while a slot is free");
-    sums->waiting_bytes += (size_t)bits(slab->pending) * slab->slot_size;
+    if ((listed != NULL) != (slab->homes != 0))
+        return BROKEN(span->start, "a slab is in its class's list exactly while a slot is at home");
     return TARN_OK;
 }
 
@@ -124,8 +133,23 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
     return TARN_OK;
 }
 
+/* What is kept is a block to its run, of the size and place that are remembered, and not live. */
+static tarn_status kept_verify(const struct heap *heap)
+{
+    for (unsigned i = 0; i < atomic_load(&heap->kept_count); i++) {
+        const struct span *span = heap->kept[i].span;
+        if (span->state != SPAN_BLOCK || span->start != heap->kept[i].start || span->size != heap->kept[i].size ||
+            atomic_load(&span->heap) != heap || atomic_load(&span->live) || span->uses)
+            return BROKEN(heap->kept[i].start, "what is kept is not a block that was freed");
+    }
+    return TARN_OK;
+}
+
 static tarn_status verify_locked(struct heap *heap, bool alone)
 {
+    tarn_status kept = alone ? kept_verify(heap) : TARN_OK;
+    if (kept)
+        return kept;
     struct sums sums = {.alone = alone};
     for (int zone = 0; zone < ZONES; zone++) {
         for (struct run *run = heap->zones[zone].runs; run; run = run->next) {

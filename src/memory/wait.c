@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "memory/cache.h"
 #include "memory/growth.h"
+#include "memory/kept.h"
 #include "memory/order.h"
 
 static struct object_pool all_uses = OBJECT_POOL(struct use);
@@ -183,6 +184,7 @@ size_t wait_collect_locked(struct heap *heap)
 {
     struct pass pass = {.heap = heap};
     size_t ended = 0;
+    kept_flush_locked(heap);
     for (struct use **place = &heap->waiting; *place;) {
         struct use *uses = *place;
         if (!uses_ended(uses, &pass)) {

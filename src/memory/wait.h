@@ -24,7 +24,7 @@ tarn_status uses_wait(struct use *sum);
  * cannot be made or recorded now is recorded later. */
 void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses, size_t size);
 
-/* Makes free what has ended. Gives how many blocks did. Never waits. */
+/* Makes free what has ended, and what is kept. Gives how many blocks did. Never waits. */
 size_t wait_collect_locked(struct heap *heap);
 
 /* Whether waiting helps: true when a block waits for other streams, or pieces in free spans are not idle yet. Then gives

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The counters behind tarn_stats_get(), one set a device, and one a private pool, whose parent is the device's: what is counted
- * there is counted in both. Thread-safe: each call takes the set's own lock, which is a leaf. */
+ * there is counted in both. Thread-safe: the sets of a device share one lock, which is a leaf. What must change together with
+ * them does so under that lock too, between counters_lock() and counters_unlock(). */
 #ifndef TARN_RECORD_COUNTERS_H
 #define TARN_RECORD_COUNTERS_H
 
@@ -13,14 +14,44 @@
 
 #define COUNTERS_SMALL ((size_t)1 << 20) /* bytes: the largest block of the small class (c10's small limit) */
 
+/* Blocks, as counted, rounded to the block unit, and asked for. */
+struct tally {
+    int64_t blocks, bytes, requested;
+};
+
 struct counters {
-    mutex lock;
-    tarn_stats values;       /* lock */
+    spinlock lock;           /* of all below, where there is no parent */
     struct counters *parent; /* or NULL; constant */
+
+    /* By class, small and large. What was freed since the sums were reset is `before` + `taken` - `live`. */
+    struct tally live[2], taken[2], before[2];
+    struct tally waiting[2], waited[2]; /* freed, and not reusable yet; the same when the sums were reset */
+    struct tally moved;                 /* since then: into the large class by growing, as if freed and taken anew */
+    struct tally peak[TARN_STAT_CLASSES], active_peak[TARN_STAT_CLASSES]; /* of live; of live and waiting */
+
+    tarn_stats values; /* all others */
 };
 
 void counters_init(struct counters *counters, struct counters *parent);
-void counters_finish(struct counters *counters);
+
+static inline spinlock *counters_lock_of(struct counters *counters)
+{
+    return counters->parent ? &counters->parent->lock : &counters->lock;
+}
+
+static inline void counters_lock(struct counters *counters)
+{
+    spin_lock(counters_lock_of(counters));
+}
+
+static inline void counters_unlock(struct counters *counters)
+{
+    spin_unlock(counters_lock_of(counters));
+}
+
+/* A block was handed out; and freed by its owner, and reusable. For who has the lock. */
+void counters_allocated_locked(struct counters *counters, size_t size, size_t requested);
+void counters_freed_and_completed_locked(struct counters *counters, size_t size, size_t requested);
 
 /* A block was handed out; freed by its owner; became reusable. Sizes in bytes. */
 void counters_allocated(struct counters *counters, size_t size, size_t requested);

@@ -29,9 +29,12 @@ static void every_size_gets_a_slot_that_is_large_enough_and_not_much_larger(void
         CHECK(slots >= 8 && slots <= SLAB_SLOTS && bytes % MAP_PAGE == 0);
         CHECK((bytes - slots * slab_sizes[class]) * 16 <= bytes);
         struct slab slab = {.start = 0};
-        slab.reciprocal = (uint32_t)(((1u << 20) + slab_sizes[class] / 512 - 1) / (slab_sizes[class] / 512));
-        for (size_t offset = 0; offset < bytes; offset += 512)
-            CHECK(slab_slot(&slab, offset) == offset / slab_sizes[class]);
+        slab.reciprocal = slab_reciprocal(slab_sizes[class]);
+        for (size_t offset = 0; offset < bytes; offset++) {
+            bool begins = false;
+            CHECK(slab_slot_begin(&slab, offset, &begins) == offset / slab_sizes[class]);
+            CHECK(begins == (offset % slab_sizes[class] == 0));
+        }
     }
 }
 
@@ -264,8 +267,8 @@ static void run_without_membarrier(void)
     void *state = NULL;
     host_start_with(2, 512 * MIB);
     own = lease(0);
-    OK(tarn_free(alloc_on(own, 1)));
-    cache_entry_is_barrier = true;
+    OK(tarn_free(alloc_on(lease(0), 1)));
+    cache_entry_is_barrier = true; /* for the caches made from now on */
     slots_do_not_overlap_and_hold_what_was_written(&state);
     what_another_thread_frees_is_found_when_it_is_needed(&state);
     memory_of_sleeping_threads_is_had_but_for_their_live_blocks(&state);

@@ -100,17 +100,22 @@ static void a_block_of_a_retired_stream_grows_only_over_idle_memory(void **state
 static struct slab *slab_of(void *pointer)
 {
     struct slab *slab = map_slab(map_get((uintptr_t)pointer));
-    CHECK(slab);
-    return slab ? slab : &slab_none;
+    assert_non_null(slab);
+    return slab;
 }
 
 static void free_twice_at_once(void *pointer)
 {
     struct slab *slab = slab_of(pointer);
     CHECK(cache_give_remote(slab, slab_slot(slab, (uintptr_t)pointer)));
-    /* As the owner, which had looked before that, and goes on now. */
-    cache_count_given(&slab_owner(slab)->counts, slab->class, slab->slot_size, 512);
-    slab_give(slab, slab_slot(slab, (uintptr_t)pointer));
+    /* As the owner, which had looked before that, and goes on now: into the magazine. */
+    struct cache *cache = slab_owner(slab);
+    struct magazine *magazine = cache->magazines[slab->class];
+    slab_note *note = &slab->notes[slab_slot(slab, (uintptr_t)pointer)];
+    cache_count_given(&cache->counts, slab->slot_size, 512);
+    slab_note_clear(note);
+    CHECK(magazine->top < magazine->limit);
+    magazine->entries[magazine->top++] = (struct magazine_entry){(uintptr_t)pointer, note};
 }
 
 static void a_slab_stays_while_a_word_of_it_is_listed(void **state)
@@ -127,7 +132,7 @@ static void a_slab_stays_while_a_word_of_it_is_listed(void **state)
     struct cache *cache = slab_owner(slab);
     free_twice_at_once(blocks[0]); /* two words of one slab, which is empty then */
     free_twice_at_once(blocks[BLOCKS - 1]);
-    CHECK(slab->top == slab->slots && atomic_load(&cache->remote));
+    CHECK(slab_is_freed(slab, 0) && slab_is_freed(slab, BLOCKS - 1) && atomic_load(&cache->remote));
     OK(tarn_stream_retire(stream)); /* drains the words and keeps nothing */
     CHECK(!map_get((uintptr_t)blocks[0]));
     CHECK(cache->empty_bytes == 0);
@@ -138,28 +143,25 @@ static void a_slab_stays_while_a_word_of_it_is_listed(void **state)
 static void a_block_freed_twice_at_once_does_not_count_twice_as_empty(void **state)
 {
     (void)state;
-    void *first = alloc_on(own, 65536), *fill[16];
-    for (int i = 0; i < 16; i++)
-        fill[i] = alloc_on(own, 65536);
-    struct slab *slab = slab_of(first);
+    enum { BLOCKS = 64 };
+    void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = alloc_on(own, 65536);
+    struct slab *slab = slab_of(blocks[0]);
     struct cache *cache = slab_owner(slab);
-    for (int i = 0; i < 16; i++)
-        if (map_slab(map_get((uintptr_t)fill[i])) == slab)
-            OK(tarn_free(fill[i]));
-    OK(tarn_free(first));
-    CHECK(slab->listed && slab->top == slab->slots);
+    for (int i = 0; i < BLOCKS; i++) /* more than a magazine holds: the first slabs come home, and are empty */
+        OK(tarn_free(blocks[i]));
+    assert_ptr_equal(map_slab(map_get((uintptr_t)blocks[0])), slab);
+    CHECK(slab->homes == slab->slots);
     size_t empty = cache->empty_bytes;
-    unsigned slot = slab->stack[slab->top - 1];
-    atomic_fetch_or(&slab->taken[slot / 64], UINT64_C(1) << slot % 64);
-    CHECK(cache_give_remote(slab, slot));
-    atomic_fetch_and(&slab->taken[slot / 64], ~(UINT64_C(1) << slot % 64));
+    CHECK(empty && empty <= CACHE_EMPTY_BYTES + slab_span_size(slab->class));
+    slab_note_write(&slab->notes[0], 0, 0);
+    CHECK(cache_give_remote(slab, 0));
+    slab_note_clear(&slab->notes[0]);
     void *drained = NULL;
-    OK(tarn_alloc_on(own, 512, &drained)); /* another class: the slow path drains */
-    CHECK(cache->empty_bytes == empty);
+    OK(tarn_alloc_on(own, 20000, &drained)); /* another class: the slow path drains */
+    CHECK(cache->empty_bytes == empty && !slab_is_freed(slab, 0));
     OK(tarn_free(drained));
-    for (int i = 0; i < 16; i++)
-        if (map_slab(map_get((uintptr_t)fill[i])) != slab)
-            OK(tarn_free(fill[i]));
     nothing_is_left(0);
 }
 

@@ -285,10 +285,16 @@ static void a_block_that_grows_into_the_large_class_is_counted_there(void **stat
     (void)state;
     char *block = alloc_on(own, MIB), *hole = alloc_on(own, 600000);
     OK(tarn_free(hole));
+    OK(tarn_stats_reset_accumulated(0));
     OK(tarn_extend(block, MIB + 512));
     tarn_stats stats = stats_of(0);
     CHECK(stats.allocation[TARN_STAT_SMALL_POOL].current == 0 && stats.allocation[TARN_STAT_LARGE_POOL].current == 1);
+    CHECK(stats.allocation[TARN_STAT_SMALL_POOL].freed == 1 && stats.allocation[TARN_STAT_LARGE_POOL].allocated == 1);
+    CHECK(stats.allocation[0].allocated == 0 && stats.allocation[0].freed == 0); /* of both together it only grew */
+    CHECK(stats.allocated_bytes[0].allocated == 512 && stats.active_bytes[0].freed == 0);
     OK(tarn_free(block));
+    stats = stats_of(0);
+    CHECK(stats.allocation[0].freed == 1 && stats.active_bytes[0].freed == (int64_t)MIB + 512);
     nothing_is_left(0);
 }
 

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Kept spans: the last few blocks with a span of their own that were freed in a heap, for the next request of the very same
+ * size. They are taken and given under one short lock, the device's counters', and are not cut, joined, or looked up.
+ *
+ * A block is kept only where that changes nothing of the placement. Each change of a zone's free spans gives them a new state,
+ * and a block knows the states before and after it was cut. A free in the state after it undoes the cut: the state before is
+ * back, in which a request of that size would be cut at the same place again. So kept spans are a stack of what was undone.
+ *
+ * Nothing else sees them: for the counters a kept block is free, for a second free it is not live, and whoever searches, joins or
+ * gives up memory of the heap makes them free spans first (kept_flush_locked()). So a free span is never missed, and a batch
+ * that is closed has all that was freed before.
+ *
+ * A block with a span is *live* from when it is handed out until it is freed, but for while somebody has claimed it, to look at it
+ * or to free it under the heap's lock. */
+#ifndef TARN_MEMORY_KEPT_H
+#define TARN_MEMORY_KEPT_H
+
+#include "base/process.h"
+#include "memory/config.h"
+#include "memory/heap.h"
+
+static inline uint64_t kept_state(const struct heap *heap, const struct span *span)
+{
+    return atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
+}
+
+static inline void kept_state_set(struct heap *heap, const struct span *span, uint64_t state)
+{
+    atomic_store_explicit(&heap->zones[span->zone].state, state, memory_order_relaxed);
+}
+
+/* A block of exactly the size that a request is rounded to, or 0: the slow path must be taken, also where requests may have
+ * another way to go than when the thread last asked. */
+static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread, size_t requested)
+{
+    struct counters *counters = &heap->arena->counters;
+    size_t size = config_round(memory_config(), requested);
+    uintptr_t address = 0;
+    if (!atomic_load_explicit(&heap->kept_count, memory_order_relaxed))
+        return 0;
+    counters_lock(counters);
+    unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed), i = count;
+    bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
+    while (i > 0 && heap->kept[i - 1].size != size)
+        i--;
+    if (i > 0 && heap->keeps && routed && kept_state(heap, heap->kept[i - 1].span) == heap->kept[i - 1].before) {
+        struct span *span = heap->kept[i - 1].span;
+        address = heap->kept[i - 1].start;
+        for (; i < count; i++)
+            heap->kept[i - 1] = heap->kept[i];
+        atomic_store_explicit(&heap->kept_count, count - 1, memory_order_relaxed);
+        kept_state_set(heap, span, span->after);
+        span->requested = requested;
+        span->tag = 0;
+        atomic_store_explicit(&span->live, true, memory_order_relaxed);
+        counters_allocated_locked(heap->store->counters, size, requested);
+    }
+    counters_unlock(counters);
+    return address;
+}
+
+/* Frees a live block by keeping it; false when the slow path must be taken: for one that is not live, that other streams have
+ * used, after which others were cut or freed, or where no more are kept. */
+static inline bool kept_give(struct span *span, uintptr_t address)
+{
+    struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
+    if (!heap)
+        return false;
+    struct counters *counters = &heap->arena->counters;
+    counters_lock(counters);
+    unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed);
+    bool simple = atomic_load_explicit(&span->live, memory_order_relaxed) &&
+                  atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && span->start == address &&
+                  !span->uses && heap->keeps && count < HEAP_KEPT && kept_state(heap, span) == span->after;
+    if (simple) {
+        atomic_store_explicit(&span->live, false, memory_order_relaxed);
+        heap->kept[count].size = span->size;
+        heap->kept[count].start = address;
+        heap->kept[count].before = span->before;
+        kept_state_set(heap, span, span->before);
+        heap->kept[count].span = span;
+        atomic_store_explicit(&heap->kept_count, count + 1, memory_order_relaxed);
+        counters_freed_and_completed_locked(heap->store->counters, span->size, span->requested);
+    }
+    counters_unlock(counters);
+    return simple;
+}
+
+/* Makes the heap's kept spans free ones, of the open batch, which is the state that they stand for. */
+void kept_flush_locked(struct heap *heap);
+
+/* From now on blocks are kept, at the start of a heap's life, unless somebody watches whose memory is whose; and not any more. */
+void kept_open_locked(struct heap *heap);
+void kept_close_locked(struct heap *heap);
+/* The same because the device is lost: takes no lock but the counters'. What is kept stays so until it is flushed. */
+void kept_lose(struct heap *heap);
+
+/* A span has become a block and is handed out: it is live, and counted. */
+void span_begin_locked(struct heap *heap, struct span *span);
+/* Claims a live block under its heap's lock: nobody frees it meanwhile. False where it is not live. Ends by the block's end, or by
+ * giving it back. */
+bool span_claim_locked(struct heap *heap, struct span *span);
+void span_unclaim_locked(struct heap *heap, struct span *span);
+/* Whether a span's block is live, for one look; then what was asked for. */
+bool span_is_live_locked(struct heap *heap, const struct span *span, size_t *requested);
+
+#endif
