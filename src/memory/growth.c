@@ -13,13 +13,31 @@
 #include "memory/growth.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/config.h"
 #include "memory/ghost.h"
 #include "memory/pin.h"
 #include "memory/segment.h"
 
-/* Pieces of at least this size are created: 20 MiB keeps a piece's price small beside its bytes (c10 asks for as much),
- * 2 MiB is enough for small blocks. */
-static const size_t least_piece[ZONES] = {[ZONE_SMALL] = (size_t)2 << 20, [ZONE_LARGE] = PIECE_LEAST_LARGE};
+#define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
+
+/* A heap takes memory from elsewhere in itself while it has so taken at most this part of what it has gained in other ways: then it
+ * creates, unless no more can be created. So the calls for it are in proportion to those for what is created, and end with them,
+ * however long a program goes on. */
+#define MOVED_PART 2
+
+/* The settings' profiles: what a growth creates, and when it takes pieces from elsewhere in the heap. */
+struct profile {
+    size_t least_piece[ZONES]; /* bytes that are created at least */
+    size_t part;               /* of what a growth creates a piece is this part; 0: piece_largest_locked() */
+    bool moves_freely;         /* always, before anything is created */
+};
+
+static const struct profile profiles[] = {
+    /* 20 MiB keeps a piece's price small beside its bytes: c10 asks for as much. */
+    [CONFIG_PROFILE_DEFAULT] = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}},
+    /* What is missing and no more, in many pieces: the smaller a piece, the less memory one live block in it holds in place. */
+    [CONFIG_PROFILE_FOOTPRINT] = {.part = 32, .moves_freely = true},
+};
 
 /* A free span that gives up the pieces at [start, end), which lie inside it. */
 struct donor {
@@ -191,6 +209,15 @@ static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_
     zone_collect_locked(heap, zone_other(first), wanted, most, alias, donation);
 }
 
+/* For a growth: idle memory, and then what is free in the order of the stream. */
+static void donations_collect_locked(struct growth *growth, size_t wanted, size_t most)
+{
+    struct heap *heap = growth->heap;
+    donors_collect_locked(heap, growth->zone, wanted, most, false, &growth->donation);
+    if (heap->store->remaps)
+        donors_collect_locked(heap, growth->zone, wanted, most, true, &growth->donation);
+}
+
 /* Step 2 ---------------------------------------------------------------------------------------------------------- */
 
 /* Unmaps the pieces of every donor that is idle into `pieces`; goes on after a failure and gives the first one. */
@@ -306,6 +333,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
 {
     struct heap *heap = growth->heap;
     struct arena *arena = heap->arena;
+    const struct profile *profile = &profiles[memory_config()->profile];
     size_t need = 0, room = 0;
     heap_learn_locked(heap, true);
 
@@ -313,27 +341,28 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
     tarn_status status = growth_place_locked(growth, &need, &room);
     if (!status) {
         size_t most = room;
-        if (growth->zone == ZONE_SMALL && !spare && most > need + least_piece[ZONE_SMALL])
-            most = need + least_piece[ZONE_SMALL];
+        if (growth->zone == ZONE_SMALL && !spare && most > need + LEAST_PIECE)
+            most = need + LEAST_PIECE;
         pieces_from_cache_locked(heap->store, need, most, &growth->pieces);
         if (growth->base)
             span_hold_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
-        donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, false, &growth->donation);
-        if (heap->store->remaps)
-            donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, true, &growth->donation);
+        if (spare || profile->moves_freely || heap->moved <= heap->gained / MOVED_PART)
+            donations_collect_locked(growth, missing, most - growth->pieces.bytes);
 
         size_t total = growth->pieces.bytes + growth->donation.bytes;
         growth->create = total < need ? need - total : 0;
-        if (growth->create && growth->create < least_piece[growth->zone] && !spare) {
-            size_t padded = round_up(least_piece[growth->zone], arena->granule);
+        size_t least = round_up(profile->least_piece[growth->zone], arena->granule);
+        if (growth->create && growth->create < least && !spare) {
+            size_t padded = least;
             if (padded > room - total)
                 padded = room - total;
             growth->padding = padded - growth->create;
             growth->create = padded;
         }
         growth->size = total + growth->create;
-        growth->largest = piece_largest_locked(arena, growth->create);
+        growth->largest = profile->part ? round_up(growth->create / profile->part, arena->granule)
+                                        : piece_largest_locked(arena, growth->create);
         arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);
@@ -417,6 +446,8 @@ static void growth_join_locked(struct growth *growth)
     struct heap *heap = growth->heap;
     struct span *span = heap_add_locked(heap, growth->zone, growth->base, growth->run, growth->span, growth->start,
                                         growth->start + growth->size);
+    heap->gained += growth->size - growth->donation.bytes;
+    heap->moved += growth->donation.bytes;
     growth->span = NULL;
     if (!growth->base)
         growth->run = NULL;
