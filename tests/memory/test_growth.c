@@ -208,6 +208,32 @@ static void what_moves_is_in_proportion_to_what_is_created(void **state)
     OK(tarn_configure("profile:default"));
 }
 
+static void idle_memory_of_another_stream_is_used_before_any_is_created(void **state)
+{
+    (void)state;
+    void *theirs = alloc_on(other, 2 * PIECE);
+    OK(tarn_free(theirs));
+    void *block = alloc_on(own, 3 * PIECE);
+    CHECK(created() == 3 * PIECE);
+    OK(tarn_free(block));
+    nothing_is_left(0);
+
+    theirs = alloc_on(other, 2 * PIECE);
+    work_on(other, theirs, PIECE, 1000);
+    OK(tarn_free(theirs));
+    block = alloc_on(own, 2 * PIECE); /* not while work may use it */
+    CHECK(created() == 4 * PIECE && ledger_of(0).waited_ns == 0);
+    OK(tarn_free(block));
+    time_pass(1000);
+    nothing_is_left(0);
+
+    OK(tarn_free(alloc_on(other, 10 * PIECE)));
+    block = alloc_on(own, PIECE); /* nor in larger pieces than are missing */
+    CHECK(created() == 11 * PIECE);
+    OK(tarn_free(block));
+    nothing_is_left(0);
+}
+
 static void the_profile_footprint_creates_what_is_missing_and_no_more(void **state)
 {
     (void)state;
@@ -340,6 +366,7 @@ int main(void)
         cmocka_unit_test(a_small_block_fills_what_is_left_of_a_piece_before_any_is_created),
         cmocka_unit_test(a_small_block_holds_no_large_piece_in_place),
         cmocka_unit_test(what_moves_is_in_proportion_to_what_is_created),
+        cmocka_unit_test(idle_memory_of_another_stream_is_used_before_any_is_created),
         cmocka_unit_test(the_profile_footprint_creates_what_is_missing_and_no_more),
         cmocka_unit_test(pieces_move_between_streams_only_when_idle_and_keep_what_is_beside_them),
         cmocka_unit_test(a_growth_that_fails_leaves_live_blocks_and_can_be_repeated),

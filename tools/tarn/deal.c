@@ -23,16 +23,18 @@ static uint64_t hash(uint64_t value, enum choice choice)
     return value ^ value >> 31;
 }
 
-static void deal_blocks(struct workload *workload, uint32_t streams)
+/* A block that is freed is used on a second stream too, if it is its turn. */
+static bool deal_second(struct workload *workload, uint32_t number, uint64_t completed)
 {
-    for (size_t i = 0; i < workload->block_count; i++) {
-        struct workload_block *block = &workload->blocks[i];
-        block->stream = (uint32_t)(hash(block->address, CHOICE_STREAM) % streams);
-        if (block->late || streams == 1 || i % SECOND_STREAM_EVERY != SECOND_STREAM_EVERY - 1)
-            continue;
-        block->second = (block->stream + 1) % streams;
-        block->late = true;
-    }
+    struct workload_block *block = &workload->blocks[number];
+    uint32_t streams = (uint32_t)workload->stream_count;
+    if (block->late || streams == 1 || number % SECOND_STREAM_EVERY != SECOND_STREAM_EVERY - 1)
+        return false;
+    block->second = (block->stream + 1) % streams;
+    block->completed = completed;
+    block->late = true;
+    workload->late_count++;
+    return true;
 }
 
 /* The completions of blocks that were given a second stream, in the order of their frees, which is that of their times. */
@@ -58,19 +60,17 @@ static void deal_completions(struct workload *workload, struct workload_op *deal
     size_t count = 0;
     for (size_t i = 0; i < workload->op_count; i++) {
         const struct workload_op *op = &workload->ops[i];
-        struct workload_block *block = op->block == WORKLOAD_NO_BLOCK ? NULL : &workload->blocks[op->block];
-        bool second = block && block->second != WORKLOAD_NO_STREAM;
         while (completion_due(completions, op, &dealt[count]))
             count++;
-        if (second && op->action == WORKLOAD_COMPLETED)
+        if (op->action == WORKLOAD_COMPLETED && workload->blocks[op->block].second != WORKLOAD_NO_STREAM)
             continue;
         dealt[count++] = *op;
-        if (second && op->action == WORKLOAD_FREE) {
-            block->completed = op->time + lag;
-            completions->ops[completions->count++] = (struct workload_op){
-                .time = block->completed, .event = op->event, .block = op->block, .action = WORKLOAD_COMPLETED};
-            workload->late_count++;
-        }
+        if (op->action != WORKLOAD_FREE || !deal_second(workload, op->block, op->time + lag))
+            continue;
+        struct workload_op *completion = &completions->ops[completions->count++];
+        *completion = *op;
+        completion->time += lag;
+        completion->action = WORKLOAD_COMPLETED;
     }
     free(workload->ops);
     workload->ops = dealt;
@@ -89,7 +89,8 @@ bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag)
         free(workload->streams);
         workload->streams = names;
         workload->stream_count = streams;
-        deal_blocks(workload, streams);
+        for (size_t i = 0; i < workload->block_count; i++)
+            workload->blocks[i].stream = (uint32_t)(hash(workload->blocks[i].address, CHOICE_STREAM) % streams);
         deal_completions(workload, dealt, &completions, lag);
     } else {
         free(names);
