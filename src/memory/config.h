@@ -132,8 +132,7 @@ enum config_rule {
       CONFIG_MOST_MIB, "")                                                                                             \
     X(pinned_max_cached_size_mb, pinned_max_cached_size, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,               \
       CONFIG_MOST_MIB, "")                                                                                             \
-    X(profile, profile, CONFIG_PROFILE, CONFIG_STAYS, CONFIG_PROFILE_DEFAULT, 0, 0,                                    \
-      "this version places memory in one way")                                                                         \
+    X(profile, profile, CONFIG_PROFILE, CONFIG_STAYS, CONFIG_PROFILE_DEFAULT, 0, 0, "")                                \
     X(segments, segments, CONFIG_SEGMENTS, CONFIG_LOADED, CONFIG_SEGMENTS_BY_DRIVER, 0, 0, "")                         \
     X(limit_mb, limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")                            \
     X(leave_free_mb, leave_free, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 0, CONFIG_MOST_MIB, "")                            \

@@ -13,13 +13,31 @@
 #include "memory/growth.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/config.h"
 #include "memory/ghost.h"
 #include "memory/pin.h"
 #include "memory/segment.h"
 
-/* Pieces of at least this size are created: 20 MiB keeps a piece's price small beside its bytes (c10 asks for as much),
- * 2 MiB is enough for small blocks. */
-static const size_t least_piece[ZONES] = {[ZONE_SMALL] = (size_t)2 << 20, [ZONE_LARGE] = PIECE_LEAST_LARGE};
+#define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
+
+/* A heap takes memory from elsewhere in itself while it has so taken at most this part of what it has gained in other ways: then it
+ * creates, unless no more can be created. So the calls for it are in proportion to those for what is created, and end with them,
+ * however long a program goes on. */
+#define MOVED_PART 2
+
+/* The settings' profiles: what a growth creates, and when it takes pieces from elsewhere in the heap. */
+struct profile {
+    size_t least_piece[ZONES]; /* bytes that are created at least */
+    size_t part;               /* of what a growth creates a piece is this part; 0: piece_largest_locked() */
+    bool moves_freely;         /* always, before anything is created */
+};
+
+static const struct profile profiles[] = {
+    /* 20 MiB keeps a piece's price small beside its bytes: c10 asks for as much. */
+    [CONFIG_PROFILE_DEFAULT] = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}},
+    /* What is missing and no more, in many pieces: the smaller a piece, the less memory one live block in it holds in place. */
+    [CONFIG_PROFILE_FOOTPRINT] = {.part = 32, .moves_freely = true},
+};
 
 /* A free span that gives up the pieces at [start, end), which lie inside it. */
 struct donor {
@@ -52,6 +70,8 @@ struct growth {
     size_t size;            /* of them: aliases, cached pieces, donors, and what is to create */
     size_t create, padding; /* bytes to create, and of these what could be done without */
     size_t largest;         /* bytes: about as large is a created piece at most */
+    size_t borrowed;        /* bytes of other streams */
+    bool moves;             /* memory may come from elsewhere */
     struct donation donation;
     struct piece_list pieces; /* out of the cache; in the end all */
     struct span *span;        /* fresh ones for the end */
@@ -191,6 +211,15 @@ static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_
     zone_collect_locked(heap, zone_other(first), wanted, most, alias, donation);
 }
 
+/* For a growth: idle memory, and then what is free in the order of the stream. */
+static void donations_collect_locked(struct growth *growth, size_t wanted, size_t most)
+{
+    struct heap *heap = growth->heap;
+    donors_collect_locked(heap, growth->zone, wanted, most, false, &growth->donation);
+    if (heap->store->remaps)
+        donors_collect_locked(heap, growth->zone, wanted, most, true, &growth->donation);
+}
+
 /* Step 2 ---------------------------------------------------------------------------------------------------------- */
 
 /* Unmaps the pieces of every donor that is idle into `pieces`; goes on after a failure and gives the first one. */
@@ -306,6 +335,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
 {
     struct heap *heap = growth->heap;
     struct arena *arena = heap->arena;
+    const struct profile *profile = &profiles[memory_config()->profile];
     size_t need = 0, room = 0;
     heap_learn_locked(heap, true);
 
@@ -313,27 +343,29 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
     tarn_status status = growth_place_locked(growth, &need, &room);
     if (!status) {
         size_t most = room;
-        if (growth->zone == ZONE_SMALL && !spare && most > need + least_piece[ZONE_SMALL])
-            most = need + least_piece[ZONE_SMALL];
+        if (growth->zone == ZONE_SMALL && !spare && most > need + LEAST_PIECE)
+            most = need + LEAST_PIECE;
         pieces_from_cache_locked(heap->store, need, most, &growth->pieces);
         if (growth->base)
             span_hold_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
-        donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, false, &growth->donation);
-        if (heap->store->remaps)
-            donors_collect_locked(heap, growth->zone, missing, most - growth->pieces.bytes, true, &growth->donation);
+        growth->moves = spare || profile->moves_freely || heap->moved <= heap->gained / MOVED_PART;
+        if (growth->moves)
+            donations_collect_locked(growth, missing, most - growth->pieces.bytes);
 
         size_t total = growth->pieces.bytes + growth->donation.bytes;
         growth->create = total < need ? need - total : 0;
-        if (growth->create && growth->create < least_piece[growth->zone] && !spare) {
-            size_t padded = round_up(least_piece[growth->zone], arena->granule);
+        size_t least = round_up(profile->least_piece[growth->zone], arena->granule);
+        if (growth->create && growth->create < least && !spare) {
+            size_t padded = least;
             if (padded > room - total)
                 padded = room - total;
             growth->padding = padded - growth->create;
             growth->create = padded;
         }
         growth->size = total + growth->create;
-        growth->largest = piece_largest_locked(arena, growth->create);
+        growth->largest = profile->part ? round_up(growth->create / profile->part, arena->granule)
+                                        : piece_largest_locked(arena, growth->create);
         arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);
@@ -383,6 +415,56 @@ static void growth_alias_undo(struct growth *growth)
         arena_unclaim(arena, growth->start + aliased, growth->donation.aliases - aliased);
 }
 
+/* As heap_shed(), of pieces that come to `most` bytes at most, while the heap is one of `store`, which is not plain. */
+static tarn_status heap_give_up(struct heap *heap, const struct store *store, size_t wanted, size_t most, size_t *given)
+{
+    struct donation donation = {.end = &donation.first};
+    struct piece_list pieces = {0};
+
+    *given = 0;
+    mutex_lock(&heap->lock);
+    if (heap->store != store) {
+        mutex_unlock(&heap->lock);
+        return TARN_OK;
+    }
+    heap_learn_locked(heap, true);
+    donors_collect_locked(heap, zone_of(wanted), wanted, most, false, &donation);
+    struct ghost *ghosts = ghosts_take_locked(heap);
+    mutex_unlock(&heap->lock);
+
+    ghosts_end(heap, ghosts); /* before the pieces that they show go anywhere */
+    tarn_status status = donors_unmap(heap->arena, &donation, &pieces);
+    *given = pieces.bytes;
+    pieces_to_cache(heap->arena, &pieces);
+
+    mutex_lock(&heap->lock);
+    donors_settle_locked(heap, &donation, 0);
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* Takes idle memory of the pool's other streams instead of creating, as far as it is in pieces that are not larger than what is
+ * missing: a stream that wants its own again would have to create. Not where the settings ask that a request above the limit fail
+ * before other streams' memory is touched. */
+static void growth_borrow(struct growth *growth)
+{
+    struct heap *heap = growth->heap;
+    struct arena *arena = heap->arena;
+    size_t before = growth->pieces.bytes, wanted = before + growth->create;
+    for (struct heap *other = heap_next(arena, NULL); other && growth->pieces.bytes < wanted;
+         other = heap_next(arena, other)) {
+        size_t given = 0, missing = wanted - growth->pieces.bytes;
+        if (other == heap || heap_give_up(other, heap->store, missing, missing, &given) || !given)
+            continue;
+        mutex_lock(&arena->lock);
+        pieces_from_cache_locked(heap->store, wanted, wanted, &growth->pieces);
+        mutex_unlock(&arena->lock);
+    }
+    growth->borrowed = growth->pieces.bytes - before;
+    growth->create -= growth->borrowed;
+    growth->padding = growth->padding < growth->create ? growth->padding : growth->create;
+}
+
 /* Step 2: what the driver does. On failure the claimed addresses are unclaimed, pieces that were unmapped or created are in
  * the cache, and those of donors that are not idle where they were. */
 static tarn_status growth_map(struct growth *growth)
@@ -393,6 +475,8 @@ static tarn_status growth_map(struct growth *growth)
     ghosts_end(growth->heap, growth->ghosts);
 
     tarn_status status = map_prepare(growth->start, growth->size);
+    if (!status && growth->create && growth->moves && !memory_config()->throw_on_cudamalloc_oom)
+        growth_borrow(growth);
     if (!status && growth->create)
         status = growth_create(growth, &created);
     if (!status)
@@ -417,6 +501,8 @@ static void growth_join_locked(struct growth *growth)
     struct heap *heap = growth->heap;
     struct span *span = heap_add_locked(heap, growth->zone, growth->base, growth->run, growth->span, growth->start,
                                         growth->start + growth->size);
+    heap->gained += growth->size - growth->donation.bytes - growth->borrowed;
+    heap->moved += growth->donation.bytes + growth->borrowed;
     growth->span = NULL;
     if (!growth->base)
         growth->run = NULL;
@@ -484,29 +570,12 @@ tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_
 
 tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given, struct run **leaving)
 {
-    struct donation donation = {.end = &donation.first};
-    struct piece_list pieces = {0};
-
+    struct run *own = NULL;
     mutex_lock(&heap->lock);
-    if (heap->store->plain) {
-        struct run *own = NULL;
-        *given = 0;
-        segments_detach_locked(heap, wanted, given, store_calls_back(heap->store) ? leaving : &own);
-        mutex_unlock(&heap->lock);
-        return segments_release(own);
-    }
-    heap_learn_locked(heap, true);
-    donors_collect_locked(heap, zone_of(wanted), wanted, SIZE_MAX, false, &donation);
-    struct ghost *ghosts = ghosts_take_locked(heap);
+    struct store *store = heap->store;
+    *given = 0;
+    if (store->plain)
+        segments_detach_locked(heap, wanted, given, store_calls_back(store) ? leaving : &own);
     mutex_unlock(&heap->lock);
-
-    ghosts_end(heap, ghosts); /* before the pieces that they show go anywhere */
-    tarn_status status = donors_unmap(heap->arena, &donation, &pieces);
-    *given = pieces.bytes;
-    pieces_to_cache(heap->arena, &pieces);
-
-    mutex_lock(&heap->lock);
-    donors_settle_locked(heap, &donation, 0);
-    mutex_unlock(&heap->lock);
-    return status;
+    return store->plain ? segments_release(own) : heap_give_up(heap, store, wanted, SIZE_MAX, given);
 }

@@ -301,6 +301,35 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
     return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
 }
 
+#define ASIDE_TRIES 64
+
+/* Of the free spans of large blocks the one whose use pins the least, at most `most` bytes. What is left of a piece beside a block
+ * pins nothing more. */
+static struct span *span_find_aside_locked(const struct heap *heap, size_t size, size_t alignment, size_t most)
+{
+    const struct arena *arena = heap->arena;
+    struct tree_node *node = tree_find_first(&heap->zones[ZONE_LARGE].free, is_at_least, size);
+    struct span *best = NULL;
+    size_t least = most + 1;
+    for (int tries = 0; node && tries < ASIDE_TRIES && least; tries++, node = tree_next(node)) {
+        struct span *span = SPAN_OF(node);
+        if (span->size - size < padding(span, alignment))
+            continue;
+        size_t pinned = bytes_pinned(arena, span, span->start + placement(heap, span, size, alignment), size);
+        if (pinned < least) {
+            least = pinned;
+            best = span;
+        }
+    }
+    return best;
+}
+
+tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **result)
+{
+    struct span *span = heap->store->plain ? NULL : span_find_aside_locked(heap, size, alignment, most);
+    return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
+}
+
 void span_return_locked(struct heap *heap, struct span *span)
 {
     struct span *next = span->next, *previous = span->previous;
@@ -655,6 +684,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     heap->open_batch = heap->idle_batch + 1;
     heap->open_batch_used = false;
     heap->splits = (struct counters_splits){0};
+    heap->gained = heap->moved = 0;
     if (!left_behind)
         caches_open_locked(heap);
     mutex_unlock(&heap->lock);

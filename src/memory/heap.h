@@ -124,6 +124,7 @@ struct heap {
     uint64_t states; /* the highest number of a zone's state */
     struct counters_splits splits;
     struct ghost *ghosts; /* old addresses of pieces that are mapped elsewhere too */
+    size_t gained, moved; /* bytes that growths brought into the heap, and took from elsewhere in it */
     unsigned spare_count;
     struct span *spare_spans; /* span objects at hand, so that cutting and joining need no other lock */
 
@@ -187,6 +188,9 @@ struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t
                                  struct span *fresh[2]);
 /* The same out of one free span, which must be large enough. Of a plain segment it may be larger than asked for. */
 tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result);
+/* The same for a small block or slab, out of the large zone: where it pins the least memory that could be mapped elsewhere, and at
+ * most `most` bytes. */
+tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **span);
 /* Makes a span free that was used until now: it joins the open batch. Merges with free neighbours. */
 void span_give_locked(struct heap *heap, struct span *span);
 /* Makes a span free again that nobody used since it was: its batch stays. Merges likewise. */

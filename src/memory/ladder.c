@@ -3,7 +3,8 @@
 
 /* The steps of a request that no free span serves, and of a trim. Owns no data; takes each lock for a moment only.
  *
- *   1. blocks of this heap that waited for other streams and need not any more; once, what observers give back
+ *   1. blocks of this heap that waited for other streams and need not any more; once, what observers give back; for small ones also
+ *      what is left of pieces beside large blocks, empty slabs, and a piece of the least size for large blocks
  *   2. growth: idle memory re-mapped, that of retired heaps too, the rest created
  *   3. empty slabs of this heap's threads, and then idle memory of the device's other heaps, those left behind first; growth again
  *   4. where other threads moved memory meanwhile: growth again while none does, since what a thread has in hand is in no heap
@@ -105,6 +106,19 @@ static tarn_status release_cache(struct store *store, size_t keep)
     return status;
 }
 
+/* A small block or a slab that its zone has no room for, without new memory: where it pins no piece, in what empty slabs leave, and
+ * where it pins a little. */
+static tarn_status take_small_locked(struct heap *heap, size_t size, size_t alignment, struct span **span)
+{
+    tarn_status status = span_take_aside_locked(heap, size, alignment, 0, span);
+    if (status != TARN_ERROR_OUT_OF_MEMORY)
+        return status;
+    caches_reclaim_locked(heap);
+    status = span_take_locked(heap, ZONE_SMALL, size, alignment, span);
+    return status == TARN_ERROR_OUT_OF_MEMORY ? span_take_aside_locked(heap, size, alignment, PIECE_LEAST_LARGE, span)
+                                              : status;
+}
+
 static tarn_status take(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
     mutex_lock(&heap->lock);
@@ -112,10 +126,8 @@ static tarn_status take(struct heap *heap, enum zone_kind zone, size_t size, siz
     tarn_status status = store_check(heap->store); /* it may have been suspended meanwhile */
     if (!status)
         status = span_take_locked(heap, zone, size, alignment, span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL) { /* where slabs are: empty ones before new memory */
-        caches_reclaim_locked(heap);
-        status = span_take_locked(heap, zone, size, alignment, span);
-    }
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL)
+        status = take_small_locked(heap, size, alignment, span);
     mutex_unlock(&heap->lock);
     return status;
 }

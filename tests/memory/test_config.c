@@ -638,7 +638,7 @@ static void a_request_above_the_limit_is_rejected_when_that_is_asked_for(void **
         tarn_stats before = stats_of(0);
         GIVES(tarn_alloc_on(own, 80 * MIB, &pointer), asked ? TARN_ERROR_OUT_OF_MEMORY : TARN_OK);
         CHECK(stats_of(0).num_oom_rejections - before.num_oom_rejections == asked);
-        CHECK(stats_of(0).num_alloc_retries - before.num_alloc_retries == !asked);
+        CHECK(stats_of(0).num_alloc_retries == before.num_alloc_retries); /* what is idle elsewhere is no emergency */
         OK(tarn_free(asked ? NULL : pointer));
         OK(tarn_free(alloc_on(own, 40 * MIB))); /* below the limit: as ever */
         OK(tarn_trim(0, 0));

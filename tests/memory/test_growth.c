@@ -147,11 +147,107 @@ static void what_is_padded_to_a_large_piece_is_left_away_when_memory_is_short(vo
     (void)state;
     void *large = alloc_on(own, MEMORY - 6 * MIB), *rest = alloc_on(own, 3 * MIB);
     CHECK(created() == MEMORY - 2 * MIB);
-    void *small = alloc_on(own, 512);
-    CHECK(created() == MEMORY);
     OK(tarn_free(large));
     OK(tarn_free(rest));
+    nothing_is_left(0);
+}
+
+static void a_small_block_fills_what_is_left_of_a_piece_before_any_is_created(void **state)
+{
+    (void)state;
+    void *large = alloc_on(own, PIECE - 3 * MIB);
+    char *beside = alloc_on(own, MIB), *slot = alloc_on(own, 700), *last = alloc_on(own, 2 * MIB);
+    CHECK(created() == 2 * PIECE && piece_at(beside) == piece_at(large) && piece_at(slot) == piece_at(large));
+    uint64_t calls = all_calls(0);
+    OK(tarn_free(beside));
+    CHECK(alloc_on(own, MIB) == beside && all_calls(0) == calls);
+    OK(tarn_free(beside));
+    OK(tarn_free(slot));
+    OK(tarn_free(last));
+    OK(tarn_free(large));
+    nothing_is_left(0);
+}
+
+/* Free pieces of 20 MiB do for a small block, larger ones are kept for large blocks. */
+static void a_small_block_holds_no_large_piece_in_place(void **state)
+{
+    (void)state;
+    void *piece = alloc_on(own, 10 * PIECE); /* in four pieces */
+    OK(tarn_free(piece));
+    void *small = alloc_on(own, MIB);
+    CHECK(created() == 10 * PIECE + 2 * MIB && piece_at(small) != piece_at(piece));
     OK(tarn_free(small));
+    nothing_is_left(0);
+    piece = alloc_on(own, PIECE);
+    OK(tarn_free(piece));
+    small = alloc_on(own, MIB);
+    CHECK(created() == PIECE && piece_at(small) == piece_at(piece));
+    OK(tarn_free(small));
+    nothing_is_left(0);
+}
+
+/* Blocks of growing size beside one that stays: each could take the pieces of the one before. */
+static void what_moves_is_in_proportion_to_what_is_created(void **state)
+{
+    (void)state;
+    for (int footprint = 0; footprint < 2; footprint++) {
+        OK(tarn_configure(footprint ? "profile:footprint" : "profile:default"));
+        void *walls[5], *block = alloc_on(own, PIECE);
+        uint64_t unmaps = calls_of(0, "unmap");
+        for (size_t i = 0; i < 5; i++) {
+            walls[i] = alloc_on(own, 2 * MIB);
+            OK(tarn_free(block));
+            block = alloc_on(own, PIECE + (i + 1) * 2 * MIB);
+        }
+        CHECK(footprint ? calls_of(0, "unmap") >= unmaps + 5 : calls_of(0, "unmap") < unmaps + 5);
+        for (size_t i = 0; i < 5; i++)
+            OK(tarn_free(walls[i]));
+        OK(tarn_free(block));
+        nothing_is_left(0);
+    }
+    OK(tarn_configure("profile:default"));
+}
+
+static void idle_memory_of_another_stream_is_used_before_any_is_created(void **state)
+{
+    (void)state;
+    void *theirs = alloc_on(other, 2 * PIECE);
+    OK(tarn_free(theirs));
+    void *block = alloc_on(own, 3 * PIECE);
+    CHECK(created() == 3 * PIECE);
+    OK(tarn_free(block));
+    nothing_is_left(0);
+
+    theirs = alloc_on(other, 2 * PIECE);
+    work_on(other, theirs, PIECE, 1000);
+    OK(tarn_free(theirs));
+    block = alloc_on(own, 2 * PIECE); /* not while work may use it */
+    CHECK(created() == 4 * PIECE && ledger_of(0).waited_ns == 0);
+    OK(tarn_free(block));
+    time_pass(1000);
+    nothing_is_left(0);
+
+    OK(tarn_free(alloc_on(other, 10 * PIECE)));
+    block = alloc_on(own, PIECE); /* nor in larger pieces than are missing */
+    CHECK(created() == 11 * PIECE);
+    OK(tarn_free(block));
+    nothing_is_left(0);
+}
+
+static void the_profile_footprint_creates_what_is_missing_and_no_more(void **state)
+{
+    (void)state;
+    OK(tarn_configure("profile:footprint"));
+    void *small = alloc_on(own, 1), *large = alloc_on(own, 3 * MIB), *larger = alloc_on(own, 128 * MIB);
+    CHECK(created() == 2 * MIB + 4 * MIB + 128 * MIB);
+    CHECK(ledger_of(0).pieces == 1 + 2 + 32);
+    OK(tarn_configure("profile:default"));
+    OK(tarn_free(large));
+    void *more = alloc_on(own, 5 * MIB); /* at once, for what is created from now on */
+    CHECK(created() >= 2 * MIB + 4 * MIB + 128 * MIB && ledger_of(0).pieces <= 1 + 2 + 32 + 1);
+    OK(tarn_free(more));
+    OK(tarn_free(small));
+    OK(tarn_free(larger));
     nothing_is_left(0);
 }
 
@@ -267,6 +363,11 @@ int main(void)
         cmocka_unit_test(of_a_partly_used_piece_nothing_is_unmapped),
         cmocka_unit_test(a_piece_that_begins_in_a_live_block_stays_and_those_behind_it_are_used),
         cmocka_unit_test(what_is_padded_to_a_large_piece_is_left_away_when_memory_is_short),
+        cmocka_unit_test(a_small_block_fills_what_is_left_of_a_piece_before_any_is_created),
+        cmocka_unit_test(a_small_block_holds_no_large_piece_in_place),
+        cmocka_unit_test(what_moves_is_in_proportion_to_what_is_created),
+        cmocka_unit_test(idle_memory_of_another_stream_is_used_before_any_is_created),
+        cmocka_unit_test(the_profile_footprint_creates_what_is_missing_and_no_more),
         cmocka_unit_test(pieces_move_between_streams_only_when_idle_and_keep_what_is_beside_them),
         cmocka_unit_test(a_growth_that_fails_leaves_live_blocks_and_can_be_repeated),
         cmocka_unit_test(shedding_gives_at_least_what_is_wanted_and_says_how_much),

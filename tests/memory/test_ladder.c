@@ -128,10 +128,10 @@ static void memory_of_another_streams_heap_is_taken_without_a_wait_when_it_is_id
     OK(tarn_free(block));
     time_pass(1000);
     work_on(third, NULL, 0, 100000); /* nobody's concern */
-    uint64_t wait = waited(), retries = (uint64_t)stats_of(0).num_alloc_retries;
+    uint64_t wait = waited(), creates = calls_of(0, "create");
     block = alloc_on(own, 100 * MIB);
     CHECK(waited() == wait && ledger_of(0).created <= MEMORY);
-    CHECK((uint64_t)stats_of(0).num_alloc_retries > retries);
+    CHECK(calls_of(0, "create") == creates);
     CHECK(stats_of(0).num_sync_all_streams == 0);
     OK(tarn_free(block));
     nothing_is_left(0);

@@ -320,6 +320,80 @@ static void only_traces_with_blocks_are_replayed(void **state)
     workload_finish(&workload);
 }
 
+static void a_deal_is_by_address_and_every_twentieth_block_is_used_on_a_second_stream(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 400, LAG = 70000 };
+    struct snapshot_event events[2 * BLOCKS + 1];
+    for (size_t i = 0; i < BLOCKS; i++) { /* each freed after the next one is allocated; every address is used twice */
+        uint64_t address = 0x10000 * (i % (BLOCKS / 2)), before = 0x10000 * ((i + BLOCKS - 1) % (BLOCKS / 2));
+        events[2 * i] = (struct snapshot_event)TIMED(ALLOC, address, 700 + i, (int64_t)(40 * i));
+        events[2 * i + 1] = (struct snapshot_event)TIMED(FREE_REQUESTED, before, 0, (int64_t)(40 * i + 20));
+    }
+    events[1].action = SNAPSHOT_TAKEN; /* nothing to free yet */
+    events[2 * BLOCKS] = (struct snapshot_event)TIMED(TAKEN, 0, 0, 40 * BLOCKS + 1000);
+    struct workload plain = build_trace(events, COUNT(events)), dealt = build_trace(events, COUNT(events));
+    assert_true(workload_deal(&dealt, 4, LAG));
+    assert_int_equal(dealt.stream_count, 4);
+    assert_int_equal(dealt.late_count, (BLOCKS - 1) / 20);
+    assert_int_equal(dealt.op_count, plain.op_count);
+
+    size_t on[4] = {0}, completed = 0;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        const struct workload_block *block = &dealt.blocks[i];
+        bool second = i % 20 == 19 && i != BLOCKS - 1; /* the last one is never freed */
+        on[block->stream]++;
+        assert_int_equal(block->stream, dealt.blocks[(i + BLOCKS / 2) % BLOCKS].stream);
+        assert_int_equal(block->late, second);
+        assert_int_equal(block->second, second ? (block->stream + 1) % 4 : WORKLOAD_NO_STREAM);
+        assert_int_equal(block->size, plain.blocks[i].size);
+    }
+    for (size_t i = 0; i < 4; i++)
+        assert_in_range(on[i], BLOCKS / 8, BLOCKS / 2);
+
+    uint64_t freed[BLOCKS] = {0}, time = 0;
+    for (size_t i = 0; i < dealt.op_count; i++) {
+        const struct workload_op *op = &dealt.ops[i];
+        assert_true(op->time >= time && op->event < dealt.event_count);
+        if (op->action == WORKLOAD_FREE)
+            freed[op->block] = op->time;
+        if (op->action == WORKLOAD_COMPLETED) {
+            assert_int_equal(op->time, freed[op->block] + (dealt.blocks[op->block].late ? LAG : 0));
+            completed++;
+        }
+        time = op->time;
+    }
+    assert_int_equal(completed, BLOCKS - 1);
+    workload_finish(&plain);
+    workload_finish(&dealt);
+}
+
+static void threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_foreign(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 2000 };
+    struct snapshot_event events[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++)
+        events[i] = (struct snapshot_event)EVENT(ALLOC, 0x200 * i, 1);
+    struct workload workload = build_trace(events, BLOCKS);
+    size_t on[8] = {0}, by[8] = {0}, foreign = 0;
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        uint32_t owner = workload_allocating_thread(&workload, i, 8), last = workload_freeing_thread(&workload, i, 8);
+        assert_true(owner < 8 && last < 8);
+        on[owner]++;
+        by[last]++;
+        foreign += owner != last;
+        assert_int_equal(workload_allocating_thread(&workload, i, 1), 0);
+        assert_int_equal(workload_freeing_thread(&workload, i, 1), 0);
+    }
+    assert_in_range(foreign, BLOCKS * 27 / 100, BLOCKS * 33 / 100);
+    for (size_t i = 0; i < 8; i++) {
+        assert_in_range(on[i], BLOCKS / 16, BLOCKS / 4);
+        assert_in_range(by[i], BLOCKS / 16, BLOCKS / 4);
+    }
+    workload_finish(&workload);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +406,8 @@ int main(void)
         cmocka_unit_test(sums_do_not_overflow),
         cmocka_unit_test(any_trace_gives_a_consistent_workload),
         cmocka_unit_test(only_traces_with_blocks_are_replayed),
+        cmocka_unit_test(a_deal_is_by_address_and_every_twentieth_block_is_used_on_a_second_stream),
+        cmocka_unit_test(threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_foreign),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

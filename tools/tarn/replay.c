@@ -10,9 +10,13 @@
  * whose earlier work ends before it, so that completions out of order do not wait for each other; helpers are dealt before
  * the start, so that the loop makes no streams.
  *
+ * Threads: where the blocks are dealt over several, each allocation and each free is a job for one of a crew, done before the next is
+ * given out. So it is the same replay each time, and only one thread at a time has it.
+ *
  * The allocator is asked for memory and nothing else; peaks, calls and times come from the host device's ledger. */
 #include "replay.h"
 
+#include "crew.h"
 #include "oracle.h"
 
 #include <inttypes.h>
@@ -20,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tarn/config.h>
 #include <tarn/host.h>
 #include <tarn/tarn.h>
 #include <time.h>
@@ -55,6 +60,7 @@ struct replay {
     size_t helper_count;
     uint8_t *helper_of; /* by block; NO_HELPER for one that is not late */
     struct holding *holdings;
+    struct crew *crew; /* NULL without threads to deal over */
 
     bool timed;          /* work is queued, so the clock matters */
     uint64_t now, shift; /* ns: the clock, and what is added to the recorded time */
@@ -104,6 +110,14 @@ bool replay_configure(const struct replay_options *options, int devices, uint64_
         snprintf(error, error_size, "this needs a device of %" PRIu64 " bytes; the host device has at most %" PRIu64,
                  memory, REPLAY_MAX_MEMORY);
         return false;
+    }
+    if (options->profile) {
+        char text[64];
+        snprintf(text, sizeof text, "profile:%s", options->profile);
+        if (tarn_configure(text)) {
+            snprintf(error, error_size, "the profile cannot be %s: %s", options->profile, tarn_last_error());
+            return false;
+        }
     }
     const tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
     tarn_status status = tarn_host_configure(&config);
@@ -190,7 +204,8 @@ static bool deal_helpers(struct replay *replay)
     memset(replay->helper_of, NO_HELPER, workload->block_count + 1);
     for (size_t i = 0; i < workload->op_count && workload->late_count; i++) {
         const struct workload_op *op = &workload->ops[i];
-        if (op->action != WORKLOAD_FREE || !workload->blocks[op->block].late)
+        if (op->action != WORKLOAD_FREE || !workload->blocks[op->block].late ||
+            workload->blocks[op->block].second != WORKLOAD_NO_STREAM)
             continue;
         uint64_t end = workload->blocks[op->block].completed;
         size_t best = MAX_HELPERS, first = 0;
@@ -219,6 +234,8 @@ static bool setup(struct replay *replay)
     if (!replay->oracle || !replay->holdings || !replay->streams || !deal_helpers(replay))
         return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
     replay->timed = replay->options->lag || workload->late_count;
+    if (replay->options->deal_threads && !(replay->crew = crew_create(replay->options->deal_threads)))
+        return fail(replay, TARN_OK, "%" PRIu32 " threads cannot be had", replay->options->deal_threads);
 
     for (size_t i = 0; i < workload->stream_count; i++)
         if (!lane_open(replay, &replay->streams[i]))
@@ -241,6 +258,7 @@ static void teardown(struct replay *replay)
     for (size_t i = 0; i < replay->helper_count; i++)
         if (replay->helpers[i].leased)
             tarn_stream_return(replay->helpers[i].stream);
+    crew_destroy(replay->crew);
     oracle_destroy(replay->oracle);
     free(replay->holdings);
     free(replay->streams);
@@ -322,13 +340,16 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded)
     struct lane *own = &replay->streams[block->stream], *helper = NULL;
     if (replay->options->lag && !work(replay, own, holding, block->size, replay->options->lag))
         return false;
-    if (replay->helper_of[number] != NO_HELPER) {
+    if (block->second != WORKLOAD_NO_STREAM)
+        helper = &replay->streams[block->second];
+    else if (replay->helper_of[number] != NO_HELPER)
         helper = &replay->helpers[replay->helper_of[number]];
+    if (helper) {
         if (!work(replay, helper, holding, block->size, block->completed - recorded))
             return false;
         tarn_status status = tarn_record_stream(holding->pointer, helper->stream);
         if (status)
-            return fail(replay, status, "recording a helper stream");
+            return fail(replay, status, "recording a second stream");
     }
 
     oracle_freed(replay->oracle, holding->ticket, own->end, helper ? helper->end : 0);
@@ -339,6 +360,44 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded)
     replay->live--;
     replay->requested -= block->size;
     return true;
+}
+
+/* An operation as a job for a thread. */
+struct job {
+    struct replay *replay;
+    uint32_t block;
+    uint64_t time;
+};
+
+static bool allocate_job(void *context)
+{
+    const struct job *job = context;
+    return allocate(job->replay, job->block);
+}
+
+static bool give_back_job(void *context)
+{
+    const struct job *job = context;
+    return give_back(job->replay, job->block, job->time);
+}
+
+/* Both by the thread whose turn it is. */
+static bool allocate_dealt(struct replay *replay, uint32_t block)
+{
+    struct job job = {.replay = replay, .block = block};
+    uint32_t threads = replay->options->deal_threads;
+    return replay->crew
+               ? crew_do(replay->crew, workload_allocating_thread(replay->workload, block, threads), allocate_job, &job)
+               : allocate_job(&job);
+}
+
+static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t recorded)
+{
+    struct job job = {.replay = replay, .block = block, .time = recorded};
+    uint32_t threads = replay->options->deal_threads;
+    return replay->crew
+               ? crew_do(replay->crew, workload_freeing_thread(replay->workload, block, threads), give_back_job, &job)
+               : give_back_job(&job);
 }
 
 static bool run_events(struct replay *replay)
@@ -353,9 +412,9 @@ static bool run_events(struct replay *replay)
             return false;
         bool done = true;
         if (op->action == WORKLOAD_ALLOC)
-            done = allocate(replay, op->block);
+            done = allocate_dealt(replay, op->block);
         else if (op->action == WORKLOAD_FREE)
-            done = give_back(replay, op->block, op->time);
+            done = give_back_dealt(replay, op->block, op->time);
         else if (op->action == WORKLOAD_COMPLETED)
             replay->active -= replay->holdings[op->block].usable;
         if (!done)
@@ -372,7 +431,7 @@ static bool give_back_all(struct replay *replay)
     const struct workload *workload = replay->workload;
     uint64_t end = workload->op_count ? workload->ops[workload->op_count - 1].time : 0;
     for (size_t i = 0; i < workload->block_count; i++)
-        if (replay->holdings[i].live && !give_back(replay, (uint32_t)i, end))
+        if (replay->holdings[i].live && !give_back_dealt(replay, (uint32_t)i, end))
             return false;
     replay->active = 0;
     return true;
@@ -475,7 +534,7 @@ static bool repeat_once(struct replay *replay)
         return false;
     replay->event = UINT32_MAX;
     for (size_t i = 0; i < replay->workload->initial_count; i++)
-        if (!allocate(replay, (uint32_t)i))
+        if (!allocate_dealt(replay, (uint32_t)i))
             return false;
     if (replay->timed) {
         tarn_status status = tarn_host_time(&replay->now);

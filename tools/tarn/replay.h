@@ -17,6 +17,7 @@
 
 #define REPLAY_MAX_CALLS 64 /* kinds of driver calls */
 #define REPLAY_MAX_REPEAT 10000
+#define REPLAY_MAX_STREAMS 256 /* to deal over */
 #define REPLAY_KEPT_DIVERGENCES 8
 #define REPLAY_DEFAULT_MEMORY (UINT64_C(80) << 30) /* bytes */
 #define REPLAY_MAX_MEMORY (UINT64_C(8) << 40)      /* bytes a device: it takes four times as many addresses */
@@ -26,6 +27,9 @@ struct replay_options {
     uint64_t device_memory; /* bytes; 0: the larger of 80 GiB and 1.25 x the recorded peak */
     uint64_t lag;           /* ns from a block's free to the end of its last use */
     uint32_t repeat;        /* at least 1 */
+    uint32_t deal_streams;  /* streams that the blocks are dealt over; 0: those of the recording */
+    uint32_t deal_threads;  /* threads that they are dealt over; 0: one */
+    const char *profile;    /* of tarn's settings; NULL: what TARN_ALLOC_CONF says */
 };
 
 /* One repetition: what was alive before is allocated, then the trace runs. Driver calls, times and peaks are the ledger's, from the

@@ -3,11 +3,13 @@
 
 /* `tarn replay`: the command line. Files are replayed one after the other, so that their times can be compared. */
 #include "command.h"
+#include "crew.h"
 #include "replay_report.h"
 #include "units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -27,6 +29,11 @@ static const char help[] =
     "                             and 1.25 times what was reserved in the recording\n"
     "      --lag MS               Milliseconds from a block's free to the end of its last use (0)\n"
     "      --repeat N             Run each trace N times in a row, with nothing given back between (1)\n"
+    "      --deal-streams N       Deal the blocks over N streams by a hash of their addresses, and use every 20th on "
+    "a\n"
+    "                             second one too, until --lag after its free\n"
+    "      --deal-threads N       Deal them over N threads, with 30 % of the frees by another thread\n"
+    "      --profile NAME         The profile of tarn's settings: default or footprint\n"
     "      --driver NAME          The driver to replay on: host (host)\n"
     "  -h, --help                 Show this help\n"
     "\n"
@@ -40,6 +47,8 @@ static const char help[] =
     "      Whether runs would fit into 24 GiB, if the device finishes 20 ms behind the program.\n"
     "  tarn replay --repeat 5 train.pickle.zst\n"
     "      Which driver calls are left once the allocator has warmed up.\n"
+    "  tarn replay --deal-streams 4 --lag 20 train.pickle\n"
+    "      What the same run would take on four streams.\n"
     "  tarn replay --json *.pickle | jq '.[] | select(.peak_reserved > 0) |\n"
     "      {file, ratio: (.peak_reserved / .peak_requested)}'\n"
     "      One figure a file; what failed, or has no trace, is left out.\n";
@@ -52,19 +61,31 @@ struct arguments {
 /* Fills `arguments`; gives COMMAND_OK with optind at the first file, or COMMAND_USAGE. */
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
-    enum { OPTION_JSON = 256, OPTION_MEMORY, OPTION_LAG, OPTION_REPEAT, OPTION_DRIVER };
+    enum {
+        OPTION_JSON = 256,
+        OPTION_MEMORY,
+        OPTION_LAG,
+        OPTION_REPEAT,
+        OPTION_STREAMS,
+        OPTION_THREADS,
+        OPTION_PROFILE,
+        OPTION_DRIVER
+    };
     static const struct option options[] = {
         {"json", no_argument, NULL, OPTION_JSON},
         {"device-memory", required_argument, NULL, OPTION_MEMORY},
         {"lag", required_argument, NULL, OPTION_LAG},
         {"repeat", required_argument, NULL, OPTION_REPEAT},
+        {"deal-streams", required_argument, NULL, OPTION_STREAMS},
+        {"deal-threads", required_argument, NULL, OPTION_THREADS},
+        {"profile", required_argument, NULL, OPTION_PROFILE},
         {"driver", required_argument, NULL, OPTION_DRIVER},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     struct replay_options *replay = &arguments->options;
     double lag;
-    uint64_t repeat;
+    uint64_t count;
     int option;
     while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         switch (option) {
@@ -82,10 +103,27 @@ static int parse(int argc, char **argv, struct arguments *arguments)
             replay->lag = (uint64_t)(lag * 1e6);
             break;
         case OPTION_REPEAT:
-            if (!units_parse_count(optarg, 1, REPLAY_MAX_REPEAT, &repeat))
+            if (!units_parse_count(optarg, 1, REPLAY_MAX_REPEAT, &count))
                 return command_usage_error("replay", "--repeat wants a number from 1 to %d, not \"%s\"",
                                            REPLAY_MAX_REPEAT, optarg);
-            replay->repeat = (uint32_t)repeat;
+            replay->repeat = (uint32_t)count;
+            break;
+        case OPTION_STREAMS:
+            if (!units_parse_count(optarg, 1, REPLAY_MAX_STREAMS, &count))
+                return command_usage_error("replay", "--deal-streams wants a number from 1 to %d, not \"%s\"",
+                                           REPLAY_MAX_STREAMS, optarg);
+            replay->deal_streams = (uint32_t)count;
+            break;
+        case OPTION_THREADS:
+            if (!units_parse_count(optarg, 1, CREW_MAX, &count))
+                return command_usage_error("replay", "--deal-threads wants a number from 1 to %d, not \"%s\"", CREW_MAX,
+                                           optarg);
+            replay->deal_threads = (uint32_t)count;
+            break;
+        case OPTION_PROFILE:
+            if (strcmp(optarg, "default") != 0 && strcmp(optarg, "footprint") != 0)
+                return command_usage_error("replay", "--profile wants default or footprint, not \"%s\"", optarg);
+            replay->profile = optarg;
             break;
         case OPTION_DRIVER:
             replay->driver = optarg;

@@ -230,6 +230,9 @@ static bool run_child(const struct child *child, const char *path)
     for (int device = 0; built && (size_t)device < snapshot.trace_count; device++)
         if (workload_exists(&snapshot, device))
             built = workload_build(&snapshot, device, &workloads[count++]);
+    uint32_t streams = child->options->deal_streams;
+    for (size_t i = 0; built && streams && i < count; i++)
+        built = workload_deal(&workloads[i], streams, child->options->lag);
 
     struct message_file about = {.modelled = snapshot.modelled};
     for (size_t i = 0; count == 0 && i < snapshot.trace_count; i++)

@@ -109,6 +109,19 @@ static json_t *json_stopped(json_t *object, const struct replay_result *result)
     return NULL;
 }
 
+/* What a trace was dealt over, where it was, and the profile, where one was asked for. Not 0 when it fails. */
+static int json_options(json_t *object, const struct replay_options *options)
+{
+    int failed = object ? 0 : -1;
+    if (!failed && options->deal_streams)
+        failed = json_object_set_new(object, "deal_streams", json_integer(options->deal_streams));
+    if (!failed && options->deal_threads)
+        failed = json_object_set_new(object, "deal_threads", json_integer(options->deal_threads));
+    if (!failed && options->profile)
+        failed = json_object_set_new(object, "profile", json_string(options->profile));
+    return failed;
+}
+
 static json_t *json_device(const struct replay_file *file, const struct replay_device *device,
                            const struct replay_options *options)
 {
@@ -120,6 +133,10 @@ static json_t *json_device(const struct replay_file *file, const struct replay_d
         "allocations", json_bytes(result->allocations), "initial_blocks", json_bytes(result->initial_blocks),
         "late_frees", json_bytes(result->late_frees), "recorded_ooms", json_bytes(result->recorded_ooms), "lost_events",
         json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
+    if (json_options(object, options)) {
+        json_decref(object);
+        return NULL;
+    }
     if (result->error[0])
         return json_stopped(object, result);
     json_t *measured = json_pack(

@@ -106,6 +106,8 @@ static void card_memory(struct table_draft *draft, const struct replay_result *r
              ratio_text((double)tarn, (double)pytorch).text);
     card_row(draft, "reserved / requested", ratio_text((double)tarn, (double)requested).text,
              ratio_text((double)pytorch, (double)requested).text, NULL);
+    card_row(draft, "reserved / active", ratio_text((double)tarn, (double)result->peak_active).text,
+             ratio_text((double)pytorch, (double)result->peak_active).text, NULL);
     card_row(draft, "fragmentation", fragmentation_text(requested, tarn).text,
              fragmentation_text(requested, pytorch).text, NULL);
     if (result->recorded_peak_reserved != WORKLOAD_NOT_KNOWN)
@@ -245,6 +247,12 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
             result->streams == 1 ? "stream" : "streams", options->driver, units_bytes(result->device_memory).text);
     if (result->lag)
         fprintf(out, ", lag %g ms", (double)result->lag / 1e6);
+    if (options->deal_streams)
+        fprintf(out, ", dealt over %" PRIu32 " streams", options->deal_streams);
+    if (options->deal_threads)
+        fprintf(out, ", dealt over %" PRIu32 " threads", options->deal_threads);
+    if (options->profile)
+        fprintf(out, ", profile %s", options->profile);
     fputc('\n', out);
     notes_write(out, result, device->repetition_count);
 

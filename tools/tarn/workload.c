@@ -117,7 +117,11 @@ static struct draft_block *draft_block(struct draft *draft, uint64_t address, ui
     *here = *number = (uint32_t)draft->block_count++;
     struct draft_block *block = &draft->blocks[*number];
     *block = (struct draft_block){
-        .block = {.size = size, .stream = stream_index, .pool = *pool_index},
+        .block = {.size = size,
+                  .address = address,
+                  .stream = stream_index,
+                  .second = WORKLOAD_NO_STREAM,
+                  .pool = *pool_index},
         .address = address,
         .life = LIFE_LIVE,
         .initial = initial,

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #define WORKLOAD_NO_BLOCK UINT32_MAX
+#define WORKLOAD_NO_STREAM UINT32_MAX
 #define WORKLOAD_NOT_KNOWN UINT64_MAX
 #define WORKLOAD_EVENT_TIME UINT64_C(50000) /* ns an event, where a trace has no times */
 
@@ -36,8 +37,10 @@ struct workload_op {
 
 struct workload_block {
     uint64_t size;      /* bytes, as requested; 0 for a block that was dropped, which no operation names */
+    uint64_t address;   /* as recorded; several blocks may have had the same, one after the other */
     uint64_t completed; /* ns since the first event; when its memory may be used again, for a late one */
     uint32_t stream;    /* index of workload.streams */
+    uint32_t second;    /* the same, of the stream that uses it last too; WORKLOAD_NO_STREAM but in a dealt workload */
     uint32_t pool;      /* number of its pool; 0 is the default pool (0,0) */
     bool late;          /* its completion is not the event next in line after its free */
 };
@@ -67,6 +70,14 @@ bool workload_exists(const struct snapshot *snapshot, int device);
 /* Builds the workload of one device, which the caller gives to workload_finish(). Accepts any snapshot that the reader
  * gives, however contradictory. False with `workload` zeroed when memory is short or the trace has 2^31 events. */
 bool workload_build(const struct snapshot *snapshot, int device, struct workload *workload);
+
+/* Deals the blocks over `streams` streams, at least 1, by a hash of their addresses. Every twentieth block that is not late is so
+ * from now on: it is used on a second stream too, for `lag` ns from its free. False when memory is short. */
+bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag);
+
+/* The thread that allocates a block, of `threads`, and the one that frees it, which is another for 30 % of the blocks. */
+uint32_t workload_allocating_thread(const struct workload *workload, uint32_t block, uint32_t threads);
+uint32_t workload_freeing_thread(const struct workload *workload, uint32_t block, uint32_t threads);
 
 /* Frees what a workload owns and zeroes it; a zeroed workload is fine. */
 void workload_finish(struct workload *workload);
