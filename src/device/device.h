@@ -66,7 +66,7 @@ struct thread {
     unsigned cache_slots;
     struct cache *current_cache, *named_cache;
     tarn_stream named;
-    uint64_t changes; /* process_changes when they were right */
+    uint64_t changes;      /* process_changes when they were right */
     struct joined *joined; /* the scopes that it is in, newest first */
 };
 
