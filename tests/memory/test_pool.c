@@ -61,6 +61,12 @@ static unsigned count_of(tarn_pool *pool)
     return count;
 }
 
+/* Where small blocks have segments of their own. */
+static bool plain_segments(void)
+{
+    return arena_if_used(0)->store.plain;
+}
+
 static bool is_id(tarn_pool_id id, uint64_t first, uint64_t second)
 {
     return id.first == first && id.second == second;
@@ -176,7 +182,8 @@ static void a_released_pool_lives_on_until_its_blocks_are_freed(void **state)
     memset(small, 8, 700);
     OK(tarn_free(freed));
     OK(tarn_pool_release(pool));
-    CHECK(ledger_of(0).created == 20 * MIB); /* the 50 went back at once */
+    uint64_t left = ledger_of(0).created;
+    CHECK(left == 20 * MIB || (plain_segments() && left == 22 * MIB)); /* the 50 went back at once */
     GIVES(tarn_pool_find(id, &found), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(is_id(pool_of(block), id.first, id.second));
     for (size_t i = 0; i < 3 * MIB; i += 4096)
@@ -188,7 +195,7 @@ static void a_released_pool_lives_on_until_its_blocks_are_freed(void **state)
     OK(tarn_free(block));
     GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
     void *next = alloc_on(stream, 4 * MIB); /* what it left behind serves the default pool */
-    CHECK(ledger_of(0).created == 20 * MIB && is_id(pool_of(next), 0, 0));
+    CHECK(ledger_of(0).created == left && is_id(pool_of(next), 0, 0));
     OK(tarn_free(next));
     nothing_is_left(0);
     OK(tarn_stream_return(stream));
