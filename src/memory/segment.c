@@ -436,14 +436,6 @@ static size_t garbage_detach_locked(struct heap *heap, struct garbage *garbage, 
     return bytes;
 }
 
-static struct heap *heap_after(struct arena *arena, const struct heap *heap)
-{
-    mutex_lock(&arena->lock);
-    struct heap *next = heap ? heap->next : arena->heaps;
-    mutex_unlock(&arena->lock);
-    return next;
-}
-
 /* Bytes reserved above the share of the limit, or of the memory, that the rules give. */
 static size_t garbage_excess(struct store *store)
 {
@@ -466,7 +458,7 @@ static void garbage_collect(struct store *store)
     size_t excess = store == &arena->store ? garbage_excess(store) : 0, freed = 0;
     if (!excess)
         return;
-    for (struct heap *heap = heap_after(arena, NULL); heap; heap = heap_after(arena, heap)) {
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
         if (heap->store == store)
             garbage_count_locked(heap, &garbage);
@@ -476,7 +468,7 @@ static void garbage_collect(struct store *store)
         uint64_t old = garbage.ages / garbage.count;
         size_t before = freed;
         struct run *leaving = NULL;
-        for (struct heap *heap = heap_after(arena, NULL); heap; heap = heap_after(arena, heap)) {
+        for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
             mutex_lock(&heap->lock);
             if (heap->store == store)
                 freed += garbage_detach_locked(heap, &garbage, old, &leaving);

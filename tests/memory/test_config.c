@@ -482,7 +482,8 @@ static void what_has_no_effect_is_named(void **state)
     const char *text = "";
     OK(tarn_configuration_note(0, &text));
     CHECK(text == NULL);
-    OK(tarn_configure("leave_free_mb:3,pinned_free_catch_all:True,release_lock_on_cudamalloc:True,backend:native,max_split_size_mb:64"));
+    OK(tarn_configure("leave_free_mb:3,pinned_free_catch_all:True,release_lock_on_cudamalloc:True,backend:native,max_"
+                      "split_size_mb:64"));
     OK(tarn_configuration_note(0, &text));
     CHECK(strncmp(text, "release_lock_on_cudamalloc: ", 28) == 0);
     OK(tarn_configuration_note(1, &text));

@@ -565,6 +565,61 @@ static void suspension_is_for_virtual_memory(void **state)
     OK(tarn_pool_release(pool));
 }
 
+/* Who is told, and what stays ---------------------------------------------------------------------------------------- */
+
+static struct {
+    int mapped, unmapping;
+    tarn_range last;
+} told;
+
+static void hear_mapped(void *argument, const tarn_range *range)
+{
+    (void)argument;
+    told.mapped++;
+    told.last = *range;
+}
+
+static void hear_unmapping(void *argument, const tarn_range *range)
+{
+    (void)argument;
+    told.unmapping++;
+    CHECK(range->generation == told.last.generation && range->address == told.last.address);
+}
+
+static void observers_hear_of_segments_and_pins_keep_them(void **state)
+{
+    (void)state;
+    tarn_observer observer = 0;
+    const tarn_observer_options options = {
+        .size = sizeof options, .device = 0, .mapped = hear_mapped, .unmapping = hear_unmapping};
+    tarn_pool *pool = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_PLAIN});
+    OK(tarn_trim(0, 0));
+    OK(tarn_observer_add(&options, &observer));
+    char *block = alloc_in(pool, 5 * MIB);
+    tarn_range range = {0};
+    OK(tarn_range_get(block + MIB, &range));
+    CHECK(told.mapped == 1 && told.last.bytes == 20 * MIB && told.last.address == block);
+    CHECK(range.bytes == 20 * MIB && range.address == block && range.generation == told.last.generation);
+    tarn_share *share = NULL;
+    GIVES(tarn_export(block, &share), TARN_ERROR_NOT_SUPPORTED);
+    OK(tarn_pin(block + MIB, MIB));
+    OK(tarn_free(block));
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(told.unmapping == 0 && pool_stats(pool).segment[0].current == 1);
+    CHECK(alloc_in(pool, 5 * MIB) == block);
+    OK(tarn_free(block));
+    OK(tarn_unpin(block + MIB, MIB));
+    OK(tarn_host_fail(kind_of("free"), 1, false, TARN_ERROR_DRIVER));
+    uint64_t before = told.last.generation;
+    GIVES(tarn_pool_trim(pool, 0), TARN_ERROR_DRIVER);
+    CHECK(told.unmapping == 1 && told.mapped == 2 && told.last.generation != before); /* it stays */
+    OK(tarn_pool_trim(pool, 0));
+    CHECK(told.unmapping == 2 && told.mapped == 2);
+    OK(tarn_observer_remove(observer));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 /* Virtual and plain memory side by side ---------------------------------------------------------------------------- */
 
 static void what_lies_idle_in_one_kind_of_memory_makes_room_for_the_other(void **state)
@@ -614,6 +669,7 @@ int main(void)
         cmocka_unit_test(requests_are_rounded_to_a_part_of_their_power_of_two),
         cmocka_unit_test(a_graphs_pool_has_pytorchs_numbers),
         cmocka_unit_test(suspension_is_for_virtual_memory),
+        cmocka_unit_test(observers_hear_of_segments_and_pins_keep_them),
         cmocka_unit_test(what_lies_idle_in_one_kind_of_memory_makes_room_for_the_other),
     };
     host_start_with(1, MEMORY);
