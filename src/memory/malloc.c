@@ -9,6 +9,7 @@
 #include "device/capture.h"
 #include "memory/cache.h"
 #include "memory/config.h"
+#include "memory/debug.h"
 #include "memory/graph.h"
 #include "memory/import.h"
 #include "memory/ladder.h"
@@ -27,10 +28,12 @@ static void memory_shutdown(void)
         ladder_close(arena);
         pools_leave_behind(arena);
         (void)ladder_trim(arena, NULL, 0);
+        debug_shutdown(arena);
         pools_collect(arena);
         if (!arena_finish(arena))
             device_keep_driver(); /* live blocks keep their memory */
     }
+    debug_finish();
 }
 
 static void memory_lost(struct device *device)
@@ -57,6 +60,7 @@ static void memory_register(void)
     peers_on_enable(arena_grant);
     device_on_lost(memory_lost);
     captures_on_end(graph_capture_ended);
+    debug_init();
 }
 
 tarn_status memory_ready(void)
@@ -67,6 +71,8 @@ tarn_status memory_ready(void)
         status = memory_config_use();
     if (!status)
         pthread_once(&once, memory_register);
+    if (!status)
+        debug_turn();
     return status;
 }
 
@@ -82,6 +88,7 @@ static uintptr_t block_begin_locked(struct span *span, const struct request *req
 {
     span->state = SPAN_BLOCK;
     span->requested = request->requested;
+    span->front = (uint32_t)request->front;
     span->tag = request->tag;
     span->uses = NULL;
     span_enter_locked(span);
@@ -138,6 +145,16 @@ static bool spare_block_alloc(struct heap *heap, const struct request *request, 
     return found;
 }
 
+/* The heap that a page's entry names; that of a live block of ours does not change. */
+static struct heap *heap_of_entry(map_entry entry)
+{
+    struct slab *slab = map_slab(entry);
+    struct span *span = map_span(entry);
+    if (slab)
+        return slab_owner(slab) ? slab_owner(slab)->heap : NULL;
+    return span ? atomic_load_explicit(&span->heap, memory_order_relaxed) : NULL;
+}
+
 /* A block for a request; `used` receives the calling thread's cache if a slab served it and may do so again without a look-up. */
 static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address,
                                struct cache **used)
@@ -149,10 +166,16 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     status = heap_block_alloc(heap, request, true, address, used);
     if (status == TARN_ERROR_OUT_OF_MEMORY)
         status = spare_block_alloc(heap, request, address) ? TARN_OK : ladder_refuse(heap, request->size);
-    if (!status && is_watched())
-        driver->owner_set(heap->arena->device->number, *address, small ? slab_slot_size(request->size) : request->size,
-                          heap->stream->native);
-    return status;
+    if (status)
+        return status;
+    uint64_t owner = 0;
+    size_t size = small ? slab_slot_size(request->size) : request->size;
+    if (is_watched())
+        owner = driver->owner_set(heap->arena->device->number, *address, size, heap->stream->native);
+    if (debug_is_on())
+        debug_begin(heap_of_entry(map_get(*address)), *address, size, request, owner);
+    *address += request->front;
+    return TARN_OK;
 }
 
 /* Rounds a request. One that no slab serves is at least a page long, so that no two blocks begin in the same page. */
@@ -160,15 +183,20 @@ static tarn_status request_make(size_t size, size_t alignment, tarn_tag tag, str
 {
     if (size > TARN_MAX_SIZE)
         return failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes are more than 1 EiB, the most that can be asked for", size);
+    alignment = alignment > TARN_BLOCK_UNIT ? alignment : TARN_BLOCK_UNIT;
+    size_t front = debug_front(alignment), whole = front ? front + size + DEBUG_BEHIND : size;
     *request = (struct request){
-        .size = (size + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1),
+        .size = (whole + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1),
         .requested = size,
-        .alignment = alignment > TARN_BLOCK_UNIT ? alignment : TARN_BLOCK_UNIT,
+        .alignment = alignment,
+        .front = front,
         .tag = tag,
     };
+    if (front > TARN_BLOCK_UNIT && request->size <= SLAB_MOST) /* a slab's blocks have all the same front */
+        request->size = whole = SLAB_MOST + TARN_BLOCK_UNIT;
     if (slab_serves(request))
         return TARN_OK;
-    request->size = config_round(memory_config(), size);
+    request->size = config_round(memory_config(), whole);
     if (request->size < MAP_PAGE)
         request->size = MAP_PAGE;
     return TARN_OK;
@@ -226,12 +254,13 @@ static void memory_of_routes_renew(void)
     thread->changes = changes;
 }
 
-static __attribute__((noinline)) void *malloc_slowly(size_t size)
+static __attribute__((noinline)) void *malloc_slowly(size_t size, void *caller)
 {
     struct stream *stream = NULL;
     struct cache *used = NULL;
     void *pointer = NULL;
     tarn_status status = memory_ready();
+    debug_enter(caller);
     memory_of_routes_renew();
     if (!status)
         status = stream_current(thread_device(), &stream);
@@ -252,16 +281,18 @@ void *tarn_malloc(size_t size)
         if (address)
             return (void *)address;
     }
-    return malloc_slowly(size);
+    return malloc_slowly(size, __builtin_return_address(0));
 }
 
-static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream, size_t size, void **pointer)
+static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream, size_t size, void **pointer,
+                                                             void *caller)
 {
     struct stream *found = NULL;
     struct cache *used = NULL;
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
+    debug_enter(caller);
     memory_of_routes_renew();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
@@ -283,7 +314,7 @@ tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
             return TARN_OK;
         }
     }
-    return alloc_on_slowly(stream, size, pointer);
+    return alloc_on_slowly(stream, size, pointer, __builtin_return_address(0));
 }
 
 tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer)
@@ -301,6 +332,7 @@ tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **po
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tag %u was never interned", options->tag);
 
     tarn_status status = memory_ready();
+    debug_enter(__builtin_return_address(0));
     int number = options->device == TARN_CURRENT_DEVICE ? thread_device() : options->device;
     if (status || (status = device_find(number, &device)) || (status = stream_find(options->stream, number, &stream)))
         return status;
@@ -321,14 +353,21 @@ struct block {
     unsigned slot;
     uintptr_t start;
     size_t size, requested; /* bytes */
+    size_t front;           /* bytes from the start to what the caller has: debug mode's */
 };
+
+/* What the caller may use. */
+static size_t block_usable(const struct block *block)
+{
+    return block->front ? block->requested : block->size;
+}
 
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
 static bool block_in_span_locked(struct span *span, uintptr_t address, struct block *block)
 {
     while (span->next && span->next->start <= address) /* of the page's blocks, the entry is the first */
         span = span->next;
-    *block = (struct block){block->heap, span, NULL, 0, span->start, span->size, span->requested};
+    *block = (struct block){block->heap, span, NULL, 0, span->start, span->size, span->requested, span->front};
     return span->state == SPAN_BLOCK && address - span->start < span->size;
 }
 
@@ -337,18 +376,15 @@ static bool block_in_slab_locked(struct slab *slab, uintptr_t address, struct bl
     unsigned slot = slab_slot(slab, address);
     if (slot >= slab->slots || !slab_is_live(slab, slot))
         return false;
-    *block = (struct block){
-        block->heap, slab->span, slab, slot, slab_address(slab, slot), slab->slot_size, slab_requested(slab, slot)};
+    *block = (struct block){block->heap,
+                            slab->span,
+                            slab,
+                            slot,
+                            slab_address(slab, slot),
+                            slab->slot_size,
+                            slab_requested(slab, slot),
+                            debug_front(TARN_BLOCK_UNIT)};
     return true;
-}
-
-static struct heap *heap_of_entry(map_entry entry)
-{
-    struct slab *slab = map_slab(entry);
-    struct span *span = map_span(entry);
-    if (slab)
-        return slab_owner(slab) ? slab_owner(slab)->heap : NULL;
-    return span ? atomic_load_explicit(&span->heap, memory_order_relaxed) : NULL;
 }
 
 /* The entry of a page with the lock of its heap held; 0, nothing held, when the page has none. An entry that is not the
@@ -415,12 +451,16 @@ static tarn_status block_lock(const void *pointer, bool start, struct block *blo
     uintptr_t address = (uintptr_t)pointer;
     if (!block_find_lock(address, block))
         return not_a_block(address);
-    if (!start || block->start == address)
+    uintptr_t from = block->start + block->front;
+    size_t at = address - from, usable = block_usable(block);
+    if (start ? at == 0 : at < usable)
         return TARN_OK;
-    uintptr_t from = block->start;
     mutex_unlock(&block->heap->lock);
-    return failed(TARN_ERROR_INVALID_POINTER, "%p is not the start of a block: it lies %zu bytes into the one at %p",
-                  pointer, (size_t)(address - from), (void *)from);
+    if (address < from)
+        return failed(TARN_ERROR_INVALID_POINTER, "%p is not in a block: it lies %zu bytes before the one at %p",
+                      pointer, (size_t)(from - address), (void *)from);
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is not %s a block: it lies %zu bytes into the one at %p, of %zu",
+                  pointer, at < usable ? "the start of" : "in", at, (void *)from, usable);
 }
 
 static struct use **block_uses(struct block *block)
@@ -438,11 +478,23 @@ static struct use *uses_of(const struct block *block)
     return uses ? uses[block->slot] : NULL;
 }
 
-/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. */
-static void block_free_locked(struct block *block)
+/* A free does not fail for what debug mode cannot have. */
+static void debug_freed(struct block *block, bool look)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    debug_free_locked(block->heap, block->start, look ? block_uses(block) : NULL);
+    error_attempt_end(&before, TARN_OK);
+}
+
+/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With `look` debug mode may have it wait
+ * too. */
+static void block_free_locked(struct block *block, bool look)
 {
     struct heap *heap = block->heap;
     struct counters *counters = heap->store->counters;
+    if (debug_is_on())
+        debug_freed(block, look && debug_has(DEBUG_CONTENTS));
     struct use *uses = uses_of(block);
     if (is_watched())
         driver->owner_clear(heap->arena->device->number, block->start, block->size);
@@ -469,7 +521,8 @@ static bool free_remotely(uintptr_t address)
 {
     struct slab *slab = map_slab(map_get(address));
     struct thread *owner = slab ? atomic_load_explicit(&slab_owner(slab)->thread, memory_order_relaxed) : NULL;
-    if (!owner || owner == thread_here || atomic_load_explicit(&slab->uses, memory_order_relaxed) || is_watched())
+    if (!owner || owner == thread_here || atomic_load_explicit(&slab->uses, memory_order_relaxed) ||
+        debug_bypasses_caches())
         return false;
     unsigned slot = slab_slot(slab, address);
     if (slot >= slab->slots || slab_address(slab, slot) != address || !slab_is_live(slab, slot))
@@ -487,20 +540,40 @@ static bool free_remotely(uintptr_t address)
     return given;
 }
 
-tarn_status memory_free(void *pointer)
+/* Finds the block that a caller wants to free. */
+static tarn_status block_lock_to_free(void *pointer, struct block *block)
+{
+    tarn_status status = block_lock(pointer, true, block);
+    if (status && debug_is_on())
+        return debug_bad_free((uintptr_t)pointer, status);
+    return status;
+}
+
+static tarn_status free_block(void *pointer, bool look)
 {
     struct block block;
-    tarn_status status = block_lock(pointer, true, &block);
+    tarn_status status = block_lock_to_free(pointer, &block);
     if (status)
         return status;
-    block_free_locked(&block);
+    block_free_locked(&block, look);
     mutex_unlock(&block.heap->lock);
     return TARN_OK;
 }
 
-static __attribute__((noinline)) tarn_status free_slowly(void *pointer)
+tarn_status memory_free(void *pointer)
+{
+    return free_block(pointer, true);
+}
+
+tarn_status memory_free_now(void *pointer)
+{
+    return free_block(pointer, false);
+}
+
+static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *caller)
 {
     tarn_status status = memory_ready();
+    debug_enter(caller);
     if (status || !pointer || free_remotely((uintptr_t)pointer))
         return status;
     return memory_free(pointer);
@@ -513,7 +586,7 @@ tarn_status tarn_free(void *pointer)
     struct slab *slab = map_slab(map_get((uintptr_t)pointer));
     if (slab && thread && cache_give_fast(slab, (uintptr_t)pointer, thread))
         return TARN_OK;
-    return free_slowly(pointer);
+    return free_slowly(pointer, __builtin_return_address(0));
 }
 
 /* Whether a stream is the one that the heap serves, so that its order is the heap's. */
@@ -527,9 +600,10 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
     struct block block;
     struct stream *found = NULL;
     tarn_status status = memory_ready();
+    debug_enter(__builtin_return_address(0));
     if (status || (status = stream_find(stream, thread_device(), &found)) || !pointer)
         return status;
-    status = block_lock(pointer, true, &block);
+    status = block_lock_to_free(pointer, &block);
     if (status)
         return status;
     if (!is_own_stream(block.heap, found)) {
@@ -537,7 +611,7 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
         status = uses ? use_add_stream(uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     if (!status)
-        block_free_locked(&block);
+        block_free_locked(&block, true);
     mutex_unlock(&block.heap->lock);
     return status;
 }
@@ -548,9 +622,10 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
     if (!event)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = memory_ready();
+    debug_enter(__builtin_return_address(0));
     if (status || !pointer)
         return status;
-    status = block_lock(pointer, true, &block);
+    status = block_lock_to_free(pointer, &block);
     if (status)
         return status;
     struct mark *mark = event_mark(event);
@@ -561,7 +636,7 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
         status = uses ? use_add_mark(uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     if (!status)
-        block_free_locked(&block);
+        block_free_locked(&block, true);
     mutex_unlock(&block.heap->lock);
     mark_release(mark);
     return status;
@@ -590,6 +665,9 @@ tarn_status tarn_record_stream(void *pointer, tarn_stream stream)
 /* Grows a block in place; the counters follow. */
 static tarn_status block_extend_locked(struct block *block, size_t size)
 {
+    if (block->front && size > block->requested)
+        return failed(TARN_ERROR_NO_ROOM, "the block at %p has %zu bytes, and a red zone of debug mode behind them",
+                      (void *)(block->start + block->front), block->requested);
     size_t more = 0, rounded = (size + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
     if (rounded > block->size) {
         more = rounded - block->size;
@@ -620,6 +698,8 @@ tarn_status tarn_extend(void *pointer, size_t size)
     if (!status && size > block.size && is_watched())
         driver->owner_set(block.heap->arena->device->number, block.start + block.size, block.span->size - block.size,
                           block.heap->stream->native);
+    if (!status && debug_is_on() && size > block.requested)
+        debug_extended_locked(block.start, block.slab ? block.size : block.span->size, size);
     mutex_unlock(&block.heap->lock);
     return status;
 }
@@ -633,7 +713,7 @@ tarn_status tarn_usable_size(const void *pointer, size_t *size)
     if (status || (status = block_lock(pointer, true, &block)))
         return status;
     mutex_unlock(&block.heap->lock);
-    *size = block.size;
+    *size = block_usable(&block);
     return TARN_OK;
 }
 
@@ -641,8 +721,8 @@ static tarn_block_info block_info_locked(const struct block *block)
 {
     return (tarn_block_info){
         .size = sizeof(tarn_block_info),
-        .base = (void *)block->start,
-        .usable_size = block->size,
+        .base = (void *)(block->start + block->front),
+        .usable_size = block_usable(block),
         .requested = block->requested,
         .device = block->heap->arena->device->number,
         .stream = (tarn_stream)block->heap->generation << 32 | block->heap->stream->slot,
