@@ -151,11 +151,7 @@ static void keep(const tarn_debug_report *report, const struct debug_text *text)
 
 static void stop(const struct debug_text *text)
 {
-    static const char before[] = "tarn: TARN_DEBUG=abort: ";
-    ssize_t written = write(STDERR_FILENO, before, sizeof before - 1);
-    written = write(STDERR_FILENO, text->text, text->length);
-    written = write(STDERR_FILENO, "\n", 1);
-    (void)written;
+    (void)dprintf(STDERR_FILENO, "tarn: TARN_DEBUG=abort: %s\n", text->text);
     abort();
 }
 
