@@ -439,6 +439,8 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
 
     mutex_lock(&heap->lock);
     donors_settle_locked(heap, &donation, 0);
+    if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs)
+        heap->gained = heap->moved = 0; /* it begins anew, as its next run of the same will */
     mutex_unlock(&heap->lock);
     return status;
 }
