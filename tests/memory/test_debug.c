@@ -7,6 +7,7 @@
 #include "memory/arena.h"
 #include "support/host.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -523,6 +524,33 @@ static void a_suspended_pool(void)
     ends_clean();
 }
 
+static void a_block_that_a_pool_of_another_kind_serves(void)
+{
+    tarn_pool_options options = {.size = sizeof options, .use_on_oom = true, .segments = TARN_SEGMENTS_PLAIN};
+    tarn_block_info info = {.size = sizeof info};
+    tarn_pool *pool = NULL;
+    void *first = NULL;
+    begin("redzone,quarantine");
+    OK(tarn_pool_create(&options, &pool));
+    OK(tarn_pool_alloc(pool, stream, 60 * MIB, &first));
+    OK(tarn_limit_set(0, 80 * MIB));
+    OK(tarn_free(first));
+    OK(tarn_device_synchronize(0)); /* a request does not wait for such a pool's work */
+    size_t size = 50 * MIB + 77;
+    char *block = tarn_malloc(size);
+    OK(tarn_pointer_info(block, &info));
+    CHECK((char *)info.base == block && info.usable_size == size && info.pool.second);
+    fill(stream, block, 1, size + 2);
+    OK(tarn_free(block));
+    OK(tarn_device_synchronize(0));
+    heard_once(TARN_DEBUG_RED_ZONE, block, size, (int64_t)size);
+    char text[64];
+    snprintf(text, sizeof text, "pool (0, %" PRIu64 ")", info.pool.second);
+    says(text);
+    OK(tarn_pool_release(pool));
+    ends_clean();
+}
+
 static void a_restored_pool(void)
 {
     tarn_pool *pool = NULL;
@@ -666,6 +694,7 @@ static void abort_stops_at_the_first(void **state)
     X(blocks_of_a_retired_stream)                              \
     X(captures_are_left_alone)                                 \
     X(a_suspended_pool)                                        \
+    X(a_block_that_a_pool_of_another_kind_serves)              \
     X(a_restored_pool)                                         \
     X(the_drivers_device_is_another)                           \
     X(leaks_are_listed_by_site)                                \
