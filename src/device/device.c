@@ -4,6 +4,7 @@
 /* Owns the table of devices, the current device of each thread, guards, and the order of shutdown. The table is filled
  * once, under `setup_lock`, and read without a lock after `ready`. Nothing here makes a context but tarn_device_set(). */
 #include "device/device.h"
+#include "base/debug_words.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -67,8 +68,8 @@ static tarn_status layer_init_locked(void)
 {
     static bool watching;
     int count;
-    tarn_status status = driver_init();
-    if (status)
+    tarn_status status = debug_words_read();
+    if (status || (status = driver_init()))
         return status;
     if (!watching) {
         if (pthread_key_create(&thread_key, thread_end))

@@ -133,16 +133,29 @@ enum driver_call {
         DRIVER_CALLS
 };
 
+/* What a driver that checks has found: work of two streams, or work and an unmap, on the same bytes. */
+struct driver_conflict {
+    int device;
+    const char *text;
+    struct driver_side {
+        uintptr_t address;
+        size_t size;
+        uint64_t owner; /* of the memory when the work was queued; 0: none */
+    } sides[2];         /* size 0: an unmap has one side */
+};
+
 struct driver {
     const char *name;
 #define X(call, parameters) tarn_status(*call) parameters;
     DRIVER_CALL_LIST(X)
 #undef X
-    /* Optional, NULL where the driver does not check: memory at an address gets an owner (a stream), or loses it.
-     * `checking` says whether they are worth calling now. */
-    void (*owner_set)(int device, uintptr_t address, size_t size, driver_stream stream);
+    /* Optional, NULL where the driver does not check: memory at an address gets an owner (a stream), whose number is given, or
+     * loses it. `checking` says whether they are worth calling now. `check` turns that on; each conflict is counted, and given to
+     * `found` by any thread, which may have any lock: it must call nothing. */
+    uint64_t (*owner_set)(int device, uintptr_t address, size_t size, driver_stream stream);
     void (*owner_clear)(int device, uintptr_t address, size_t size);
     bool (*checking)(void);
+    tarn_status (*check)(void (*found)(const struct driver_conflict *conflict));
     /* Ends background threads and gives up the process's part of the driver. Nothing is called after it. */
     void (*finish)(void);
 };

@@ -290,6 +290,7 @@ bool host_graphs_settled_locked(void);
 /* What another driver on top of the host device calls, in a vendor's stead, are the host_* entries below. tarn's own table
  * is made of them, but relaxes the calling thread for those that an open capture might bar. */
 bool host_checking(void);
+tarn_status host_check(void (*found)(const struct driver_conflict *conflict));
 void host_finish(void);
 
 /* ---- host_check.c ------------------------------------------------------------------------------------------------ */
@@ -307,7 +308,7 @@ void host_check_deliver(void);
 bool host_check_delivered_locked(void);
 void host_check_finish(void);
 
-void host_owner_set(int device, uintptr_t address, size_t size, driver_stream stream);
+uint64_t host_owner_set(int device, uintptr_t address, size_t size, driver_stream stream);
 void host_owner_clear(int device, uintptr_t address, size_t size);
 
 #define X(call, parameters) tarn_status host_##call parameters;

@@ -32,6 +32,8 @@ struct report {
     struct report *next;
     void (*function)(void *, const char *);
     void *argument;
+    void (*found)(const struct driver_conflict *);
+    struct driver_conflict conflict;
     char text[640];
 };
 
@@ -47,6 +49,7 @@ static uint64_t generations;
 static struct report *reports, **reports_end = &reports;
 static void (*report_function)(void *, const char *);
 static void *report_argument;
+static void (*report_found)(const struct driver_conflict *);
 
 static mutex deliver_lock = MUTEX_INITIALIZER; /* held while a report is delivered: one at a time, in order */
 static struct object_pool owner_objects = OBJECT_POOL(struct owner);
@@ -93,15 +96,17 @@ static void owners_clear(uintptr_t address, uintptr_t end)
     }
 }
 
-void host_owner_set(int device, uintptr_t address, size_t size, driver_stream stream)
+uint64_t host_owner_set(int device, uintptr_t address, size_t size, driver_stream stream)
 {
     (void)device;
     if (size == 0 || !atomic_load_explicit(&host.checking, memory_order_relaxed))
-        return;
+        return 0;
     host_streams_lock();
     owners_clear(address, address + size);
-    owner_add(address, address + size, ++generations, stream);
+    uint64_t generation = ++generations;
+    owner_add(address, address + size, generation, stream);
     host_streams_unlock();
+    return generation;
 }
 
 void host_owner_clear(int device, uintptr_t address, size_t size)
@@ -180,15 +185,28 @@ void host_uses_finish(struct host_uses *uses)
 
 /* ---- Reports ----------------------------------------------------------------------------------------------------- */
 
-static void report_locked(struct host_device *device, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void report_locked(struct host_device *device, const char *format, ...)
+static struct driver_side side_of(const struct host_use *use)
+{
+    struct driver_side side = {0};
+    if (use)
+        side = (struct driver_side){use->address, use->size, use->owner};
+    return side;
+}
+
+/* `other` is NULL where the other side is no work. */
+static void report_locked(struct host_device *device, const struct host_use *mine, const struct host_use *other,
+                          const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void report_locked(struct host_device *device, const struct host_use *mine, const struct host_use *other,
+                          const char *format, ...)
 {
     atomic_fetch_add(&device->reports, 1);
-    struct report *report = report_function ? object_alloc(&report_objects) : NULL;
+    struct report *report = report_function || report_found ? object_alloc(&report_objects) : NULL;
     if (!report)
         return;
     report->function = report_function;
     report->argument = report_argument;
+    report->found = report_found;
+    report->conflict = (struct driver_conflict){device->number, report->text, {side_of(mine), side_of(other)}};
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(report->text, sizeof report->text, format, arguments);
@@ -215,7 +233,10 @@ void host_check_deliver(void)
 {
     mutex_lock(&deliver_lock);
     for (struct report *report; (report = report_take());) {
-        report->function(report->argument, report->text);
+        if (report->function)
+            report->function(report->argument, report->text);
+        if (report->found)
+            report->found(&report->conflict);
         object_free(&report_objects, report);
     }
     mutex_unlock(&deliver_lock);
@@ -280,7 +301,7 @@ static void check_pair(struct host_stream *stream, const struct host_op *op, con
     const struct host_use *mine, *theirs;
     if (!uses_conflict(&op->uses, &other->uses, &mine, &theirs))
         return;
-    report_locked(stream->device,
+    report_locked(stream->device, mine, theirs,
                   "%s #%" PRIu64 " on %s starts on [%#" PRIxPTR ", +%zu) of owner %" PRIu64 " while %s #%" PRIu64
                   " on %s, queued before it, has not finished with [%#" PRIxPTR ", +%zu) of owner %" PRIu64,
                   kind_name(op), op->order, describe(stream).text, mine->address, mine->size, mine->owner,
@@ -315,7 +336,7 @@ static bool stream_uses(const char *call, struct host_device *device, const stru
         if (!use)
             continue;
         if (call)
-            report_locked(device,
+            report_locked(device, use, NULL,
                           "%s of [%#" PRIxPTR ", +%zu) while %s #%" PRIu64 " on %s has not finished with [%#" PRIxPTR
                           ", +%zu) of owner %" PRIu64,
                           call, address, size, kind_name(op), op->order, describe(stream).text, use->address, use->size,
@@ -340,27 +361,40 @@ bool host_check_in_use(const char *call, struct host_device *device, uintptr_t a
 
 /* ---- On and off -------------------------------------------------------------------------------------------------- */
 
-static void set_locked(bool on, void (*function)(void *, const char *), void *argument)
+static void set_locked(bool on, void (*function)(void *, const char *), void *argument,
+                       void (*found)(const struct driver_conflict *))
 {
     report_function = function;
     report_argument = argument;
+    report_found = found;
     if (!on)
         owners_clear(0, UINTPTR_MAX);
     atomic_store(&host.checking, on);
+}
+
+static void set(bool on, void (*function)(void *, const char *), void *argument,
+                void (*found)(const struct driver_conflict *))
+{
+    host_check_deliver(); /* what was reported before belongs to who listened then */
+    mutex_lock(&deliver_lock);
+    host_streams_lock();
+    set_locked(on, function, argument, found);
+    host_streams_unlock();
+    mutex_unlock(&deliver_lock);
 }
 
 tarn_status tarn_host_check(bool on, void (*report)(void *argument, const char *text), void *argument)
 {
     struct host_device *first;
     tarn_status status = host_use(0, &first);
-    if (status)
-        return status;
-    host_check_deliver(); /* what was reported before belongs to who listened then */
-    mutex_lock(&deliver_lock);
-    host_streams_lock();
-    set_locked(on, on ? report : NULL, argument);
-    host_streams_unlock();
-    mutex_unlock(&deliver_lock);
+    if (!status)
+        set(on, on ? report : NULL, argument, NULL);
+    return status;
+}
+
+tarn_status host_check(void (*found)(const struct driver_conflict *conflict))
+{
+    set(true, NULL, NULL, found);
     return TARN_OK;
 }
 
@@ -368,7 +402,7 @@ void host_check_finish(void)
 {
     host_check_deliver();
     host_streams_lock();
-    set_locked(false, NULL, NULL);
+    set_locked(false, NULL, NULL, NULL);
     generations = 0;
     host_streams_unlock();
 }

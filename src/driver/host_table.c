@@ -60,6 +60,7 @@ const struct driver driver_host = {
             .owner_set = host_owner_set,
     .owner_clear = host_owner_clear,
     .checking = host_checking,
+    .check = host_check,
     .finish = host_finish,
 };
 #if defined(__GNUC__)

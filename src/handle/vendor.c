@@ -5,6 +5,7 @@
  * zeroed before create, success with NULL is a failure, what a failure leaves there is garbage (cuSOLVER leaves a
  * dangling pointer, hipSPARSE says success without a device). Calls that may allocate run in the device's context and
  * in relaxed capture mode, so that a capture that tarn does not know survives them where the driver lets it. */
+#include "base/debug_words.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -131,14 +132,7 @@ tarn_status vendor_destroy(struct handle *handle)
 
 bool vendor_is_watched(void)
 {
-    static atomic_int known = -1;
-    int watched = atomic_load_explicit(&known, memory_order_relaxed);
-    if (watched < 0) {
-        const char *wanted = getenv("TARN_DEBUG");
-        watched = wanted && strstr(wanted, "handles") != NULL;
-        atomic_store_explicit(&known, watched, memory_order_relaxed);
-    }
-    return watched;
+    return debug_has(DEBUG_HANDLES);
 }
 
 /* Asks the vendor whether the handle still has the stream that it was given. */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/debug.h"
 #include "memory/kept.h"
 #include "memory/ladder.h"
 #include "memory/wait.h"
@@ -442,7 +443,7 @@ void caches_open_locked(struct heap *heap)
 {
     kept_open_locked(heap);
     for (struct cache *cache = heap->caches; cache; cache = cache->next) {
-        cache->bypassed = driver->checking && driver->checking();
+        cache->bypassed = debug_bypasses_caches();
         hand_back(cache);
     }
 }
@@ -460,7 +461,7 @@ static struct cache *adopt_locked(struct heap *heap, struct thread *thread)
         for (unsigned class = 0; class < SLAB_CLASSES; class ++)
             cache->magazines[class] = &magazine_none;
         cache->heap = heap;
-        cache->bypassed = heap_is_left_behind_locked(heap) || (driver->checking && driver->checking());
+        cache->bypassed = heap_is_left_behind_locked(heap) || debug_bypasses_caches();
         atomic_store_explicit(&cache->gate, CACHE_REVOKED, memory_order_relaxed);
         mutex_lock(&heap->caches_lock);
         cache->next = heap->caches;

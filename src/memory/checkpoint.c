@@ -7,6 +7,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/cache.h"
+#include "memory/debug.h"
 #include "memory/kept.h"
 #include "memory/malloc.h"
 #include "memory/pool.h"
@@ -20,7 +21,8 @@ struct kept {
     tarn_pool_block block; /* first: ordered by it */
     struct heap *heap;
     unsigned generation;
-    bool used; /* by other streams */
+    size_t front; /* bytes of it that are debug mode's */
+    bool used;    /* by other streams */
 };
 
 struct list {
@@ -41,11 +43,11 @@ struct collector {
     struct list *list;
 };
 
-static void collect(struct visitor *visitor, struct heap *heap, const tarn_pool_block *block, bool used)
+static void collect(struct visitor *visitor, struct heap *heap, const tarn_pool_block *block, size_t front, bool used)
 {
     struct list *list = ((struct collector *)visitor)->list;
     if (list->count < list->room)
-        list->blocks[list->count] = (struct kept){*block, heap, heap->generation, used};
+        list->blocks[list->count] = (struct kept){*block, heap, heap->generation, front, used};
     list->count++;
 }
 
@@ -180,8 +182,10 @@ static struct span *spans_make(size_t count)
 
 static void free_all(struct store *store, const struct list *now)
 {
+    debug_pause();
     for (size_t i = 0; i < now->count; i++)
-        (void)memory_free(now->blocks[i].block.address);
+        (void)memory_free_now((char *)now->blocks[i].block.address + now->blocks[i].front);
+    debug_go_on();
     for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap)) {
         mutex_lock(&heap->lock);
         if (heap->store == store)
@@ -219,6 +223,7 @@ static void take_all(const struct list *then, struct span **spans)
         struct span *span = span_at(last, run_at_locked(heap, start), start);
         last = span_take_at_locked(heap, span, start, block->usable_size, fresh);
         last->requested = block->requested;
+        last->front = (uint32_t)then->blocks[i].front;
         last->state = SPAN_BLOCK;
         span_enter_locked(last);
         span_begin_locked(heap, last);
@@ -238,8 +243,10 @@ static void tell(const struct list *from, const struct list *to, bool live,
                  void (*changed)(void *user, const tarn_pool_block *block, bool live), void *user)
 {
     for (size_t i = 0; i < from->count; i++)
-        if (!has(to, &from->blocks[i]))
-            changed(user, &from->blocks[i].block, live);
+        if (!has(to, &from->blocks[i])) {
+            tarn_pool_block block = block_of_caller(&from->blocks[i].block, from->blocks[i].front);
+            changed(user, &block, live);
+        }
 }
 
 tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_checkpoint,
@@ -254,6 +261,7 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     if (!checkpoint || memcmp(checkpoint->id, pool->store.id, sizeof checkpoint->id) != 0)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is NULL, or of another pool");
     const struct list *then = &checkpoint->list;
+    debug_settle(&pool->store);
     if ((status = list_make(&pool->store, &now)))
         return status;
     status = check_quiet(&pool->store, &now);

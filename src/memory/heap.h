@@ -49,7 +49,8 @@ struct use {
     bool marked;       /* `mark` says all: NULL then means finished */
     uint64_t
         capture; /* that the stream used the block in, and nowhere else; 0: none, or blocks are not given back early */
-    struct point *point; /* where the stream was there when the block was freed; NULL: not known */
+    struct point *point;       /* where the stream was there when the block was freed; NULL: not known */
+    struct debug_block *watch; /* first use: debug mode looks at the block before it is free; else NULL */
 
     struct use *next_waiting; /* of the heap's list; first use only, like the two below */
     struct span *span;
@@ -74,6 +75,7 @@ struct span {
     uint8_t state, zone;
     bool split; /* free: counted as inactive_split */
     tarn_tag tag;
+    uint32_t front; /* block: bytes of debug mode's zone before what the caller has */
     /* Never changes while the span is in the page map. Last, since a thread that found the span there may read it when the
      * span is gone already: an unused one keeps it. */
     _Atomic(struct heap *) heap;
@@ -164,6 +166,7 @@ struct request {
     size_t size;      /* bytes, rounded as the store does */
     size_t requested; /* bytes, as asked for */
     size_t alignment; /* bytes, at least TARN_BLOCK_UNIT */
+    size_t front;     /* bytes of `size` before what the caller gets: debug mode's */
     bool slab;        /* a slab serves it */
     tarn_tag tag;
 };

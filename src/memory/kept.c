@@ -4,6 +4,7 @@
 /* The slow side of kept spans, and of which blocks are live. A kept span is a block by its state and in the page map, in no tree,
  * and not live. Under the heap's lock; the counters' is taken inside it. */
 #include "memory/kept.h"
+#include "memory/debug.h"
 
 static unsigned kept_detach(struct heap *heap, struct span *spans[HEAP_KEPT])
 {
@@ -40,7 +41,7 @@ static void set_keeps(struct heap *heap, bool keeps)
 
 void kept_open_locked(struct heap *heap)
 {
-    set_keeps(heap, !heap->store->plain && !(driver->checking && driver->checking()));
+    set_keeps(heap, !heap->store->plain && !debug_bypasses_caches());
 }
 
 void kept_close_locked(struct heap *heap)

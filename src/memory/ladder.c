@@ -29,6 +29,7 @@
 #include "device/capture.h"
 #include "memory/cache.h"
 #include "memory/config.h"
+#include "memory/debug.h"
 #include "memory/growth.h"
 #include "memory/kept.h"
 #include "memory/observe.h"
@@ -291,12 +292,11 @@ void moves_flush(struct arena *arena)
     pthread_rwlock_unlock(&arena->moving);
 }
 
-tarn_status ladder_settle(struct store *store)
+tarn_status ladder_settle(struct arena *arena, struct store *store)
 {
-    struct arena *arena = store->arena;
     tarn_status status = TARN_OK;
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
-        if (heap_store(heap) != store)
+        if (store && heap_store(heap) != store)
             continue;
         for (size_t waits = waits_ahead(arena); waits > 0 && !status && wait_for(heap, &status); waits--)
             ;
@@ -452,6 +452,7 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
     size_t waits = SIZE_MAX; /* left; not counted yet */
     int takings = 16;        /* from others, until the next wait */
     bool reclaimed = false, asked = false;
+    uint64_t let_go = 0; /* by debug mode */
     for (;;) {
         tarn_status status = take(heap, zone, size, alignment, span);
         if (status == TARN_ERROR_OUT_OF_MEMORY && !asked) {
@@ -468,6 +469,10 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
         if (status != TARN_ERROR_OUT_OF_MEMORY)
             return status;
 
+        if (takings > 0 && debug_relieve(arena, &let_go)) {
+            takings--;
+            continue;
+        }
         if (!reclaimed) {
             reclaimed = true;
             collect(heap);
@@ -528,6 +533,9 @@ static size_t share_of(struct arena *arena, struct store *store, struct store *t
 static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep)
 {
     struct store *first_store = store ? store : &arena->store;
+    uint64_t let_go = 0;
+    if (bytes_of(arena, store) > keep)
+        (void)debug_relieve(arena, &let_go);
     tarn_status first = arena_free_stuck(arena);
     tarn_status status = segments_free_stuck(arena);
     first = first ? first : status;

@@ -18,8 +18,8 @@ tarn_status ladder_refuse(struct heap *heap, size_t size);
  * what is left behind until the device has. Waits for work that still uses it. */
 tarn_status ladder_trim(struct arena *arena, struct store *store, size_t keep);
 
-/* Waits for every work queued so far that blocks of a store wait for. */
-tarn_status ladder_settle(struct store *store);
+/* Waits for every work queued so far that blocks of a store wait for, or with NULL of a device. */
+tarn_status ladder_settle(struct arena *arena, struct store *store);
 
 /* After it, whoever moves memory has begun to after the call. */
 void moves_flush(struct arena *arena);

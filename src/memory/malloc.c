@@ -9,6 +9,7 @@
 #include "device/capture.h"
 #include "memory/cache.h"
 #include "memory/config.h"
+#include "memory/debug.h"
 #include "memory/graph.h"
 #include "memory/import.h"
 #include "memory/kept.h"
@@ -29,10 +30,12 @@ static void memory_shutdown(void)
         ladder_close(arena);
         pools_leave_behind(arena);
         (void)ladder_trim(arena, NULL, 0);
+        debug_shutdown(arena);
         pools_collect(arena);
         if (!arena_finish(arena))
             device_keep_driver(); /* live blocks keep their memory */
     }
+    debug_finish();
 }
 
 static void memory_lost(struct device *device)
@@ -59,6 +62,7 @@ static void memory_register(void)
     peers_on_enable(arena_grant);
     device_on_lost(memory_lost);
     captures_on_end(graph_capture_ended);
+    debug_init();
 }
 
 tarn_status memory_ready(void)
@@ -71,6 +75,8 @@ tarn_status memory_ready(void)
         status = raw_ready();
     if (!status)
         pthread_once(&once, memory_register);
+    if (!status)
+        debug_turn();
     return status;
 }
 
@@ -92,6 +98,7 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const 
 {
     span->state = SPAN_BLOCK;
     span->requested = request->requested;
+    span->front = (uint32_t)request->front;
     span->tag = request->tag;
     span->uses = NULL;
     span_enter_locked(span);
@@ -140,34 +147,40 @@ static tarn_status heap_block_alloc(struct heap *heap, const struct request *req
     return status;
 }
 
-/* Rounds a request as a store does. Of virtual memory, one that no slab serves is at least a page long, so that no two blocks begin in
- * the same page. */
+/* Rounds a request, and the red zones around it, as a store does. Of virtual memory, one that no slab serves is at least a page
+ * long, so that no two blocks begin in the same page. A slab's blocks have all the same front. */
 static void request_round(const struct store *store, struct request *request)
 {
+    size_t front = request->front, whole = request->requested + (front ? front + DEBUG_BEHIND : 0);
+    bool slab = front <= TARN_BLOCK_UNIT;
     if (store->plain) {
-        request->size = config_round(memory_config(), request->requested);
-        request->slab = !store->no_slabs && request->size <= store_rules(store).slab_most && slab_serves(request);
+        request->size = config_round(memory_config(), whole);
+        request->slab =
+            slab && !store->no_slabs && request->size <= store_rules(store).slab_most && slab_serves(request);
         return;
     }
-    request->size = (request->requested + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
-    request->slab = slab_serves(request);
+    request->size = (whole + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
+    request->slab = slab && slab_serves(request);
     if (request->slab)
         return;
-    request->size = config_round(memory_config(), request->requested);
+    request->size = config_round(memory_config(), whole);
     if (request->size < MAP_PAGE)
         request->size = MAP_PAGE;
 }
 
-/* When the default pool has nothing: what lies free in a pool that was made for that. The block is that pool's for ever. */
-static bool spare_block_alloc(struct heap *heap, const struct request *request, uintptr_t *address, size_t *size)
+/* When the default pool has nothing: what lies free in a pool that was made for that. The block is that pool's for ever. The heap
+ * that it is of, or NULL. */
+static struct heap *spare_block_alloc(struct heap *heap, const struct request *request, uintptr_t *address,
+                                      size_t *size)
 {
-    bool found = false;
+    struct heap *found = NULL;
     for (struct pool *pool = pool_spare_next(heap, NULL); pool; pool = pool_spare_next(heap, pool)) {
         struct heap *other = found ? NULL : heap_if_used(&pool->store, heap->stream);
         struct hand used = {0};
         struct request own = *request;
         request_round(&pool->store, &own);
-        found = found || (other && heap_block_alloc(other, &own, false, address, size, &used) == TARN_OK);
+        if (other && heap_block_alloc(other, &own, false, address, size, &used) == TARN_OK)
+            found = other;
     }
     return found;
 }
@@ -176,24 +189,35 @@ static bool spare_block_alloc(struct heap *heap, const struct request *request, 
 static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address, struct hand *used)
 {
     size_t size = 0;
+    struct heap *other = NULL;
     tarn_status status = device_check(heap->arena->device);
     if (status)
         return status;
     status = heap_block_alloc(heap, request, true, address, &size, used);
-    if (status == TARN_ERROR_OUT_OF_MEMORY)
-        status = spare_block_alloc(heap, request, address, &size) ? TARN_OK : ladder_refuse(heap, request->size);
-    if (!status && is_watched())
-        driver->owner_set(heap->arena->device->number, *address, size, heap->stream->native);
-    return status;
+    if (status == TARN_ERROR_OUT_OF_MEMORY && (other = spare_block_alloc(heap, request, address, &size)))
+        status = TARN_OK;
+    else if (status == TARN_ERROR_OUT_OF_MEMORY)
+        status = ladder_refuse(heap, request->size);
+    if (status)
+        return status;
+    uint64_t owner = 0;
+    if (is_watched())
+        owner = driver->owner_set(heap->arena->device->number, *address, size, heap->stream->native);
+    if (debug_is_on())
+        debug_begin(other ? other : heap, *address, size, request, owner);
+    *address += request->front;
+    return TARN_OK;
 }
 
 static tarn_status request_make(size_t size, size_t alignment, tarn_tag tag, struct request *request)
 {
     if (size > TARN_MAX_SIZE)
         return failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes are more than 1 EiB, the most that can be asked for", size);
+    alignment = alignment > TARN_BLOCK_UNIT ? alignment : TARN_BLOCK_UNIT;
     *request = (struct request){
         .requested = size,
-        .alignment = alignment > TARN_BLOCK_UNIT ? alignment : TARN_BLOCK_UNIT,
+        .alignment = alignment,
+        .front = debug_front(alignment),
         .tag = tag,
     };
     return TARN_OK;
@@ -254,12 +278,13 @@ static void memory_of_routes_renew(void)
     thread->changes = changes;
 }
 
-static __attribute__((noinline)) void *malloc_slowly(size_t size)
+static __attribute__((noinline)) void *malloc_slowly(size_t size, void *caller)
 {
     struct stream *stream = NULL;
     struct hand used = {0};
     void *pointer = NULL;
     tarn_status status = memory_ready();
+    debug_enter(caller);
     memory_of_routes_renew();
     if (!status)
         status = stream_current(thread_device(), &stream);
@@ -275,13 +300,13 @@ static __attribute__((noinline)) void *malloc_slowly(size_t size)
 }
 
 /* Of a size that no slab serves: the thread, its current heap, a block that was freed there, under a short lock. */
-static __attribute__((noinline)) void *malloc_large(size_t size)
+static __attribute__((noinline)) void *malloc_large(size_t size, void *caller)
 {
     struct thread *thread = thread_here;
     uintptr_t address = 0;
     if (thread && thread->current_heap && size > SLAB_MOST)
         address = kept_take(thread->current_heap, thread, size);
-    return address ? (void *)address : malloc_slowly(size);
+    return address ? (void *)address : malloc_slowly(size, caller);
 }
 
 /* The fast path: the thread, its cache of the current stream, the class, the magazine, a slot. No lock, no driver call. All else is
@@ -290,18 +315,20 @@ void *tarn_malloc(size_t size)
 {
     struct thread *thread = thread_here;
     if (!thread || !thread->current_cache || size - 1 >= SLAB_MOST)
-        return malloc_large(size);
+        return malloc_large(size, __builtin_return_address(0));
     uintptr_t address = cache_take_fast(thread->current_cache, thread, size);
-    return address ? (void *)address : malloc_slowly(size);
+    return address ? (void *)address : malloc_slowly(size, __builtin_return_address(0));
 }
 
-static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream, size_t size, void **pointer)
+static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream, size_t size, void **pointer,
+                                                             void *caller)
 {
     struct stream *found = NULL;
     struct hand used = {0};
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
+    debug_enter(caller);
     memory_of_routes_renew();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
@@ -316,14 +343,15 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
     return status;
 }
 
-static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, size_t size, void **pointer)
+static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, size_t size, void **pointer,
+                                                            void *caller)
 {
     struct thread *thread = thread_here;
     uintptr_t address = 0;
     if (thread && thread->named_heap && thread->named == stream && size > SLAB_MOST && pointer)
         address = kept_take(thread->named_heap, thread, size);
     if (!address)
-        return alloc_on_slowly(stream, size, pointer);
+        return alloc_on_slowly(stream, size, pointer, caller);
     *pointer = (void *)address;
     return TARN_OK;
 }
@@ -332,10 +360,10 @@ tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
 {
     struct thread *thread = thread_here;
     if (!thread || !thread->named_cache || thread->named != stream || size - 1 >= SLAB_MOST || !pointer)
-        return alloc_on_large(stream, size, pointer);
+        return alloc_on_large(stream, size, pointer, __builtin_return_address(0));
     uintptr_t address = cache_take_fast(thread->named_cache, thread, size);
     if (!address)
-        return alloc_on_slowly(stream, size, pointer);
+        return alloc_on_slowly(stream, size, pointer, __builtin_return_address(0));
     *pointer = (void *)address;
     return TARN_OK;
 }
@@ -355,6 +383,7 @@ tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **po
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tag %u was never interned", options->tag);
 
     tarn_status status = memory_ready();
+    debug_enter(__builtin_return_address(0));
     int number = options->device == TARN_CURRENT_DEVICE ? thread_device() : options->device;
     if (status || (status = device_find(number, &device)) || (status = stream_find(options->stream, number, &stream)))
         return status;
@@ -375,8 +404,15 @@ struct block {
     unsigned slot;
     uintptr_t start;
     size_t size, requested; /* bytes */
+    size_t front;           /* bytes from the start to what the caller has: debug mode's */
     bool ended;             /* it was freed */
 };
+
+/* What the caller may use. */
+static size_t block_usable(const struct block *block)
+{
+    return block->front ? block->requested : block->size;
+}
 
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
 static bool block_in_span_locked(struct span *span, uintptr_t address, struct block *block)
@@ -385,7 +421,7 @@ static bool block_in_span_locked(struct span *span, uintptr_t address, struct bl
         span = span->next;
     if (span->state != SPAN_BLOCK || address - span->start >= span->size || !span_claim_locked(block->heap, span))
         return false;
-    *block = (struct block){block->heap, span, NULL, 0, span->start, span->size, span->requested, false};
+    *block = (struct block){block->heap, span, NULL, 0, span->start, span->size, span->requested, span->front, false};
     return true;
 }
 
@@ -394,9 +430,15 @@ static bool block_in_slab_locked(struct slab *slab, uintptr_t address, struct bl
     unsigned slot = slab_slot(slab, address);
     if (slot >= slab->slots || !slab_is_live(slab, slot))
         return false;
-    *block = (struct block){
-        block->heap, slab->span, slab, slot, slab_address(slab, slot), slab->slot_size, slab_requested(slab, slot),
-        false};
+    *block = (struct block){block->heap,
+                            slab->span,
+                            slab,
+                            slot,
+                            slab_address(slab, slot),
+                            slab->slot_size,
+                            slab_requested(slab, slot),
+                            debug_front(TARN_BLOCK_UNIT),
+                            false};
     return true;
 }
 
@@ -480,12 +522,16 @@ static tarn_status block_lock(const void *pointer, bool start, struct block *blo
     uintptr_t address = (uintptr_t)pointer;
     if (!block_find_lock(address, block))
         return not_a_block(address);
-    if (!start || block->start == address)
+    uintptr_t from = block->start + block->front;
+    size_t at = address - from, usable = block_usable(block);
+    if (start ? at == 0 : at < usable)
         return TARN_OK;
-    uintptr_t from = block->start;
     block_unlock(block);
-    return failed(TARN_ERROR_INVALID_POINTER, "%p is not the start of a block: it lies %zu bytes into the one at %p",
-                  pointer, (size_t)(address - from), (void *)from);
+    if (address < from)
+        return failed(TARN_ERROR_INVALID_POINTER, "%p is not in a block: it lies %zu bytes before the one at %p",
+                      pointer, (size_t)(from - address), (void *)from);
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is not %s a block: it lies %zu bytes into the one at %p, of %zu",
+                  pointer, at < usable ? "the start of" : "in", at, (void *)from, usable);
 }
 
 static struct use **block_uses(struct block *block)
@@ -503,11 +549,23 @@ static struct use *uses_of(const struct block *block)
     return uses ? uses[block->slot] : NULL;
 }
 
-/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. */
-static void block_free_locked(struct block *block)
+/* A free does not fail for what debug mode cannot have. */
+static void debug_freed(struct block *block, bool look)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    debug_free_locked(block->heap, block->start, look ? block_uses(block) : NULL);
+    error_attempt_end(&before, TARN_OK);
+}
+
+/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With `look` debug mode may have it wait
+ * too. */
+static void block_free_locked(struct block *block, bool look)
 {
     struct heap *heap = block->heap;
     struct counters *counters = heap->store->counters;
+    if (debug_is_on())
+        debug_freed(block, look && debug_has(DEBUG_CONTENTS));
     struct use *uses = uses_of(block);
     block->ended = true;
     if (is_watched())
@@ -536,7 +594,8 @@ static bool free_remotely(uintptr_t address)
 {
     struct slab *slab = map_slab(map_get(address));
     struct thread *owner = slab ? atomic_load_explicit(&slab_owner(slab)->thread, memory_order_relaxed) : NULL;
-    if (!owner || owner == thread_here || atomic_load_explicit(&slab->uses, memory_order_relaxed) || is_watched())
+    if (!owner || owner == thread_here || atomic_load_explicit(&slab->uses, memory_order_relaxed) ||
+        debug_bypasses_caches())
         return false;
     unsigned slot = slab_slot(slab, address);
     if (slot >= slab->slots || slab_address(slab, slot) != address || !slab_is_live(slab, slot))
@@ -554,30 +613,50 @@ static bool free_remotely(uintptr_t address)
     return given;
 }
 
-tarn_status memory_free(void *pointer)
+/* Finds the block that a caller wants to free. */
+static tarn_status block_lock_to_free(void *pointer, struct block *block)
+{
+    tarn_status status = block_lock(pointer, true, block);
+    if (status && debug_is_on())
+        return debug_bad_free((uintptr_t)pointer, status);
+    return status;
+}
+
+static tarn_status free_block(void *pointer, bool look)
 {
     struct block block;
-    tarn_status status = block_lock(pointer, true, &block);
+    tarn_status status = block_lock_to_free(pointer, &block);
     if (status)
         return status;
-    block_free_locked(&block);
+    block_free_locked(&block, look);
     block_unlock(&block);
     return TARN_OK;
 }
 
-static __attribute__((noinline)) tarn_status free_slowly(void *pointer)
+tarn_status memory_free(void *pointer)
+{
+    return free_block(pointer, true);
+}
+
+tarn_status memory_free_now(void *pointer)
+{
+    return free_block(pointer, false);
+}
+
+static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *caller)
 {
     tarn_status status = memory_ready();
+    debug_enter(caller);
     if (status || !pointer || free_remotely((uintptr_t)pointer))
         return status;
     return memory_free(pointer);
 }
 
 /* A block with a span of its own: page map, span, under a short lock. */
-static __attribute__((noinline)) tarn_status free_large(void *pointer)
+static __attribute__((noinline)) tarn_status free_large(void *pointer, void *caller)
 {
     struct span *span = map_span(map_get((uintptr_t)pointer));
-    return thread_here && span && kept_give(span, (uintptr_t)pointer) ? TARN_OK : free_slowly(pointer);
+    return thread_here && span && kept_give(span, (uintptr_t)pointer) ? TARN_OK : free_slowly(pointer, caller);
 }
 
 /* The fast path: page map, slab, slot, magazine. */
@@ -586,8 +665,10 @@ tarn_status tarn_free(void *pointer)
     struct thread *thread = thread_here;
     map_entry entry = map_get((uintptr_t)pointer);
     if (!thread || !map_is_slab(entry))
-        return free_large(pointer);
-    return cache_give_fast(map_slab(entry), (uintptr_t)pointer, thread) ? TARN_OK : free_slowly(pointer);
+        return free_large(pointer, __builtin_return_address(0));
+    return cache_give_fast(map_slab(entry), (uintptr_t)pointer, thread)
+               ? TARN_OK
+               : free_slowly(pointer, __builtin_return_address(0));
 }
 
 /* Whether a stream is the one that the heap serves, so that its order is the heap's. */
@@ -601,9 +682,10 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
     struct block block;
     struct stream *found = NULL;
     tarn_status status = memory_ready();
+    debug_enter(__builtin_return_address(0));
     if (status || (status = stream_find(stream, thread_device(), &found)) || !pointer)
         return status;
-    status = block_lock(pointer, true, &block);
+    status = block_lock_to_free(pointer, &block);
     if (status)
         return status;
     if (!is_own_stream(block.heap, found)) {
@@ -611,7 +693,7 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
         status = uses ? use_add_stream(uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     if (!status)
-        block_free_locked(&block);
+        block_free_locked(&block, true);
     block_unlock(&block);
     return status;
 }
@@ -622,9 +704,10 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
     if (!event)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = memory_ready();
+    debug_enter(__builtin_return_address(0));
     if (status || !pointer)
         return status;
-    status = block_lock(pointer, true, &block);
+    status = block_lock_to_free(pointer, &block);
     if (status)
         return status;
     struct mark *mark = event_mark(event);
@@ -635,7 +718,7 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
         status = uses ? use_add_mark(uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     if (!status)
-        block_free_locked(&block);
+        block_free_locked(&block, true);
     block_unlock(&block);
     mark_release(mark);
     return status;
@@ -664,6 +747,9 @@ tarn_status tarn_record_stream(void *pointer, tarn_stream stream)
 /* Grows a block in place; the counters follow. */
 static tarn_status block_extend_locked(struct block *block, size_t size)
 {
+    if (block->front && size > block->requested)
+        return failed(TARN_ERROR_NO_ROOM, "the block at %p has %zu bytes, and a red zone of debug mode behind them",
+                      (void *)(block->start + block->front), block->requested);
     size_t more = 0, rounded = (size + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
     if (rounded > block->size) {
         more = rounded - block->size;
@@ -694,6 +780,8 @@ tarn_status tarn_extend(void *pointer, size_t size)
     if (!status && size > block.size && is_watched())
         driver->owner_set(block.heap->arena->device->number, block.start + block.size, block.span->size - block.size,
                           block.heap->stream->native);
+    if (!status && debug_is_on() && size > block.requested)
+        debug_extended_locked(block.start, block.slab ? block.size : block.span->size, size);
     block_unlock(&block);
     return status;
 }
@@ -707,7 +795,7 @@ tarn_status tarn_usable_size(const void *pointer, size_t *size)
     if (status || (status = block_lock(pointer, true, &block)))
         return status;
     block_unlock(&block);
-    *size = block.size;
+    *size = block_usable(&block);
     return TARN_OK;
 }
 
@@ -715,8 +803,8 @@ static tarn_block_info block_info_locked(const struct block *block)
 {
     return (tarn_block_info){
         .size = sizeof(tarn_block_info),
-        .base = (void *)block->start,
-        .usable_size = block->size,
+        .base = (void *)(block->start + block->front),
+        .usable_size = block_usable(block),
         .requested = block->requested,
         .device = block->heap->arena->device->number,
         .stream = (tarn_stream)block->heap->generation << 32 | block->heap->stream->slot,

@@ -13,6 +13,9 @@ tarn_status memory_ready(void);
 /* A block of a store, whatever scopes are open. */
 tarn_status memory_alloc(struct store *store, struct stream *stream, size_t size, void **pointer);
 
+/* Frees a block at once, even if debug mode would look at it first. */
+tarn_status memory_free_now(void *pointer);
+
 /* tarn_free() for a layer that gives its own blocks back during tarn_shutdown(), before the memory layer is shut down. */
 tarn_status memory_free(void *pointer);
 

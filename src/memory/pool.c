@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "memory/debug.h"
 #include "memory/ladder.h"
 #include "memory/malloc.h"
 #include "memory/pinned.h"
@@ -497,6 +498,7 @@ tarn_status tarn_pool_alloc(tarn_pool *public, tarn_stream stream, size_t size, 
     struct pool *pool = pool_of_public(public);
     struct stream *found = NULL;
     tarn_status status = pool_check(public);
+    debug_enter(__builtin_return_address(0));
     if (status)
         return status;
     if (!pointer)

@@ -58,9 +58,11 @@ void pool_suspension_end(struct pool *pool);
 /* Takes the memory out of the addresses that a suspend failed to take it out of; into the cache. */
 void pool_suspension_complete(struct pool *pool);
 
-/* Calls `visit` for each live block of a store, under the lock of its heap. */
+/* Calls `visit` for each live block of a store, under the lock of its heap; `front` bytes of it are debug mode's. And what its
+ * caller has of it. */
+tarn_pool_block block_of_caller(const tarn_pool_block *block, size_t front);
 struct visitor {
-    void (*visit)(struct visitor *visitor, struct heap *heap, const tarn_pool_block *block, bool used);
+    void (*visit)(struct visitor *visitor, struct heap *heap, const tarn_pool_block *block, size_t front, bool used);
     size_t count, room;
     tarn_pool_block *blocks;
 };

@@ -4,6 +4,7 @@
 /* The live blocks of a pool, read heap by heap, each under its lock. Owns nothing. */
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/debug.h"
 #include "memory/kept.h"
 #include "memory/pool.h"
 #include "memory/slab.h"
@@ -21,7 +22,7 @@ static void visit_span(struct heap *heap, const struct span *span, tarn_stream s
     size_t requested = 0;
     if (span->state == SPAN_BLOCK && span_is_live_locked(heap, span, &requested)) {
         tarn_pool_block block = {(void *)span->start, span->size, requested, stream};
-        visitor->visit(visitor, heap, &block, span->uses);
+        visitor->visit(visitor, heap, &block, span->front, span->uses);
         return;
     }
     for (unsigned slot = 0; span->state == SPAN_SLAB && slot < span->slab->slots; slot++) {
@@ -29,7 +30,7 @@ static void visit_span(struct heap *heap, const struct span *span, tarn_stream s
             continue;
         tarn_pool_block block = {(void *)slab_address(span->slab, slot), span->slab->slot_size,
                                  slab_requested(span->slab, slot), stream};
-        visitor->visit(visitor, heap, &block, is_used(span->slab, slot));
+        visitor->visit(visitor, heap, &block, debug_front(TARN_BLOCK_UNIT), is_used(span->slab, slot));
     }
 }
 
@@ -47,11 +48,21 @@ void visit_blocks(struct store *store, struct visitor *visitor)
     }
 }
 
-static void keep(struct visitor *visitor, struct heap *heap, const tarn_pool_block *block, bool used)
+tarn_pool_block block_of_caller(const tarn_pool_block *block, size_t front)
+{
+    tarn_pool_block callers = *block;
+    if (front) {
+        callers.address = (char *)block->address + front;
+        callers.usable_size = block->requested;
+    }
+    return callers;
+}
+
+static void keep(struct visitor *visitor, struct heap *heap, const tarn_pool_block *block, size_t front, bool used)
 {
     (void)heap, (void)used;
     if (visitor->count < visitor->room)
-        visitor->blocks[visitor->count] = *block;
+        visitor->blocks[visitor->count] = block_of_caller(block, front);
     visitor->count++;
 }
 

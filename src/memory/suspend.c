@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/cache.h"
+#include "memory/debug.h"
 #include "memory/ghost.h"
 #include "memory/ladder.h"
 #include "memory/observe.h"
@@ -308,7 +309,8 @@ static tarn_status wait_for_users(struct heap *heap)
 static tarn_status wait_for_work(struct store *store)
 {
     struct arena *arena = store->arena;
-    tarn_status status = ladder_settle(store);
+    tarn_status status = ladder_settle(arena, store);
+    debug_settle(store);
     if (!status && atomic_load(&store->holds)) /* a graph's launches may be on any stream */
         return device_note(arena->device, driver->device_synchronize(arena->device->number));
     for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
@@ -417,7 +419,10 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
         return status;
     status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before);
     if (!status) {
+        debug_settle(&pool->store); /* while its memory can still be looked at */
         stop(&pool->store);
+        if (!keep)
+            debug_forget(&pool->store);
         status = change_end(pool, suspend(pool, keep));
     }
     captures_unbar(pool->store.arena->device);

@@ -7,6 +7,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/cache.h"
+#include "memory/debug.h"
 #include "memory/growth.h"
 #include "memory/kept.h"
 #include "memory/order.h"
@@ -44,6 +45,18 @@ tarn_status use_add_stream(struct use **uses, struct stream *stream)
 {
     return use_add(uses, stream, atomic_load_explicit(&stream->generation, memory_order_relaxed),
                    order_capture(stream));
+}
+
+tarn_status use_add_own(struct use **uses, const struct heap *heap)
+{
+    struct use *use = use_create();
+    if (!use)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    use->stream = heap->stream;
+    use->generation = heap->generation;
+    use->next = *uses;
+    *uses = use;
+    return TARN_OK;
 }
 
 tarn_status use_add_mark(struct use **uses, struct mark *mark)
@@ -116,6 +129,8 @@ static void block_end_locked(struct heap *heap, struct use *uses)
     struct slab *slab = span->state == SPAN_SLAB ? span->slab : NULL;
     size_t size = slab ? slab->slot_size : span->size;
     unsigned slot = uses->slot;
+    if (uses->watch)
+        debug_gone_locked(uses->watch);
     while (uses)
         uses = use_destroy(uses);
     if (slab) {
@@ -180,6 +195,19 @@ static bool uses_ended(struct use *uses, struct pass *pass)
     return true;
 }
 
+/* Whether a block can be made free; of one that debug mode wants to see first, when that has let it go. What has ended
+ * for debug mode is counted in `ended`: somebody has to look at it. */
+static bool is_free(struct use *uses, struct pass *pass, size_t *ended)
+{
+    if (!uses->watch)
+        return uses_ended(uses, pass);
+    if (debug_is_waiting(uses->watch) && uses_ended(uses, pass)) {
+        debug_ended_locked(uses->watch);
+        (*ended)++;
+    }
+    return debug_is_over(uses->watch);
+}
+
 size_t wait_collect_locked(struct heap *heap)
 {
     struct pass pass = {.heap = heap};
@@ -187,7 +215,7 @@ size_t wait_collect_locked(struct heap *heap)
     kept_flush_locked(heap);
     for (struct use **place = &heap->waiting; *place;) {
         struct use *uses = *place;
-        if (!uses_ended(uses, &pass)) {
+        if (!is_free(uses, &pass, &ended)) {
             place = &uses->next_waiting;
             continue;
         }

@@ -9,6 +9,8 @@
 
 /* Adds a use of a block to its list, once a stream. */
 tarn_status use_add_stream(struct use **uses, struct stream *stream);
+/* Adds the heap's own stream in front, for debug mode. */
+tarn_status use_add_own(struct use **uses, const struct heap *heap);
 /* The same for a mark, which is then the list's. */
 tarn_status use_add_mark(struct use **uses, struct mark *mark);
 

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What TARN_DEBUG asks for: a list of words, joined by commas. */
+#ifndef TARN_BASE_DEBUG_WORDS_H
+#define TARN_BASE_DEBUG_WORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <tarn/status.h>
+
+/* X(word, NAME, bit, whether "all" has it) */
+#define DEBUG_WORD_LIST(X)                           \
+    X("handles", DEBUG_HANDLES, 1u << 0, true)       \
+    X("redzone", DEBUG_REDZONE, 1u << 1, true)       \
+    X("poison", DEBUG_POISON, 1u << 2, true)         \
+    X("quarantine", DEBUG_QUARANTINE, 1u << 3, true) \
+    X("sites", DEBUG_SITES, 1u << 4, true)           \
+    X("check", DEBUG_CHECK, 1u << 5, true)           \
+    X("context", DEBUG_CONTEXT, 1u << 6, true)       \
+    X("leaks", DEBUG_LEAKS, 1u << 7, true)           \
+    X("abort", DEBUG_ABORT, 1u << 8, false)
+
+enum debug_word {
+#define X(word, name, bit, all) name = bit,
+    DEBUG_WORD_LIST(X)
+#undef X
+};
+
+/* Words for which the contents of blocks are written and looked at; and those for which blocks are remembered. */
+#define DEBUG_CONTENTS (DEBUG_REDZONE | DEBUG_POISON | DEBUG_QUARANTINE)
+#define DEBUG_BLOCKS (DEBUG_CONTENTS | DEBUG_SITES | DEBUG_CHECK | DEBUG_LEAKS)
+
+#define DEBUG_QUARANTINE_BYTES ((size_t)64 << 20) /* a device, where no number is given */
+
+struct debug_settings {
+    unsigned words;
+    size_t quarantine; /* bytes a device */
+};
+
+/* Constant after the first successful debug_words_read(). */
+extern struct debug_settings debug_settings;
+
+/* Whether any of these words was given. One load. */
+static inline bool debug_has(unsigned words)
+{
+    return (debug_settings.words & words) != 0;
+}
+
+/* What a text asks for. TARN_ERROR_CONFIGURATION names the word that is none. */
+tarn_status debug_words_parse(const char *text, struct debug_settings *settings);
+/* The same for TARN_DEBUG, into debug_settings; once, before the first use of anything. */
+tarn_status debug_words_read(void);
+
+#endif

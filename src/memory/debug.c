@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Debug mode's memory of blocks, and its hooks. Owns the record of every block that is live or waits, ordered by address, of
+ * the last ones that are gone, and the list of those that are ready to be looked at. `debug_lock` is a leaf. A record that
+ * cannot be made is none: then nothing is known of its block, and nothing fails. */
+#include "memory/debug.h"
+#include "base/log.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/debug_block.h"
+#include "memory/ladder.h"
+#include "memory/malloc.h"
+#include "memory/wait.h"
+
+#include <string.h>
+
+#define HISTORY 4096    /* blocks that are gone */
+#define TURN_FREES 16   /* after so many frees freed blocks are looked at */
+#define TURN_PART 8     /* and after this part of the quarantine's bytes */
+#define ANY_DEVICE (-1) /* for debug_work(): none is emptied */
+
+static int order_by_start(const struct tree_node *a, const struct tree_node *b)
+{
+    uintptr_t x = TREE_ENTRY(a, struct debug_block, node)->start, y = TREE_ENTRY(b, struct debug_block, node)->start;
+    return (x > y) - (x < y);
+}
+
+mutex debug_lock = MUTEX_INITIALIZER;
+static struct tree blocks = {.order = order_by_start};              /* debug lock */
+static struct debug_block *history[HISTORY];                        /* debug lock */
+static size_t history_count;                                        /* debug lock: ever added */
+static struct debug_block *ready_first, **ready_end = &ready_first; /* debug lock */
+static struct object_pool objects = OBJECT_POOL(struct debug_block);
+
+static atomic_uint frees;         /* since the last turn that looked */
+static atomic_size_t freed_bytes; /* the same */
+static atomic_uint_fast64_t fillings;
+atomic_uint_fast64_t debug_blocks_let_go;
+
+/* Finding ---------------------------------------------------------------------------------------------------------- */
+
+static bool begins_at_or_behind(const struct tree_node *node, uint64_t key)
+{
+    return TREE_ENTRY(node, struct debug_block, node)->start >= key;
+}
+
+static bool ends_behind(const struct tree_node *node, uint64_t key)
+{
+    const struct debug_block *block = TREE_ENTRY(node, struct debug_block, node);
+    return block->start + block->size > key;
+}
+
+struct debug_block *debug_next_locked(uintptr_t from)
+{
+    struct tree_node *node = tree_find_first(&blocks, begins_at_or_behind, from);
+    return node ? TREE_ENTRY(node, struct debug_block, node) : NULL;
+}
+
+/* The record of the block that begins at `start`, or NULL. */
+static struct debug_block *find(uintptr_t start)
+{
+    mutex_lock(&debug_lock);
+    struct debug_block *block = debug_next_locked(start);
+    mutex_unlock(&debug_lock);
+    return block && block->start == start ? block : NULL;
+}
+
+static struct debug_block *at_locked(uintptr_t address)
+{
+    struct tree_node *node = tree_find_first(&blocks, ends_behind, address);
+    struct debug_block *block = node ? TREE_ENTRY(node, struct debug_block, node) : NULL;
+    return block && block->start <= address ? block : NULL;
+}
+
+/* The newest block that is gone and had an address; with `owner` not 0 that which had this number. */
+static struct debug_block *gone_locked(uintptr_t address, uint64_t owner)
+{
+    size_t kept = history_count < HISTORY ? history_count : HISTORY;
+    for (size_t i = 1; i <= kept; i++) {
+        struct debug_block *block = history[(history_count - i) % HISTORY];
+        if (address - block->start < block->size && (!owner || block->owner == owner))
+            return block;
+    }
+    return NULL;
+}
+
+struct debug_block *debug_find_locked(uintptr_t address)
+{
+    struct debug_block *block = at_locked(address);
+    return block ? block : gone_locked(address, 0);
+}
+
+struct debug_block *debug_find_owner_locked(uintptr_t address, uint64_t owner)
+{
+    struct debug_block *block = at_locked(address);
+    if (block && (owner ? block->owner == owner : atomic_load(&block->state) != DEBUG_LIVE))
+        return block;
+    return gone_locked(address, owner);
+}
+
+static void forget_locked(struct debug_block *block)
+{
+    tree_remove(&blocks, &block->node);
+    atomic_store(&block->state, DEBUG_GONE);
+    struct debug_block **place = &history[history_count++ % HISTORY];
+    if (*place)
+        object_free(&objects, *place);
+    *place = block;
+}
+
+/* Beginning -------------------------------------------------------------------------------------------------------- */
+
+void debug_init(void)
+{
+    if (!debug_has(DEBUG_CHECK))
+        return;
+    if (!driver->check)
+        log_write(LOG_INFO, "TARN_DEBUG=check: the driver %s does not check streams, only the host device does",
+                  driver->name);
+    else if (driver->check(debug_conflict))
+        log_write(LOG_ERRORS, "TARN_DEBUG=check: %s", tarn_last_error());
+}
+
+/* Fills a part of a block in the order of its stream. False where that is not possible: the stream captures, or the driver fails. */
+static bool fill(const struct heap *heap, uintptr_t address, unsigned char value, size_t size)
+{
+    struct device *device = heap->arena->device;
+    struct stream *stream = heap->stream;
+    mutex_lock(&device->record_lock);
+    bool may = !stream_captures(stream);
+    tarn_status status = may ? driver->set(device->number, address, value, size, stream->native) : TARN_OK;
+    mutex_unlock(&device->record_lock);
+    return may && device_note(device, status) == TARN_OK;
+}
+
+static void fill_new(struct debug_block *block, const struct heap *heap)
+{
+    struct error_before before;
+    uintptr_t address = debug_address(block);
+    size_t back = debug_back(block);
+    error_attempt_begin(&before);
+    if (block->front && fill(heap, address - DEBUG_FRONT_FILLED, DEBUG_ZONE_BYTE, DEBUG_FRONT_FILLED) &&
+        (!back || fill(heap, address + block->requested, DEBUG_ZONE_BYTE, back)))
+        atomic_store(&block->zoned, atomic_fetch_add(&fillings, 1) + 1);
+    if (debug_has(DEBUG_POISON))
+        (void)fill(heap, address, DEBUG_NEW_BYTE, block->requested);
+    error_attempt_end(&before, TARN_OK);
+}
+
+void debug_begin(struct heap *heap, uintptr_t start, size_t size, const struct request *request, uint64_t owner)
+{
+    struct debug_block *block = object_alloc(&objects);
+    if (!block)
+        return;
+    block->heap = heap;
+    block->device = heap->arena->device->number;
+    block->start = start;
+    block->size = size;
+    block->front = request->front;
+    block->requested = request->requested;
+    block->tag = request->tag;
+    block->stream = stream_value(heap->stream);
+    block->owner = owner;
+    block->allocated = debug_here;
+    memcpy(block->pool, heap->store->id, sizeof block->pool);
+    mutex_lock(&debug_lock);
+    tree_insert(&blocks, &block->node);
+    mutex_unlock(&debug_lock);
+    if (debug_may_touch(heap) && debug_has(DEBUG_REDZONE | DEBUG_POISON))
+        fill_new(block, heap);
+}
+
+void debug_extended_locked(uintptr_t start, size_t size, size_t requested)
+{
+    struct debug_block *block = find(start);
+    if (!block)
+        return;
+    mutex_lock(&debug_lock);
+    block->size = size;
+    block->requested = requested;
+    mutex_unlock(&debug_lock);
+}
+
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
+
+/* Makes a freed block wait for its own stream, and for debug mode then. False where it cannot. */
+static bool wait_for_look(struct heap *heap, struct debug_block *block, struct use **uses)
+{
+    bool may = uses && debug_may_touch(heap) && (heap->retired || !stream_captures(heap->stream)) &&
+               use_add_own(uses, heap) == TARN_OK;
+    if (may)
+        (*uses)->watch = block;
+    return may;
+}
+
+void debug_free_locked(struct heap *heap, uintptr_t start, struct use **uses)
+{
+    struct debug_block *block = find(start);
+    if (!block)
+        return;
+    bool waits = wait_for_look(heap, block, uses);
+    mutex_lock(&debug_lock);
+    block->freed = debug_here;
+    if (waits)
+        atomic_store(&block->state, DEBUG_WAITING);
+    else
+        forget_locked(block);
+    mutex_unlock(&debug_lock);
+    atomic_fetch_add(&frees, 1);
+    atomic_fetch_add(&freed_bytes, waits ? block->size : 0);
+}
+
+bool debug_is_waiting(const struct debug_block *block)
+{
+    return atomic_load(&block->state) == DEBUG_WAITING;
+}
+
+void debug_ended_locked(struct debug_block *block)
+{
+    mutex_lock(&debug_lock);
+    debug_put_ready_locked(block);
+    mutex_unlock(&debug_lock);
+}
+
+bool debug_is_over(const struct debug_block *block)
+{
+    return atomic_load(&block->state) == DEBUG_OVER;
+}
+
+void debug_gone_locked(struct debug_block *block)
+{
+    mutex_lock(&debug_lock);
+    forget_locked(block);
+    mutex_unlock(&debug_lock);
+    atomic_fetch_add(&debug_blocks_let_go, 1);
+}
+
+struct debug_block *debug_take_ready_locked(void)
+{
+    struct debug_block *block = ready_first;
+    if (block && !(ready_first = block->next))
+        ready_end = &ready_first;
+    return block;
+}
+
+void debug_put_ready_locked(struct debug_block *block)
+{
+    atomic_store(&block->state, DEBUG_READY);
+    block->next = NULL;
+    *ready_end = block;
+    ready_end = &block->next;
+}
+
+/* Refused frees ---------------------------------------------------------------------------------------------------- */
+
+tarn_status debug_bad_free(uintptr_t address, tarn_status status)
+{
+    struct debug_text first = {0}, text = {0};
+    tarn_debug_report report = {.kind = TARN_DEBUG_BAD_FREE, .device = -1, .block = (void *)address};
+    bool is_misuse = status == TARN_ERROR_DOUBLE_FREE || status == TARN_ERROR_INVALID_POINTER;
+    if (!is_misuse)
+        return status;
+    debug_append(&first, "%s", tarn_last_error());
+    mutex_lock(&debug_lock);
+    const struct debug_block *block = debug_find_locked(address);
+    if (block) {
+        debug_append(&first, "; it was in ");
+        debug_describe(&first, block);
+        report.device = block->device;
+        report.requested = block->requested;
+        report.offset = (int64_t)(address - debug_address(block));
+    }
+    text = first;
+    debug_append_site(&text, "freed now", &debug_here);
+    if (block)
+        debug_append_sites(&text, block);
+    mutex_unlock(&debug_lock);
+    debug_report(&report, &text);
+    debug_deliver();
+    return failed(status, "%s", text.text);
+}
+
+/* Taking turns ----------------------------------------------------------------------------------------------------- */
+
+static void collect_device(struct arena *arena)
+{
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        (void)wait_collect_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+void debug_collect(struct arena *arena)
+{
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *other = arena_if_used(i);
+        if (other && (!arena || other == arena))
+            collect_device(other);
+    }
+}
+
+/* Looks at what has ended, everywhere. */
+static void look(void)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    debug_collect(NULL);
+    debug_work(ANY_DEVICE);
+    debug_collect(NULL);
+    error_attempt_end(&before, TARN_OK);
+}
+
+bool debug_relieve_slowly(struct arena *arena, uint64_t *seen)
+{
+    debug_collect(arena);
+    debug_work(arena->device->number);
+    debug_collect(arena);
+    uint64_t now = atomic_load(&debug_blocks_let_go);
+    bool more = now != *seen;
+    *seen = now;
+    return more;
+}
+
+/* Compares the vendor's current device with tarn's, once a difference. */
+static void compare_devices(void)
+{
+    static _Thread_local int told = -1; /* the vendor's that was reported last */
+    struct error_before before;
+    int current = 0, own = thread_device();
+    error_attempt_begin(&before);
+    tarn_status status = driver->current(&current);
+    error_attempt_end(&before, TARN_OK);
+    if (status || current == own || current == told) {
+        told = status || current == own ? -1 : told;
+        return;
+    }
+    told = current;
+    struct debug_text text = {0};
+    tarn_debug_report report = {.kind = TARN_DEBUG_DEVICE, .device = own};
+    debug_append(&text,
+                 "this thread's current device is %d for tarn and %d for the driver: whoever switches by another API "
+                 "calls tarn_device_adopt()",
+                 own, current);
+    debug_report(&report, &text);
+}
+
+void debug_turn_slowly(void)
+{
+    if (debug_has(DEBUG_CONTEXT))
+        compare_devices();
+    if (debug_has(DEBUG_CONTENTS) &&
+        (atomic_load(&frees) >= TURN_FREES || atomic_load(&freed_bytes) > debug_settings.quarantine / TURN_PART)) {
+        atomic_store(&frees, 0);
+        atomic_store(&freed_bytes, 0);
+        look();
+    }
+    debug_deliver();
+}
+
+void debug_settle(struct store *store)
+{
+    uint64_t seen = 0;
+    if (!debug_has(DEBUG_CONTENTS))
+        return;
+    struct error_before before;
+    error_attempt_begin(&before);
+    (void)ladder_settle(store->arena, store);
+    (void)debug_relieve(store->arena, &seen);
+    error_attempt_end(&before, TARN_OK);
+}
+
+void debug_forget(const struct store *store)
+{
+    mutex_lock(&debug_lock);
+    for (struct debug_block *block = debug_next_locked(0); block; block = debug_next_locked(block->start + 1))
+        if (block->heap->store == store)
+            atomic_store(&block->zoned, 0);
+    mutex_unlock(&debug_lock);
+}
+
+/* Waits for the work of every heap's stream, which filled the zones that are then looked at. */
+static tarn_status look_at_live(struct arena *arena)
+{
+    uint64_t last = atomic_load(&fillings);
+    tarn_status status = TARN_OK;
+    if (!debug_has(DEBUG_REDZONE))
+        return TARN_OK;
+    for (struct heap *heap = heap_next(arena, NULL); heap && !status; heap = heap_next(arena, heap)) {
+        struct mark *mark = NULL;
+        mutex_lock(&heap->lock);
+        struct stream *stream = heap->stream;
+        unsigned generation = heap->generation;
+        mutex_unlock(&heap->lock);
+        status = stream ? mark_of_stream(stream, generation, &mark) : TARN_OK;
+        if (!status && mark)
+            status = mark_wait(mark);
+        mark_release(mark);
+    }
+    if (!status)
+        debug_look_at_live(arena->device->number, last);
+    return status == TARN_ERROR_CAPTURE ? TARN_OK
+                                        : status; /* one that is not known: then live blocks are not looked at */
+}
+
+void debug_shutdown(struct arena *arena)
+{
+    int device = arena->device->number;
+    (void)look_at_live(arena);
+    debug_work_finish(device);
+    if (debug_has(DEBUG_LEAKS))
+        debug_report_leaks(device);
+}
+
+void debug_finish(void)
+{
+    if (debug_has(DEBUG_BLOCKS | DEBUG_CONTEXT))
+        debug_deliver();
+}
+
+/* Public ----------------------------------------------------------------------------------------------------------- */
+
+uint64_t tarn_debug_reports(void)
+{
+    if (debug_has(DEBUG_CONTENTS) && atomic_load(&process_state) == PROCESS_RUNS)
+        look();
+    if (atomic_load(&process_state) == PROCESS_RUNS)
+        debug_deliver();
+    return debug_count();
+}
+
+tarn_status tarn_debug_check(int number)
+{
+    struct device *device = NULL;
+    uint64_t seen = 0;
+    tarn_status status = memory_ready();
+    if (status || (status = device_find(number, &device)) ||
+        (status = captures_refuse(device, "a look at every block")))
+        return status;
+    struct arena *arena = arena_if_used(number);
+    if (!arena || !debug_has(DEBUG_CONTENTS))
+        return TARN_OK;
+    status = ladder_settle(arena, NULL);
+    (void)debug_relieve(arena, &seen);
+    if (!status)
+        status = look_at_live(arena);
+    debug_deliver();
+    return status;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Debug mode: what the memory layer tells it, and asks. Without TARN_DEBUG every call here is one predictable branch on a
+ * slow path.
+ *
+ *   front zone | what the caller has | back zone     a block of a heap, with the word redzone
+ *
+ * With redzone, poison or quarantine a freed block waits in its heap's list like one that other streams use (wait.h): for
+ * the work of its own stream, and then until debug mode has looked at it and lets it go. So its memory stays its own, is
+ * counted as that of waiting blocks is, and the ladder can have it. */
+#ifndef TARN_MEMORY_DEBUG_H
+#define TARN_MEMORY_DEBUG_H
+
+#include "base/debug_words.h"
+#include "memory/heap.h"
+
+struct debug_block;
+
+#define DEBUG_BEHIND ((size_t)256) /* bytes: the least back zone */
+
+/* Whether blocks are remembered. */
+static inline bool debug_is_on(void)
+{
+    return debug_has(DEBUG_BLOCKS);
+}
+
+/* Whether every block takes the slow path. */
+static inline bool debug_bypasses_caches(void)
+{
+    return debug_is_on() || (driver->checking && driver->checking());
+}
+
+/* Bytes of the front zone of a block of an alignment; of a slot in a slab. */
+static inline size_t debug_front(size_t alignment)
+{
+    return debug_has(DEBUG_REDZONE) ? alignment : 0;
+}
+
+/* Once: turns the host device's checker on where that is asked for. */
+void debug_init(void);
+
+/* The start of a public call, with no lock held: compares devices, looks at freed blocks from time to time, hands reports out. */
+void debug_turn_slowly(void);
+static inline void debug_turn(void)
+{
+    if (debug_has(DEBUG_BLOCKS | DEBUG_CONTEXT))
+        debug_turn_slowly();
+}
+
+/* Who called the public function that runs: what the thread allocates or frees next has this call site. */
+void debug_site_take(void *caller);
+static inline void debug_enter(void *caller)
+{
+    if (debug_is_on())
+        debug_site_take(caller);
+}
+
+/* A block was made, at `start` and of `size` bytes: it is remembered, and its zones and contents are filled. No lock held. */
+void debug_begin(struct heap *heap, uintptr_t start, size_t size, const struct request *request, uint64_t owner);
+/* It has grown in place. */
+void debug_extended_locked(uintptr_t start, size_t size, size_t requested);
+/* It is freed. With `uses` one is added in front, so that it waits until it was looked at, if that is possible; with NULL, or
+ * where it is not, it is freed as ever. Under the heap's lock. */
+void debug_free_locked(struct heap *heap, uintptr_t start, struct use **uses);
+/* A free was refused, with the last error: adds to it what is known of the pointer, and reports it. No lock held. */
+tarn_status debug_bad_free(uintptr_t address, tarn_status status);
+
+/* What wait.c asks of a freed block: whether its uses are still waited for; that they have ended; whether it can be let go; that
+ * it is. Under the heap's lock. */
+bool debug_is_waiting(const struct debug_block *block);
+void debug_ended_locked(struct debug_block *block);
+bool debug_is_over(const struct debug_block *block);
+void debug_gone_locked(struct debug_block *block);
+
+/* Lets everything go that waits for debug mode alone. True when blocks have become free since `seen`, which is updated. Calls the
+ * driver, and waits for its own copies. No lock held. */
+bool debug_relieve_slowly(struct arena *arena, uint64_t *seen);
+static inline bool debug_relieve(struct arena *arena, uint64_t *seen)
+{
+    return debug_has(DEBUG_CONTENTS) && debug_relieve_slowly(arena, seen);
+}
+
+/* Waits until no block of a store waits for debug mode. */
+void debug_settle(struct store *store);
+/* The contents of a store's blocks are lost: their red zones are not looked at. */
+void debug_forget(const struct store *store);
+
+/* While they hold it debug mode does not look at blocks, so that these may be freed without waiting for it. */
+void debug_pause(void);
+void debug_go_on(void);
+
+/* The last look and the list of leaks, before a device's memory is finished with. */
+void debug_shutdown(struct arena *arena);
+/* After that, for all devices: hands the last reports out. */
+void debug_finish(void);
+
+#endif
