@@ -55,6 +55,9 @@ bool map_replace(uintptr_t address, map_entry *before, map_entry entry)
 {
     _Atomic(map_entry) *leaf =
         atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
-    return atomic_compare_exchange_strong_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], before,
-                                                   entry, memory_order_acq_rel, memory_order_acquire);
+    map_entry found = *before;
+    bool replaced = atomic_compare_exchange_strong_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)],
+                                                            &found, entry, memory_order_acq_rel, memory_order_acquire);
+    *before = found;
+    return replaced;
 }
