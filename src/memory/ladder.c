@@ -17,7 +17,7 @@
  * With throw_on_cudamalloc_oom a request that a limit does not allow ends before 3 takes from other heaps.
  *
  * It ends whatever other threads do: it waits for about as many marks as there are when it begins, and takes from others a
- * bounded number of times.
+ * bounded number of times, as it begins anew for pools that end meanwhile, by graphs that are destroyed.
  *
  * Captures bar none of it: the driver runs these calls relaxed, memory whose last use cannot be marked because a stream
  * captures is not idle, and the wait is for an event that was recorded outside captures, never for a stream or a device.
@@ -176,6 +176,22 @@ static struct store *source_of(struct heap *heap, const struct store *wanting, e
     return store;
 }
 
+/* What lies unmapped with pools that are left behind, until it goes to the default pool. Moves are shared, so no store goes away. */
+static size_t take_unmapped(struct store *to, size_t wanted)
+{
+    struct arena *arena = to->arena;
+    struct store *store = NULL;
+    size_t total = 0;
+    do {
+        mutex_lock(&arena->lock);
+        store = store ? store->next : arena->stores;
+        mutex_unlock(&arena->lock);
+        if (store && store != to && atomic_load(&store->left_behind))
+            total += pass_on(store, to, wanted - total, 0);
+    } while (store && total < wanted);
+    return total;
+}
+
 /* Moves idle memory of other heaps to the cache of this one's store until `wanted` bytes came. */
 static size_t take_from(struct heap *own, enum source source, size_t wanted)
 {
@@ -183,6 +199,8 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
     struct run *leaving = NULL;
     size_t total = 0;
     move_begin(arena); /* so long no pool goes away */
+    if (source == LEFT_BEHIND)
+        total = take_unmapped(own->store, wanted);
     for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
         /* While moves are shared no store goes away. The heap may become another's that gives nothing: what is shed then lies in
          * the cache of that one. */
@@ -453,7 +471,9 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
     int takings = 16;        /* from others, until the next wait */
     bool reclaimed = false, asked = false;
     uint64_t let_go = 0; /* by debug mode */
+    int endings = 16;    /* of pools meanwhile, for which everything is tried again */
     for (;;) {
+        uint64_t counts = atomic_load(&arena->let_go);
         tarn_status status = take(heap, zone, size, alignment, span);
         if (status == TARN_ERROR_OUT_OF_MEMORY && !asked) {
             asked = true;
@@ -496,8 +516,11 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
         status = TARN_OK;
         if (waits == SIZE_MAX)
             waits = waits_ahead(arena);
-        if (waits-- == 0 || !wait_for_any(arena, &purpose, &status))
-            return TARN_ERROR_OUT_OF_MEMORY;
+        if (waits-- == 0 || !wait_for_any(arena, &purpose, &status)) {
+            bool anew = atomic_load(&arena->let_go) != counts || take_from_others(heap, size);
+            if (endings-- == 0 || !anew)
+                return TARN_ERROR_OUT_OF_MEMORY;
+        }
         if (status)
             return status;
         since = stillness_begin(arena);

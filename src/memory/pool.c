@@ -30,6 +30,7 @@ bool pool_retain(struct pool *pool)
 void pool_let_go(struct pool *pool)
 {
     struct arena *arena = pool->store.arena; /* the pool may be gone at the next line but one */
+    atomic_fetch_add(&arena->let_go, 1);
     atomic_fetch_add(&arena->pools_ended, 1);
     if (atomic_fetch_sub(&pool->count, 1) != 1)
         atomic_fetch_sub(&arena->pools_ended, 1);

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #define GIB ((size_t)1 << 30)
-#define SPACE (2048 * GIB) /* addresses, of which none is touched */
+#define SPACE (512 * GIB) /* addresses, of which none is touched */
 #define STREAMS 4
 #define POOLS 4
 
