@@ -157,21 +157,26 @@ static tarn_status give_back(struct store *store, uintptr_t address, size_t size
 }
 
 /* Gives a segment back behind the work of its stream, which stays while the heap's lock is held. One that is gone orders nothing:
- * then all work has to end first. */
+ * then that work has to end first, as it has but where the stream went after the segment was taken out of the heap. A heap that is
+ * another stream's now was empty before, and idle. */
 static tarn_status give_back_in_order(struct run *run)
 {
     struct heap *heap = run->heap;
     struct device *device = run->store->arena->device;
+    struct mark *mark = NULL;
     tarn_status status = TARN_OK;
     mutex_lock(&heap->lock);
-    bool ordered = !heap->retired && heap->store == run->store && heap->stream == run->stream &&
-                   heap->generation == run->stream_generation;
+    bool same = heap->stream == run->stream && heap->generation == run->stream_generation;
+    bool ordered = same && !heap->retired;
     if (ordered)
         status = give_back(run->store, run->start, run->end - run->start, run->native);
+    else if (same && !span_idle_locked(heap, run->first) && heap->closed_count)
+        mark = mark_keep(heap->closed[heap->closed_count - 1].mark);
     mutex_unlock(&heap->lock);
     if (ordered)
         return status;
-    status = device_note(device, driver->device_synchronize(device->number));
+    status = mark ? mark_wait(mark) : TARN_OK;
+    mark_release(mark);
     return status ? status : device_note(device, driver->free(device->number, run->start));
 }
 
@@ -285,7 +290,9 @@ static bool is_ordered_locked(const struct heap *heap)
 
 static bool is_ready_locked(const struct heap *heap, const struct span *span)
 {
-    return segment_is_free_locked(heap, span) && (is_ordered_locked(heap) || span_idle_locked(heap, span));
+    if (!segment_is_free_locked(heap, span))
+        return false;
+    return is_ordered_locked(heap) ? !stream_captures(heap->stream) : span_idle_locked(heap, span);
 }
 
 static bool is_at_least(const struct tree_node *node, uint64_t size)
@@ -510,16 +517,7 @@ static void garbage_collect(struct store *store)
 }
 
 /* Gives back what was freed and is idle, before more is got: nothing is used twice. While a capture is open the driver is left
- * alone. What one that tarn does not know of has held up is tried again. */
-static void raw_sweep(struct heap *heap)
-{
-    if (captures_open(heap->arena->device))
-        return;
-    if (heap->store->ordered)
-        (void)segments_free_stuck(heap->arena);
-    (void)shed(heap, SIZE_MAX);
-}
-
+ * alone. */
 void segments_return(struct heap *heap)
 {
     if (!captures_open(heap->arena->device))
@@ -542,7 +540,7 @@ static tarn_status get_or_make_room(struct heap *heap, bool large, size_t size, 
     *got = store->raw ? need : rules_segment(&rules, need);
     garbage_collect(store);
     if (store->raw)
-        raw_sweep(heap);
+        segments_return(heap);
     tarn_status status = segment_get(store, *got, large, native, address);
     if (status == TARN_ERROR_OUT_OF_MEMORY && release_oversize(heap, size))
         status = segment_get(store, *got, large, native, address);
