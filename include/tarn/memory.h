@@ -109,7 +109,8 @@ TARN_API tarn_status tarn_trim(int device, size_t keep);
 /* Whether tarn caches memory, as it does at first unless the environment has TARN_NO_CACHING=1. While it does not, every block of
  * a default pool is an allocation of the driver's of its own, never used twice: for memory checkers, and to see whether a fault is of
  * the cache's. What is freed goes back at the next allocation for its stream that finds it idle, at a trim, or when caching begins
- * again; never while a known capture is open on the device. Private pools go on caching. */
+ * again; never while a known capture is open on the device. Private pools go on caching. TARN_ERROR_CONFIGURATION for true with
+ * backend:cudaMallocAsync, where the default pools' memory is never tarn's. */
 TARN_API tarn_status tarn_caching_set(bool caches);
 
 /* The most bytes that tarn reserves on `device`; SIZE_MAX, the initial value, is no limit. A limit below what is

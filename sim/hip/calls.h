@@ -40,8 +40,6 @@ struct hip_properties {
     X(hipDriverGetVersion, 42, false, (int *version))                                                                  \
     X(hipGetDeviceProperties, 42, false, (struct hip_properties * properties, int device))                             \
     X(hipPeekAtLastError, 42, false, (void))                                                                           \
-    X(hipMallocAsync, 51, false, (void **address, size_t size, hip_stream stream))                                     \
-    X(hipFreeAsync, 51, false, (void *address, hip_stream stream))                                                     \
     X(hipMemcpy, 42, false, (void *to, const void *from, size_t size, hip_copy_kind kind))                             \
     X(hipMemcpyWithStream, 42, false,                                                                                  \
       (void *to, const void *from, size_t size, hip_copy_kind kind, hip_stream stream))                                \

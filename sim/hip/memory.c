@@ -87,38 +87,40 @@ hip_result hipFree(void *address)
     return sim_leave(code);
 }
 
-/* The stream's order is kept by waiting. A stream that captures is not served. */
-static hip_result enter_ordered(const char *call, hip_stream stream, int *device)
+/* A stream that captures is not served. */
+static hip_result enter_ordered(const char *call, hip_stream stream, int *device, driver_stream *queue)
 {
-    driver_stream queue;
     struct driver_capture capture;
     hip_result code = sim_enter(call);
     if (!code)
-        code = sim_stream(stream, device, &queue);
+        code = sim_stream(stream, device, queue);
     if (!code)
-        code = sim_code(host_capture_status(*device, queue, &capture), HIP_CAPTURE_IMPLICIT);
+        code = sim_code(host_capture_status(*device, *queue, &capture), HIP_CAPTURE_IMPLICIT);
     return code ? code : capture.state == DRIVER_CAPTURE_NONE ? HIP_OK : HIP_NOT_SUPPORTED;
 }
 
 hip_result hipMallocAsync(void **address, size_t size, hip_stream stream)
 {
     int device;
-    hip_result code = enter_ordered(__func__, stream, &device);
-    enum driver_capture_mode mode = host_mode_exchange(DRIVER_CAPTURE_RELAXED);
+    driver_stream queue;
+    uintptr_t result = 0;
+    hip_result code = enter_ordered(__func__, stream, &device, &queue);
+    if (!code && !address)
+        code = HIP_INVALID_VALUE;
+    if (!code && size)
+        code = sim_code(host_alloc_async(device, size, queue, &result), HIP_CAPTURE_IMPLICIT);
     if (!code)
-        code = allocate(device, address, size);
-    host_mode_exchange(mode);
+        *address = (void *)result;
     return sim_leave(code);
 }
 
 hip_result hipFreeAsync(void *address, hip_stream stream)
 {
     int device;
-    hip_result code = enter_ordered(__func__, stream, &device);
-    enum driver_capture_mode mode = host_mode_exchange(DRIVER_CAPTURE_RELAXED);
+    driver_stream queue;
+    hip_result code = enter_ordered(__func__, stream, &device, &queue);
     if (!code)
-        code = give_back(address);
-    host_mode_exchange(mode);
+        code = sim_code(host_free_async(device, (uintptr_t)address, queue), HIP_CAPTURE_IMPLICIT);
     return sim_leave(code);
 }
 

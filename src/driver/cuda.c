@@ -164,6 +164,41 @@ tarn_status cuda_free(int device, uintptr_t address)
     return cuda_leave(&scope, cuda.call.cuMemFree_v2(address), "cuMemFree of %p", (void *)address);
 }
 
+static tarn_status refuse_captured(const char *call, int device, driver_stream stream)
+{
+    struct driver_capture capture = {0};
+    tarn_status answer = cuda_capture_status(device, stream, &capture);
+    return driver_refuse_captured(call, device, answer, &capture);
+}
+
+tarn_status cuda_alloc_async(int device, size_t size, driver_stream stream, uintptr_t *address)
+{
+    cu_address result = 0;
+    struct cuda_scope scope;
+    if (!cuda.call.cuMemAllocAsync || !cuda.call.cuMemFreeAsync)
+        return cuda_missing("cuMemAllocAsync");
+    tarn_status status = refuse_captured("cuMemAllocAsync", device, stream);
+    if (status || (status = cuda_enter(device, true, &scope)))
+        return status;
+    cu_result code = cuda.call.cuMemAllocAsync(&result, size, stream);
+    if ((status = cuda_leave(&scope, code, "cuMemAllocAsync of %zu bytes", size)))
+        return status;
+    *address = (uintptr_t)result;
+    return TARN_OK;
+}
+
+tarn_status cuda_free_async(int device, uintptr_t address, driver_stream stream)
+{
+    struct cuda_scope scope;
+    if (!cuda.call.cuMemFreeAsync)
+        return cuda_missing("cuMemFreeAsync");
+    tarn_status status = refuse_captured("cuMemFreeAsync", device, stream);
+    if (status || (status = cuda_enter(device, true, &scope)))
+        return status;
+    cu_result code = cuda.call.cuMemFreeAsync(address, stream);
+    return cuda_leave(&scope, code, "cuMemFreeAsync of %p", (void *)address);
+}
+
 /* Portable: pinned for every context, made or yet to come. */
 tarn_status cuda_host_alloc(int device, size_t size, uintptr_t *address)
 {

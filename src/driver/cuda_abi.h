@@ -169,6 +169,8 @@ enum cu_value {
     X(cuMemGetInfo, 3020, cuMemGetInfo_v2, true, (size_t * free_bytes, size_t * total_bytes))                          \
     X(cuMemAlloc, 3020, cuMemAlloc_v2, true, (cu_address * address, size_t size))                                      \
     X(cuMemFree, 3020, cuMemFree_v2, true, (cu_address address))                                                       \
+    X(cuMemAllocAsync, 11020, cuMemAllocAsync, false, (cu_address * address, size_t size, cu_stream stream))           \
+    X(cuMemFreeAsync, 11020, cuMemFreeAsync, false, (cu_address address, cu_stream stream))                            \
     X(cuMemHostAlloc, 2020, cuMemHostAlloc, false, (void **memory, size_t size, unsigned flags))                       \
     X(cuMemFreeHost, 2000, cuMemFreeHost, false, (void *memory))                                                       \
     X(cuMemHostRegister, 6050, cuMemHostRegister_v2, false, (void *memory, size_t size, unsigned flags))               \

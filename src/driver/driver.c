@@ -140,3 +140,16 @@ const char *driver_call_name(int call)
     };
     return call >= 0 && call < DRIVER_CALLS ? names[call] : NULL;
 }
+
+tarn_status driver_refuse_captured(const char *call, int device, tarn_status answer,
+                                   const struct driver_capture *capture)
+{
+    if (answer == TARN_OK && capture->state == DRIVER_CAPTURE_NONE)
+        return TARN_OK;
+    if (answer && answer != TARN_ERROR_CAPTURE)
+        return failed(answer, "%s on device %d: the driver does not say whether the stream captures", call, device);
+    return failed(TARN_ERROR_CAPTURE,
+                  "%s on device %d: the stream captures, and the memory would become the graph's: allocate from a pool "
+                  "of tarn's during a capture",
+                  call, device);
+}

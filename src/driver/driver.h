@@ -46,6 +46,11 @@ struct driver_properties {
 
 /* X(call, parameters). Which of them may wait for queued work: free, host_free, host_unregister, unmap (on some drivers), release, *_synchronize,
  * stream_destroy. is_active says whether the device has a context already, and makes none.
+ * Plain memory in the order of a stream, from the driver's own pool. TARN_ERROR_CAPTURE where the stream captures, since both would
+ * become nodes of the graph; TARN_ERROR_NOT_SUPPORTED where the driver has no such pools:
+ *   alloc_async         memory for what is queued on the stream from now on. May wait where the device is full
+ *   free_async          takes effect when what is queued on the stream so far has ended. Does not wait. `free` takes it too, when
+ *                       all work that uses it has ended
  * Host memory that devices reach by themselves, every device alike; `device` is the one whose context serves for the call:
  *   host_alloc/_free          memory of the driver's; at a page
  *   host_register/_unregister makes memory of the caller's such; whole pages, no part of it registered before
@@ -83,6 +88,8 @@ struct driver_properties {
     X(device_synchronize, (int device))                                                             \
     X(alloc, (int device, size_t size, uintptr_t *address))                                         \
     X(free, (int device, uintptr_t address))                                                        \
+    X(alloc_async, (int device, size_t size, driver_stream stream, uintptr_t *address))             \
+    X(free_async, (int device, uintptr_t address, driver_stream stream))                            \
     X(host_alloc, (int device, size_t size, uintptr_t *address))                                    \
     X(host_free, (int device, uintptr_t address))                                                   \
     X(host_register, (int device, uintptr_t address, size_t size))                                  \
@@ -172,6 +179,10 @@ const char *driver_reason(void);
 
 /* "map" for DRIVER_CALL_map; NULL for what is none. */
 const char *driver_call_name(int call);
+
+/* For alloc_async and free_async: fails where what capture_status answered does not say that the stream does not capture. */
+tarn_status driver_refuse_captured(const char *call, int device, tarn_status answer,
+                                   const struct driver_capture *capture);
 
 /* The driver's finish(), after which driver_init() may choose again: for tests, which need a fresh device each. */
 void driver_finish(void);

@@ -144,6 +144,41 @@ tarn_status hip_free(int device, uintptr_t address)
     return hip_leave(&scope, code, "hipFree of %p", (void *)address);
 }
 
+static tarn_status refuse_captured(const char *call, int device, driver_stream stream)
+{
+    struct driver_capture capture = {0};
+    if (!hip.call.hipMallocAsync || !hip.call.hipFreeAsync)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "%s: %s has no such call", call, loader_path(&hip.library));
+    tarn_status answer = hip_capture_status(device, stream, &capture);
+    return driver_refuse_captured(call, device, answer, &capture);
+}
+
+tarn_status hip_alloc_async(int device, size_t size, driver_stream stream, uintptr_t *address)
+{
+    void *result = NULL;
+    struct hip_scope scope;
+    tarn_status status = refuse_captured("hipMallocAsync", device, stream);
+    if (status || (status = hip_enter(device, true, &scope)))
+        return status;
+    hip_result code = hip.call.hipMallocAsync(&result, size, stream);
+    if (!code && !result) /* what HIP answers to 0 bytes */
+        code = HIP_INVALID_VALUE;
+    if ((status = hip_leave(&scope, code, "hipMallocAsync of %zu bytes", size)))
+        return status;
+    *address = (uintptr_t)result;
+    return TARN_OK;
+}
+
+tarn_status hip_free_async(int device, uintptr_t address, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status = refuse_captured("hipFreeAsync", device, stream);
+    if (status || (status = hip_enter(device, true, &scope)))
+        return status;
+    hip_result code = address ? hip.call.hipFreeAsync((void *)address, stream) : HIP_INVALID_VALUE;
+    return hip_leave(&scope, code, "hipFreeAsync of %p", (void *)address);
+}
+
 tarn_status hip_host_alloc(int device, size_t size, uintptr_t *address)
 {
     void *result = NULL;

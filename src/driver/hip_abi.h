@@ -154,6 +154,8 @@ enum hip_value {
     X(hipMemGetInfo, 42, true, (size_t * free_bytes, size_t * total_bytes))                                           \
     X(hipMalloc, 42, true, (void **address, size_t size))                                                             \
     X(hipFree, 42, true, (void *address))                                                                             \
+    X(hipMallocAsync, 51, false, (void **address, size_t size, hip_stream stream))                                    \
+    X(hipFreeAsync, 51, false, (void *address, hip_stream stream))                                                    \
     X(hipHostMalloc, 42, true, (void **memory, size_t size, unsigned flags))                                          \
     X(hipHostFree, 42, true, (void *memory))                                                                          \
     X(hipHostRegister, 42, true, (void *memory, size_t size, unsigned flags))                                         \

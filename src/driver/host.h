@@ -132,11 +132,12 @@ struct host {
     struct host_device device[TARN_MAX_DEVICES];
     atomic_bool injecting; /* a test asked for a failure */
     atomic_bool
-        unsettled; /* reports to deliver, unmaps to finish, ends of graphs to tell: host_settle(). Set under the streams lock */
-    atomic_bool sweeps; /* ... unmaps among them */
+        unsettled; /* reports to deliver, unmaps and frees to finish, ends of graphs to tell: host_settle(). Set under the streams lock */
+    atomic_bool sweeps; /* ... unmaps or frees among them */
     atomic_bool checking;
     atomic_uint captures; /* open and not invalidated: where there are none no call is barred */
     atomic_uint leaving;  /* mappings whose unmap waits for work to end */
+    atomic_uint freed;    /* plain allocations whose free waits for its stream; changes from 0 under the streams lock */
     atomic_uint
         graphs_leaving; /* graphs that are destroyed and whose end waits for work to end, once for each who holds one */
 };

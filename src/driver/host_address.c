@@ -15,6 +15,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "driver/host_memory.h"
+#include "driver/host_stream.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,6 +33,7 @@ static int region_order(const struct tree_node *a, const struct tree_node *b)
 
 static struct tree regions = {.order = region_order};
 static struct host_region *recent; /* the region found last, or NULL */
+static struct host_region *freed;  /* in the order of a stream, whose work has not ended; in no tree */
 static size_t vmas;
 static struct object_pool region_objects = OBJECT_POOL(struct host_region);
 
@@ -270,21 +272,21 @@ void host_ledger_created(struct host_device *device, size_t size)
 
 /* ---- Plain allocations ------------------------------------------------------------------------------------------- */
 
-static tarn_status alloc_locked(struct host_device *device, size_t size, uintptr_t *address)
+static tarn_status alloc_locked(const char *call, struct host_device *device, size_t size, uintptr_t *address)
 {
     if (size > device->memory - device->created)
-        return host_refuse_full("alloc", device, size);
+        return host_refuse_full(call, device, size);
     if (!budget_has(1))
-        return refuse_mapping("alloc", 1);
+        return refuse_mapping(call, 1);
     struct host_region *region = object_alloc(&region_objects);
     uint64_t number = region ? host_piece_number() : 0;
     if (!number) {
         object_free(&region_objects, region);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host alloc: no memory for the allocation");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for the allocation", call);
     }
     void *memory = map_aligned(size, HOST_GRANULE, PROT_READ | PROT_WRITE);
     if (!memory) {
-        tarn_status status = host_system_failed("alloc", "mmap");
+        tarn_status status = host_system_failed(call, "mmap");
         object_free(&region_objects, region);
         return status;
     }
@@ -301,6 +303,12 @@ static tarn_status alloc_locked(struct host_device *device, size_t size, uintptr
     return TARN_OK;
 }
 
+static size_t whole_granules(size_t size)
+{
+    return size > SIZE_MAX - HOST_GRANULE ? SIZE_MAX - HOST_GRANULE + 1
+                                          : (size + HOST_GRANULE - 1) & ~(HOST_GRANULE - 1);
+}
+
 tarn_status host_alloc(int number, size_t size, uintptr_t *address)
 {
     struct host_device *device;
@@ -309,21 +317,27 @@ tarn_status host_alloc(int number, size_t size, uintptr_t *address)
         return status;
     if (size == 0)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "host alloc: of 0 bytes");
-    size_t whole =
-        size > SIZE_MAX - HOST_GRANULE ? SIZE_MAX - HOST_GRANULE + 1 : (size + HOST_GRANULE - 1) & ~(HOST_GRANULE - 1);
+    size_t whole = whole_granules(size);
     mutex_lock(&host_memory_lock);
-    status = alloc_locked(device, whole, address);
+    status = alloc_locked("alloc", device, whole, address);
     mutex_unlock(&host_memory_lock);
     if (!status)
         host_charge(device, DRIVER_CALL_alloc, whole, 1);
     return status;
 }
 
-/* The plain allocation that starts at `address`; it keeps its addresses and its place in the ledger. */
-static struct host_region *free_detach_locked(struct host_device *device, uintptr_t address)
+/* The plain allocation that starts at `address`, or NULL. */
+static struct host_region *plain_at(const struct host_device *device, uintptr_t address)
 {
     struct host_region *region = host_region_at(address);
-    if (!region || region->granules || region->address != address || region->device != device)
+    return region && !region->granules && region->address == address && region->device == device ? region : NULL;
+}
+
+/* The same, out of the tree; it keeps its addresses and its place in the ledger. */
+static struct host_region *free_detach_locked(struct host_device *device, uintptr_t address)
+{
+    struct host_region *region = plain_at(device, address);
+    if (!region)
         return NULL;
     if (atomic_load_explicit(&host.checking, memory_order_relaxed))
         host_check_in_use("free", device, address, region->size);
@@ -362,6 +376,152 @@ tarn_status host_free(int number, uintptr_t address)
     host_charge(device, DRIVER_CALL_free, size, 1);
     host_settle();
     return TARN_OK;
+}
+
+/* ---- Plain allocations in the order of a stream ------------------------------------------------------------------ */
+
+static bool is_due_locked(const struct host_region *region)
+{
+    return region->freed_on->done >= region->freed_at;
+}
+
+/* Waits for the oldest free that has no effect yet. False where the device has none, but for what other work uses. */
+static bool freed_wait(struct host_device *device)
+{
+    struct host_stream *stream = NULL;
+    uint64_t position = 0;
+    bool due = false;
+    mutex_lock(&host_memory_lock);
+    host_streams_lock();
+    for (const struct host_region *region = freed; region; region = region->next_freed)
+        if (region->device == device && is_due_locked(region)) {
+            due = due || !region->reported;
+        } else if (region->device == device) {
+            stream = region->freed_on;
+            position = region->freed_at;
+        }
+    host_streams_unlock();
+    mutex_unlock(&host_memory_lock);
+    if (!stream || due) { /* what is due another thread may be about to end */
+        host_settle();
+        return due;
+    }
+    host_streams_lock();
+    uint64_t waited = host_stream_wait_locked(stream, position);
+    host_streams_leave();
+    host_charge_wait(device, waited);
+    return true;
+}
+
+/* The stream, where it orders memory now: not where it captures. */
+static tarn_status ordering_stream_locked(const char *call, struct host_device *device, driver_stream handle,
+                                          struct host_stream **stream)
+{
+    tarn_status status = host_stream_find_locked(call, device, handle, stream);
+    return status ? status : host_capture_refuse_locked(call, *stream);
+}
+
+tarn_status host_alloc_async(int number, size_t size, driver_stream handle, uintptr_t *address)
+{
+    struct host_device *device;
+    struct host_stream *stream;
+    tarn_status status = host_enter(DRIVER_CALL_alloc_async, number, &device);
+    if (status)
+        return status;
+    if (size == 0)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host alloc_async: of 0 bytes");
+    host_streams_lock();
+    status = ordering_stream_locked("alloc_async", device, handle, &stream);
+    host_streams_unlock();
+    if (status)
+        return status;
+    size_t whole = whole_granules(size);
+    bool full = false;
+    do {
+        mutex_lock(&host_memory_lock);
+        full = whole > device->memory - device->created;
+        if (!full)
+            status = alloc_locked("alloc_async", device, whole, address);
+        mutex_unlock(&host_memory_lock);
+    } while (full && freed_wait(device));
+    if (full)
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "host alloc_async: %zu bytes on device %d, of %zu", whole, number,
+                      device->memory);
+    if (!status)
+        host_charge(device, DRIVER_CALL_alloc_async, whole, 1);
+    return status;
+}
+
+static tarn_status free_async_locked(struct host_device *device, uintptr_t address, driver_stream handle, size_t *size)
+{
+    struct host_region *region = plain_at(device, address);
+    struct host_stream *stream;
+    if (!region)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host free_async: %#" PRIxPTR " is not a plain allocation of device %d", address, device->number);
+    tarn_status status = ordering_stream_locked("free_async", device, handle, &stream);
+    if (!status)
+        status = host_stream_join_locked("free_async", stream);
+    if (status)
+        return status;
+    tree_remove(&regions, &region->node);
+    recent = NULL;
+    region->freed_on = stream;
+    region->freed_at = stream->last;
+    region->reported = false;
+    region->next_freed = freed;
+    freed = region;
+    *size = region->size;
+    atomic_fetch_add(&host.freed, 1);
+    atomic_store(&host.sweeps, true);
+    atomic_store(&host.unsettled, true);
+    return TARN_OK;
+}
+
+tarn_status host_free_async(int number, uintptr_t address, driver_stream stream)
+{
+    struct host_device *device;
+    size_t size = 0;
+    tarn_status status = host_enter(DRIVER_CALL_free_async, number, &device);
+    if (status)
+        return status;
+    mutex_lock(&host_memory_lock);
+    host_streams_lock();
+    status = free_async_locked(device, address, stream, &size);
+    host_streams_unlock();
+    mutex_unlock(&host_memory_lock);
+    if (!status)
+        host_charge(device, DRIVER_CALL_free_async, size, 1);
+    host_settle();
+    return status;
+}
+
+/* Work of other streams that still uses the memory then is reported, where that is looked for, and waited for. */
+static bool is_used(struct host_region *region)
+{
+    if (!atomic_load_explicit(&host.checking, memory_order_relaxed))
+        return false;
+    const char *call = region->reported ? NULL : "free_async";
+    bool used = host_check_in_use(call, region->device, region->address, region->size);
+    region->reported = region->reported || used;
+    return used;
+}
+
+void host_freed_sweep(void)
+{
+    for (struct host_region **link = &freed; *link;) {
+        struct host_region *region = *link;
+        host_streams_lock();
+        bool due = is_due_locked(region);
+        host_streams_unlock();
+        if (!due || is_used(region)) {
+            link = &region->next_freed;
+            continue;
+        }
+        *link = region->next_freed;
+        free_finish_locked(region);
+        atomic_fetch_sub(&host.freed, 1);
+    }
 }
 
 tarn_status host_memory_info(int number, size_t *free_bytes, size_t *total_bytes)
@@ -463,6 +623,12 @@ tarn_status host_memory_accessible(const char *what, const struct host_device *d
 
 void host_regions_finish(void)
 {
+    while (freed) {
+        struct host_region *region = freed;
+        freed = region->next_freed;
+        free_finish_locked(region);
+    }
+    atomic_store(&host.freed, 0);
     for (struct tree_node *node; (node = tree_first(&regions));) {
         struct host_region *region = TREE_ENTRY(node, struct host_region, node);
         if (region->granules)

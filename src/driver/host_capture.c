@@ -107,6 +107,17 @@ tarn_status host_capture_enter_locked(const char *call, struct host_stream *stre
     return stream->capture->invalid ? refuse_invalid(call, stream->capture) : TARN_OK;
 }
 
+tarn_status host_capture_refuse_locked(const char *call, const struct host_stream *stream)
+{
+    bool legacy = stream == &stream->device->legacy;
+    if (!stream->capture && !(legacy && captures_blocking(stream->device)))
+        return TARN_OK;
+    return failed(TARN_ERROR_CAPTURE,
+                  "host %s: stream %p captures, and the memory would become the graph's: allocate from a pool of "
+                  "tarn's during a capture",
+                  call, legacy ? NULL : (const void *)stream);
+}
+
 tarn_status host_capture_bar_locked(const char *call, struct host_stream *stream)
 {
     struct host_capture *capture;

@@ -6,7 +6,8 @@
  * physical memory as nearly free of its size and access by the piece. A call that the tables do not name costs nothing.
  *
  * Sources: map, set_access, unmap, create of 2 MiB and reserve: kvcached's bench_vmm on an A100; event record: RMM
- * issue 448. Pinned memory is an estimate: pages are zeroed and locked at some 4 GiB/s, and locked alone at 10. This file owns the tables, of which C is written once, before the device starts; the sums are atomic fields
+ * issue 448. Pinned memory is an estimate: pages are zeroed and locked at some 4 GiB/s, and locked alone at 10. So is 1 us for
+ * what comes from the driver's own pool and goes back there. This file owns the tables, of which C is written once, before the device starts; the sums are atomic fields
  * of the device. */
 #include "base/status.h"
 #include "driver/host.h"
@@ -38,6 +39,8 @@ struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS] = {
         [DRIVER_CALL_unmap] = {PER_PIECE(26000)},
         [DRIVER_CALL_release] = {EACH(50000)},
         [DRIVER_CALL_free] = {EACH(50000)},
+        [DRIVER_CALL_alloc_async] = {EACH(1000)},
+        [DRIVER_CALL_free_async] = {EACH(1000)},
         [DRIVER_CALL_reserve] = {EACH(19000)},
         [DRIVER_CALL_event_record] = {EACH(500)},
         [DRIVER_CALL_event_query] = {EACH(300)},
@@ -54,6 +57,8 @@ struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS] = {
         [DRIVER_CALL_unmap] = {PER_PIECE(26000)},
         [DRIVER_CALL_release] = {EACH(50000)},
         [DRIVER_CALL_free] = {EACH(50000)},
+        [DRIVER_CALL_alloc_async] = {EACH(1000)},
+        [DRIVER_CALL_free_async] = {EACH(1000)},
         [DRIVER_CALL_reserve] = {EACH(19000)},
         [DRIVER_CALL_event_record] = {EACH(500)},
         [DRIVER_CALL_event_query] = {EACH(300)},

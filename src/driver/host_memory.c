@@ -540,6 +540,7 @@ void host_memory_sweep(void)
         }
         atomic_fetch_sub(&host.leaving, 1);
     }
+    host_freed_sweep();
     mutex_unlock(&host_memory_lock);
 }
 

@@ -44,6 +44,12 @@ struct host_region {
     struct host_mapping **granules; /* of a range: the mapping that covers each granule, or NULL */
     uint64_t mappings;              /* leaving ones among them */
     uint64_t plain;                 /* of a plain allocation: its handle as a piece */
+
+    /* Of one that was freed in the order of a stream: when that is done with `freed_at` the free takes effect. */
+    struct host_region *next_freed;
+    struct host_stream *freed_on;
+    uint64_t freed_at;
+    bool reported; /* work that uses it then */
 };
 
 extern mutex host_memory_lock;
@@ -87,6 +93,8 @@ bool host_range_leaves(const struct host_region *range, uintptr_t *address);
 /* Forgets all mappings of the range, without a system call. */
 void host_range_clear(struct host_region *range);
 void host_pieces_finish(void);
+/* Ends frees whose stream has come so far. */
+void host_freed_sweep(void);
 /* Gives up all regions. */
 void host_regions_finish(void);
 /* Gives up all pinned memory. Before the regions: the budget ends with those. */

@@ -115,7 +115,7 @@ static void finish_head(struct host_stream *stream)
     if (!stream->head)
         stream->tail = NULL;
     stream->done = op->position;
-    if (op->uses.count && atomic_load(&host.leaving)) {
+    if ((op->uses.count && atomic_load(&host.leaving)) || atomic_load_explicit(&host.freed, memory_order_relaxed)) {
         atomic_store(&host.sweeps, true);
         atomic_store(&host.unsettled, true);
     }

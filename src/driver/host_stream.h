@@ -67,6 +67,8 @@ struct host_capture {
  * stream whose capture is invalidated, and for the legacy stream while a blocking stream of its device captures, which
  * invalidates that capture. */
 tarn_status host_capture_enter_locked(const char *call, struct host_stream *stream, struct host_capture **capture);
+/* Refuses what no graph can hold, where the stream captures; the capture goes on. */
+tarn_status host_capture_refuse_locked(const char *call, const struct host_stream *stream);
 /* The start of whatever asks about a stream, or waits for it: fails, and invalidates, where it captures. */
 tarn_status host_capture_bar_locked(const char *call, struct host_stream *stream);
 /* The same for an event: where it was recorded in a capture. */

@@ -123,6 +123,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     store_init(&arena->store, arena, &arena->counters);
     store_init(&arena->raw, arena, &arena->counters);
     arena->raw.plain = arena->raw.raw = arena->raw.no_slabs = true;
+    arena->raw.ordered = memory_config()->backend == CONFIG_ASYNC;
     store_init(&arena->imports, arena, NULL);
     arena->imports.plain = false;
     arena->configured = arena->limit;

@@ -44,12 +44,13 @@ struct piece_list {
  * arena's own store. What says how it comes by memory is constant once the store can be reached. */
 struct store {
     struct arena *arena;
-    struct counters *counters;     /* NULL for what is imported, and no memory of the device's */
-    bool plain;                    /* segments that come from the driver, or an allocator, as a whole */
-    bool no_split;                 /* plain: a segment is one block */
-    bool no_slabs;                 /* plain: small blocks are spans too */
-    bool raw;                      /* plain: nothing is used twice */
-    tarn_segment_sizes sizes;      /* plain: of its own; 0 where the settings count */
+    struct counters *counters; /* NULL for what is imported, and no memory of the device's */
+    bool plain;                /* segments that come from the driver, or an allocator, as a whole */
+    bool no_split;             /* plain: a segment is one block */
+    bool no_slabs;             /* plain: small blocks are spans too */
+    bool raw;                  /* plain: nothing is used twice */
+    bool ordered;              /* raw: segments come and go in the order of their stream, by the driver's own pools */
+    tarn_segment_sizes sizes;  /* plain: of its own; 0 where the settings count */
     tarn_pool_allocator allocator; /* plain: whose segments they are; all NULL for the driver's */
     atomic_uint_fast64_t searches; /* plain: for large blocks, while garbage is collected: the age of segments */
     uint64_t id[2];                /* of the pool */

@@ -99,7 +99,7 @@ enum config_rule {
 /* X(key, field, kind, rule, initial, least, most, reason): `least` and `most` of a value in its own unit; `reason` is why the
  * key has no effect, "" where it has. */
 #define MEMORY_CONFIG_LIST(X)                                                                                          \
-    X(backend, backend, CONFIG_BACKEND, CONFIG_LOADED, CONFIG_NATIVE, 0, 0, "tarn has one engine, its own")            \
+    X(backend, backend, CONFIG_BACKEND, CONFIG_LOADED, CONFIG_NATIVE, 0, 0, "")                                        \
     X(max_split_size_mb, max_split_size, CONFIG_MEBIBYTES, CONFIG_RESETS, CONFIG_NONE, CONFIG_LARGE_SEGMENT,           \
       CONFIG_MOST_MIB, "")                                                                                             \
     X(max_non_split_rounding_mb, max_non_split_rounding, CONFIG_MEBIBYTES, CONFIG_RESETS, 20 * CONFIG_MIB,             \

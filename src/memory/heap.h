@@ -90,9 +90,11 @@ struct run {
     /* Of a plain segment, which is a run (segment.h). Constant but for the place in the table. */
     struct heap *heap;
     struct store *store;
-    driver_stream native; /* it came for */
-    bool large;           /* its zone */
-    atomic_uint pins;     /* of live blocks in it */
+    driver_stream native;        /* it came for */
+    const struct stream *stream; /* the same, and its generation */
+    unsigned stream_generation;
+    bool large;       /* its zone */
+    atomic_uint pins; /* of live blocks in it */
     uint64_t generation;
     struct tree_node by_start; /* the table's lock */
 };

@@ -57,6 +57,20 @@ static void move_end(struct arena *arena)
     pthread_rwlock_unlock(&arena->moving);
 }
 
+/* Never waits: a caller of a free may have locks. */
+void ladder_return(struct heap *heap)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (observe_refuse_moving("giving memory back") == TARN_OK && !pthread_rwlock_tryrdlock(&heap->arena->moving)) {
+        atomic_fetch_add(&heap->arena->moves_begun, 1);
+        own_moves++;
+        segments_return(heap);
+        move_end(heap->arena);
+    }
+    error_attempt_end(&before, TARN_OK);
+}
+
 /* What tells whether another thread was moving memory at any time since. */
 struct stillness {
     uint64_t begun, own;

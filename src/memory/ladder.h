@@ -27,6 +27,9 @@ void moves_flush(struct arena *arena);
 /* Gives a store's idle memory back to the driver, without a wait. */
 void ladder_give_back(struct arena *arena, struct store *store);
 
+/* After a free, of an ordered store: gives what is free in the heap back to the driver now, unless memory may not be moved. */
+void ladder_return(struct heap *heap);
+
 /* Closes every cache of the device for good, before the last trim. */
 void ladder_close(struct arena *arena);
 

@@ -449,6 +449,16 @@ static void block_unlock(const struct block *block)
     mutex_unlock(&block->heap->lock);
 }
 
+/* The same after a free. */
+static void block_unlock_freed(const struct block *block)
+{
+    struct heap *heap = block->heap;
+    bool ordered = heap->store->ordered;
+    block_unlock(block);
+    if (ordered)
+        ladder_return(heap);
+}
+
 static struct heap *heap_of_entry(map_entry entry)
 {
     struct slab *slab = map_slab(entry);
@@ -629,7 +639,7 @@ static tarn_status free_block(void *pointer, bool look)
     if (status)
         return status;
     block_free_locked(&block, look);
-    block_unlock(&block);
+    block_unlock_freed(&block);
     return TARN_OK;
 }
 
@@ -694,7 +704,7 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
     }
     if (!status)
         block_free_locked(&block, true);
-    block_unlock(&block);
+    block_unlock_freed(&block);
     return status;
 }
 
@@ -719,7 +729,7 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
     }
     if (!status)
         block_free_locked(&block, true);
-    block_unlock(&block);
+    block_unlock_freed(&block);
     mark_release(mark);
     return status;
 }

@@ -134,6 +134,8 @@ struct span *segment_lock(uintptr_t address, struct heap **heap)
 static tarn_status ask(struct store *store, size_t size, driver_stream native, uintptr_t *address)
 {
     struct device *device = store->arena->device;
+    if (store->ordered)
+        return device_note(device, driver->alloc_async(device->number, size, native, address));
     if (!store_calls_back(store))
         return device_note(device, driver->alloc(device->number, size, address));
     *address = (uintptr_t)store->allocator.alloc(size, device->number, native, store->allocator.user);
@@ -146,10 +148,36 @@ static tarn_status ask(struct store *store, size_t size, driver_stream native, u
 static tarn_status give_back(struct store *store, uintptr_t address, size_t size, driver_stream native)
 {
     struct device *device = store->arena->device;
+    if (store->ordered)
+        return device_note(device, driver->free_async(device->number, address, native));
     if (!store_calls_back(store))
         return device_note(device, driver->free(device->number, address));
     store->allocator.free((void *)address, size, device->number, native, store->allocator.user);
     return TARN_OK;
+}
+
+/* Gives a segment back behind the work of its stream, which stays while the heap's lock is held. One that is gone orders nothing:
+ * then that work has to end first, as it has but where the stream went after the segment was taken out of the heap. A heap that is
+ * another stream's now was empty before, and idle. */
+static tarn_status give_back_in_order(struct run *run)
+{
+    struct heap *heap = run->heap;
+    struct device *device = run->store->arena->device;
+    struct mark *mark = NULL;
+    tarn_status status = TARN_OK;
+    mutex_lock(&heap->lock);
+    bool same = heap->stream == run->stream && heap->generation == run->stream_generation;
+    bool ordered = same && !heap->retired;
+    if (ordered)
+        status = give_back(run->store, run->start, run->end - run->start, run->native);
+    else if (same && !span_idle_locked(heap, run->first) && heap->closed_count)
+        mark = mark_keep(heap->closed[heap->closed_count - 1].mark);
+    mutex_unlock(&heap->lock);
+    if (ordered)
+        return status;
+    status = mark ? mark_wait(mark) : TARN_OK;
+    mark_release(mark);
+    return status ? status : device_note(device, driver->free(device->number, run->start));
 }
 
 static bool is_taken(uintptr_t address, size_t size)
@@ -205,7 +233,7 @@ static tarn_status segment_release(struct run *run)
     tarn_range range = range_of(run);
     observe_unmapping(&range);
     counters_segment(store->counters, size, run->large, -1);
-    tarn_status status = give_back(store, run->start, size, run->native);
+    tarn_status status = store->ordered ? give_back_in_order(run) : give_back(store, run->start, size, run->native);
     if (status) {
         counters_segment_kept(store->counters, size, run->large);
         segment_tell(run);
@@ -254,9 +282,17 @@ bool segment_is_free_locked(const struct heap *heap, const struct span *span)
     return is_whole(span) && !atomic_load(&span->run->pins) && !store_is_held(heap->store);
 }
 
+/* Whether the driver orders what goes back behind the work of the heap's stream. */
+static bool is_ordered_locked(const struct heap *heap)
+{
+    return heap->store->ordered && !heap->retired;
+}
+
 static bool is_ready_locked(const struct heap *heap, const struct span *span)
 {
-    return segment_is_free_locked(heap, span) && span_idle_locked(heap, span);
+    if (!segment_is_free_locked(heap, span))
+        return false;
+    return is_ordered_locked(heap) ? !stream_captures(heap->stream) : span_idle_locked(heap, span);
 }
 
 static bool is_at_least(const struct tree_node *node, uint64_t size)
@@ -304,7 +340,8 @@ static void zone_detach_locked(struct heap *heap, enum zone_kind zone, size_t wa
 
 void segments_detach_locked(struct heap *heap, size_t wanted, size_t *given, struct run **leaving)
 {
-    heap_learn_locked(heap, true);
+    if (!is_ordered_locked(heap))
+        heap_learn_locked(heap, true);
     zone_detach_locked(heap, ZONE_LARGE, wanted, 0, given, leaving);
     zone_detach_locked(heap, ZONE_SMALL, wanted, 0, given, leaving);
 }
@@ -481,7 +518,7 @@ static void garbage_collect(struct store *store)
 
 /* Gives back what was freed and is idle, before more is got: nothing is used twice. While a capture is open the driver is left
  * alone. */
-static void raw_sweep(struct heap *heap)
+void segments_return(struct heap *heap)
 {
     if (!captures_open(heap->arena->device))
         (void)shed(heap, SIZE_MAX);
@@ -503,7 +540,7 @@ static tarn_status get_or_make_room(struct heap *heap, bool large, size_t size, 
     *got = store->raw ? need : rules_segment(&rules, need);
     garbage_collect(store);
     if (store->raw)
-        raw_sweep(heap);
+        segments_return(heap);
     tarn_status status = segment_get(store, *got, large, native, address);
     if (status == TARN_ERROR_OUT_OF_MEMORY && release_oversize(heap, size))
         status = segment_get(store, *got, large, native, address);
@@ -528,6 +565,8 @@ static void join_locked(struct heap *heap, const struct run *made, struct run *r
     run->heap = heap;
     run->store = made->store;
     run->native = made->native;
+    run->stream = heap->stream;
+    run->stream_generation = heap->generation;
     run->large = made->large;
     run->generation = made->generation;
     segment_enter_locked(run);

@@ -38,6 +38,10 @@ size_t segments_adopt(struct heap *heap, struct heap *from, size_t wanted);
 tarn_status segments_release(struct run *leaving);
 tarn_status segments_free_stuck(struct arena *arena);
 
+/* Of a raw store: gives back what is free in a heap and idle, or in order. What the driver does not take stays. Never waits for an
+ * ordered store. */
+void segments_return(struct heap *heap);
+
 /* Whether a free span of a plain store would go back once it is idle. */
 bool segment_is_free_locked(const struct heap *heap, const struct span *span);
 

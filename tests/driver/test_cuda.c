@@ -138,6 +138,39 @@ static void host_memory_is_pinned(void **state)
     assert_ok(driver->host_free(0, pinned));
 }
 
+static void memory_comes_and_goes_in_the_order_of_a_stream(void **state)
+{
+    (void)state;
+    uintptr_t address = 7, other = 7;
+    driver_stream stream = new_stream(0, false);
+    assert_refused(driver->alloc_async(0, 0, stream, &address), TARN_ERROR_INVALID_ARGUMENT,
+                   "cuMemAllocAsync of 0 bytes");
+    assert_refused(driver->alloc_async(0, 65 * MIB, stream, &address), TARN_ERROR_OUT_OF_MEMORY,
+                   "cuMemAllocAsync of 68157440 bytes on device 0");
+    assert_int_equal(address, 7);
+    assert_ok(driver->alloc_async(0, 40 * MIB, stream, &address));
+    assert_ok(driver->set(0, address, 9, 5000, stream));
+    assert_ok(driver->free_async(0, address, stream));
+    assert_ok(driver->alloc_async(0, 40 * MIB, stream, &other)); /* the device has no room for both at a time */
+    assert_refused(driver->free_async(0, other + 4096, stream), TARN_ERROR_INVALID_ARGUMENT, "cuMemFreeAsync of");
+
+    /* Refused on a stream that captures, whose capture goes on; served on another one. */
+    driver_stream beside = new_stream(0, false);
+    driver_graph graph = NULL;
+    uintptr_t more = 7;
+    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
+    assert_refused(driver->alloc_async(0, MIB, stream, &more), TARN_ERROR_CAPTURE, "cuMemAllocAsync on device 0");
+    assert_refused(driver->free_async(0, other, stream), TARN_ERROR_CAPTURE, "cuMemFreeAsync on device 0");
+    assert_int_equal(more, 7);
+    assert_ok(driver->alloc_async(0, MIB, beside, &more));
+    assert_ok(driver->free_async(0, more, beside));
+    assert_ok(driver->capture_end(0, stream, &graph));
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_ok(driver->free(0, other)); /* in no order */
+    assert_ok(driver->stream_destroy(0, stream));
+    assert_ok(driver->stream_destroy(0, beside));
+}
+
 static void pieces_are_mapped_and_given_back(void **state)
 {
     (void)state;
@@ -529,6 +562,7 @@ int main(void)
         CUDA_TEST(unused_devices_get_no_context),
         CUDA_TEST(the_context_of_the_caller_stays),
         CUDA_TEST(host_memory_is_pinned),
+        CUDA_TEST(memory_comes_and_goes_in_the_order_of_a_stream),
         CUDA_TEST(pieces_are_mapped_and_given_back),
         CUDA_TEST(pieces_go_through_descriptors),
         CUDA_TEST(a_full_device_says_so),

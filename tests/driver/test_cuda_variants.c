@@ -112,6 +112,9 @@ static void scenario_version_10_1(void)
     NEED(says(tarn_last_error(), "cuMemAddressReserve: device 0, or its driver, has no virtual memory"));
     NEED(driver->alloc(0, GRANULE, &address) == TARN_OK);
     NEED(driver->free(0, address) == TARN_OK);
+    NEED(driver->alloc_async(0, GRANULE, NULL, &address) == TARN_ERROR_NOT_SUPPORTED);
+    NEED(says(tarn_last_error(), "cuMemAllocAsync: the driver, of CUDA 10.1, has no such call"));
+    NEED(driver->free_async(0, address, NULL) == TARN_ERROR_NOT_SUPPORTED);
 }
 
 static void scenario_no_captures(void)

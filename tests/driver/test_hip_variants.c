@@ -143,11 +143,14 @@ static void scenario_missing(void)
     loader_fail("hipStreamEndCapture");
     NEED(tarn_device_count(&count) == TARN_ERROR_NO_DRIVER);
     NEED(strstr(tarn_last_error(), "has no hipStreamEndCapture of HIP 4.3"));
-    loader_fail("hipLaunchHostFunc hipGetErrorString hipGetErrorName hipPointerGetAttributes");
+    loader_fail("hipLaunchHostFunc hipGetErrorString hipGetErrorName hipPointerGetAttributes hipFreeAsync");
     NEED(tarn_device_count(&count) == TARN_OK && count == 1);
     uintptr_t address = 0;
     NEED(driver->alloc(0, 0, &address) == TARN_ERROR_INVALID_ARGUMENT);
     NEED(strstr(tarn_last_error(), "HIP error 1"));
+    NEED(driver->alloc_async(0, GRANULE, NULL, &address) == TARN_ERROR_NOT_SUPPORTED);
+    NEED(strstr(tarn_last_error(), "hipMallocAsync: ") && strstr(tarn_last_error(), "has no such call"));
+    NEED(driver->free_async(0, GRANULE, NULL) == TARN_ERROR_NOT_SUPPORTED);
     use_streams_and_captures();
 }
 

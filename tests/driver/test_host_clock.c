@@ -63,6 +63,8 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_costs(driver->unreserve(0, range, 32 * MIB), 0, 0);
     assert_costs(driver->alloc(0, 20 * MIB, &plain), US(160 + 20 * 16), US(160 + 20 * 0.8));
     assert_costs(driver->free(0, plain), US(50), US(50));
+    assert_costs(driver->alloc_async(0, 20 * MIB, NULL, &plain), US(1), US(1));
+    assert_costs(driver->free_async(0, plain, NULL), US(1), US(1));
     assert_costs(driver->is_active(0, &active), 0, 0);
     assert_costs(driver->host_alloc(0, 2 * MIB, &plain), US(160 + 2 * 250), US(160 + 2 * 250));
     assert_costs(driver->host_free(0, plain), US(50 + 2 * 50), US(50 + 2 * 50));

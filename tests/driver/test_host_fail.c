@@ -105,6 +105,16 @@ static tarn_status call_free(void)
     return driver->free(0, on.plain);
 }
 
+static tarn_status call_alloc_async(void)
+{
+    return driver->alloc_async(0, GRANULE, on.stream, &on.made);
+}
+
+static tarn_status call_free_async(void)
+{
+    return driver->free_async(0, on.plain, on.stream);
+}
+
 static tarn_status call_host_alloc(void)
 {
     return driver->host_alloc(0, GRANULE, &on.made);

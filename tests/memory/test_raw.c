@@ -173,6 +173,144 @@ static void by_the_environment(void)
     OK(tarn_shutdown());
 }
 
+/* With backend:cudaMallocAsync, where this is the only mode. */
+static void the_drivers_own_pools(void)
+{
+    setenv("TARN_ALLOC_CONF", "backend:cudaMallocAsync", 1);
+    host_start_with(1, MEMORY);
+    own = lease(0);
+    other = lease(0);
+    GIVES(tarn_caching_set(true), TARN_ERROR_CONFIGURATION);
+    OK(tarn_caching_set(false));
+
+    /* In order: it goes back with the free, which waits for nothing, and takes effect after the work. */
+    void *block = alloc_on(own, 5 * MIB + 1), *small = alloc_on(own, 1);
+    CHECK(calls_of(0, "alloc_async") == 2 && calls_of(0, "alloc") == 0 && ledger_of(0).pieces == 0 && plain() == 2);
+    CHECK(usable_size(small) == 512 && stats_of(0).segment[0].current == 2);
+    work_on(own, block, 5 * MIB, 1000);
+    OK(tarn_free(block));
+    CHECK(calls_of(0, "free_async") == 1 && calls_of(0, "event_record") == 0 && plain() == 2);
+    CHECK(stats_of(0).segment[0].current == 1 && stats_of(0).reserved_bytes[0].current == 512);
+    GIVES(tarn_free(block), TARN_ERROR_INVALID_POINTER);
+    CHECK(ledger_of(0).waited_ns == 0);
+    time_pass(1000);
+    CHECK(plain() == 1);
+    OK(tarn_free(small));
+    CHECK(calls_of(0, "free_async") == 2 && plain() == 0 && calls_of(0, "free") == 0);
+
+    /* What another stream uses waits for that. */
+    block = alloc_on(own, MIB);
+    work_on(other, block, MIB, 5000);
+    OK(tarn_free_on(block, other));
+    CHECK(calls_of(0, "free_async") == 2);
+    small = alloc_on(own, 1);
+    CHECK(calls_of(0, "free_async") == 2 && plain() == 2 && ledger_of(0).waited_ns == 0);
+    time_pass(6000);
+    OK(tarn_free(small));
+    small = alloc_on(own, 1);
+    CHECK(calls_of(0, "free_async") == 4 && plain() == 1);
+    OK(tarn_free(small));
+    verify(0);
+
+    /* A full device: the driver's pool waits for what was freed in it, and what tarn holds back is given to it. */
+    block = alloc_on(own, 200 * MIB);
+    work_on(own, block, MIB, 1000);
+    OK(tarn_free(block));
+    block = alloc_on(other, 200 * MIB);
+    CHECK(ledger_of(0).waited_ns == 1000);
+    void *more = NULL;
+    GIVES(tarn_alloc_on(own, 100 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
+    work_on(own, block, MIB, 1000);
+    OK(tarn_free_on(block, own));
+    more = alloc_on(own, 100 * MIB);
+    OK(tarn_free(more));
+    nothing_is_left(0);
+}
+
+static void the_drivers_own_pools_and_captures(void)
+{
+    void *graph = NULL;
+    setenv("TARN_ALLOC_CONF", "backend:cudaMallocAsync", 1);
+    host_start_with(1, MEMORY);
+    own = lease(0);
+    other = lease(0);
+    void *before = alloc_on(own, MIB), *inside = NULL;
+
+    /* Of a pool: its memory is tarn's. What is freed meanwhile goes back later. */
+    OK(tarn_pool_capture_begin(NULL, own, TARN_CAPTURE_GLOBAL));
+    inside = alloc_on(own, 1000);
+    OK(tarn_free(before));
+    CHECK(calls_of(0, "alloc_async") == 1 && calls_of(0, "free_async") == 0);
+    before = alloc_on(other, MIB);
+    OK(tarn_free(inside));
+    OK(tarn_capture_end(own, &graph));
+    CHECK(driver->graph_destroy(0, graph) == TARN_OK);
+    OK(tarn_free(before));
+    OK(tarn_free(alloc_on(own, 1)));
+    CHECK(calls_of(0, "free_async") == 3 && plain() == 0);
+
+    /* One that tarn does not know of: refused, and harmless. */
+    before = alloc_on(own, MIB);
+    CHECK(driver->capture_begin(0, native_of(own), DRIVER_CAPTURE_GLOBAL) == TARN_OK);
+    GIVES(tarn_alloc_on(own, 1000, &inside), TARN_ERROR_CAPTURE);
+    OK(tarn_free(before));
+    CHECK(plain() == 1);
+    CHECK(driver->capture_end(0, native_of(own), &graph) == TARN_OK);
+    CHECK(driver->graph_destroy(0, graph) == TARN_OK);
+    OK(tarn_free(alloc_on(own, 1)));
+    CHECK(plain() == 0 && calls_of(0, "free") == 0);
+    nothing_is_left(0);
+}
+
+/* Of a stream that is gone nothing is ordered: it goes back when its work has ended. */
+static void the_drivers_own_pools_and_streams_that_end(void)
+{
+    setenv("TARN_ALLOC_CONF", "backend:cudaMallocAsync", 1);
+    host_start_with(1, MEMORY);
+    int devices = 0;
+    void *native = NULL;
+    OK(tarn_device_count(&devices));
+    CHECK(driver->stream_create(0, 0, false, &native) == TARN_OK);
+    OK(tarn_stream_adopt(0, native, &own));
+    void *block = alloc_on(own, MIB), *late = alloc_on(own, MIB);
+    work_on(own, block, MIB, 1000);
+    OK(tarn_stream_retire(own));
+    CHECK(driver->stream_destroy(0, native) == TARN_OK);
+    OK(tarn_free(block));
+    OK(tarn_free(late));
+    CHECK(plain() == 2 && calls_of(0, "free_async") == 0);
+    OK(tarn_trim(0, 0));
+    CHECK(plain() == 0 && ledger_of(0).waited_ns == 1000);
+    nothing_is_left(0);
+    OK(tarn_shutdown());
+}
+
+/* Each driver call of a few requests fails in turn: nothing is lost. */
+static void the_drivers_own_pools_and_failures(void)
+{
+    setenv("TARN_ALLOC_CONF", "backend:cudaMallocAsync", 1);
+    host_start_with(1, MEMORY);
+    own = lease(0);
+    OK(tarn_free(alloc_on(own, 1)));
+    bool failed = true;
+    for (uint64_t nth = 1; failed; nth++) {
+        void *blocks[2] = {NULL, NULL};
+        OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+        for (int i = 0; i < 2; i++) {
+            tarn_status status = tarn_alloc_on(own, MIB, &blocks[i]);
+            CHECK(status == TARN_OK || (status == TARN_ERROR_DRIVER && !blocks[i]));
+        }
+        for (int i = 0; i < 2; i++)
+            OK(tarn_free(blocks[i]));
+        failed = tarn_host_fail_hits() > 0;
+        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        verify(0);
+        OK(tarn_trim(0, 0));
+        CHECK(plain() == 0);
+        nothing_is_left(0);
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -193,6 +331,10 @@ int main(void)
         cmocka_unit_test(threads_may_switch_it),
     };
     in_child(by_the_environment);
+    in_child(the_drivers_own_pools);
+    in_child(the_drivers_own_pools_and_captures);
+    in_child(the_drivers_own_pools_and_streams_that_end);
+    in_child(the_drivers_own_pools_and_failures);
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -99,7 +99,7 @@ static void check_pieces(const struct block *block)
 {
     const struct arena *arena = arena_at_device(block->stream / STREAMS);
     uintptr_t start = (uintptr_t)block->pointer, end = start + block->usable;
-    if (arena->store.plain)
+    if (arena->store.plain || (memory_is_raw && !arena_at(start)))
         return; /* arena_verify() looks at the segments' stores */
     for (uintptr_t address = start; is_usable(block) && address < end;) {
         const struct piece *piece = arena_piece(arena, address);
