@@ -91,7 +91,8 @@ struct arena {
     struct store *stores; /* lock: of the private pools */
     struct store
         imports; /* pieces of other processes, in no heap; its cache is what the driver did not take back yet */
-    atomic_uint_fast64_t let_go; /* how often a count of a private pool was given back: a sign that one may have ended */
+    atomic_uint_fast64_t
+        let_go;              /* how often a count of a private pool was given back: a sign that one may have ended */
     atomic_uint pools_ended; /* private pools that nobody counts, and that are not gone yet */
     struct piece_list
         stuck; /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
