@@ -25,7 +25,8 @@
 #define BLOCKS 24
 #define MAILBOXES 16
 #define PLACES 5
-#define MEMORY (128 * MIB)
+#define MEMORY (4096 * MIB) /* room for a resume, whatever the others hold meanwhile */
+#define LIMIT (128 * MIB)   /* what the threads have otherwise */
 
 struct block {
     unsigned char *start;
@@ -108,7 +109,7 @@ static void pool_change(struct worker *worker)
     tarn_pool *pool = NULL;
     tarn_pool_options options = {.size = sizeof options,
                                  .device = 0,
-                                 .limit = below(worker, 3) ? 0 : below(worker, MEMORY),
+                                 .limit = below(worker, 3) ? 0 : below(worker, LIMIT),
                                  .use_on_oom = below(worker, 3) == 0,
                                  .no_remap = below(worker, 3) == 0};
     if (below(worker, 4)) {
@@ -261,6 +262,7 @@ static void suspend(struct worker *worker)
         OK(tarn_pool_state_get(pool, &state));
         trim_all();
     }
+    OK(tarn_limit_set(0, LIMIT));
     pthread_rwlock_unlock(&contents);
     OK(tarn_pool_release(pool));
 }
@@ -340,7 +342,7 @@ static void look_at(struct worker *worker)
 static void trim(struct worker *worker)
 {
     tarn_pool *pool = below(worker, 2) ? pool_get(worker) : NULL;
-    size_t keep = below(worker, 2) ? 0 : below(worker, MEMORY);
+    size_t keep = below(worker, 2) ? 0 : below(worker, LIMIT);
     tarn_status status = pool ? tarn_pool_trim(pool, keep) : tarn_trim(0, keep);
     CHECK(!status || may_fail(status) || status == TARN_ERROR_CAPTURE);
     OK(tarn_pool_release(pool));
@@ -351,7 +353,7 @@ static void disturb(struct worker *worker)
     static const tarn_status failures[] = {TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_DRIVER, TARN_ERROR_MAPPING_LIMIT};
     switch (below(worker, 5)) {
     case 0:
-        OK(tarn_limit_set(0, below(worker, 2) ? SIZE_MAX : below(worker, MEMORY)));
+        OK(tarn_limit_set(0, below(worker, 2) ? LIMIT : below(worker, LIMIT)));
         break;
     case 1:
         if (inject)
