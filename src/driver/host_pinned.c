@@ -146,7 +146,7 @@ tarn_status host_host_register(int number, uintptr_t address, size_t size)
 static tarn_status leave(enum driver_call call, int number, uintptr_t address, bool registered)
 {
     struct host_device *device;
-    const char *name = driver_call_name(call);
+    const char *name = driver_call_name((int)call);
     tarn_status status = host_enter_unsafe(call, number, &device);
     if (status)
         return status;

@@ -243,7 +243,7 @@ tarn_status tarn_scope_begin(tarn_pool *public, tarn_scope_kind kind, tarn_strea
             status = failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d",
                             found->device, device);
     }
-    return status ? status : begin(pool, kind, found, scope);
+    return status ? status : begin(pool, (int)kind, found, scope);
 }
 
 static tarn_status not_open(tarn_scope value)

@@ -96,7 +96,7 @@ static void each_way(enum how how)
 static void a_capture_keeps_what_it_uses(void)
 {
     host_start_with(1, 64 * MIB);
-    for (int how = 0; how < HOWS; how++)
+    for (enum how how = 0; how < HOWS; how++)
         each_way(how);
 }
 
@@ -128,7 +128,7 @@ static void the_other_direction_is_kept_too(void)
 static void a_free_during_a_capture_waits_for_its_end(void)
 {
     host_start_with(1, 64 * MIB);
-    for (int how = 0; how < HOWS; how++) {
+    for (enum how how = 0; how < HOWS; how++) {
         tarn_stream stream = lease(0);
         char *block = pinned_take(MIB);
         work_on(stream, block, 1, 100);
