@@ -22,6 +22,7 @@
 #include <tarn/stats.h>
 #include <tarn/status.h>
 #include <tarn/stream.h>
+#include <tarn/trace.h>
 
 #ifdef __cplusplus
 extern "C" {

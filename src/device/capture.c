@@ -11,6 +11,7 @@
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "device/tracing.h"
 
 #include <errno.h>
 #include <time.h>
@@ -292,6 +293,8 @@ tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
             leave(found);
     }
     mutex_unlock(&device->record_lock);
+    if (!status && trace_is_on())
+        trace_stream_event(TRACE_capture_begin, found, 0, 0);
     return status;
 }
 
@@ -305,6 +308,8 @@ tarn_status tarn_capture_announce(tarn_stream stream)
     mutex_lock(&device->record_lock);
     status = enter(found, TARN_CAPTURE_RELAXED, true);
     mutex_unlock(&device->record_lock);
+    if (!status && trace_is_on())
+        trace_stream_event(TRACE_capture_begin, found, 0, 0);
     return status;
 }
 
@@ -362,6 +367,8 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     else
         unclaim_end(stream); /* the driver could not even end it: it stays known, and the end can be tried again */
     mutex_unlock(&device->record_lock);
+    if (ending->over && trace_is_on())
+        trace_stream_event(TRACE_capture_end, stream, 0, 0);
     return status;
 }
 

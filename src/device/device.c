@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "device/stream.h"
+#include "device/tracing.h"
 
 #include <string.h>
 
@@ -45,6 +46,7 @@ static void thread_end(void *argument)
     if (atomic_load(&process_state) == PROCESS_RUNS)
         streams_of_thread_end(thread);
     captures_of_thread_end(thread);
+    trace_ring_leave(thread->trace);
     thread_here = NULL;
     object_free(&threads, thread);
 }
@@ -69,7 +71,7 @@ static tarn_status layer_init_locked(void)
     static bool watching;
     int count;
     tarn_status status = debug_words_read();
-    if (status || (status = driver_init()))
+    if (status || (status = tracing_init()) || (status = driver_init()))
         return status;
     if (!watching) {
         if (pthread_key_create(&thread_key, thread_end))

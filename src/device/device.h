@@ -17,6 +17,7 @@ struct cache;
 struct heap;
 struct mark;
 struct holder;
+struct trace_ring;
 
 #define STREAM_PRIORITIES 4 /* that tarn tells apart: 0 to -3 (c10/cuda/CUDAStream.h) */
 
@@ -70,6 +71,10 @@ struct thread {
     tarn_stream named;
     uint64_t changes;      /* process_changes when they were right */
     struct joined *joined; /* the scopes that it is in, newest first */
+
+    struct trace_ring *trace; /* NULL before its first record */
+    uint32_t region;          /* the innermost that it is in; 0 is none */
+    uint32_t regions_unnamed; /* inside that, which there was no number for */
 };
 
 /* The calling thread's; NULL before its first use of tarn, after its end, and in a child of fork(). For paths that count single

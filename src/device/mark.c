@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "device/stream.h"
+#include "device/tracing.h"
 
 struct mark {
     atomic_uint holders;
@@ -293,6 +294,8 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
     event->mark = mark;
     mutex_unlock(&event->lock);
     mark_release(before);
+    if (trace_is_on())
+        trace_stream_event(TRACE_event_record, found, (uintptr_t)event, 0);
     return TARN_OK;
 }
 
@@ -332,6 +335,8 @@ tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event)
     struct mark *mark = event_mark(event);
     if (mark)
         status = stream_wait_mark(found, mark);
+    if (mark && !status && trace_is_on())
+        trace_stream_event(TRACE_wait, found, (uintptr_t)event, 0);
     mark_release(mark);
     return status;
 }

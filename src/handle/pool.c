@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "device/tracing.h"
 #include "memory/pool.h"
 
 #include <string.h>
@@ -276,6 +277,9 @@ static tarn_status create_locked(struct entry *entry, struct handle_pool *pool, 
         return status;
     }
     note_created_locked(pool, handle, ns, bytes);
+    if (trace_is_on())
+        trace_event(TRACE_handle_create, trace_place_of_device(pool->device->number, (const uint64_t[2]){0}),
+                    trace_text(entry->row->name), bytes > 0 ? (uint64_t)bytes : 0, 0);
     *result = handle;
     return TARN_OK;
 }

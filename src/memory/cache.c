@@ -345,6 +345,7 @@ tarn_status cache_take(struct cache *cache, const struct request *request, bool 
         *address = entry.address;
         slab_note_write(entry.note, slab_sizes[class] - request->requested, request->tag);
         cache_count_taken(&cache->counts, slab_sizes[class], request->requested);
+        trace_block(TRACE_alloc, heap, *address, request->requested, request->tag);
         publish_if_due_locked(cache);
     }
     mutex_unlock(&heap->lock);
@@ -389,7 +390,10 @@ static void hand_back(struct cache *cache)
 {
     if (cache->bypassed)
         return;
-    atomic_store(&cache->gate, cache_entry_is_barrier ? CACHE_BARRIER : CACHE_OPEN);
+    unsigned char gate = cache_entry_is_barrier ? CACHE_BARRIER : CACHE_OPEN;
+    if (trace_is_on() && heap_place(cache->heap))
+        gate |= CACHE_TRACED;
+    atomic_store(&cache->gate, gate);
     if (atomic_load(&cache->heap->arena->device->lost))
         atomic_store(&cache->gate, CACHE_REVOKED);
 }

@@ -15,6 +15,7 @@
 
 #include "base/process.h"
 #include "memory/slab.h"
+#include "memory/traced.h"
 
 /* What a cache has counted and not yet published: plain adds of its thread, read by anyone. Small blocks only. */
 struct cache_counts {
@@ -61,18 +62,24 @@ extern struct magazine magazine_none;
 /* Where the system has no membarrier, an entry must be a barrier itself: then every gate has CACHE_BARRIER. Set once, before a
  * second thread. */
 extern bool cache_entry_is_barrier;
-enum { CACHE_OPEN = 0, CACHE_REVOKED = 1, CACHE_BARRIER = 2 };
+enum {
+    CACHE_OPEN = 0,
+    CACHE_REVOKED = 1,
+    CACHE_BARRIER = 2,
+    CACHE_TRACED = 4 /* what is done is to be written to the trace: beside either of the other two */
+};
 
-static inline bool cache_enter(struct cache *cache)
+/* `open` is CACHE_OPEN, or CACHE_TRACED of who writes. */
+static inline bool cache_enter(struct cache *cache, unsigned char open)
 {
     atomic_store_explicit(&cache->busy, true, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     unsigned char gate = atomic_load_explicit(&cache->gate, memory_order_acquire);
-    if (__builtin_expect(gate == CACHE_OPEN, true))
+    if (__builtin_expect(gate == open, true))
         return true;
-    if (gate == CACHE_BARRIER) {
+    if (gate == (open | CACHE_BARRIER)) {
         atomic_exchange_explicit(&cache->busy, true, memory_order_seq_cst);
-        if (atomic_load_explicit(&cache->gate, memory_order_acquire) == CACHE_BARRIER)
+        if (atomic_load_explicit(&cache->gate, memory_order_acquire) == gate)
             return true;
     }
     atomic_store_explicit(&cache->busy, false, memory_order_release);
@@ -109,24 +116,28 @@ static inline int64_t cache_unpublished(const struct cache_counts *counts)
 }
 
 /* A slot for `requested` bytes, 1 to SLAB_MOST, out of a magazine; 0 when the slow path must be taken: also where requests may
- * have another way to go than when the thread last asked. By the cache's thread. */
+ * have another way to go than when the thread last asked. By the cache's thread. With `traced`, a constant, it is written to the
+ * trace; else it fails while that is on. */
 static inline __attribute__((always_inline)) uintptr_t cache_take_fast(struct cache *cache, const struct thread *thread,
-                                                                       size_t requested)
+                                                                       size_t requested, bool traced)
 {
     unsigned class = slab_class(requested);
     uintptr_t address = 0;
-    if (!cache_enter(cache))
+    if (!cache_enter(cache, traced ? CACHE_TRACED : CACHE_OPEN))
         return 0;
     struct magazine *magazine = cache->magazines[class];
     uint32_t top = magazine->top;
     bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
-    if (routed && top && cache_unpublished(&cache->counts) < CACHE_UNPUBLISHED) {
+    bool told = !traced || trace_is_quick(cache->heap, thread);
+    if (routed && told && top && cache_unpublished(&cache->counts) < CACHE_UNPUBLISHED) {
         const struct magazine_entry *entry = &magazine->entries[top - 1];
         size_t size = magazine->slot_size;
         magazine->top = top - 1;
         address = entry->address;
         slab_note_write(entry->note, size - requested, 0);
         cache_count_taken(&cache->counts, size, requested);
+        if (traced)
+            trace_quickly(TRACE_alloc, cache->heap, thread, address, requested, 0);
     }
     cache_leave(cache);
     return address;
@@ -135,10 +146,11 @@ static inline __attribute__((always_inline)) uintptr_t cache_take_fast(struct ca
 /* Frees the live block at an address of a slab; false when the slow path must be taken: for another thread's block, one
  * of a slab that another stream has used, one that is not live, or one more than the magazine holds. */
 static inline __attribute__((always_inline)) bool cache_give_fast(struct slab *slab, uintptr_t address,
-                                                                  const struct thread *thread)
+                                                                  const struct thread *thread, bool traced)
 {
     struct cache *cache = slab_owner(slab);
-    if (atomic_load_explicit(&cache->thread, memory_order_relaxed) != thread || !cache_enter(cache))
+    if (atomic_load_explicit(&cache->thread, memory_order_relaxed) != thread ||
+        !cache_enter(cache, traced ? CACHE_TRACED : CACHE_OPEN))
         return false;
     bool begins = false, simple = false;
     unsigned slot = slab_slot_begin(slab, address, &begins);
@@ -147,9 +159,13 @@ static inline __attribute__((always_inline)) bool cache_give_fast(struct slab *s
         slab_note *place = &slab->notes[slot];
         struct magazine *magazine = cache->magazines[slab->class];
         uint32_t note = atomic_load_explicit(place, memory_order_relaxed), top = magazine->top;
-        simple = note & NOTE_TAKEN && top < magazine->limit && cache_unpublished(&cache->counts) > -CACHE_UNPUBLISHED;
+        simple = note & NOTE_TAKEN && top < magazine->limit && cache_unpublished(&cache->counts) > -CACHE_UNPUBLISHED &&
+                 (!traced || trace_is_quick(cache->heap, thread));
         if (simple) {
             size_t size = magazine->slot_size;
+            if (traced)
+                trace_quickly(TRACE_free, cache->heap, thread, address, size - (note & NOTE_UNUSED),
+                              (uint16_t)(note >> NOTE_TAG_SHIFT));
             magazine->entries[top] = (struct magazine_entry){address, place};
             magazine->top = top + 1;
             slab_note_clear(place);

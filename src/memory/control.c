@@ -8,6 +8,7 @@
 #include "memory/config.h"
 #include "memory/ladder.h"
 #include "memory/pool.h"
+#include "memory/traced.h"
 
 #include <tarn/memory.h>
 #include <tarn/stats.h>
@@ -40,6 +41,7 @@ tarn_status tarn_trim(int device, size_t keep)
         status = captures_refuse(arena->device, "a trim");
     if (status || !arena)
         return status;
+    trace_store(TRACE_trim, &arena->store, keep);
     pools_collect(arena); /* a pool's last graph may have ended, where nothing could be done about it */
     status = ladder_trim(arena, NULL, keep);
     pools_collect(arena);

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "memory/cache.h"
 #include "memory/kept.h"
+#include "memory/traced.h"
 
 #include <string.h>
 
@@ -425,6 +426,7 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
 {
     struct run *run = span->run;
     struct span *before = span->previous, *after = span->next;
+    trace_block(heap->store->plain ? TRACE_segment_free : TRACE_segment_unmap, heap, span->start, span->size, 0);
     if (before)
         before->next = NULL;
     if (after)
@@ -453,6 +455,7 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
 void run_detach_locked(struct heap *heap, struct run *run)
 {
     span_hold_locked(heap, run->first);
+    trace_block(TRACE_segment_free, heap, run->start, run->end - run->start, 0);
     run_remove_locked(heap, (enum zone_kind)run->first->zone, run);
 }
 
@@ -462,6 +465,7 @@ void run_attach_locked(struct heap *heap, struct run *run)
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
     span->batch = 0;
     run_insert_locked(heap, (enum zone_kind)span->zone, run);
+    trace_block(TRACE_segment_alloc, heap, run->start, run->end - run->start, 0);
     span_return_locked(heap, span);
 }
 
@@ -474,6 +478,7 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
     span->state = SPAN_TAKEN;
     span->batch = 0;
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
+    trace_block(heap->store->plain ? TRACE_segment_alloc : TRACE_segment_map, heap, start, end - start, 0);
 
     if (base) {
         run = base->run;
@@ -680,6 +685,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     heap->store = store;
     heap->stream = stream;
     heap->generation = atomic_load(&stream->generation);
+    atomic_store(&heap->place, 0);
     heap->retired = false;
     heap->open_batch = heap->idle_batch + 1;
     heap->open_batch_used = false;

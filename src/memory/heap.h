@@ -117,7 +117,8 @@ struct heap {
     struct store *store;   /* of the pool; constant until the heap is used again */
     struct stream *stream; /* of which the heap is; constant until it is retired */
     unsigned generation;
-    bool retired; /* no work can be queued on the stream any more */
+    atomic_uint place; /* in the trace (traced.h); 0: none yet in this life */
+    bool retired;      /* no work can be queued on the stream any more */
     struct zone zones[ZONES];
     mutex caches_lock;                  /* held beside `lock` to change the list below; takes no other */
     struct cache *caches;               /* of its threads, and those whose thread has ended */

@@ -20,6 +20,7 @@
 #include "base/process.h"
 #include "memory/config.h"
 #include "memory/heap.h"
+#include "memory/traced.h"
 
 static inline uint64_t kept_state(const struct heap *heap, const struct span *span)
 {
@@ -45,7 +46,9 @@ static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread
     bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
     while (i > 0 && heap->kept[i - 1].size != size)
         i--;
-    if (i > 0 && heap->keeps && routed && kept_state(heap, heap->kept[i - 1].span) == heap->kept[i - 1].before) {
+    bool told = !trace_is_on() || trace_is_quick(heap, thread);
+    if (i > 0 && heap->keeps && routed && told &&
+        kept_state(heap, heap->kept[i - 1].span) == heap->kept[i - 1].before) {
         struct span *span = heap->kept[i - 1].span;
         address = heap->kept[i - 1].start;
         for (; i < count; i++)
@@ -56,6 +59,8 @@ static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread
         span->tag = 0;
         atomic_store_explicit(&span->live, true, memory_order_relaxed);
         counters_allocated_locked(heap->store->counters, size, requested);
+        if (trace_is_on())
+            trace_quickly(TRACE_alloc, heap, thread, address, requested, 0);
     }
     counters_unlock(counters);
     return address;
@@ -63,7 +68,7 @@ static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread
 
 /* Frees a live block by keeping it; false when the slow path must be taken: for one that is not live, that other streams have
  * used, after which others were cut or freed, or where no more are kept. */
-static inline bool kept_give(struct span *span, uintptr_t address)
+static inline bool kept_give(struct span *span, uintptr_t address, const struct thread *thread)
 {
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
     if (!heap)
@@ -73,8 +78,11 @@ static inline bool kept_give(struct span *span, uintptr_t address)
     unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed);
     bool simple = atomic_load_explicit(&span->live, memory_order_relaxed) &&
                   atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && span->start == address &&
-                  !span->uses && heap->keeps && count < HEAP_KEPT && kept_state(heap, span) == span->after;
+                  !span->uses && heap->keeps && count < HEAP_KEPT && kept_state(heap, span) == span->after &&
+                  (!trace_is_on() || trace_is_quick(heap, thread));
     if (simple) {
+        if (trace_is_on())
+            trace_quickly(TRACE_free, heap, thread, address, span->requested, span->tag);
         atomic_store_explicit(&span->live, false, memory_order_relaxed);
         heap->kept[count].size = span->size;
         heap->kept[count].start = address;

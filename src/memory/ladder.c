@@ -35,6 +35,7 @@
 #include "memory/observe.h"
 #include "memory/pool.h"
 #include "memory/segment.h"
+#include "memory/traced.h"
 #include "memory/verify.h"
 #include "memory/wait.h"
 
@@ -423,6 +424,7 @@ tarn_status ladder_refuse(struct heap *heap, size_t size)
         snprintf(pools, sizeof pools, "; private pools reserve %zu, which serve nobody else", sum.pools);
     (void)driver->memory_info(arena->device->number, &free_bytes, &total_bytes);
     COUNT(store->counters, num_ooms);
+    trace_block(TRACE_oom, heap, free_bytes, size, 0);
     observe_out_of_memory(
         &(tarn_shortage){.requested = size,
                          .reserved = sum.reserved,

@@ -62,6 +62,7 @@ static void memory_register(void)
     peers_on_enable(arena_grant);
     device_on_lost(memory_lost);
     captures_on_end(graph_capture_ended);
+    tracing_on_turn(memory_trace_turned);
     debug_init();
 }
 
@@ -103,6 +104,7 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const 
     span->uses = NULL;
     span_enter_locked(span);
     span_begin_locked(heap, span);
+    trace_block(TRACE_alloc, heap, span->start, request->requested, request->tag);
     return span->start;
 }
 
@@ -278,8 +280,17 @@ static void memory_of_routes_renew(void)
     thread->changes = changes;
 }
 
+/* The fast path of a cache while the trace is on. */
+static uintptr_t take_traced(struct cache *cache, size_t size)
+{
+    return trace_is_on() && cache && size - 1 < SLAB_MOST ? cache_take_fast(cache, thread_here, size, true) : 0;
+}
+
 static __attribute__((noinline)) void *malloc_slowly(size_t size, void *caller)
 {
+    uintptr_t address = thread_here ? take_traced(thread_here->current_cache, size) : 0;
+    if (address)
+        return (void *)address;
     struct stream *stream = NULL;
     struct hand used = {0};
     void *pointer = NULL;
@@ -316,7 +327,7 @@ void *tarn_malloc(size_t size)
     struct thread *thread = thread_here;
     if (!thread || !thread->current_cache || size - 1 >= SLAB_MOST)
         return malloc_large(size, __builtin_return_address(0));
-    uintptr_t address = cache_take_fast(thread->current_cache, thread, size);
+    uintptr_t address = cache_take_fast(thread->current_cache, thread, size, false);
     return address ? (void *)address : malloc_slowly(size, __builtin_return_address(0));
 }
 
@@ -327,6 +338,12 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
     struct hand used = {0};
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
+    bool named = thread_here && thread_here->named == stream;
+    uintptr_t address = named ? take_traced(thread_here->named_cache, size) : 0;
+    if (address) {
+        *pointer = (void *)address;
+        return TARN_OK;
+    }
     tarn_status status = memory_ready();
     debug_enter(caller);
     memory_of_routes_renew();
@@ -361,7 +378,7 @@ tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
     struct thread *thread = thread_here;
     if (!thread || !thread->named_cache || thread->named != stream || size - 1 >= SLAB_MOST || !pointer)
         return alloc_on_large(stream, size, pointer, __builtin_return_address(0));
-    uintptr_t address = cache_take_fast(thread->named_cache, thread, size);
+    uintptr_t address = cache_take_fast(thread->named_cache, thread, size, false);
     if (!address)
         return alloc_on_slowly(stream, size, pointer, __builtin_return_address(0));
     *pointer = (void *)address;
@@ -580,6 +597,8 @@ static void block_free_locked(struct block *block, bool look)
     block->ended = true;
     if (is_watched())
         driver->owner_clear(heap->arena->device->number, block->start, block->size);
+    uint16_t tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag;
+    trace_block(uses ? TRACE_free_requested : TRACE_free, heap, block->start, block->requested, tag);
     if (uses) {
         counters_freed(counters, block->size, block->requested);
         if (block->slab)
@@ -615,6 +634,7 @@ static bool free_remotely(uintptr_t address)
     size_t size = slab->slot_size, requested = slab_requested(slab, slot);
     if (pool)
         atomic_fetch_add(&pool->visits, 1); /* it must not go with its last block before that is counted */
+    trace_block(TRACE_free_remote, slab_owner(slab)->heap, address, requested, slab_tag(slab, slot));
     bool given = cache_give_remote(slab, slot);
     if (given)
         counters_freed_and_completed(store->counters, size, requested);
@@ -655,6 +675,9 @@ tarn_status memory_free_now(void *pointer)
 
 static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *caller)
 {
+    struct slab *slab = map_slab(map_get((uintptr_t)pointer));
+    if (trace_is_on() && thread_here && slab && cache_give_fast(slab, (uintptr_t)pointer, thread_here, true))
+        return TARN_OK;
     tarn_status status = memory_ready();
     debug_enter(caller);
     if (status || !pointer || free_remotely((uintptr_t)pointer))
@@ -666,7 +689,8 @@ static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *ca
 static __attribute__((noinline)) tarn_status free_large(void *pointer, void *caller)
 {
     struct span *span = map_span(map_get((uintptr_t)pointer));
-    return thread_here && span && kept_give(span, (uintptr_t)pointer) ? TARN_OK : free_slowly(pointer, caller);
+    return thread_here && span && kept_give(span, (uintptr_t)pointer, thread_here) ? TARN_OK
+                                                                                   : free_slowly(pointer, caller);
 }
 
 /* The fast path: page map, slab, slot, magazine. */
@@ -676,7 +700,7 @@ tarn_status tarn_free(void *pointer)
     map_entry entry = map_get((uintptr_t)pointer);
     if (!thread || !map_is_slab(entry))
         return free_large(pointer, __builtin_return_address(0));
-    return cache_give_fast(map_slab(entry), (uintptr_t)pointer, thread)
+    return cache_give_fast(map_slab(entry), (uintptr_t)pointer, thread, false)
                ? TARN_OK
                : free_slowly(pointer, __builtin_return_address(0));
 }
@@ -702,6 +726,8 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
         struct use **uses = block_uses(&block);
         status = uses ? use_add_stream(uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
+    if (!status && trace_is_on())
+        trace_stream_event(TRACE_free_on, found, block.start, block.requested);
     if (!status)
         block_free_locked(&block, true);
     block_unlock_freed(&block);
@@ -748,6 +774,8 @@ tarn_status tarn_record_stream(void *pointer, tarn_stream stream)
         struct use **uses = block_uses(&block);
         status = uses ? use_add_stream(uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
+    if (!status && trace_is_on())
+        trace_stream_event(TRACE_record_stream, found, block.start, block.requested);
     block_unlock(&block);
     return status;
 }
@@ -773,6 +801,7 @@ static tarn_status block_extend_locked(struct block *block, size_t size)
         else
             block->span->requested = size;
         counters_extended(block->heap->store->counters, block->size, more, block->requested, size - block->requested);
+        trace_block(TRACE_extend, block->heap, block->start, size, 0);
     }
     return TARN_OK;
 }

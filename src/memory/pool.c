@@ -13,6 +13,7 @@
 #include "memory/ladder.h"
 #include "memory/malloc.h"
 #include "memory/pinned.h"
+#include "memory/traced.h"
 
 static struct object_pool pools = OBJECT_POOL(struct pool);
 static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
@@ -64,6 +65,7 @@ tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **resul
     pool->store.next = arena->stores;
     arena->stores = &pool->store;
     mutex_unlock(&arena->lock);
+    trace_store(TRACE_pool_create, &pool->store, 0);
     *result = pool;
     return TARN_OK;
 }
@@ -144,6 +146,7 @@ static void leave_behind(struct store *store)
     pinned_pool_release(pool_of_store(store)->pinned); /* nobody captures with it any more */
     pool_of_store(store)->pinned = NULL;
     heaps_leave_behind(store);
+    trace_store(TRACE_pool_release, store, 0);
     process_changed();
 }
 
@@ -467,7 +470,10 @@ tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep)
         return status;
     struct store *store = &pool_of_public(pool)->store;
     status = captures_refuse(store->arena->device, "a trim");
-    return status ? status : ladder_trim(store->arena, store, keep);
+    if (status)
+        return status;
+    trace_store(TRACE_trim, store, keep);
+    return ladder_trim(store->arena, store, keep);
 }
 
 tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes)

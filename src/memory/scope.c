@@ -11,6 +11,7 @@
 #include "memory/malloc.h"
 #include "memory/pinned.h"
 #include "memory/pool.h"
+#include "memory/traced.h"
 
 /* The public kinds, and the one of captures. */
 enum { SCOPE_CAPTURE = TARN_SCOPE_ALWAYS + 1 };
@@ -156,6 +157,20 @@ static struct scope *leave_locked(struct thread *thread, struct joined **joined)
     return --scope->threads == 0 && !atomic_load(&scope->open) ? scope : NULL;
 }
 
+static void tell(enum trace_kind kind, const struct scope *scope)
+{
+    static const char *const names[] = {[TARN_SCOPE_THREAD] = "thread",
+                                        [TARN_SCOPE_STREAM] = "stream",
+                                        [TARN_SCOPE_ALWAYS] = "always",
+                                        [SCOPE_CAPTURE] = "capture"};
+    const uint64_t *pool = scope->pool->store.id;
+    if (!trace_is_on())
+        return;
+    uint32_t place = scope->stream ? trace_place_of_stream(scope->stream, scope->generation, pool)
+                                   : trace_place_of_device(scope->device, pool);
+    trace_event(kind, place, trace_text(names[scope->kind]), scope->value, 0);
+}
+
 /* Takes a scope out of the open ones. The caller lets go of the pool, without the lock. */
 static void close_locked(struct scope *scope)
 {
@@ -163,6 +178,7 @@ static void close_locked(struct scope *scope)
     while (*place != scope)
         place = &(*place)->next;
     *place = scope->next;
+    tell(TRACE_scope_end, scope);
     atomic_store(&scope->open, false);
     if (scope->kind != TARN_SCOPE_THREAD)
         atomic_fetch_sub(&shared_scopes, 1);
@@ -202,6 +218,7 @@ static tarn_status begin(struct pool *pool, int kind, struct stream *stream, tar
         if (kind == SCOPE_CAPTURE && atomic_fetch_add(&capture_scopes, 1) == 0)
             pinned_on_route(scope_pinned);
         scopes = scope;
+        tell(TRACE_scope_begin, scope);
         *result = scope->value;
     }
     mutex_unlock(&scopes_lock);

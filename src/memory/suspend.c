@@ -14,6 +14,7 @@
 #include "memory/observe.h"
 #include "memory/pin.h"
 #include "memory/pool.h"
+#include "memory/traced.h"
 #include "memory/wait.h"
 
 /* The contents of addresses that are not free, in host memory. */
@@ -424,6 +425,8 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
         if (!keep)
             debug_forget(&pool->store);
         status = change_end(pool, suspend(pool, keep));
+        if (!status)
+            trace_store(TRACE_suspend, &pool->store, keep);
     }
     captures_unbar(pool->store.arena->device);
     return status;
@@ -491,6 +494,8 @@ tarn_status tarn_pool_resume(tarn_pool *public)
     status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before);
     if (!status)
         status = change_end(pool, resume(pool, before));
+    if (!status)
+        trace_store(TRACE_resume, &pool->store, 0);
     captures_unbar(pool->store.arena->device);
     return status;
 }

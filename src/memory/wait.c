@@ -11,6 +11,7 @@
 #include "memory/growth.h"
 #include "memory/kept.h"
 #include "memory/order.h"
+#include "memory/traced.h"
 
 static struct object_pool all_uses = OBJECT_POOL(struct use);
 
@@ -129,6 +130,8 @@ static void block_end_locked(struct heap *heap, struct use *uses)
     struct slab *slab = span->state == SPAN_SLAB ? span->slab : NULL;
     size_t size = slab ? slab->slot_size : span->size;
     unsigned slot = uses->slot;
+    trace_block(TRACE_free_completed, heap, slab ? slab_address(slab, slot) : span->start,
+                slab ? slab_requested(slab, slot) : span->requested, slab ? slab_tag(slab, slot) : span->tag);
     if (uses->watch)
         debug_gone_locked(uses->watch);
     while (uses)

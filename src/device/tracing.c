@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the settings of the trace, from TARN_TRACE and tarn_trace_start(), and what a thread needs to write to it. */
+#include "device/tracing.h"
+#include "base/process.h"
+#include "base/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/trace.h>
+
+#define MOST_RECORDS ((size_t)1 << 28)
+#define OWN_FRAMES 2 /* trace_event() and trace_stack_here() */
+
+static mutex settings_lock = MUTEX_INITIALIZER;
+static tarn_trace_options settings = {.size = sizeof settings}; /* settings_lock */
+static bool is_read;                                            /* settings_lock: TARN_TRACE was read */
+static atomic_bool with_regions;
+static void (*_Atomic turn)(void);
+
+/* Records --------------------------------------------------------------------------------------------------------- */
+
+uint32_t trace_place_of_stream(const struct stream *stream, unsigned generation, const uint64_t pool[2])
+{
+    struct trace_place place = {
+        .pool = {pool[0], pool[1]},
+        .native = (uint64_t)(uintptr_t)stream->native,
+        .stream = (uint64_t)generation << 32 | stream->slot,
+        .device = stream->device,
+    };
+    return trace_place(&place);
+}
+
+uint32_t trace_place_of_device(int device, const uint64_t pool[2])
+{
+    struct trace_place place = {.pool = {pool[0], pool[1]}, .device = device};
+    return trace_place(&place);
+}
+
+uint32_t trace_text(const char *text)
+{
+    struct trace_text copy = {""};
+    memcpy(copy.text, text, strnlen(text, sizeof copy.text - 1));
+    return intern(&trace_texts, &copy);
+}
+
+struct trace_ring *trace_ring_begin(struct thread *thread)
+{
+    if (!thread->trace)
+        thread->trace = trace_ring_take();
+    return thread->trace;
+}
+
+/* Whether a stack belongs to a record of this kind. */
+static bool wants_stack(enum trace_kind kind)
+{
+    int mode = atomic_load_explicit(&trace_stack_mode, memory_order_relaxed);
+    if (mode == TRACE_STACKS_NONE)
+        return false;
+    return mode == TRACE_STACKS_ALL || kind == TRACE_alloc || kind == TRACE_extend || kind == TRACE_oom ||
+           (kind >= TRACE_segment_alloc && kind <= TRACE_segment_unmap);
+}
+
+void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_t size, uint16_t tag)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    struct thread *thread = thread_self();
+    struct trace_ring *ring = thread ? trace_ring_begin(thread) : NULL;
+    error_attempt_end(&before, TARN_OK);
+    if (!ring) {
+        trace_lose();
+        return;
+    }
+    uint32_t stack = wants_stack(kind) ? trace_stack_here(OWN_FRAMES) : 0;
+    trace_put(ring, kind, address, size, place, thread->region, stack, tag);
+}
+
+void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint64_t address, uint64_t size)
+{
+    static const uint64_t none[2];
+    unsigned generation = atomic_load_explicit(&stream->generation, memory_order_relaxed);
+    trace_event(kind, trace_place_of_stream(stream, generation, none), address, size, 0);
+}
+
+/* Settings -------------------------------------------------------------------------------------------------------- */
+
+void tracing_on_turn(void (*callback)(void))
+{
+    atomic_store(&turn, callback);
+}
+
+static void turned(void)
+{
+    void (*callback)(void) = atomic_load(&turn);
+    if (callback)
+        callback();
+}
+
+static void apply_locked(const tarn_trace_options *options)
+{
+    settings = *options;
+    atomic_store(&with_regions, options->regions);
+    trace_start(options->records ? options->records : TARN_TRACE_RECORDS, (enum trace_stack_mode)options->stacks);
+}
+
+static tarn_status bad_word(const char *text, size_t length)
+{
+    return failed(
+        TARN_ERROR_CONFIGURATION,
+        "TARN_TRACE: %.*s is none of 0, off, 1, on, records=N, stacks=none, stacks=alloc, stacks=all and regions",
+        (int)(length < 64 ? length : 64), text);
+}
+
+static bool is_word(const char *text, size_t length, const char *word)
+{
+    return length == strlen(word) && memcmp(text, word, length) == 0;
+}
+
+static tarn_status read_word(const char *text, size_t length, tarn_trace_options *options, bool *on)
+{
+    static const char *const stacks[] = {"stacks=none", "stacks=alloc", "stacks=all"};
+    static const char records[] = "records=";
+    *on = true;
+    if (is_word(text, length, "0") || is_word(text, length, "off")) {
+        *on = false;
+        return TARN_OK;
+    }
+    if (is_word(text, length, "1") || is_word(text, length, "on"))
+        return TARN_OK;
+    if (is_word(text, length, "regions")) {
+        options->regions = true;
+        return TARN_OK;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (!is_word(text, length, stacks[i]))
+            continue;
+        options->stacks = (tarn_trace_stacks)i;
+        return TARN_OK;
+    }
+    if (length <= sizeof records - 1 || memcmp(text, records, sizeof records - 1) != 0)
+        return bad_word(text, length);
+    char *end = NULL;
+    unsigned long long count = strtoull(text + sizeof records - 1, &end, 10);
+    if (end != text + length || text[sizeof records - 1] == '-' || count == 0 || count > MOST_RECORDS)
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_TRACE: %.*s: records are a number from 1 to %zu",
+                      (int)(length < 64 ? length : 64), text, MOST_RECORDS);
+    options->records = (size_t)count;
+    return TARN_OK;
+}
+
+static tarn_status read_environment_locked(void)
+{
+    const char *text = getenv("TARN_TRACE");
+    tarn_trace_options options = {.size = sizeof options};
+    tarn_status status = TARN_OK;
+    bool on = false;
+    for (const char *at = text; at && *at && !status;) {
+        at += strspn(at, ", \t");
+        size_t length = strcspn(at, ", \t");
+        if (length)
+            status = read_word(at, length, &options, &on);
+        at += length;
+    }
+    is_read = status == TARN_OK;
+    if (!status && on)
+        apply_locked(&options);
+    return status;
+}
+
+tarn_status tracing_init(void)
+{
+    mutex_lock(&settings_lock);
+    tarn_status status = is_read ? TARN_OK : read_environment_locked();
+    mutex_unlock(&settings_lock);
+    return status;
+}
+
+tarn_status tarn_trace_start(const tarn_trace_options *options)
+{
+    static const tarn_trace_options by_default = {.size = sizeof by_default};
+    tarn_status status = device_layer_ready();
+    if (status)
+        return status;
+    options = options ? options : &by_default;
+    if (options->size != sizeof *options)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "options->size is not sizeof(tarn_trace_options)");
+    if (options->records > MOST_RECORDS || (unsigned)options->stacks > TARN_TRACE_STACKS_ALL)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%zu records a thread are more than %zu, or stacks is not known",
+                      options->records, MOST_RECORDS);
+    mutex_lock(&settings_lock);
+    apply_locked(options);
+    mutex_unlock(&settings_lock);
+    turned();
+    return TARN_OK;
+}
+
+tarn_status tarn_trace_stop(void)
+{
+    tarn_status status = device_layer_ready();
+    if (status)
+        return status;
+    trace_stop();
+    turned();
+    return TARN_OK;
+}
+
+tarn_status tarn_trace_clear(void)
+{
+    tarn_status status = process_check();
+    if (!status)
+        trace_clear();
+    return status;
+}
+
+tarn_status tarn_trace_count(uint64_t *kept, uint64_t *lost)
+{
+    tarn_status status = process_check();
+    if (status)
+        return status;
+    uint64_t counts[2];
+    trace_count(&counts[0], &counts[1]);
+    if (kept)
+        *kept = counts[0];
+    if (lost)
+        *lost = counts[1];
+    return TARN_OK;
+}
+
+/* Regions --------------------------------------------------------------------------------------------------------- */
+
+static void region_event(enum trace_kind kind, uint32_t region)
+{
+    if (trace_is_on() && atomic_load_explicit(&with_regions, memory_order_relaxed))
+        trace_event(kind, 0, region, 0, 0);
+}
+
+tarn_status tarn_region_push(const char *name)
+{
+    tarn_status status = device_layer_ready();
+    if (status)
+        return status;
+    if (!name || !*name)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "a region's name is NULL or empty");
+    struct thread *thread = thread_self();
+    if (!thread)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    struct trace_region region = {.parent = thread->region};
+    memcpy(region.name, name, strnlen(name, sizeof region.name - 1));
+    uint32_t number = thread->regions_unnamed ? 0 : intern(&trace_regions, &region);
+    if (number)
+        thread->region = number;
+    else
+        thread->regions_unnamed++; /* what is in it belongs to the one around it */
+    region_event(TRACE_region_begin, number);
+    return TARN_OK;
+}
+
+tarn_status tarn_region_pop(void)
+{
+    tarn_status status = device_layer_ready();
+    if (status)
+        return status;
+    struct thread *thread = thread_here;
+    if (!thread || (!thread->regions_unnamed && !thread->region))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "this thread is in no region");
+    region_event(TRACE_region_end, thread->regions_unnamed ? 0 : thread->region);
+    if (thread->regions_unnamed)
+        thread->regions_unnamed--;
+    else
+        thread->region = ((const struct trace_region *)intern_value(&trace_regions, thread->region))->parent;
+    return TARN_OK;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Writing to the trace (record/trace.h) as the calling thread, with the region that it is in. A thread's ring is made at its first
+ * record. Everything here is thread-safe and takes no lock but those of rings and tables, which are leaves. */
+#ifndef TARN_DEVICE_TRACING_H
+#define TARN_DEVICE_TRACING_H
+
+#include "device/stream.h"
+#include "record/trace.h"
+
+/* The place of a stream, as it was in `generation`, in a pool. */
+uint32_t trace_place_of_stream(const struct stream *stream, unsigned generation, const uint64_t pool[2]);
+/* The same of a device that no stream of which is meant. */
+uint32_t trace_place_of_device(int device, const uint64_t pool[2]);
+/* The number of a text, for the address of a record that needs one. */
+uint32_t trace_text(const char *text);
+
+/* Writes a record. Only while the trace is on. */
+void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_t size, uint16_t tag);
+/* The same about a stream of now, in the default pool. */
+void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint64_t address, uint64_t size);
+
+/* The same with no look-up, for paths that count ns: 1 to 3 loads, the clock, five stores. */
+struct trace_ring *trace_ring_begin(struct thread *thread);
+static inline void trace_fast(struct thread *thread, enum trace_kind kind, uint32_t place, uint64_t address,
+                              uint64_t size, uint16_t tag)
+{
+    if (__builtin_expect(!thread->trace || atomic_load_explicit(&trace_stack_mode, memory_order_relaxed), false))
+        trace_event(kind, place, address, size, tag);
+    else
+        trace_put(thread->trace, kind, address, size, place, thread->region, 0, tag);
+}
+
+/* Reads TARN_TRACE, once. */
+tarn_status tracing_init(void);
+/* What the memory layer does when the trace goes on or off: its fast paths take another way. Called without a lock. */
+void tracing_on_turn(void (*callback)(void));
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns nothing: the slow side of traced.h. */
+#include "memory/traced.h"
+#include "memory/cache.h"
+
+uint32_t heap_place_make(struct heap *heap)
+{
+    uint32_t place = trace_place_of_stream(heap->stream, heap->generation, heap->store->id);
+    atomic_store_explicit(&heap->place, place, memory_order_relaxed);
+    return place;
+}
+
+void trace_store(enum trace_kind kind, const struct store *store, uint64_t size)
+{
+    if (trace_is_on())
+        trace_event(kind, trace_place_of_device(store->arena->device->number, store->id), 0, size, 0);
+}
+
+void memory_trace_turned(void)
+{
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        for (struct heap *heap = arena ? heap_next(arena, NULL) : NULL; heap; heap = heap_next(arena, heap)) {
+            mutex_lock(&heap->lock);
+            caches_publish_locked(heap);
+            mutex_unlock(&heap->lock);
+        }
+    }
+}

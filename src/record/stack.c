@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Call stacks, as numbers of return addresses. Owns the unwinder: libunwind's, which keeps what it learned of a function
+ * (nongnu libunwind, unw_backtrace), where that library is installed, else libc's backtrace(). */
+#include "record/trace.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <string.h>
+
+#define MOST_SKIPPED 8
+
+static int (*unwind)(void **frames, int room);
+
+static void find_unwinder(void)
+{
+    void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL), *found = NULL;
+    if (library)
+        found = dlsym(library, "unw_backtrace");
+    unwind = backtrace;
+    if (found)
+        memcpy(&unwind, &found, sizeof unwind);
+}
+
+uint32_t trace_stack_here(unsigned skip)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    void *frames[TRACE_FRAMES + MOST_SKIPPED];
+    struct trace_stack stack = {{0}};
+    pthread_once(&once, find_unwinder);
+    int count = unwind(frames, TRACE_FRAMES + MOST_SKIPPED);
+    for (int i = (int)skip; i < count && i - (int)skip < TRACE_FRAMES; i++)
+        stack.frames[i - (int)skip] = (uint64_t)(uintptr_t)frames[i];
+    return count > (int)skip ? intern(&trace_stacks, &stack) : 0;
+}

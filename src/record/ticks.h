@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A clock for stamps: the processor's own counter where that runs at one rate on all cores, else the system's monotonic clock. */
+#ifndef TARN_RECORD_TICKS_H
+#define TARN_RECORD_TICKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+extern bool ticks_are_cycles; /* set by ticks_init() */
+
+static inline uint64_t ticks_of_system(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t ticks_now(void)
+{
+#if defined __x86_64__
+    if (__builtin_expect(ticks_are_cycles, true))
+        return __builtin_ia32_rdtsc();
+#elif defined __aarch64__
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#endif
+    return ticks_of_system();
+}
+
+/* Before the first stamp; begins the measuring of the rate. */
+void ticks_init(void);
+
+/* How stamps become times: measured from ticks_init() to now, so better the later. */
+struct ticks_scale {
+    uint64_t ticks; /* at a moment */
+    int64_t ns;     /* the same moment, since 1970 */
+    double rate;    /* ns a tick */
+};
+struct ticks_scale ticks_scale_now(void);
+int64_t ticks_to_ns(const struct ticks_scale *scale, uint64_t ticks);
+
+#endif

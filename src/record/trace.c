@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the rings and the tables of what repeats. The list of rings only grows; a ring whose thread has ended keeps its records
+ * until another thread's overwrite them. */
+#include "record/trace.h"
+#include "base/pages.h"
+
+#include <string.h>
+
+#define LEAST_RECORDS 1024
+
+struct intern trace_places = INTERN(struct trace_place, INTERN_MOST),
+              trace_regions = INTERN(struct trace_region, INTERN_MOST),
+              trace_texts = INTERN(struct trace_text, INTERN_MOST),
+              trace_stacks = INTERN(struct trace_stack, INTERN_MOST / 8);
+
+atomic_bool trace_on;
+atomic_int trace_stack_mode;
+
+static mutex rings_lock = MUTEX_INITIALIZER;
+static _Atomic(struct trace_ring *) rings; /* rings_lock to change */
+static unsigned threads;                   /* rings_lock: that had a ring */
+static atomic_size_t records_wanted;       /* of a ring that is made */
+static atomic_uint_fast64_t records_lost;
+
+uint32_t trace_place(const struct trace_place *place)
+{
+    return intern(&trace_places, place);
+}
+
+static struct trace_ring *ring_make_locked(void)
+{
+    size_t records = atomic_load(&records_wanted);
+    size_t bytes = sizeof(struct trace_ring) + records * sizeof(struct trace_record);
+    struct trace_ring *ring = pages_map(bytes);
+    if (!ring)
+        return NULL;
+    ring->mask = records - 1;
+    ring->bytes = bytes;
+    ring->next = atomic_load_explicit(&rings, memory_order_relaxed);
+    atomic_store_explicit(&rings, ring, memory_order_release);
+    return ring;
+}
+
+struct trace_ring *trace_ring_take(void)
+{
+    mutex_lock(&rings_lock);
+    struct trace_ring *ring = atomic_load_explicit(&rings, memory_order_relaxed);
+    while (ring && ring->taken)
+        ring = ring->next;
+    if (!ring)
+        ring = ring_make_locked();
+    if (ring) {
+        ring->taken = true;
+        ring->thread = threads < UINT16_MAX ? (uint16_t)++threads : 0;
+    }
+    mutex_unlock(&rings_lock);
+    return ring;
+}
+
+void trace_ring_leave(struct trace_ring *ring)
+{
+    if (!ring)
+        return;
+    mutex_lock(&rings_lock);
+    ring->taken = false;
+    mutex_unlock(&rings_lock);
+}
+
+void trace_lose(void)
+{
+    atomic_fetch_add_explicit(&records_lost, 1, memory_order_relaxed);
+}
+
+void trace_start(size_t records, enum trace_stack_mode stacks)
+{
+    static bool ticking;
+    size_t rounded = LEAST_RECORDS;
+    while (rounded < records)
+        rounded *= 2;
+    mutex_lock(&rings_lock);
+    if (!ticking)
+        ticks_init();
+    ticking = true;
+    atomic_store(&records_wanted, rounded);
+    atomic_store(&trace_stack_mode, (int)stacks);
+    atomic_store(&trace_on, true);
+    mutex_unlock(&rings_lock);
+}
+
+void trace_stop(void)
+{
+    atomic_store(&trace_on, false);
+}
+
+void trace_clear(void)
+{
+    mutex_lock(&rings_lock);
+    for (struct trace_ring *ring = atomic_load(&rings); ring; ring = ring->next)
+        atomic_store(&ring->begin, atomic_load_explicit(&ring->head, memory_order_acquire));
+    atomic_store(&records_lost, 0);
+    mutex_unlock(&rings_lock);
+}
+
+/* The rings, the newest first: for trace_read.c. */
+const struct trace_ring *trace_rings(uint64_t *lost)
+{
+    *lost = atomic_load(&records_lost);
+    return atomic_load_explicit(&rings, memory_order_acquire);
+}

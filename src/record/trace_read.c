@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Reads the rings while their threads write on: copies each, throws away what may have been overwritten meanwhile, and merges the
+ * copies by time. Owns nothing but the copy that it gives. */
+#include "base/pages.h"
+#include "record/trace.h"
+
+#include <string.h>
+
+#define AHEAD_RECORDS 256 /* how far two stamps of one block may be out of order at most */
+
+/* A ring's records in the copy, in order, and what it no longer had. */
+struct part {
+    size_t first, count;
+    uint64_t overwritten;
+};
+
+static uint64_t ring_first(const struct trace_ring *ring, uint64_t head)
+{
+    uint64_t size = ring->mask + 1, begin = atomic_load(&ring->begin);
+    uint64_t first = head > size ? head - size : 0;
+    return first > begin ? first : begin;
+}
+
+static size_t ring_count(const struct trace_ring *ring)
+{
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+    return (size_t)(head - ring_first(ring, head));
+}
+
+/* Copies the newest of a ring's records, at most `room`. */
+static struct part ring_copy(const struct trace_ring *ring, struct trace_record *to, size_t room)
+{
+    uint64_t size = ring->mask + 1, head = atomic_load_explicit(&ring->head, memory_order_acquire);
+    uint64_t first = ring_first(ring, head);
+    first = head - first > room ? head - room : first;
+    uint64_t *words = (uint64_t *)to;
+    for (uint64_t at = first; at < head; at++)
+        for (size_t i = 0; i < TRACE_WORDS; i++)
+            *words++ = atomic_load_explicit(&ring->words[(at & ring->mask) * TRACE_WORDS + i], memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    uint64_t now = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    uint64_t whole = now + 1 > size ? now + 1 - size : 0; /* the next one may be half written */
+    uint64_t kept = first > whole ? first : whole < head ? whole : head;
+    memmove(to, to + (kept - first), (size_t)(head - kept) * sizeof *to);
+    return (struct part){.count = (size_t)(head - kept), .overwritten = kept - atomic_load(&ring->begin)};
+}
+
+/* Merges two neighbouring parts, each in order, into another buffer. */
+static void merge_two(const struct trace_record *left, size_t lefts, const struct trace_record *right, size_t rights,
+                      struct trace_record *to)
+{
+    while (lefts && rights) {
+        bool take = left->time <= right->time;
+        *to++ = take ? *left++ : *right++;
+        lefts -= take;
+        rights -= !take;
+    }
+    memcpy(to, lefts ? left : right, (lefts + rights) * sizeof *to);
+}
+
+/* Merges parts by twos until there is one; gives the buffer that has it. */
+static struct trace_record *merge(struct part *parts, size_t count, struct trace_record *from, struct trace_record *to)
+{
+    while (count > 1) {
+        size_t made = 0;
+        for (size_t i = 0; i < count; i += 2) {
+            struct part *left = &parts[i], *right = i + 1 < count ? &parts[i + 1] : &(struct part){0};
+            merge_two(from + left->first, left->count, from + right->first, right->count, to + left->first);
+            parts[made++] = (struct part){.first = left->first, .count = left->count + right->count};
+        }
+        count = made;
+        struct trace_record *swap = from;
+        from = to;
+        to = swap;
+    }
+    return from;
+}
+
+static bool takes(const struct trace_record *record)
+{
+    return trace_kind_of(record) == TRACE_alloc;
+}
+
+static bool gives(const struct trace_record *record)
+{
+    enum trace_kind kind = trace_kind_of(record);
+    return kind == TRACE_free || kind == TRACE_free_remote || kind == TRACE_free_completed;
+}
+
+/* The slot of an address in a table of a power of two of them; a free one where it has none. */
+static uint64_t *slot_of(uint64_t *table, size_t slots, uint64_t address)
+{
+    size_t at = (size_t)(address * 0x9e3779b97f4a7c15u >> 20) & (slots - 1);
+    while (table[at] && (table[at] & ~UINT64_C(1)) != address)
+        at = (at + 1) & (slots - 1);
+    return &table[at];
+}
+
+/* Has the free of a block that another thread then took stand before that: the stamps may be some ns out of order. Without
+ * host memory for the table the order stays as it is. */
+static void put_frees_first(struct trace_record *records, size_t count)
+{
+    size_t slots = 1024;
+    while (slots < 2 * count)
+        slots *= 2;
+    uint64_t *live = pages_map(slots * sizeof *live); /* addresses, with bit 0 set while a block is there */
+    for (size_t i = 0; live && i < count; i++) {
+        if (!takes(&records[i]) && !gives(&records[i]))
+            continue;
+        uint64_t *slot = slot_of(live, slots, records[i].address);
+        if (takes(&records[i]) && *slot & 1) {
+            size_t at = i + 1, end = count - i > AHEAD_RECORDS ? i + AHEAD_RECORDS : count;
+            while (at < end && !(gives(&records[at]) && records[at].address == records[i].address))
+                at++;
+            if (at < end) {
+                struct trace_record early = records[at];
+                memmove(&records[i + 1], &records[i], (at - i) * sizeof *records);
+                early.time = records[i + 1].time;
+                records[i++] = early; /* the slot stays live */
+            }
+        }
+        *slot = records[i].address | takes(&records[i]);
+    }
+    pages_unmap(live, slots * sizeof *live);
+}
+
+/* The time from which on no ring misses a record. */
+static uint64_t exact_time(const struct trace_record *records, const struct part *parts, size_t count)
+{
+    uint64_t time = 0;
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].overwritten && parts[i].count && records[parts[i].first].time > time)
+            time = records[parts[i].first].time;
+    return time;
+}
+
+bool trace_read(struct trace_copy *copy)
+{
+    *copy = (struct trace_copy){0};
+    const struct trace_ring *first = trace_rings(&copy->lost);
+    size_t rings = 0, room = 0;
+    for (const struct trace_ring *ring = first; ring; ring = ring->next, rings++)
+        room += ring_count(ring);
+    size_t bytes = (room + 1) * sizeof(struct trace_record), list = (rings + 1) * sizeof(struct part);
+    struct trace_record *from = pages_map(bytes), *to = rings > 1 ? pages_map(bytes) : NULL;
+    struct part *parts = pages_alloc(list);
+    bool done = from && parts && (to || rings <= 1);
+    size_t made = 0;
+    for (const struct trace_ring *ring = first; done && ring; ring = ring->next) {
+        parts[made] = ring_copy(ring, from + copy->count, room - copy->count);
+        parts[made].first = copy->count;
+        copy->count += parts[made].count;
+        copy->lost += parts[made].overwritten;
+        made++;
+    }
+    uint64_t exact = done ? exact_time(from, parts, made) : 0;
+    struct trace_record *merged = done ? merge(parts, made, from, to) : NULL;
+    if (done && rings > 1)
+        put_frees_first(merged, copy->count);
+    while (done && copy->exact_from < copy->count && merged[copy->exact_from].time < exact)
+        copy->exact_from++;
+    copy->records = merged;
+    copy->bytes = bytes;
+    pages_unmap(merged == from ? to : from, bytes);
+    if (!done)
+        pages_unmap(to, bytes);
+    pages_free(parts, list);
+    return done;
+}
+
+void trace_count(uint64_t *kept, uint64_t *lost)
+{
+    *kept = 0;
+    for (const struct trace_ring *ring = trace_rings(lost); ring; ring = ring->next) {
+        uint64_t here = ring_count(ring);
+        *kept += here;
+        *lost += atomic_load(&ring->head) - atomic_load(&ring->begin) - here;
+    }
+}
+
+void trace_copy_finish(struct trace_copy *copy)
+{
+    pages_unmap(copy->records, copy->bytes);
+    *copy = (struct trace_copy){0};
+}
