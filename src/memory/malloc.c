@@ -288,9 +288,6 @@ static uintptr_t take_traced(struct cache *cache, size_t size)
 
 static __attribute__((noinline)) void *malloc_slowly(size_t size, void *caller)
 {
-    uintptr_t address = thread_here ? take_traced(thread_here->current_cache, size) : 0;
-    if (address)
-        return (void *)address;
     struct stream *stream = NULL;
     struct hand used = {0};
     void *pointer = NULL;
@@ -308,6 +305,12 @@ static __attribute__((noinline)) void *malloc_slowly(size_t size, void *caller)
     }
     status_set_last(status);
     return pointer;
+}
+
+static __attribute__((noinline)) void *malloc_traced(size_t size, void *caller)
+{
+    uintptr_t address = thread_here ? take_traced(thread_here->current_cache, size) : 0;
+    return address ? (void *)address : malloc_slowly(size, caller);
 }
 
 /* Of a size that no slab serves: the thread, its current heap, a block that was freed there, under a short lock. */
@@ -328,7 +331,7 @@ void *tarn_malloc(size_t size)
     if (!thread || !thread->current_cache || size - 1 >= SLAB_MOST)
         return malloc_large(size, __builtin_return_address(0));
     uintptr_t address = cache_take_fast(thread->current_cache, thread, size, false);
-    return address ? (void *)address : malloc_slowly(size, __builtin_return_address(0));
+    return address ? (void *)address : malloc_traced(size, __builtin_return_address(0));
 }
 
 static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream, size_t size, void **pointer,
@@ -338,12 +341,6 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
     struct hand used = {0};
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
-    bool named = thread_here && thread_here->named == stream;
-    uintptr_t address = named ? take_traced(thread_here->named_cache, size) : 0;
-    if (address) {
-        *pointer = (void *)address;
-        return TARN_OK;
-    }
     tarn_status status = memory_ready();
     debug_enter(caller);
     memory_of_routes_renew();
@@ -358,6 +355,17 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
         thread->named_cache = used.cache ? used.cache : same ? thread->named_cache : NULL;
     }
     return status;
+}
+
+static __attribute__((noinline)) tarn_status alloc_on_traced(tarn_stream stream, size_t size, void **pointer,
+                                                             void *caller)
+{
+    struct thread *thread = thread_here;
+    uintptr_t address = thread->named == stream ? take_traced(thread->named_cache, size) : 0;
+    if (!address)
+        return alloc_on_slowly(stream, size, pointer, caller);
+    *pointer = (void *)address;
+    return TARN_OK;
 }
 
 static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, size_t size, void **pointer,
@@ -380,7 +388,7 @@ tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
         return alloc_on_large(stream, size, pointer, __builtin_return_address(0));
     uintptr_t address = cache_take_fast(thread->named_cache, thread, size, false);
     if (!address)
-        return alloc_on_slowly(stream, size, pointer, __builtin_return_address(0));
+        return alloc_on_traced(stream, size, pointer, __builtin_return_address(0));
     *pointer = (void *)address;
     return TARN_OK;
 }
@@ -675,14 +683,19 @@ tarn_status memory_free_now(void *pointer)
 
 static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *caller)
 {
-    struct slab *slab = map_slab(map_get((uintptr_t)pointer));
-    if (trace_is_on() && thread_here && slab && cache_give_fast(slab, (uintptr_t)pointer, thread_here, true))
-        return TARN_OK;
     tarn_status status = memory_ready();
     debug_enter(caller);
     if (status || !pointer || free_remotely((uintptr_t)pointer))
         return status;
     return memory_free(pointer);
+}
+
+/* The fast path of a cache while the trace is on. */
+static __attribute__((noinline)) tarn_status free_traced(struct slab *slab, void *pointer, void *caller)
+{
+    if (trace_is_on() && cache_give_fast(slab, (uintptr_t)pointer, thread_here, true))
+        return TARN_OK;
+    return free_slowly(pointer, caller);
 }
 
 /* A block with a span of its own: page map, span, under a short lock. */
@@ -702,7 +715,7 @@ tarn_status tarn_free(void *pointer)
         return free_large(pointer, __builtin_return_address(0));
     return cache_give_fast(map_slab(entry), (uintptr_t)pointer, thread, false)
                ? TARN_OK
-               : free_slowly(pointer, __builtin_return_address(0));
+               : free_traced(map_slab(entry), pointer, __builtin_return_address(0));
 }
 
 /* Whether a stream is the one that the heap serves, so that its order is the heap's. */
