@@ -19,6 +19,7 @@
 #include <tarn/pinned.h>
 #include <tarn/pool.h>
 #include <tarn/share.h>
+#include <tarn/snapshot.h>
 #include <tarn/stats.h>
 #include <tarn/status.h>
 #include <tarn/stream.h>

@@ -58,7 +58,7 @@ static bool wants_stack(enum trace_kind kind)
     int mode = atomic_load_explicit(&trace_stack_mode, memory_order_relaxed);
     if (mode == TRACE_STACKS_NONE)
         return false;
-    return mode == TRACE_STACKS_ALL || kind == TRACE_alloc || kind == TRACE_extend || kind == TRACE_oom ||
+    return mode == TRACE_STACKS_ALL || kind == TRACE_alloc || kind == TRACE_oom ||
            (kind >= TRACE_segment_alloc && kind <= TRACE_segment_unmap);
 }
 

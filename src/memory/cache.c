@@ -432,6 +432,21 @@ void caches_publish_locked(struct heap *heap)
     }
 }
 
+void caches_hold_locked(struct heap *heap)
+{
+    if (!heap->caches)
+        return;
+    revoke_locked(heap);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+        drain_locked(cache);
+}
+
+void caches_let_go_locked(struct heap *heap)
+{
+    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+        hand_back(cache);
+}
+
 void caches_reclaim_locked(struct heap *heap)
 {
     take_back_locked(heap, false);

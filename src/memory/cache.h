@@ -207,6 +207,10 @@ void caches_open_locked(struct heap *heap);
 /* Publishes what the heap's caches have counted, and leaves them their slabs. */
 void caches_publish_locked(struct heap *heap);
 
+/* Stops the heap's caches, with what other threads have freed taken up; and lets them go on. */
+void caches_hold_locked(struct heap *heap);
+void caches_let_go_locked(struct heap *heap);
+
 /* Adds what the heap's caches have counted and not published. */
 void caches_count_locked(struct heap *heap, tarn_stats *stats);
 

@@ -32,27 +32,41 @@ void kept_flush_locked(struct heap *heap)
     }
 }
 
-static void set_keeps(struct heap *heap, bool keeps)
+static bool set_keeps(struct heap *heap, bool keeps)
 {
     counters_lock(&heap->arena->counters);
+    bool before = heap->keeps;
     heap->keeps = keeps;
     counters_unlock(&heap->arena->counters);
+    return before;
 }
 
 void kept_open_locked(struct heap *heap)
 {
-    set_keeps(heap, !heap->store->plain && !debug_bypasses_caches());
+    (void)set_keeps(heap, !heap->store->plain && !debug_bypasses_caches());
 }
 
 void kept_close_locked(struct heap *heap)
 {
-    set_keeps(heap, false);
+    (void)kept_pause_locked(heap);
+}
+
+bool kept_pause_locked(struct heap *heap)
+{
+    bool before = set_keeps(heap, false);
     kept_flush_locked(heap);
+    return before;
+}
+
+void kept_go_on_locked(struct heap *heap, bool keeps)
+{
+    bool lost = atomic_load(&heap->arena->device->lost);
+    (void)set_keeps(heap, keeps && !lost);
 }
 
 void kept_lose(struct heap *heap)
 {
-    set_keeps(heap, false);
+    (void)set_keeps(heap, false);
 }
 
 void span_begin_locked(struct heap *heap, struct span *span)

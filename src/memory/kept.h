@@ -102,6 +102,9 @@ void kept_flush_locked(struct heap *heap);
 /* From now on blocks are kept, at the start of a heap's life, unless somebody watches whose memory is whose; and not any more. */
 void kept_open_locked(struct heap *heap);
 void kept_close_locked(struct heap *heap);
+/* Keeps none for a while; gives what to go on with. */
+bool kept_pause_locked(struct heap *heap);
+void kept_go_on_locked(struct heap *heap, bool keeps);
 /* The same because the device is lost: takes no lock but the counters'. What is kept stays so until it is flushed. */
 void kept_lose(struct heap *heap);
 

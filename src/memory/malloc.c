@@ -814,7 +814,8 @@ static tarn_status block_extend_locked(struct block *block, size_t size)
         else
             block->span->requested = size;
         counters_extended(block->heap->store->counters, block->size, more, block->requested, size - block->requested);
-        trace_block(TRACE_extend, block->heap, block->start, size, 0);
+        trace_block(TRACE_free, block->heap, block->start, block->requested, 0);
+        trace_block(TRACE_alloc, block->heap, block->start, size, 0);
     }
     return TARN_OK;
 }

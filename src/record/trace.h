@@ -25,7 +25,6 @@
     X(free_remote)         \
     X(free_requested)      \
     X(free_completed)      \
-    X(extend)              \
     X(segment_alloc)       \
     X(segment_free)        \
     X(segment_map)         \

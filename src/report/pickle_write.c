@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The values of a pickle. Owns nothing. */
+#include "report/pickle_write.h"
+
+void pickle_begin(struct pickle_writer *writer, struct sink *sink)
+{
+    *writer = (struct pickle_writer){.sink = sink};
+    sink_byte(sink, 0x80); /* PROTO */
+    sink_byte(sink, 2);
+}
+
+void pickle_end(struct pickle_writer *writer)
+{
+    sink_byte(writer->sink, '.'); /* STOP */
+}
+
+static void bytes(struct pickle_writer *writer, unsigned char opcode, uint64_t value, unsigned count)
+{
+    unsigned char *at = sink_room(writer->sink);
+    at[0] = opcode;
+    for (unsigned i = 0; i < count; i++)
+        at[1 + i] = (unsigned char)(value >> 8 * i);
+    writer->sink->used += 1 + count;
+}
+
+/* LONG1: a count of bytes, and as many as two's complement needs, little endian. `sign` is what the bytes above repeat. */
+static void long_integer(struct pickle_writer *writer, uint64_t value, bool negative)
+{
+    unsigned char *at = sink_room(writer->sink);
+    unsigned count = 0;
+    uint64_t rest = value, above = negative ? UINT64_MAX : 0;
+    do {
+        at[2 + count++] = (unsigned char)rest;
+        rest = count < 8 ? rest >> 8 | (negative ? UINT64_MAX << 56 : 0) : above;
+    } while (rest != above);
+    if ((at[1 + count] >> 7 != 0) != negative)
+        at[2 + count++] = (unsigned char)above;
+    at[0] = 0x8a; /* LONG1 */
+    at[1] = (unsigned char)count;
+    writer->sink->used += 2 + count;
+}
+
+void pickle_integer(struct pickle_writer *writer, int64_t value)
+{
+    if (value >= 0)
+        pickle_unsigned(writer, (uint64_t)value);
+    else if (value >= INT32_MIN)
+        bytes(writer, 'J', (uint64_t)value, 4); /* BININT */
+    else
+        long_integer(writer, (uint64_t)value, true);
+}
+
+void pickle_unsigned(struct pickle_writer *writer, uint64_t value)
+{
+    if (value < 256)
+        bytes(writer, 'K', value, 1); /* BININT1 */
+    else if (value < 65536)
+        bytes(writer, 'M', value, 2); /* BININT2 */
+    else if (value <= INT32_MAX)
+        bytes(writer, 'J', value, 4);
+    else
+        long_integer(writer, value, false);
+}
+
+void pickle_real(struct pickle_writer *writer, double value)
+{
+    uint64_t bits;
+    unsigned char *at = sink_room(writer->sink);
+    memcpy(&bits, &value, sizeof bits);
+    at[0] = 'G'; /* BINFLOAT, big endian */
+    for (int i = 0; i < 8; i++)
+        at[1 + i] = (unsigned char)(bits >> (56 - 8 * i));
+    writer->sink->used += 9;
+}
+
+void pickle_boolean(struct pickle_writer *writer, bool value)
+{
+    sink_byte(writer->sink, value ? 0x88 : 0x89); /* NEWTRUE, NEWFALSE */
+}
+
+void pickle_none(struct pickle_writer *writer)
+{
+    sink_byte(writer->sink, 'N');
+}
+
+/* Bytes of the UTF-8 character that begins here; 0 where none does. */
+static unsigned character(const unsigned char *at)
+{
+    static const struct {
+        unsigned char least, most, low, high; /* of the first byte; of the second */
+        unsigned more;
+    } forms[] = {{0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2}, {0xe1, 0xec, 0x80, 0xbf, 2},
+                 {0xed, 0xed, 0x80, 0x9f, 2}, {0xee, 0xef, 0x80, 0xbf, 2}, {0xf0, 0xf0, 0x90, 0xbf, 3},
+                 {0xf1, 0xf3, 0x80, 0xbf, 3}, {0xf4, 0xf4, 0x80, 0x8f, 3}};
+    if (*at < 0x80)
+        return 1;
+    for (unsigned i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (*at < forms[i].least || *at > forms[i].most || at[1] < forms[i].low || at[1] > forms[i].high)
+            continue;
+        for (unsigned j = 2; j <= forms[i].more; j++)
+            if (at[j] >> 6 != 2)
+                return 0;
+        return forms[i].more + 1;
+    }
+    return 0;
+}
+
+void pickle_text(struct pickle_writer *writer, const char *text)
+{
+    size_t length = strlen(text);
+    bytes(writer, 'X', length, 4); /* BINUNICODE; each byte that is wrong becomes one that is right */
+    for (const unsigned char *at = (const unsigned char *)text; *at;) {
+        unsigned count = character(at);
+        sink_write(writer->sink, count ? (const void *)at : "?", count ? count : 1);
+        at += count ? count : 1;
+    }
+}
+
+void pickle_pair(struct pickle_writer *writer, uint64_t first, uint64_t second)
+{
+    pickle_unsigned(writer, first);
+    pickle_unsigned(writer, second);
+    sink_byte(writer->sink, 0x86); /* TUPLE2 */
+}
+
+uint32_t pickle_memoize(struct pickle_writer *writer)
+{
+    uint32_t memo = ++writer->memos;
+    if (memo < 256)
+        bytes(writer, 'q', memo, 1); /* BINPUT */
+    else
+        bytes(writer, 'r', memo, 4); /* LONG_BINPUT */
+    return memo;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns nothing. A file is made for its owner alone, beside the name that it will have, and never through a link. */
+#include "report/sink.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static void begin(struct sink *sink)
+{
+    sink->write = NULL;
+    sink->argument = NULL;
+    sink->bytes = 0;
+    sink->used = 0;
+    sink->failed = false;
+    sink->error = 0;
+    sink->file = -1;
+}
+
+void sink_to_function(struct sink *sink, sink_function write, void *argument)
+{
+    begin(sink);
+    sink->write = write;
+    sink->argument = argument;
+}
+
+void sink_to_nowhere(struct sink *sink)
+{
+    begin(sink);
+}
+
+static bool write_file(void *argument, const void *data, size_t size)
+{
+    struct sink *sink = argument;
+    for (const char *at = data; size;) {
+        ssize_t written = write(sink->file, at, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0) {
+            sink->error = errno;
+            return false;
+        }
+        at += written;
+        size -= (size_t)written;
+    }
+    return true;
+}
+
+tarn_status sink_to_file(struct sink *sink, const char *path)
+{
+    static atomic_uint count;
+    begin(sink);
+    if (!path || !*path || strlen(path) >= sizeof sink->path)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the path is NULL, empty, or longer than %zu bytes",
+                      sizeof sink->path - 1);
+    strcpy(sink->path, path);
+    snprintf(sink->temporary, sizeof sink->temporary, "%s.%ld-%u~", path, (long)getpid(), atomic_fetch_add(&count, 1));
+    sink->file = open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (sink->file < 0)
+        return failed(TARN_ERROR_SYSTEM, "%s cannot be made: %s", sink->temporary, strerror(errno));
+    sink->write = write_file;
+    sink->argument = sink;
+    return TARN_OK;
+}
+
+void sink_flush(struct sink *sink)
+{
+    if (sink->write && !sink->failed && sink->used)
+        sink->failed = !sink->write(sink->argument, sink->buffer, sink->used);
+    sink->bytes += sink->used;
+    sink->used = 0;
+}
+
+void sink_write(struct sink *sink, const void *data, size_t size)
+{
+    for (const char *at = data; size;) {
+        (void)sink_room(sink);
+        size_t part = SINK_BYTES + 64 - sink->used < size ? SINK_BYTES + 64 - sink->used : size;
+        memcpy(sink->buffer + sink->used, at, part);
+        sink->used += part;
+        at += part;
+        size -= part;
+    }
+}
+
+/* Gives a file its name, or takes it away. */
+static tarn_status file_end(struct sink *sink, bool abandon)
+{
+    if (close(sink->file) && !sink->failed) {
+        sink->failed = true;
+        sink->error = errno;
+    }
+    if (!abandon && !sink->failed && rename(sink->temporary, sink->path)) {
+        sink->failed = true;
+        sink->error = errno;
+    }
+    if (abandon || sink->failed)
+        (void)unlink(sink->temporary);
+    sink->file = -1;
+    return sink->failed ? failed(TARN_ERROR_SYSTEM, "%s could not be written: %s", sink->path, strerror(sink->error))
+                        : TARN_OK;
+}
+
+tarn_status sink_end(struct sink *sink, bool abandon)
+{
+    if (!abandon)
+        sink_flush(sink);
+    if (sink->file >= 0)
+        return file_end(sink, abandon);
+    return sink->failed ? failed(TARN_ERROR_SYSTEM, "the function that was to write said no after %llu bytes",
+                                 (unsigned long long)sink->bytes)
+                        : TARN_OK;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Where what is written goes: a buffer that is emptied into a function, a file, or nowhere, to know how long it is. Not
+ * thread-safe; after a failure all that follows goes nowhere, and the end says so. */
+#ifndef TARN_REPORT_SINK_H
+#define TARN_REPORT_SINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <tarn/status.h>
+
+#define SINK_BYTES 65536
+
+typedef bool (*sink_function)(void *argument, const void *data, size_t size);
+
+struct sink {
+    sink_function write; /* NULL: nothing is kept but the count */
+    void *argument;
+    uint64_t bytes; /* that went out of the buffer */
+    size_t used;
+    bool failed;
+    int error; /* errno of a file that could not be written */
+    int file;  /* or -1 */
+    char path[4096], temporary[4128];
+    unsigned char buffer[SINK_BYTES + 64];
+};
+
+/* A sink is some 70 KiB: its memory comes from the caller, zeroed or not. */
+void sink_to_function(struct sink *sink, sink_function write, void *argument);
+void sink_to_nowhere(struct sink *sink);
+/* To a file, which has its name only at the end. TARN_ERROR_SYSTEM, TARN_ERROR_INVALID_ARGUMENT. */
+tarn_status sink_to_file(struct sink *sink, const char *path);
+
+/* The last of it goes out; a file takes its name, or, with `abandon`, goes. */
+tarn_status sink_end(struct sink *sink, bool abandon);
+
+void sink_flush(struct sink *sink);
+void sink_write(struct sink *sink, const void *data, size_t size);
+
+/* Room for `size` bytes, at most 64, to be filled and then counted. */
+static inline unsigned char *sink_room(struct sink *sink)
+{
+    if (__builtin_expect(sink->used >= SINK_BYTES, false))
+        sink_flush(sink);
+    return sink->buffer + sink->used;
+}
+
+static inline void sink_byte(struct sink *sink, unsigned char byte)
+{
+    *sink_room(sink) = byte;
+    sink->used++;
+}
+
+static inline uint64_t sink_length(const struct sink *sink)
+{
+    return sink->bytes + sink->used;
+}
+
+#endif
