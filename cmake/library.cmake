@@ -38,8 +38,10 @@ if(NOT TARN_SANITIZE AND NOT TARN_FUZZ) # a sanitizer's runtime comes with the e
     target_link_options(tarn_shared PRIVATE -Wl,-z,defs)
 endif()
 
-add_library(tarn_internal STATIC $<TARGET_OBJECTS:tarn_objects>)
-set_target_properties(tarn_internal PROPERTIES LINKER_LANGUAGE C)
+add_library(tarn_archive STATIC $<TARGET_OBJECTS:tarn_objects>)
+set_target_properties(tarn_archive PROPERTIES OUTPUT_NAME tarn_internal LINKER_LANGUAGE C)
+add_library(tarn_internal INTERFACE) # whole: what registers itself when it is loaded is named by nobody
+target_link_libraries(tarn_internal INTERFACE $<LINK_LIBRARY:WHOLE_ARCHIVE,tarn_archive>)
 target_include_directories(tarn_internal INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(tarn_internal INTERFACE tarn_flags Threads::Threads ${CMAKE_DL_LIBS})
 

@@ -216,6 +216,19 @@ cu_result cuDeviceGetName(char *name, int size, cu_device device)
     return CU_OK;
 }
 
+cu_result cuDeviceGetPCIBusId(char *text, int size, cu_device device)
+{
+    cu_result code = sim_enter_process("cuDeviceGetPCIBusId");
+    if (code)
+        return code;
+    if (!is_device(device))
+        return CU_INVALID_DEVICE;
+    if (!text || size < 13)
+        return CU_INVALID_VALUE;
+    snprintf(text, (size_t)size, "0000:%02X:00.0", (unsigned)device);
+    return CU_OK;
+}
+
 cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
 {
     struct driver_properties properties;

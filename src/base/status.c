@@ -1,19 +1,56 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Statuses and each thread's last error. Owns two thread-local values and nothing else; takes no lock. */
+/* Statuses and each thread's last error. A thread's text is made at its first error and freed at its end: as a thread-local array
+ * it would be taken from what the loader keeps for libraries that are opened while the process runs, and that is little. Where the host
+ * has no memory for it, a short one serves. */
 #include "base/status.h"
 #include "base/log.h"
+#include "base/pages.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define ERROR_TEXT_BYTES 1024
+#define SHORT_BYTES 160
 
-static _Thread_local char last_error[ERROR_TEXT_BYTES];
+static _Thread_local char *own_text; /* NULL before the first error */
+static _Thread_local char short_text[SHORT_BYTES];
 static _Thread_local tarn_status last_status;
 static _Thread_local int attempts; /* begun and not ended */
+
+static pthread_key_t text_key; /* only for its destructor */
+static bool has_key;
+
+static void text_end(void *text)
+{
+    own_text = NULL;
+    pages_free(text, ERROR_TEXT_BYTES);
+}
+
+static void key_make(void)
+{
+    has_key = pthread_key_create(&text_key, text_end) == 0;
+}
+
+/* Where the thread's text is, made if it can be; `size` receives its bytes. */
+static char *text_of_thread(size_t *size)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, key_make);
+    char *made = own_text || !has_key ? NULL : pages_alloc(ERROR_TEXT_BYTES);
+    if (made && pthread_setspecific(text_key, made)) {
+        pages_free(made, ERROR_TEXT_BYTES);
+        made = NULL;
+    }
+    if (made) {
+        memcpy(made, short_text, sizeof short_text);
+        own_text = made;
+    }
+    *size = own_text ? ERROR_TEXT_BYTES : SHORT_BYTES;
+    return own_text ? own_text : short_text;
+}
 
 const char *tarn_status_name(tarn_status status)
 {
@@ -41,7 +78,7 @@ const char *tarn_status_text(tarn_status status)
 
 const char *tarn_last_error(void)
 {
-    return last_error;
+    return own_text ? own_text : short_text;
 }
 
 tarn_status tarn_last_status(void)
@@ -56,38 +93,44 @@ void status_set_last(tarn_status status)
 
 void error_set(tarn_status status, const char *format, ...)
 {
+    size_t size;
+    char *text = text_of_thread(&size);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(last_error, sizeof last_error, format, arguments);
+    vsnprintf(text, size, format, arguments);
     va_end(arguments);
-    log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
+    log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
 }
 
 void error_within(tarn_status status, const char *format, ...)
 {
     char inner[ERROR_TEXT_BYTES];
-    memcpy(inner, last_error, sizeof inner);
+    size_t size;
+    char *text = text_of_thread(&size);
+    memcpy(inner, text, size);
 
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(last_error, sizeof last_error, format, arguments);
+    int length = vsnprintf(text, size, format, arguments);
     va_end(arguments);
-    if (length >= 0 && (size_t)length < sizeof last_error)
-        snprintf(last_error + length, sizeof last_error - (size_t)length, ": %.900s", inner);
-    log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
+    if (length >= 0 && (size_t)length < size)
+        snprintf(text + length, size - (size_t)length, ": %.1800s", inner);
+    log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
 }
 
 void error_attempt_begin(struct error_before *before)
 {
-    memcpy(before->text, last_error, sizeof before->text);
+    snprintf(before->text, sizeof before->text, "%s", tarn_last_error());
     attempts++;
 }
 
 void error_attempt_end(const struct error_before *before, tarn_status status)
 {
     attempts--;
+    size_t size;
+    char *text = text_of_thread(&size);
     if (!status)
-        memcpy(last_error, before->text, sizeof before->text);
+        snprintf(text, size, "%s", before->text);
     else if (!attempts)
-        log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), last_error);
+        log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
 }

@@ -18,8 +18,9 @@ void error_within(tarn_status status, const char *format, ...) __attribute__((fo
 
 /* An attempt may fail and be made good by another: between begin and end, errors are set as ever but logged as information
  * only; an end that succeeded puts the error of before back, so that a call that succeeds leaves it as it was. */
+#define ERROR_TEXT_BYTES 2048
 struct error_before {
-    char text[1024];
+    char text[ERROR_TEXT_BYTES];
 };
 void error_attempt_begin(struct error_before *before);
 void error_attempt_end(const struct error_before *before, tarn_status status);

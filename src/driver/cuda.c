@@ -612,5 +612,6 @@ const struct driver driver_cuda = {
 #define X(call, parameters) .call = cuda_##call,
     DRIVER_CALL_LIST(X)
 #undef X
-        .finish = cuda_finish,
+        .processes = cuda_processes,
+    .finish = cuda_finish,
 };

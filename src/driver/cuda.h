@@ -49,6 +49,10 @@ tarn_status cuda_status(cu_result code);
 /* "CUDA error 2 (CUDA_ERROR_OUT_OF_MEMORY: out of memory)". */
 void cuda_say(char *text, size_t size, cu_result code);
 
+/* ---- cuda_monitor.c ---------------------------------------------------------------------------------------------- */
+
+size_t cuda_processes(int device, struct driver_process *list, size_t room);
+
 /* ---- cuda_enter.c ------------------------------------------------------------------------------------------------ */
 
 /* What a call has changed for its duration. */

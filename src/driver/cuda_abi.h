@@ -153,6 +153,7 @@ enum cu_value {
     X(cuDeviceGetCount, 2000, cuDeviceGetCount, true, (int *count))                                                    \
     X(cuDeviceGet, 2000, cuDeviceGet, true, (cu_device * device, int ordinal))                                         \
     X(cuDeviceGetName, 2000, cuDeviceGetName, true, (char *name, int size, cu_device device))                          \
+    X(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId, false, (char *address, int size, cu_device device))              \
     X(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute, true,                                                          \
       (int *value, cu_device_attribute attribute, cu_device device))                                                   \
     X(cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2, true, (size_t * bytes, cu_device device))                           \

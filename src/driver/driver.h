@@ -151,6 +151,12 @@ struct driver_conflict {
     } sides[2];         /* size 0: an unmap has one side */
 };
 
+/* A process with memory on a device. */
+struct driver_process {
+    long number;
+    size_t bytes; /* SIZE_MAX where that is not told */
+};
+
 struct driver {
     const char *name;
 #define X(call, parameters) tarn_status(*call) parameters;
@@ -163,6 +169,9 @@ struct driver {
     void (*owner_clear)(int device, uintptr_t address, size_t size);
     bool (*checking)(void);
     tarn_status (*check)(void (*found)(const struct driver_conflict *conflict));
+    /* Optional: the processes with memory on a device, this one among them, as the system's own monitor lists them, at most `room`;
+     * how many were stored. May take ms. Touches no last error. */
+    size_t (*processes)(int device, struct driver_process *list, size_t room);
     /* Ends background threads and gives up the process's part of the driver. Nothing is called after it. */
     void (*finish)(void);
 };

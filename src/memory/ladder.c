@@ -337,42 +337,6 @@ tarn_status ladder_settle(struct arena *arena, struct store *store)
     return status;
 }
 
-/* The largest free span and the free and waiting bytes of a device's heaps, for the text below. */
-struct holdings {
-    size_t largest, free, waiting, cached, reserved, limit, addresses;
-    size_t pools, pool, pool_limit; /* reserved by private pools, and by the one that asks */
-};
-
-static struct holdings holdings_of(struct arena *arena, const struct store *own)
-{
-    struct holdings sum = {0};
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
-        mutex_lock(&heap->lock);
-        kept_flush_locked(heap);
-        sum.free += heap->free_bytes;
-        sum.waiting += heap->waiting_bytes;
-        for (int zone = 0; zone < ZONES; zone++) {
-            struct tree_node *last = tree_last(&heap->zones[zone].free);
-            size_t size = last ? TREE_ENTRY(last, struct span, by_size)->size : 0;
-            sum.largest = size > sum.largest ? size : sum.largest;
-        }
-        mutex_unlock(&heap->lock);
-    }
-    mutex_lock(&arena->lock);
-    sum.cached = arena->store.cache.bytes;
-    for (const struct store *store = arena->stores; store; store = store->next) {
-        sum.cached += store->cache.bytes;
-        sum.pools += store->reserved;
-    }
-    sum.pool = own->reserved;
-    sum.pool_limit = own->limit;
-    sum.reserved = arena->reserved;
-    sum.limit = arena->limit;
-    sum.addresses = arena_longest_locked(arena);
-    mutex_unlock(&arena->lock);
-    return sum;
-}
-
 /* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */
 static bool is_hopeless(struct arena *arena, const struct store *store, size_t size)
 {
@@ -397,49 +361,9 @@ static bool is_rejected(struct arena *arena, const struct store *store, size_t s
     return above;
 }
 
-tarn_status ladder_refuse(struct heap *heap, size_t size)
+bool ladder_rejects(struct arena *arena, const struct store *store, size_t size)
 {
-    struct arena *arena = heap->arena;
-    const struct store *store = heap->store;
-    struct holdings sum = holdings_of(arena, store);
-    size_t idle = sum.free + sum.cached + sum.waiting; /* may be a little more when other threads allocate meanwhile */
-    size_t free_bytes = 0, total_bytes = arena->device->properties.memory;
-    char limit[64] = "no limit is set";
-    const char *capture =
-        captures_open(arena->device) ? "; what the streams of an open capture have freed serves them alone" : "";
-    char addresses[96] = "", pools[192] = "", pool_limit[48] = "", leave[64] = "";
-    size_t leave_free = memory_config()->leave_free;
-    if (sum.addresses < size)
-        snprintf(addresses, sizeof addresses, "; at most %zu bytes of addresses are left in a row", sum.addresses);
-    if (sum.limit != SIZE_MAX)
-        snprintf(limit, sizeof limit, "the limit is %zu", sum.limit);
-    if (leave_free)
-        snprintf(leave, sizeof leave, "; leave_free_mb keeps %zu MiB of it free", leave_free / CONFIG_MIB);
-    if (sum.pool_limit != SIZE_MAX)
-        snprintf(pool_limit, sizeof pool_limit, " of at most %zu", sum.pool_limit);
-    if (!store_is_default(store))
-        snprintf(pools, sizeof pools, "; the request is of pool (%llu, %llu), which reserves %zu%s",
-                 (unsigned long long)store->id[0], (unsigned long long)store->id[1], sum.pool, pool_limit);
-    else if (sum.pools)
-        snprintf(pools, sizeof pools, "; private pools reserve %zu, which serve nobody else", sum.pools);
-    (void)driver->memory_info(arena->device->number, &free_bytes, &total_bytes);
-    COUNT(store->counters, num_ooms);
-    trace_block(TRACE_oom, heap, free_bytes, size, 0);
-    observe_out_of_memory(
-        &(tarn_shortage){.requested = size,
-                         .reserved = sum.reserved,
-                         .limit = sum.pool_limit < sum.limit ? sum.pool_limit : sum.limit,
-                         .free = free_bytes,
-                         .total = total_bytes,
-                         .device = arena->device->number,
-                         .rejected = is_hopeless(arena, store, size) || is_rejected(arena, store, size)});
-    return failed(
-        TARN_ERROR_OUT_OF_MEMORY,
-        "%zu bytes on device %d: it has %zu bytes, %zu of them free; tarn reserves %zu (%s), of which %zu are "
-        "live, %zu free in its heaps (the largest stretch %zu), %zu unmapped and %zu wait for streams%s%s%s%s",
-        size, arena->device->number, total_bytes, free_bytes, sum.reserved, limit,
-        sum.reserved > idle ? sum.reserved - idle : 0, sum.free, sum.largest, sum.cached, sum.waiting, leave, pools,
-        addresses, capture);
+    return is_hopeless(arena, store, size) || is_rejected(arena, store, size);
 }
 
 /* Counts a request as refused before the driver was asked. */

@@ -11,8 +11,8 @@
  * TARN_ERROR_OUT_OF_MEMORY, without a text, when every step was taken. */
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
 
-/* TARN_ERROR_OUT_OF_MEMORY with a text that says what holds the memory. Counts it. */
-tarn_status ladder_refuse(struct heap *heap, size_t size);
+/* Whether a request is above what a limit or the device could hold, so that the driver is not asked. */
+bool ladder_rejects(struct arena *arena, const struct store *store, size_t size);
 
 /* Gives idle memory of a store back to the driver until it has at most `keep` bytes reserved; with NULL, of the default pool and
  * what is left behind until the device has. Waits for work that still uses it. */

@@ -16,6 +16,7 @@
 #include "memory/ladder.h"
 #include "memory/pool.h"
 #include "memory/segment.h"
+#include "memory/shortage.h"
 #include "memory/wait.h"
 
 #include <string.h>
@@ -199,7 +200,7 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     if (status == TARN_ERROR_OUT_OF_MEMORY && (other = spare_block_alloc(heap, request, address, &size)))
         status = TARN_OK;
     else if (status == TARN_ERROR_OUT_OF_MEMORY)
-        status = ladder_refuse(heap, request->size);
+        status = shortage_refuse(heap, request->size);
     if (status)
         return status;
     uint64_t owner = 0;

@@ -98,6 +98,20 @@ static void the_context_of_the_caller_stays(void **state)
     assert_int_equal(device, 0);
 }
 
+static void others_are_known_where_nvml_says(void **state)
+{
+    (void)state;
+    struct driver_process list[2];
+    setenv("TARN_SIM_PROCESSES", "41:1048576,42:?,43:7", 1); /* read at each question, the first included */
+    assert_int_equal(driver->processes(1, list, 2), 2);
+    assert_int_equal(list[0].number, 41);
+    assert_int_equal(list[0].bytes, MIB);
+    assert_int_equal(list[1].number, 42);
+    assert_true(list[1].bytes == SIZE_MAX);
+    unsetenv("TARN_SIM_PROCESSES");
+    assert_int_equal(driver->processes(0, list, 2), 0);
+}
+
 static void host_memory_is_pinned(void **state)
 {
     (void)state;
@@ -561,6 +575,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CUDA_TEST(unused_devices_get_no_context),
         CUDA_TEST(the_context_of_the_caller_stays),
+        CUDA_TEST(others_are_known_where_nvml_says),
         CUDA_TEST(host_memory_is_pinned),
         CUDA_TEST(memory_comes_and_goes_in_the_order_of_a_stream),
         CUDA_TEST(pieces_are_mapped_and_given_back),

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What an out-of-memory error leaves behind where TARN_OOM_SNAPSHOT names a folder: tarn-oom-<process>-<n>.pickle, a snapshot, and
+ * .txt, the error with the largest holders. At most MOST a process, so that a program that lives with such errors does not fill
+ * the disk. Owns the count. What goes wrong is said behind the error and in the log, and changes nothing else. */
+#include "base/log.h"
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/shortage.h"
+#include "report/notes.h"
+#include "report/snapshot.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MOST 16
+#define LISTED 20 /* holders */
+
+/* Live blocks that belong to the same region and tag, on a device. */
+struct holder_sum {
+    uint64_t key;
+    uint32_t region;
+    uint16_t tag;
+    size_t bytes, blocks;
+};
+
+static atomic_uint files;
+
+static int by_key(const void *a, const void *b)
+{
+    uint64_t x = ((const struct holder_sum *)a)->key, y = ((const struct holder_sum *)b)->key;
+    return x < y ? -1 : x > y;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    size_t x = ((const struct holder_sum *)a)->bytes, y = ((const struct holder_sum *)b)->bytes;
+    return x > y ? -1 : x < y;
+}
+
+/* Adds up neighbours with the same key; gives how many are left. */
+static size_t add_up(struct holder_sum *sums, size_t count)
+{
+    size_t made = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (made && sums[made - 1].key == sums[i].key) {
+            sums[made - 1].bytes += sums[i].bytes;
+            sums[made - 1].blocks++;
+        } else {
+            sums[made++] = sums[i];
+        }
+    }
+    return made;
+}
+
+static __attribute__((format(printf, 2, 3))) void print(struct sink *sink, const char *format, ...)
+{
+    char line[NOTE_BYTES + 256];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    sink_write(sink, line, length < (int)sizeof line ? (size_t)length : sizeof line - 1);
+}
+
+static size_t collect(const struct picture *picture, int device, struct holder_sum *sums)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < picture->segments.count; i++) {
+        const struct picture_segment *segment = &picture_segments(picture)[i];
+        for (size_t j = 0; place_of(segment->place)->device == device && j < segment->block_count; j++) {
+            const struct picture_block *block = &picture_blocks(picture)[segment->first_block + j];
+            const struct trace_record *record = block->record ? &picture->trace.records[block->record - 1] : NULL;
+            uint32_t region = record ? record->region : 0;
+            if (block->state == PICTURE_LIVE)
+                sums[count++] =
+                    (struct holder_sum){(uint64_t)region << 16 | block->tag, region, block->tag, block->size, 1};
+        }
+    }
+    return count;
+}
+
+static void print_holders(struct sink *sink, const struct picture *picture, int device)
+{
+    size_t bytes = (picture->blocks.count + 1) * sizeof(struct holder_sum);
+    struct holder_sum *sums = pages_alloc(bytes);
+    if (!sums)
+        return;
+    size_t count = collect(picture, device, sums);
+    qsort(sums, count, sizeof *sums, by_key);
+    count = add_up(sums, count);
+    qsort(sums, count, sizeof *sums, by_bytes);
+    print(sink, "\nLive blocks, by region and tag%s:\n\n%16s  %10s  of\n",
+          picture->trace.count ? "" : " (with TARN_TRACE=1 the regions would be known)", "bytes", "blocks");
+    for (size_t i = 0; i < count && i < LISTED; i++) {
+        char note[NOTE_BYTES];
+        note_text(sums[i].region, sums[i].tag, note);
+        print(sink, "%16zu  %10zu  %s\n", sums[i].bytes, sums[i].blocks, *note ? note : "(no region, no tag)");
+    }
+    if (count > LISTED)
+        print(sink, "%16s  %10s  %zu more\n", "", "", count - LISTED);
+    pages_free(sums, bytes);
+}
+
+static void print_pools(struct sink *sink, const struct picture *picture, int device)
+{
+    const struct picture_pool *pools = picture->pools.items;
+    if (picture->pools.count)
+        print(sink, "\nPrivate pools:\n\n%16s  %16s  %16s  of\n", "reserved", "allocated", "waiting");
+    for (size_t i = 0; i < picture->pools.count; i++)
+        if (pools[i].device == device)
+            print(sink, "%16zu  %16zu  %16zu  (%llu, %llu)%s%s\n", pools[i].reserved, pools[i].allocated,
+                  pools[i].waiting, (unsigned long long)pools[i].id[0], (unsigned long long)pools[i].id[1],
+                  pools[i].held ? ", held by a graph or capture" : "", pools[i].suspended ? ", suspended" : "");
+}
+
+/* Writes one of the two files: with `text` the report, else the snapshot. */
+static tarn_status leave(struct sink *sink, const struct picture *picture, const char *path, int device,
+                         const char *text)
+{
+    tarn_status status = sink_to_file(sink, path);
+    if (status)
+        return status;
+    if (text) {
+        print(sink, "%s\n", "Out of memory");
+        sink_write(sink, text, strlen(text));
+        print(sink, "\n");
+        print_holders(sink, picture, device);
+        print_pools(sink, picture, device);
+        print(sink, "\nThe whole picture: tarn report %.*s.pickle -o report.html\n", (int)(strlen(path) - 4), path);
+    } else {
+        status = snapshot_write_pickle(picture, sink, 0);
+    }
+    tarn_status ended = sink_end(sink, status != TARN_OK);
+    return status ? status : ended;
+}
+
+static tarn_status leave_both(const char *base, int device, const char *text)
+{
+    char path[4096];
+    struct sink *sink = pages_alloc(sizeof *sink);
+    struct picture *picture = pages_alloc(sizeof *picture);
+    tarn_status status = sink && picture ? picture_take(picture) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    snprintf(path, sizeof path, "%s.pickle", base);
+    if (!status)
+        status = leave(sink, picture, path, device, NULL);
+    snprintf(path, sizeof path, "%s.txt", base);
+    if (!status)
+        status = leave(sink, picture, path, device, text);
+    if (picture)
+        picture_finish(picture);
+    pages_free(picture, sizeof *picture);
+    pages_free(sink, sizeof *sink);
+    return status;
+}
+
+static void out_of_memory(int device, const char *text, char *where, size_t size)
+{
+    char base[3072];
+    struct error_before before;
+    const char *folder = getenv("TARN_OOM_SNAPSHOT");
+    if (!folder || !*folder || atomic_load(&files) >= MOST)
+        return;
+    unsigned number = atomic_fetch_add(&files, 1);
+    if (number >= MOST)
+        return;
+    snprintf(base, sizeof base, "%.2900s/tarn-oom-%ld-%u", folder, (long)getpid(), number + 1);
+    error_attempt_begin(&before);
+    tarn_status status = leave_both(base, device, text);
+    if (status)
+        snprintf(where, size, " No snapshot was left: %.300s", tarn_last_error());
+    else
+        snprintf(where, size, " A snapshot is in %.200s.pickle, the largest holders in .txt beside it%s.", base,
+                 number + 1 == MOST ? "; no more are left by this process" : "");
+    error_attempt_end(&before, TARN_OK);
+    if (status)
+        log_write(LOG_ERRORS, "TARN_OOM_SNAPSHOT:%s", where);
+}
+
+/* Before main(): nothing else of this layer need be used for it. */
+__attribute__((constructor)) static void begin(void)
+{
+    shortage_on_refuse(out_of_memory);
+}

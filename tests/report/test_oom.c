@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What TARN_OOM_SNAPSHOT leaves: a snapshot and a text beside it, whatever else goes wrong. */
+#include "support/host.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+static tarn_stream stream;
+
+static void begin(void)
+{
+    strcpy(folder, "/tmp/tarn-oom-test-XXXXXX");
+    CHECK(mkdtemp(folder));
+    setenv("TARN_OOM_SNAPSHOT", folder, 1);
+    host_start_with(1, 64 * MIB);
+    stream = lease(0);
+}
+
+static unsigned files(void)
+{
+    unsigned count = 0;
+    DIR *listing = opendir(folder);
+    CHECK(listing);
+    for (struct dirent *entry; (entry = readdir(listing));)
+        count += entry->d_name[0] != '.';
+    closedir(listing);
+    return count;
+}
+
+/* Reads one of the files of the n-th error into a buffer; its length. */
+static size_t content(unsigned number, const char *kind, char *buffer, size_t room)
+{
+    char path[160];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/tarn-oom-%ld-%u.%s", folder, (long)getpid(), number, kind);
+    CHECK(stat(path, &status) == 0 && (status.st_mode & 0777) == 0600);
+    FILE *file = fopen(path, "rb");
+    CHECK(file);
+    size_t size = fread(buffer, 1, room - 1, file);
+    buffer[size] = '\0';
+    fclose(file);
+    CHECK(unlink(path) == 0);
+    return size;
+}
+
+static void refused(void)
+{
+    void *pointer = NULL;
+    GIVES(tarn_alloc_on(stream, 100 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+}
+
+static void a_snapshot_and_a_text_are_left(void)
+{
+    static char buffer[1 << 20];
+    begin();
+    OK(tarn_trace_start(NULL));
+    tarn_tag tag;
+    OK(tarn_tag_intern("weights", &tag));
+    OK(tarn_region_push("layer 7"));
+    void *block = NULL;
+    OK(tarn_alloc(
+        &(tarn_alloc_options){
+            .size = sizeof(tarn_alloc_options), .device = TARN_CURRENT_DEVICE, .stream = stream, .tag = tag},
+        20 * MIB, &block));
+    OK(tarn_region_pop());
+    refused();
+    CHECK(strstr(tarn_last_error(), "A snapshot is in ") && strstr(tarn_last_error(), folder));
+    CHECK(files() == 2);
+    content(1, "txt", buffer, sizeof buffer);
+    CHECK(strstr(buffer, "100 MiB on device 0") && strstr(buffer, "20971520           1  layer 7/weights"));
+    CHECK(strstr(buffer, "tarn report ") && strstr(buffer, ".pickle -o report.html"));
+    size_t size = content(1, "pickle", buffer, sizeof buffer);
+    CHECK(buffer[0] == '\x80' && buffer[size - 1] == '.');
+    OK(tarn_free(block));
+    rmdir(folder);
+}
+
+static void so_many_and_no_more(void)
+{
+    char buffer[64];
+    begin();
+    for (unsigned i = 1; i <= 20; i++) {
+        refused();
+        CHECK((strstr(tarn_last_error(), "A snapshot is in ") != NULL) == (i <= 16));
+        CHECK((strstr(tarn_last_error(), "no more are left") != NULL) == (i == 16));
+    }
+    CHECK(files() == 32);
+    for (unsigned i = 1; i <= 16; i++) {
+        content(i, "txt", buffer, sizeof buffer);
+        content(i, "pickle", buffer, sizeof buffer);
+    }
+    rmdir(folder);
+}
+
+static void a_folder_that_is_not_there_is_said_and_changes_nothing(void)
+{
+    begin();
+    rmdir(folder);
+    refused();
+    CHECK(strstr(tarn_last_error(), "100 MiB on device 0 (tarn host device)"));
+    CHECK(strstr(tarn_last_error(), "No snapshot was left: ") && strstr(tarn_last_error(), "No such file"));
+    OK(tarn_free(alloc_on(stream, 20 * MIB)));
+}
+
+static void a_full_disk_leaves_no_half_file(void)
+{
+    begin();
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit = {100, 100};
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    refused();
+    CHECK(strstr(tarn_last_error(), "No snapshot was left: ") && strstr(tarn_last_error(), "File too large"));
+    CHECK(files() == 0);
+    rmdir(folder);
+}
+
+/* A process each: tarn is configured once in it. */
+#define IN_CHILD(name)                    \
+    static void test_##name(void **state) \
+    {                                     \
+        (void)state;                      \
+        in_child(name);                   \
+    }
+IN_CHILD(a_snapshot_and_a_text_are_left)
+IN_CHILD(so_many_and_no_more)
+IN_CHILD(a_folder_that_is_not_there_is_said_and_changes_nothing)
+IN_CHILD(a_full_disk_leaves_no_half_file)
+
+int main(void)
+{
+    unsetenv("TARN_TRACE");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_snapshot_and_a_text_are_left),
+        cmocka_unit_test(test_so_many_and_no_more),
+        cmocka_unit_test(test_a_folder_that_is_not_there_is_said_and_changes_nothing),
+        cmocka_unit_test(test_a_full_disk_leaves_no_half_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
