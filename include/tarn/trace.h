@@ -37,7 +37,7 @@ typedef struct tarn_trace_options {
     bool regions;             /* keep beginnings and ends of regions as records of their own, for timelines */
 } tarn_trace_options;
 
-/* Begins to record, or goes on with other options; a thread that has a ring keeps its size. NULL is all by default.
+/* Begins to record, or goes on with other options; what was recorded stays. NULL is all by default.
  * TARN_ERROR_INVALID_ARGUMENT for a size that is unknown, or an option out of range. */
 TARN_API tarn_status tarn_trace_start(const tarn_trace_options *options);
 

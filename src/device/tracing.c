@@ -47,9 +47,15 @@ uint32_t trace_text(const char *text)
 
 struct trace_ring *trace_ring_begin(struct thread *thread)
 {
-    if (!thread->trace)
-        thread->trace = trace_ring_take();
-    return thread->trace;
+    if (thread->trace && trace_ring_fits(thread->trace))
+        return thread->trace;
+    struct trace_ring *before = thread->trace, *ring = trace_ring_take();
+    if (!ring)
+        return before;
+    if (before)
+        ring->thread = before->thread;
+    trace_ring_leave(before); /* with its records */
+    return thread->trace = ring;
 }
 
 /* Whether a stack belongs to a record of this kind. */
@@ -91,8 +97,10 @@ void tracing_on_turn(void (*callback)(void))
     atomic_store(&turn, callback);
 }
 
+/* Fast paths look again: whether there is a trace, and at its rings. */
 static void turned(void)
 {
+    process_changed();
     void (*callback)(void) = atomic_load(&turn);
     if (callback)
         callback();

@@ -206,7 +206,9 @@ static void cut_trace(struct picture *picture)
             continue;
         if (i == exact)
             trace->exact_from = kept;
-        trace->records[kept++] = trace->records[i];
+        if (kept != i)
+            trace->records[kept] = trace->records[i];
+        kept++;
     }
     trace->exact_from = trace->exact_from < kept ? trace->exact_from : kept;
     trace->count = kept;

@@ -43,11 +43,16 @@ static struct trace_ring *ring_make_locked(void)
     return ring;
 }
 
+bool trace_ring_fits(const struct trace_ring *ring)
+{
+    return ring->mask + 1 == atomic_load_explicit(&records_wanted, memory_order_relaxed);
+}
+
 struct trace_ring *trace_ring_take(void)
 {
     mutex_lock(&rings_lock);
     struct trace_ring *ring = atomic_load_explicit(&rings, memory_order_relaxed);
-    while (ring && ring->taken)
+    while (ring && (ring->taken || !trace_ring_fits(ring)))
         ring = ring->next;
     if (!ring)
         ring = ring_make_locked();

@@ -147,6 +147,7 @@ static inline void trace_put(struct trace_ring *ring, enum trace_kind kind, uint
  * is counted as lost. And the end of that. */
 struct trace_ring *trace_ring_take(void);
 void trace_ring_leave(struct trace_ring *ring);
+bool trace_ring_fits(const struct trace_ring *ring); /* it has the size that was asked for last */
 void trace_lose(void);
 
 /* Turns recording on and off. What was recorded stays until it is cleared. */

@@ -16,29 +16,36 @@ void pickle_end(struct pickle_writer *writer)
     sink_byte(writer->sink, '.'); /* STOP */
 }
 
-static void bytes(struct pickle_writer *writer, unsigned char opcode, uint64_t value, unsigned count)
+/* The eight bytes of a value, the lowest first. */
+static inline void put(unsigned char *at, uint64_t value)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    memcpy(at, &value, sizeof value);
+#else
+    for (int i = 0; i < 8; i++)
+        at[i] = (unsigned char)(value >> 8 * i);
+#endif
+}
+
+static inline void bytes(struct pickle_writer *writer, unsigned char opcode, uint64_t value, unsigned count)
 {
     unsigned char *at = sink_room(writer->sink);
     at[0] = opcode;
-    for (unsigned i = 0; i < count; i++)
-        at[1 + i] = (unsigned char)(value >> 8 * i);
+    put(at + 1, value); /* what is too much is written over */
     writer->sink->used += 1 + count;
 }
 
-/* LONG1: a count of bytes, and as many as two's complement needs, little endian. `sign` is what the bytes above repeat. */
-static void long_integer(struct pickle_writer *writer, uint64_t value, bool negative)
+/* LONG1: a count of bytes, and as many as two's complement needs, little endian. */
+static inline void long_integer(struct pickle_writer *writer, uint64_t value, bool negative)
 {
     unsigned char *at = sink_room(writer->sink);
-    unsigned count = 0;
-    uint64_t rest = value, above = negative ? UINT64_MAX : 0;
-    do {
-        at[2 + count++] = (unsigned char)rest;
-        rest = count < 8 ? rest >> 8 | (negative ? UINT64_MAX << 56 : 0) : above;
-    } while (rest != above);
-    if ((at[1 + count] >> 7 != 0) != negative)
-        at[2 + count++] = (unsigned char)above;
-    at[0] = 0x8a; /* LONG1 */
+    uint64_t digits = negative ? ~value : value;
+    unsigned bits = digits ? 64 - (unsigned)__builtin_clzll(digits) : 0,
+             count = bits / 8 + 1; /* with one for the sign */
+    at[0] = 0x8a;                  /* LONG1 */
     at[1] = (unsigned char)count;
+    put(at + 2, value);
+    at[10] = negative ? 0xff : 0;
     writer->sink->used += 2 + count;
 }
 

@@ -32,7 +32,7 @@ uint32_t pickle_memoize(struct pickle_writer *writer);
 static inline void pickle_again(struct pickle_writer *writer, uint32_t memo)
 {
     unsigned char *at = sink_room(writer->sink);
-    if (memo < 256) {
+    if (__builtin_expect(memo < 256, true)) {
         at[0] = 'h'; /* BINGET */
         at[1] = (unsigned char)memo;
         writer->sink->used += 2;

@@ -86,6 +86,8 @@ struct snapshot_writer {
     uint32_t *stacks, *places; /* by number; of a place, the memo of its pool's id */
     struct note *notes;
     size_t stack_count, place_count, note_slots, note_count;
+    uint32_t last_number; /* of a place that was looked up, and that */
+    const struct trace_place *last_place;
 };
 
 #define LOOK_BACK 8192 /* records that the recording of an event is looked for in */
@@ -164,6 +166,17 @@ static void write_pool(struct snapshot_writer *writer, uint32_t place)
     }
     pickle_pair(&writer->pickle, of->pool[0], of->pool[1]);
     *memo = pickle_memoize(&writer->pickle);
+}
+
+/* A record's place, which mostly is that of the one before. */
+static const struct trace_place *place_here(struct snapshot_writer *writer, const struct trace_record *record)
+{
+    uint32_t number = trace_place_of(record);
+    if (number != writer->last_number || !writer->last_place) {
+        writer->last_number = number;
+        writer->last_place = place_of(number);
+    }
+    return writer->last_place;
 }
 
 static int64_t microseconds(const struct snapshot_writer *writer, uint64_t ticks)
@@ -274,7 +287,8 @@ static const char *const kind_names[TRACE_KINDS] = {
 #undef X
 };
 
-static void write_entry(struct snapshot_writer *writer, const struct trace_record *record, enum trace_kind kind)
+static void write_entry(struct snapshot_writer *writer, const struct trace_record *record, enum trace_kind kind,
+                        const struct trace_place *of)
 {
     struct pickle_writer *pickle = &writer->pickle;
     uint32_t place = trace_place_of(record);
@@ -289,7 +303,7 @@ static void write_entry(struct snapshot_writer *writer, const struct trace_recor
     KEY(writer, size);
     pickle_unsigned(pickle, record->size);
     KEY(writer, stream);
-    pickle_unsigned(pickle, place_of(place)->native);
+    pickle_unsigned(pickle, of->native);
     KEY(writer, time_us);
     pickle_integer(pickle, microseconds(writer, record->time));
     KEY(writer, compile_context);
@@ -317,13 +331,14 @@ static void write_trace(struct snapshot_writer *writer, int device)
         const struct trace_record *record = &trace->records[i];
         enum trace_kind kind = trace_kind_of(record);
         unsigned entries = entries_of(kind);
-        if (!entries || place_of(trace_place_of(record))->device != device)
+        const struct trace_place *place = entries ? place_here(writer, record) : NULL;
+        if (!entries || place->device != device)
             continue;
         if (++written % 512 == 0)
             pickle_list_go_on(pickle);
-        write_entry(writer, record, entries == 2 ? TRACE_free_requested : kind);
+        write_entry(writer, record, entries == 2 ? TRACE_free_requested : kind, place);
         if (entries == 2)
-            write_entry(writer, record, TRACE_free_completed);
+            write_entry(writer, record, TRACE_free_completed, place);
     }
     pickle_list_end(pickle);
 }
@@ -592,7 +607,7 @@ static void write_events(struct snapshot_writer *writer)
     pickle_list_begin(pickle);
     for (size_t i = writer->first; i < trace->count; i++) {
         const struct trace_record *record = &trace->records[i];
-        const struct trace_place *place = place_of(trace_place_of(record));
+        const struct trace_place *place = place_here(writer, record);
         enum trace_kind kind = trace_kind_of(record);
         unsigned entries = entries_of(kind);
         at[place->device] += entries;
