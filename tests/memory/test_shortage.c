@@ -109,6 +109,10 @@ static void an_idle_pool_is_the_remedy_that_has_enough(void)
     SAYS("300 MiB, 300 MiB of it idle");
     SAYS("40 MiB, 0 B of it idle");
     SAYS("What helps: tarn_pool_trim() gives back up to 300 MiB of pool (0, ");
+    OK(tarn_pool_alloc(large, stream, 100 * MIB, &pointer));
+    refused(500 * MIB);
+    SAYS_NOTHING_OF("tarn_pool_trim()"); /* 200 MiB would not do */
+    OK(tarn_free(pointer));
     OK(tarn_pool_trim(large, 0));
     OK(tarn_free(alloc_on(stream, 400 * MIB))); /* and so it does */
     OK(tarn_pool_release(small));
