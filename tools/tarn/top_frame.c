@@ -163,7 +163,7 @@ static struct units_text limit_text(uint64_t limit)
 
 static double rate(int64_t before, int64_t now, double seconds)
 {
-    return now > before ? (double)(now - before) / seconds : 0;
+    return now > before ? ((double)now - (double)before) / seconds : 0;
 }
 
 struct top_rates top_rates_of(const struct top_reading *before, const struct top_reading *now,
