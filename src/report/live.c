@@ -147,6 +147,9 @@ static void at_exit(void)
     else if (reporter.page.page)
         (void)unlink(reporter.page.path); /* what is written to stays mapped */
     mutex_unlock(&reporter.lock);
+    if (reporter.runs)
+        pthread_detach(reporter.thread); /* it ends, or hangs; nobody waits for it any more */
+    reporter.runs = false;
     mutex_unlock(&reporter.control);
 }
 
