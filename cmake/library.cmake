@@ -42,6 +42,7 @@ add_library(tarn_internal STATIC $<TARGET_OBJECTS:tarn_objects>)
 set_target_properties(tarn_internal PROPERTIES LINKER_LANGUAGE C)
 target_include_directories(tarn_internal INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(tarn_internal INTERFACE tarn_flags Threads::Threads ${CMAKE_DL_LIBS})
+target_link_options(tarn_internal INTERFACE -Wl,--undefined=report_register) # nobody names it, and it is part of the library
 
 set(whole ${PROJECT_BINARY_DIR}/tarn-whole.o)
 add_custom_command(

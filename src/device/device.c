@@ -227,7 +227,8 @@ tarn_status tarn_shutdown(void)
     if (!process_begin_shutdown() || !atomic_load(&ready))
         return TARN_OK;
     for (int i = 0; i < WATCHERS && watchers[i].begin; i++)
-        watchers[i].end();
+        if (watchers[i].end)
+            watchers[i].end();
     mutex_lock(&setup_lock);
     void (*first)(void) = first_shutdown_callback;
     mutex_unlock(&setup_lock);

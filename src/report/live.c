@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "report/metrics.h"
 #include "report/page.h"
+#include "report/start.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -354,7 +355,7 @@ static tarn_status read_settings_controlled(void)
 }
 
 /* The beginning: what the environment asks for. Malformed it is an error; that it cannot be had is none of the program's. */
-static tarn_status begin(void)
+tarn_status live_begin(void)
 {
     struct error_before before;
     mutex_lock(&reporter.control);
@@ -376,7 +377,7 @@ static tarn_status begin(void)
     return TARN_OK;
 }
 
-static void end(void)
+void live_end(void)
 {
     mutex_lock(&reporter.control);
     live_end_controlled();
@@ -385,11 +386,6 @@ static void end(void)
         thread_end_controlled();
     }
     mutex_unlock(&reporter.control);
-}
-
-__attribute__((constructor)) static void watch_first_use(void)
-{
-    device_on_use(begin, end);
 }
 
 /* Public ---------------------------------------------------------------------------------------------------------- */

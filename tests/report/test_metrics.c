@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <sys/resource.h>
 #include <tarn/handle.h>
-#include <tarn/live.h>
 #include <tarn/metrics.h>
 
 #include <cmocka.h>
@@ -209,7 +208,6 @@ static void written_from_time_to_time(void)
     CHECK(second.st_ino != first.st_ino && second.st_size > 1000); /* another file in its place */
     parse(written);
     has("tarn_allocated_bytes\tblocks='large'\tdevice='0'", 3 * (double)MIB);
-    OK(tarn_live_stop()); /* of the page, which there is not */
     OK(tarn_shutdown());
     CHECK(files_in_directory() == 1); /* the last one stays */
     CHECK(unlink(written) == 0);
