@@ -3,6 +3,7 @@
 """read_metrics.py FILE: reads OpenMetrics text with the parser of the Prometheus client, which refuses what the specification does, and
 prints a line a sample: name, labels sorted by name with tabs between, value. Then with the older text format's parser, as the textfile
 collector of node_exporter would: it must find the same samples."""
+import os
 import sys
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
@@ -17,7 +18,11 @@ def samples(families):
 with open(sys.argv[1], encoding="utf-8", newline="") as file:
     text = file.read()
 families = list(parse_open(text))
+with open(os.path.join(os.path.dirname(__file__), "../../docs/monitoring.md"), encoding="utf-8") as file:
+    described = file.read()
 for family in families:
+    if f"`{family.name}`" not in described:
+        sys.exit(f"docs/monitoring.md says nothing of {family.name}")
     if not family.documentation:
         sys.exit(f"{family.name} has no help")
     if family.type not in ("counter", "gauge"):
