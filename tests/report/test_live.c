@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <tarn/live.h>
@@ -208,6 +209,7 @@ static pid_t killed_child(void (*function)(int tell), bool leave)
     CHECK(child >= 0);
     if (child == 0) {
         close(tell[0]);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
         function(tell[1]);
         _exit(1);
     }
