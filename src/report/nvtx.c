@@ -5,7 +5,7 @@
  * tables that the tool's library fills at the first use, constant then, and the heaps that it was told of: one a plain segment.
  *
  * compute-sanitizer (CUDA 13.0) takes heaps in allocations of cudaMalloc() alone and refuses mapped memory: hence plain segments
- * only. It takes the end of a block for the work that is queued later. The tool is called with no lock of tarn's held; what it
+ * only, which are the default then (segments:driver). It takes the end of a block for the work that is queued later. The tool is called with no lock of tarn's held; what it
  * is told of one block is in order, since a block is announced before its caller has it, and its end before it is freed. */
 #include "base/nvtx.h"
 #include "base/log.h"
@@ -316,8 +316,7 @@ static void use_tool(const char *path)
     if (initialize_extension && initialize_extension(&module))
         use_memory();
     log_write(LOG_INFO, "NVTX: %s takes %s, %s", path, nvtx_ranges ? "ranges" : "no ranges",
-              announcer ? "blocks of plain segments (TARN_ALLOC_CONF=segments:plain makes all of them so)"
-                        : "no blocks");
+              announcer ? "blocks, in plain segments" : "no blocks");
 }
 
 /* The beginning: where a tool is named, and the driver is CUDA's or TARN_NVTX asks for it all the same. */

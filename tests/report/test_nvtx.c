@@ -55,7 +55,7 @@ static void no_mistake(void)
 
 static void blocks(void)
 {
-    start("1", "segments:plain");
+    start("1", ""); /* memory comes in plain segments then */
     CHECK(announcer && told_now()->tables == 6 && strcmp(told_now()->domain, "tarn") == 0);
     tarn_stream stream = lease(0), other = lease(0);
     void *small = alloc_on(stream, 100), *large = alloc_on(stream, 3 * MIB + 5), *again;
@@ -78,6 +78,8 @@ static void blocks(void)
     OK(tarn_free(large)); /* it waits, and is its caller's no more */
     CHECK(!region_of(large) && told_now()->regions == 0);
     GIVES(tarn_free(large), TARN_ERROR_DOUBLE_FREE);
+    OK(tarn_configure("segments:plain"));
+    GIVES(tarn_configure("segments:virtual"), TARN_ERROR_CONFIGURATION);
     time_pass(2000000);
     OK(tarn_shutdown());
     no_mistake();
