@@ -113,8 +113,8 @@ SAME_FIELD(struct nvtx_regions_name, count, nvtxMemRegionsNameBatch_t, regionCou
 SAME_FIELD(struct nvtx_regions_name, name_size, nvtxMemRegionsNameBatch_t, regionElementSize);
 SAME_FIELD(struct nvtx_regions_name, names, nvtxMemRegionsNameBatch_t, regionElements);
 
-/* Prototypes: as many arguments, of pointers and numbers of the same sizes, by a call through theirs with our arguments. */
-static inline void prototypes(nvtxDomainHandle_t domain)
+/* Their prototypes, as ours are with our types in place of theirs. */
+__attribute__((unused)) static inline void prototypes(nvtxDomainHandle_t domain)
 {
     nvtxMemHeapHandle_t (*heap_register)(nvtxDomainHandle_t, const nvtxMemHeapDesc_t *) = nvtxMemHeapRegister;
     void (*heap_unregister)(nvtxDomainHandle_t, nvtxMemHeapHandle_t) = nvtxMemHeapUnregister;
