@@ -158,7 +158,8 @@ static struct units_text count_of(int64_t count)
 
 static struct units_text limit_text(uint64_t limit)
 {
-    return limit == SURVEY_UNKNOWN ? (struct units_text){"none"} : units_bytes(limit);
+    struct units_text none = {"none"};
+    return limit == SURVEY_UNKNOWN ? none : units_bytes(limit);
 }
 
 static double rate(int64_t before, int64_t now, double seconds)

@@ -167,7 +167,7 @@ static struct top_entry *entry_add(struct top_list *list)
 static void look_at(void *argument, const char *name)
 {
     struct search *search = argument;
-    struct top_why why;
+    struct top_why why = {""};
     char path[4096];
     int file = -1;
     int length = snprintf(path, sizeof path, "%s/%s", search->directory, name);
