@@ -3,6 +3,7 @@
 
 /* The life of a live page: who makes it, who may see it, and that it goes, however its process ends. Each test runs in a process of its
  * own, since a process is shut down once. */
+#include "base/pages.h"
 #include "report/page_test.h"
 
 #include <setjmp.h>
@@ -166,6 +167,12 @@ static void no_room(void)
     long_path[sizeof long_path - 1] = '\0';
     options.directory = long_path;
     GIVES(tarn_live_start(&options), TARN_ERROR_SYSTEM);
+    CHECK(tarn_malloc(1000));
+    pages_fail(1, true);
+    GIVES(tarn_live_start(&fast), TARN_ERROR_OUT_OF_HOST_MEMORY);
+    GIVES(tarn_metrics_write("/tmp/never"), TARN_ERROR_OUT_OF_HOST_MEMORY);
+    pages_fail(0, false);
+    CHECK(page_files() == 0);
     /* Where a disk is full, or a limit as here, the page is refused when it is made, and not by a signal when it is written. */
     struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
     signal(SIGXFSZ, SIG_IGN);

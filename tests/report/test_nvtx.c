@@ -118,6 +118,36 @@ static void blocks_have_the_name_of_their_tag_or_pool(void **state)
     in_child(names);
 }
 
+static void restored(void)
+{
+    tarn_pool *pool;
+    tarn_checkpoint *checkpoint;
+    void *first, *second, *third;
+    start("1", "");
+    tarn_stream stream = lease(0);
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_pool_alloc(pool, stream, 100000, &first));
+    OK(tarn_pool_alloc(pool, stream, 200000, &second));
+    OK(tarn_pool_checkpoint(pool, &checkpoint));
+    OK(tarn_free(first));
+    OK(tarn_pool_alloc(pool, stream, 300000, &third));
+    CHECK(told_now()->regions == 2 && !region_of(first));
+    OK(tarn_pool_restore(pool, checkpoint, NULL, NULL));
+    CHECK(told_now()->regions == 2 && region_of(first)->size == 100000 && region_of(second)->size == 200000);
+    no_mistake();
+    OK(tarn_free(first));
+    OK(tarn_free(second));
+    OK(tarn_checkpoint_destroy(checkpoint));
+    OK(tarn_pool_release(pool));
+    no_mistake();
+}
+
+static void a_restored_block_is_told_of_anew(void **state)
+{
+    (void)state;
+    in_child(restored);
+}
+
 /* What a tool would refuse is not told: mapped memory, and what came from a caller's allocator. */
 static void *allocate(size_t size, int device, void *stream, void *user)
 {
@@ -276,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_block_is_told_of_as_its_caller_has_it),
         cmocka_unit_test(blocks_have_the_name_of_their_tag_or_pool),
+        cmocka_unit_test(a_restored_block_is_told_of_anew),
         cmocka_unit_test(memory_that_a_tool_cannot_take_is_not_told_of),
         cmocka_unit_test(regions_are_ranges_on_its_timeline),
         cmocka_unit_test(without_a_tool_that_listens_nobody_is_told),
