@@ -23,6 +23,12 @@ static int devices_known;
 static void (*shutdown_callbacks[SHUTDOWN_CALLBACKS])(void); /* setup_lock */
 static void (*first_shutdown_callback)(void);                /* setup_lock */
 
+#define WATCHERS 4
+static struct {
+    tarn_status (*begin)(void);
+    void (*end)(void);
+} watchers[WATCHERS]; /* set before the first use */
+
 static pthread_key_t thread_key;
 _Thread_local struct thread *thread_here;
 static struct object_pool threads = OBJECT_POOL(struct thread);
@@ -60,6 +66,17 @@ static tarn_status device_init(struct device *device, int number)
     return status ? status : stream_make_legacy(device);
 }
 
+void device_on_use(tarn_status (*begin)(void), void (*end)(void))
+{
+    for (int i = 0; i < WATCHERS; i++) {
+        if (watchers[i].begin)
+            continue;
+        watchers[i].begin = begin;
+        watchers[i].end = end;
+        return;
+    }
+}
+
 /* A child of fork() has one thread, and none of its caches may be used there. */
 static void thread_in_child(void)
 {
@@ -90,6 +107,9 @@ static tarn_status layer_init_locked(void)
         if (status)
             return status;
     }
+    for (int i = 0; i < WATCHERS && watchers[i].begin; i++)
+        if ((status = watchers[i].begin()))
+            return status;
     atomic_store_explicit(&ready, true, memory_order_release);
     return TARN_OK;
 }
@@ -208,6 +228,9 @@ tarn_status tarn_shutdown(void)
         return status;
     if (!process_begin_shutdown() || !atomic_load(&ready))
         return TARN_OK;
+    for (int i = 0; i < WATCHERS && watchers[i].begin; i++)
+        if (watchers[i].end)
+            watchers[i].end();
     mutex_lock(&setup_lock);
     void (*first)(void) = first_shutdown_callback;
     mutex_unlock(&setup_lock);

@@ -8,6 +8,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "memory/announce.h"
 #include "memory/config.h"
 #include "memory/generation.h"
 
@@ -65,7 +66,8 @@ void store_init(struct store *store, struct arena *arena, struct counters *count
     store->limit = SIZE_MAX;
     mutex_init(&store->lookup);
     store->no_slabs = segments == CONFIG_SEGMENTS_EXACT;
-    store->plain = !arena->device->properties.virtual_memory || segments == CONFIG_SEGMENTS_PLAIN || store->no_slabs;
+    store->plain = !arena->device->properties.virtual_memory || segments == CONFIG_SEGMENTS_PLAIN || store->no_slabs ||
+                   (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
     store->remaps = arena->device->properties.alias;
 }
 

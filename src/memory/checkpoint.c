@@ -6,6 +6,7 @@
  * can fail comes before the first change. */
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/announce.h"
 #include "memory/cache.h"
 #include "memory/debug.h"
 #include "memory/kept.h"
@@ -228,6 +229,8 @@ static void take_all(const struct list *then, struct span **spans)
         span_enter_locked(last);
         span_begin_locked(heap, last);
         mutex_unlock(&heap->lock);
+        if (announces(heap->store))
+            announcer->block(start + then->blocks[i].front, block->requested, heap->store->id, 0);
         span_destroy(fresh[0]);
         span_destroy(fresh[1]);
     }

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "memory/announce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,8 @@ static const struct memory_config *fixed_locked(struct memory_config *fixed)
         return NULL;
     *fixed = *memory_config();
     if (fixed->segments == CONFIG_SEGMENTS_BY_DRIVER && device_count() > 0)
-        fixed->segments = device_at(0)->properties.virtual_memory ? CONFIG_SEGMENTS_VIRTUAL : CONFIG_SEGMENTS_PLAIN;
+        fixed->segments =
+            device_at(0)->properties.virtual_memory && !announcer ? CONFIG_SEGMENTS_VIRTUAL : CONFIG_SEGMENTS_PLAIN;
     return fixed;
 }
 

@@ -13,6 +13,7 @@
 #define TARN_MEMORY_DEBUG_H
 
 #include "base/debug_words.h"
+#include "memory/announce.h"
 #include "memory/heap.h"
 
 struct debug_block;
@@ -28,7 +29,7 @@ static inline bool debug_is_on(void)
 /* Whether every block takes the slow path. */
 static inline bool debug_bypasses_caches(void)
 {
-    return debug_is_on() || (driver->checking && driver->checking());
+    return debug_is_on() || announcer || (driver->checking && driver->checking());
 }
 
 /* Bytes of the front zone of a block of an alignment; of a slot in a slab. */

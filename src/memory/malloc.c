@@ -7,6 +7,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "memory/announce.h"
 #include "memory/cache.h"
 #include "memory/config.h"
 #include "memory/debug.h"
@@ -209,6 +210,9 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     if (debug_is_on())
         debug_begin(other ? other : heap, *address, size, request, owner);
     *address += request->front;
+    const struct store *store = (other ? other : heap)->store;
+    if (announces(store))
+        announcer->block(*address, request->requested, store->id, request->tag);
     return TARN_OK;
 }
 
@@ -652,9 +656,25 @@ static bool free_remotely(uintptr_t address)
     return given;
 }
 
+/* Announces the end of a block before it is freed, and its memory somebody else's: with no lock held, so that a thread that frees it
+ * meanwhile may say so too, and a free that then fails for want of host memory leaves a block of which nobody knows. */
+static void announce_end(const void *pointer)
+{
+    struct block block;
+    uintptr_t address = (uintptr_t)pointer;
+    if (!block_find_lock(address, &block))
+        return;
+    bool tell = announces(block.heap->store) && block.start + block.front == address;
+    block_unlock(&block);
+    if (tell)
+        announcer->block_gone(address);
+}
+
 /* Finds the block that a caller wants to free. */
 static tarn_status block_lock_to_free(void *pointer, struct block *block)
 {
+    if (announcer)
+        announce_end(pointer);
     tarn_status status = block_lock(pointer, true, block);
     if (status && debug_is_on())
         return debug_bad_free((uintptr_t)pointer, status);
@@ -836,7 +856,10 @@ tarn_status tarn_extend(void *pointer, size_t size)
                           block.heap->stream->native);
     if (!status && debug_is_on() && size > block.requested)
         debug_extended_locked(block.start, block.slab ? block.size : block.span->size, size);
+    bool tell = !status && size > block.requested && announces(block.heap->store);
     block_unlock(&block);
+    if (tell)
+        announcer->block_resized((uintptr_t)pointer, size);
     return status;
 }
 

@@ -427,6 +427,17 @@ tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
     return TARN_OK;
 }
 
+bool pinned_view(tarn_pinned_stats *stats)
+{
+    if (!atomic_load_explicit(&pinned.used, memory_order_acquire))
+        return false;
+    mutex_lock(&pinned.lock);
+    *stats = pinned.stats;
+    mutex_unlock(&pinned.lock);
+    stats->size = sizeof *stats;
+    return true;
+}
+
 #define EACH_STAT(X)   \
     X(active_requests) \
     X(active_bytes)    \

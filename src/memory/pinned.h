@@ -7,6 +7,8 @@
 
 #include "device/stream.h"
 
+#include <tarn/pinned.h>
+
 /* Pinned memory apart from everybody else's. What was recorded on a capturing stream is kept in it, when freed, until it dies.
  * It dies when its last holder lets go: blocks that live then live on; when what was said by pinned_pool_record_stream() has
  * finished, its segments join the default pool, kept blocks free. All calls but a retain may call the driver, so none is made
@@ -26,6 +28,9 @@ tarn_status pinned_pool_record_stream(struct pinned_pool *pool, struct stream *s
  * the request, or with NULL for the default pool. NULL, the initial value, asks nobody: then requests do not look for their
  * stream at all, so take the callback away while there is nothing to route. */
 void pinned_on_route(struct pinned_pool *(*route)(struct stream *stream));
+
+/* The statistics as they are, without a look for finished work. False where no pinned memory was used. */
+bool pinned_view(tarn_pinned_stats *stats);
 
 /* TARN_OK, or TARN_ERROR_INTERNAL with a text that names the broken invariant. For tests; nothing else of tarn may run. */
 tarn_status pinned_verify(void);

@@ -10,6 +10,7 @@
  * copied at the next write, away from the device. */
 #include "base/log.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "memory/pinned_heap.h"
 
 #include <errno.h>
@@ -47,7 +48,7 @@ static void touch_all(struct touch whole, unsigned threads)
     for (size_t at = whole.size; at < size;) {
         struct touch *touch = &touches[made];
         *touch = (struct touch){.memory = whole.memory + at, .size = size - at < part ? size - at : part};
-        if (!pinned_thread_start(&touch->thread, touch_pages, touch)) {
+        if (!thread_start(&touch->thread, touch_pages, touch)) {
             touch->size = size - at;
             touch_pages(touch);
             break;

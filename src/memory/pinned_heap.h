@@ -186,9 +186,6 @@ tarn_status pinned_trim(size_t keep, bool all);
 
 /* ---- pinned_watch.c ---------------------------------------------------------------------------------------------- */
 
-/* Starts a thread that gets no signals. */
-bool pinned_thread_start(pthread_t *thread, void *(*function)(void *), void *argument);
-
 /* Starts or ends the background thread. Not side by side. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status pinned_watch(bool on);
 

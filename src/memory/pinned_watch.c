@@ -5,9 +5,9 @@
  * ended, else it sleeps. It does nothing that requests do not do by themselves when memory is short; with it blocks are free
  * sooner, and those above max_cached_size with the driver. Owns the thread. */
 #include "base/status.h"
+#include "base/thread.h"
 #include "memory/pinned_heap.h"
 
-#include <signal.h>
 #include <time.h>
 
 #define LOOK_NS 100000
@@ -15,16 +15,6 @@
 static bool runs; /* changed by one caller at a time */
 static bool ends; /* pinned.lock */
 static pthread_t watcher;
-
-bool pinned_thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(thread, NULL, function, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code == 0;
-}
 
 static void sleep_locked(void)
 {
@@ -62,7 +52,7 @@ tarn_status pinned_watch(bool on)
 {
     if (on == runs)
         return TARN_OK;
-    if (on && !pinned_thread_start(&watcher, watch, NULL))
+    if (on && !thread_start(&watcher, watch, NULL))
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "the background thread of the pinned memory cannot be made");
     if (!on) {
         mutex_lock(&pinned.lock);

@@ -8,6 +8,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "memory/announce.h"
 #include "memory/generation.h"
 #include "memory/growth.h"
 #include "memory/observe.h"
@@ -221,6 +222,8 @@ static void segment_tell(struct run *run)
 {
     run->generation = generation_next();
     tarn_range range = range_of(run);
+    if (announces(run->store))
+        announcer->segment(run->start, run->end - run->start, run->store->id, run->store->arena->device->number);
     observe_mapped(&range);
 }
 
@@ -232,6 +235,8 @@ static tarn_status segment_release(struct run *run)
     size_t size = run->end - run->start;
     tarn_range range = range_of(run);
     observe_unmapping(&range);
+    if (announces(store))
+        announcer->segment_gone(run->start);
     counters_segment(store->counters, size, run->large, -1);
     tarn_status status = store->ordered ? give_back_in_order(run) : give_back(store, run->start, size, run->native);
     if (status) {

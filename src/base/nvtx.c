@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the pointer to who wants ranges. */
+#include "base/nvtx.h"
+
+#include <stddef.h>
+
+const struct nvtx_ranges *nvtx_ranges;

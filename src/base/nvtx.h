@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Ranges on a timeline of NVIDIA's tools, for every layer: what a program does from a begin to its end, nested, by thread. Without a
+ * tool that wants them each costs one load. report/nvtx.c knows how they get there. */
+#ifndef TARN_BASE_NVTX_H
+#define TARN_BASE_NVTX_H
+
+/* Set together, before the first use of tarn's devices; NULL: nobody wants ranges. */
+struct nvtx_ranges {
+    void (*begin)(const char *name);
+    void (*end)(void);
+};
+extern const struct nvtx_ranges *nvtx_ranges;
+
+static inline void nvtx_region_begin(const char *name)
+{
+    if (nvtx_ranges)
+        nvtx_ranges->begin(name);
+}
+
+static inline void nvtx_region_end(void)
+{
+    if (nvtx_ranges)
+        nvtx_ranges->end();
+}
+
+#endif

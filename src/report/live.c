@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The reporter: a background thread that takes a survey when the live page or the file of metrics is due. Owns the thread, the
+ * page and the survey. The thread exists while there is something to report.
+ *
+ * `control` is held by who starts or stops something, also while it waits for the thread; `lock`, inside it, is for a few
+ * instructions. No lock is held over a survey or over writing. Who takes the page away waits for the work under way first. Lock
+ * order: the setup of devices, control, lock. */
+#include "base/log.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "device/device.h"
+#include "report/metrics.h"
+#include "report/page.h"
+#include "report/start.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/live.h>
+#include <tarn/tarn.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_MS UINT64_C(1000000)
+#define EXIT_WAIT_MS 200 /* for a survey under way when the process exits */
+
+enum { LIVE_INTERVAL = 250, LIVE_LEAST = 10, LIVE_MOST = 3600000 };      /* ms */
+enum { METRICS_INTERVAL = 15, METRICS_LEAST = 1, METRICS_MOST = 86400 }; /* s */
+
+/* Something that is due again and again. */
+struct job {
+    bool on;
+    uint64_t every, next; /* ns, of CLOCK_MONOTONIC */
+};
+
+static struct {
+    mutex control;
+    mutex lock;
+    pthread_cond_t wake, rest; /* lock: something changed for the thread; it has ended a piece of work */
+    pthread_t thread;          /* control */
+    bool runs;                 /* control: the thread exists */
+    bool ends, works;          /* lock: the thread is to end; it is in a survey, or writes */
+    struct job live, metrics;  /* lock */
+    char metrics_path[4096];   /* control; constant while metrics are on */
+    struct surveyor *surveyor; /* the thread's */
+    struct page_file page;     /* the thread's while it works; else control */
+    bool metrics_fail;         /* the thread's: the last time; it is said once */
+} reporter = {.control = MUTEX_INITIALIZER, .lock = MUTEX_INITIALIZER};
+
+static struct timespec time_in(uint64_t ns)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    ns += (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+}
+
+static uint64_t now(void)
+{
+    struct timespec time = time_in(0);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* The thread ------------------------------------------------------------------------------------------------------ */
+
+/* Whether it is due now; then it is next after an interval. */
+static bool is_due_locked(struct job *job, uint64_t time)
+{
+    if (!job->on || job->next > time)
+        return false;
+    job->next = time + job->every;
+    return true;
+}
+
+static void sleep_locked(void)
+{
+    uint64_t next = UINT64_MAX, time = now();
+    if (reporter.live.on)
+        next = reporter.live.next;
+    if (reporter.metrics.on && reporter.metrics.next < next)
+        next = reporter.metrics.next;
+    if (next == UINT64_MAX) {
+        pthread_cond_wait(&reporter.wake, &reporter.lock);
+    } else if (next > time) {
+        struct timespec until = time_in(next - time);
+        (void)pthread_cond_timedwait(&reporter.wake, &reporter.lock, &until);
+    }
+}
+
+static void work(bool live, bool metrics)
+{
+    if (device_layer_ready())
+        return; /* it is being shut down */
+    survey_take(reporter.surveyor);
+    if (live)
+        page_write(&reporter.page, &reporter.surveyor->survey);
+    if (!metrics)
+        return;
+    struct error_before before;
+    error_attempt_begin(&before);
+    bool fails = metrics_write(reporter.metrics_path, &reporter.surveyor->survey) != TARN_OK;
+    if (fails && !reporter.metrics_fail)
+        log_write(LOG_ERRORS, "TARN_METRICS: %s; it is tried again", tarn_last_error());
+    reporter.metrics_fail = fails;
+    error_attempt_end(&before, TARN_OK);
+}
+
+static void *report(void *argument)
+{
+    mutex_lock(&reporter.lock);
+    while (!reporter.ends) {
+        uint64_t time = now();
+        bool live = is_due_locked(&reporter.live, time), metrics = is_due_locked(&reporter.metrics, time);
+        if (!live && !metrics) {
+            sleep_locked();
+            continue;
+        }
+        reporter.works = true;
+        mutex_unlock(&reporter.lock);
+        work(live, metrics);
+        mutex_lock(&reporter.lock);
+        reporter.works = false;
+        pthread_cond_broadcast(&reporter.rest);
+    }
+    mutex_unlock(&reporter.lock);
+    return argument;
+}
+
+/* The process ends without a shutdown: the page goes, the thread does nothing more, and nobody waits for what hangs. */
+static void at_exit(void)
+{
+    if (atomic_load(&process_state) == PROCESS_IS_FORKED || pthread_mutex_trylock(&reporter.control))
+        return; /* another thread starts or stops it: what it leaves is found to be left */
+    struct timespec until = time_in(EXIT_WAIT_MS * NS_PER_MS);
+    mutex_lock(&reporter.lock);
+    reporter.ends = true;
+    pthread_cond_signal(&reporter.wake);
+    int code = 0;
+    while (reporter.works && code == 0)
+        code = pthread_cond_timedwait(&reporter.rest, &reporter.lock, &until);
+    if (reporter.page.page && !reporter.works)
+        page_remove(&reporter.page);
+    else if (reporter.page.page)
+        (void)unlink(reporter.page.path); /* what is written to stays mapped */
+    mutex_unlock(&reporter.lock);
+    if (reporter.runs)
+        pthread_detach(reporter.thread); /* it ends, or hangs; nobody waits for it any more */
+    reporter.runs = false;
+    mutex_unlock(&reporter.control);
+}
+
+/* No page is made or removed over a fork, so that the child knows of each that it has open. */
+static void before_fork(void)
+{
+    mutex_lock(&reporter.control);
+}
+
+static void in_parent(void)
+{
+    mutex_unlock(&reporter.control);
+}
+
+static void in_child(void)
+{
+    page_forget(&reporter.page);
+    mutex_unlock(&reporter.control);
+}
+
+static void prepare(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&reporter.wake, &attributes);
+    pthread_cond_init(&reporter.rest, &attributes);
+    pthread_condattr_destroy(&attributes);
+    (void)pthread_atfork(before_fork, in_parent, in_child);
+    (void)atexit(at_exit); /* after the driver's own, so before them */
+}
+
+/* Starting and stopping ------------------------------------------------------------------------------------------- */
+
+static tarn_status thread_begin_controlled(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, prepare);
+    if (reporter.runs)
+        return TARN_OK;
+    if (!reporter.surveyor)
+        reporter.surveyor = pages_map(sizeof *reporter.surveyor);
+    if (!reporter.surveyor || !thread_start(&reporter.thread, report, NULL))
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "the thread that reports cannot be made");
+    reporter.runs = true;
+    return TARN_OK;
+}
+
+static void job_begin(struct job *job, uint64_t every)
+{
+    mutex_lock(&reporter.lock);
+    *job = (struct job){.on = true, .every = every, .next = now()};
+    pthread_cond_signal(&reporter.wake);
+    mutex_unlock(&reporter.lock);
+}
+
+static void job_end(struct job *job)
+{
+    mutex_lock(&reporter.lock);
+    job->on = false;
+    while (reporter.works)
+        pthread_cond_wait(&reporter.rest, &reporter.lock);
+    mutex_unlock(&reporter.lock);
+}
+
+/* Ends the thread where nothing is left to report. */
+static void thread_end_controlled(void)
+{
+    if (!reporter.runs || reporter.live.on || reporter.metrics.on)
+        return;
+    mutex_lock(&reporter.lock);
+    reporter.ends = true;
+    pthread_cond_signal(&reporter.wake);
+    mutex_unlock(&reporter.lock);
+    pthread_join(reporter.thread, NULL);
+    mutex_lock(&reporter.lock);
+    reporter.ends = false;
+    mutex_unlock(&reporter.lock);
+    reporter.runs = false;
+    pages_unmap(reporter.surveyor, sizeof *reporter.surveyor);
+    reporter.surveyor = NULL;
+}
+
+static tarn_status live_begin_controlled(const char *directory, const char *name, unsigned interval_ms)
+{
+    struct page_head head = {.interval_ns = interval_ms * NS_PER_MS, .started = (uint64_t)time(NULL)};
+    if (reporter.page.page)
+        return failed(TARN_ERROR_BUSY, "the live page is published already, as %s", reporter.page.path);
+    snprintf(head.name, sizeof head.name, "%s", name);
+    snprintf(head.library, sizeof head.library, "%s", tarn_version());
+    snprintf(head.driver, sizeof head.driver, "%s", driver->name);
+    page_sweep(directory);
+    tarn_status status = page_create(directory, &head, &reporter.page);
+    if (status)
+        return status;
+    if ((status = thread_begin_controlled())) {
+        page_remove(&reporter.page);
+        return status;
+    }
+    job_begin(&reporter.live, interval_ms * NS_PER_MS);
+    log_write(LOG_INFO, "live page %s; `tarn top %ld` shows it", reporter.page.path, (long)getpid());
+    return TARN_OK;
+}
+
+static void live_end_controlled(void)
+{
+    if (!reporter.page.page)
+        return;
+    job_end(&reporter.live);
+    page_remove(&reporter.page);
+    thread_end_controlled();
+}
+
+static tarn_status metrics_begin_controlled(const char *path, unsigned interval_s)
+{
+    snprintf(reporter.metrics_path, sizeof reporter.metrics_path, "%s", path);
+    tarn_status status = thread_begin_controlled();
+    if (!status)
+        job_begin(&reporter.metrics, interval_s * 1000 * NS_PER_MS);
+    return status;
+}
+
+/* Settings -------------------------------------------------------------------------------------------------------- */
+
+struct settings {
+    bool live;
+    const char *name;                           /* NULL: not set */
+    unsigned live_interval;                     /* ms */
+    char metrics[sizeof reporter.metrics_path]; /* "": none */
+    unsigned metrics_interval;                  /* s */
+};
+
+static struct settings settings; /* control */
+
+/* A name that `tarn top` can tell from a number, on one line. */
+static bool is_name(const char *name)
+{
+    size_t length = strlen(name), digits = strspn(name, "0123456789");
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+            return false;
+    return length > 0 && length < sizeof((struct page_head *)0)->name && digits < length;
+}
+
+/* A variable that is set to something, or NULL. */
+static const char *wish(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text && *text ? text : NULL;
+}
+
+static tarn_status read_number(const char *variable, unsigned standard, unsigned least, unsigned most, unsigned *number)
+{
+    const char *text = wish(variable);
+    char *end = NULL;
+    *number = standard;
+    if (!text)
+        return TARN_OK;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (errno || *end || text[0] < '0' || text[0] > '9' || value < least || value > most)
+        return failed(TARN_ERROR_CONFIGURATION, "%s=%.64s is no number from %u to %u", variable, text, least, most);
+    *number = (unsigned)value;
+    return TARN_OK;
+}
+
+/* The path with the process's number in place of "%p". */
+static tarn_status read_path(const char *variable, char *path, size_t size)
+{
+    const char *text = wish(variable);
+    size_t length = 0;
+    for (; text && *text && length + 24 < size; text++) {
+        if (*text != '%')
+            path[length++] = *text;
+        else if (*++text == 'p')
+            length += (size_t)snprintf(path + length, size - length, "%ld", (long)getpid());
+        else if (*text == '%')
+            path[length++] = '%';
+        else
+            return failed(TARN_ERROR_CONFIGURATION, "%s: behind a %% comes p, for the process's number, or another %%",
+                          variable);
+    }
+    path[length] = '\0';
+    return text && *text ? failed(TARN_ERROR_CONFIGURATION, "%s is longer than %zu bytes", variable, size) : TARN_OK;
+}
+
+static tarn_status read_settings_controlled(void)
+{
+    const char *live = wish("TARN_LIVE");
+    settings = (struct settings){.live = live && strcmp(live, "1") == 0, .name = wish("TARN_LIVE_NAME")};
+    if (live && !settings.live && strcmp(live, "0") != 0)
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_LIVE=%.64s is neither 0 nor 1; a name is TARN_LIVE_NAME's", live);
+    if (settings.name && !is_name(settings.name))
+        return failed(TARN_ERROR_CONFIGURATION,
+                      "TARN_LIVE_NAME is not of 1 to 63 bytes without control characters, or is a number");
+    tarn_status status =
+        read_number("TARN_LIVE_INTERVAL", LIVE_INTERVAL, LIVE_LEAST, LIVE_MOST, &settings.live_interval);
+    if (!status)
+        status = read_number("TARN_METRICS_INTERVAL", METRICS_INTERVAL, METRICS_LEAST, METRICS_MOST,
+                             &settings.metrics_interval);
+    return status ? status : read_path("TARN_METRICS", settings.metrics, sizeof settings.metrics);
+}
+
+/* The beginning: what the environment asks for. Malformed it is an error; that it cannot be had is none of the program's. */
+tarn_status live_begin(void)
+{
+    struct error_before before;
+    mutex_lock(&reporter.control);
+    tarn_status status = read_settings_controlled();
+    if (status) {
+        mutex_unlock(&reporter.control);
+        return status;
+    }
+    error_attempt_begin(&before);
+    if (settings.live && !reporter.page.page &&
+        live_begin_controlled(page_directory(NULL), settings.name ? settings.name : program_invocation_short_name,
+                              settings.live_interval))
+        log_write(LOG_ERRORS, "TARN_LIVE: %s", tarn_last_error());
+    if (settings.metrics[0] && !reporter.metrics.on &&
+        metrics_begin_controlled(settings.metrics, settings.metrics_interval))
+        log_write(LOG_ERRORS, "TARN_METRICS: %s", tarn_last_error());
+    error_attempt_end(&before, TARN_OK);
+    mutex_unlock(&reporter.control);
+    return TARN_OK;
+}
+
+void live_end(void)
+{
+    mutex_lock(&reporter.control);
+    live_end_controlled();
+    if (reporter.metrics.on) {
+        job_end(&reporter.metrics);
+        thread_end_controlled();
+    }
+    mutex_unlock(&reporter.control);
+}
+
+/* Public ---------------------------------------------------------------------------------------------------------- */
+
+static tarn_status check_options(const tarn_live_options *options)
+{
+    if (options->size != sizeof *options)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "options->size is not sizeof(tarn_live_options)");
+    if (options->name && !is_name(options->name))
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the name is not of 1 to 63 bytes without control characters, or is a number");
+    if (options->interval_ms && (options->interval_ms < LIVE_LEAST || options->interval_ms > LIVE_MOST))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "interval_ms %u is neither 0 nor from %d to %d",
+                      options->interval_ms, LIVE_LEAST, LIVE_MOST);
+    return TARN_OK;
+}
+
+tarn_status tarn_live_start(const tarn_live_options *options)
+{
+    static const tarn_live_options nothing_special = {.size = sizeof nothing_special};
+    options = options ? options : &nothing_special;
+    tarn_status status = check_options(options);
+    if (status || (status = device_layer_ready()))
+        return status;
+    mutex_lock(&reporter.control);
+    status = process_check(); /* a shutdown has ended the reporter under this lock, or will */
+    if (!status)
+        status = read_settings_controlled();
+    if (!status) {
+        const char *name = options->name ? options->name : settings.name;
+        status = live_begin_controlled(page_directory(options->directory), name ? name : program_invocation_short_name,
+                                       options->interval_ms ? options->interval_ms : settings.live_interval);
+    }
+    mutex_unlock(&reporter.control);
+    return status;
+}
+
+tarn_status tarn_live_stop(void)
+{
+    tarn_status status = process_check();
+    if (status)
+        return status;
+    mutex_lock(&reporter.control);
+    live_end_controlled();
+    mutex_unlock(&reporter.control);
+    return TARN_OK;
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* NVTX: tells a tool of NVIDIA's, or one like it, which blocks there are in tarn's memory, and where regions begin and end. Owns the
+ * tables that the tool's library fills at the first use, constant then, and the heaps that it was told of: one a plain segment.
+ *
+ * compute-sanitizer (CUDA 13.0) takes heaps in allocations of cudaMalloc() alone and refuses mapped memory: hence plain segments
+ * only, which are the default then (segments:driver). It takes the end of a block for the work that is queued later. The tool is called with no lock of tarn's held; what it
+ * is told of one block is in order, since a block is announced before its caller has it, and its end before it is freed. */
+#include "base/nvtx.h"
+#include "base/log.h"
+#include "base/pages.h"
+#include "base/status.h"
+#include "base/tree.h"
+#include "device/device.h"
+#include "driver/loader.h"
+#include "memory/announce.h"
+#include "report/nvtx_abi.h"
+#include "report/start.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct heap_told {
+    struct tree_node node;
+    uintptr_t start;
+    nvtx_heap_handle handle;
+};
+
+static int by_start(const struct tree_node *a, const struct tree_node *b)
+{
+    uintptr_t x = TREE_ENTRY(a, struct heap_told, node)->start, y = TREE_ENTRY(b, struct heap_told, node)->start;
+    return (x > y) - (x < y);
+}
+
+static mutex heaps_lock = MUTEX_INITIALIZER; /* of the tree */
+static struct tree heaps = {.order = by_start};
+static struct object_pool heap_objects = OBJECT_POOL(struct heap_told);
+
+/* The functions of the tool; NULL: it has none. Constant after nvtx_begin(). */
+static struct {
+    nvtx_range_push *range_push;
+    nvtx_range_pop *range_pop;
+    nvtx_domain domain;
+    nvtx_heap_register *heap_register;
+    nvtx_heap_unregister *heap_unregister;
+    nvtx_regions_register *regions_register;
+    nvtx_regions_resize *regions_resize;
+    nvtx_regions_unregister *regions_unregister;
+    nvtx_regions_name *regions_name;
+} tool;
+
+/* The tables that the tool fills ----------------------------------------------------------------------------------- */
+
+/* A module's functions, and the table of where they are. */
+static struct module {
+    nvtx_function functions[NVTX_MODULE_ENTRIES];
+    nvtx_function *table[NVTX_MODULE_ENTRIES + 1];
+} modules[7];
+
+static int module_table(unsigned module, nvtx_function ***table, unsigned *entries)
+{
+    static const unsigned counts[] = {
+#define X(MODULE, number, count) [number] = count,
+        NVTX_MODULE_LIST(X)
+#undef X
+    };
+    if (module == 0 || module >= sizeof counts / sizeof *counts)
+        return 0;
+    for (unsigned i = 1; i < counts[module]; i++)
+        modules[module].table[i] = &modules[module].functions[i];
+    if (table)
+        *table = modules[module].table;
+    if (entries)
+        *entries = counts[module];
+    return 1;
+}
+
+static void set_tool_version(uint32_t version)
+{
+    (void)version;
+}
+
+static const void *get_table(uint32_t table)
+{
+    static const struct nvtx_callbacks callbacks = {sizeof callbacks, module_table};
+    static const struct nvtx_version version = {sizeof version, NVTX_API_VERSION, 0, set_tool_version};
+    return table == NVTX_TABLE_CALLBACKS ? (const void *)&callbacks
+           : table == NVTX_TABLE_VERSION ? (const void *)&version
+                                         : NULL;
+}
+
+static intptr_t memory_slots[NVTX_MEMORY_SLOTS];
+
+/* Stores the address of a slot's function, or NULL. */
+static void slot_get(enum nvtx_memory_slot slot, void *function)
+{
+    intptr_t address = memory_slots[slot];
+    loader_store(function, address && address != NVTX_SLOT_NONE ? (void *)address : NULL);
+}
+
+static void core_get(unsigned entry, void *function)
+{
+    memcpy(function, &modules[5].functions[entry], sizeof(nvtx_function)); /* CORE2 */
+}
+
+/* Blocks ----------------------------------------------------------------------------------------------------------- */
+
+static void name_pool(char *text, size_t size, const uint64_t pool[2])
+{
+    if (pool[0] || pool[1])
+        snprintf(text, size, "tarn pool (%llu, %llu)", (unsigned long long)pool[0], (unsigned long long)pool[1]);
+    else
+        snprintf(text, size, "tarn");
+}
+
+static void tell_segment(uintptr_t start, size_t size, const uint64_t pool[2], int device)
+{
+    char name[96], text[128];
+    struct nvtx_range range = {size, (const void *)start};
+    struct heap_told *heap = object_alloc(&heap_objects);
+    if (!heap)
+        return; /* its blocks are not told of either */
+    name_pool(name, sizeof name, pool);
+    snprintf(text, sizeof text, "%s on device %d", name, device);
+    struct nvtx_heap_description description = {
+        .compatible = NVTX_MEMORY_COMPATIBLE,
+        .size = sizeof description,
+        .usage = NVTX_HEAP_SUB_ALLOCATOR,
+        .type = NVTX_VIRTUAL_ADDRESS,
+        .range_size = sizeof range,
+        .range = &range,
+        .text_type = NVTX_TEXT_ASCII,
+        .text.ascii = text,
+    };
+    heap->start = start;
+    heap->handle = tool.heap_register(NULL, &description);
+    mutex_lock(&heaps_lock);
+    tree_insert(&heaps, &heap->node);
+    mutex_unlock(&heaps_lock);
+}
+
+static bool begins_behind(const struct tree_node *node, uint64_t key)
+{
+    return TREE_ENTRY(node, struct heap_told, node)->start > key;
+}
+
+/* The heap around an address, which exists while a block is there. */
+static struct heap_told *heap_around_locked(uintptr_t address)
+{
+    struct tree_node *behind = tree_find_first(&heaps, begins_behind, address);
+    struct tree_node *node = behind ? tree_previous(behind) : tree_last(&heaps);
+    return node ? TREE_ENTRY(node, struct heap_told, node) : NULL;
+}
+
+static void tell_segment_gone(uintptr_t start)
+{
+    mutex_lock(&heaps_lock);
+    struct heap_told *heap = heap_around_locked(start);
+    bool known = heap && heap->start == start;
+    if (known)
+        tree_remove(&heaps, &heap->node);
+    mutex_unlock(&heaps_lock);
+    if (!known)
+        return;
+    tool.heap_unregister(NULL, heap->handle);
+    object_free(&heap_objects, heap);
+}
+
+/* A block is named by its tag, or else by its pool. */
+static void tell_name(uintptr_t start, const uint64_t pool[2], tarn_tag tag)
+{
+    char text[96];
+    name_pool(text, sizeof text, pool);
+    struct nvtx_region_name name = {
+        .reference = NVTX_BY_POINTER,
+        .text_type = NVTX_TEXT_ASCII,
+        .region.pointer = (const void *)start,
+        .text.ascii = tag ? tarn_tag_text(tag) : text,
+    };
+    struct nvtx_regions_name names = {
+        .compatible = NVTX_MEMORY_COMPATIBLE,
+        .size = sizeof names,
+        .count = 1,
+        .name_size = sizeof name,
+        .names = &name,
+    };
+    if (tool.regions_name)
+        tool.regions_name(NULL, &names);
+}
+
+static void tell_block(uintptr_t start, size_t size, const uint64_t pool[2], tarn_tag tag)
+{
+    mutex_lock(&heaps_lock);
+    const struct heap_told *heap = heap_around_locked(start);
+    nvtx_heap_handle handle = heap ? heap->handle : NULL;
+    mutex_unlock(&heaps_lock);
+    if (!heap)
+        return;
+    struct nvtx_range range = {size, (const void *)start};
+    struct nvtx_regions_register regions = {
+        .compatible = NVTX_MEMORY_COMPATIBLE,
+        .size = sizeof regions,
+        .type = NVTX_VIRTUAL_ADDRESS,
+        .heap = handle,
+        .count = 1,
+        .range_size = sizeof range,
+        .ranges = &range,
+    };
+    tool.regions_register(NULL, &regions);
+    tell_name(start, pool, tag);
+}
+
+static void tell_block_resized(uintptr_t start, size_t size)
+{
+    struct nvtx_range range = {size, (const void *)start};
+    struct nvtx_regions_resize regions = {
+        .compatible = NVTX_MEMORY_COMPATIBLE,
+        .size = sizeof regions,
+        .type = NVTX_VIRTUAL_ADDRESS,
+        .count = 1,
+        .range_size = sizeof range,
+        .ranges = &range,
+    };
+    if (tool.regions_resize)
+        tool.regions_resize(NULL, &regions);
+}
+
+static void tell_block_gone(uintptr_t start)
+{
+    union nvtx_region region = {.pointer = (const void *)start};
+    struct nvtx_regions_unregister regions = {
+        .compatible = NVTX_MEMORY_COMPATIBLE,
+        .size = sizeof regions,
+        .reference = NVTX_BY_POINTER,
+        .count = 1,
+        .region_size = sizeof region,
+        .regions = &region,
+    };
+    tool.regions_unregister(NULL, &regions);
+}
+
+static const struct announcer blocks_told = {
+    .segment = tell_segment,
+    .segment_gone = tell_segment_gone,
+    .block = tell_block,
+    .block_resized = tell_block_resized,
+    .block_gone = tell_block_gone,
+};
+
+/* Ranges ----------------------------------------------------------------------------------------------------------- */
+
+static void range_begin(const char *name)
+{
+    struct nvtx_event event = {
+        .version = NVTX_API_VERSION, .size = sizeof event, .text_type = NVTX_TEXT_ASCII, .text.ascii = name};
+    (void)tool.range_push(tool.domain, &event);
+}
+
+static void range_end(void)
+{
+    (void)tool.range_pop(tool.domain);
+}
+
+static const struct nvtx_ranges ranges_told = {range_begin, range_end};
+
+/* Finding the tool ------------------------------------------------------------------------------------------------- */
+
+static void use_core(void)
+{
+    nvtx_domain_create *create = NULL;
+    core_get(NVTX_DOMAIN_RANGE_PUSH_EX, &tool.range_push);
+    core_get(NVTX_DOMAIN_RANGE_POP, &tool.range_pop);
+    core_get(NVTX_DOMAIN_CREATE_A, &create);
+    if (!tool.range_push || !tool.range_pop)
+        return;
+    tool.domain = create ? create("tarn") : NULL;
+    nvtx_ranges = &ranges_told;
+}
+
+static void use_memory(void)
+{
+    slot_get(NVTX_MEMORY_HEAP_REGISTER, &tool.heap_register);
+    slot_get(NVTX_MEMORY_HEAP_UNREGISTER, &tool.heap_unregister);
+    slot_get(NVTX_MEMORY_REGIONS_REGISTER, &tool.regions_register);
+    slot_get(NVTX_MEMORY_REGIONS_RESIZE, &tool.regions_resize);
+    slot_get(NVTX_MEMORY_REGIONS_UNREGISTER, &tool.regions_unregister);
+    slot_get(NVTX_MEMORY_REGIONS_NAME, &tool.regions_name);
+    if (tool.heap_register && tool.heap_unregister && tool.regions_register && tool.regions_unregister)
+        announcer = &blocks_told;
+}
+
+/* Opens the tool's library, which stays, and has it fill the tables. */
+static void use_tool(const char *path)
+{
+    nvtx_initialize *initialize = NULL;
+    nvtx_initialize_extension *initialize_extension = NULL;
+    static struct nvtx_segment segment = {1, NVTX_MEMORY_SLOTS, memory_slots};
+    static struct nvtx_module module = {.version = NVTX_API_VERSION,
+                                        .size = sizeof module,
+                                        .number = NVTX_MEMORY,
+                                        .compatible = NVTX_MEMORY_COMPATIBLE,
+                                        .segment_count = 1,
+                                        .segments = &segment};
+    void *library = dlopen(path, RTLD_LAZY);
+    if (!library) {
+        log_write(LOG_ERRORS, "NVTX_INJECTION64_PATH: %s", dlerror());
+        return;
+    }
+    loader_store(&initialize, dlsym(library, "InitializeInjectionNvtx2"));
+    loader_store(&initialize_extension, dlsym(library, "InitializeInjectionNvtxExtension"));
+    if (initialize && initialize(get_table))
+        use_core();
+    if (initialize_extension && initialize_extension(&module))
+        use_memory();
+    log_write(LOG_INFO, "NVTX: %s takes %s, %s", path, nvtx_ranges ? "ranges" : "no ranges",
+              announcer ? "blocks, in plain segments" : "no blocks");
+}
+
+/* The beginning: where a tool is named, and the driver is CUDA's or TARN_NVTX asks for it all the same. */
+tarn_status nvtx_begin(void)
+{
+    static bool begun;
+    const char *wish = getenv("TARN_NVTX"), *path = getenv("NVTX_INJECTION64_PATH");
+    bool asked = wish && strcmp(wish, "1") == 0, refused = wish && strcmp(wish, "0") == 0;
+    if (wish && *wish && !asked && !refused)
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_NVTX=%.64s is neither 0 nor 1", wish);
+    if (begun || refused || !path || !*path || (!asked && driver != &driver_cuda))
+        return TARN_OK;
+    begun = true;
+    use_tool(path);
+    return TARN_OK;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Live pages as files. Owns nothing: who has a page_file has the page.
+ *
+ * Who makes a page, and who removes one that was left, take the same lock first and look then whether the name still means the file:
+ * so no page is removed that somebody has just made. The lock belongs to the open file, which a child of fork() shares, and so closes.
+ * The memory is asked for when the file is made: a full disk is an error then, and no SIGBUS later. */
+#include "report/page.h"
+#include "base/status.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MOST_NAMES 16 /* of one process number */
+
+static bool lock_file(int file, bool only_look)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(file, only_look ? F_OFD_GETLK : F_OFD_SETLK, &lock))
+        return false;
+    return !only_look || lock.l_type == F_UNLCK;
+}
+
+bool page_is_shown(int file)
+{
+    return !lock_file(file, true);
+}
+
+const char *page_directory(const char *wanted)
+{
+    const char *ways[] = {wanted, getenv("TARN_LIVE_DIRECTORY"), getenv("XDG_RUNTIME_DIR")};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (ways[i] && *ways[i])
+            return ways[i];
+    return "/dev/shm";
+}
+
+/* Making ---------------------------------------------------------------------------------------------------------- */
+
+/* Whether a name means the open file. */
+static bool is_named(const char *path, int file)
+{
+    struct stat named, opened;
+    return lstat(path, &named) == 0 && fstat(file, &opened) == 0 && named.st_ino == opened.st_ino &&
+           named.st_dev == opened.st_dev;
+}
+
+/* Removes a page if its process is dead. */
+static void remove_left(const char *path)
+{
+    struct stat info;
+    int file = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+        return;
+    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && lock_file(file, false) &&
+        is_named(path, file))
+        (void)unlink(path);
+    close(file);
+}
+
+static bool path_make(char *path, size_t size, const char *directory, const char *name)
+{
+    int length = snprintf(path, size, "%s/%s", directory, name);
+    return length > 0 && (size_t)length < size;
+}
+
+/* Makes a new file of a free name, locked. -1 with errno. */
+static int file_make(const char *directory, char *path, size_t size)
+{
+    for (int i = 0; i < 2 * MOST_NAMES; i++) {
+        char name[64];
+        snprintf(name, sizeof name, i / 2 ? PAGE_PREFIX "%ld.%d" : PAGE_PREFIX "%ld", (long)getpid(), i / 2);
+        if (!path_make(path, size, directory, name)) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (file < 0 && errno != EEXIST)
+            return -1;
+        if (file >= 0 && lock_file(file, false) && is_named(path, file))
+            return file;
+        if (file >= 0)
+            close(file);
+        else
+            remove_left(path); /* then the name is tried once more */
+    }
+    errno = EEXIST;
+    return -1;
+}
+
+tarn_status page_create(const char *directory, const struct page_head *head, struct page_file *result)
+{
+    struct page_file made;
+    made.file = file_make(directory, made.path, sizeof made.path);
+    if (made.file < 0)
+        return failed(TARN_ERROR_SYSTEM,
+                      "a live page in %s: %s; TARN_LIVE_DIRECTORY names another directory, best one of memory as "
+                      "/dev/shm",
+                      directory, strerror(errno));
+    int code = posix_fallocate(made.file, 0, sizeof(struct page));
+    void *memory =
+        code ? MAP_FAILED : mmap(NULL, sizeof(struct page), PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
+    if (memory == MAP_FAILED) {
+        code = code ? code : errno;
+        (void)unlink(made.path);
+        close(made.file);
+        return failed(TARN_ERROR_SYSTEM, "a live page of %zu bytes in %s: %s", sizeof(struct page), directory,
+                      strerror(code));
+    }
+    (void)madvise(memory, sizeof(struct page), MADV_DONTFORK);
+    made.page = memory;
+    made.page->head = *head;
+    made.page->head.version = PAGE_VERSION;
+    made.page->head.size = sizeof(struct page);
+    made.page->head.pid = (uint64_t)getpid();
+    atomic_thread_fence(memory_order_release);
+    memcpy(made.page->head.magic, PAGE_MAGIC, sizeof made.page->head.magic); /* last: now it is a page */
+    *result = made;
+    return TARN_OK;
+}
+
+void page_remove(struct page_file *file)
+{
+    if (!file->page)
+        return;
+    if (is_named(file->path, file->file))
+        (void)unlink(file->path);
+    munmap(file->page, sizeof(struct page));
+    close(file->file);
+    file->page = NULL;
+}
+
+void page_forget(struct page_file *file)
+{
+    if (!file->page)
+        return;
+    close(file->file);
+    file->page = NULL; /* it is not mapped here: MADV_DONTFORK */
+}
+
+/* Writing --------------------------------------------------------------------------------------------------------- */
+
+void page_write(struct page_file *file, const struct survey *survey)
+{
+    struct page *page = file->page;
+    struct survey *to = &page->survey;
+    uint64_t sequence = atomic_load_explicit(&page->sequence, memory_order_relaxed);
+    atomic_store_explicit(&page->sequence, sequence + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    memcpy(to, survey, offsetof(struct survey, devices));
+    memcpy(to->devices, survey->devices, survey->device_count.here * sizeof *to->devices);
+    memcpy(to->pools, survey->pools, survey->pool_count.here * sizeof *to->pools);
+    memcpy(to->streams, survey->streams, survey->stream_count.here * sizeof *to->streams);
+    memcpy(to->handles, survey->handles, survey->handle_count.here * sizeof *to->handles);
+    atomic_store_explicit(&page->sequence, sequence + 2, memory_order_release);
+}
+
+/* Finding --------------------------------------------------------------------------------------------------------- */
+
+bool page_each(const char *directory, void (*visit)(void *argument, const char *name), void *argument)
+{
+    _Alignas(struct dirent64) char entries[4096];
+    int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ssize_t bytes = -1;
+    if (folder < 0)
+        return false;
+    while ((bytes = getdents64(folder, entries, sizeof entries)) > 0) {
+        for (ssize_t at = 0; at < bytes;) {
+            const struct dirent64 *entry = (const struct dirent64 *)(const void *)(entries + at);
+            if (strncmp(entry->d_name, PAGE_PREFIX, strlen(PAGE_PREFIX)) == 0)
+                visit(argument, entry->d_name);
+            at += entry->d_reclen;
+        }
+    }
+    int code = errno;
+    close(folder);
+    errno = code;
+    return bytes == 0;
+}
+
+static void sweep(void *argument, const char *name)
+{
+    char path[4096];
+    if (path_make(path, sizeof path, argument, name))
+        remove_left(path);
+}
+
+void page_sweep(const char *directory)
+{
+    char copy[4096];
+    int length = snprintf(copy, sizeof copy, "%s", directory);
+    if (length > 0 && (size_t)length < sizeof copy)
+        (void)page_each(copy, sweep, copy);
+}

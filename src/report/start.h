@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What of this layer begins by itself, at the first use of tarn, as the environment asks. Each fails where that is malformed. */
+#ifndef TARN_REPORT_START_H
+#define TARN_REPORT_START_H
+
+#include <tarn/status.h>
+
+/* live.c: the live page and the file of metrics; and their end, at tarn_shutdown(). */
+tarn_status live_begin(void);
+void live_end(void);
+
+/* nvtx.c: announcing to a tool. */
+tarn_status nvtx_begin(void);
+
+/* Registers them, when the library is loaded. */
+void report_register(void);
+
+#endif

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# The program from outside: `tarn top` beside processes that publish, which are replays: a replay runs in a process of its own, with
+# tarn in it as in any other. TARN_PROGRAM is the program.
+set -euo pipefail
+
+tarn=$TARN_PROGRAM
+work=$(mktemp -d)
+publishers=()
+end_publishers()
+{
+    for publisher in "${publishers[@]}"; do
+        # The replay itself is a child of the program.
+        pkill -P "$publisher" 2>/dev/null || true
+        kill "$publisher" 2>/dev/null || true
+        wait "$publisher" 2>/dev/null || true
+    done
+    publishers=()
+}
+trap 'end_publishers; rm -rf "$work"' EXIT
+fail() { echo "test_top: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
+
+# run STATUS COMMAND...: runs it and wants that status; leaves the files out and err.
+run()
+{
+    local wanted=$1 status=0
+    shift
+    "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: $*"
+}
+says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
+unset TARN_DRIVER TARN_LIVE TARN_LIVE_NAME XDG_RUNTIME_DIR
+export TARN_LIVE_DIRECTORY=$work/pages
+mkdir "$work/pages"
+
+# publish NAME: starts a process that publishes until it is ended, and waits for its page; `pid` is its number.
+publish()
+{
+    local trace=${TARN_TRACES%%:*}/generate.pickle.zst before
+    before=$("$tarn" top --json --directory "$work/pages" | grep -c process || true)
+    TARN_LIVE=1 TARN_LIVE_INTERVAL=50 TARN_LIVE_NAME=$1 "$tarn" replay --repeat 10000 "$trace" >/dev/null 2>&1 &
+    publishers+=($!)
+    for _ in $(seq 200); do
+        [ "$("$tarn" top --json --directory "$work/pages" | grep -c process)" -le "$before" ] || break
+        sleep 0.05
+    done
+    pid=$(pgrep -P "${publishers[-1]}" | head -1)
+}
+
+# The command line.
+run 0 "$tarn" --help && says out '  top  '
+run 0 "$tarn" top --help && says out 'Usage: tarn top' && silent err
+run 0 "$tarn" help top && says out '--directory DIR'
+for bad in 0 0.05 x -1 4000 ''; do run 2 "$tarn" top "--interval=$bad" && says err '--interval wants'; done
+for bad in -1 64 x ''; do run 2 "$tarn" top "--device=$bad" && says err '--device wants'; done
+run 2 "$tarn" top a b && says err 'not "b" as well'
+run 2 "$tarn" top --nonsense && says err 'no option --nonsense'
+
+# Nobody publishes.
+run 0 "$tarn" top --directory "$work/pages" && says out 'No process publishes' && silent err
+run 0 "$tarn" top --json --directory "$work/pages" && says out '^\[\]$'
+run 1 "$tarn" top $$ && says err 'does not publish' && says err 'TARN_LIVE=1' && says err '(bash)'
+run 1 "$tarn" top 2147483646 && says err 'there is no process 2147483646'
+run 1 "$tarn" top nobody && says err 'no process publishes as "nobody"'
+
+# One does.
+publish trainer
+run 0 "$tarn" top && says out "^PROCESS " && says out "$pid  trainer" && silent err
+for process in trainer "$pid"; do
+    run 0 "$tarn" top --interval 0.2 "$process" && says out "^trainer (process $pid)" && says out '^Device 0 ' && silent err
+    says out '^POOL ' && says out '^default ' && says out '^STREAM ' && says out 'allocations/s' && says out 'longest piece'
+done
+run 0 "$tarn" top --device 0 --interval 0.2 trainer && says out '^Device 0 '
+run 1 "$tarn" top --device 7 trainer && says err 'no device 7'
+run 0 "$tarn" top --json --interval 0.3 trainer && silent err
+python3 - "$work/out" "$pid" <<'END' || fail "the JSON is not as documented"
+import json, sys
+top = json.load(open(sys.argv[1]))
+assert top["process"] == int(sys.argv[2]) and top["name"] == "trainer" and top["driver"] == "host"
+device, = top["devices"]
+assert device["stats"]["reserved_bytes"]["all"]["current"] > 0 and device["rates"]["allocations"] > 1000
+assert sum(pool["reserved"] for pool in top["pools"]) > 0 and top["streams"] and top["handles"] == []
+assert top["left_out"] == {"pools": 0, "streams": 0, "handles": 0}
+END
+run 0 "$tarn" top --json
+python3 -c 'import json, sys
+assert [entry["name"] for entry in json.load(open(sys.argv[1]))] == ["trainer"]' "$work/out" || fail "the list's JSON"
+
+# Two of one name, and one that is killed.
+first=$pid
+publish trainer
+[ "$pid" != "$first" ] || fail "no second process"
+run 1 "$tarn" top trainer && says err "2 processes publish as trainer; name one by its number:.* $first" && says err " $pid"
+run 0 "$tarn" top --interval 0.1 "$first"
+kill -KILL "$pid"
+for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+run 1 "$tarn" top "$pid" && says err "there is no process $pid"
+run 0 "$tarn" top trainer
+[ "$(find "$work/pages" -type f | wc -l)" -eq 1 ] || fail "the page of the killed process is still there"
+
+# On a terminal: a screen that is refreshed, takes a new size, and is left by q, or when the process ends.
+python3 - "$tarn" "$first" <<'END' || fail "the screen is not as documented"
+import fcntl, os, pty, select, signal, struct, sys, termios, time
+
+tarn, process = sys.argv[1:]
+
+
+def watch(act):
+    """Runs `tarn top` on a terminal of 80 x 24; act(frames, file, child) is called after each piece of output."""
+    child, file = pty.fork()
+    if child == 0:
+        os.environ["LC_ALL"] = "C.UTF-8"
+        os.execv(tarn, [tarn, "top", "--interval", "0.1", process])
+    fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    out, end = b"", time.time() + 20
+    while time.time() < end:
+        if not select.select([file], [], [], 0.1)[0]:
+            continue
+        try:
+            piece = os.read(file, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        out += piece
+        act(out.split(b"\x1b[H")[1:], file, child)
+    else:
+        sys.exit("it does not end")
+    assert os.waitpid(child, 0)[1] == 0
+    return out
+
+
+seen = {}
+
+
+def resize_and_quit(frames, file, child):
+    if len(frames) > 3 and "resized" not in seen:
+        seen["resized"] = len(frames)
+        fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))
+        os.kill(child, signal.SIGWINCH)
+    if "resized" in seen and len(frames) > seen["resized"] + 3 and "quit" not in seen:
+        seen["quit"] = True
+        os.write(file, b"q")
+
+
+out = watch(resize_and_quit)
+frames = out.split(b"\x1b[H")[1:]
+assert out.startswith(b"\x1b[?1049h") and out.endswith(b"\x1b[?1049l"), out[-200:]
+assert "█".encode() in frames[2], frames[2]
+assert frames[2].count(b"\n") <= 23 and frames[-1].count(b"\n") <= 9, frames[-1]
+
+
+def end_the_process(frames, file, child):
+    if len(frames) > 3 and "killed" not in seen:
+        seen["killed"] = True
+        os.kill(int(process), signal.SIGKILL)
+
+
+out = watch(end_the_process)
+after = out.split(b"\x1b[?1049l")[1]
+assert b"has ended; this was its last reading" in after and b"Device 0" in after, after
+END
+run 0 "$tarn" top && says out 'No process publishes'
+
+# Another user's: said to be so.
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    publish mine
+    chmod 755 "$work"
+    as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+    if "${as_nobody[@]}" test -x "$tarn"; then
+        run 1 "${as_nobody[@]}" "$tarn" top "$pid" && says err 'belongs to root: only that user and root'
+        run 0 "${as_nobody[@]}" "$tarn" top && says out '1 of other users'
+    fi
+fi
