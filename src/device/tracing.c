@@ -17,6 +17,7 @@ static mutex settings_lock = MUTEX_INITIALIZER;
 static tarn_trace_options settings = {.size = sizeof settings}; /* settings_lock */
 static bool is_read;                                            /* settings_lock: TARN_TRACE was read */
 static atomic_bool with_regions;
+static mutex turning = MUTEX_INITIALIZER; /* of who turns the trace on or off, until all know */
 static void (*_Atomic turn)(void);
 
 /* Records --------------------------------------------------------------------------------------------------------- */
@@ -80,6 +81,7 @@ void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_
         return;
     }
     uint32_t stack = wants_stack(kind) ? trace_stack_here(OWN_FRAMES) : 0;
+    ticks_fence();
     trace_put(ring, kind, address, size, place, thread->region, stack, tag);
 }
 
@@ -104,6 +106,7 @@ static void turned(void)
     void (*callback)(void) = atomic_load(&turn);
     if (callback)
         callback();
+    trace_is_whole();
 }
 
 static void apply_locked(const tarn_trace_options *options)
@@ -161,6 +164,7 @@ static tarn_status read_word(const char *text, size_t length, tarn_trace_options
 static tarn_status read_environment_locked(void)
 {
     const char *text = getenv("TARN_TRACE");
+    ticks_init();
     tarn_trace_options options = {.size = sizeof options};
     tarn_status status = TARN_OK;
     bool on = false;
@@ -172,8 +176,10 @@ static tarn_status read_environment_locked(void)
         at += length;
     }
     is_read = status == TARN_OK;
-    if (!status && on)
+    if (!status && on) {
         apply_locked(&options);
+        trace_is_whole(); /* there is no memory yet that could be had without a record */
+    }
     return status;
 }
 
@@ -197,10 +203,12 @@ tarn_status tarn_trace_start(const tarn_trace_options *options)
     if (options->records > MOST_RECORDS || (unsigned)options->stacks > TARN_TRACE_STACKS_ALL)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%zu records a thread are more than %zu, or stacks is not known",
                       options->records, MOST_RECORDS);
+    mutex_lock(&turning);
     mutex_lock(&settings_lock);
     apply_locked(options);
     mutex_unlock(&settings_lock);
     turned();
+    mutex_unlock(&turning);
     return TARN_OK;
 }
 
@@ -209,8 +217,10 @@ tarn_status tarn_trace_stop(void)
     tarn_status status = device_layer_ready();
     if (status)
         return status;
+    mutex_lock(&turning);
     trace_stop();
     turned();
+    mutex_unlock(&turning);
     return TARN_OK;
 }
 

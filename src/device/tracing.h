@@ -34,7 +34,8 @@ static inline void trace_fast(struct thread *thread, enum trace_kind kind, uint3
 
 /* Reads TARN_TRACE, once. */
 tarn_status tracing_init(void);
-/* What the memory layer does when the trace goes on or off: its fast paths take another way. Called without a lock. */
+/* What the memory layer does when the trace goes on or off: its fast paths take another way. Called with no lock but one of its
+ * own. */
 void tracing_on_turn(void (*callback)(void));
 
 #endif

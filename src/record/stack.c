@@ -24,12 +24,24 @@ static void find_unwinder(void)
         memcpy(&unwind, &found, sizeof unwind);
 }
 
-uint32_t trace_stack_here(unsigned skip)
+/* The first stack may make the unwinder load and allocate, so one is taken here. */
+static void prepare(void)
+{
+    void *frames[2];
+    find_unwinder();
+    (void)unwind(frames, 2);
+}
+
+void trace_stacks_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, prepare);
+}
+
+uint32_t trace_stack_here(unsigned skip)
+{
     void *frames[TRACE_FRAMES + MOST_SKIPPED];
     struct trace_stack stack = {{0}};
-    pthread_once(&once, find_unwinder);
     int count = unwind(frames, TRACE_FRAMES + MOST_SKIPPED);
     for (int i = (int)skip; i < count && i - (int)skip < TRACE_FRAMES; i++)
         stack.frames[i - (int)skip] = (uint64_t)(uintptr_t)frames[i];

@@ -23,6 +23,7 @@ static _Atomic(struct trace_ring *) rings; /* rings_lock to change */
 static unsigned threads;                   /* rings_lock: that had a ring */
 static atomic_size_t records_wanted;       /* of a ring that is made */
 static atomic_uint_fast64_t records_lost;
+static atomic_uint_fast64_t whole_since; /* time; the greatest while nothing is recorded */
 
 uint32_t trace_place(const struct trace_place *place)
 {
@@ -75,28 +76,42 @@ void trace_ring_leave(struct trace_ring *ring)
 
 void trace_lose(void)
 {
+    uint64_t now = ticks_now(), since = atomic_load(&whole_since);
+    while (since < now && !atomic_compare_exchange_weak(&whole_since, &since, now))
+        ;
     atomic_fetch_add_explicit(&records_lost, 1, memory_order_relaxed);
 }
 
 void trace_start(size_t records, enum trace_stack_mode stacks)
 {
-    static bool ticking;
     size_t rounded = LEAST_RECORDS;
     while (rounded < records)
         rounded *= 2;
+    if (stacks != TRACE_STACKS_NONE)
+        trace_stacks_prepare();
     mutex_lock(&rings_lock);
-    if (!ticking)
-        ticks_init();
-    ticking = true;
+    if (!atomic_load(&trace_on))
+        atomic_store(&whole_since, UINT64_MAX);
     atomic_store(&records_wanted, rounded);
     atomic_store(&trace_stack_mode, (int)stacks);
     atomic_store(&trace_on, true);
     mutex_unlock(&rings_lock);
 }
 
+void trace_is_whole(void)
+{
+    mutex_lock(&rings_lock);
+    if (atomic_load(&trace_on) && atomic_load(&whole_since) == UINT64_MAX)
+        atomic_store(&whole_since, ticks_now());
+    mutex_unlock(&rings_lock);
+}
+
 void trace_stop(void)
 {
+    mutex_lock(&rings_lock);
     atomic_store(&trace_on, false);
+    atomic_store(&whole_since, UINT64_MAX);
+    mutex_unlock(&rings_lock);
 }
 
 void trace_clear(void)
@@ -105,12 +120,14 @@ void trace_clear(void)
     for (struct trace_ring *ring = atomic_load(&rings); ring; ring = ring->next)
         atomic_store(&ring->begin, atomic_load_explicit(&ring->head, memory_order_acquire));
     atomic_store(&records_lost, 0);
+    if (atomic_load(&whole_since) != UINT64_MAX)
+        atomic_store(&whole_since, ticks_now());
     mutex_unlock(&rings_lock);
 }
 
-/* The rings, the newest first: for trace_read.c. */
-const struct trace_ring *trace_rings(uint64_t *lost)
+const struct trace_ring *trace_rings(uint64_t *lost, uint64_t *whole)
 {
     *lost = atomic_load(&records_lost);
+    *whole = atomic_load(&whole_since);
     return atomic_load_explicit(&rings, memory_order_acquire);
 }

@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "handle/registry.h"
 #include "memory/config.h"
+#include "report/fit.h"
 #include "report/notes.h"
 #include "report/pickle_write.h"
 #include "report/symbols.h"
@@ -683,8 +684,9 @@ static void forget_memos(struct snapshot_writer *writer)
 }
 
 /* Writes everything from record `first` on. */
-static void write_all(struct snapshot_writer *writer, struct sink *sink, size_t first)
+static void write_all(void *argument, struct sink *sink, size_t first)
 {
+    struct snapshot_writer *writer = argument;
     forget_memos(writer);
     writer->first = first;
     pickle_begin(&writer->pickle, sink);
@@ -696,40 +698,6 @@ static void write_all(struct snapshot_writer *writer, struct sink *sink, size_t 
     write_own(writer);
     pickle_dict_end(&writer->pickle);
     pickle_end(&writer->pickle);
-}
-
-static uint64_t length_from(struct snapshot_writer *writer, struct sink *nowhere, size_t first)
-{
-    sink_to_nowhere(nowhere);
-    write_all(writer, nowhere, first);
-    return sink_length(nowhere);
-}
-
-/* The first record with which all from there on fits in `most` bytes. */
-static tarn_status find_first(struct snapshot_writer *writer, uint64_t most, size_t *first)
-{
-    size_t low = 0, high = writer->picture->trace.count;
-    struct sink *nowhere = most ? pages_alloc(sizeof *nowhere) : NULL;
-    *first = 0;
-    if (!most)
-        return TARN_OK;
-    if (!nowhere)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to measure a snapshot");
-    uint64_t least = length_from(writer, nowhere, high);
-    while (least <= most && low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (length_from(writer, nowhere, middle) <= most)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    pages_free(nowhere, sizeof *nowhere);
-    *first = high;
-    if (least > most)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "a snapshot without any record takes %llu bytes, more than max_bytes, %llu",
-                      (unsigned long long)least, (unsigned long long)most);
-    return TARN_OK;
 }
 
 static size_t power_above(size_t least)
@@ -771,7 +739,7 @@ tarn_status snapshot_write_pickle(const struct picture *picture, struct sink *si
     if (!tables_make(writer))
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to write a snapshot");
     else
-        status = find_first(writer, most, &first);
+        status = fit(write_all, writer, picture->trace.count, most, &first);
     if (!status)
         write_all(writer, sink, first);
     tables_free(writer);
