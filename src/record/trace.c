@@ -6,12 +6,13 @@
 #include "record/trace.h"
 #include "base/pages.h"
 
-#include <string.h>
+#include <sys/prctl.h>
 
 #define LEAST_RECORDS 1024
 
 struct intern trace_places = INTERN(struct trace_place, INTERN_MOST),
               trace_regions = INTERN(struct trace_region, INTERN_MOST),
+              trace_threads = INTERN(struct trace_thread, UINT16_MAX),
               trace_texts = INTERN(struct trace_text, INTERN_MOST),
               trace_stacks = INTERN(struct trace_stack, INTERN_MOST / 8);
 
@@ -49,6 +50,17 @@ bool trace_ring_fits(const struct trace_ring *ring)
     return ring->mask + 1 == atomic_load_explicit(&records_wanted, memory_order_relaxed);
 }
 
+/* Numbers the calling thread; 0 where all numbers are given. */
+static uint16_t number_locked(void)
+{
+    if (threads == UINT16_MAX)
+        return 0;
+    struct trace_thread thread = {.number = ++threads};
+    (void)prctl(PR_GET_NAME, thread.name);
+    (void)intern(&trace_threads, &thread); /* else it has no name */
+    return (uint16_t)threads;
+}
+
 struct trace_ring *trace_ring_take(void)
 {
     mutex_lock(&rings_lock);
@@ -59,7 +71,7 @@ struct trace_ring *trace_ring_take(void)
         ring = ring_make_locked();
     if (ring) {
         ring->taken = true;
-        ring->thread = threads < UINT16_MAX ? (uint16_t)++threads : 0;
+        ring->thread = number_locked();
     }
     mutex_unlock(&rings_lock);
     return ring;

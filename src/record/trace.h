@@ -68,6 +68,12 @@ struct trace_region {
     char name[60];
 };
 
+/* A thread that has a ring, and its name when it began with it. */
+struct trace_thread {
+    uint32_t number;
+    char name[20];
+};
+
 /* A text of any other kind: a library, a kind of scope. */
 struct trace_text {
     char text[64];
@@ -78,7 +84,7 @@ struct trace_stack {
     uint64_t frames[TRACE_FRAMES]; /* return addresses, the innermost first; 0 behind the last */
 };
 
-extern struct intern trace_places, trace_regions, trace_texts, trace_stacks;
+extern struct intern trace_places, trace_regions, trace_threads, trace_texts, trace_stacks;
 
 /* What a record says. `size` is as requested for blocks; of other kinds `address` and `size` are what their writer says: a text's
  * number, an event, a limit. */

@@ -93,8 +93,7 @@ static void instant(struct chrome_writer *writer, const struct trace_record *rec
 
 static void region(struct chrome_writer *writer, const struct trace_record *record, const char *phase)
 {
-    const struct trace_region *found = intern_value(&trace_regions, (uint32_t)record->address);
-    begin(writer, record, phase, found ? found->name : "");
+    begin(writer, record, phase, region_name(record->address));
     print(writer, "}");
 }
 

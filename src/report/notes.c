@@ -41,6 +41,12 @@ const struct trace_place *place_of(uint32_t number)
     return place ? place : &none;
 }
 
+const char *region_name(uint64_t number)
+{
+    const struct trace_region *region = number <= UINT32_MAX ? intern_value(&trace_regions, (uint32_t)number) : NULL;
+    return region ? region->name : "";
+}
+
 const char *text_of(uint64_t number)
 {
     const struct trace_text *text = number <= UINT32_MAX ? intern_value(&trace_texts, (uint32_t)number) : NULL;

@@ -408,10 +408,9 @@ static void write_annotations(struct snapshot_writer *writer)
         enum trace_kind kind = trace_kind_of(record);
         if (kind != TRACE_region_begin && kind != TRACE_region_end)
             continue;
-        const struct trace_region *region = intern_value(&trace_regions, (uint32_t)record->address);
         pickle_dict_begin(pickle);
         KEY(writer, name);
-        pickle_text(pickle, region ? region->name : "");
+        pickle_text(pickle, region_name(record->address));
         KEY(writer, stage);
         pickle_text(pickle, kind == TRACE_region_begin ? "START" : "END");
         KEY(writer, device);
@@ -511,6 +510,21 @@ static void write_handles(struct snapshot_writer *writer)
     pickle_list_end(&writer->pickle);
 }
 
+static void write_threads(struct snapshot_writer *writer)
+{
+    const struct trace_thread *thread;
+    write_key(writer, "threads");
+    pickle_list_begin(&writer->pickle);
+    for (uint32_t i = 1; (thread = intern_value(&trace_threads, i)); i++) {
+        pickle_dict_begin(&writer->pickle);
+        write_number(writer, "number", thread->number);
+        KEY(writer, name);
+        pickle_text(&writer->pickle, thread->name);
+        pickle_dict_end(&writer->pickle);
+    }
+    pickle_list_end(&writer->pickle);
+}
+
 /* The libraries' scratch memory: blocks with its tag. */
 static void write_workspaces(struct snapshot_writer *writer)
 {
@@ -563,6 +577,15 @@ static void write_particulars(struct snapshot_writer *writer, size_t index)
     case TRACE_event_record:
         write_number(writer, "event", record->address);
         return;
+    case TRACE_capture_begin:
+    case TRACE_capture_end:
+        write_number(writer, "capture", record->address);
+        return;
+    case TRACE_region_begin:
+    case TRACE_region_end:
+        KEY(writer, name);
+        pickle_text(&writer->pickle, region_name(record->address));
+        return;
     case TRACE_wait:
         write_number(writer, "event", record->address);
         if ((other = recorded_on(writer, index)))
@@ -612,7 +635,7 @@ static void write_events(struct snapshot_writer *writer)
         enum trace_kind kind = trace_kind_of(record);
         unsigned entries = entries_of(kind);
         at[place->device] += entries;
-        if (entries || kind == TRACE_region_begin || kind == TRACE_region_end)
+        if (entries)
             continue;
         pickle_dict_begin(pickle);
         KEY(writer, device);
@@ -666,6 +689,7 @@ static void write_own(struct snapshot_writer *writer)
     write_pools(writer);
     write_handles(writer);
     write_workspaces(writer);
+    write_threads(writer);
     write_events(writer);
     pickle_dict_end(&writer->pickle);
 }
