@@ -153,8 +153,9 @@ static tarn_status read_word(const char *text, size_t length, tarn_trace_options
     if (length <= sizeof records - 1 || memcmp(text, records, sizeof records - 1) != 0)
         return bad_word(text, length);
     char *end = NULL;
-    unsigned long long count = strtoull(text + sizeof records - 1, &end, 10);
-    if (end != text + length || text[sizeof records - 1] == '-' || count == 0 || count > MOST_RECORDS)
+    const char *digits = text + sizeof records - 1;
+    unsigned long long count = strtoull(digits, &end, 10);
+    if (end != text + length || *digits < '0' || *digits > '9' || count == 0 || count > MOST_RECORDS)
         return failed(TARN_ERROR_CONFIGURATION, "TARN_TRACE: %.*s: records are a number from 1 to %zu",
                       (int)(length < 64 ? length : 64), text, MOST_RECORDS);
     options->records = (size_t)count;

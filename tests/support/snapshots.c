@@ -46,16 +46,28 @@ bool snapshots_check(const char *arguments)
     return system(command) == 0;
 }
 
+/* Now and then the trace is cleared, or off for a while: nothing before that counts then. */
+static void disturb(unsigned turn)
+{
+    if (turn % 16 == 5)
+        OK(tarn_trace_clear());
+    if (turn % 16 == 10)
+        OK(tarn_trace_stop());
+    if (turn % 16 == 11)
+        OK(tarn_trace_start(NULL));
+}
+
 static void *write_snapshots(void *unused)
 {
     (void)unused;
-    while (!atomic_load(&writer.ends)) {
+    for (unsigned turn = 0; !atomic_load(&writer.ends); turn++) {
         char path[4100];
         snprintf(path, sizeof path, "%s/%d.pickle", folder, writer.written % writer.most);
         tarn_status status = tarn_snapshot_write(path, NULL);
         if (status)
             CHECK(writer.may_fail && status == TARN_ERROR_OUT_OF_HOST_MEMORY);
         writer.written += status == TARN_OK;
+        disturb(turn);
         usleep(5000);
     }
     return NULL;
