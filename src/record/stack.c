@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Call stacks, as numbers of return addresses. Owns the unwinder: libunwind's, which keeps what it learned of a function
- * (nongnu libunwind, unw_backtrace), where that library is installed, else libc's backtrace(). */
+ * (nongnu libunwind, unw_backtrace), where that library is installed, else libc's backtrace(). Under the thread sanitizer libc's
+ * too: at a thread's end libunwind takes a lock when the sanitizer has forgotten the thread. */
 #include "record/trace.h"
 
 #include <dlfcn.h>
@@ -16,7 +17,8 @@ static int (*unwind)(void **frames, int room);
 
 static void find_unwinder(void)
 {
-    void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL), *found = NULL;
+    bool sanitized = dlsym(RTLD_DEFAULT, "__tsan_init");
+    void *library = sanitized ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL), *found = NULL;
     if (library)
         found = dlsym(library, "unw_backtrace");
     unwind = backtrace;
