@@ -254,8 +254,7 @@ static void write_segment(struct snapshot_writer *writer, const struct picture_s
     KEY(writer, blocks);
     pickle_list_begin(pickle);
     for (size_t i = 0; i < segment->block_count; i++) {
-        if (i % 1024 == 1023)
-            pickle_list_go_on(pickle);
+        pickle_list_item(pickle, i);
         write_block(writer, &blocks[i]);
     }
     pickle_list_end(pickle);
@@ -266,8 +265,10 @@ static void write_segments(struct snapshot_writer *writer)
 {
     pickle_text(&writer->pickle, "segments");
     pickle_list_begin(&writer->pickle);
-    for (size_t i = 0; i < writer->picture->segments.count; i++)
+    for (size_t i = 0; i < writer->picture->segments.count; i++) {
+        pickle_list_item(&writer->pickle, i);
         write_segment(writer, &picture_segments(writer->picture)[i]);
+    }
     pickle_list_end(&writer->pickle);
 }
 
@@ -335,8 +336,7 @@ static void write_trace(struct snapshot_writer *writer, int device)
         const struct trace_place *place = entries ? place_here(writer, record) : NULL;
         if (!entries || place->device != device)
             continue;
-        if (++written % 512 == 0)
-            pickle_list_go_on(pickle);
+        pickle_list_item(pickle, written++);
         write_entry(writer, record, entries == 2 ? TRACE_free_requested : kind, place);
         if (entries == 2)
             write_entry(writer, record, TRACE_free_completed, place);
@@ -401,6 +401,7 @@ static void write_annotations(struct snapshot_writer *writer)
 {
     struct pickle_writer *pickle = &writer->pickle;
     const struct trace_copy *trace = &writer->picture->trace;
+    size_t written = 0;
     write_key(writer, "external_annotations");
     pickle_list_begin(pickle);
     for (size_t i = writer->first; i < trace->count; i++) {
@@ -408,6 +409,7 @@ static void write_annotations(struct snapshot_writer *writer)
         enum trace_kind kind = trace_kind_of(record);
         if (kind != TRACE_region_begin && kind != TRACE_region_end)
             continue;
+        pickle_list_item(pickle, written++);
         pickle_dict_begin(pickle);
         KEY(writer, name);
         pickle_text(pickle, region_name(record->address));
@@ -465,6 +467,7 @@ static void write_pools(struct snapshot_writer *writer)
     write_key(writer, "pools");
     pickle_list_begin(&writer->pickle);
     for (size_t i = 0; i < writer->picture->pools.count; i++) {
+        pickle_list_item(&writer->pickle, i);
         pickle_dict_begin(&writer->pickle);
         KEY(writer, device);
         pickle_integer(&writer->pickle, pools[i].device);
@@ -516,6 +519,7 @@ static void write_threads(struct snapshot_writer *writer)
     write_key(writer, "threads");
     pickle_list_begin(&writer->pickle);
     for (uint32_t i = 1; (thread = intern_value(&trace_threads, i)); i++) {
+        pickle_list_item(&writer->pickle, i);
         pickle_dict_begin(&writer->pickle);
         write_number(writer, "number", thread->number);
         KEY(writer, name);
@@ -627,6 +631,7 @@ static void write_events(struct snapshot_writer *writer)
     struct pickle_writer *pickle = &writer->pickle;
     const struct trace_copy *trace = &writer->picture->trace;
     uint64_t at[TARN_MAX_DEVICES] = {0};
+    size_t written = 0;
     write_key(writer, "events");
     pickle_list_begin(pickle);
     for (size_t i = writer->first; i < trace->count; i++) {
@@ -637,6 +642,7 @@ static void write_events(struct snapshot_writer *writer)
         at[place->device] += entries;
         if (entries)
             continue;
+        pickle_list_item(pickle, written++);
         pickle_dict_begin(pickle);
         KEY(writer, device);
         pickle_integer(pickle, place->device);

@@ -241,7 +241,19 @@ class Device:
 
 
 def check_opcodes(data, faults):
+    marks, items = [], 0  # how much lies on the reader's stack above each mark
     for opcode, argument, place in pickletools.genops(data):
+        if opcode.name == "MARK":
+            marks.append(items)
+            items = 0
+        elif opcode.name in ("APPENDS", "SETITEMS"):
+            if items > 2000:
+                faults("more items at once than MemoryViz.js should have on its stack", f"byte {place}", str(items))
+            items = marks.pop()
+        elif opcode.name == "TUPLE2":
+            items -= 1
+        elif opcode.name not in ("PROTO", "STOP", "BINPUT", "LONG_BINPUT"):
+            items += 1
         if opcode.name not in OPCODES:
             faults(f"opcode {opcode.name}", f"byte {place}")
         if opcode.name == "PROTO" and argument not in (2, 3, 4):
@@ -256,7 +268,7 @@ def check_segment(segment, where, device, sums, faults):
         faults("a segment lies in another", where, hex(start))
         return
     owner = (segment["stream"], segment["segment_pool_id"])
-    device.segments.add(start, start + size, owner)
+    device.segments.put(bisect.bisect_left(device.segments.starts, start), start, start + size, owner)  # joined by no unmap yet
     at, sizes = start, {"active_allocated": 0, "active_pending_free": 0, "inactive": 0}
     requested = 0
     for number, block in enumerate(segment["blocks"]):
