@@ -50,11 +50,9 @@ struct trace_ring *trace_ring_begin(struct thread *thread)
 {
     if (thread->trace && trace_ring_fits(thread->trace))
         return thread->trace;
-    struct trace_ring *before = thread->trace, *ring = trace_ring_take();
+    struct trace_ring *before = thread->trace, *ring = trace_ring_take(before ? before->thread : 0);
     if (!ring)
         return before;
-    if (before)
-        ring->thread = before->thread;
     trace_ring_leave(before); /* with its records */
     return thread->trace = ring;
 }

@@ -61,7 +61,7 @@ static uint16_t number_locked(void)
     return (uint16_t)threads;
 }
 
-struct trace_ring *trace_ring_take(void)
+struct trace_ring *trace_ring_take(uint16_t thread)
 {
     mutex_lock(&rings_lock);
     struct trace_ring *ring = atomic_load_explicit(&rings, memory_order_relaxed);
@@ -71,7 +71,7 @@ struct trace_ring *trace_ring_take(void)
         ring = ring_make_locked();
     if (ring) {
         ring->taken = true;
-        ring->thread = number_locked();
+        ring->thread = thread ? thread : number_locked();
     }
     mutex_unlock(&rings_lock);
     return ring;

@@ -152,7 +152,7 @@ static inline void trace_put(struct trace_ring *ring, enum trace_kind kind, uint
 
 /* A ring for a thread, one that an ended thread left or a new one; NULL where the host has no memory: then what the thread does
  * is counted as lost. And the end of that. */
-struct trace_ring *trace_ring_take(void);
+struct trace_ring *trace_ring_take(uint16_t thread); /* which has that number; 0: that is to have one */
 void trace_ring_leave(struct trace_ring *ring);
 bool trace_ring_fits(const struct trace_ring *ring); /* it has the size that was asked for last */
 void trace_lose(void);

@@ -359,7 +359,7 @@ static void a_free_on_its_way_is_over(void)
     struct trace_record alloc = copy.records[copy.count - 2];
     CHECK(alloc.address == (uintptr_t)block);
     trace_copy_finish(&copy);
-    trace_put(trace_ring_take(), TRACE_free_remote, alloc.address, alloc.size, trace_place_of(&alloc), 0, 0, 0);
+    trace_put(trace_ring_take(0), TRACE_free_remote, alloc.address, alloc.size, trace_place_of(&alloc), 0, 0, 0);
     look();
     CHECK(state_of(block) == PICTURE_FREE && is_live(other, 1000));
 }

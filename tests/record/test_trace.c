@@ -53,7 +53,7 @@ static void nothing_was_recorded(void)
 static void a_record_comes_back_as_it_was(void)
 {
     start(0);
-    struct trace_ring *ring = trace_ring_take();
+    struct trace_ring *ring = trace_ring_take(0);
     trace_put(ring, TRACE_segment_map, UINT64_C(0x7fffffffffff), UINT64_C(1) << 40, 0xabcdef, 0xfedcba98, 0x12345678,
               0xffff);
     struct trace_copy copy = copy_now();
@@ -68,7 +68,7 @@ static void a_record_comes_back_as_it_was(void)
 static void a_ring_keeps_its_newest(void)
 {
     start(1);
-    struct trace_ring *ring = trace_ring_take();
+    struct trace_ring *ring = trace_ring_take(0);
     for (uint64_t i = 0; i < 3 * LEAST; i++)
         put(ring, TRACE_trim, i);
     struct trace_copy copy = copy_now();
@@ -84,16 +84,16 @@ static void a_ring_keeps_its_newest(void)
 static void sizes_are_powers_of_two_above_what_was_asked(void)
 {
     start(LEAST + 1);
-    struct trace_ring *ring = trace_ring_take();
+    struct trace_ring *ring = trace_ring_take(0);
     CHECK(ring->mask + 1 == 2 * LEAST);
     start(7);
-    CHECK(trace_ring_take()->mask + 1 == LEAST);
+    CHECK(trace_ring_take(0)->mask + 1 == LEAST);
 }
 
 static void what_a_wrapped_ring_misses_makes_the_others_inexact(void)
 {
     start(1);
-    struct trace_ring *long_ago = trace_ring_take(), *busy = trace_ring_take();
+    struct trace_ring *long_ago = trace_ring_take(0), *busy = trace_ring_take(0);
     put(long_ago, TRACE_trim, 1);
     put(busy, TRACE_trim, 2);
     for (uint64_t i = 0; i < 2 * LEAST; i++)
@@ -110,7 +110,7 @@ static void what_a_wrapped_ring_misses_makes_the_others_inexact(void)
 static void a_free_stands_before_the_next_owner_of_the_block(void)
 {
     start(0);
-    struct trace_ring *one = trace_ring_take(), *two = trace_ring_take();
+    struct trace_ring *one = trace_ring_take(0), *two = trace_ring_take(0);
     put(one, TRACE_alloc, 512);
     put(two, TRACE_alloc, 512); /* too early */
     put(one, TRACE_alloc, 1024);
@@ -130,7 +130,7 @@ static void a_free_stands_before_the_next_owner_of_the_block(void)
 static void a_free_that_is_missing_is_not_made_up_for(void)
 {
     start(1);
-    struct trace_ring *one = trace_ring_take(), *two = trace_ring_take();
+    struct trace_ring *one = trace_ring_take(0), *two = trace_ring_take(0);
     put(one, TRACE_alloc, 512);
     put(two, TRACE_free_remote, 512); /* which will be overwritten */
     for (uint64_t i = 0; i < LEAST; i++)
@@ -148,7 +148,7 @@ static void a_free_that_is_missing_is_not_made_up_for(void)
 static void what_was_cleared_is_gone(void)
 {
     start(1);
-    struct trace_ring *ring = trace_ring_take();
+    struct trace_ring *ring = trace_ring_take(0);
     for (uint64_t i = 0; i < 2 * LEAST; i++)
         put(ring, TRACE_trim, i);
     trace_clear();
@@ -170,7 +170,7 @@ static void nothing_is_exact_but_while_all_is_recorded(void)
 {
     ticks_init();
     trace_start(0, TRACE_STACKS_NONE);
-    struct trace_ring *ring = trace_ring_take();
+    struct trace_ring *ring = trace_ring_take(0);
     put(ring, TRACE_trim, 1);
     struct trace_copy copy = copy_now();
     CHECK(copy.count == 1 && copy.exact_from == 1); /* some may not know yet that it is on */
@@ -199,10 +199,10 @@ static void nothing_is_exact_but_while_all_is_recorded(void)
 static void what_had_no_ring_is_lost_and_said(void)
 {
     start(0);
-    struct trace_ring *ring = trace_ring_take();
+    struct trace_ring *ring = trace_ring_take(0);
     put(ring, TRACE_trim, 1);
     pages_fail(1, false);
-    CHECK(trace_ring_take() == NULL);
+    CHECK(trace_ring_take(0) == NULL);
     pages_fail(0, false);
     trace_lose();
     put(ring, TRACE_trim, 2);
@@ -214,11 +214,11 @@ static void what_had_no_ring_is_lost_and_said(void)
 static void a_ring_is_used_again_by_the_next_thread(void)
 {
     start(0);
-    struct trace_ring *ring = trace_ring_take(), *other = trace_ring_take();
+    struct trace_ring *ring = trace_ring_take(0), *other = trace_ring_take(0);
     put(ring, TRACE_trim, 1);
     trace_ring_leave(ring);
     trace_ring_leave(NULL);
-    CHECK(trace_ring_take() == ring);
+    CHECK(trace_ring_take(0) == ring);
     put(ring, TRACE_trim, 2);
     put(other, TRACE_trim, 3);
     struct trace_copy copy = copy_now();
@@ -233,7 +233,7 @@ static void a_reader_without_host_memory_reads_nothing(void)
 {
     start(0);
     for (int i = 0; i < 3; i++)
-        put(trace_ring_take(), TRACE_trim, 1);
+        put(trace_ring_take(0), TRACE_trim, 1);
     uint64_t allocations;
     pages_fail(UINT64_MAX, false);
     struct trace_copy copy = copy_now();
@@ -283,7 +283,7 @@ static void a_reader_beside_writers_sees_whole_records(void)
     pthread_t threads[WRITERS];
     start(1);
     for (int i = 0; i < WRITERS; i++)
-        CHECK(pthread_create(&threads[i], NULL, write_on, trace_ring_take()) == 0);
+        CHECK(pthread_create(&threads[i], NULL, write_on, trace_ring_take(0)) == 0);
     size_t most = 0;
     for (int i = 0; i < 300; i++) {
         uint64_t last[WRITERS] = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, kept, lost;
