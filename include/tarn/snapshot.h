@@ -7,8 +7,8 @@
  * its _memory_viz.py and `tarn replay` and `tarn report` read it. What PyTorch has no name for is in a key of its own, "tarn"
  * (docs/snapshots.md). TARN_SNAPSHOT_CHROME is the JSON of chrome://tracing and ui.perfetto.dev.
  *
- * A snapshot stops each stream's heap for as long as its blocks are copied, some ms for a million; nothing waits for the device
- * or for the writing. Each heap is as it was at one moment, which may be another heap's a moment later. All functions are
+ * A snapshot stops allocations and frees of a device for as long as its blocks are copied, some ms for a million; nothing waits
+ * for the device or for the writing. Each device is as it was at one moment, which may be another's a moment later. All functions are
  * thread-safe and may be called during a capture and by an observer of out-of-memory. Each may also return
  * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN and what the choice of a driver gives. */
 #ifndef TARN_SNAPSHOT_H

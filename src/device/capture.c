@@ -180,7 +180,7 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
         atomic_fetch_add_explicit(&thread->captures, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
         atomic_store_explicit(&stream->captures, true, memory_order_release);
-        atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+        stream->capture = atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
         process_changed();
     }
     mutex_unlock(&table_lock);
@@ -292,9 +292,9 @@ tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
         if (status)
             leave(found);
     }
-    mutex_unlock(&device->record_lock);
     if (!status && trace_is_on())
-        trace_stream_event(TRACE_capture_begin, found, 0, 0);
+        trace_stream_event(TRACE_capture_begin, found, found->capture, 0);
+    mutex_unlock(&device->record_lock);
     return status;
 }
 
@@ -307,9 +307,9 @@ tarn_status tarn_capture_announce(tarn_stream stream)
     struct device *device = device_at(found->device);
     mutex_lock(&device->record_lock);
     status = enter(found, TARN_CAPTURE_RELAXED, true);
-    mutex_unlock(&device->record_lock);
     if (!status && trace_is_on())
-        trace_stream_event(TRACE_capture_begin, found, 0, 0);
+        trace_stream_event(TRACE_capture_begin, found, found->capture, 0);
+    mutex_unlock(&device->record_lock);
     return status;
 }
 
@@ -366,9 +366,9 @@ static tarn_status end(tarn_stream value, struct ending *ending)
         leave(stream);
     else
         unclaim_end(stream); /* the driver could not even end it: it stays known, and the end can be tried again */
-    mutex_unlock(&device->record_lock);
     if (ending->over && trace_is_on())
-        trace_stream_event(TRACE_capture_end, stream, 0, 0);
+        trace_stream_event(TRACE_capture_end, stream, stream->capture, 0);
+    mutex_unlock(&device->record_lock);
     return status;
 }
 

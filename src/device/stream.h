@@ -28,6 +28,7 @@ struct stream {
     enum stream_origin origin; /* table lock */
     unsigned adoptions;        /* table lock: how often it was adopted and not yet retired */
     atomic_bool captures;      /* record lock to change: a known capture began or was announced on it */
+    uint64_t capture;          /* record lock: the number of its last known capture */
     bool leased;               /* device lock */
     struct stream *next;       /* device lock: in returned or thread_ended */
     struct mark *last_work;    /* table lock: of the incarnation that was retired last; NULL when finished */

@@ -17,6 +17,7 @@ static mutex settings_lock = MUTEX_INITIALIZER;
 static tarn_trace_options settings = {.size = sizeof settings}; /* settings_lock */
 static bool is_read;                                            /* settings_lock: TARN_TRACE was read */
 static atomic_bool with_regions;
+static mutex turning = MUTEX_INITIALIZER; /* of who turns the trace on or off, until all know */
 static void (*_Atomic turn)(void);
 
 /* Records --------------------------------------------------------------------------------------------------------- */
@@ -49,11 +50,9 @@ struct trace_ring *trace_ring_begin(struct thread *thread)
 {
     if (thread->trace && trace_ring_fits(thread->trace))
         return thread->trace;
-    struct trace_ring *before = thread->trace, *ring = trace_ring_take();
+    struct trace_ring *before = thread->trace, *ring = trace_ring_take(before ? before->thread : 0);
     if (!ring)
         return before;
-    if (before)
-        ring->thread = before->thread;
     trace_ring_leave(before); /* with its records */
     return thread->trace = ring;
 }
@@ -80,6 +79,7 @@ void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_
         return;
     }
     uint32_t stack = wants_stack(kind) ? trace_stack_here(OWN_FRAMES) : 0;
+    ticks_fence();
     trace_put(ring, kind, address, size, place, thread->region, stack, tag);
 }
 
@@ -104,6 +104,7 @@ static void turned(void)
     void (*callback)(void) = atomic_load(&turn);
     if (callback)
         callback();
+    trace_is_whole();
 }
 
 static void apply_locked(const tarn_trace_options *options)
@@ -150,8 +151,9 @@ static tarn_status read_word(const char *text, size_t length, tarn_trace_options
     if (length <= sizeof records - 1 || memcmp(text, records, sizeof records - 1) != 0)
         return bad_word(text, length);
     char *end = NULL;
-    unsigned long long count = strtoull(text + sizeof records - 1, &end, 10);
-    if (end != text + length || text[sizeof records - 1] == '-' || count == 0 || count > MOST_RECORDS)
+    const char *digits = text + sizeof records - 1;
+    unsigned long long count = strtoull(digits, &end, 10);
+    if (end != text + length || *digits < '0' || *digits > '9' || count == 0 || count > MOST_RECORDS)
         return failed(TARN_ERROR_CONFIGURATION, "TARN_TRACE: %.*s: records are a number from 1 to %zu",
                       (int)(length < 64 ? length : 64), text, MOST_RECORDS);
     options->records = (size_t)count;
@@ -161,6 +163,7 @@ static tarn_status read_word(const char *text, size_t length, tarn_trace_options
 static tarn_status read_environment_locked(void)
 {
     const char *text = getenv("TARN_TRACE");
+    ticks_init();
     tarn_trace_options options = {.size = sizeof options};
     tarn_status status = TARN_OK;
     bool on = false;
@@ -172,8 +175,10 @@ static tarn_status read_environment_locked(void)
         at += length;
     }
     is_read = status == TARN_OK;
-    if (!status && on)
+    if (!status && on) {
         apply_locked(&options);
+        trace_is_whole(); /* there is no memory yet that could be had without a record */
+    }
     return status;
 }
 
@@ -197,10 +202,12 @@ tarn_status tarn_trace_start(const tarn_trace_options *options)
     if (options->records > MOST_RECORDS || (unsigned)options->stacks > TARN_TRACE_STACKS_ALL)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%zu records a thread are more than %zu, or stacks is not known",
                       options->records, MOST_RECORDS);
+    mutex_lock(&turning);
     mutex_lock(&settings_lock);
     apply_locked(options);
     mutex_unlock(&settings_lock);
     turned();
+    mutex_unlock(&turning);
     return TARN_OK;
 }
 
@@ -209,8 +216,10 @@ tarn_status tarn_trace_stop(void)
     tarn_status status = device_layer_ready();
     if (status)
         return status;
+    mutex_lock(&turning);
     trace_stop();
     turned();
+    mutex_unlock(&turning);
     return TARN_OK;
 }
 

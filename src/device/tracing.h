@@ -21,20 +21,13 @@ void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_
 /* The same about a stream of now, in the default pool. */
 void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint64_t address, uint64_t size);
 
-/* The same with no look-up, for paths that count ns: 1 to 3 loads, the clock, five stores. */
+/* The calling thread's ring, of the size that is wanted; NULL where it never had one and the host has no memory. */
 struct trace_ring *trace_ring_begin(struct thread *thread);
-static inline void trace_fast(struct thread *thread, enum trace_kind kind, uint32_t place, uint64_t address,
-                              uint64_t size, uint16_t tag)
-{
-    if (__builtin_expect(!thread->trace || atomic_load_explicit(&trace_stack_mode, memory_order_relaxed), false))
-        trace_event(kind, place, address, size, tag);
-    else
-        trace_put(thread->trace, kind, address, size, place, thread->region, 0, tag);
-}
 
 /* Reads TARN_TRACE, once. */
 tarn_status tracing_init(void);
-/* What the memory layer does when the trace goes on or off: its fast paths take another way. Called without a lock. */
+/* What the memory layer does when the trace goes on or off: its fast paths take another way. Called with no lock but one of its
+ * own. */
 void tracing_on_turn(void (*callback)(void));
 
 #endif

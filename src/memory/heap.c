@@ -821,3 +821,23 @@ bool heaps_give_up(struct store *store)
     mutex_unlock(&heaps_lock);
     return empty;
 }
+
+void heaps_hold(struct arena *arena)
+{
+    mutex_lock(&heaps_lock);
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        heap->kept_before = kept_pause_locked(heap);
+        caches_hold_locked(heap);
+    }
+}
+
+void heaps_let_go(struct arena *arena)
+{
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+        caches_let_go_locked(heap);
+        kept_go_on_locked(heap, heap->kept_before);
+        mutex_unlock(&heap->lock);
+    }
+    mutex_unlock(&heaps_lock);
+}

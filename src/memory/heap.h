@@ -152,6 +152,7 @@ struct heap {
     } kept[HEAP_KEPT];
     atomic_uint kept_count;
     bool keeps;
+    bool kept_before; /* lock, while the heap is held: `keeps` as it was */
 };
 
 /* The heap of a stream in a pool, made at its first use. */
@@ -163,6 +164,11 @@ struct heap *heap_if_used(struct store *store, struct stream *stream);
 struct heap *heap_next(struct arena *arena, struct heap *heap);
 /* A heap's store, or what was that a moment ago. */
 struct store *heap_store(struct heap *heap);
+
+/* Stops all heaps of an arena, their caches and kept spans too; no other is made meanwhile. And lets them go on. Takes every heap's
+ * lock: the caller has none, and until the end takes none but those that come after. */
+void heaps_hold(struct arena *arena);
+void heaps_let_go(struct arena *arena);
 
 /* What a request comes down to. */
 struct request {

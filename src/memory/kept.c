@@ -75,6 +75,7 @@ void span_begin_locked(struct heap *heap, struct span *span)
     atomic_store_explicit(&span->live, true, memory_order_relaxed);
     counters_allocated_locked(heap->store->counters, span->size, span->requested);
     counters_unlock(&heap->arena->counters);
+    trace_block(TRACE_alloc, heap, span->start, span->requested, span->tag);
 }
 
 static bool set_live(struct heap *heap, struct span *span, bool live)

@@ -108,7 +108,7 @@ void kept_go_on_locked(struct heap *heap, bool keeps);
 /* The same because the device is lost: takes no lock but the counters'. What is kept stays so until it is flushed. */
 void kept_lose(struct heap *heap);
 
-/* A span has become a block and is handed out: it is live, and counted. */
+/* A span has become a block and is handed out: it is live, counted, and in the trace. */
 void span_begin_locked(struct heap *heap, struct span *span);
 /* Claims a live block under its heap's lock: nobody frees it meanwhile. False where it is not live. Ends by the block's end, or by
  * giving it back. */

@@ -106,7 +106,6 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const 
     span->uses = NULL;
     span_enter_locked(span);
     span_begin_locked(heap, span);
-    trace_block(TRACE_alloc, heap, span->start, request->requested, request->tag);
     return span->start;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Takes pictures. Owns nothing. Each heap is stopped by its lock, its caches by revoking them, its kept spans by keeping none; its
- * moment is noted then, and what the trace says of it later is left out. A free by a thread without the lock is in the trace a
- * moment before its block is free: those are looked up. */
+/* Takes pictures. Owns nothing. All heaps of a device are stopped: each by its lock, its caches by revoking them, its kept spans by
+ * keeping none. So memory that goes from one to another is with one of them; the moment is noted, and what the trace says of the
+ * device later is left out. A free by a thread without the lock is in the trace a moment before its block is free: those are
+ * looked up. */
 #include "memory/picture.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -13,12 +14,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* When a heap was stopped, by its place. */
-struct cut {
-    uint32_t place;
-    uint64_t time;
-};
 
 /* Room for one more item of a list, or NULL. */
 static void *list_add(struct picture_list *list, size_t size)
@@ -107,23 +102,14 @@ static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind z
     return added;
 }
 
+/* Copies a heap that is stopped, and what its caches were told. */
 static bool add_heap(struct picture *picture, struct heap *heap)
 {
     bool done = true;
-    mutex_lock(&heap->lock);
-    bool kept = kept_pause_locked(heap);
-    caches_hold_locked(heap);
-    bool used = heap->stream && (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
-    for (int zone = 0; used && zone < ZONES; zone++)
+    for (int zone = 0; heap->stream && zone < ZONES; zone++)
         for (const struct run *run = heap->zones[zone].runs; run && done; run = run->next)
             done = add_run(picture, heap, (enum zone_kind)zone, run);
-    struct cut *cut = used && done ? list_add(&picture->cuts, sizeof *cut) : NULL;
-    if (cut)
-        *cut = (struct cut){heap_place(heap), ticks_now()};
-    caches_let_go_locked(heap);
-    kept_go_on_locked(heap, kept);
-    mutex_unlock(&heap->lock);
-    return done && (cut || !used);
+    return done;
 }
 
 static bool add_pools(struct picture *picture, struct arena *arena)
@@ -144,35 +130,40 @@ static bool add_pools(struct picture *picture, struct arena *arena)
     return done;
 }
 
-static bool add_device(struct picture *picture, int number)
+static bool add_heaps(struct picture *picture, struct picture_device *device, struct arena *arena)
 {
-    struct picture_device *device = &picture->devices[number];
-    struct arena *arena = arena_if_used(number);
-    struct error_before before;
-    *device = (struct picture_device){
-        .name = device_at(number)->properties.name, .total = device_at(number)->properties.memory, .limit = SIZE_MAX};
-    if (!arena)
-        return true; /* no context is made on a device that was not used */
-    error_attempt_begin(&before);
-    (void)driver->memory_info(number, &device->free, &device->total);
-    error_attempt_end(&before, TARN_OK);
+    heaps_hold(arena);
     bool done = add_pools(picture, arena);
-    for (struct heap *heap = heap_next(arena, NULL); heap && done; heap = heap_next(arena, heap))
+    for (struct heap *heap = arena->heaps; heap && done; heap = heap->next)
         done = add_heap(picture, heap);
     mutex_lock(&arena->lock);
     device->reserved = arena->reserved;
     device->limit = arena->limit;
     mutex_unlock(&arena->lock);
+    ticks_fence();
+    device->moment = ticks_now();
+    heaps_let_go(arena);
     return done;
 }
 
-/* The trace beside it --------------------------------------------------------------------------------------------- */
-
-static int by_place(const void *a, const void *b)
+static bool add_device(struct picture *picture, int number)
 {
-    uint32_t x = ((const struct cut *)a)->place, y = ((const struct cut *)b)->place;
-    return x < y ? -1 : x > y;
+    struct picture_device *device = &picture->devices[number];
+    struct error_before before;
+    *device = (struct picture_device){.name = device_at(number)->properties.name,
+                                      .total = device_at(number)->properties.memory,
+                                      .limit = SIZE_MAX,
+                                      .moment = ticks_now()};
+    struct arena *arena = arena_if_used(number);
+    if (!arena)
+        return true; /* no context is made on a device that was not used */
+    error_attempt_begin(&before);
+    (void)driver->memory_info(number, &device->free, &device->total);
+    error_attempt_end(&before, TARN_OK);
+    return add_heaps(picture, device, arena);
 }
+
+/* The trace beside it --------------------------------------------------------------------------------------------- */
 
 static int by_address(const void *a, const void *b)
 {
@@ -180,35 +171,23 @@ static int by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* When the heap of a place was stopped, else the end of time. */
-static uint64_t cut_of(const struct picture *picture, uint32_t place)
-{
-    struct cut wanted = {.place = place};
-    const struct cut *cut = picture->cuts.count
-                                ? bsearch(&wanted, picture->cuts.items, picture->cuts.count, sizeof wanted, by_place)
-                                : NULL;
-    return cut ? cut->time : UINT64_MAX;
-}
-
-/* Takes out what was recorded of a heap after it was stopped. */
+/* Takes out what was recorded of a device after it was stopped. */
 static void cut_trace(struct picture *picture)
 {
     struct trace_copy *trace = &picture->trace;
-    uint32_t place = 0;
-    uint64_t cut = UINT64_MAX;
-    size_t kept = 0, exact = trace->exact_from;
-    for (size_t i = 0; i < trace->count; i++) {
-        if (trace_place_of(&trace->records[i]) != place) {
-            place = trace_place_of(&trace->records[i]);
-            cut = cut_of(picture, place);
-        }
-        if (trace->records[i].time > cut)
-            continue;
+    uint64_t first = UINT64_MAX;
+    for (int i = 0; i < picture->device_count; i++)
+        first = picture->devices[i].moment < first ? picture->devices[i].moment : first;
+    size_t kept = trace->count, exact = trace->exact_from;
+    while (kept > 0 && trace->records[kept - 1].time > first)
+        kept--;
+    trace->exact_from = exact < kept ? exact : SIZE_MAX;
+    for (size_t i = kept; i < trace->count; i++) {
+        const struct trace_place *place = intern_value(&trace_places, trace_place_of(&trace->records[i]));
         if (i == exact)
             trace->exact_from = kept;
-        if (kept != i)
-            trace->records[kept] = trace->records[i];
-        kept++;
+        if (trace->records[i].time <= picture->devices[place ? place->device : 0].moment)
+            trace->records[kept++] = trace->records[i];
     }
     trace->exact_from = trace->exact_from < kept ? trace->exact_from : kept;
     trace->count = kept;
@@ -245,7 +224,8 @@ static bool table_make(const struct picture *picture, struct block_table *table)
     return table->slots;
 }
 
-/* Notes at each block which record of the trace made it. What was freed by a thread that had no lock may still lie there live. */
+/* Notes at each block which record of the trace made it. What was freed by a thread that had no lock may still lie there live; where
+ * records are missing that may as well be another block, and only one of the same size is known by its record. */
 static bool join_trace(struct picture *picture)
 {
     struct block_table table;
@@ -259,9 +239,11 @@ static bool join_trace(struct picture *picture)
             continue;
         uint32_t found = *table_slot(&table, blocks, record->address);
         struct picture_block *block = found ? &blocks[found - 1] : NULL;
-        if (!block)
-            continue;
-        block->record = kind == TRACE_alloc ? (uint32_t)i + 1 : FREED;
+        bool exact = i >= picture->trace.exact_from;
+        if (block && kind == TRACE_alloc)
+            block->record = exact || record->size == block->requested ? (uint32_t)i + 1 : 0;
+        else if (block)
+            block->record = exact ? FREED : 0;
     }
     pages_unmap(table.slots, table.bytes);
     return true;
@@ -305,8 +287,6 @@ tarn_status picture_take(struct picture *picture)
     done = done && trace_read(&picture->trace);
     picture->scale = ticks_scale_now();
     if (done) {
-        if (picture->cuts.count)
-            qsort(picture->cuts.items, picture->cuts.count, sizeof(struct cut), by_place);
         if (picture->segments.count)
             qsort(picture->segments.items, picture->segments.count, sizeof(struct picture_segment), by_address);
         cut_trace(picture);
@@ -325,7 +305,6 @@ void picture_finish(struct picture *picture)
     pages_unmap(picture->blocks.items, picture->blocks.room * sizeof(struct picture_block));
     pages_unmap(picture->segments.items, picture->segments.room * sizeof(struct picture_segment));
     pages_unmap(picture->pools.items, picture->pools.room * sizeof(struct picture_pool));
-    pages_unmap(picture->cuts.items, picture->cuts.room * sizeof(struct cut));
     trace_copy_finish(&picture->trace);
     *picture = (struct picture){0};
 }

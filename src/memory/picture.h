@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The picture: what lies where in all heaps of all devices, each heap at one moment, with what the trace has said until then. */
+/* The picture: what lies where in all heaps of all devices, each device at one moment, with what the trace has said until
+ * then. */
 #ifndef TARN_MEMORY_PICTURE_H
 #define TARN_MEMORY_PICTURE_H
 
@@ -39,6 +40,7 @@ struct picture_pool {
 struct picture_device {
     const char *name;
     size_t total, free, reserved, limit; /* bytes; free: 0 where the driver does not say; SIZE_MAX is no limit */
+    uint64_t moment;                     /* at which all its heaps stood still, in ticks */
 };
 
 /* A list in whole pages. */
@@ -48,7 +50,7 @@ struct picture_list {
 };
 
 struct picture {
-    struct picture_list blocks, segments, pools, cuts; /* segments in the order of addresses */
+    struct picture_list blocks, segments, pools; /* segments in the order of addresses */
     struct picture_device devices[TARN_MAX_DEVICES];
     int device_count;
     struct trace_copy trace;
@@ -65,7 +67,7 @@ static inline struct picture_segment *picture_segments(const struct picture *pic
     return picture->segments.items;
 }
 
-/* Takes a picture, with the trace up to it. Stops each heap for as long as its blocks are copied. TARN_ERROR_OUT_OF_HOST_MEMORY.
+/* Takes a picture, with the trace up to it. Stops a device's heaps for as long as their blocks are copied. TARN_ERROR_OUT_OF_HOST_MEMORY.
  * picture_finish() frees it, also after a failure. */
 tarn_status picture_take(struct picture *picture);
 void picture_finish(struct picture *picture);

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Call stacks, as numbers of return addresses. Owns the unwinder: libunwind's, which keeps what it learned of a function
- * (nongnu libunwind, unw_backtrace), where that library is installed, else libc's backtrace(). */
+ * (nongnu libunwind, unw_backtrace), where that library is installed, else libc's backtrace(). Under the thread sanitizer libc's
+ * too: at a thread's end libunwind takes a lock when the sanitizer has forgotten the thread. */
 #include "record/trace.h"
 
 #include <dlfcn.h>
@@ -16,7 +17,8 @@ static int (*unwind)(void **frames, int room);
 
 static void find_unwinder(void)
 {
-    void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL), *found = NULL;
+    bool sanitized = dlsym(RTLD_DEFAULT, "__tsan_init");
+    void *library = sanitized ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL), *found = NULL;
     if (library)
         found = dlsym(library, "unw_backtrace");
     unwind = backtrace;
@@ -24,12 +26,24 @@ static void find_unwinder(void)
         memcpy(&unwind, &found, sizeof unwind);
 }
 
-uint32_t trace_stack_here(unsigned skip)
+/* The first stack may make the unwinder load and allocate, so one is taken here. */
+static void prepare(void)
+{
+    void *frames[2];
+    find_unwinder();
+    (void)unwind(frames, 2);
+}
+
+void trace_stacks_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, prepare);
+}
+
+uint32_t trace_stack_here(unsigned skip)
+{
     void *frames[TRACE_FRAMES + MOST_SKIPPED];
     struct trace_stack stack = {{0}};
-    pthread_once(&once, find_unwinder);
     int count = unwind(frames, TRACE_FRAMES + MOST_SKIPPED);
     for (int i = (int)skip; i < count && i - (int)skip < TRACE_FRAMES; i++)
         stack.frames[i - (int)skip] = (uint64_t)(uintptr_t)frames[i];

@@ -31,7 +31,17 @@ static inline uint64_t ticks_now(void)
     return ticks_of_system();
 }
 
-/* Before the first stamp; begins the measuring of the rate. */
+/* Before a stamp that must not be older than what this thread has seen: a processor reads its counter ahead of loads before it. */
+static inline void ticks_fence(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_lfence();
+#elif defined __aarch64__
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+/* Before the first stamp and a second thread; begins the measuring of the rate. */
 void ticks_init(void);
 
 /* How stamps become times: measured from ticks_init() to now, so better the later. */

@@ -6,12 +6,13 @@
 #include "record/trace.h"
 #include "base/pages.h"
 
-#include <string.h>
+#include <sys/prctl.h>
 
 #define LEAST_RECORDS 1024
 
 struct intern trace_places = INTERN(struct trace_place, INTERN_MOST),
               trace_regions = INTERN(struct trace_region, INTERN_MOST),
+              trace_threads = INTERN(struct trace_thread, UINT16_MAX),
               trace_texts = INTERN(struct trace_text, INTERN_MOST),
               trace_stacks = INTERN(struct trace_stack, INTERN_MOST / 8);
 
@@ -23,6 +24,7 @@ static _Atomic(struct trace_ring *) rings; /* rings_lock to change */
 static unsigned threads;                   /* rings_lock: that had a ring */
 static atomic_size_t records_wanted;       /* of a ring that is made */
 static atomic_uint_fast64_t records_lost;
+static atomic_uint_fast64_t whole_since; /* time; the greatest while nothing is recorded */
 
 uint32_t trace_place(const struct trace_place *place)
 {
@@ -48,7 +50,18 @@ bool trace_ring_fits(const struct trace_ring *ring)
     return ring->mask + 1 == atomic_load_explicit(&records_wanted, memory_order_relaxed);
 }
 
-struct trace_ring *trace_ring_take(void)
+/* Numbers the calling thread; 0 where all numbers are given. */
+static uint16_t number_locked(void)
+{
+    if (threads == UINT16_MAX)
+        return 0;
+    struct trace_thread thread = {.number = ++threads};
+    (void)prctl(PR_GET_NAME, thread.name);
+    (void)intern(&trace_threads, &thread); /* else it has no name */
+    return (uint16_t)threads;
+}
+
+struct trace_ring *trace_ring_take(uint16_t thread)
 {
     mutex_lock(&rings_lock);
     struct trace_ring *ring = atomic_load_explicit(&rings, memory_order_relaxed);
@@ -58,7 +71,7 @@ struct trace_ring *trace_ring_take(void)
         ring = ring_make_locked();
     if (ring) {
         ring->taken = true;
-        ring->thread = threads < UINT16_MAX ? (uint16_t)++threads : 0;
+        ring->thread = thread ? thread : number_locked();
     }
     mutex_unlock(&rings_lock);
     return ring;
@@ -75,28 +88,42 @@ void trace_ring_leave(struct trace_ring *ring)
 
 void trace_lose(void)
 {
+    uint64_t now = ticks_now(), since = atomic_load(&whole_since);
+    while (since < now && !atomic_compare_exchange_weak(&whole_since, &since, now))
+        ;
     atomic_fetch_add_explicit(&records_lost, 1, memory_order_relaxed);
 }
 
 void trace_start(size_t records, enum trace_stack_mode stacks)
 {
-    static bool ticking;
     size_t rounded = LEAST_RECORDS;
     while (rounded < records)
         rounded *= 2;
+    if (stacks != TRACE_STACKS_NONE)
+        trace_stacks_prepare();
     mutex_lock(&rings_lock);
-    if (!ticking)
-        ticks_init();
-    ticking = true;
+    if (!atomic_load(&trace_on))
+        atomic_store(&whole_since, UINT64_MAX);
     atomic_store(&records_wanted, rounded);
     atomic_store(&trace_stack_mode, (int)stacks);
     atomic_store(&trace_on, true);
     mutex_unlock(&rings_lock);
 }
 
+void trace_is_whole(void)
+{
+    mutex_lock(&rings_lock);
+    if (atomic_load(&trace_on) && atomic_load(&whole_since) == UINT64_MAX)
+        atomic_store(&whole_since, ticks_now());
+    mutex_unlock(&rings_lock);
+}
+
 void trace_stop(void)
 {
+    mutex_lock(&rings_lock);
     atomic_store(&trace_on, false);
+    atomic_store(&whole_since, UINT64_MAX);
+    mutex_unlock(&rings_lock);
 }
 
 void trace_clear(void)
@@ -105,12 +132,14 @@ void trace_clear(void)
     for (struct trace_ring *ring = atomic_load(&rings); ring; ring = ring->next)
         atomic_store(&ring->begin, atomic_load_explicit(&ring->head, memory_order_acquire));
     atomic_store(&records_lost, 0);
+    if (atomic_load(&whole_since) != UINT64_MAX)
+        atomic_store(&whole_since, ticks_now());
     mutex_unlock(&rings_lock);
 }
 
-/* The rings, the newest first: for trace_read.c. */
-const struct trace_ring *trace_rings(uint64_t *lost)
+const struct trace_ring *trace_rings(uint64_t *lost, uint64_t *whole)
 {
     *lost = atomic_load(&records_lost);
+    *whole = atomic_load(&whole_since);
     return atomic_load_explicit(&rings, memory_order_acquire);
 }

@@ -68,6 +68,12 @@ struct trace_region {
     char name[60];
 };
 
+/* A thread that has a ring, and its name when it began with it. */
+struct trace_thread {
+    uint32_t number;
+    char name[20];
+};
+
 /* A text of any other kind: a library, a kind of scope. */
 struct trace_text {
     char text[64];
@@ -78,9 +84,10 @@ struct trace_stack {
     uint64_t frames[TRACE_FRAMES]; /* return addresses, the innermost first; 0 behind the last */
 };
 
-extern struct intern trace_places, trace_regions, trace_texts, trace_stacks;
+extern struct intern trace_places, trace_regions, trace_threads, trace_texts, trace_stacks;
 
-/* What a record says. `size` is as requested for blocks; `address` and `size` of other kinds are what trace_kinds.c says. */
+/* What a record says. `size` is as requested for blocks; of other kinds `address` and `size` are what their writer says: a text's
+ * number, an event, a limit. */
 struct trace_record {
     uint64_t time; /* ticks (ticks.h) */
     uint64_t address;
@@ -119,7 +126,7 @@ static inline bool trace_is_on(void)
 /* The number of a place; 0 where there is no room for it. */
 uint32_t trace_place(const struct trace_place *place);
 
-/* Writes a record. By the ring's thread; no lock, no call but for a stack. */
+/* Writes a record. By the ring's thread; no lock, no call. */
 static inline void trace_put(struct trace_ring *ring, enum trace_kind kind, uint64_t address, uint64_t size,
                              uint32_t place, uint32_t region, uint32_t stack, uint16_t tag)
 {
@@ -145,19 +152,23 @@ static inline void trace_put(struct trace_ring *ring, enum trace_kind kind, uint
 
 /* A ring for a thread, one that an ended thread left or a new one; NULL where the host has no memory: then what the thread does
  * is counted as lost. And the end of that. */
-struct trace_ring *trace_ring_take(void);
+struct trace_ring *trace_ring_take(uint16_t thread); /* which has that number; 0: that is to have one */
 void trace_ring_leave(struct trace_ring *ring);
 bool trace_ring_fits(const struct trace_ring *ring); /* it has the size that was asked for last */
 void trace_lose(void);
 
-/* Turns recording on and off. What was recorded stays until it is cleared. */
+/* Turns recording on and off. What was recorded stays until it is cleared. Where all who record know that it is on,
+ * trace_is_whole() says so: nothing is missing from there on. */
 void trace_start(size_t records, enum trace_stack_mode stacks);
+void trace_is_whole(void);
 void trace_stop(void);
 void trace_clear(void);
 void trace_count(uint64_t *kept, uint64_t *lost);
 
-/* The call stack of the caller, without the innermost `skip` frames; 0 where there is none. Some 1 us. */
+/* The call stack of the caller, without the innermost `skip` frames; 0 where there is none. Some 1 us. Before the first, outside all
+ * locks, trace_stacks_prepare(): that loads a library. */
 uint32_t trace_stack_here(unsigned skip);
+void trace_stacks_prepare(void);
 
 /* Reading --------------------------------------------------------------------------------------------------------- */
 
@@ -171,7 +182,9 @@ struct trace_copy {
 
 /* False where the host has no memory. trace_copy_finish() frees it. */
 bool trace_read(struct trace_copy *copy);
-const struct trace_ring *trace_rings(uint64_t *lost); /* the first of all, and what had no ring */
+/* The first of all rings, the newest; what had no ring, and the time from which on no record is missing but those that a ring
+ * overwrote. */
+const struct trace_ring *trace_rings(uint64_t *lost, uint64_t *whole_since);
 void trace_copy_finish(struct trace_copy *copy);
 
 static inline enum trace_kind trace_kind_of(const struct trace_record *record)

@@ -8,19 +8,23 @@
 
 #include <string.h>
 
-#define AHEAD_RECORDS 256 /* how far two stamps of one block may be out of order at most */
+#define AHEAD_RECORDS 256 /* how far two stamps of one block may be out of order at most, */
+#define AHEAD_TICKS 4096  /* and for how long */
 
 /* A ring's records in the copy, in order, and what it no longer had. */
 struct part {
+    const struct trace_ring *ring;
     size_t first, count;
     uint64_t overwritten;
 };
 
+/* The first record that a ring still has and that was not cleared. A clear may have come since `head` was read. */
 static uint64_t ring_first(const struct trace_ring *ring, uint64_t head)
 {
     uint64_t size = ring->mask + 1, begin = atomic_load(&ring->begin);
     uint64_t first = head > size ? head - size : 0;
-    return first > begin ? first : begin;
+    first = first > begin ? first : begin;
+    return first < head ? first : head;
 }
 
 static size_t ring_count(const struct trace_ring *ring)
@@ -29,12 +33,13 @@ static size_t ring_count(const struct trace_ring *ring)
     return (size_t)(head - ring_first(ring, head));
 }
 
-/* Copies the newest of a ring's records, at most `room`. */
-static struct part ring_copy(const struct trace_ring *ring, struct trace_record *to, size_t room)
+/* Copies the newest of a ring's records, as many as there is room for. */
+static void part_copy(struct part *part, struct trace_record *to)
 {
+    const struct trace_ring *ring = part->ring;
     uint64_t size = ring->mask + 1, head = atomic_load_explicit(&ring->head, memory_order_acquire);
-    uint64_t first = ring_first(ring, head);
-    first = head - first > room ? head - room : first;
+    uint64_t first = ring_first(ring, head), begin = atomic_load(&ring->begin);
+    first = head - first > part->count ? head - part->count : first;
     uint64_t *words = (uint64_t *)to;
     for (uint64_t at = first; at < head; at++)
         for (size_t i = 0; i < TRACE_WORDS; i++)
@@ -44,7 +49,8 @@ static struct part ring_copy(const struct trace_ring *ring, struct trace_record 
     uint64_t whole = now + 1 > size ? now + 1 - size : 0; /* the next one may be half written */
     uint64_t kept = first > whole ? first : whole < head ? whole : head;
     memmove(to, to + (kept - first), (size_t)(head - kept) * sizeof *to);
-    return (struct part){.count = (size_t)(head - kept), .overwritten = kept - atomic_load(&ring->begin)};
+    part->count = (size_t)(head - kept);
+    part->overwritten = kept > begin ? kept - begin : 0;
 }
 
 /* Merges two neighbouring parts, each in order, into another buffer. */
@@ -126,45 +132,71 @@ static void put_frees_first(struct trace_record *records, size_t count)
     pages_unmap(live, slots * sizeof *live);
 }
 
-/* The time from which on no ring misses a record. */
-static uint64_t exact_time(const struct trace_record *records, const struct part *parts, size_t count)
+/* The time from which on a ring misses nothing, 0 where it never did. */
+static uint64_t exact_time(const struct part *part, const struct trace_record *records)
 {
-    uint64_t time = 0;
-    for (size_t i = 0; i < count; i++)
-        if (parts[i].overwritten && parts[i].count && records[parts[i].first].time > time)
-            time = records[parts[i].first].time;
-    return time;
+    if (!part->overwritten)
+        return 0;
+    return part->count ? records[part->first].time + AHEAD_TICKS : UINT64_MAX;
+}
+
+/* The first record at or after a time. */
+static size_t index_of(const struct trace_copy *copy, uint64_t time)
+{
+    size_t low = 0, high = copy->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (copy->records[middle].time < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Copies what the rings have, one after the other; gives the time from which on that is everything. */
+static uint64_t parts_copy(struct part *parts, size_t count, struct trace_copy *copy, struct trace_record *to)
+{
+    uint64_t exact = 0;
+    for (size_t i = 0; i < count; i++) {
+        parts[i].first = copy->count;
+        part_copy(&parts[i], to + copy->count);
+        copy->count += parts[i].count;
+        copy->lost += parts[i].overwritten;
+        uint64_t time = exact_time(&parts[i], to);
+        exact = exact > time ? exact : time;
+    }
+    return exact;
 }
 
 bool trace_read(struct trace_copy *copy)
 {
     *copy = (struct trace_copy){0};
-    const struct trace_ring *first = trace_rings(&copy->lost);
-    size_t rings = 0, room = 0;
-    for (const struct trace_ring *ring = first; ring; ring = ring->next, rings++)
-        room += ring_count(ring);
-    size_t bytes = (room + 1) * sizeof(struct trace_record), list = (rings + 1) * sizeof(struct part);
-    struct trace_record *from = pages_map(bytes), *to = rings > 1 ? pages_map(bytes) : NULL;
+    uint64_t whole;
+    const struct trace_ring *first = trace_rings(&copy->lost, &whole);
+    size_t rings = 0, room = 0, count = 0;
+    for (const struct trace_ring *ring = first; ring; ring = ring->next)
+        rings++;
+    size_t list = (rings + 1) * sizeof(struct part);
     struct part *parts = pages_alloc(list);
-    bool done = from && parts && (to || rings <= 1);
-    size_t made = 0;
-    for (const struct trace_ring *ring = first; done && ring; ring = ring->next) {
-        parts[made] = ring_copy(ring, from + copy->count, room - copy->count);
-        parts[made].first = copy->count;
-        copy->count += parts[made].count;
-        copy->lost += parts[made].overwritten;
-        made++;
+    for (const struct trace_ring *ring = first; parts && ring; ring = ring->next, count++) {
+        parts[count] = (struct part){.ring = ring, .count = ring_count(ring)};
+        room += parts[count].count;
     }
-    uint64_t exact = done ? exact_time(from, parts, made) : 0;
-    struct trace_record *merged = done ? merge(parts, made, from, to) : NULL;
-    if (done && rings > 1)
-        put_frees_first(merged, copy->count);
-    while (done && copy->exact_from < copy->count && merged[copy->exact_from].time < exact)
-        copy->exact_from++;
-    copy->records = merged;
-    copy->bytes = bytes;
-    pages_unmap(merged == from ? to : from, bytes);
-    if (!done)
+    size_t bytes = (room + 1) * sizeof(struct trace_record);
+    struct trace_record *from = pages_map(bytes), *to = rings > 1 ? pages_map(bytes) : NULL;
+    bool done = from && parts && (to || rings <= 1);
+    if (done) {
+        uint64_t exact = parts_copy(parts, count, copy, from);
+        copy->records = merge(parts, count, from, to);
+        copy->bytes = bytes;
+        copy->exact_from = index_of(copy, exact > whole ? exact : whole);
+        if (count > 1)
+            put_frees_first(copy->records + copy->exact_from, copy->count - copy->exact_from);
+    }
+    if (from != copy->records)
+        pages_unmap(from, bytes);
+    if (to != copy->records)
         pages_unmap(to, bytes);
     pages_free(parts, list);
     return done;
@@ -173,10 +205,12 @@ bool trace_read(struct trace_copy *copy)
 void trace_count(uint64_t *kept, uint64_t *lost)
 {
     *kept = 0;
-    for (const struct trace_ring *ring = trace_rings(lost); ring; ring = ring->next) {
-        uint64_t here = ring_count(ring);
-        *kept += here;
-        *lost += atomic_load(&ring->head) - atomic_load(&ring->begin) - here;
+    uint64_t whole;
+    for (const struct trace_ring *ring = trace_rings(lost, &whole); ring; ring = ring->next) {
+        uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire), begin = atomic_load(&ring->begin);
+        uint64_t first = ring_first(ring, head);
+        *kept += head - first;
+        *lost += first > begin ? first - begin : 0;
     }
 }
 

@@ -5,8 +5,10 @@
  * counters of allocated and reserved bytes, each block as an asynchronous slice, regions as slices of their thread, out-of-memory
  * errors, captures and the rest as instants. Owns nothing. */
 #include "base/status.h"
+#include "report/fit.h"
 #include "report/notes.h"
 #include "report/snapshot.h"
+#include "report/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,17 +33,19 @@ static __attribute__((format(printf, 2, 3))) void print(struct chrome_writer *wr
     sink_write(writer->sink, line, length < (int)sizeof line ? (size_t)length : sizeof line - 1);
 }
 
-/* A text as JSON has it; of bytes from 128 on, what is UTF-8 is the caller's business. */
+/* A text as JSON has it; each byte that is no UTF-8 becomes one that is. */
 static void print_text(struct chrome_writer *writer, const char *text)
 {
     sink_byte(writer->sink, '"');
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+    for (const unsigned char *at = (const unsigned char *)text; *at;) {
+        unsigned length = utf8_length(at);
         if (*at < 0x20 || *at == 0x7f)
             print(writer, "\\u%04x", *at);
         else if (*at == '"' || *at == '\\')
             print(writer, "\\%c", *at);
         else
-            sink_byte(writer->sink, *at);
+            sink_write(writer->sink, length ? (const void *)at : "?", length ? length : 1);
+        at += length ? length : 1;
     }
     sink_byte(writer->sink, '"');
 }
@@ -89,8 +93,7 @@ static void instant(struct chrome_writer *writer, const struct trace_record *rec
 
 static void region(struct chrome_writer *writer, const struct trace_record *record, const char *phase)
 {
-    const struct trace_region *found = intern_value(&trace_regions, (uint32_t)record->address);
-    begin(writer, record, phase, found ? found->name : "");
+    begin(writer, record, phase, region_name(record->address));
     print(writer, "}");
 }
 
@@ -160,24 +163,33 @@ static void count_back(struct chrome_writer *writer, size_t first)
     }
 }
 
-tarn_status snapshot_write_chrome(const struct picture *picture, struct sink *sink, uint64_t most)
+static void write_from(void *argument, struct sink *sink, size_t first)
 {
-    struct chrome_writer writer = {.sink = sink, .picture = picture};
-    const size_t worst = 2 * LINE_BYTES; /* bytes of a record */
-    size_t count = picture->trace.count, room = most && most / worst < count ? (size_t)(most / worst) : count;
-    count_back(&writer, count - room);
-    print(&writer, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    struct chrome_writer *writer = argument;
+    const struct picture *picture = writer->picture;
+    *writer = (struct chrome_writer){.sink = sink, .picture = picture};
+    count_back(writer, first);
+    print(writer, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     for (int i = 0; i < picture->device_count; i++) {
-        print(&writer,
-              "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":", writer.some ? "," : "", i);
+        print(writer,
+              "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":", writer->some ? "," : "", i);
         char name[128];
         snprintf(name, sizeof name, "device %d: %s", i, picture->devices[i].name);
-        print_text(&writer, name);
-        print(&writer, "}}");
-        writer.some = true;
+        print_text(writer, name);
+        print(writer, "}}");
+        writer->some = true;
     }
-    for (size_t i = count - room; i < count; i++)
-        write_record(&writer, &picture->trace.records[i]);
-    print(&writer, "\n]}\n");
-    return TARN_OK;
+    for (size_t i = first; i < picture->trace.count; i++)
+        write_record(writer, &picture->trace.records[i]);
+    print(writer, "\n]}\n");
+}
+
+tarn_status snapshot_write_chrome(const struct picture *picture, struct sink *sink, uint64_t most)
+{
+    struct chrome_writer writer = {.picture = picture};
+    size_t first = 0;
+    tarn_status status = fit(write_from, &writer, picture->trace.count, most, &first);
+    if (!status)
+        write_from(&writer, sink, first);
+    return status;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <tarn/memory.h>
 
-/* Puts a word in front of what is written from `at` on; gives where it then begins. */
+/* Puts a word in front of what is written from `at` on; gives where it then begins, `at` where there is no room. */
 static size_t put_before(char text[NOTE_BYTES], size_t at, const char *word)
 {
     size_t length = strlen(word), joined = text[at] ? length + 1 : length;
@@ -27,8 +27,10 @@ void note_text(uint32_t region, uint16_t tag, char text[NOTE_BYTES])
     if (tag)
         at = put_before(text, at, tarn_tag_text(tag));
     const struct trace_region *found;
-    for (; (found = intern_value(&trace_regions, region)); region = found->parent)
+    for (size_t before = 0; before != at && (found = intern_value(&trace_regions, region)); region = found->parent) {
+        before = at;
         at = put_before(text, at, found->name);
+    }
     memmove(text, text + at, NOTE_BYTES - at);
 }
 
@@ -37,6 +39,12 @@ const struct trace_place *place_of(uint32_t number)
     static const struct trace_place none;
     const struct trace_place *place = intern_value(&trace_places, number);
     return place ? place : &none;
+}
+
+const char *region_name(uint64_t number)
+{
+    const struct trace_region *region = number <= UINT32_MAX ? intern_value(&trace_regions, (uint32_t)number) : NULL;
+    return region ? region->name : "";
 }
 
 const char *text_of(uint64_t number)

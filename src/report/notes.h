@@ -16,6 +16,9 @@ void note_text(uint32_t region, uint16_t tag, char text[NOTE_BYTES]);
 /* A record's place; all 0 where it has none. */
 const struct trace_place *place_of(uint32_t number);
 
+/* The name of a region; "" for none. */
+const char *region_name(uint64_t number);
+
 /* A text that trace_text() gave a number; "" for none. */
 const char *text_of(uint64_t number);
 

@@ -3,6 +3,7 @@
 
 /* The values of a pickle. Owns nothing. */
 #include "report/pickle_write.h"
+#include "report/utf8.h"
 
 void pickle_begin(struct pickle_writer *writer, struct sink *sink)
 {
@@ -92,34 +93,12 @@ void pickle_none(struct pickle_writer *writer)
     sink_byte(writer->sink, 'N');
 }
 
-/* Bytes of the UTF-8 character that begins here; 0 where none does. */
-static unsigned character(const unsigned char *at)
-{
-    static const struct {
-        unsigned char least, most, low, high; /* of the first byte; of the second */
-        unsigned more;
-    } forms[] = {{0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2}, {0xe1, 0xec, 0x80, 0xbf, 2},
-                 {0xed, 0xed, 0x80, 0x9f, 2}, {0xee, 0xef, 0x80, 0xbf, 2}, {0xf0, 0xf0, 0x90, 0xbf, 3},
-                 {0xf1, 0xf3, 0x80, 0xbf, 3}, {0xf4, 0xf4, 0x80, 0x8f, 3}};
-    if (*at < 0x80)
-        return 1;
-    for (unsigned i = 0; i < sizeof forms / sizeof *forms; i++) {
-        if (*at < forms[i].least || *at > forms[i].most || at[1] < forms[i].low || at[1] > forms[i].high)
-            continue;
-        for (unsigned j = 2; j <= forms[i].more; j++)
-            if (at[j] >> 6 != 2)
-                return 0;
-        return forms[i].more + 1;
-    }
-    return 0;
-}
-
 void pickle_text(struct pickle_writer *writer, const char *text)
 {
     size_t length = strlen(text);
     bytes(writer, 'X', length, 4); /* BINUNICODE; each byte that is wrong becomes one that is right */
     for (const unsigned char *at = (const unsigned char *)text; *at;) {
-        unsigned count = character(at);
+        unsigned count = utf8_length(at);
         sink_write(writer->sink, count ? (const void *)at : "?", count ? count : 1);
         at += count ? count : 1;
     }

@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "handle/registry.h"
 #include "memory/config.h"
+#include "report/fit.h"
 #include "report/notes.h"
 #include "report/pickle_write.h"
 #include "report/symbols.h"
@@ -253,8 +254,7 @@ static void write_segment(struct snapshot_writer *writer, const struct picture_s
     KEY(writer, blocks);
     pickle_list_begin(pickle);
     for (size_t i = 0; i < segment->block_count; i++) {
-        if (i % 1024 == 1023)
-            pickle_list_go_on(pickle);
+        pickle_list_item(pickle, i);
         write_block(writer, &blocks[i]);
     }
     pickle_list_end(pickle);
@@ -265,8 +265,10 @@ static void write_segments(struct snapshot_writer *writer)
 {
     pickle_text(&writer->pickle, "segments");
     pickle_list_begin(&writer->pickle);
-    for (size_t i = 0; i < writer->picture->segments.count; i++)
+    for (size_t i = 0; i < writer->picture->segments.count; i++) {
+        pickle_list_item(&writer->pickle, i);
         write_segment(writer, &picture_segments(writer->picture)[i]);
+    }
     pickle_list_end(&writer->pickle);
 }
 
@@ -334,8 +336,7 @@ static void write_trace(struct snapshot_writer *writer, int device)
         const struct trace_place *place = entries ? place_here(writer, record) : NULL;
         if (!entries || place->device != device)
             continue;
-        if (++written % 512 == 0)
-            pickle_list_go_on(pickle);
+        pickle_list_item(pickle, written++);
         write_entry(writer, record, entries == 2 ? TRACE_free_requested : kind, place);
         if (entries == 2)
             write_entry(writer, record, TRACE_free_completed, place);
@@ -400,6 +401,7 @@ static void write_annotations(struct snapshot_writer *writer)
 {
     struct pickle_writer *pickle = &writer->pickle;
     const struct trace_copy *trace = &writer->picture->trace;
+    size_t written = 0;
     write_key(writer, "external_annotations");
     pickle_list_begin(pickle);
     for (size_t i = writer->first; i < trace->count; i++) {
@@ -407,10 +409,10 @@ static void write_annotations(struct snapshot_writer *writer)
         enum trace_kind kind = trace_kind_of(record);
         if (kind != TRACE_region_begin && kind != TRACE_region_end)
             continue;
-        const struct trace_region *region = intern_value(&trace_regions, (uint32_t)record->address);
+        pickle_list_item(pickle, written++);
         pickle_dict_begin(pickle);
         KEY(writer, name);
-        pickle_text(pickle, region ? region->name : "");
+        pickle_text(pickle, region_name(record->address));
         KEY(writer, stage);
         pickle_text(pickle, kind == TRACE_region_begin ? "START" : "END");
         KEY(writer, device);
@@ -465,6 +467,7 @@ static void write_pools(struct snapshot_writer *writer)
     write_key(writer, "pools");
     pickle_list_begin(&writer->pickle);
     for (size_t i = 0; i < writer->picture->pools.count; i++) {
+        pickle_list_item(&writer->pickle, i);
         pickle_dict_begin(&writer->pickle);
         KEY(writer, device);
         pickle_integer(&writer->pickle, pools[i].device);
@@ -507,6 +510,22 @@ static void write_handles(struct snapshot_writer *writer)
     for (int library = 1; library <= entry_count(); library++)
         for (int device = 0; device < writer->picture->device_count; device++)
             write_handle(writer, library, device);
+    pickle_list_end(&writer->pickle);
+}
+
+static void write_threads(struct snapshot_writer *writer)
+{
+    const struct trace_thread *thread;
+    write_key(writer, "threads");
+    pickle_list_begin(&writer->pickle);
+    for (uint32_t i = 1; (thread = intern_value(&trace_threads, i)); i++) {
+        pickle_list_item(&writer->pickle, i);
+        pickle_dict_begin(&writer->pickle);
+        write_number(writer, "number", thread->number);
+        KEY(writer, name);
+        pickle_text(&writer->pickle, thread->name);
+        pickle_dict_end(&writer->pickle);
+    }
     pickle_list_end(&writer->pickle);
 }
 
@@ -562,6 +581,15 @@ static void write_particulars(struct snapshot_writer *writer, size_t index)
     case TRACE_event_record:
         write_number(writer, "event", record->address);
         return;
+    case TRACE_capture_begin:
+    case TRACE_capture_end:
+        write_number(writer, "capture", record->address);
+        return;
+    case TRACE_region_begin:
+    case TRACE_region_end:
+        KEY(writer, name);
+        pickle_text(&writer->pickle, region_name(record->address));
+        return;
     case TRACE_wait:
         write_number(writer, "event", record->address);
         if ((other = recorded_on(writer, index)))
@@ -603,6 +631,7 @@ static void write_events(struct snapshot_writer *writer)
     struct pickle_writer *pickle = &writer->pickle;
     const struct trace_copy *trace = &writer->picture->trace;
     uint64_t at[TARN_MAX_DEVICES] = {0};
+    size_t written = 0;
     write_key(writer, "events");
     pickle_list_begin(pickle);
     for (size_t i = writer->first; i < trace->count; i++) {
@@ -611,8 +640,9 @@ static void write_events(struct snapshot_writer *writer)
         enum trace_kind kind = trace_kind_of(record);
         unsigned entries = entries_of(kind);
         at[place->device] += entries;
-        if (entries || kind == TRACE_region_begin || kind == TRACE_region_end)
+        if (entries)
             continue;
+        pickle_list_item(pickle, written++);
         pickle_dict_begin(pickle);
         KEY(writer, device);
         pickle_integer(pickle, place->device);
@@ -665,6 +695,7 @@ static void write_own(struct snapshot_writer *writer)
     write_pools(writer);
     write_handles(writer);
     write_workspaces(writer);
+    write_threads(writer);
     write_events(writer);
     pickle_dict_end(&writer->pickle);
 }
@@ -683,8 +714,9 @@ static void forget_memos(struct snapshot_writer *writer)
 }
 
 /* Writes everything from record `first` on. */
-static void write_all(struct snapshot_writer *writer, struct sink *sink, size_t first)
+static void write_all(void *argument, struct sink *sink, size_t first)
 {
+    struct snapshot_writer *writer = argument;
     forget_memos(writer);
     writer->first = first;
     pickle_begin(&writer->pickle, sink);
@@ -696,40 +728,6 @@ static void write_all(struct snapshot_writer *writer, struct sink *sink, size_t 
     write_own(writer);
     pickle_dict_end(&writer->pickle);
     pickle_end(&writer->pickle);
-}
-
-static uint64_t length_from(struct snapshot_writer *writer, struct sink *nowhere, size_t first)
-{
-    sink_to_nowhere(nowhere);
-    write_all(writer, nowhere, first);
-    return sink_length(nowhere);
-}
-
-/* The first record with which all from there on fits in `most` bytes. */
-static tarn_status find_first(struct snapshot_writer *writer, uint64_t most, size_t *first)
-{
-    size_t low = 0, high = writer->picture->trace.count;
-    struct sink *nowhere = most ? pages_alloc(sizeof *nowhere) : NULL;
-    *first = 0;
-    if (!most)
-        return TARN_OK;
-    if (!nowhere)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to measure a snapshot");
-    uint64_t least = length_from(writer, nowhere, high);
-    while (least <= most && low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (length_from(writer, nowhere, middle) <= most)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    pages_free(nowhere, sizeof *nowhere);
-    *first = high;
-    if (least > most)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "a snapshot without any record takes %llu bytes, more than max_bytes, %llu",
-                      (unsigned long long)least, (unsigned long long)most);
-    return TARN_OK;
 }
 
 static size_t power_above(size_t least)
@@ -771,7 +769,7 @@ tarn_status snapshot_write_pickle(const struct picture *picture, struct sink *si
     if (!tables_make(writer))
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to write a snapshot");
     else
-        status = find_first(writer, most, &first);
+        status = fit(write_all, writer, picture->trace.count, most, &first);
     if (!status)
         write_all(writer, sink, first);
     tables_free(writer);

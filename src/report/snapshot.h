@@ -14,7 +14,7 @@
 tarn_status snapshot_write_pickle(const struct picture *picture, struct sink *sink, uint64_t most);
 tarn_status snapshot_write_chrome(const struct picture *picture, struct sink *sink, uint64_t most);
 
-/* The reason for a snapshot of now, whose name begins with `path`'s: for snapshots that tarn takes by itself. */
+/* A snapshot of now, for those that tarn takes by itself. */
 tarn_status snapshot_to(struct sink *sink, const tarn_snapshot_options *options);
 
 #endif

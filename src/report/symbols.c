@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 typedef struct Dwfl Dwfl;
@@ -74,8 +75,8 @@ static const void *own_base(void)
     static const char here;
     if (!dladdr(&here, &own))
         return NULL;
-    void *main_object = dlsym(RTLD_DEFAULT, "_start");
-    bool same = main_object && dladdr(main_object, &program) && program.dli_fbase == own.dli_fbase;
+    const void *entry = (const void *)(uintptr_t)getauxval(AT_ENTRY);
+    bool same = dladdr(entry, &program) && program.dli_fbase == own.dli_fbase;
     return same ? NULL : own.dli_fbase;
 }
 

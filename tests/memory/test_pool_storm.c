@@ -8,6 +8,7 @@
  * block succeeds, only statuses come that may, and in the end nothing is left. TARN_SEED and TARN_STORM_STEPS say which storm. */
 #include "base/pages.h"
 #include "support/host.h"
+#include "support/snapshots.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -452,12 +453,14 @@ static void run(bool with_failures)
         workers[i].native = native_of(lease(0));
         OK(tarn_stream_adopt(0, workers[i].native, &workers[i].adopted));
     }
+    snapshots_begin(with_failures);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, storm, &workers[i]), 0);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     atomic_fetch_add(&operations, (uint64_t)THREADS * (uint64_t)steps());
     pages_fail(0, false);
+    snapshots_end();
     OK(tarn_host_fail(-1, 0, false, TARN_OK));
     OK(tarn_limit_set(0, SIZE_MAX));
     verify(0);
