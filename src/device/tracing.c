@@ -3,6 +3,7 @@
 
 /* Owns the settings of the trace, from TARN_TRACE and tarn_trace_start(), and what a thread needs to write to it. */
 #include "device/tracing.h"
+#include "base/nvtx.h"
 #include "base/process.h"
 #include "base/status.h"
 
@@ -271,6 +272,7 @@ tarn_status tarn_region_push(const char *name)
     else
         thread->regions_unnamed++; /* what is in it belongs to the one around it */
     region_event(TRACE_region_begin, number);
+    nvtx_region_begin(region.name);
     return TARN_OK;
 }
 
@@ -283,6 +285,7 @@ tarn_status tarn_region_pop(void)
     if (!thread || (!thread->regions_unnamed && !thread->region))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "this thread is in no region");
     region_event(TRACE_region_end, thread->regions_unnamed ? 0 : thread->region);
+    nvtx_region_end();
     if (thread->regions_unnamed)
         thread->regions_unnamed--;
     else

@@ -10,11 +10,8 @@
 #include "report/snapshot.h"
 #include "report/utf8.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <tarn/memory.h>
-
-#define LINE_BYTES 512
 
 struct chrome_writer {
     struct sink *sink;
@@ -23,16 +20,6 @@ struct chrome_writer {
     bool some;                                                       /* an event was written */
 };
 
-static __attribute__((format(printf, 2, 3))) void print(struct chrome_writer *writer, const char *format, ...)
-{
-    char line[LINE_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    sink_write(writer->sink, line, length < (int)sizeof line ? (size_t)length : sizeof line - 1);
-}
-
 /* A text as JSON has it; each byte that is no UTF-8 becomes one that is. */
 static void print_text(struct chrome_writer *writer, const char *text)
 {
@@ -40,9 +27,9 @@ static void print_text(struct chrome_writer *writer, const char *text)
     for (const unsigned char *at = (const unsigned char *)text; *at;) {
         unsigned length = utf8_length(at);
         if (*at < 0x20 || *at == 0x7f)
-            print(writer, "\\u%04x", *at);
+            sink_print(writer->sink, "\\u%04x", *at);
         else if (*at == '"' || *at == '\\')
-            print(writer, "\\%c", *at);
+            sink_print(writer->sink, "\\%c", *at);
         else
             sink_write(writer->sink, length ? (const void *)at : "?", length ? length : 1);
         at += length ? length : 1;
@@ -54,9 +41,10 @@ static void print_text(struct chrome_writer *writer, const char *text)
 static void begin(struct chrome_writer *writer, const struct trace_record *record, const char *phase, const char *name)
 {
     int64_t ns = ticks_to_ns(&writer->picture->scale, record->time);
-    print(writer, "%s\n{\"ph\":\"%s\",\"ts\":%lld.%03d,\"pid\":%lld,\"tid\":%u,\"name\":", writer->some ? "," : "",
-          phase, (long long)(ns / 1000), (int)(ns % 1000), (long long)place_of(trace_place_of(record))->device,
-          record->thread);
+    sink_print(writer->sink,
+               "%s\n{\"ph\":\"%s\",\"ts\":%lld.%03d,\"pid\":%lld,\"tid\":%u,\"name\":", writer->some ? "," : "", phase,
+               (long long)(ns / 1000), (int)(ns % 1000), (long long)place_of(trace_place_of(record))->device,
+               record->thread);
     print_text(writer, name);
     writer->some = true;
 }
@@ -67,8 +55,8 @@ static void count(struct chrome_writer *writer, const struct trace_record *recor
     writer->allocated[device] += allocated;
     writer->reserved[device] += reserved;
     begin(writer, record, "C", "bytes");
-    print(writer, ",\"args\":{\"allocated\":%lld,\"reserved\":%lld}}", (long long)writer->allocated[device],
-          (long long)writer->reserved[device]);
+    sink_print(writer->sink, ",\"args\":{\"allocated\":%lld,\"reserved\":%lld}}", (long long)writer->allocated[device],
+               (long long)writer->reserved[device]);
 }
 
 static void block(struct chrome_writer *writer, const struct trace_record *record, const char *phase)
@@ -77,8 +65,8 @@ static void block(struct chrome_writer *writer, const struct trace_record *recor
     const struct trace_place *place = place_of(trace_place_of(record));
     note_text(record->region, record->tag, note);
     begin(writer, record, phase, *note ? note : "block");
-    print(
-        writer,
+    sink_print(
+        writer->sink,
         ",\"cat\":\"memory\",\"id\":\"%#llx\",\"args\":{\"size\":%llu,\"stream\":\"%#llx\",\"pool\":\"(%llu, %llu)\"}}",
         (unsigned long long)record->address, (unsigned long long)record->size, (unsigned long long)place->native,
         (unsigned long long)place->pool[0], (unsigned long long)place->pool[1]);
@@ -87,14 +75,14 @@ static void block(struct chrome_writer *writer, const struct trace_record *recor
 static void instant(struct chrome_writer *writer, const struct trace_record *record, const char *name)
 {
     begin(writer, record, "i", name);
-    print(writer, ",\"s\":\"p\",\"args\":{\"size\":%llu,\"stream\":\"%#llx\"}}", (unsigned long long)record->size,
-          (unsigned long long)place_of(trace_place_of(record))->native);
+    sink_print(writer->sink, ",\"s\":\"p\",\"args\":{\"size\":%llu,\"stream\":\"%#llx\"}}",
+               (unsigned long long)record->size, (unsigned long long)place_of(trace_place_of(record))->native);
 }
 
 static void region(struct chrome_writer *writer, const struct trace_record *record, const char *phase)
 {
     begin(writer, record, phase, region_name(record->address));
-    print(writer, "}");
+    sink_print(writer->sink, "}");
 }
 
 static void write_record(struct chrome_writer *writer, const struct trace_record *record)
@@ -169,19 +157,19 @@ static void write_from(void *argument, struct sink *sink, size_t first)
     const struct picture *picture = writer->picture;
     *writer = (struct chrome_writer){.sink = sink, .picture = picture};
     count_back(writer, first);
-    print(writer, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    sink_print(writer->sink, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     for (int i = 0; i < picture->device_count; i++) {
-        print(writer,
-              "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":", writer->some ? "," : "", i);
+        sink_print(writer->sink, "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":",
+                   writer->some ? "," : "", i);
         char name[128];
         snprintf(name, sizeof name, "device %d: %s", i, picture->devices[i].name);
         print_text(writer, name);
-        print(writer, "}}");
+        sink_print(writer->sink, "}}");
         writer->some = true;
     }
     for (size_t i = first; i < picture->trace.count; i++)
         write_record(writer, &picture->trace.records[i]);
-    print(writer, "\n]}\n");
+    sink_print(writer->sink, "\n]}\n");
 }
 
 tarn_status snapshot_write_chrome(const struct picture *picture, struct sink *sink, uint64_t most)

@@ -12,52 +12,25 @@
 #include "base/status.h"
 #include "device/device.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <tarn/metrics.h>
 #include <tarn/tarn.h>
-#include <unistd.h>
-
-/* The sink -------------------------------------------------------------------------------------------------------- */
-
-static void sink_flush(struct sink *sink)
-{
-    if (sink->used && !sink->broken)
-        sink->broken = !sink->take(sink->argument, sink->buffer, sink->used);
-    sink->used = 0;
-}
-
-/* A short text: at most 512 bytes. */
-static __attribute__((format(printf, 2, 3))) void say(struct sink *sink, const char *format, ...)
-{
-    if (sink->used + 512 > sizeof sink->buffer)
-        sink_flush(sink);
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(sink->buffer + sink->used, 512, format, arguments);
-    va_end(arguments);
-    sink->used += length < 0 ? 0 : length < 512 ? (size_t)length : 511;
-}
 
 /* The value of a label: what would end it is written with a backslash. */
 static void say_label(struct sink *sink, const char *name, const char *text)
 {
-    say(sink, "%s=\"", name);
+    sink_print(sink, "%s=\"", name);
     for (; *text; text++) {
         if (*text == '\n')
-            say(sink, "\\n");
+            sink_print(sink, "\\n");
         else if (*text == '"' || *text == '\\')
-            say(sink, "\\%c", *text);
+            sink_print(sink, "\\%c", *text);
         else
-            say(sink, "%c", *text);
+            sink_print(sink, "%c", *text);
     }
-    say(sink, "\"");
+    sink_print(sink, "\"");
 }
 
 /* Families -------------------------------------------------------------------------------------------------------- */
@@ -215,27 +188,27 @@ static void label_nothing(struct sink *sink, const void *record)
 
 static void label_device(struct sink *sink, const void *record)
 {
-    say(sink, "device=\"%d\"", ((const struct survey_device *)record)->number);
+    sink_print(sink, "device=\"%d\"", ((const struct survey_device *)record)->number);
 }
 
 static void label_pool(struct sink *sink, const void *record)
 {
     const struct survey_pool *pool = record;
-    say(sink, "device=\"%d\",pool=\"%" PRIu64 ",%" PRIu64 "\"", pool->device, pool->id[0], pool->id[1]);
+    sink_print(sink, "device=\"%d\",pool=\"%" PRIu64 ",%" PRIu64 "\"", pool->device, pool->id[0], pool->id[1]);
 }
 
 static void label_stream(struct sink *sink, const void *record)
 {
     const struct survey_stream *stream = record;
-    say(sink, "device=\"%d\",pool=\"%" PRIu64 ",%" PRIu64 "%s\",stream=\"%" PRIu32 ".%" PRIu32 "\"", stream->device,
-        stream->pool[0], stream->pool[1], stream->flags & SURVEY_STREAM_UNCACHED ? " uncached" : "", stream->slot,
-        stream->generation);
+    sink_print(sink, "device=\"%d\",pool=\"%" PRIu64 ",%" PRIu64 "%s\",stream=\"%" PRIu32 ".%" PRIu32 "\"",
+               stream->device, stream->pool[0], stream->pool[1],
+               stream->flags & SURVEY_STREAM_UNCACHED ? " uncached" : "", stream->slot, stream->generation);
 }
 
 static void label_handles(struct sink *sink, const void *record)
 {
     const struct survey_handles *handles = record;
-    say(sink, "device=\"%d\",", handles->device);
+    sink_print(sink, "device=\"%d\",", handles->device);
     say_label(sink, "library", handles->name);
 }
 
@@ -253,11 +226,11 @@ static void say_line(struct sink *sink, const struct list *list, const struct fa
                      const char *class, int64_t value)
 {
     bool labels = list->label != label_nothing || class;
-    say(sink, "%s%s%s", family->name, family->counts ? "_total" : "", labels ? "{" : "");
+    sink_print(sink, "%s%s%s", family->name, family->counts ? "_total" : "", labels ? "{" : "");
     list->label(sink, record);
     if (class)
-        say(sink, ",blocks=\"%s\"", class);
-    say(sink, "%s %" PRId64 "\n", labels ? "}" : "", value > 0 || !family->counts ? value : 0);
+        sink_print(sink, ",blocks=\"%s\"", class);
+    sink_print(sink, "%s %" PRId64 "\n", labels ? "}" : "", value > 0 || !family->counts ? value : 0);
 }
 
 static int64_t number_at(const void *record, size_t offset)
@@ -271,9 +244,9 @@ static void say_ratio(struct sink *sink, const struct list *list, const struct f
 {
     int64_t part = number_at(record, family->offset), whole = number_at(record, family->part);
     uint64_t millionths = whole > 0 && part < whole ? (uint64_t)((1 - (double)part / (double)whole) * 1e6) : 0;
-    say(sink, "%s{", family->name);
+    sink_print(sink, "%s{", family->name);
     list->label(sink, record);
-    say(sink, "} 0.%06" PRIu64 "\n", millionths < 1000000 ? millionths : 999999);
+    sink_print(sink, "} 0.%06" PRIu64 "\n", millionths < 1000000 ? millionths : 999999);
 }
 
 static void say_record(struct sink *sink, const struct list *list, const struct family *family, const void *record)
@@ -318,10 +291,10 @@ static void say_list(struct sink *sink, const struct list *list)
 {
     for (size_t i = 0; i < list->family_count && list->count; i++) {
         const struct family *family = &list->families[i];
-        say(sink, "# TYPE %s %s\n", family->name, family->counts ? "counter" : "gauge");
+        sink_print(sink, "# TYPE %s %s\n", family->name, family->counts ? "counter" : "gauge");
         if (*family->unit)
-            say(sink, "# UNIT %s %s\n", family->name, family->unit);
-        say(sink, "# HELP %s %s\n", family->name, family->help);
+            sink_print(sink, "# UNIT %s %s\n", family->name, family->unit);
+        sink_print(sink, "# HELP %s %s\n", family->name, family->help);
         for (size_t j = 0; j < list->count; j++) {
             const void *record = (const char *)list->records + j * list->size;
             if (is_used(list, record))
@@ -332,22 +305,22 @@ static void say_list(struct sink *sink, const struct list *list)
 
 static void say_process(struct sink *sink, const struct survey *survey)
 {
-    say(sink, "# TYPE tarn_build_info gauge\n# HELP tarn_build_info The version of the library and its driver.\n"
-              "tarn_build_info{");
+    sink_print(sink, "# TYPE tarn_build_info gauge\n# HELP tarn_build_info The version of the library and its driver.\n"
+                     "tarn_build_info{");
     say_label(sink, "version", tarn_version());
-    say(sink, ",");
+    sink_print(sink, ",");
     say_label(sink, "driver", driver->name);
-    say(sink, "} 1\n# TYPE tarn_device_info gauge\n# HELP tarn_device_info The name of a device.\n");
+    sink_print(sink, "} 1\n# TYPE tarn_device_info gauge\n# HELP tarn_device_info The name of a device.\n");
     for (uint32_t i = 0; i < survey->device_count.here; i++) {
-        say(sink, "tarn_device_info{device=\"%d\",", survey->devices[i].number);
+        sink_print(sink, "tarn_device_info{device=\"%d\",", survey->devices[i].number);
         say_label(sink, "name", survey->devices[i].name);
-        say(sink, "} 1\n");
+        sink_print(sink, "} 1\n");
     }
 }
 
 #define TABLE(families) families, sizeof families / sizeof *families
 
-bool metrics_print(struct sink *sink, const struct survey *survey)
+void metrics_print(struct sink *sink, const struct survey *survey)
 {
     const struct list lists[] = {
         {TABLE(process_families), label_nothing, survey, 1, sizeof *survey, SIZE_MAX},
@@ -363,61 +336,29 @@ bool metrics_print(struct sink *sink, const struct survey *survey)
     say_process(sink, survey);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         say_list(sink, &lists[i]);
-    say(sink, "# EOF\n");
-    sink_flush(sink);
-    return !sink->broken;
+    sink_print(sink, "# EOF\n");
 }
 
-/* Files ----------------------------------------------------------------------------------------------------------- */
-
-static bool write_all(void *argument, const char *text, size_t length)
+static struct sink *sink_make(void)
 {
-    const int *file = argument;
-    while (length) {
-        ssize_t written = write(*file, text, length);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return false;
-        text += written;
-        length -= (size_t)written;
-    }
-    return true;
-}
-
-/* "/a/.b.prom.PID.tmp" for "/a/b.prom": in the same directory, and of no name that a collector looks for. */
-static bool path_beside(const char *path, char *beside, size_t size)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    static atomic_uint number;
-    int length = snprintf(beside, size, "%.*s.%s.%ld.%u.tmp", (int)(name - path), path, name, (long)getpid(),
-                          atomic_fetch_add(&number, 1));
-    return *name && length > 0 && (size_t)length < size;
+    struct sink *sink = pages_alloc(sizeof *sink);
+    if (!sink)
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to write metrics");
+    return sink;
 }
 
 tarn_status metrics_write(const char *path, const struct survey *survey)
 {
-    char beside[4096];
-    if (!path_beside(path, beside, sizeof beside))
-        return failed(TARN_ERROR_SYSTEM, "metrics: \"%.200s\" is no name of a file, or too long", path);
-    int file = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (file < 0)
-        return failed(TARN_ERROR_SYSTEM, "metrics: %s: %s", beside, strerror(errno));
-    struct sink sink = {.take = write_all, .argument = &file};
-    bool done = metrics_print(&sink, survey);
-    int code = errno;
-    if (close(file) && done) {
-        code = errno;
-        done = false;
+    struct sink *sink = sink_make();
+    if (!sink)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    tarn_status status = sink_to_file(sink, path, 0644); /* who collects them is another user */
+    if (!status) {
+        metrics_print(sink, survey);
+        status = sink_end(sink, false);
     }
-    if (done && rename(beside, path)) {
-        code = errno;
-        done = false;
-    }
-    if (done)
-        return TARN_OK;
-    (void)unlink(beside);
-    return failed(TARN_ERROR_SYSTEM, "metrics: %s: %s; what the file had before is there still", path, strerror(code));
+    pages_free(sink, sizeof *sink);
+    return status;
 }
 
 /* Public ---------------------------------------------------------------------------------------------------------- */
@@ -435,7 +376,7 @@ static tarn_status survey_now(struct surveyor **surveyor)
     return TARN_OK;
 }
 
-tarn_status tarn_metrics_print(bool (*take)(void *argument, const char *text, size_t length), void *argument)
+tarn_status tarn_metrics_print(bool (*take)(void *argument, const void *text, size_t length), void *argument)
 {
     struct surveyor *surveyor = NULL;
     if (!take)
@@ -443,9 +384,14 @@ tarn_status tarn_metrics_print(bool (*take)(void *argument, const char *text, si
     tarn_status status = survey_now(&surveyor);
     if (status)
         return status;
-    struct sink sink = {.take = take, .argument = argument};
-    if (!metrics_print(&sink, &surveyor->survey))
-        status = failed(TARN_ERROR_SYSTEM, "metrics: the caller took no more of the text");
+    struct sink *sink = sink_make();
+    status = sink ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (sink) {
+        sink_to_function(sink, take, argument);
+        metrics_print(sink, &surveyor->survey);
+        status = sink_end(sink, false);
+    }
+    pages_free(sink, sizeof *sink);
     pages_unmap(surveyor, sizeof *surveyor);
     return status;
 }

@@ -10,8 +10,8 @@
 #include "memory/shortage.h"
 #include "report/notes.h"
 #include "report/snapshot.h"
+#include "report/start.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -56,16 +56,6 @@ static size_t add_up(struct holder_sum *sums, size_t count)
     return made;
 }
 
-static __attribute__((format(printf, 2, 3))) void print(struct sink *sink, const char *format, ...)
-{
-    char line[NOTE_BYTES + 256];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    sink_write(sink, line, length < (int)sizeof line ? (size_t)length : sizeof line - 1);
-}
-
 static size_t collect(const struct picture *picture, int device, struct holder_sum *sums)
 {
     size_t count = 0;
@@ -93,15 +83,15 @@ static void print_holders(struct sink *sink, const struct picture *picture, int 
     qsort(sums, count, sizeof *sums, by_key);
     count = add_up(sums, count);
     qsort(sums, count, sizeof *sums, by_bytes);
-    print(sink, "\nLive blocks, by region and tag%s:\n\n%16s  %10s  of\n",
-          picture->trace.count ? "" : " (with TARN_TRACE=1 the regions would be known)", "bytes", "blocks");
+    sink_print(sink, "\nLive blocks, by region and tag%s:\n\n%16s  %10s  of\n",
+               picture->trace.count ? "" : " (with TARN_TRACE=1 the regions would be known)", "bytes", "blocks");
     for (size_t i = 0; i < count && i < LISTED; i++) {
         char note[NOTE_BYTES];
         note_text(sums[i].region, sums[i].tag, note);
-        print(sink, "%16zu  %10zu  %s\n", sums[i].bytes, sums[i].blocks, *note ? note : "(no region, no tag)");
+        sink_print(sink, "%16zu  %10zu  %s\n", sums[i].bytes, sums[i].blocks, *note ? note : "(no region, no tag)");
     }
     if (count > LISTED)
-        print(sink, "%16s  %10s  %zu more\n", "", "", count - LISTED);
+        sink_print(sink, "%16s  %10s  %zu more\n", "", "", count - LISTED);
     pages_free(sums, bytes);
 }
 
@@ -109,28 +99,29 @@ static void print_pools(struct sink *sink, const struct picture *picture, int de
 {
     const struct picture_pool *pools = picture->pools.items;
     if (picture->pools.count)
-        print(sink, "\nPrivate pools:\n\n%16s  %16s  %16s  of\n", "reserved", "allocated", "waiting");
+        sink_print(sink, "\nPrivate pools:\n\n%16s  %16s  %16s  of\n", "reserved", "allocated", "waiting");
     for (size_t i = 0; i < picture->pools.count; i++)
         if (pools[i].device == device)
-            print(sink, "%16zu  %16zu  %16zu  (%llu, %llu)%s%s\n", pools[i].reserved, pools[i].allocated,
-                  pools[i].waiting, (unsigned long long)pools[i].id[0], (unsigned long long)pools[i].id[1],
-                  pools[i].held ? ", held by a graph or capture" : "", pools[i].suspended ? ", suspended" : "");
+            sink_print(sink, "%16zu  %16zu  %16zu  (%llu, %llu)%s%s\n", pools[i].reserved, pools[i].allocated,
+                       pools[i].waiting, (unsigned long long)pools[i].id[0], (unsigned long long)pools[i].id[1],
+                       pools[i].held ? ", held by a graph or capture" : "", pools[i].suspended ? ", suspended" : "");
 }
 
 /* Writes one of the two files: with `text` the report, else the snapshot. */
 static tarn_status leave(struct sink *sink, const struct picture *picture, const char *path, int device,
                          const char *text)
 {
-    tarn_status status = sink_to_file(sink, path);
+    tarn_status status = sink_to_file(sink, path, 0600);
     if (status)
         return status;
     if (text) {
-        print(sink, "%s\n", "Out of memory");
+        sink_print(sink, "%s\n", "Out of memory");
         sink_write(sink, text, strlen(text));
-        print(sink, "\n");
+        sink_print(sink, "\n");
         print_holders(sink, picture, device);
         print_pools(sink, picture, device);
-        print(sink, "\nThe whole picture: tarn report %.*s.pickle -o report.html\n", (int)(strlen(path) - 4), path);
+        sink_print(sink, "\nThe whole picture: tarn report %.*s.pickle -o report.html\n", (int)(strlen(path) - 4),
+                   path);
     } else {
         status = snapshot_write_pickle(picture, sink, 0);
     }
@@ -157,7 +148,7 @@ static tarn_status leave_both(const char *base, int device, const char *text)
     return status;
 }
 
-static void out_of_memory(int device, const char *text, char *where, size_t size)
+void oom_leave(int device, const char *text, char *where, size_t size)
 {
     char base[3072];
     struct error_before before;
@@ -178,10 +169,4 @@ static void out_of_memory(int device, const char *text, char *where, size_t size
     error_attempt_end(&before, TARN_OK);
     if (status)
         log_write(LOG_ERRORS, "TARN_OOM_SNAPSHOT:%s", where);
-}
-
-/* Before main(): nothing else of this layer need be used for it. */
-__attribute__((constructor)) static void begin(void)
-{
-    shortage_on_refuse(out_of_memory);
 }

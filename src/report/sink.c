@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -52,9 +53,18 @@ static bool write_file(void *argument, const void *data, size_t size)
     return true;
 }
 
-tarn_status sink_to_file(struct sink *sink, const char *path)
+/* "/a/.b.PID.N.tmp" for "/a/b": in the same folder, and of no name that anybody looks for. */
+static bool name_temporary(struct sink *sink)
 {
     static atomic_uint count;
+    const char *slash = strrchr(sink->path, '/'), *name = slash ? slash + 1 : sink->path;
+    snprintf(sink->temporary, sizeof sink->temporary, "%.*s.%s.%ld.%u.tmp", (int)(name - sink->path), sink->path, name,
+             (long)getpid(), atomic_fetch_add(&count, 1));
+    return *name;
+}
+
+tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
+{
     begin(sink);
     if (!path || !*path || strlen(path) >= sizeof sink->path)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the path is NULL, empty, or longer than %zu bytes",
@@ -63,8 +73,9 @@ tarn_status sink_to_file(struct sink *sink, const char *path)
     if (stat(path, &before) == 0 && !S_ISREG(before.st_mode))
         return failed(TARN_ERROR_SYSTEM, "%s is there and is no regular file, whose place a snapshot could take", path);
     strcpy(sink->path, path);
-    snprintf(sink->temporary, sizeof sink->temporary, "%s.%ld-%u~", path, (long)getpid(), atomic_fetch_add(&count, 1));
-    sink->file = open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (!name_temporary(sink))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is no name of a file", path);
+    sink->file = open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights);
     if (sink->file < 0)
         return failed(TARN_ERROR_SYSTEM, "%s cannot be made: %s", sink->temporary, strerror(errno));
     sink->write = write_file;
@@ -90,6 +101,17 @@ void sink_write(struct sink *sink, const void *data, size_t size)
         at += part;
         size -= part;
     }
+}
+
+void sink_print(struct sink *sink, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        sink_write(sink, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
 }
 
 /* Gives a file its name, or takes it away. */

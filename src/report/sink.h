@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/types.h>
 #include <tarn/status.h>
 
 #define SINK_BYTES 65536
@@ -31,14 +32,16 @@ struct sink {
 /* A sink is some 70 KiB: its memory comes from the caller, zeroed or not. */
 void sink_to_function(struct sink *sink, sink_function write, void *argument);
 void sink_to_nowhere(struct sink *sink);
-/* To a file, which has its name only at the end. TARN_ERROR_SYSTEM, TARN_ERROR_INVALID_ARGUMENT. */
-tarn_status sink_to_file(struct sink *sink, const char *path);
+/* To a file with these rights, which has its name only at the end. TARN_ERROR_SYSTEM, TARN_ERROR_INVALID_ARGUMENT. */
+tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights);
 
 /* The last of it goes out; a file takes its name, or, with `abandon`, goes. */
 tarn_status sink_end(struct sink *sink, bool abandon);
 
 void sink_flush(struct sink *sink);
 void sink_write(struct sink *sink, const void *data, size_t size);
+/* A text of up to 1,023 bytes; what is longer is cut. */
+void sink_print(struct sink *sink, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Room for `size` bytes, at most 64, to be filled and then counted. */
 static inline unsigned char *sink_room(struct sink *sink)

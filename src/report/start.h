@@ -5,6 +5,7 @@
 #ifndef TARN_REPORT_START_H
 #define TARN_REPORT_START_H
 
+#include <stddef.h>
 #include <tarn/status.h>
 
 /* live.c: the live page and the file of metrics; and their end, at tarn_shutdown(). */
@@ -13,6 +14,9 @@ void live_end(void);
 
 /* nvtx.c: announcing to a tool. */
 tarn_status nvtx_begin(void);
+
+/* oom.c: what an out-of-memory error leaves behind (memory/shortage.h). */
+void oom_leave(int device, const char *text, char *where, size_t size);
 
 /* Registers them, when the library is loaded. */
 void report_register(void);

@@ -62,7 +62,7 @@ tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *o
     struct sink *sink = sink_make();
     if (!sink)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
-    status = sink_to_file(sink, path);
+    status = sink_to_file(sink, path, 0600);
     if (!status)
         status = write_and_end(sink, options);
     pages_free(sink, sizeof *sink);

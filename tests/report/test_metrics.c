@@ -176,7 +176,7 @@ static void a_file_that_cannot_be_written_stays_as_it_was(void **state)
     CHECK(unlink(path) == 0);
 }
 
-static bool take_little(void *argument, const char *text, size_t length)
+static bool take_little(void *argument, const void *text, size_t length)
 {
     (void)text;
     *(size_t *)argument += length;

@@ -27,9 +27,9 @@ static void remove_folder(void)
 
 const char *snapshots_folder(void)
 {
-    const char *data = getenv("TARN_TEST_DATA");
+    const char *build = getenv("TARN_BUILD");
     if (!*folder) {
-        snprintf(folder, sizeof folder, "%s/snapshots.XXXXXX", data ? data : "/tmp");
+        snprintf(folder, sizeof folder, "%s/snapshots.XXXXXX", build ? build : "/tmp");
         CHECK(mkdtemp(folder));
         atexit(remove_folder);
     }
