@@ -422,17 +422,10 @@ static void a_ring_that_wrapped_is_said(void)
 /* Names in any bytes: what is no UTF-8 is replaced, what is stays. */
 static void names_in_any_bytes(void)
 {
-    static const char *const names[] = {"a\xff"
-                                        "b",
-                                        "\xc0\xaf",
-                                        "caf\xc3\xa9",
-                                        "\xed\xa0\x80",
-                                        "\xf4\x90\x80\x80",
-                                        "\xe2\x82",
-                                        "quote\"back\\slash",
-                                        "line\nbreak\ttab\x01\x7f",
-                                        "\xf0\x9f\x8f\x94",
-                                        "'; rm"};
+    static const char *const names[] = {
+        "a\xffg",           "\xc0\xaf", "caf\xc3\xa9",        "\xed\xa0\x80",
+        "\xf4\x90\x80\x80", "\xe2\x82", "quote\"back\\slash", "line\nbreak\ttab\x01\x7f",
+        "\xf0\x9f\x8f\x94", "'; rm"};
     start_with("regions");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         tarn_tag tag = 0;
@@ -453,7 +446,7 @@ static void names_in_any_bytes(void)
     const char *path = path_of("names.pickle");
     OK(tarn_snapshot_write(path, NULL));
     is_right(path);
-    CHECK(file_has(path, "caf\xc3\xa9/caf\xc3\xa9") && file_has(path, "a?b/a?b") && file_has(path, "\xf0\x9f\x8f\x94"));
+    CHECK(file_has(path, "caf\xc3\xa9/caf\xc3\xa9") && file_has(path, "a?g/a?g") && file_has(path, "\xf0\x9f\x8f\x94"));
     write_chrome(path, 0);
     is_right_chrome(path);
     CHECK(file_has(path, "caf\xc3\xa9/caf\xc3\xa9") && file_has(path, "line\\u000abreak"));
