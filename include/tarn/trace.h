@@ -41,7 +41,7 @@ typedef struct tarn_trace_options {
  * TARN_ERROR_INVALID_ARGUMENT for a size that is unknown, or an option out of range. */
 TARN_API tarn_status tarn_trace_start(const tarn_trace_options *options);
 
-/* Records no more; what was recorded stays for snapshots. */
+/* Records no more; what was recorded stays for snapshots, which can no longer say how it led to what is there then. */
 TARN_API tarn_status tarn_trace_stop(void);
 
 /* Forgets what was recorded. */

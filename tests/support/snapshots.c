@@ -68,7 +68,7 @@ static void *write_snapshots(void *unused)
             CHECK(writer.may_fail && status == TARN_ERROR_OUT_OF_HOST_MEMORY);
         writer.written += status == TARN_OK;
         disturb(turn);
-        usleep(5000);
+        usleep(10000);
     }
     return NULL;
 }
