@@ -28,7 +28,7 @@ extern "C" {
 TARN_API tarn_status tarn_metrics_print(bool (*take)(void *argument, const void *text, size_t length), void *argument);
 
 /* Writes the text to a file: to a temporary one beside it first, which then replaces it, so that a reader finds the old text or the new
- * and never a part. TARN_ERROR_SYSTEM, with the file as it was, where that fails. */
+ * and never a part. TARN_ERROR_SYSTEM, with the file as it was, where that fails; TARN_ERROR_INVALID_ARGUMENT for what is no path. */
 TARN_API tarn_status tarn_metrics_write(const char *path);
 
 #ifdef __cplusplus

@@ -71,13 +71,14 @@ tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
                       sizeof sink->path - 1);
     struct stat before;
     if (stat(path, &before) == 0 && !S_ISREG(before.st_mode))
-        return failed(TARN_ERROR_SYSTEM, "%s is there and is no regular file, whose place a snapshot could take", path);
+        return failed(TARN_ERROR_SYSTEM, "%s is there and is no regular file, whose place another could take", path);
     strcpy(sink->path, path);
     if (!name_temporary(sink))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is no name of a file", path);
     sink->file = open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights);
     if (sink->file < 0)
-        return failed(TARN_ERROR_SYSTEM, "%s cannot be made: %s", sink->temporary, strerror(errno));
+        return failed(TARN_ERROR_SYSTEM, "%s cannot be written: a file beside it cannot be made: %s", path,
+                      strerror(errno));
     sink->write = write_file;
     sink->argument = sink;
     return TARN_OK;
