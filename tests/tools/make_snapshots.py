@@ -328,6 +328,42 @@ def old_layout(snap):
     return {"segments": segments, "device_traces": [[{k: e[k] for k in keys if k in e} for e in t] for t in snap["device_traces"]]}
 
 
+def tarn_layout(snap):
+    """What tarn itself writes: threads, where a block belongs, and what PyTorch has no action for."""
+    tags = ("", "load", "step 1/forward", "step 1/backward", "step 2/forward/attention", "step 2/forward/mlp")
+    tag_of, marks = {}, []
+    for d, trace in enumerate(snap["device_traces"]):
+        for i, event in enumerate(trace):
+            event["thread"] = 1 + i % 3
+            if event["action"] == "alloc":
+                tag_of[event["addr"]] = tags[i * len(tags) // len(trace)]
+            event["user_metadata"] = tag_of.get(event.get("addr"), "")
+            del event["compile_context"]
+            if i % 50 == 0:
+                mark = {"device": d, "at": i, "time_us": event["time_us"], "thread": event["thread"], "stream": event["stream"]}
+                marks += [{**mark, "kind": "record_stream", "addr": event.get("addr", 0)},
+                          {**mark, "kind": "wait", "other": 0x5581A0C3D2E0}]
+        end = {"device": d, "at": len(trace), "time_us": EPOCH_US + 1, "thread": 1, "stream": 0}
+        marks += [{**end, "kind": "region_end", "name": "step 2"}, {**end, "kind": "scope_begin", "pool_id": (0, 1), "how": "thread"},
+                  {**end, "kind": "capture_begin", "capture": 7}, {**end, "kind": "of the future", "a": [1]}]
+    for segment in snap["segments"]:
+        for block in segment["blocks"]:
+            block["user_metadata"] = tag_of.get(block["address"], "") if block["state"] != "inactive" else ""
+    count = len(snap["device_traces"])
+    pools = sorted({(s["device"], s["segment_pool_id"]) for s in snap["segments"]})
+    return {**snap, "tarn": {
+        "version": 1, "library": "tarn 9.8.7", "driver": "host", "taken_ns": EPOCH_US * 1000 + 5, "overwritten": 3,
+        "exact_from": [17] * count,
+        "devices": [{"name": "device \u00e9 %d" % d, "total": 8 * GIB, "free": GIB, "reserved": 7 * GIB, "limit": None if d else 6 * GIB}
+                    for d in range(count)],
+        "pools": [{"device": d, "id": pool, "reserved": 100, "allocated": 50, "active": 60, "waiting": 10,
+                   "suspended": pool != (0, 0), "held": False} for d, pool in pools],
+        "handles": [{"device": 0, "library": "cublas", "count": 4, "in_use": 1}],
+        "workspaces": [{"device": 0, "stream": 0x5581A0C3D2E0, "library": "cublas", "size": 32 * MIB, "address": 0x7F0000000000}],
+        "threads": [{"number": 1, "name": "main"}, {"number": 2, "name": "loader"}, {"number": 3, "name": ""}],
+        "events": marks, "a_key_of_the_future": [1, [2]]}}
+
+
 def summarise(name, snap):
     events = [e for t in snap.get("device_traces", []) for e in t]
     blocks = [b for s in snap["segments"] for b in s["blocks"]]
@@ -388,6 +424,13 @@ def make():
     snap = snapshot(devices)
     check(snap, devices)
     yield "oom.pickle", snap, 4
+
+    devices = [Device(i, 250 + i, capacity=2 * GIB, late=0.2, pool_ids=True) for i in range(2)]
+    for device in devices:
+        device.work(1500, streams[:2], ((0, 0), (0, 0), (0, 1)))
+    snap = snapshot(devices)
+    check(snap, devices)
+    yield "tarn.pickle", tarn_layout(snap), 4
 
     devices = [Device(0, 500, pool_ids=True)]
     devices[0].work(2000, streams[:2], ((0, 0), (0, 1), (3, 0), (0, 1 << 40)))
@@ -464,6 +507,7 @@ def seeds(folder):
     files["state"] = pickle.dumps({"segments": snap["segments"]}, 4)
     files["text"] = b"\x80\x02" + text_opcodes(snap) + b"."
     files["zstd"] = zstd_stored(files["state"])
+    files["tarn"] = pickle.dumps(tarn_layout(snap), 4)
     for name, data in files.items():
         with open(os.path.join(folder, name), "wb") as file:
             file.write(data)
