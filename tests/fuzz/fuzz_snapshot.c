@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into the reader of snapshots: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/snapshot.
+/* libFuzzer's way into the reader of snapshots and into their analysis: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/snapshot.
  * Whatever is read must be whole; whatever is not must say why. */
+#include "analysis.h"
 #include "snapshot.h"
 
 #include <stdlib.h>
@@ -11,6 +12,30 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static volatile uint64_t sink;
+
+/* Sums over a moment agree with each other, whatever the file says. */
+static void analyse(const struct snapshot *snapshot, int device)
+{
+    struct analysis analysis;
+    if (!analysis_exists(snapshot, device) || !analysis_build(snapshot, device, &analysis))
+        return;
+    for (enum analysis_by by = 0; by < ANALYSIS_BY_COUNT; by++) {
+        size_t count;
+        uint64_t sum = 0;
+        char label[40];
+        struct analysis_group *groups = analysis_groups(&analysis, by, analysis.peak, &count);
+        for (size_t i = 0; i < count; i++) {
+            sum += groups[i].bytes;
+            sink += strlen(analysis_label(&analysis, by, groups[i].key, label, sizeof label));
+        }
+        if (groups && sum != analysis.at_peak.allocated)
+            abort();
+        free(groups);
+    }
+    if (analysis.at_peak.largest_free > analysis.at_peak.unused)
+        abort();
+    analysis_finish(&analysis);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -39,6 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sink += snapshot.pools[snapshot.tarn.pools[i].pool][0];
     for (size_t i = 0; i < snapshot.tarn.workspace_count; i++)
         sink += snapshot.streams[snapshot.tarn.workspaces[i].stream];
+    for (int device = 0; device < analysis_devices(&snapshot); device++)
+        analyse(&snapshot, device);
     snapshot_finish(&snapshot);
     return 0;
 }

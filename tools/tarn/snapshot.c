@@ -282,7 +282,9 @@ static bool read_segment(struct reader *reader, const struct path *path, pickle_
         !reader_number(reader, path, &fields, KEY_ALLOCATED_SIZE, 0, &segment->allocated_size) ||
         !reader_number(reader, path, &fields, KEY_ACTIVE_SIZE, 0, &segment->active_size) ||
         !reader_number(reader, path, &fields, KEY_REQUESTED_SIZE, 0, &segment->requested_size) ||
-        !reader_pair(reader, path, &fields, KEY_SEGMENT_POOL_ID, segment->pool))
+        !reader_pair(reader, path, &fields, KEY_SEGMENT_POOL_ID, segment->pool) ||
+        !reader_stream(reader, path, &fields, KEY_STREAM, &segment->stream_place) ||
+        !reader_pool(reader, path, &fields, KEY_SEGMENT_POOL_ID, &segment->pool_place))
         return false;
     if (segment->total_size > UINT64_MAX - segment->address)
         return reader_fail(reader, field(&fields, KEY_TOTAL_SIZE)->offset, path, reader_words[KEY_TOTAL_SIZE],

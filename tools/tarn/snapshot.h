@@ -60,6 +60,8 @@ struct snapshot_segment {
     uint64_t address, total_size, allocated_size, active_size, requested_size; /* bytes */
     uint64_t stream;                 /* the raw pointer value that PyTorch wrote */
     uint64_t pool[2];                /* (0,0) where the layout has none */
+    uint32_t stream_place;           /* of the same in snapshot.streams */
+    uint32_t pool_place;             /* of the same in snapshot.pools */
     uint32_t stack;                  /* of snapshot.stacks */
     size_t first_block, block_count; /* a range of snapshot.blocks */
 };
