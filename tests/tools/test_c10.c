@@ -33,7 +33,7 @@ static int start(void **state)
 static void add(enum snapshot_action action, uint64_t address, uint64_t size, uint32_t stream, uint32_t pool)
 {
     assert_true(trace.event_count < sizeof events / sizeof *events);
-    events[trace.event_count++] = (struct snapshot_event){.action = action,
+    events[trace.event_count++] = (struct snapshot_event){.action = (uint8_t)action,
                                                           .address = address,
                                                           .size = size,
                                                           .stream = stream,
