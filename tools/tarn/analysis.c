@@ -108,7 +108,7 @@ static bool draft_blocks(struct draft *draft)
                                                       .end = ANALYSIS_NEVER};
     for (size_t i = 0; i < workload->op_count; i++) {
         const struct workload_op *op = &workload->ops[i];
-        if (op->block >= workload->block_count ||
+        if (op->block >= workload->block_count || op->event >= analysis->event_count ||
             (op->action != WORKLOAD_ALLOC && op->action != WORKLOAD_FREE && op->action != WORKLOAD_COMPLETED))
             continue;
         struct analysis_block *block = &analysis->blocks[op->block];
@@ -318,7 +318,8 @@ static bool draft_times(struct draft *draft)
     if (!analysis->times)
         return false;
     for (size_t i = 0; i < workload->op_count; i++)
-        analysis->times[workload->ops[i].event + 1] = workload->ops[i].time;
+        if (workload->ops[i].event < analysis->event_count)
+            analysis->times[workload->ops[i].event + 1] = workload->ops[i].time;
     for (uint32_t i = 1; i <= analysis->event_count; i++)
         if (analysis->times[i] < analysis->times[i - 1])
             analysis->times[i] = analysis->times[i - 1];
