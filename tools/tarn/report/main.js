@@ -75,6 +75,7 @@ function showBlockTable() {
 
 function chooseBlock(block) {
     chosen.block = block;
+    timeline.selectBlock(block);
     addressMap.select(block);
     showBlock(chosen.model, block, chooseMoment);
 }
@@ -117,7 +118,7 @@ async function regroup() {
 async function chooseModel(model) {
     chosen.model = model;
     chosen.moment = model.device.peak;
-    chosen.block = -1;
+    chosen.block = timeline.block = addressMap.block = -1;
     chosen.opened.clear();
     const {hasTags, hasStacks} = model.device;
     chosen.by = hasTags ? "tag" : hasStacks ? "site" : "stream";

@@ -233,10 +233,12 @@ class Timeline {
     // colour of its group.
     *paintBlocks(context, columns, blocks) {
         const b = this.model.blocks, of = this.grouping.of;
-        const runs = blocks.map(() => ({from: -1, base: 0}));
+        const runs = blocks.map(() => ({from: -1, base: 0})), outline = [];
         const emit = (k, to) => {
             const run = runs[k], i = blocks[k];
             const low = this.y(run.base), high = this.y(run.base + b.size[i]);
+            if (i === this.block)
+                outline.push([MARGIN.left + run.from, high, to - run.from, low - high]);
             if (low - high < 1) {
                 run.from = -1;
                 return;
@@ -268,6 +270,10 @@ class Timeline {
         for (let k = 0; k < blocks.length; k++)
             if (runs[k].from >= 0)
                 emit(k, columns.count);
+        context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--text");
+        context.lineWidth = 1.5;
+        for (const [x, y, width, height] of outline)
+            context.strokeRect(x, y, Math.max(1, width), Math.max(1, height));
     }
 
     drawAxes() {
@@ -350,6 +356,11 @@ class Timeline {
             .attr("visibility", seen ? null : "hidden");
         this.lowerCursor.attr("x1", x).attr("x2", x).attr("y1", 0).attr("y2", this.lowerHeight)
             .attr("visibility", seen ? null : "hidden");
+    }
+
+    selectBlock(block) {
+        this.block = block;
+        this.draw();
     }
 
     select(moment) {
