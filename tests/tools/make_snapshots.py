@@ -273,7 +273,9 @@ def check(snap, devices):
     final state. A mistake in the model must not pass for a reader's or an allocator's."""
     for device in devices:
         live, mapped = {}, {}
-        for event in device.events:
+        device.peak = (0, 0, 0, 0)
+        requested = 0
+        for number, event in enumerate(device.events):
             action, size = event["action"], event["size"]
             address = event.get("addr")
             if action == "alloc":
@@ -281,12 +283,18 @@ def check(snap, devices):
                 assert all(end <= a or address >= b for a, (b, _) in live.items()), event
                 assert covered(mapped, address, end), event
                 live[address] = (end, size)
+                requested += size
+                if requested > device.peak[0]:
+                    device.peak = (requested, number + 1, sum(b - a for a, b in mapped.items()), device.peak[3])
             elif action in ("free_requested", "free_completed"):
                 assert live[address][1] == size, event
+                requested -= size if action == "free_requested" else 0
                 if action == "free_completed":
                     del live[address]
             elif action in ("segment_alloc", "segment_map"):
                 mapped[address] = address + size
+                reserved = sum(b - a for a, b in mapped.items())
+                device.peak = (*device.peak[:3], max(device.peak[3], reserved))
             elif action in ("segment_free", "segment_unmap"):
                 assert all(address + size <= a or address >= b for a, (b, _) in live.items()), event
                 assert covered(mapped, address, address + size), event
@@ -328,6 +336,42 @@ def old_layout(snap):
     return {"segments": segments, "device_traces": [[{k: e[k] for k in keys if k in e} for e in t] for t in snap["device_traces"]]}
 
 
+def tarn_layout(snap):
+    """What tarn itself writes: threads, where a block belongs, and what PyTorch has no action for."""
+    tags = ("", "load", "step 1/forward", "step 1/backward", "step 2/forward/attention", "step 2/forward/mlp")
+    tag_of, marks = {}, []
+    for d, trace in enumerate(snap["device_traces"]):
+        for i, event in enumerate(trace):
+            event["thread"] = 1 + i % 3
+            if event["action"] == "alloc":
+                tag_of[event["addr"]] = tags[i * len(tags) // len(trace)]
+            event["user_metadata"] = tag_of.get(event.get("addr"), "")
+            del event["compile_context"]
+            if i % 50 == 0:
+                mark = {"device": d, "at": i, "time_us": event["time_us"], "thread": event["thread"], "stream": event["stream"]}
+                marks += [{**mark, "kind": "record_stream", "addr": event.get("addr", 0)},
+                          {**mark, "kind": "wait", "other": 0x5581A0C3D2E0}]
+        end = {"device": d, "at": len(trace), "time_us": EPOCH_US + 1, "thread": 1, "stream": 0}
+        marks += [{**end, "kind": "region_end", "name": "step 2"}, {**end, "kind": "scope_begin", "pool_id": (0, 1), "how": "thread"},
+                  {**end, "kind": "capture_begin", "capture": 7}, {**end, "kind": "of the future", "a": [1]}]
+    for segment in snap["segments"]:
+        for block in segment["blocks"]:
+            block["user_metadata"] = tag_of.get(block["address"], "") if block["state"] != "inactive" else ""
+    count = len(snap["device_traces"])
+    pools = sorted({(s["device"], s["segment_pool_id"]) for s in snap["segments"]})
+    return {**snap, "tarn": {
+        "version": 1, "library": "tarn 9.8.7", "driver": "host", "taken_ns": EPOCH_US * 1000 + 5, "overwritten": 3,
+        "exact_from": [17] * count,
+        "devices": [{"name": "device \u00e9 %d" % d, "total": 8 * GIB, "free": GIB, "reserved": 7 * GIB, "limit": None if d else 6 * GIB}
+                    for d in range(count)],
+        "pools": [{"device": d, "id": pool, "reserved": 100, "allocated": 50, "active": 60, "waiting": 10,
+                   "suspended": pool != (0, 0), "held": False} for d, pool in pools],
+        "handles": [{"device": 0, "library": "cublas", "count": 4, "in_use": 1}],
+        "workspaces": [{"device": 0, "stream": 0x5581A0C3D2E0, "library": "cublas", "size": 32 * MIB, "address": 0x7F0000000000}],
+        "threads": [{"number": 1, "name": "main"}, {"number": 2, "name": "loader"}, {"number": 3, "name": ""}],
+        "events": marks, "a_key_of_the_future": [1, [2]]}}
+
+
 def summarise(name, snap):
     events = [e for t in snap.get("device_traces", []) for e in t]
     blocks = [b for s in snap["segments"] for b in s["blocks"]]
@@ -360,7 +404,7 @@ def zstd_stored(data):
 
 
 def make():
-    """Yields (name, snapshot, protocol)."""
+    """Yields (name, snapshot, the devices whose whole trace it has, protocol)."""
     streams = (0, 0x5581A0C3D2E0, 0x5581A0C3F7B0, 0x7F11C4002AE0)
 
     devices = [Device(i, 100 + i, late=0.25) for i in range(2)]
@@ -368,42 +412,49 @@ def make():
         device.work(3000, streams)
     snap = snapshot(devices)
     check(snap, devices)
-    yield "streams.pickle", snap, 4
+    yield "streams.pickle", snap, devices, 4
 
     devices = [Device(0, 200, late=0.6)]
     devices[0].work(2500, streams[:2], target=60)
     snap = snapshot(devices)
     check(snap, devices)
-    yield "late-frees.pickle", snap, 4
+    yield "late-frees.pickle", snap, devices, 4
 
     devices = [Device(i, 300 + i, capacity=8 * GIB, expandable=True, late=0.05, pool_ids=True) for i in range(2)]
     for device in devices:
         device.work(2500, streams[:2], ((0, 0), (0, 0), (0, 0), (0, 1)))
     snap = snapshot(devices)
     check(snap, devices)
-    yield "expandable.pickle", snap, 4
+    yield "expandable.pickle", snap, devices, 4
 
     devices = [Device(0, 400, capacity=2 * GIB)]
     devices[0].work(2500, streams[:2], target=160)
     snap = snapshot(devices)
     check(snap, devices)
-    yield "oom.pickle", snap, 4
+    yield "oom.pickle", snap, devices, 4
+
+    devices = [Device(i, 250 + i, capacity=2 * GIB, late=0.2, pool_ids=True) for i in range(2)]
+    for device in devices:
+        device.work(1500, streams[:2], ((0, 0), (0, 0), (0, 1)))
+    snap = snapshot(devices)
+    check(snap, devices)
+    yield "tarn.pickle", tarn_layout(snap), devices, 4
 
     devices = [Device(0, 500, pool_ids=True)]
     devices[0].work(2000, streams[:2], ((0, 0), (0, 1), (3, 0), (0, 1 << 40)))
     snap = snapshot(devices)
     check(snap, devices)
-    yield "pools.pickle", snap, 4
+    yield "pools.pickle", snap, devices, 4
 
     devices = [Device(i, 600 + i, late=0.2) for i in range(2)]
     for device in devices:
         device.work(3000, streams)
     snap = snapshot(devices, ring=1200)
     check(snap, devices)
-    yield "wrapped.pickle", snap, 4
-    yield "state.pickle", {**snap, "device_traces": [[], []]}, 4
-    yield "state-only.pickle", {"segments": snap["segments"]}, 4
-    yield "old.pickle", old_layout(snap), 4
+    yield "wrapped.pickle", snap, [], 4
+    yield "state.pickle", {**snap, "device_traces": [[], []]}, [], 4
+    yield "state-only.pickle", {"segments": snap["segments"]}, [], 4
+    yield "old.pickle", old_layout(snap), [], 4
 
     devices = [Device(i, 700 + i, late=0.3, pool_ids=True) for i in range(2)]
     for device in devices:
@@ -417,14 +468,16 @@ def make():
     for protocol in (2, 3, 4, 5):
         # Protocol 2 has no opcode for bytes; Python would have the reader call _codecs.encode.
         future = [v for v in snap["a_key_of_the_future"] if protocol > 2 or not isinstance(v, bytes)]
-        yield "small-%d.pickle" % protocol, {**snap, "a_key_of_the_future": future}, protocol
+        yield "small-%d.pickle" % protocol, {**snap, "a_key_of_the_future": future}, [], protocol
 
 
 def main(folder):
     os.makedirs(folder, exist_ok=True)
     lines = []
-    for name, snap, protocol in make():
+    peaks = []
+    for name, snap, devices, protocol in make():
         data = pickle.dumps(snap, protocol)
+        peaks += [" ".join(map(str, (name, device.index, *device.peak))) for device in devices]
         with open(os.path.join(folder, name), "wb") as file:
             file.write(data)
         lines.append(summarise(name, snap))
@@ -434,6 +487,8 @@ def main(folder):
             lines.append(summarise("small-4.pickle.zst", snap))
     with open(os.path.join(folder, "summary.txt"), "w") as file:
         file.write("# " + " ".join(SUMMARY) + "\n" + "\n".join(lines) + "\n")
+    with open(os.path.join(folder, "peaks.txt"), "w") as file:
+        file.write("# file device peak_requested moment reserved_then peak_reserved\n" + "\n".join(peaks) + "\n")
 
 
 def text_opcodes(value):
@@ -464,6 +519,7 @@ def seeds(folder):
     files["state"] = pickle.dumps({"segments": snap["segments"]}, 4)
     files["text"] = b"\x80\x02" + text_opcodes(snap) + b"."
     files["zstd"] = zstd_stored(files["state"])
+    files["tarn"] = pickle.dumps(tarn_layout(snap), 4)
     for name, data in files.items():
         with open(os.path.join(folder, name), "wb") as file:
             file.write(data)

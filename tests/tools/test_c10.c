@@ -20,6 +20,8 @@
 /* A trace written as it happens. */
 static struct snapshot_event events[256];
 static struct snapshot_trace trace = {.events = events};
+static uint64_t streams[] = {0, 1, 2, 3, 4, 5, 6, 7},
+                pools[8][2] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 6}, {0, 7}};
 
 static int start(void **state)
 {
@@ -28,14 +30,14 @@ static int start(void **state)
     return 0;
 }
 
-static void add(enum snapshot_action action, uint64_t address, uint64_t size, uint64_t stream, uint64_t pool)
+static void add(enum snapshot_action action, uint64_t address, uint64_t size, uint32_t stream, uint32_t pool)
 {
     assert_true(trace.event_count < sizeof events / sizeof *events);
-    events[trace.event_count++] = (struct snapshot_event){.action = action,
+    events[trace.event_count++] = (struct snapshot_event){.action = (uint8_t)action,
                                                           .address = address,
                                                           .size = size,
                                                           .stream = stream,
-                                                          .pool = {0, pool},
+                                                          .pool = pool,
                                                           .time_us = SNAPSHOT_NO_TIME};
 }
 
@@ -52,7 +54,7 @@ static void give(uint64_t address)
 
 static struct c10_result run(uint64_t memory)
 {
-    struct snapshot snapshot = {.traces = &trace, .trace_count = 1};
+    struct snapshot snapshot = {.traces = &trace, .trace_count = 1, .streams = streams, .pools = pools};
     struct workload workload;
     struct c10_result result;
     assert_true(workload_build(&snapshot, 0, &workload));
@@ -210,7 +212,7 @@ static void random_operations_keep_the_segments_whole(void **state)
     /* Everything is free now: on a full device a request for all of it succeeds only if each segment is whole. */
     many[long_trace.event_count++] = (struct snapshot_event){
         .action = SNAPSHOT_ALLOC, .address = SLOTS, .size = 4 * GIB, .time_us = SNAPSHOT_NO_TIME};
-    struct snapshot snapshot = {.traces = &long_trace, .trace_count = 1};
+    struct snapshot snapshot = {.traces = &long_trace, .trace_count = 1, .streams = streams, .pools = pools};
     struct workload workload;
     struct c10_result result;
     assert_true(workload_build(&snapshot, 0, &workload));

@@ -76,8 +76,21 @@ static uint64_t walk(const struct snapshot *snapshot)
         }
     }
     for (size_t i = 0; i < snapshot->trace_count; i++)
-        for (size_t j = 0; j < snapshot->traces[i].event_count; j++)
-            sum += snapshot->traces[i].events[j].size + (uint64_t)snapshot->traces[i].events[j].action;
+        for (size_t j = 0; j < snapshot->traces[i].event_count; j++) {
+            const struct snapshot_event *event = &snapshot->traces[i].events[j];
+            assert_true(event->stream < snapshot->stream_count && event->pool < snapshot->pool_count &&
+                        event->stack < snapshot->stack_count && event->tag < snapshot->text_count);
+            sum += event->size + event->action + strlen(snapshot_text(snapshot, event->tag));
+        }
+    for (size_t i = 1; i < snapshot->stack_count; i++) {
+        assert_true(snapshot->stacks[i].caller < i && snapshot->stacks[i].frame < snapshot->frame_count);
+        sum += snapshot->frames[snapshot->stacks[i].frame].line;
+    }
+    for (size_t i = 0; i < snapshot->tarn.mark_count; i++) {
+        const struct snapshot_mark *mark = &snapshot->tarn.marks[i];
+        assert_true(mark->stream < snapshot->stream_count && mark->other < snapshot->stream_count &&
+                    mark->pool < snapshot->pool_count && mark->text < snapshot->text_count);
+    }
     return sum;
 }
 
@@ -110,8 +123,8 @@ static size_t summarise(const struct snapshot *snapshot, uint64_t *field)
             action[event->action]++;
             address ^= event->address;
             size += event->size;
-            streams ^= event->stream;
-            pools += event->pool[0] + event->pool[1];
+            streams ^= snapshot->streams[event->stream];
+            pools += snapshot->pools[event->pool][0] + snapshot->pools[event->pool][1];
             if (event->time_us != SNAPSHOT_NO_TIME && (uint64_t)event->time_us > last)
                 last = (uint64_t)event->time_us;
         }
@@ -179,8 +192,8 @@ static void assert_same(const struct snapshot *one, const struct snapshot *two)
     for (size_t i = 0; i < one->event_count; i++) {
         const struct snapshot_event *a = &one->events[i], *b = &two->events[i];
         assert_true(a->address == b->address && a->size == b->size && a->stream == b->stream &&
-                    a->time_us == b->time_us && a->pool[0] == b->pool[0] && a->pool[1] == b->pool[1] &&
-                    a->action == b->action);
+                    a->time_us == b->time_us && a->pool == b->pool && a->stack == b->stack && a->tag == b->tag &&
+                    a->thread == b->thread && a->action == b->action);
     }
     for (size_t i = 0; i < one->block_count; i++) {
         const struct snapshot_block *a = &one->blocks[i], *b = &two->blocks[i];
@@ -328,7 +341,7 @@ static void errors_name_the_place(void **state)
     expect("[]", "the pickle holds a list; a memory snapshot is a dict");
     expect("{}", "the dict has no key segments: this pickle is no memory snapshot");
     expect("{'segments': 5}", "segments is an integer, not a list");
-    expect("{'segments': [5, 5]}", "segments holds 2 items that are no segment");
+    expect("{'segments': [5, 5]}", "segments[0] is an integer, not a segment");
     expect("{'segments': [[]]}", "segments[0] is a list, not a segment");
     expect("{'segments': []}", NULL);
     expect("{'segments': [], 'device_traces': None}", NULL);
@@ -386,7 +399,7 @@ static void errors_name_the_place(void **state)
            "device_traces[1][1].time_us does not fit in 63 bits and a sign");
     expect(EVENT("'action': 'x', 'addr': 1, 'size': 2, 'stream': [[]]"),
            "device_traces[1][1].stream is a list, not an integer");
-    expect("{'segments': [], 'device_traces': [5]}", "device_traces holds 1 items that are no list of events");
+    expect("{'segments': [], 'device_traces': [5]}", "device_traces[0] is an integer, not a list");
     expect("{'segments': [], 'device_traces': [{'action': 'x'}]}", "device_traces[0] is a dict, not a list");
     expect("{'segments': [], 'device_traces': [[[]]]}", "device_traces[0][0] is a list, not a dict");
 }
@@ -436,8 +449,155 @@ static void old_layout(void **state)
     const struct snapshot_event *event = &snapshot.traces[0].events[0];
     assert_int_equal(event->action, SNAPSHOT_OOM);
     assert_int_equal(event->address, 77);
-    assert_true(event->time_us == SNAPSHOT_NO_TIME && !event->pool[0] && !event->pool[1]);
+    assert_true(event->time_us == SNAPSHOT_NO_TIME && !event->pool && snapshot.streams[event->stream] == 6);
     snapshot_finish(&snapshot);
+}
+
+/* What PyTorch's files have besides numbers: stacks, each stored once, and texts. */
+static void stacks_and_texts(void **state)
+{
+    (void)state;
+    struct writer writer = {.size = 0};
+    struct snapshot snapshot;
+    struct snapshot_error error;
+    put(&writer, "\x80\x02}(", 4);
+    write_literal(&writer, "'segments': [], 'device_traces'");
+    put(&writer, "](](", 4);
+    write_literal(
+        &writer, "{'action': 'alloc', 'addr': 1, 'size': 10, 'stream': 3, 'user_metadata': 'step 1/size', 'thread': 4, "
+                 "'frames': [{'name': 'inner', 'filename': 'a.py', 'line': 7}, {'name': 'outer', 'filename': 'b.py', "
+                 "'line': 9}]}");
+    write_literal(&writer,
+                  "{'action': 'alloc', 'addr': 9, 'size': 10, 'stream': 3, 'user_metadata': 'size', "
+                  "'frames': [{'name': 'inner', 'filename': 'a.py', 'line': 7}, {'name': 'outer', 'filename': 'b.py', "
+                  "'line': 9}]}");
+    write_literal(&writer,
+                  "{'action': 'alloc', 'addr': 19, 'size': 10, 'stream': 0, 'user_metadata': 'x\x1b\xc3\xa9\xff', "
+                  "'frames': [{'name': 'other', 'filename': 'a.py', 'line': -7}, {'name': 'outer', 'filename': 'b.py', "
+                  "'line': 9}]}");
+    write_literal(&writer,
+                  "{'action': 'alloc', 'addr': 29, 'size': 10, 'stream': 0, 'frames': [5], 'user_metadata': 5}");
+    put(&writer, "eeu.", 4);
+    if (!snapshot_read_buffer(writer.data, writer.size, &snapshot, &error))
+        fail_msg("%s", error.text);
+    const struct snapshot_event *events = snapshot.traces[0].events;
+    assert_int_equal(snapshot.traces[0].event_count, 4);
+    assert_string_equal(snapshot_text(&snapshot, events[0].tag), "step 1/size");
+    assert_string_equal(snapshot_text(&snapshot, events[1].tag), "size");
+    assert_string_equal(snapshot_text(&snapshot, events[2].tag), "x?\xc3\xa9?");
+    assert_int_equal(events[0].thread, 4);
+    assert_int_equal(snapshot.streams[events[0].stream], 3);
+    assert_int_equal(snapshot.streams[events[2].stream], 0);
+    assert_int_equal(events[2].stream, 0);
+
+    assert_int_equal(events[0].stack, events[1].stack);
+    assert_int_equal(snapshot.frame_count, 3);
+    assert_int_equal(snapshot.stack_count, 4); /* none, outer, outer > inner, outer > other */
+    const struct snapshot_stack *stack = &snapshot.stacks[events[0].stack], *other = &snapshot.stacks[events[2].stack];
+    assert_string_equal(snapshot_text(&snapshot, snapshot.frames[stack->frame].name), "inner");
+    assert_string_equal(snapshot_text(&snapshot, snapshot.frames[stack->frame].filename), "a.py");
+    assert_int_equal(snapshot.frames[stack->frame].line, 7);
+    assert_int_equal(snapshot.frames[other->frame].line, 0);
+    assert_int_equal(stack->caller, other->caller);
+    assert_string_equal(snapshot_text(&snapshot, snapshot.frames[snapshot.stacks[stack->caller].frame].name), "outer");
+    assert_int_equal(snapshot.stacks[stack->caller].caller, 0);
+    assert_true(!events[3].stack && !events[3].tag && !events[3].thread);
+    snapshot_finish(&snapshot);
+}
+
+/* Everything that the key "tarn" adds. */
+static void tarns_own(void **state)
+{
+    (void)state;
+    struct snapshot snapshot;
+    struct snapshot_error error;
+    if (!snapshot_read_file(test_data("tarn.pickle"), &snapshot, &error))
+        fail_msg("%s", error.text);
+    const struct snapshot_tarn *tarn = &snapshot.tarn;
+    assert_true(tarn->there);
+    assert_string_equal(snapshot_text(&snapshot, tarn->library), "tarn 9.8.7");
+    assert_string_equal(snapshot_text(&snapshot, tarn->driver), "host");
+    assert_true(tarn->taken_ns == INT64_C(1750000000000000005));
+    assert_int_equal(tarn->overwritten, 3);
+    assert_int_equal(tarn->device_count, 2);
+    assert_string_equal(snapshot_text(&snapshot, tarn->devices[1].name), "device \xc3\xa9 1");
+    assert_true(tarn->devices[0].total == UINT64_C(8) << 30 && tarn->devices[0].free == UINT64_C(1) << 30 &&
+                tarn->devices[0].reserved == UINT64_C(7) << 30 && tarn->devices[0].limit == UINT64_C(6) << 30);
+    assert_true(tarn->devices[1].limit == SNAPSHOT_NO_LIMIT);
+    assert_int_equal(tarn->pool_count, 4);
+    assert_int_equal(tarn->pools[3].device, 1);
+    assert_int_equal(snapshot.pools[tarn->pools[3].pool][1], 1);
+    assert_true(tarn->pools[3].suspended && !tarn->pools[2].suspended && !tarn->pools[3].held);
+    assert_true(tarn->pools[0].reserved == 100 && tarn->pools[0].allocated == 50 && tarn->pools[0].active == 60 &&
+                tarn->pools[0].waiting == 10);
+    assert_int_equal(tarn->handle_count, 1);
+    assert_string_equal(snapshot_text(&snapshot, tarn->handles[0].library), "cublas");
+    assert_true(tarn->handles[0].count == 4 && tarn->handles[0].in_use == 1);
+    assert_int_equal(tarn->workspace_count, 1);
+    assert_true(tarn->workspaces[0].size == UINT64_C(32) << 20 && tarn->workspaces[0].address == 0x7f0000000000 &&
+                snapshot.streams[tarn->workspaces[0].stream] == 0x5581a0c3d2e0);
+    assert_int_equal(tarn->thread_count, 3);
+    assert_int_equal(tarn->threads[1].number, 2);
+    assert_string_equal(snapshot_text(&snapshot, tarn->threads[1].name), "loader");
+    assert_int_equal(snapshot.traces[0].exact_from, 17);
+
+    const struct snapshot_mark *first = &tarn->marks[0], *last = &tarn->marks[tarn->mark_count - 1];
+    size_t marks = 0;
+    for (size_t i = 0; i < snapshot.trace_count; i++)
+        marks += (snapshot.traces[i].event_count + 49) / 50 * 2 + 4;
+    assert_int_equal(tarn->mark_count, marks);
+    assert_int_equal(first->kind, SNAPSHOT_RECORD_STREAM);
+    assert_int_equal(first->value, snapshot.traces[0].events[0].address);
+    assert_int_equal(first->thread, 1);
+    assert_int_equal(first[1].kind, SNAPSHOT_WAIT);
+    assert_int_equal(snapshot.streams[first[1].other], 0x5581a0c3d2e0);
+    assert_int_equal(last->kind, SNAPSHOT_MARK_OTHER);
+    assert_int_equal(last->device, 1);
+    assert_int_equal(last->at, snapshot.traces[1].event_count);
+    assert_int_equal(last[-1].kind, SNAPSHOT_CAPTURE_BEGIN);
+    assert_int_equal(last[-1].value, 7);
+    assert_int_equal(last[-2].kind, SNAPSHOT_SCOPE_BEGIN);
+    assert_string_equal(snapshot_text(&snapshot, last[-2].text), "thread");
+    assert_int_equal(snapshot.pools[last[-2].pool][1], 1);
+    assert_string_equal(snapshot_text(&snapshot, last[-3].text), "step 2");
+
+    size_t tagged = 0;
+    for (size_t i = 0; i < snapshot.block_count; i++)
+        tagged += !strcmp(snapshot_text(&snapshot, snapshot.blocks[i].tag), "step 2/forward/mlp");
+    assert_true(tagged > 0);
+    assert_int_equal(snapshot.traces[0].events[1].thread, 2);
+    snapshot_finish(&snapshot);
+}
+
+#define TARN(rest) "{'segments': [], 'tarn': {'version': 1, " rest "}}"
+#define MARK(rest)                                                                                           \
+    "{'segments': [], 'device_traces': [[], [{'action': 'x'}]], 'tarn': {'version': 1, 'events': [{'kind': " \
+    "'wait', " rest "}]}}"
+
+static void errors_in_tarns_own(void **state)
+{
+    (void)state;
+    expect("{'segments': [], 'tarn': 5}", "tarn is an integer, not a dict");
+    expect("{'segments': [], 'tarn': {'library': 'x'}}", "tarn has no key version");
+    expect("{'segments': [], 'tarn': {'version': 2}}",
+           "tarn.version is 2, and this program reads 1: it takes the tarn that wrote the file");
+    expect(TARN("'of the future': [5]"), NULL);
+    expect(TARN("'devices': 5"), "tarn.devices is an integer, not a list");
+    expect(TARN("'devices': [5]"), "tarn.devices[0] is an integer, not a dict of this list");
+    expect(TARN("'devices': [{'name': 'x', 'total': -1}]"), "tarn.devices[0].total is negative");
+    expect(TARN("'pools': [{'device': 0, 'id': 5}]"), "tarn.pools[0].id is not a tuple of two integers of 64 bits");
+    expect(TARN("'pools': [{'device': 0, 'held': 5}]"), "tarn.pools[0].held is an integer, not a bool");
+    expect(TARN("'handles': [{'device': 4096}]"), "tarn.handles[0].device is 4096; at most 4095 are read");
+    expect(TARN("'workspaces': [{'size': 1}]"), "tarn.workspaces[0] has no key device");
+    expect(TARN("'threads': [{'number': 4294967296}]"), "tarn.threads[0].number does not fit in 32 bits");
+    expect(TARN("'exact_from': 'x'"), "tarn.exact_from is a text, not a list");
+    expect(MARK("'device': 1, 'at': 1"), NULL);
+    expect(MARK("'device': 1, 'at': 2"), "tarn.events[0].at is 2, where the trace of device 1 has 1 events");
+    expect(MARK("'device': 1"), "tarn.events[0] has no key at");
+    expect(MARK("'at': 1"), "tarn.events[0] has no key device");
+    expect(MARK("'device': 1, 'at': 1}, {'kind': 'x', 'device': 1, 'at': 0"),
+           "tarn.events[1].at is 0, less than 1 of the one before it on device 1");
+    expect(TARN("'events': [{'action': 'x'}]"), "tarn.events[0] is no event of its own");
 }
 
 /* The same events for two devices, and an event twice: legal, and read as Python would. */
@@ -642,6 +802,16 @@ static void bombs(void **state)
     BOMB("pairs", "\x80\x04", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x32\x86");
     BOMB("wide integers", "\x80\x04", "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f");
     BOMB("lines", "\x80\x04S", "a");
+    BOMB("texts", "\x80\x04",
+         "\x8c\x03"
+         "abc");
+    BOMB("stacks",
+         "\x80\x04}\x8c\x06"
+         "frames\x94]\x94}\x94\x8c\x08"
+         "filename\x94\x8c\x01x\x94s"
+         "a",
+         "}h\x00](h\x02h\x02h\x02h\x02h\x02h\x02h\x02h\x02"
+         "es0");
 }
 
 /* One list of events for very many devices, or in very many lists: more events than the file has bytes. */
@@ -743,6 +913,9 @@ int main(void)
         cmocka_unit_test(errors_name_the_place),
         cmocka_unit_test(errors_name_the_byte),
         cmocka_unit_test(old_layout),
+        cmocka_unit_test(stacks_and_texts),
+        cmocka_unit_test(tarns_own),
+        cmocka_unit_test(errors_in_tarns_own),
         cmocka_unit_test(shared_parts),
         cmocka_unit_test(every_prefix),
         cmocka_unit_test(ten_thousand_damaged),

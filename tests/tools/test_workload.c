@@ -27,7 +27,12 @@ static struct workload build(struct snapshot_event *events, size_t count, struct
                              size_t segment_count, struct snapshot_block *blocks, size_t block_count)
 {
     struct snapshot_trace trace = {.events = events, .event_count = count};
+    uint64_t streams[] = {0, 1, 2, 3}, pools[][2] = {{0, 0}, {0, 1}, {0, 2}};
     struct snapshot snapshot = {
+        .streams = streams,
+        .stream_count = COUNT(streams),
+        .pools = pools,
+        .pool_count = COUNT(pools),
         .segments = segments,
         .segment_count = segment_count,
         .blocks = blocks,
@@ -264,12 +269,11 @@ static void any_trace_gives_a_consistent_workload(void **state)
         for (size_t i = 0; i < COUNT(events); i++) {
             random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
             events[i] = (struct snapshot_event){
-                .action =
-                    (enum snapshot_action)(random >> 40) % (round % 2 ? SNAPSHOT_SEGMENT_ALLOC : SNAPSHOT_OTHER + 1),
+                .action = (uint8_t)((random >> 40) % (round % 2 ? SNAPSHOT_SEGMENT_ALLOC : SNAPSHOT_OTHER + 1)),
                 .address = ((random >> 33) % 30) * 512,
                 .size = (random >> 50) % 5 ? (random >> 45) % 5000 : random,
-                .stream = (random >> 60) % 4,
-                .pool = {0, (random >> 62) % 3},
+                .stream = (uint32_t)((random >> 60) % 4),
+                .pool = (uint32_t)((random >> 62) % 3),
                 .time_us = round % 3 ? (int64_t)random : SNAPSHOT_NO_TIME,
             };
         }
@@ -308,7 +312,7 @@ static void only_traces_with_blocks_are_replayed(void **state)
 {
     (void)state;
     struct snapshot_event taken = EVENT(TAKEN, 0, 0), alloc = EVENT(ALLOC, 0, 1);
-    struct snapshot_trace traces[] = {{0}, {&taken, 1}, {&alloc, 1}};
+    struct snapshot_trace traces[] = {{0}, {&taken, 1, 0}, {&alloc, 1, 0}};
     struct snapshot snapshot = {.traces = traces, .trace_count = 3};
     struct workload workload;
     assert_false(workload_exists(&snapshot, -1));

@@ -189,27 +189,22 @@ static bool check_length(struct pickle *pickle, uint64_t length)
                        pickle->op_name, length, remaining);
 }
 
-static pickle_value make_text(const struct pickle *pickle, const char *text, size_t length)
+static bool push_text(struct pickle *pickle, const char *text, size_t length)
 {
-    for (size_t i = 0; length && i < pickle->word_count; i++) {
-        const char *word = pickle->words[i];
-        if (word[0] == text[0] && strlen(word) == length && !memcmp(word, text, length))
-            return pickle_make(TAG_WORD, i);
-    }
-    return pickle_make(TAG_TEXT, 0);
+    uint32_t number;
+    return pickle_text_add(pickle, text, length, &number) &&
+           pickle_push(pickle, pickle_make(number < pickle->word_count ? TAG_WORD : TAG_TEXT, number));
 }
 
 static bool read_text(struct pickle *pickle, uint64_t length)
 {
     if (!check_length(pickle, length))
         return false;
-    pickle_value value = pickle_make(TAG_TEXT, 0);
-    if (length <= TEXT_LINE_MAX) {
-        if (!pickle_input_need(pickle->input, (size_t)length))
-            return fail_short(pickle);
-        value = make_text(pickle, (const char *)pickle->input->next, (size_t)length);
-    }
-    return pickle_input_skip(pickle->input, length) ? pickle_push(pickle, value) : fail_short(pickle);
+    size_t kept = length < PICKLE_TEXT_MAX ? (size_t)length : PICKLE_TEXT_MAX;
+    if (!pickle_input_need(pickle->input, kept))
+        return fail_short(pickle);
+    return push_text(pickle, (const char *)pickle->input->next, kept) &&
+           (pickle_input_skip(pickle->input, length) || fail_short(pickle));
 }
 
 static bool read_bytes(struct pickle *pickle, uint64_t length)
@@ -317,11 +312,12 @@ static bool run_line(struct pickle *pickle, enum opcode opcode)
         return false;
 
     bool whole = length <= TEXT_LINE_MAX && strlen(line) == length;
+    size_t kept = length < TEXT_LINE_MAX ? length : TEXT_LINE_MAX;
     if (opcode == OP_UNICODE)
-        return pickle_push(pickle, whole ? make_text(pickle, line, length) : pickle_make(TAG_TEXT, 0));
+        return push_text(pickle, line, kept);
     if (opcode == OP_STRING) {
         bool quoted = length >= 2 && (line[0] == '\'' || line[0] == '"');
-        return quoted ? pickle_push(pickle, whole ? make_text(pickle, line + 1, length - 2) : pickle_make(TAG_TEXT, 0))
+        return quoted ? push_text(pickle, line + 1, length == kept ? kept - 2 : kept - 1)
                       : pickle_fail(pickle, pickle->op_offset, "%s without quotes", pickle->op_name);
     }
     if (!whole)
@@ -501,8 +497,9 @@ bool pickle_read(struct pickle *pickle, struct pickle_input *input, const char *
                               .word_count = word_count,
                               .reduce = reduce,
                               .context = context,
-                              .node_free = SIZE_MAX};
-    if (!run(pickle))
+                              .dict_free = SIZE_MAX,
+                              .list_free = SIZE_MAX};
+    if (!pickle_texts_init(pickle) || !run(pickle))
         return false;
     if (pickle->stack_size != 1 || pickle->mark_count)
         return pickle_fail(pickle, pickle->op_offset, "STOP with %zu values and %zu marks on the stack, not one value",
@@ -512,6 +509,7 @@ bool pickle_read(struct pickle *pickle, struct pickle_input *input, const char *
     if (input->error[0])
         return fail_short(pickle);
     *top = pickle->stack[0];
-    top->value = pickle_seal(pickle, top->value, false);
+    /* As if in a container of its own kind: the callback is for parts. */
+    top->value = pickle_seal(pickle, top->value, pickle_kind(top->value) == PICKLE_LIST);
     return true;
 }

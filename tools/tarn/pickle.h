@@ -4,9 +4,10 @@
 /* A pickle machine for plain data: dicts, lists, tuples, numbers, text. It executes nothing and stops at any opcode that would.
  * Opcodes: python/cpython, Lib/pickletools.py. Protocols 2 to 5.
  *
- * It keeps only what its user names. The user gives a list of words; a dict keeps the entries whose key is one of them, a text is
- * kept only as the word that it equals, a list keeps its lists and those dicts that kept something. All else was checked
- * for form and is gone. On top of that, a callback may turn a finished dict into a number (a record) and so let go of it.
+ * It keeps only what its user names. The user gives a list of words; a dict keeps the entries whose key is one of them, a list
+ * keeps its integers, its lists and those dicts that kept something. Each distinct text is kept once, under a number; the words
+ * are the first of them. All else was checked for form and is gone. On top of that, a callback may turn a finished dict or list
+ * into a number (a record) and so let go of it.
  *
  * A container is finished when it is stored in another one. Changing it later, which no pickler does for data without cycles,
  * is an error; so what comes out has no cycle, is at most PICKLE_DEPTH_MAX deep, and never changes. It may share parts, so
@@ -21,6 +22,9 @@
 #include <stdint.h>
 
 #define PICKLE_DEPTH_MAX 64
+
+/* A text is kept up to so many bytes, and told from another by these; one on a line of its own (protocol 0) up to 255. */
+#define PICKLE_TEXT_MAX 1024
 
 /* Bytes that a machine and its user may allocate: so many, and as many more a byte of the file. */
 #define PICKLE_MEMORY_BASE (UINT64_C(256) << 20)
@@ -37,7 +41,8 @@ enum pickle_kind {
     PICKLE_TUPLE,
     PICKLE_LIST,
     PICKLE_DICT,
-    PICKLE_RECORD, /* a dict that the callback has taken */
+    PICKLE_RECORD,      /* a dict that the callback has taken */
+    PICKLE_LIST_RECORD, /* a list that it has taken */
 };
 
 /* A value: its kind and 56 bits whose meaning is the machine's. */
@@ -54,10 +59,19 @@ struct pickle_place {
 
 struct pickle;
 
-/* Called when a dict that kept something is stored in a list. True, and a number below 2^56, replaces the dict. */
-typedef bool (*pickle_reduce)(void *context, struct pickle *pickle, pickle_value dict, uint64_t *record);
+/* Called when a dict that kept something is stored in a list, and when such a list is stored in a dict. True, and a number below
+ * 2^56, replaces it. */
+typedef bool (*pickle_reduce)(void *context, struct pickle *pickle, pickle_value value, uint64_t *record);
 
 struct pickle_node;
+
+/* Every distinct text, each ending in NUL. A zeroed one is empty. */
+struct pickle_texts {
+    char *bytes;
+    size_t *starts;  /* where in `bytes` each begins, and where the next will */
+    uint32_t *slots; /* hash table of numbers + 1; a power of two */
+    size_t size, count, byte_capacity, start_capacity, slot_capacity;
+};
 
 struct pickle {
     struct pickle_input *input;
@@ -80,9 +94,10 @@ struct pickle {
     size_t memo_size, memo_capacity;
     struct pickle_node *nodes; /* the lists and dicts */
     size_t node_size, node_capacity;
-    size_t node_free;   /* the first of a chain of nodes to use again, or SIZE_MAX */
-    uint64_t *integers; /* those that do not fit in a value */
+    size_t dict_free, list_free; /* the first of a chain of nodes to use again, or SIZE_MAX */
+    uint64_t *integers;          /* those that do not fit in a value */
     size_t integer_size, integer_capacity;
+    struct pickle_texts texts;
 };
 
 /* Reads one pickle to the end of `input`. False fills `error`. Needs pickle_finish() either way. */
@@ -93,7 +108,7 @@ void pickle_finish(struct pickle *pickle);
 enum pickle_kind pickle_kind(pickle_value value);
 /* "a list", "None", ... */
 const char *pickle_kind_name(pickle_value value);
-/* Of a PICKLE_WORD, PICKLE_BOOL or PICKLE_RECORD. */
+/* Of a PICKLE_WORD, PICKLE_TEXT (the number of the text), PICKLE_BOOL, PICKLE_RECORD or PICKLE_LIST_RECORD. */
 uint64_t pickle_number(pickle_value value);
 
 /* NULL, or what is wrong: "is negative", "does not fit in 64 bits", "is a list, not an integer". */
@@ -108,6 +123,12 @@ const pickle_value *pickle_list(const struct pickle *pickle, pickle_value list, 
 const struct pickle_place *pickle_dict(const struct pickle *pickle, pickle_value dict, size_t *count);
 /* Where a list or dict that kept something begins, else `otherwise`. */
 uint64_t pickle_offset(const struct pickle *pickle, pickle_value value, uint64_t otherwise);
+
+/* The number of a text, which is kept if it was not. False fills `error`. */
+bool pickle_text_add(struct pickle *pickle, const char *text, size_t length, uint32_t *number);
+
+/* Says in `error` that memory is short; gives false. */
+bool pickle_no_memory(struct pickle *pickle);
 
 /* realloc() of an array of `*capacity` elements so that it has at least `wanted`, against the machine's limit. False fills
  * `error` and leaves the array. */

@@ -18,8 +18,8 @@ enum pickle_tag {
     TAG_NEGATIVE, /* payload: index of an int64_t, two's complement, in integers */
     TAG_HUGE,     /* beyond 64 bits */
     TAG_FLOAT,
-    TAG_TEXT,
-    TAG_WORD, /* payload: which */
+    TAG_TEXT, /* payload: number of the text */
+    TAG_WORD, /* the same, which is that of the word */
     TAG_BYTES,
     TAG_TUPLE,         /* nothing of it was kept */
     TAG_PAIR,          /* payload: 28 + 28 bits */
@@ -30,6 +30,7 @@ enum pickle_tag {
     TAG_DICT,          /* payload: index of a node */
     TAG_PLAIN_DICT,    /* nothing was kept */
     TAG_RECORD,        /* payload: the callback's */
+    TAG_LIST_RECORD,   /* payload: the callback's */
 };
 
 static inline pickle_value pickle_make(enum pickle_tag tag, uint64_t payload)
@@ -42,6 +43,9 @@ bool pickle_fail(struct pickle *pickle, uint64_t offset, const char *format, ...
 
 /* An integer. `bits` is two's complement; what lies above them is all `negative`. */
 bool pickle_make_integer(struct pickle *pickle, uint64_t bits, bool negative, pickle_value *value);
+
+/* The texts, with the words as the first. */
+bool pickle_texts_init(struct pickle *pickle);
 
 bool pickle_push(struct pickle *pickle, pickle_value value);
 bool pickle_push_mark(struct pickle *pickle);

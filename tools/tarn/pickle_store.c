@@ -29,7 +29,7 @@ static const struct {
     [TAG_WIDE_PAIR] = {PICKLE_TUPLE, "a tuple"}, [TAG_NEGATIVE_PAIR] = {PICKLE_TUPLE, "a tuple"},
     [TAG_LIST] = {PICKLE_LIST, "a list"},        [TAG_PLAIN_LIST] = {PICKLE_LIST, "a list"},
     [TAG_DICT] = {PICKLE_DICT, "a dict"},        [TAG_PLAIN_DICT] = {PICKLE_DICT, "a dict"},
-    [TAG_RECORD] = {PICKLE_RECORD, "a dict"},
+    [TAG_RECORD] = {PICKLE_RECORD, "a dict"},    [TAG_LIST_RECORD] = {PICKLE_LIST_RECORD, "a list"},
 };
 
 /* A list or dict that is being filled, or that kept something. */
@@ -105,6 +105,7 @@ static const char *not_an_integer(pickle_value value)
     case PICKLE_TUPLE:
         return "is a tuple, not an integer";
     case PICKLE_LIST:
+    case PICKLE_LIST_RECORD:
         return "is a list, not an integer";
     case PICKLE_DICT:
     case PICKLE_RECORD:
@@ -201,6 +202,11 @@ uint64_t pickle_offset(const struct pickle *pickle, pickle_value value, uint64_t
 
 /* --- memory --- */
 
+bool pickle_no_memory(struct pickle *pickle)
+{
+    return pickle_fail(pickle, pickle->op_offset, "out of memory");
+}
+
 bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t wanted, size_t element)
 {
     if (wanted <= *capacity)
@@ -218,7 +224,7 @@ bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t w
                            PICKLE_MEMORY_BASE >> 20, PICKLE_MEMORY_RATIO);
     void *grown = realloc(*array, next * element);
     if (!grown)
-        return pickle_fail(pickle, pickle->op_offset, "out of memory");
+        return pickle_no_memory(pickle);
     pickle->allocated += bytes - (uint64_t)*capacity * element;
     *array = grown;
     *capacity = next;
@@ -250,11 +256,18 @@ bool pickle_make_integer(struct pickle *pickle, uint64_t bits, bool negative, pi
     return make_integer(pickle, negative ? TAG_NEGATIVE : TAG_POSITIVE, bits, 0, value);
 }
 
+/* Nodes are used again with the room for items that they have, so lists and dicts each have a chain. */
+static size_t *node_chain(struct pickle *pickle, enum pickle_tag tag)
+{
+    return tag == TAG_LIST ? &pickle->list_free : &pickle->dict_free;
+}
+
 static bool node_create(struct pickle *pickle, enum pickle_tag tag, pickle_value *value)
 {
-    size_t index = pickle->node_free;
+    size_t *chain = node_chain(pickle, tag);
+    size_t index = *chain;
     if (index != NO_NODE) {
-        pickle->node_free = pickle->nodes[index].memo;
+        *chain = pickle->nodes[index].memo;
     } else {
         void *nodes = pickle->nodes;
         if (!pickle_grow(pickle, &nodes, &pickle->node_capacity, pickle->node_size + 1, sizeof *pickle->nodes))
@@ -263,14 +276,7 @@ static bool node_create(struct pickle *pickle, enum pickle_tag tag, pickle_value
         index = pickle->node_size++;
         pickle->nodes[index] = (struct pickle_node){0};
     }
-    /* Nodes of dicts and of lists alike are used again, but never with the other's items: a list that had any stays. */
     struct pickle_node *node = &pickle->nodes[index];
-    if (node->items && tag == TAG_LIST) {
-        pickle->allocated -= (uint64_t)node->capacity * sizeof(struct pickle_place);
-        free(node->items);
-        node->items = NULL;
-        node->capacity = 0;
-    }
     *node = (struct pickle_node){
         .items = node->items, .capacity = node->capacity, .offset = pickle->op_offset, .memo = NO_NODE, .depth = 1};
     *value = pickle_make(tag, index);
@@ -343,16 +349,17 @@ pickle_value pickle_seal(struct pickle *pickle, pickle_value value, bool in_list
     if (!node->count)
         node->replacement =
             tag_of(value) == TAG_LIST ? pickle_make(TAG_PLAIN_LIST, node->dropped) : pickle_make(TAG_PLAIN_DICT, 0);
-    else if (in_list && tag_of(value) == TAG_DICT && pickle->reduce &&
+    else if (in_list == (tag_of(value) == TAG_DICT) && pickle->reduce &&
              pickle->reduce(pickle->context, pickle, value, &record))
-        node->replacement = pickle_make(TAG_RECORD, record);
+        node->replacement = pickle_make(in_list ? TAG_RECORD : TAG_LIST_RECORD, record);
 
     pickle_value replacement = node->replacement;
     if (replacement.bits != value.bits && !node->shared) {
         if (node->memo != NO_NODE && pickle->memo[node->memo].bits == value.bits)
             pickle->memo[node->memo] = replacement;
-        node->memo = pickle->node_free;
-        pickle->node_free = (size_t)payload_of(value);
+        size_t *chain = node_chain(pickle, tag_of(value));
+        node->memo = *chain;
+        *chain = (size_t)payload_of(value);
     }
     return replacement;
 }
@@ -410,7 +417,8 @@ bool pickle_memo_get(struct pickle *pickle, uint64_t index)
 static bool target(struct pickle *pickle, size_t at, enum pickle_tag tag)
 {
     pickle_value value = pickle->stack[at].value;
-    if (pickle_kind(value) != tags[tag].kind && !(tag == TAG_DICT && tag_of(value) == TAG_RECORD))
+    bool taken = tag_of(value) == (tag == TAG_DICT ? TAG_RECORD : TAG_LIST_RECORD);
+    if (pickle_kind(value) != tags[tag].kind && !taken)
         return pickle_fail(pickle, pickle->op_offset, "%s stores into %s", pickle->op_name, pickle_kind_name(value));
     if (tag_of(value) != tag || pickle->nodes[payload_of(value)].sealed)
         return pickle_fail(pickle, pickle->op_offset,
@@ -440,7 +448,8 @@ static bool list_store(struct pickle *pickle, size_t index, pickle_value item)
         return false;
     struct pickle_node *node = &pickle->nodes[index];
     enum pickle_tag tag = tag_of(value);
-    if (tag != TAG_LIST && tag != TAG_PLAIN_LIST && tag != TAG_DICT && tag != TAG_RECORD) {
+    if (tags[tag].kind != PICKLE_INT && tag != TAG_LIST && tag != TAG_PLAIN_LIST && tag != TAG_DICT &&
+        tag != TAG_RECORD && tag != TAG_LIST_RECORD) {
         node->dropped++;
         return true;
     }
@@ -454,7 +463,7 @@ static bool dict_store(struct pickle *pickle, size_t index, const struct pickle_
                        const struct pickle_place *item)
 {
     enum pickle_kind kind = pickle_kind(key->value);
-    if (kind == PICKLE_LIST || kind == PICKLE_DICT || kind == PICKLE_RECORD)
+    if (kind == PICKLE_LIST || kind == PICKLE_LIST_RECORD || kind == PICKLE_DICT || kind == PICKLE_RECORD)
         return pickle_fail(pickle, pickle->op_offset, "%s uses %s as a key", pickle->op_name,
                            pickle_kind_name(key->value));
     pickle_value value = pickle_seal(pickle, item->value, false);
@@ -576,8 +585,11 @@ void pickle_finish(struct pickle *pickle)
         free(pickle->nodes[i].items);
     free(pickle->nodes);
     free(pickle->integers);
+    free(pickle->texts.bytes);
+    free(pickle->texts.starts);
+    free(pickle->texts.slots);
     free(pickle->memo);
     free(pickle->marks);
     free(pickle->stack);
-    *pickle = (struct pickle){.node_free = NO_NODE};
+    *pickle = (struct pickle){.dict_free = NO_NODE, .list_free = NO_NODE};
 }

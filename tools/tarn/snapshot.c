@@ -7,250 +7,22 @@
  * are never held together; an event that is not right stays a dict until the walk at the end, which knows its place and names it.
  * The walk counts its steps, since parts may be shared: a file cannot make it take more of them than it has bytes.
  * Keys and values: pytorch/pytorch, torch/csrc/cuda/memory_snapshot.cpp and torch/utils/viz/MemoryViz.js. */
-#include "snapshot.h"
-
-#include "pickle.h"
+#include "snapshot_reader.h"
 
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Far above any machine; keeps an index that a file names from becoming an array's size. */
-#define DEVICE_MAX 4096
-
-/* The texts that matter: keys, then values. */
-enum word {
-    KEY_SEGMENTS,
-    KEY_DEVICE_TRACES,
-    KEY_DEVICE,
-    KEY_ADDRESS,
-    KEY_TOTAL_SIZE,
-    KEY_ALLOCATED_SIZE,
-    KEY_ACTIVE_SIZE,
-    KEY_REQUESTED_SIZE,
-    KEY_STREAM,
-    KEY_SEGMENT_TYPE,
-    KEY_SEGMENT_POOL_ID,
-    KEY_IS_EXPANDABLE,
-    KEY_BLOCKS,
-    KEY_SIZE,
-    KEY_STATE,
-    KEY_ACTION,
-    KEY_ADDR,
-    KEY_DEVICE_FREE,
-    KEY_TIME_US,
-    KEY_POOL_ID,
-    KEY_TARN_RECORDED,
-    KEY_SOURCE,
-    KEY_COUNT,
-
-    WORD_LARGE = KEY_COUNT,
-    WORD_SMALL,
-    WORD_INACTIVE,
-    WORD_ACTIVE_ALLOCATED,
-    WORD_ACTIVE_PENDING_FREE,
-    WORD_ACTIVE_AWAITING_FREE,
-    WORD_CUDA,
-    WORD_ALLOC, /* from here on in the order of enum snapshot_action */
-    WORD_FREE_REQUESTED,
-    WORD_FREE_COMPLETED,
-    WORD_SEGMENT_ALLOC,
-    WORD_SEGMENT_FREE,
-    WORD_SEGMENT_MAP,
-    WORD_SEGMENT_UNMAP,
-    WORD_SNAPSHOT,
-    WORD_OOM,
-    WORD_COUNT,
-};
-
-static const char *const words[WORD_COUNT] = {
-    [KEY_SEGMENTS] = "segments",
-    [KEY_DEVICE_TRACES] = "device_traces",
-    [KEY_DEVICE] = "device",
-    [KEY_ADDRESS] = "address",
-    [KEY_TOTAL_SIZE] = "total_size",
-    [KEY_ALLOCATED_SIZE] = "allocated_size",
-    [KEY_ACTIVE_SIZE] = "active_size",
-    [KEY_REQUESTED_SIZE] = "requested_size",
-    [KEY_STREAM] = "stream",
-    [KEY_SEGMENT_TYPE] = "segment_type",
-    [KEY_SEGMENT_POOL_ID] = "segment_pool_id",
-    [KEY_IS_EXPANDABLE] = "is_expandable",
-    [KEY_BLOCKS] = "blocks",
-    [KEY_SIZE] = "size",
-    [KEY_STATE] = "state",
-    [KEY_ACTION] = "action",
-    [KEY_ADDR] = "addr",
-    [KEY_DEVICE_FREE] = "device_free",
-    [KEY_TIME_US] = "time_us",
-    [KEY_POOL_ID] = "pool_id",
-    [KEY_TARN_RECORDED] = "tarn_recorded",
-    [KEY_SOURCE] = "source",
-    [WORD_LARGE] = "large",
-    [WORD_SMALL] = "small",
-    [WORD_INACTIVE] = "inactive",
-    [WORD_ACTIVE_ALLOCATED] = "active_allocated",
-    [WORD_ACTIVE_PENDING_FREE] = "active_pending_free",
-    [WORD_ACTIVE_AWAITING_FREE] = "active_awaiting_free", /* what the Python documentation calls it */
-    [WORD_CUDA] = "cuda",
-    [WORD_ALLOC] = "alloc",
-    [WORD_FREE_REQUESTED] = "free_requested",
-    [WORD_FREE_COMPLETED] = "free_completed",
-    [WORD_SEGMENT_ALLOC] = "segment_alloc",
-    [WORD_SEGMENT_FREE] = "segment_free",
-    [WORD_SEGMENT_MAP] = "segment_map",
-    [WORD_SEGMENT_UNMAP] = "segment_unmap",
-    [WORD_SNAPSHOT] = "snapshot",
-    [WORD_OOM] = "oom",
-};
-
-/* Where in the snapshot a dict is, for error texts. */
-struct path {
-    enum { PATH_TOP, PATH_SEGMENT, PATH_BLOCK, PATH_TRACE, PATH_EVENT } kind;
-    size_t outer, inner; /* segment and block, or trace and event */
-    uint64_t offset;     /* of the dict */
-};
-
-/* The entries of one dict by key; NULL where it has none, or None. */
-struct fields {
-    const struct pickle_place *at[KEY_COUNT];
-};
-
-struct reader {
-    struct pickle pickle;
-    struct pickle_input input;
-    struct snapshot *snapshot;
-    struct snapshot_error *error;
-    bool quiet; /* do not fill `error`: the walk will come by again */
-    uint64_t steps;
-
-    struct snapshot_event *events;
-    size_t event_count, event_capacity;
-    struct snapshot_segment *segments;
-    size_t segment_capacity;
-    struct snapshot_block *blocks;
-    size_t block_count, block_capacity;
-    size_t *trace_first; /* index in `events` of a trace's first */
-};
-
-static bool fail(struct reader *reader, uint64_t offset, const struct path *path, const char *key, const char *format,
-                 ...) __attribute__((format(printf, 5, 6)));
-
-/* "byte N: segments[3].blocks[7].size is negative" */
-static bool fail(struct reader *reader, uint64_t offset, const struct path *path, const char *key, const char *format,
-                 ...)
-{
-    if (reader->quiet || reader->error->text[0])
-        return false;
-
-    char where[96] = "", what[256];
-    if (path->kind == PATH_SEGMENT)
-        snprintf(where, sizeof where, "segments[%zu]", path->outer);
-    else if (path->kind == PATH_BLOCK)
-        snprintf(where, sizeof where, "segments[%zu].blocks[%zu]", path->outer, path->inner);
-    else if (path->kind == PATH_TRACE)
-        snprintf(where, sizeof where, "device_traces[%zu]", path->outer);
-    else if (path->kind == PATH_EVENT)
-        snprintf(where, sizeof where, "device_traces[%zu][%zu]", path->outer, path->inner);
-
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    snprintf(reader->error->text, sizeof reader->error->text, "byte %" PRIu64 ": %s%s%s%s%s", offset, where,
-             *where && key ? "." : "", key ? key : "", *where || key ? " " : "", what);
-    return false;
-}
-
-/* --- fields of a dict --- */
-
-static void collect(const struct reader *reader, pickle_value dict, struct fields *fields)
-{
-    size_t count;
-    const struct pickle_place *entries = pickle_dict(&reader->pickle, dict, &count);
-    *fields = (struct fields){{0}};
-    for (size_t i = 0; i < count; i++)
-        if (entries[i].word < KEY_COUNT && pickle_kind(entries[i].value) != PICKLE_NONE)
-            fields->at[entries[i].word] = &entries[i];
-}
-
-static bool need(struct reader *reader, const struct path *path, const struct fields *fields, enum word key)
-{
-    return fields->at[key] || fail(reader, path->offset, path, NULL, "has no key %s", words[key]);
-}
-
-/* An integer from 0 on; `otherwise` where the key is absent. */
-static bool get_number(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                       uint64_t otherwise, uint64_t *number)
-{
-    const struct pickle_place *entry = fields->at[key];
-    *number = otherwise;
-    if (!entry)
-        return true;
-    const char *wrong = pickle_get_unsigned(&reader->pickle, entry->value, number);
-    return !wrong || fail(reader, entry->offset, path, words[key], "%s", wrong);
-}
-
-static bool need_number(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                        uint64_t *number)
-{
-    return need(reader, path, fields, key) && get_number(reader, path, fields, key, 0, number);
-}
-
-static bool get_pool(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                     uint64_t pool[2])
-{
-    const struct pickle_place *entry = fields->at[key];
-    pool[0] = pool[1] = 0;
-    if (!entry)
-        return true;
-    const char *wrong = pickle_get_pair(&reader->pickle, entry->value, pool);
-    return !wrong || fail(reader, entry->offset, path, words[key], "%s", wrong);
-}
-
-/* A text; *word is WORD_COUNT for one that is not known. */
-static bool get_word(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                     enum word *word)
-{
-    const struct pickle_place *entry = fields->at[key];
-    enum pickle_kind kind = pickle_kind(entry->value);
-    *word = kind == PICKLE_WORD ? (enum word)pickle_number(entry->value) : WORD_COUNT;
-    return kind == PICKLE_WORD || kind == PICKLE_TEXT ||
-           fail(reader, entry->offset, path, words[key], "is %s, not a text", pickle_kind_name(entry->value));
-}
-
-/* --- memory --- */
-
-/* Makes room for `count` elements; what failed is in the machine's error. */
-static bool grow(struct reader *reader, void **array, size_t *capacity, size_t count, size_t element)
-{
-    if (pickle_grow(&reader->pickle, array, capacity, count, element))
-        return true;
-    if (!reader->quiet && !reader->error->text[0])
-        snprintf(reader->error->text, sizeof reader->error->text, "%s", reader->pickle.error);
-    return false;
-}
-
-/* Counts steps of the walk. A file whose parts are not shared has more bytes than the walk takes steps. */
-static bool step(struct reader *reader, const struct path *path, size_t count)
-{
-    if (count <= reader->input.end_offset && reader->steps <= reader->input.end_offset - count) {
-        reader->steps += count;
-        return true;
-    }
-    return fail(reader, path->offset, path, NULL, "repeats parts of the file more often than its size allows");
-}
-
 static bool add_event(struct reader *reader, const struct snapshot_event *event)
 {
-    void *events = reader->events;
-    if (!grow(reader, &events, &reader->event_capacity, reader->event_count + 1, sizeof *reader->events))
+    void *events = reader->snapshot->events;
+    if (!reader_grow(reader, &events, &reader->event_capacity, reader->snapshot->event_count + 1,
+                     sizeof *reader->snapshot->events))
         return false;
-    reader->events = events;
-    reader->events[reader->event_count++] = *event;
+    reader->snapshot->events = events;
+    reader->snapshot->events[reader->snapshot->event_count++] = *event;
     return true;
 }
 
@@ -260,47 +32,64 @@ static bool read_event(struct reader *reader, const struct path *path, pickle_va
 {
     struct fields fields;
     enum word action;
-    collect(reader, dict, &fields);
-    if (!need(reader, path, &fields, KEY_ACTION) || !get_word(reader, path, &fields, KEY_ACTION, &action))
+    reader_collect(reader, dict, &fields);
+    if (!reader_need(reader, path, &fields, KEY_ACTION) || !reader_word(reader, path, &fields, KEY_ACTION, &action))
         return false;
     *event = (struct snapshot_event){.action = SNAPSHOT_OTHER, .time_us = SNAPSHOT_NO_TIME};
-    if (action >= WORD_ALLOC && action < WORD_COUNT)
-        event->action = (enum snapshot_action)((int)action - WORD_ALLOC);
+    if (action >= WORD_ALLOC && action <= WORD_OOM)
+        event->action = (uint8_t)(action - WORD_ALLOC);
 
     /* Only actions that are known are known to have these. */
-    enum word address = event->action == SNAPSHOT_OOM && fields.at[KEY_DEVICE_FREE] ? KEY_DEVICE_FREE : KEY_ADDR;
+    enum word address = event->action == SNAPSHOT_OOM && field(&fields, KEY_DEVICE_FREE) ? KEY_DEVICE_FREE : KEY_ADDR;
     bool known = event->action != SNAPSHOT_OTHER;
-    if (known && (!need(reader, path, &fields, address) || !need(reader, path, &fields, KEY_SIZE) ||
-                  !need(reader, path, &fields, KEY_STREAM)))
+    if (known && (!reader_need(reader, path, &fields, address) || !reader_need(reader, path, &fields, KEY_SIZE) ||
+                  !reader_need(reader, path, &fields, KEY_STREAM)))
         return false;
-    if (!get_number(reader, path, &fields, address, 0, &event->address) ||
-        !get_number(reader, path, &fields, KEY_SIZE, 0, &event->size) ||
-        !get_number(reader, path, &fields, KEY_STREAM, 0, &event->stream) ||
-        !get_pool(reader, path, &fields, KEY_POOL_ID, event->pool))
+    if (!reader_number(reader, path, &fields, address, 0, &event->address) ||
+        !reader_number(reader, path, &fields, KEY_SIZE, 0, &event->size) ||
+        !reader_stream(reader, path, &fields, KEY_STREAM, &event->stream) ||
+        !reader_pool(reader, path, &fields, KEY_POOL_ID, &event->pool) ||
+        !reader_small(reader, path, &fields, KEY_THREAD, &event->thread))
         return false;
+    event->stack = reader_stack(&fields);
+    event->tag = reader_text(&fields, KEY_USER_METADATA);
     if (event->action != SNAPSHOT_OOM && event->size > UINT64_MAX - event->address)
-        return fail(reader, fields.at[KEY_SIZE]->offset, path, words[KEY_SIZE],
-                    "goes beyond the end of the address space");
+        return reader_fail(reader, field(&fields, KEY_SIZE)->offset, path, reader_words[KEY_SIZE],
+                           "goes beyond the end of the address space");
 
-    const struct pickle_place *time = fields.at[KEY_TIME_US];
-    if (!time)
-        return true;
-    const char *wrong = pickle_get_signed(&reader->pickle, time->value, &event->time_us);
-    return !wrong || fail(reader, time->offset, path, words[KEY_TIME_US], "%s", wrong);
+    return reader_time(reader, path, &fields, KEY_TIME_US, SNAPSHOT_NO_TIME, &event->time_us);
 }
 
-/* A dict is finished: if it is an event and right, it becomes one at once. */
-static bool reduce(void *context, struct pickle *pickle, pickle_value dict, uint64_t *record)
+static bool take_event(struct reader *reader, pickle_value dict, uint64_t *record)
+{
+    const struct path path = {.kind = PATH_EVENT};
+    struct snapshot_event event;
+    if (!read_event(reader, &path, dict, &event) || !add_event(reader, &event))
+        return false;
+    *record = (uint64_t)RECORD_EVENT << RECORD_KIND_SHIFT | (reader->snapshot->event_count - 1);
+    return true;
+}
+
+/* A dict or a list is finished: if it is one of which there are many, and right, it becomes a number at once. */
+static bool reduce(void *context, struct pickle *pickle, pickle_value value, uint64_t *record)
 {
     struct reader *reader = context;
-    struct path path = {.kind = PATH_EVENT};
-    struct snapshot_event event;
-    (void)pickle;
-
+    struct fields fields;
+    bool done = false;
     reader->quiet = true;
-    bool done = read_event(reader, &path, dict, &event) && add_event(reader, &event);
+    if (pickle_kind(value) == PICKLE_LIST) {
+        done = reader_take_stack(reader, value, record);
+    } else {
+        reader_collect(reader, value, &fields);
+        if (field(&fields, KEY_ACTION))
+            done = take_event(reader, value, record);
+        else if (field(&fields, KEY_FILENAME))
+            done = reader_take_frame(reader, &fields, record);
+        else if (field(&fields, KEY_KIND))
+            done = reader_take_mark(reader, value, record);
+    }
     reader->quiet = false;
-    *record = reader->event_count - 1;
+    (void)pickle;
     return done;
 }
 
@@ -314,30 +103,32 @@ static bool read_trace(struct reader *reader, size_t device, pickle_value list, 
     const pickle_value *items = pickle_list(&reader->pickle, list, &count, &dropped);
     trace->event_count = count;
     if (dropped)
-        return fail(reader, path.offset, &path, NULL, "holds %" PRIu64 " items that are no trace event", dropped);
-    if (!step(reader, &path, count))
+        return reader_fail(reader, path.offset, &path, NULL, "holds %" PRIu64 " items that are no trace event",
+                           dropped);
+    if (!reader_step(reader, &path, count))
         return false;
 
     size_t run = 0;
-    while (run < count && pickle_kind(items[run]) == PICKLE_RECORD &&
-           pickle_number(items[run]) == pickle_number(items[0]) + run)
+    while (run < count && is_record(items[run], RECORD_EVENT) &&
+           record_place(items[run]) == record_place(items[0]) + run)
         run++;
     if (run == count) {
-        reader->trace_first[device] = count ? (size_t)pickle_number(items[0]) : 0;
+        reader->trace_first[device] = count ? record_place(items[0]) : 0;
         return true;
     }
 
     path.kind = PATH_EVENT;
-    reader->trace_first[device] = reader->event_count;
+    reader->trace_first[device] = reader->snapshot->event_count;
     for (size_t i = 0; i < count; i++) {
         struct snapshot_event event;
-        enum pickle_kind kind = pickle_kind(items[i]);
         path.inner = i;
         path.offset = pickle_offset(&reader->pickle, items[i], path.offset);
-        if (kind == PICKLE_RECORD)
-            event = reader->events[pickle_number(items[i])];
-        else if (kind != PICKLE_DICT)
-            return fail(reader, path.offset, &path, NULL, "is %s, not a dict", pickle_kind_name(items[i]));
+        if (is_record(items[i], RECORD_EVENT))
+            event = reader->snapshot->events[record_place(items[i])];
+        else if (pickle_kind(items[i]) == PICKLE_RECORD)
+            return reader_fail(reader, path.offset, &path, NULL, "has no key action");
+        else if (pickle_kind(items[i]) != PICKLE_DICT)
+            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a dict", pickle_kind_name(items[i]));
         else if (!read_event(reader, &path, items[i], &event))
             return false;
         if (!add_event(reader, &event))
@@ -351,28 +142,28 @@ static bool read_traces(struct reader *reader, const struct path *top, const str
     if (!entry)
         return true;
     if (pickle_kind(entry->value) != PICKLE_LIST)
-        return fail(reader, entry->offset, top, words[KEY_DEVICE_TRACES], "is %s, not a list",
-                    pickle_kind_name(entry->value));
+        return reader_fail(reader, entry->offset, top, reader_words[KEY_DEVICE_TRACES], "is %s, not a list",
+                           pickle_kind_name(entry->value));
 
     size_t count;
     uint64_t dropped;
     const pickle_value *items = pickle_list(&reader->pickle, entry->value, &count, &dropped);
     if (dropped || count > DEVICE_MAX)
-        return fail(reader, entry->offset, top, words[KEY_DEVICE_TRACES],
-                    dropped ? "holds %" PRIu64 " items that are no list of events" : "names %" PRIu64 " devices",
-                    dropped ? dropped : (uint64_t)count);
+        return reader_fail(reader, entry->offset, top, reader_words[KEY_DEVICE_TRACES],
+                           dropped ? "holds %" PRIu64 " items that are no list of events" : "names %" PRIu64 " devices",
+                           dropped ? dropped : (uint64_t)count);
     if (!count)
         return true;
 
     reader->snapshot->traces = calloc(count, sizeof *reader->snapshot->traces);
     reader->trace_first = calloc(count, sizeof *reader->trace_first);
     if (!reader->snapshot->traces || !reader->trace_first)
-        return fail(reader, entry->offset, top, words[KEY_DEVICE_TRACES], "does not fit in memory");
+        return reader_fail(reader, entry->offset, top, reader_words[KEY_DEVICE_TRACES], "does not fit in memory");
     reader->snapshot->trace_count = count;
     for (size_t i = 0; i < count; i++) {
         if (pickle_kind(items[i]) != PICKLE_LIST) {
             struct path path = {PATH_TRACE, i, 0, pickle_offset(&reader->pickle, items[i], entry->offset)};
-            return fail(reader, path.offset, &path, NULL, "is %s, not a list", pickle_kind_name(items[i]));
+            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a list", pickle_kind_name(items[i]));
         }
         if (!read_trace(reader, i, items[i], entry->offset, &reader->snapshot->traces[i]))
             return false;
@@ -388,18 +179,18 @@ static bool read_block(struct reader *reader, const struct path *path, pickle_va
 {
     struct fields fields;
     enum word state;
-    collect(reader, dict, &fields);
-    if (!need_number(reader, path, &fields, KEY_SIZE, &block->size) || !need(reader, path, &fields, KEY_STATE) ||
-        !get_word(reader, path, &fields, KEY_STATE, &state) ||
-        !get_number(reader, path, &fields, KEY_ADDRESS, from, &block->address))
+    reader_collect(reader, dict, &fields);
+    if (!reader_need_number(reader, path, &fields, KEY_SIZE, &block->size) ||
+        !reader_need(reader, path, &fields, KEY_STATE) || !reader_word(reader, path, &fields, KEY_STATE, &state) ||
+        !reader_number(reader, path, &fields, KEY_ADDRESS, from, &block->address))
         return false;
 
     uint64_t end = segment->address + segment->total_size;
     if (block->address < from || block->address > end || block->size > end - block->address)
-        return fail(reader, path->offset, path, NULL,
-                    "at 0x%" PRIx64 ", %" PRIu64 " bytes, does not lie between 0x%" PRIx64
-                    " and the segment's end, 0x%" PRIx64,
-                    block->address, block->size, from, end);
+        return reader_fail(reader, path->offset, path, NULL,
+                           "at 0x%" PRIx64 ", %" PRIu64 " bytes, does not lie between 0x%" PRIx64
+                           " and the segment's end, 0x%" PRIx64,
+                           block->address, block->size, from, end);
 
     switch ((int)state) {
     case WORD_INACTIVE:
@@ -413,18 +204,21 @@ static bool read_block(struct reader *reader, const struct path *path, pickle_va
         block->state = SNAPSHOT_ACTIVE_PENDING_FREE;
         break;
     default:
-        return fail(reader, fields.at[KEY_STATE]->offset, path, words[KEY_STATE],
-                    "is none of inactive, active_allocated, active_pending_free");
+        return reader_fail(reader, field(&fields, KEY_STATE)->offset, path, reader_words[KEY_STATE],
+                           "is none of inactive, active_allocated, active_pending_free");
     }
 
+    block->stack = reader_stack(&fields);
+    block->tag = reader_text(&fields, KEY_USER_METADATA);
+
     /* PyTorch leaves the last owner's number in a free block. */
-    if (!get_number(reader, path, &fields, KEY_REQUESTED_SIZE, block->size, &block->requested_size))
+    if (!reader_number(reader, path, &fields, KEY_REQUESTED_SIZE, block->size, &block->requested_size))
         return false;
     if (block->state == SNAPSHOT_INACTIVE)
         block->requested_size = 0;
     return block->requested_size <= block->size ||
-           fail(reader, fields.at[KEY_REQUESTED_SIZE]->offset, path, words[KEY_REQUESTED_SIZE],
-                "is %" PRIu64 ", more than the block's %" PRIu64 " bytes", block->requested_size, block->size);
+           reader_fail(reader, field(&fields, KEY_REQUESTED_SIZE)->offset, path, reader_words[KEY_REQUESTED_SIZE],
+                       "is %" PRIu64 ", more than the block's %" PRIu64 " bytes", block->requested_size, block->size);
 }
 
 /* Also fills the segment's sums where the layout has none. */
@@ -432,45 +226,46 @@ static bool read_blocks(struct reader *reader, struct path path, const struct pi
                         const struct fields *fields, struct snapshot_segment *segment)
 {
     if (pickle_kind(entry->value) != PICKLE_LIST)
-        return fail(reader, entry->offset, &path, words[KEY_BLOCKS], "is %s, not a list",
-                    pickle_kind_name(entry->value));
+        return reader_fail(reader, entry->offset, &path, reader_words[KEY_BLOCKS], "is %s, not a list",
+                           pickle_kind_name(entry->value));
     size_t count;
     uint64_t dropped;
     const pickle_value *items = pickle_list(&reader->pickle, entry->value, &count, &dropped);
     if (dropped)
-        return fail(reader, entry->offset, &path, words[KEY_BLOCKS], "holds %" PRIu64 " items that are no block",
-                    dropped);
-    if (!step(reader, &path, count))
+        return reader_fail(reader, entry->offset, &path, reader_words[KEY_BLOCKS],
+                           "holds %" PRIu64 " items that are no block", dropped);
+    if (!reader_step(reader, &path, count))
         return false;
 
-    void *blocks = reader->blocks;
-    if (!grow(reader, &blocks, &reader->block_capacity, reader->block_count + count, sizeof *reader->blocks))
+    void *blocks = reader->snapshot->blocks;
+    if (!reader_grow(reader, &blocks, &reader->block_capacity, reader->snapshot->block_count + count,
+                     sizeof *reader->snapshot->blocks))
         return false;
-    reader->blocks = blocks;
-    segment->first_block = reader->block_count;
+    reader->snapshot->blocks = blocks;
+    segment->first_block = reader->snapshot->block_count;
     segment->block_count = count;
 
     uint64_t from = segment->address, allocated = 0, active = 0, requested = 0;
     path.kind = PATH_BLOCK;
     for (size_t i = 0; i < count; i++) {
-        struct snapshot_block *block = &reader->blocks[reader->block_count];
+        struct snapshot_block *block = &reader->snapshot->blocks[reader->snapshot->block_count];
         path.inner = i;
         path.offset = pickle_offset(&reader->pickle, items[i], entry->offset);
         if (pickle_kind(items[i]) != PICKLE_DICT)
-            return fail(reader, path.offset, &path, NULL, "is %s, not a block", pickle_kind_name(items[i]));
+            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a block", pickle_kind_name(items[i]));
         if (!read_block(reader, &path, items[i], segment, from, block))
             return false;
         from = block->address + block->size;
         allocated += block->state == SNAPSHOT_ACTIVE_ALLOCATED ? block->size : 0;
         active += block->state != SNAPSHOT_INACTIVE ? block->size : 0;
         requested += block->requested_size;
-        reader->block_count++;
+        reader->snapshot->block_count++;
     }
-    if (!fields->at[KEY_ALLOCATED_SIZE])
+    if (!field(fields, KEY_ALLOCATED_SIZE))
         segment->allocated_size = allocated;
-    if (!fields->at[KEY_ACTIVE_SIZE])
+    if (!field(fields, KEY_ACTIVE_SIZE))
         segment->active_size = active;
-    if (!fields->at[KEY_REQUESTED_SIZE])
+    if (!field(fields, KEY_REQUESTED_SIZE))
         segment->requested_size = requested;
     return true;
 }
@@ -479,68 +274,62 @@ static bool read_segment(struct reader *reader, const struct path *path, pickle_
                          struct snapshot_segment *segment)
 {
     struct fields fields;
-    uint64_t device;
-    collect(reader, dict, &fields);
-    if (!need_number(reader, path, &fields, KEY_DEVICE, &device) ||
-        !need_number(reader, path, &fields, KEY_ADDRESS, &segment->address) ||
-        !need_number(reader, path, &fields, KEY_TOTAL_SIZE, &segment->total_size) ||
-        !need_number(reader, path, &fields, KEY_STREAM, &segment->stream) ||
-        !get_number(reader, path, &fields, KEY_ALLOCATED_SIZE, 0, &segment->allocated_size) ||
-        !get_number(reader, path, &fields, KEY_ACTIVE_SIZE, 0, &segment->active_size) ||
-        !get_number(reader, path, &fields, KEY_REQUESTED_SIZE, 0, &segment->requested_size) ||
-        !get_pool(reader, path, &fields, KEY_SEGMENT_POOL_ID, segment->pool))
+    reader_collect(reader, dict, &fields);
+    if (!reader_device(reader, path, &fields, &segment->device) ||
+        !reader_need_number(reader, path, &fields, KEY_ADDRESS, &segment->address) ||
+        !reader_need_number(reader, path, &fields, KEY_TOTAL_SIZE, &segment->total_size) ||
+        !reader_need_number(reader, path, &fields, KEY_STREAM, &segment->stream) ||
+        !reader_number(reader, path, &fields, KEY_ALLOCATED_SIZE, 0, &segment->allocated_size) ||
+        !reader_number(reader, path, &fields, KEY_ACTIVE_SIZE, 0, &segment->active_size) ||
+        !reader_number(reader, path, &fields, KEY_REQUESTED_SIZE, 0, &segment->requested_size) ||
+        !reader_pair(reader, path, &fields, KEY_SEGMENT_POOL_ID, segment->pool) ||
+        !reader_stream(reader, path, &fields, KEY_STREAM, &segment->stream_place) ||
+        !reader_pool(reader, path, &fields, KEY_SEGMENT_POOL_ID, &segment->pool_place))
         return false;
-    if (device >= DEVICE_MAX)
-        return fail(reader, fields.at[KEY_DEVICE]->offset, path, words[KEY_DEVICE],
-                    "is %" PRIu64 "; at most %d are read", device, DEVICE_MAX - 1);
     if (segment->total_size > UINT64_MAX - segment->address)
-        return fail(reader, fields.at[KEY_TOTAL_SIZE]->offset, path, words[KEY_TOTAL_SIZE],
-                    "goes beyond the end of the address space");
-    segment->device = (int)device;
-
-    const struct pickle_place *expandable = fields.at[KEY_IS_EXPANDABLE];
-    if (expandable && pickle_kind(expandable->value) != PICKLE_BOOL)
-        return fail(reader, expandable->offset, path, words[KEY_IS_EXPANDABLE], "is %s, not a bool",
-                    pickle_kind_name(expandable->value));
-    segment->expandable = expandable && pickle_number(expandable->value);
+        return reader_fail(reader, field(&fields, KEY_TOTAL_SIZE)->offset, path, reader_words[KEY_TOTAL_SIZE],
+                           "goes beyond the end of the address space");
+    if (!reader_bool(reader, path, &fields, KEY_IS_EXPANDABLE, &segment->expandable))
+        return false;
 
     /* Small segments are 2 MiB: c10/cuda/CUDACachingAllocator.cpp, kSmallBuffer. */
     enum word type = segment->total_size > (UINT64_C(2) << 20) ? WORD_LARGE : WORD_SMALL;
-    if (fields.at[KEY_SEGMENT_TYPE] && !get_word(reader, path, &fields, KEY_SEGMENT_TYPE, &type))
+    if (field(&fields, KEY_SEGMENT_TYPE) && !reader_word(reader, path, &fields, KEY_SEGMENT_TYPE, &type))
         return false;
     if (type != WORD_LARGE && type != WORD_SMALL)
-        return fail(reader, fields.at[KEY_SEGMENT_TYPE]->offset, path, words[KEY_SEGMENT_TYPE],
-                    "is neither large nor small");
+        return reader_fail(reader, field(&fields, KEY_SEGMENT_TYPE)->offset, path, reader_words[KEY_SEGMENT_TYPE],
+                           "is neither large nor small");
     segment->large = type == WORD_LARGE;
-    return need(reader, path, &fields, KEY_BLOCKS) &&
-           read_blocks(reader, *path, fields.at[KEY_BLOCKS], &fields, segment);
+    segment->stack = reader_stack(&fields);
+    return reader_need(reader, path, &fields, KEY_BLOCKS) &&
+           read_blocks(reader, *path, field(&fields, KEY_BLOCKS), &fields, segment);
 }
 
 static bool read_segments(struct reader *reader, const struct path *top, const struct pickle_place *entry)
 {
     if (pickle_kind(entry->value) != PICKLE_LIST)
-        return fail(reader, entry->offset, top, words[KEY_SEGMENTS], "is %s, not a list",
-                    pickle_kind_name(entry->value));
+        return reader_fail(reader, entry->offset, top, reader_words[KEY_SEGMENTS], "is %s, not a list",
+                           pickle_kind_name(entry->value));
     size_t count;
     uint64_t dropped;
     const pickle_value *items = pickle_list(&reader->pickle, entry->value, &count, &dropped);
     if (dropped)
-        return fail(reader, entry->offset, top, words[KEY_SEGMENTS], "holds %" PRIu64 " items that are no segment",
-                    dropped);
+        return reader_fail(reader, entry->offset, top, reader_words[KEY_SEGMENTS],
+                           "holds %" PRIu64 " items that are no segment", dropped);
     void *segments = NULL;
-    if (!step(reader, top, count) ||
-        !grow(reader, &segments, &reader->segment_capacity, count, sizeof *reader->segments))
+    if (!reader_step(reader, top, count) ||
+        !reader_grow(reader, &segments, &reader->segment_capacity, count, sizeof *reader->snapshot->segments))
         return false;
-    reader->segments = segments;
+    reader->snapshot->segments = segments;
 
     struct path path = {.kind = PATH_SEGMENT};
     for (size_t i = 0; i < count; i++) {
         path.outer = i;
         path.offset = pickle_offset(&reader->pickle, items[i], entry->offset);
         if (pickle_kind(items[i]) != PICKLE_DICT)
-            return fail(reader, path.offset, &path, NULL, "is %s, not a segment", pickle_kind_name(items[i]));
-        reader->segments[i] = (struct snapshot_segment){0};
-        if (!read_segment(reader, &path, items[i], &reader->segments[i]))
+            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a segment", pickle_kind_name(items[i]));
+        reader->snapshot->segments[i] = (struct snapshot_segment){0};
+        if (!read_segment(reader, &path, items[i], &reader->snapshot->segments[i]))
             return false;
     }
     reader->snapshot->segment_count = count;
@@ -555,8 +344,8 @@ static bool is_modelled(struct reader *reader, const struct pickle_place *record
     struct fields fields;
     if (!recorded || pickle_kind(recorded->value) != PICKLE_DICT)
         return false;
-    collect(reader, recorded->value, &fields);
-    const struct pickle_place *source = fields.at[KEY_SOURCE];
+    reader_collect(reader, recorded->value, &fields);
+    const struct pickle_place *source = field(&fields, KEY_SOURCE);
     return source && (pickle_kind(source->value) != PICKLE_WORD || pickle_number(source->value) != WORD_CUDA);
 }
 
@@ -564,16 +353,53 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
 {
     struct path path = {.kind = PATH_TOP, .offset = top->offset};
     if (pickle_kind(top->value) != PICKLE_DICT)
-        return fail(reader, top->offset, &path, NULL, "the pickle holds %s; a memory snapshot is a dict",
-                    pickle_kind_name(top->value));
+        return reader_fail(reader, top->offset, &path, NULL, "the pickle holds %s; a memory snapshot is a dict",
+                           pickle_kind_name(top->value));
     struct fields fields;
-    collect(reader, top->value, &fields);
-    if (!fields.at[KEY_SEGMENTS])
-        return fail(reader, top->offset, &path, NULL,
-                    "the dict has no key segments: this pickle is no memory snapshot");
-    reader->snapshot->modelled = is_modelled(reader, fields.at[KEY_TARN_RECORDED]);
-    return read_segments(reader, &path, fields.at[KEY_SEGMENTS]) &&
-           read_traces(reader, &path, fields.at[KEY_DEVICE_TRACES]);
+    reader_collect(reader, top->value, &fields);
+    if (!field(&fields, KEY_SEGMENTS))
+        return reader_fail(reader, top->offset, &path, NULL,
+                           "the dict has no key segments: this pickle is no memory snapshot");
+    reader->snapshot->modelled = is_modelled(reader, field(&fields, KEY_TARN_RECORDED));
+    return read_segments(reader, &path, field(&fields, KEY_SEGMENTS)) &&
+           read_traces(reader, &path, field(&fields, KEY_DEVICE_TRACES)) &&
+           reader_tarn(reader, field(&fields, KEY_TARN));
+}
+
+/* How many bytes at `text` are one printable character of UTF-8; 0 for a control character, and for what is none. A surrogate,
+ * which Python may write, is none. */
+static size_t printable(const unsigned char *text, size_t length)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (*text < 0x80)
+        return *text >= 0x20 && *text != 0x7f;
+    size_t size = *text >= 0xf0 ? 4 : *text >= 0xe0 ? 3 : 2;
+    uint32_t code = *text & (0xffu >> (size + 1));
+    if (*text < 0xc2 || *text > 0xf4 || size > length)
+        return 0;
+    for (size_t i = 1; i < size; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (text[i] & 0x3f);
+    }
+    bool control = code < 0xa0, surrogate = code >= 0xd800 && code < 0xe000;
+    return code >= least[size] && code <= 0x10ffff && !control && !surrogate ? size : 0;
+}
+
+/* The machine's texts become the snapshot's: they go to terminals and into JSON and HTML. */
+static void take_texts(struct reader *reader)
+{
+    struct snapshot *snapshot = reader->snapshot;
+    struct pickle_texts *texts = &reader->pickle.texts;
+    for (size_t i = 0; i < texts->count; i++)
+        for (size_t at = texts->starts[i], end = texts->starts[i + 1] - 1, size; at < end; at += size ? size : 1)
+            if ((size = printable((unsigned char *)texts->bytes + at, end - at)) == 0)
+                texts->bytes[at] = '?';
+    snapshot->text_bytes = texts->bytes;
+    snapshot->text_starts = texts->starts;
+    snapshot->text_count = texts->count;
+    texts->bytes = NULL;
+    texts->starts = NULL;
 }
 
 /* Reads what `reader->input` gives; `opened` tells whether it gives anything. */
@@ -584,23 +410,24 @@ static bool read_snapshot(struct reader *reader, bool opened)
     bool done = opened;
     if (!opened)
         snprintf(reader->error->text, sizeof reader->error->text, "%s", reader->input.error);
-    if (done && !pickle_read(&reader->pickle, &reader->input, words, WORD_COUNT, reduce, reader, &top)) {
+    if (done && !(reader_init_tables(reader) &&
+                  pickle_read(&reader->pickle, &reader->input, reader_words, WORD_COUNT, reduce, reader, &top))) {
         done = false;
         snprintf(reader->error->text, sizeof reader->error->text, "%s", reader->pickle.error);
     }
     done = done && read_top(reader, &top);
-
-    snapshot->events = reader->events;
-    snapshot->event_count = reader->event_count;
-    snapshot->segments = reader->segments;
-    snapshot->blocks = reader->blocks;
-    snapshot->block_count = reader->block_count;
+    if (opened)
+        take_texts(reader);
     for (size_t i = 0; done && i < snapshot->trace_count; i++)
         if (snapshot->traces[i].event_count)
-            snapshot->traces[i].events = reader->events + reader->trace_first[i];
+            snapshot->traces[i].events = snapshot->events + reader->trace_first[i];
     if (!done)
         snapshot_finish(snapshot);
     free(reader->trace_first);
+    table_finish(&reader->streams);
+    table_finish(&reader->pools);
+    table_finish(&reader->frames);
+    table_finish(&reader->stacks);
     if (opened)
         pickle_finish(&reader->pickle);
     pickle_input_finish(&reader->input);
@@ -629,5 +456,17 @@ void snapshot_finish(struct snapshot *snapshot)
     free(snapshot->blocks);
     free(snapshot->traces);
     free(snapshot->events);
+    free(snapshot->streams);
+    free(snapshot->pools);
+    free(snapshot->frames);
+    free(snapshot->stacks);
+    free(snapshot->text_bytes);
+    free(snapshot->text_starts);
+    free(snapshot->tarn.devices);
+    free(snapshot->tarn.pools);
+    free(snapshot->tarn.handles);
+    free(snapshot->tarn.workspaces);
+    free(snapshot->tarn.threads);
+    free(snapshot->tarn.marks);
     *snapshot = (struct snapshot){0};
 }

@@ -28,13 +28,18 @@ enum snapshot_action {
 
 #define SNAPSHOT_NO_TIME INT64_MIN
 
+/* 48 bytes: a trace may have hundreds of millions. The 32-bit numbers are places in tables of the snapshot; 0 is where the
+ * layout has none: stream 0, pool (0,0), no stack, the empty text. */
 struct snapshot_event {
     uint64_t address; /* bytes; for SNAPSHOT_OOM the free bytes of the device ("device_free") */
     uint64_t size;    /* bytes, as requested; segment size for SNAPSHOT_SEGMENT_* */
-    uint64_t stream;  /* the raw pointer value that PyTorch wrote */
     int64_t time_us;  /* microseconds, or SNAPSHOT_NO_TIME where the layout has none */
-    uint64_t pool[2]; /* pool id, (0,0) where the layout has none */
-    enum snapshot_action action;
+    uint32_t stream;  /* of snapshot.streams */
+    uint32_t pool;    /* of snapshot.pools */
+    uint32_t stack;   /* of snapshot.stacks ("frames") */
+    uint32_t tag;     /* text ("user_metadata") */
+    uint32_t thread;  /* from 1, 0 where it is not known; only tarn writes it */
+    uint8_t action;   /* enum snapshot_action */
 };
 
 enum snapshot_state { SNAPSHOT_INACTIVE, SNAPSHOT_ACTIVE_ALLOCATED, SNAPSHOT_ACTIVE_PENDING_FREE };
@@ -44,6 +49,8 @@ struct snapshot_block {
     uint64_t size;           /* bytes, rounded */
     uint64_t requested_size; /* bytes; 0 for a free block, `size` where the layout has none */
     enum snapshot_state state;
+    uint32_t stack; /* of snapshot.stacks */
+    uint32_t tag;   /* text */
 };
 
 struct snapshot_segment {
@@ -51,14 +58,116 @@ struct snapshot_segment {
     bool large;                                                                /* segment_type "large" */
     bool expandable;                                                           /* false where the layout has none */
     uint64_t address, total_size, allocated_size, active_size, requested_size; /* bytes */
-    uint64_t stream;
+    uint64_t stream;                 /* the raw pointer value that PyTorch wrote */
     uint64_t pool[2];                /* (0,0) where the layout has none */
+    uint32_t stream_place;           /* of the same in snapshot.streams */
+    uint32_t pool_place;             /* of the same in snapshot.pools */
+    uint32_t stack;                  /* of snapshot.stacks */
     size_t first_block, block_count; /* a range of snapshot.blocks */
 };
 
 struct snapshot_trace {
     struct snapshot_event *events; /* in the order of the file, which is the order of time */
     size_t event_count;
+    size_t exact_from; /* from this event on nothing is missing; 0 but for a ring that wrapped, which only tarn tells */
+};
+
+/* A place in a program. */
+struct snapshot_frame {
+    uint32_t name, filename; /* texts */
+    uint32_t line;           /* 0: not known */
+};
+
+/* A stack of calls: the innermost frame, and the stack of its caller. Distinct ones are stored once, with their common part. */
+struct snapshot_stack {
+    uint32_t caller; /* always less than the stack's own number; 0: none */
+    uint32_t frame;  /* of snapshot.frames */
+};
+
+/* What tarn's own snapshots have besides: the value of the top-level key "tarn". */
+
+/* What PyTorch's traces have no action for. X(name): the kind's text is the name in lower case. */
+#define SNAPSHOT_MARK_LIST(X) \
+    X(RECORD_STREAM)          \
+    X(FREE_ON)                \
+    X(WAIT)                   \
+    X(CAPTURE_BEGIN)          \
+    X(CAPTURE_END)            \
+    X(POOL_CREATE)            \
+    X(POOL_RELEASE)           \
+    X(SCOPE_BEGIN)            \
+    X(SCOPE_END)              \
+    X(TRIM)                   \
+    X(SUSPEND)                \
+    X(RESUME)                 \
+    X(HANDLE_CREATE)          \
+    X(REGION_BEGIN)           \
+    X(REGION_END)
+
+enum snapshot_mark_kind {
+#define X(name) SNAPSHOT_##name,
+    SNAPSHOT_MARK_LIST(X)
+#undef X
+        SNAPSHOT_MARK_OTHER, /* a kind that this reader does not know */
+};
+
+struct snapshot_mark {
+    uint64_t at;     /* it happened before this event of the device's trace, or after the last one */
+    int64_t time_us; /* SNAPSHOT_NO_TIME where there is none */
+    uint64_t value;  /* address of RECORD_STREAM and FREE_ON, number of CAPTURE_*; else 0 */
+    uint32_t stream; /* of snapshot.streams */
+    uint32_t other;  /* WAIT: the stream whose work is waited for */
+    uint32_t pool;   /* of snapshot.pools */
+    uint32_t text;   /* the name of HANDLE_CREATE and REGION_*, "how" of SCOPE_* */
+    uint32_t thread; /* from 1; 0: not known */
+    uint16_t device;
+    uint8_t kind; /* enum snapshot_mark_kind */
+};
+
+#define SNAPSHOT_NO_LIMIT UINT64_MAX
+
+struct snapshot_device {
+    uint32_t name;                         /* text */
+    uint64_t total, free, reserved, limit; /* bytes; limit SNAPSHOT_NO_LIMIT where there is none */
+};
+
+struct snapshot_pool {
+    int device;
+    uint32_t pool;                                 /* of snapshot.pools */
+    uint64_t reserved, allocated, active, waiting; /* bytes */
+    bool suspended, held;
+};
+
+struct snapshot_handle {
+    int device;
+    uint32_t library; /* text */
+    uint64_t count, in_use;
+};
+
+struct snapshot_workspace {
+    int device;
+    uint32_t stream;  /* of snapshot.streams */
+    uint32_t library; /* text */
+    uint64_t size, address;
+};
+
+struct snapshot_thread {
+    uint32_t number, name; /* text */
+};
+
+struct snapshot_tarn {
+    bool there;               /* the snapshot is tarn's own */
+    uint32_t library, driver; /* texts */
+    int64_t taken_ns;         /* since 1970; 0 where it is not known */
+    uint64_t overwritten;     /* events that the rings no longer had */
+    struct snapshot_device *devices;
+    struct snapshot_pool *pools;
+    struct snapshot_handle *handles;
+    struct snapshot_workspace *workspaces;
+    struct snapshot_thread *threads;
+    size_t device_count, pool_count, handle_count, workspace_count, thread_count;
+    struct snapshot_mark *marks; /* those of one device are in order of `at` */
+    size_t mark_count;
 };
 
 struct snapshot {
@@ -70,8 +179,24 @@ struct snapshot {
     size_t trace_count;
     struct snapshot_event *events; /* each trace is a run in here; it may hold others too */
     size_t event_count;
+    uint64_t *streams;    /* the raw pointer values that PyTorch wrote; the first is 0 */
+    uint64_t (*pools)[2]; /* pool ids; the first is (0,0) */
+    size_t stream_count, pool_count;
+    struct snapshot_frame *frames;
+    struct snapshot_stack *stacks; /* the first is none */
+    size_t frame_count, stack_count;
+    char *text_bytes;
+    size_t *text_starts;
+    size_t text_count;
+    struct snapshot_tarn tarn;
     bool modelled; /* its segments were never on a GPU: "tarn_recorded" names another source than "cuda" */
 };
+
+/* A text by its number, printable UTF-8 without control characters, cut at 1024 bytes. */
+static inline const char *snapshot_text(const struct snapshot *snapshot, uint32_t number)
+{
+    return number < snapshot->text_count ? snapshot->text_bytes + snapshot->text_starts[number] : "";
+}
 
 /* Why a file could not be read: one line that names the byte offset and what was met there. */
 struct snapshot_error {

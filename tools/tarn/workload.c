@@ -173,7 +173,8 @@ static bool draft_alloc(struct draft *draft, const struct snapshot_event *event)
             return false;
     }
     uint32_t number;
-    if (!draft_block(draft, event->address, event->size, event->stream, event->pool, false, &number))
+    if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream],
+                     draft->snapshot->pools[event->pool], false, &number))
         return false;
     draft->workload->alloc_count++;
     return draft_op(draft, WORKLOAD_ALLOC, number);
@@ -189,7 +190,8 @@ static bool draft_free(struct draft *draft, const struct snapshot_event *event)
     } else {
         if (event->size == 0 || event->size > SIZE_LIMIT)
             return draft_lost(draft);
-        if (!draft_block(draft, event->address, event->size, event->stream, event->pool, true, &number))
+        if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream],
+                         draft->snapshot->pools[event->pool], true, &number))
             return false;
         draft->blocks[number].life = LIFE_LIVE;
     }

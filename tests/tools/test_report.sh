@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# `tarn report` and `tarn diff` from outside: text, JSON, what they refuse, and what a page is made of. What the page shows is
+# tested by test_report_page.sh, what the numbers are by test_analysis.c. TARN_PROGRAM, TARN_TEST_DATA.
+set -euo pipefail
+
+tarn=$TARN_PROGRAM
+data=$TARN_TEST_DATA
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_report: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
+
+# run STATUS ARGUMENT...: runs the program and wants that status; leaves the files out and err.
+run()
+{
+    local wanted=$1 status=0
+    shift
+    "$tarn" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: tarn $*"
+}
+says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
+lacks() { ! grep -qe "$2" "$work/$1" || fail "$1 should not say: $2"; }
+
+# json EXPRESSION: standard output is JSON, called `a` here, and the expression holds of it.
+json()
+{
+    python3 - "$work/out" "$1" <<'END' || fail "not so: $1"
+import json, sys
+with open(sys.argv[1]) as file:
+    a = json.load(file)
+sys.exit(0 if eval(sys.argv[2]) else 1)
+END
+}
+
+# The command lines.
+run 0 --help && says out ' report  ' && says out ' diff  '
+run 0 help report && says out 'Usage: tarn report' && silent err
+run 0 report --help && says out '--output' && silent err
+run 0 diff --help && says out 'Usage: tarn diff' && silent err
+run 2 report && says err 'no file was named' && silent out
+run 2 report a b && says err 'tarn diff'
+run 2 report -o page a b c && says err 'one file or compares two'
+run 2 report -o page --json a && says err 'choose one'
+run 2 report --text --json a && says err 'choose one'
+for bad in -1 x 4096 1.5 ''; do run 2 report "--device=$bad" a && says err '--device wants'; done
+for bad in 0 -1 x 1000001; do run 2 report "--rows=$bad" a && says err '--rows wants'; done
+for bad in start -1 1.5 '' 3000000000; do run 2 report "--at=$bad" a && says err '--at wants'; done
+run 2 report --output && says err 'the option --output needs a value'
+run 2 report -x a && says err 'no option -x'
+run 2 diff a && says err 'two files'
+run 2 diff a b c && says err 'two files'
+run 2 diff --text a b && says err 'no option --text'
+
+# Files that cannot be shown.
+run 1 report "$work/nothing" && says err "^tarn report: $work/nothing: cannot open" && silent out
+run 1 report "$0" && says err 'this is text' && silent out
+run 1 report --device 7 "$data/tarn.pickle" && says err 'nothing of device 7; leave out --device'
+printf '\200\002}(U\010segments](eu.' >"$work/empty.pickle"
+run 1 report "$work/empty.pickle" && says err 'no segments and no trace'
+run 1 diff "$data/tarn.pickle" "$work/nothing" && says err "^tarn diff: $work/nothing"
+
+# Text, with and without UTF-8, without control characters.
+LC_ALL=C.UTF-8 run 0 report "$data/tarn.pickle" && silent err
+says out '^tarn.pickle, device 0 (device é 0): by tarn 9.8.7, driver host; 2,278 events, [0-9]* allocations in'
+says out 'before event 17 threads are missing, and 3 events were overwritten'
+says out '^peak allocated   1.45 GiB  after event 1,558, 81.7 ms, 126 blocks$'
+says out '^reserved then    1.87 GiB  .* free in 74 holes, the largest 111 MiB: fragmentation 73.9 %$'
+says out '^waiting then '
+says out '█'
+for name in 'first part of the tag' 'tag' 'call site' 'stream' 'pool' 'thread'; do says out "bytes   share   blocks  .*$name\$"; done
+says out '%       [0-9]*  step 1/backward$'
+says out 'thread 2 loader$'
+says out '^Handles: cublas 4 (1 in use, workspaces 32.0 MiB)$'
+says out '^Out of memory 1 time$'
+LC_ALL=C run 0 report "$data/tarn.pickle" --rows 2 --device 1
+lacks out '█' && says out '##' && lacks out 'device 0' && says out ' more$'
+run 0 report --at end "$data/oom.pickle" && says out '^allocated  ' && says out '^Out of memory 15 times$' && says out '12 more\|7 more'
+run 0 report "$data/state-only.pickle" && says out 'no trace, so its state' && lacks out 'over time'
+run 0 report "$data/old.pickle" && says out ' events$'
+
+# JSON. The moment that is looked at is that of --at; the peaks stay.
+run 0 report --json "$data/tarn.pickle" && silent err
+json 'len(a) == 2 and a[0]["device"] == 0 and a[0]["trace"] and a[0]["by"] == "tarn 9.8.7, driver host"'
+json 'all(d["at"] == d["peak"] and d["peak"]["allocated"] <= d["peak"]["reserved"] for d in a)'
+json 'sum(g["bytes"] for g in a[0]["groups"]["pool"]) == a[0]["peak"]["allocated"]'
+json 'all(sorted(d["blocks"], key=lambda b: (-b["bytes"], b["address"])) == d["blocks"] for d in a)'
+json 'max(p["allocated"] for p in a[0]["over_time"]) == a[0]["peak"]["allocated"]'
+json 'a[0]["out_of_memory"][0]["asked"] > a[0]["out_of_memory"][0]["state"]["largest_free"]'
+run 0 report --json --at 100 --device 1 "$data/tarn.pickle"
+json 'len(a) == 1 and a[0]["at"]["event"] == 100 and a[0]["peak"]["event"] == 1099'
+run 0 report --json --at 2000000000 "$data/tarn.pickle" && json 'a[0]["at"]["event"] == a[0]["events"]'
+run 0 report --json "$data/state-only.pickle" && json 'not a[0]["trace"] and a[0]["events"] == 0 and a[0]["at"]["time_us"] is None'
+
+# The comparison: of a file with itself nothing, of two what the two reports say.
+run 0 diff "$data/tarn.pickle" "$data/tarn.pickle" && lacks out 'growth  .*by'
+run 0 diff --device 0 "$data/tarn.pickle" "$data/oom.pickle"
+says out '^allocated  *1.45 GiB  *1.72 GiB  *+276 MiB$' && says out 'blocks  by call site$'
+run 0 diff --json "$data/tarn.pickle" "$data/oom.pickle"
+json 'len(a) == 1 and a[0]["before"]["peak"]["allocated"] < a[0]["after"]["peak"]["allocated"]'
+json '(sum(c["after"] - c["before"] for c in a[0]["changes"]["call_site"]) ==
+    a[0]["after"]["peak"]["allocated"] - a[0]["before"]["peak"]["allocated"])'
+run 0 diff "$data/tarn.pickle" "$data/state-only.pickle" && says out '^device 1 at the peak'
+
+# A page: whole or not at all, nothing of another place, and what the file says is not part of it.
+run 0 report -o "$work/page.html" "$data/tarn.pickle" && silent out && silent err
+[ "$(find "$work" -name 'page.html*' | wc -l)" -eq 1 ] || fail "more than the page was left"
+[ "$(stat -c %a "$work/page.html")" = "$(printf '%o' $((0666 & ~$(umask))))" ] || fail "the page has odd permissions"
+head -c 15 "$work/page.html" | grep -q '<!DOCTYPE html>' || fail "the page does not begin as HTML"
+! grep -qE '(src|href)="[a-z]*:?//|url\(' "$work/page.html" || fail "the page names something of another place"
+run 0 report -o - "$data/tarn.pickle"
+cmp -s "$work/out" "$work/page.html" || fail "standard output gets another page"
+run 1 report -o "$work/nowhere/page.html" "$data/tarn.pickle" && says err 'nowhere/page.html: the page could not be written: No such'
+ln -s "$data/tarn.pickle" "$work/<b>&.pickle"
+run 0 report -o - "$work/<b>&.pickle" && lacks out '<b>' && says out '&lt;b>&amp;.pickle'
+echo "report: all as expected"

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// Copyright (c) 2026 The tarn authors
+//
+// Two files side by side: their sums and groups at the peak of each, as `tarn diff` has them, and what each had allocated over the
+// course of its trace.
+
+const COMPARED_COLUMNS = 400;
+
+function showComparison(before, after, by) {
+    const states = [before, after].map(model => model.stateAt(model.device.peak));
+    const sums = [["allocated at the peak", "allocated"], ["reserved then", "reserved"], ["free in reserved", "free"],
+        ["largest hole", "largest"], ["waiting", "waiting"]].map(([name, key]) => [name, states[0][key], states[1][key]]);
+    sums.push(["peak reserved", before.device.states.peakReserved.reserved, after.device.states.peakReserved.reserved]);
+    const number = name => ({name, number: true});
+    const rows = sums.map(([name, a, b]) => [name, formatBytes(a), formatBytes(b), formatGrowth(b - a)]);
+    rows.push(["blocks", formatCount(states[0].blocks), formatCount(states[1].blocks), ""],
+        ["fragmentation", formatShare(before.fragmentation(states[0]), 1), formatShare(after.fragmentation(states[1]), 1), ""],
+        ["out of memory", plural(before.device.ooms.length, "time"), plural(after.device.ooms.length, "time"), ""]);
+    const changes = compareGroups(before, after, by);
+    const most = Math.max(1, ...changes.map(change => Math.abs(change.after - change.before)));
+    replaceContent("compare-tables",
+        makeTable("At the peak", [{name: ""}, number("A"), number("B"), number("growth")], rows),
+        makeTable("What changed, by " + BY_NAMES[by], [number("growth"), number("A"), number("B"), {name: BY_NAMES[by]}],
+            changes.slice(0, 40).map(change => [formatGrowth(change.after - change.before), formatBytes(change.before),
+                formatBytes(change.after), element("span", {},
+                    makeBar(Math.abs(change.after - change.before) / most, change.after > change.before ? "more" : "less"),
+                    change.label)])));
+    drawComparison([before, after]);
+}
+
+function compareGroups(before, after, by) {
+    const changes = new Map(), none = new Set();
+    const put = (model, side) => {
+        for (const group of model.groupsAt(model.device.peak, by, none)) {
+            if (!changes.has(group.label))
+                changes.set(group.label, {label: group.label, before: 0, after: 0});
+            changes.get(group.label)[side] += group.bytes;
+        }
+    };
+    put(before, "before");
+    put(after, "after");
+    return [...changes.values()].filter(change => change.before !== change.after)
+        .sort((a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before));
+}
+
+// A line a file, each from the beginning of its trace to its end.
+function drawComparison(models) {
+    const svg = d3.select("#compare-chart"), box = byId("compare-chart").getBoundingClientRect();
+    const width = Math.max(100, box.width - MARGIN.left - MARGIN.right), height = box.height - MARGIN.top - MARGIN.bottom;
+    const top = Math.max(1, ...models.map(model => model.device.states.peak.allocated)) * 1.05;
+    const x = d3.scaleLinear().domain([0, 1]).range([MARGIN.left, MARGIN.left + width]);
+    const y = d3.scaleLinear().domain([0, top]).range([MARGIN.top + height, MARGIN.top]);
+    svg.selectAll("*").remove();
+    svg.append("g").attr("class", "axis").attr("transform", `translate(0,${MARGIN.top + height})`)
+        .call(d3.axisBottom(x).ticks(5).tickFormat(value => Math.round(100 * value) + "\u00a0%"));
+    svg.append("g").attr("class", "axis").attr("transform", `translate(${MARGIN.left},0)`)
+        .call(d3.axisLeft(y).tickValues(byteTicks(0, top, 4)).tickFormat(formatBytes));
+    models.forEach((model, number) => {
+        const {sampleMoment, sampleAllocated} = model.samples, points = [];
+        const last = model.device.hasTimes ? model.times[model.events] || 1 : model.events || 1;
+        for (let k = 0; k < sampleMoment.length; k++)
+            points.push([(model.device.hasTimes ? model.times[sampleMoment[k]] : sampleMoment[k]) / last, sampleAllocated[k]]);
+        if (points.length)
+            points.push([1, points[points.length - 1][1]]);
+        svg.append("path").attr("class", "line line-" + "ab"[number])
+            .attr("d", d3.line().x(point => x(point[0])).y(point => y(point[1])).curve(d3.curveStepAfter)(points));
+    });
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Copyright (c) 2026 The tarn authors
+//
+// Numbers for people, as the text of `tarn report` writes them (units.c), and elements.
+
+const NEVER = 0xffffffff;
+
+function significant(value) {
+    return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+}
+
+function formatBytes(bytes) {
+    const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    const sign = bytes < 0 ? "\u2212" : "";
+    let value = Math.abs(bytes), unit = 0;
+    for (; value >= 999.5 && unit + 1 < units.length; unit++)
+        value /= 1024;
+    return sign + (unit ? significant(value) : Math.round(value)) + "\u00a0" + units[unit];
+}
+
+function formatGrowth(bytes) {
+    return (bytes > 0 ? "+" : "") + formatBytes(bytes);
+}
+
+function formatTime(ns) {
+    if (ns === 0)
+        return "0\u00a0s";
+    for (const [scale, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"]])
+        if (Math.abs(ns) >= scale * 0.9995)
+            return significant(ns / scale) + "\u00a0" + unit;
+    return Math.round(ns) + "\u00a0ns";
+}
+
+// For the ticks of an axis: one unit for all, and as many digits as tell neighbours apart.
+function timeTicks(low, high, count) {
+    const step = d3.tickStep(low, high, count);
+    const [scale, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]].find(([size]) => high >= size) || [1, "ns"];
+    const digits = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9));
+    return value => (value / scale).toFixed(Math.min(9, digits)) + "\u00a0" + unit;
+}
+
+const formatCount = d3.format(",d");
+const formatShare = (part, whole) => (whole ? (100 * part / whole).toFixed(1) : "0.0") + "\u00a0%";
+const formatAddress = address => "0x" + address.toString(16);
+const plural = (count, thing) => formatCount(count) + "\u00a0" + thing + (count === 1 ? "" : "s");
+
+// An element; attributes that begin with "on" are listeners, children are elements or texts.
+function element(name, attributes, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes || {}))
+        if (key.startsWith("on"))
+            made.addEventListener(key.slice(2), value);
+        else if (value !== undefined && value !== null && value !== false)
+            made.setAttribute(key, value === true ? "" : value);
+    made.append(...children.filter(child => child !== null && child !== undefined));
+    return made;
+}
+
+const byId = id => document.getElementById(id);
+
+function replaceContent(id, ...children) {
+    byId(id).replaceChildren(...children.filter(child => child !== null && child !== undefined));
+}
+
+// A bar in a slot of 60 pixels, so that what follows stands in line.
+function makeBar(part, kind) {
+    return element("span", {class: "slot"},
+        element("span", {class: "bar " + (kind || ""), style: `width:${(60 * part).toFixed(1)}px`}));
+}
+
+// A table: columns are {name, number: whether it is set flush right}, rows are arrays of texts or elements.
+function makeTable(caption, columns, rows) {
+    const head = element("tr", {}, ...columns.map(column =>
+        element("th", {scope: "col", class: column.number ? "number" : null}, column.name)));
+    const body = rows.map(row => element("tr", {}, ...row.map((cell, i) =>
+        element("td", {class: columns[i].number ? "number" : null}, cell))));
+    return element("table", {}, caption ? element("caption", {}, caption) : null,
+        element("thead", {}, head), element("tbody", {}, ...body));
+}

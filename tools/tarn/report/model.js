@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+// Copyright (c) 2026 The tarn authors
+//
+// One device of one file: the same rectangles that the C analysis has (analysis.h), and its questions about a moment. Moments are
+// numbers of events; a block lives from `begin` until before `freed`, and waits until before `end`.
+
+const CHECKPOINT = 2048; // moments
+const GROUPS_SHOWN = 14; // with a colour of their own
+
+class Model {
+    constructor(file, device, arrays) {
+        this.file = file;
+        this.device = device;
+        this.events = device.events;
+        this.times = arrays.times;
+        this.samples = arrays;
+        this.blocks = {count: arrays.address.length, address: arrays.address, size: arrays.size, room: arrays.room,
+            begin: arrays.begin, freed: arrays.freed, end: arrays.end, stream: arrays.stream, pool: arrays.pool,
+            stack: arrays.stack, tag: arrays.tag, thread: arrays.thread, byAddress: arrays.byAddress};
+        this.ranges = {count: arrays.rangeAddress.length, address: arrays.rangeAddress, size: arrays.rangeSize,
+            begin: arrays.rangeBegin, end: arrays.rangeEnd, pool: arrays.rangePool, stream: arrays.rangeStream,
+            joins: arrays.rangeJoins, byAddress: arrays.rangeByAddress};
+    }
+
+    // What is asked for often: the blocks in the order of their frees, and what is reserved at each moment.
+    *prepare() {
+        const {count, freed} = this.blocks;
+        const start = new Uint32Array(this.events + 2);
+        for (let i = 0; i < count; i++) {
+            if (freed[i] !== NEVER)
+                start[freed[i] + 1]++;
+            if (i % 65536 === 0)
+                yield;
+        }
+        for (let m = 0; m <= this.events; m++)
+            start[m + 1] += start[m];
+        yield;
+        const next = start.slice(), order = new Uint32Array(count);
+        for (let i = 0; i < count; i++) {
+            if (freed[i] !== NEVER)
+                order[next[freed[i]]++] = i;
+            if (i % 65536 === 0)
+                yield;
+        }
+        this.freedStart = start; // of moment m: order[start[m]] to before order[start[m + 1]]
+        this.freedOrder = order;
+
+        const reserved = new Float64Array(this.events + 1);
+        for (let i = 0; i < this.ranges.count; i++) {
+            reserved[this.ranges.begin[i]] += this.ranges.size[i];
+            if (this.ranges.end[i] !== NEVER)
+                reserved[this.ranges.end[i]] -= this.ranges.size[i];
+            if (i % 65536 === 0)
+                yield;
+        }
+        for (let m = 1; m <= this.events; m++)
+            reserved[m] += reserved[m - 1];
+        this.reserved = reserved;
+    }
+
+    lives(i, moment) {
+        return this.blocks.begin[i] <= moment && moment < this.blocks.freed[i];
+    }
+
+    waits(i, moment) {
+        return this.blocks.freed[i] <= moment && moment < this.blocks.end[i];
+    }
+
+    // The living blocks, the largest first and then by address.
+    alive(moment) {
+        const {count, size, address} = this.blocks, alive = [];
+        for (let i = 0; i < count; i++)
+            if (this.lives(i, moment))
+                alive.push(i);
+        return alive.sort((a, b) => size[b] - size[a] || address[a] - address[b]);
+    }
+
+    // Sums, and where `visit` is given, everything in the order of addresses: visit(what, address, size, index).
+    stateAt(moment, visit) {
+        const b = this.blocks, r = this.ranges;
+        const state = {moment, allocated: 0, waiting: 0, reserved: 0, free: 0, largest: 0, blocks: 0, waitingBlocks: 0, holes: 0};
+        let hole = 0, holeAt = 0, at = 0, next = 0, before = -1;
+        const endHole = () => {
+            if (hole) {
+                state.free += hole;
+                state.holes++;
+                state.largest = Math.max(state.largest, hole);
+                if (visit)
+                    visit("free", holeAt, hole, -1);
+            }
+            hole = 0;
+        };
+        const addHole = (from, size) => {
+            holeAt = hole ? holeAt : from;
+            hole += size;
+        };
+        const present = i => b.begin[i] <= moment && moment < b.end[i];
+        const take = i => {
+            const lives = moment < b.freed[i];
+            state[lives ? "allocated" : "waiting"] += b.size[i];
+            state[lives ? "blocks" : "waitingBlocks"]++;
+            return lives;
+        };
+        for (let k = 0; k < r.count; k++) {
+            const range = r.byAddress[k];
+            if (moment < r.begin[range] || moment >= r.end[range])
+                continue;
+            const from = r.address[range], end = from + r.size[range];
+            state.reserved += r.size[range];
+            if (before < 0 || !r.joins[before] || !r.joins[range] || r.address[before] + r.size[before] !== from ||
+                r.pool[before] !== r.pool[range] || r.stream[before] !== r.stream[range])
+                endHole();
+            if (visit)
+                visit("range", from, r.size[range], range);
+            at = Math.max(at, from);
+            for (; next < b.count && b.address[b.byAddress[next]] < end; next++) {
+                const i = b.byAddress[next];
+                if (!present(i))
+                    continue;
+                if (b.address[i] > at)
+                    addHole(at, b.address[i] - at);
+                endHole();
+                const lives = take(i);
+                if (visit)
+                    visit(lives ? "live" : "waiting", b.address[i], b.room[i], i);
+                at = Math.max(at, b.address[i] + b.room[i]);
+            }
+            if (at < end)
+                addHole(at, end - at);
+            before = range;
+        }
+        endHole();
+        for (; next < b.count; next++)
+            if (present(b.byAddress[next]))
+                take(b.byAddress[next]);
+        return state;
+    }
+
+    fragmentation(state) {
+        return state.free ? 1 - state.largest / state.free : 0;
+    }
+
+    // --- labels ---
+
+    text(number) {
+        return this.file.texts[number] || "";
+    }
+
+    streamLabel(number) {
+        return this.file.streams[number];
+    }
+
+    poolLabel(number) {
+        return this.file.pools[number];
+    }
+
+    threadLabel(number) {
+        const name = this.file.threadNames[number];
+        return number ? "thread " + number + (name ? " " + name : "") : "thread not known";
+    }
+
+    siteLabel(stack) {
+        return this.file.siteLabels[this.file.sites[stack]];
+    }
+
+    frames(stack) {
+        const frames = [];
+        for (; stack; stack = this.file.stackCaller[stack])
+            frames.push(this.file.frames[this.file.stackFrame[stack]]);
+        return frames;
+    }
+
+    // The part of a tag that is looked at: one step deeper wherever the reader has opened it.
+    tagLabel(tag, opened) {
+        if (!tag)
+            return "no tag";
+        const parts = this.text(tag).split("/");
+        let prefix = parts[0], depth = 1;
+        while (opened.has(prefix) && depth < parts.length)
+            prefix += "/" + parts[depth++];
+        return prefix;
+    }
+
+    // A function from a block's number to what it is put under.
+    labeller(by, opened) {
+        const {tag, stack, stream, pool, thread} = this.blocks, known = new Map();
+        const lastPart = key => key ? this.text(key).slice(this.text(key).lastIndexOf("/") + 1) : "no tag";
+        const remember = (column, label) => i => {
+            const key = column[i];
+            let text = known.get(key);
+            if (text === undefined)
+                known.set(key, text = label(key));
+            return text;
+        };
+        switch (by) {
+        case "tag": return remember(tag, key => this.tagLabel(key, opened));
+        case "last": return remember(tag, lastPart);
+        case "site": return remember(stack, key => this.siteLabel(key));
+        case "stream": return remember(stream, key => this.streamLabel(key));
+        case "pool": return remember(pool, key => this.poolLabel(key));
+        default: return remember(thread, key => this.threadLabel(key));
+        }
+    }
+
+    // Groups at one moment, the largest first: {label, bytes, blocks}.
+    groupsAt(moment, by, opened) {
+        const label = this.labeller(by, opened), groups = new Map();
+        for (let i = 0; i < this.blocks.count; i++) {
+            if (!this.lives(i, moment))
+                continue;
+            const name = label(i);
+            let group = groups.get(name);
+            if (!group)
+                groups.set(name, group = {label: name, bytes: 0, blocks: 0});
+            group.bytes += this.blocks.size[i];
+            group.blocks++;
+        }
+        return [...groups.values()].sort((a, b) => b.bytes - a.bytes || (a.label < b.label ? -1 : 1));
+    }
+
+    // What is done at each moment from `from` to before `to`: begun(i), freed(i), then done(moment).
+    *walk(from, to, begun, freed, done) {
+        const b = this.blocks;
+        let next = lowerBound(b.begin, from);
+        for (let moment = from; moment < to; moment++) {
+            for (let k = this.freedStart[moment]; k < this.freedStart[moment + 1]; k++)
+                if (b.begin[this.freedOrder[k]] < moment)
+                    freed(this.freedOrder[k]);
+            for (; next < b.count && b.begin[next] === moment; next++)
+                if (b.freed[next] > moment)
+                    begun(next);
+            done(moment);
+            if (moment % 4096 === 4095)
+                yield;
+        }
+    }
+
+    // Divides the blocks for good: the groups that are ever largest have a number of their own, the rest shares the last. Also sums
+    // of each at every CHECKPOINT-th moment, from which those of any other are soon found.
+    *grouping(by, opened) {
+        const {count, size} = this.blocks, label = this.labeller(by, opened), keys = new Map();
+        const key = new Uint32Array(count), children = new Set();
+        for (let i = 0; i < count; i++) {
+            const name = label(i);
+            let number = keys.get(name);
+            if (number === undefined)
+                keys.set(name, number = keys.size);
+            key[i] = number;
+            if (by === "tag" && this.blocks.tag[i] && this.text(this.blocks.tag[i]).length > name.length)
+                children.add(name);
+            if (i % 16384 === 0)
+                yield;
+        }
+        const now = new Float64Array(keys.size), most = new Float64Array(keys.size);
+        yield* this.walk(0, this.events + 1, i => {
+            now[key[i]] += size[i];
+            most[key[i]] = Math.max(most[key[i]], now[key[i]]);
+        }, i => { now[key[i]] -= size[i]; }, () => {});
+
+        const names = [...keys.keys()];
+        const order = names.map((_, number) => number).sort((a, b) => most[b] - most[a] || a - b);
+        const shown = order.length > GROUPS_SHOWN + 1 ? order.slice(0, GROUPS_SHOWN) : order;
+        const place = new Uint16Array(names.length).fill(shown.length);
+        shown.forEach((number, at) => { place[number] = at; });
+        const groups = shown.map(number => ({label: names[number], most: most[number], opens: children.has(names[number])}));
+        if (shown.length < order.length)
+            groups.push({label: plural(order.length - shown.length, "other"), most: 0, rest: true});
+        const of = new Uint16Array(count);
+        for (let i = 0; i < count; i++)
+            of[i] = place[key[i]];
+        yield;
+
+        const width = groups.length, checkpoints = new Float64Array((Math.floor(this.events / CHECKPOINT) + 1) * width);
+        const sums = new Float64Array(width);
+        yield* this.walk(0, this.events + 1, i => { sums[of[i]] += size[i]; }, i => { sums[of[i]] -= size[i]; }, moment => {
+            if (moment % CHECKPOINT === 0)
+                checkpoints.set(sums, moment / CHECKPOINT * width);
+        });
+        return {by, of, groups, checkpoints};
+    }
+
+    // The sums of each group after a moment's events.
+    *sumsAt(grouping, moment) {
+        const width = grouping.groups.length, size = this.blocks.size, of = grouping.of;
+        const at = Math.floor(moment / CHECKPOINT);
+        const sums = grouping.checkpoints.slice(at * width, (at + 1) * width);
+        yield* this.walk(at * CHECKPOINT + 1, moment + 1, i => { sums[of[i]] += size[i]; },
+            i => { sums[of[i]] -= size[i]; }, () => {});
+        return sums;
+    }
+}
+
+// The first place of a sorted array whose value is not below `value`.
+function lowerBound(array, value) {
+    let low = 0, high = array.length;
+    while (low < high) {
+        const middle = (low + high) >>> 1;
+        if (array[middle] < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// A generator that is short, to its end at once.
+function atOnce(generator) {
+    for (;;) {
+        const step = generator.next();
+        if (step.done)
+            return step.value;
+    }
+}
