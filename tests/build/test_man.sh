@@ -75,4 +75,6 @@ for include in "$TARN_SOURCE"/docs/man/*.h2m; do
     name=$(basename "$include" .h2m)
     [ "$name" = tarn ] || grep -qxF "$name" "$work/commands" || fail "docs/man/$name.h2m: there is no command $name"
 done
+by_hand=$(find "$TARN_SOURCE/docs/man" -name '*.[1-9]')
+[ -z "$by_hand" ] || fail "pages are made of --help and of docs/man/<command>.h2m; not by hand: $by_hand"
 echo "$(wc -l <"$work/expected") pages"
