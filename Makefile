@@ -21,7 +21,7 @@ compile = cmake --build $(build_dir) --parallel $(JOBS)
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 
-.PHONY: all build demo test bench mutants fuzz soak lint format install clean help require-cmake
+.PHONY: all build demo test docs bench mutants fuzz soak lint format install clean help require-cmake
 
 all: build
 
@@ -35,11 +35,16 @@ demo: ## Install what the build needs, build, and replay the recorded traces
 	@scripts/demo
 
 test: ## Install what the tests need, build, and run every test (PRESET=..., TESTS=<regular expression>)
-	@scripts/setup demo test
+	@scripts/setup demo test docs
 	@$(cudss_headers)
 	@$(configure) -DTARN_TESTS=ON $(quiet)
 	@$(compile)
 	@scripts/run-tests $(build_dir) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
+
+docs: ## Make the searchable reference of the headers and the documents, build/docs/html/index.html
+	@scripts/setup docs
+	@scripts/docs build/docs
+	@echo build/docs/html/index.html
 
 bench: override PRESET = release
 bench: ## Build the release and run every benchmark
@@ -49,7 +54,7 @@ bench: ## Build the release and run every benchmark
 	@scripts/bench build
 
 mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names> for some)
-	@scripts/setup demo test
+	@scripts/setup demo test docs
 	@$(cudss_headers)
 	@scripts/mutants $(MUTANTS)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# What is installed: libraries, headers, the CMake package, tarn.pc, manual pages. The program is installed by tools/.
+# What is installed: libraries, headers, the CMake package, tarn.pc. The program and its manual pages are
+# installed by tools/.
 # The whole tree may be moved after installation: both packages find it from where they lie.
 
 if(NOT TARN_INSTALL)
@@ -40,10 +41,3 @@ else()
 endif()
 configure_file(cmake/tarn.pc.in ${PROJECT_BINARY_DIR}/tarn.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tarn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-
-file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/*.[1-9])
-foreach(page ${pages})
-    cmake_path(GET page EXTENSION LAST_ONLY section)
-    string(SUBSTRING ${section} 1 1 section)
-    install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
-endforeach()

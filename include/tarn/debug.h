@@ -18,6 +18,7 @@
 extern "C" {
 #endif
 
+/* What a report is of. */
 typedef enum tarn_debug_kind {
     TARN_DEBUG_BAD_FREE,         /* of what was freed already, or is no block */
     TARN_DEBUG_RED_ZONE,         /* a write before a block, or behind it */
@@ -27,14 +28,15 @@ typedef enum tarn_debug_kind {
     TARN_DEBUG_LEAK              /* blocks that are live at tarn_shutdown(); one report a call site */
 } tarn_debug_kind;
 
+/* One report. */
 typedef struct tarn_debug_report {
-    size_t size; /* sizeof(tarn_debug_report) */
-    tarn_debug_kind kind;
-    int device;
-    const void *block; /* its start, or the pointer that was freed; NULL where no block is concerned */
-    size_t requested;  /* bytes, as asked for; of leaks, all of the site's together */
-    int64_t offset;    /* bytes from the start of the block to the first one that is wrong */
-    const char *text;  /* all of it, in lines; valid during the call */
+    size_t size;          /* sizeof(tarn_debug_report) */
+    tarn_debug_kind kind; /* what was found */
+    int device;           /* where */
+    const void *block;    /* its start, or the pointer that was freed; NULL where no block is concerned */
+    size_t requested;     /* bytes, as asked for; of leaks, all of the site's together */
+    int64_t offset;       /* bytes from the start of the block to the first one that is wrong */
+    const char *text;     /* all of it, in lines; valid during the call */
 } tarn_debug_report;
 
 /* Has `function` called for each report from now on, by a thread that calls tarn, at the beginning or the end of a call and with

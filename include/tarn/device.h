@@ -28,6 +28,7 @@ extern "C" {
 /* The highest number of devices that tarn serves in one process; a driver's further ones are not seen. */
 #define TARN_MAX_DEVICES 64
 
+/* What a device is. */
 typedef struct tarn_device_properties {
     size_t size;           /* sizeof(tarn_device_properties), set by the caller */
     char name[64];         /* NUL-terminated */
@@ -39,8 +40,8 @@ typedef struct tarn_device_properties {
     bool virtual_memory;   /* physical memory can be mapped at reserved addresses */
     bool alias;            /* ... and at two addresses at once */
     int capability_major;  /* compute capability; 0 on the host device */
-    int capability_minor;
-    bool exportable; /* other processes can be given its memory: tarn/share.h */
+    int capability_minor;  /* ... the second number of it */
+    bool exportable;       /* other processes can be given its memory: tarn/share.h */
 } tarn_device_properties;
 
 /* The number of devices; counted once. TARN_ERROR_NO_DRIVER where no driver answers. */
@@ -72,10 +73,9 @@ TARN_API tarn_status tarn_device_peer_enable(int device, int peer);
 /* A guard sets a device and remembers the one before; restore puts that back. A guard is restored by the thread that
  * set it; guards nest like brackets. Restoring twice, or a guard whose set failed, does nothing and is TARN_OK. */
 typedef struct tarn_device_guard {
-    int previous;
-    bool active;
+    int previous; /* the device before */
+    bool active;  /* set, and not restored yet */
 } tarn_device_guard;
-
 TARN_API tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device);
 TARN_API tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
 

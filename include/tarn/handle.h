@@ -47,7 +47,22 @@ extern "C" {
 
 /* Libraries ------------------------------------------------------------------------------------------------------- */
 
-/* X(NAME, number, name). The numbers are part of the ABI; libraries that a program registers get further ones. */
+/* X(NAME, number, name). The numbers are part of the ABI; libraries that a program registers get further ones.
+ *   cudnn        cuDNN; typed getters in tarn/cudnn.h
+ *   cublas       cuBLAS; tarn/cublas.h
+ *   cublaslt     cuBLASLt; tarn/cublaslt.h
+ *   cusparse     cuSPARSE; tarn/cusparse.h
+ *   cusolver_dn  cuSOLVER's dense part; tarn/cusolver.h
+ *   cusolver_sp  cuSOLVER's sparse part; tarn/cusolver.h
+ *   cudss        cuDSS; tarn/cudss.h
+ *   curand       cuRAND's generators; tarn/curand.h
+ *   miopen       MIOpen; tarn/miopen.h
+ *   rocblas      rocBLAS; tarn/rocblas.h
+ *   hipblas      hipBLAS; tarn/hipblas.h
+ *   hipblaslt    hipBLASLt; tarn/hipblaslt.h
+ *   rocsparse    rocSPARSE; tarn/rocsparse.h
+ *   hipsparse    hipSPARSE; tarn/hipsparse.h
+ *   hipsolver    hipSOLVER; tarn/hipsolver.h */
 #define TARN_LIBRARY_LIST(X)       \
     X(CUDNN, 1, cudnn)             \
     X(CUBLAS, 2, cublas)           \
@@ -65,7 +80,9 @@ extern "C" {
     X(HIPSPARSE, 14, hipsparse)    \
     X(HIPSOLVER, 15, hipsolver)
 
+/* A library: TARN_LIBRARY_... of the list, or the number of one that a program registered. */
 typedef int tarn_library;
+/* The numbers of the list. */
 enum {
 #define TARN_LIBRARY_ENUM(NAME, number, name) TARN_LIBRARY_##NAME = number,
     TARN_LIBRARY_LIST(TARN_LIBRARY_ENUM)
@@ -73,7 +90,12 @@ enum {
         TARN_MAX_LIBRARIES = 63 /* numbers go from 1 to this */
 };
 
-typedef enum tarn_platform { TARN_PLATFORM_ANY, TARN_PLATFORM_CUDA, TARN_PLATFORM_HIP } tarn_platform;
+/* Which driver a library needs. */
+typedef enum tarn_platform {
+    TARN_PLATFORM_ANY,  /* whatever there is */
+    TARN_PLATFORM_CUDA, /* CUDA */
+    TARN_PLATFORM_HIP   /* HIP */
+} tarn_platform;
 
 /* Flags of a row. */
 #define TARN_LIBRARY_BY_STREAM 1u           /* a handle may not change its stream without a wait: one for each stream */
@@ -85,25 +107,26 @@ typedef enum tarn_platform { TARN_PLATFORM_ANY, TARN_PLATFORM_CUDA, TARN_PLATFOR
  * which win. `create` and `destroy` are needed, the others may be NULL. All return 0 for success; handles and
  * streams are pointers. The strings are copied. */
 typedef struct tarn_library_row {
-    size_t size; /* sizeof(tarn_library_row), set by the caller */
-    const char *name;
+    size_t size;            /* sizeof(tarn_library_row), set by the caller */
+    const char *name;       /* by which tarn_library_find() finds it */
     tarn_platform platform; /* which driver it needs */
     unsigned flags;         /* TARN_LIBRARY_... */
-    int create_number;
+    int create_number;      /* for TARN_LIBRARY_CREATE_TAKES_NUMBER */
     /* The status of create that means so: tarn gives idle memory back and tries once more. 0: none. */
     int out_of_memory;
     const char *const *sonames; /* ends with NULL; NULL where every function is a pointer */
-    const char *create_name, *destroy_name, *set_stream_name, *get_stream_name, *set_workspace_name,
-        *set_pointer_mode_name, *status_text_name;
-    int (*create)(void **handle);
-    int (*create_with_number)(void **handle, int number);
-    int (*destroy)(void *handle);
-    int (*set_stream)(void *handle, void *stream);
-    int (*get_stream)(void *handle, void **stream);
+    const char *create_name, *destroy_name, *set_stream_name; /* of the functions below, in the library */
+    const char *get_stream_name, *set_workspace_name;         /* ... */
+    const char *set_pointer_mode_name, *status_text_name;     /* ... */
+    int (*create)(void **handle);                             /* makes a handle */
+    int (*create_with_number)(void **handle, int number);     /* the same, with create_number */
+    int (*destroy)(void *handle);                             /* ends it */
+    int (*set_stream)(void *handle, void *stream);            /* binds it to a stream */
+    int (*get_stream)(void *handle, void **stream);           /* which one that is, for TARN_DEBUG=handles */
     int (*set_workspace)(void *handle, void *pointer,
                          size_t size);               /* where given, the handle has a workspace: see below */
     int (*set_pointer_mode)(void *handle, int mode); /* 0 is what the next thread finds */
-    const char *(*status_text)(int status);
+    const char *(*status_text)(int status);          /* what a status means */
 } tarn_library_row;
 
 /* Registers a library; it behaves as a built-in one from then on, for ever. TARN_ERROR_INVALID_ARGUMENT for a NULL, an
@@ -117,12 +140,13 @@ TARN_API tarn_status tarn_library_find(const char *name, tarn_library *library);
 /* How many there are, registered ones among them: their numbers are 1 to `count`. */
 TARN_API tarn_status tarn_library_count(int *count);
 
+/* What was found of a library. */
 typedef struct tarn_library_info {
-    size_t size; /* sizeof(tarn_library_info), set by the caller */
-    char name[32];
-    tarn_platform platform;
-    bool found;        /* it could be opened and has what is needed */
-    bool usable;       /* ... and the driver in use is the one that it needs */
+    size_t size;            /* sizeof(tarn_library_info), set by the caller */
+    char name[32];          /* "cudnn" */
+    tarn_platform platform; /* which driver it needs */
+    bool found;             /* it could be opened and has what is needed */
+    bool usable;            /* ... and the driver in use is the one that it needs */
     bool checked;      /* the prototypes that tarn declares were compared with the vendor's headers by a compiler */
     char path[256];    /* of the file; "" for functions given as pointers */
     char version[32];  /* "13.1.0"; "" where it is not known, or not before the first handle is made */
@@ -151,11 +175,10 @@ TARN_API tarn_status tarn_handle_get_on(tarn_library library, tarn_stream stream
  * thread. Fails as a get does. `bind` moves it to another stream of the same device; for a library with a handle a
  * stream that may be another handle, so read `handle` again. */
 typedef struct tarn_lease {
-    void *handle;
-    void *owner; /* of tarn's, as the next field */
-    uint64_t number;
+    void *handle;    /* the vendor's */
+    void *owner;     /* of tarn's, as the next field */
+    uint64_t number; /* of tarn's */
 } tarn_lease;
-
 TARN_API tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lease *lease);
 TARN_API tarn_status tarn_handle_lease_bind(tarn_lease *lease, tarn_stream stream);
 
@@ -180,18 +203,23 @@ TARN_API tarn_status tarn_handle_wait_limit(uint64_t ns);
 /* A setting that the handles of a library have from their next binding on, in every thread: the vendor's own number.
  * PyTorch's "allow TF32" is MATH with CUBLAS_TF32_TENSOR_OP_MATH, its "deterministic" on ROCm ATOMICS with 0. -1 is the
  * library's default again. TARN_ERROR_NOT_SUPPORTED where the library has no such setting. */
-typedef enum tarn_handle_mode { TARN_HANDLE_MATH, TARN_HANDLE_ATOMICS } tarn_handle_mode;
+typedef enum tarn_handle_mode {
+    TARN_HANDLE_MATH,   /* the precision of the library's mathematics */
+    TARN_HANDLE_ATOMICS /* whether it may add in any order */
+} tarn_handle_mode;
 TARN_API tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value);
 
+/* Counters of one library's handles on one device. */
 typedef struct tarn_handle_stats {
-    size_t size;                 /* sizeof(tarn_handle_stats), set by the caller */
-    uint64_t created, destroyed; /* handles, ever */
-    uint64_t in_use, available;  /* now: held by threads or leased; free to be taken */
-    uint64_t peak_in_use;
+    size_t size;                                           /* sizeof(tarn_handle_stats), set by the caller */
+    uint64_t created, destroyed;                           /* handles, ever */
+    uint64_t in_use, available;                            /* now: held by threads or leased; free to be taken */
+    uint64_t peak_in_use;                                  /* the most at a time */
     uint64_t failures;                                     /* creates that failed */
     uint64_t create_ns_sum, create_ns_max, create_ns_last; /* of creates that did not */
     /* Bytes by which the driver's free memory shrank when a handle was made and nothing else was; -1: not known. */
-    int64_t device_bytes_last, device_bytes_max;
+    int64_t device_bytes_last;
+    int64_t device_bytes_max; /* the most that these ever were */
     uint64_t contract_breaks; /* found by TARN_DEBUG=handles */
 } tarn_handle_stats;
 
@@ -239,10 +267,10 @@ TARN_API tarn_status tarn_workspace_get(tarn_library library, void **pointer, si
  * the library refuses to let go of the memory, `end` gives TARN_ERROR_LIBRARY and leaks it: better than a handle that
  * points to memory of someone else. */
 typedef struct tarn_workspace_call {
-    void *handle;
+    void *handle;  /* the thread's */
     void *pointer; /* NULL where the workspace is not made for this call */
-    size_t bytes;
-    void *owner; /* of tarn's */
+    size_t bytes;  /* of the workspace */
+    void *owner;   /* of tarn's */
 } tarn_workspace_call;
 TARN_API tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call);
 TARN_API tarn_status tarn_workspace_end(tarn_workspace_call *call);
@@ -250,7 +278,8 @@ TARN_API tarn_status tarn_workspace_end(tarn_workspace_call *call);
 /* Bytes that a clear gave back to tarn's memory, and bytes that follow when the thread that has the handle asks for it
  * again or ends: until then its next call may still use them. */
 typedef struct tarn_workspace_cleared {
-    size_t freed, deferred;
+    size_t freed;    /* bytes that are back */
+    size_t deferred; /* bytes that follow */
 } tarn_workspace_cleared;
 
 /* Frees workspaces; `cleared` may be NULL. Handles of the calling thread must be asked for again. By stream: all of
@@ -264,6 +293,7 @@ TARN_API tarn_status tarn_workspace_clear_capture(uint64_t capture, tarn_workspa
 TARN_API tarn_status tarn_workspace_clear_pool(tarn_pool *pool, tarn_workspace_cleared *cleared);
 TARN_API tarn_status tarn_workspace_clear_all(tarn_workspace_cleared *cleared);
 
+/* Counters of one device's workspaces. */
 typedef struct tarn_workspace_stats {
     size_t size;                             /* sizeof(tarn_workspace_stats), set by the caller */
     uint64_t count, bytes, peak_bytes;       /* that exist now; most that ever did */

@@ -29,6 +29,7 @@
 extern "C" {
 #endif
 
+/* What the host device is. */
 typedef struct tarn_host_config {
     size_t size;   /* sizeof(tarn_host_config) */
     int devices;   /* 1 to TARN_MAX_DEVICES; 0: TARN_HOST_DEVICES, or 1 */
@@ -63,7 +64,6 @@ typedef struct tarn_host_ledger {
     uint64_t reports;                    /* by the checker */
     uint64_t calls[TARN_HOST_MAX_KINDS]; /* by kind */
 } tarn_host_ledger;
-
 TARN_API tarn_status tarn_host_ledger_get(int device, tarn_host_ledger *ledger);
 /* Makes the peaks the current values, and calls, times and reports zero. */
 TARN_API tarn_status tarn_host_ledger_reset(int device);
@@ -109,8 +109,10 @@ TARN_API tarn_status tarn_host_graph_destroy(void *graph);
  * break, which piece (the driver's number of it, or one for a plain allocation; never 0, never used twice), at which
  * offset, and whether access is set. TARN_ERROR_INVALID_POINTER where nothing is mapped. */
 typedef struct tarn_host_extent {
-    uint64_t piece, offset, length;
-    bool accessible;
+    uint64_t piece;  /* its number */
+    uint64_t offset; /* bytes: where in the piece the address lies */
+    uint64_t length; /* bytes from there on without a break */
+    bool accessible; /* access is set */
 } tarn_host_extent;
 TARN_API tarn_status tarn_host_extent_get(int device, const void *address, size_t size, tarn_host_extent *extent);
 

@@ -26,7 +26,7 @@ extern "C" {
 #define TARN_BLOCK_UNIT ((size_t)512)        /* bytes: block sizes and addresses are multiples of it */
 #define TARN_MAX_ALIGNMENT ((size_t)2 << 20) /* bytes */
 #define TARN_MAX_SIZE ((size_t)1 << 60)      /* bytes: a larger request fails as TARN_ERROR_OUT_OF_MEMORY */
-#define TARN_CURRENT_DEVICE (-1)
+#define TARN_CURRENT_DEVICE (-1)             /* in place of a number: the calling thread's current device */
 
 /* A small number that names what a block is for, in statistics and snapshots; 0 is "no tag". */
 typedef uint16_t tarn_tag;
@@ -46,12 +46,13 @@ TARN_API void *tarn_malloc(size_t size);
  * TARN_ERROR_OUT_OF_HOST_MEMORY; TARN_ERROR_MAPPING_LIMIT. */
 TARN_API tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
 
+/* What tarn_alloc() may be told beside the size. */
 typedef struct tarn_alloc_options {
     size_t size;        /* sizeof(tarn_alloc_options) */
     int device;         /* TARN_CURRENT_DEVICE, or a device; must be that of `stream` unless that is a constant */
     tarn_stream stream; /* TARN_STREAM_LEGACY and TARN_STREAM_PER_THREAD mean those of `device` */
     size_t alignment;   /* bytes: 0 or a power of two up to TARN_MAX_ALIGNMENT */
-    tarn_tag tag;
+    tarn_tag tag;       /* of the block; 0: none */
 } tarn_alloc_options;
 
 /* TARN_ERROR_INVALID_ARGUMENT for a bad alignment, tag or structure size; otherwise as tarn_alloc_on(). */
@@ -81,19 +82,21 @@ TARN_API tarn_status tarn_usable_size(const void *pointer, size_t *size);
 
 /* Names a pool (pool.h): (0, 0) the device's default pool, (0, n) one that the user made, (n, 0) one made for a graph. */
 typedef struct tarn_pool_id {
-    uint64_t first, second;
+    uint64_t first;  /* not 0: made for a graph */
+    uint64_t second; /* not 0: made by the user */
 } tarn_pool_id;
 
+/* A live block. */
 typedef struct tarn_block_info {
     size_t size;        /* sizeof(tarn_block_info), set by the caller */
     void *base;         /* start of the block */
     size_t usable_size; /* bytes */
     size_t requested;   /* bytes, as asked for */
-    int device;
+    int device;         /* whose memory it is */
     tarn_stream stream; /* that it was allocated for; may be retired since */
-    tarn_tag tag;
-    tarn_pool_id pool; /* whose memory it is */
-    bool imported;     /* tarn_import() gave it: then `base` is what that gave, and `stream` and `tag` are 0 */
+    tarn_tag tag;       /* 0: none */
+    tarn_pool_id pool;  /* which of the device's pools it is from */
+    bool imported;      /* tarn_import() gave it: then `base` is what that gave, and `stream` and `tag` are 0 */
 } tarn_block_info;
 
 /* What is known of the live block that holds `pointer`, which may point anywhere into it. Takes a lock: not for a hot

@@ -22,14 +22,14 @@
 extern "C" {
 #endif
 
-#define TARN_ALL_DEVICES (-1)
+#define TARN_ALL_DEVICES (-1) /* in place of a number: of every device */
 
 /* Mapped addresses. */
 typedef struct tarn_range {
-    void *address;
-    size_t bytes; /* whole granules of the device, or a plain segment */
-    uint64_t generation;
-    int device;
+    void *address;       /* the first */
+    size_t bytes;        /* whole granules of the device, or a plain segment */
+    uint64_t generation; /* of the mapping */
+    int device;          /* whose memory it is */
 } tarn_range;
 
 /* A request that fails for want of memory. */
@@ -39,8 +39,8 @@ typedef struct tarn_shortage {
     size_t limit;     /* bytes that it may have; SIZE_MAX: no limit is set */
     size_t free;      /* bytes that the driver calls free */
     size_t total;     /* bytes of the device */
-    int device;
-    bool rejected; /* more than the device or the limit could ever hold: nothing was tried */
+    int device;       /* whose memory was wanted */
+    bool rejected;    /* more than the device or the limit could ever hold: nothing was tried */
 } tarn_shortage;
 
 /* What an observer wants to be told; NULL for what it does not.
@@ -58,9 +58,13 @@ typedef struct tarn_observer_options {
     size_t size;    /* sizeof(tarn_observer_options) */
     int device;     /* whose memory; TARN_ALL_DEVICES */
     void *argument; /* given to each callback; must be valid until tarn_observer_remove() has returned */
+    /* A range was mapped. */
     void (*mapped)(void *argument, const tarn_range *range);
+    /* A range is about to be unmapped. */
     void (*unmapping)(void *argument, const tarn_range *range);
+    /* A request is about to fail. */
     void (*out_of_memory)(void *argument, const tarn_shortage *shortage);
+    /* So many bytes are about to be asked of the driver; gives whether anything was freed. */
     bool (*reclaim)(void *argument, int device, size_t bytes);
 } tarn_observer_options;
 

@@ -93,10 +93,12 @@ TARN_API tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings);
 
 /* How long calls of the driver took, in ns; all 0 where there were none. */
 typedef struct tarn_pinned_duration {
-    int64_t total, max, min, count, avg;
+    int64_t total, max, min; /* ns: of all, of the longest, of the shortest */
+    int64_t count;           /* calls */
+    int64_t avg;             /* ns: total / count */
 } tarn_pinned_duration;
 
-#define TARN_PINNED_BUCKETS 64
+#define TARN_PINNED_BUCKETS 64 /* powers of two by which allocations are counted */
 
 /* With the names of PyTorch's (torch.cuda.host_memory_stats); times are ns there us. Exact at every moment: a block is active
  * from its allocation until its memory can be used again, and counts with the size that it has. */

@@ -22,6 +22,7 @@
 extern "C" {
 #endif
 
+/* A private pool. */
 typedef struct tarn_pool tarn_pool;
 
 /* Where a pool's segments come from: the caller's own allocator. tarn caches, cuts and counts its memory as it does its own.
@@ -29,6 +30,7 @@ typedef struct tarn_pool tarn_pool;
  *           has; or NULL where it has none: then other memory of the device's is given back, and it is asked again
  *   free    exactly such memory, with the same arguments, when no work of the pool's streams uses it any more
  *   gone    may be NULL: the pool is released and its last segment freed; nothing of this is called any more, `user` may go
+ *   user    what they are given as their last argument
  * They are called by any thread that allocates, frees, trims or releases, with no lock of tarn's held; so they may call tarn, but
  * for memory of the same pool, and no pool whose scope is open unless they name another. They must not throw. */
 typedef struct tarn_pool_allocator {
@@ -57,6 +59,7 @@ typedef struct tarn_segment_sizes {
     size_t max_non_split_rounding; /* a request from max_split on takes no segment that is larger by as much: 20 MiB */
 } tarn_segment_sizes;
 
+/* What a pool is, from its creation on. */
 typedef struct tarn_pool_options {
     size_t size;  /* sizeof(tarn_pool_options) */
     int device;   /* TARN_CURRENT_DEVICE, or a device */
@@ -73,7 +76,7 @@ typedef struct tarn_pool_options {
     /* What the pool creates can be given to other processes (share.h): TARN_ERROR_NOT_SUPPORTED where the device cannot. */
     bool exportable;
 
-    tarn_segments segments;
+    tarn_segments segments;   /* how it comes by memory */
     tarn_segment_sizes sizes; /* of plain segments */
 
     /* A block has a segment for itself, which is plain then, however much larger it is. For memory that is registered elsewhere
@@ -130,7 +133,7 @@ TARN_API tarn_status tarn_pool_alloc(tarn_pool *pool, tarn_stream stream, size_t
 
 /* One live block of a pool. */
 typedef struct tarn_pool_block {
-    void *address;
+    void *address;                 /* its start */
     size_t usable_size, requested; /* bytes */
     tarn_stream stream;            /* that it was allocated for */
 } tarn_pool_block;
@@ -145,12 +148,13 @@ TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers
 /* Pause and resume. A suspended pool has its addresses and no memory: what it reserved serves others. Live blocks stay live, at their
  * addresses, and graphs that use them stay valid; only nothing may use either until the pool is resumed. */
 typedef enum tarn_pool_state {
-    TARN_POOL_RUNS,
+    TARN_POOL_RUNS,     /* it is not suspended */
     TARN_POOL_CHANGES,  /* a suspend or a resume is at it in another thread */
     TARN_POOL_KEPT,     /* suspended; the contents of live blocks are in host memory */
     TARN_POOL_DISCARDED /* suspended; live blocks will have undefined contents */
 } tarn_pool_state;
 
+/* Whether the pool is suspended now. */
 TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state);
 
 /* Gives all memory of a running pool back to the driver, after waiting for the work that its streams have queued, and those recorded
@@ -191,6 +195,7 @@ TARN_API tarn_status tarn_pool_restore(tarn_pool *pool, const tarn_checkpoint *c
  * nothing else: neither trims, nor events, nor other threads' allocations. */
 typedef uint64_t tarn_scope; /* never given twice; 0 is none */
 
+/* What a scope is for. */
 typedef enum tarn_scope_kind {
     TARN_SCOPE_THREAD, /* of the threads that are in it: the one that begins it, and those that join */
     TARN_SCOPE_STREAM, /* for one stream, by any thread */

@@ -55,6 +55,7 @@ TARN_API tarn_status tarn_export(const void *pointer, tarn_share **share);
  * tarn_shutdown(). */
 TARN_API tarn_status tarn_share_close(tarn_share *share);
 
+/* What a share says of its block. */
 typedef struct tarn_share_info {
     size_t size;         /* sizeof(tarn_share_info), set by the caller */
     size_t bytes;        /* of the block */

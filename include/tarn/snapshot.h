@@ -23,11 +23,16 @@
 extern "C" {
 #endif
 
-typedef enum tarn_snapshot_format { TARN_SNAPSHOT_PICKLE, TARN_SNAPSHOT_CHROME } tarn_snapshot_format;
+/* The format of a snapshot. */
+typedef enum tarn_snapshot_format {
+    TARN_SNAPSHOT_PICKLE, /* PyTorch's */
+    TARN_SNAPSHOT_CHROME  /* JSON of a timeline */
+} tarn_snapshot_format;
 
+/* How a snapshot is written. */
 typedef struct tarn_snapshot_options {
-    size_t size; /* sizeof(tarn_snapshot_options) */
-    tarn_snapshot_format format;
+    size_t size;                 /* sizeof(tarn_snapshot_options) */
+    tarn_snapshot_format format; /* TARN_SNAPSHOT_PICKLE */
     uint64_t max_bytes; /* of the file: where it would be longer, the oldest records are left out. 0: no limit */
 } tarn_snapshot_options;
 

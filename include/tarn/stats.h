@@ -17,22 +17,29 @@ extern "C" {
 
 /* One counter: its value, its highest value since the last reset, and the sums of its increases and decreases. */
 typedef struct tarn_stat {
-    int64_t current, peak, allocated, freed;
+    int64_t current, peak; /* now, and at most */
+    int64_t allocated;     /* sum of the increases */
+    int64_t freed;         /* sum of the decreases */
 } tarn_stat;
 
 /* By size of the block, 1 MiB being small still. Physical pieces of virtual memory serve both and count as large. */
 typedef enum tarn_stat_class {
-    TARN_STAT_ALL,
-    TARN_STAT_SMALL_POOL,
-    TARN_STAT_LARGE_POOL,
-    TARN_STAT_CLASSES
+    TARN_STAT_ALL,        /* both */
+    TARN_STAT_SMALL_POOL, /* small blocks */
+    TARN_STAT_LARGE_POOL, /* large ones */
+    TARN_STAT_CLASSES     /* how many there are */
 } tarn_stat_class;
 
 /* X(name): counters by class. Counts, then bytes.
- * allocation: blocks from allocation to the call of free; active: to the moment they can be used again.
- * segment: what came from the driver as a whole: a plain allocation, or a physical piece.
- * inactive_split: free memory beside other memory of its segment or run; its peak is the sum of each stream's own.
- * requested_bytes: as the callers asked; allocated_bytes: rounded. reserved_bytes: what came from the driver. */
+ *   allocation            blocks, from allocation to the call of free
+ *   segment               what came from the driver as a whole: plain allocations, or physical pieces
+ *   active                blocks, from allocation to the moment they can be used again
+ *   inactive_split        free memory beside other memory of its segment or run; its peak is the sum of each stream's own
+ *   allocated_bytes       of allocations, as rounded
+ *   reserved_bytes        of segments: what came from the driver
+ *   active_bytes          of active blocks
+ *   inactive_split_bytes  of free memory beside other memory
+ *   requested_bytes       of allocations, as the callers asked for them */
 #define TARN_STATS_CLASS_LIST(X) \
     X(allocation)                \
     X(segment)                   \
@@ -44,14 +51,20 @@ typedef enum tarn_stat_class {
     X(inactive_split_bytes)      \
     X(requested_bytes)
 
-/* X(name): one counter each. Blocks and segments of the oversize limit (max_split_size) and above: 0 while there is none. */
+/* X(name): one counter each, 0 while there is no oversize limit (max_split_size).
+ *   oversize_allocations  blocks of the limit and above
+ *   oversize_segments     segments of the limit and above */
 #define TARN_STATS_SINGLE_LIST(X) \
     X(oversize_allocations)       \
     X(oversize_segments)
 
-/* X(name): sums. num_alloc_retries: searches after memory was taken back from other streams; num_ooms: requests that
- * failed; num_sync_all_streams: waits for every stream of the device, which tarn never makes: 0; num_device_alloc and num_device_free: memory that
- * came from and went to the driver, calls; num_oom_rejections: requests refused before the driver was asked. */
+/* X(name): sums.
+ *   num_alloc_retries     searches after memory was taken back from other streams
+ *   num_ooms              requests that failed
+ *   num_sync_all_streams  waits for every stream of the device, which tarn never makes: 0
+ *   num_device_alloc      calls by which memory came from the driver
+ *   num_device_free       calls by which it went back
+ *   num_oom_rejections    requests refused before the driver was asked */
 #define TARN_STATS_SCALAR_LIST(X) \
     X(num_alloc_retries)          \
     X(num_ooms)                   \
@@ -60,6 +73,7 @@ typedef enum tarn_stat_class {
     X(num_device_free)            \
     X(num_oom_rejections)
 
+/* The counters of a device, or of a pool. */
 typedef struct tarn_stats {
     size_t size;            /* sizeof(tarn_stats), set by the caller */
     int64_t max_split_size; /* bytes; -1 is no limit */

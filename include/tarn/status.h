@@ -13,6 +13,7 @@
 extern "C" {
 #endif
 
+/* Before each public function: the shared library exports it. */
 #if defined(__GNUC__)
 #define TARN_API __attribute__((visibility("default")))
 #else
@@ -48,6 +49,7 @@ extern "C" {
     X(TARN_ERROR_SUSPENDED, 24, "the pool is suspended")                                                   \
     X(TARN_ERROR_SYSTEM, 25, "a call of the operating system failed")
 
+/* How a call ended. */
 typedef enum tarn_status {
 #define TARN_STATUS_ENUM(name, value, text) name = value,
     TARN_STATUS_LIST(TARN_STATUS_ENUM)

@@ -19,6 +19,7 @@
 extern "C" {
 #endif
 
+/* A stream: slot and generation. */
 typedef uint64_t tarn_stream;
 
 /* The legacy default stream of the calling thread's current device, which waits for and is waited for by every stream
@@ -67,18 +68,17 @@ TARN_API tarn_status tarn_stream_synchronize(tarn_stream stream);
 /* A guard makes `stream` and its device current; restore puts back the stream that was current on that device, and then
  * the device. The rules of tarn_device_guard hold. */
 typedef struct tarn_stream_guard {
-    tarn_stream previous;
-    int device, previous_device;
-    bool active;
+    tarn_stream previous; /* the stream before, on `device` */
+    int device;           /* the stream's */
+    int previous_device;  /* the device before */
+    bool active;          /* set, and not restored yet */
 } tarn_stream_guard;
-
 TARN_API tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream);
 TARN_API tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard);
 
 /* An event marks a point in a stream. It belongs to its creator; destroying NULL is fine, and so is destroying one that
  * tarn_free_after() still waits for: tarn keeps what it needs. One that was never recorded counts as finished. */
 typedef struct tarn_event tarn_event;
-
 TARN_API tarn_status tarn_event_create(int device, tarn_event **event);
 TARN_API tarn_status tarn_event_destroy(tarn_event *event);
 
@@ -112,7 +112,12 @@ typedef enum tarn_capture_mode {
     TARN_CAPTURE_RELAXED       /* ... of none */
 } tarn_capture_mode;
 
-typedef enum tarn_capture_state { TARN_CAPTURE_NONE, TARN_CAPTURE_ACTIVE, TARN_CAPTURE_INVALIDATED } tarn_capture_state;
+/* What a stream does. */
+typedef enum tarn_capture_state {
+    TARN_CAPTURE_NONE,       /* it runs its work */
+    TARN_CAPTURE_ACTIVE,     /* it captures */
+    TARN_CAPTURE_INVALIDATED /* it captures, and a mistake has spoilt the capture, which can only be ended */
+} tarn_capture_state;
 
 /* Begins a capture on a stream. TARN_ERROR_INVALID_ARGUMENT for a default stream; TARN_ERROR_CAPTURE when it captures already,
  * or is announced to; TARN_ERROR_BUSY while a pool of its device is being suspended or resumed. */

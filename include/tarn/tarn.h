@@ -5,6 +5,7 @@
 #ifndef TARN_TARN_H
 #define TARN_TARN_H
 
+/* The version of these headers. */
 /* clang-format off */
 #define TARN_VERSION_MAJOR 0
 #define TARN_VERSION_MINOR 1

@@ -25,15 +25,16 @@ extern "C" {
 
 /* When call stacks are taken: some us each time. Their names are looked up when a snapshot is written. */
 typedef enum tarn_trace_stacks {
-    TARN_TRACE_STACKS_NONE,
+    TARN_TRACE_STACKS_NONE,  /* never */
     TARN_TRACE_STACKS_ALLOC, /* of allocations, segments and out-of-memory errors */
     TARN_TRACE_STACKS_ALL    /* of frees and all other records too */
 } tarn_trace_stacks;
 
+/* What is recorded. */
 typedef struct tarn_trace_options {
     size_t size;              /* sizeof(tarn_trace_options) */
     size_t records;           /* a thread keeps at least so many of its newest; 0: TARN_TRACE_RECORDS. At most 2^28 */
-    tarn_trace_stacks stacks; /* TARN_TRACE_STACKS_NONE */
+    tarn_trace_stacks stacks; /* which have a call stack; TARN_TRACE_STACKS_NONE */
     bool regions;             /* keep beginnings and ends of regions as records of their own, for timelines */
 } tarn_trace_options;
 

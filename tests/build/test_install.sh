@@ -50,4 +50,9 @@ if [ -x "$TARN_BUILD/tarn" ]; then
     echo "the program"
     "$TARN_BUILD/tarn" --help >/dev/null
     "$prefix/bin/tarn" --help >/dev/null
+    if [ -d "$TARN_BUILD/man" ]; then # else help2man was missing
+        for page in "$TARN_BUILD"/man/man1/*; do
+            cmp "$page" "$prefix/share/man/man1/$(basename "$page")" || fail "a manual page was not installed: $page"
+        done
+    fi
 fi

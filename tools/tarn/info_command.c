@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* `tarn info`: what tarn finds on this machine. Everything is gathered first and shown afterwards, as tables or as
- * JSON; keys are documented in docs/man/tarn-info.1, and are added to, not changed. */
+ * JSON; keys are documented in docs/man/info.h2m, and are added to, not changed. */
 #include "command.h"
 #include "driver/driver.h"
 #include "units.h"
@@ -26,8 +26,10 @@ static const char help[] =
     "      --json   Print one JSON object instead of tables\n"
     "  -h, --help   Show this help\n"
     "\n"
-    "The environment counts as it does for every program with tarn: TARN_DRIVER (auto, cuda, hip, host) chooses the\n"
-    "driver, TARN_ALLOC_CONF has the settings, TARN_LIBRARY_PATH names directories to look for libraries in first.\n"
+    "Environment:\n"
+    "  TARN_DRIVER         The driver to choose: auto (a GPU if one answers, else the host device), cuda, hip or host\n"
+    "  TARN_ALLOC_CONF     The settings of the memory layer\n"
+    "  TARN_LIBRARY_PATH   Directories, with colons between, in which libraries are looked for first\n"
     "\n"
     "Exit status: 0 when at least one device works, 1 when none does or the settings are malformed, 2 for a command\n"
     "line that makes no sense.\n"

@@ -5,6 +5,7 @@
 #include "command.h"
 
 #include <locale.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <tarn/tarn.h>
@@ -98,7 +99,9 @@ int main(int argc, char **argv)
         return COMMAND_USAGE;
     }
     const char *name = argv[1];
-    if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0 || (strcmp(name, "help") == 0 && argc == 2)) {
+    bool asks = strcmp(name, "help") == 0;
+    if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0 ||
+        (asks && (argc == 2 || strcmp(argv[2], "help") == 0))) {
         help(stdout);
         return finish(COMMAND_OK);
     }
@@ -106,7 +109,7 @@ int main(int argc, char **argv)
         printf("tarn %s\n", tarn_version());
         return finish(COMMAND_OK);
     }
-    if (strcmp(name, "help") == 0) {
+    if (asks) {
         const struct command *command = find(argv[2]);
         if (!command)
             return unknown(argv[2]);

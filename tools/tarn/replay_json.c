@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The JSON of `tarn replay`. Keys are documented in docs/man/tarn-replay.1; they are added to, not changed. A value that
+/* The JSON of `tarn replay`. Keys are documented in docs/man/replay.h2m; they are added to, not changed. A value that
  * cannot be made makes the whole array fail, never a hole in it. */
 #include "replay_report.h"
 

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# The reference is made without a warning. Every function that the library exports, and every function, type, field,
+# enumerator and macro of the public headers, is described in it; every link within it leads somewhere.
+set -euo pipefail
+command -v doxygen >/dev/null || { echo "test_docs: doxygen is missing; scripts/setup docs installs it"; exit 77; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$TARN_SOURCE/scripts/docs" "$work"
+python3 - "$TARN_SOURCE" "$work" <<'END_OF_PYTHON'
+import glob, html.parser, os, re, sys
+import xml.etree.ElementTree as xml
+
+source, work = sys.argv[1:]
+problems = []
+
+def described(element):
+    return any("".join(part.itertext()).strip() for tag in ("briefdescription", "detaileddescription")
+               for part in element.findall(tag))
+
+members, found = 0, set()
+for path in glob.glob(work + "/xml/*.xml"):
+    for compound in xml.parse(path).getroot().findall("compounddef"):
+        kind, name = compound.get("kind"), compound.findtext("compoundname")
+        if kind not in ("struct", "union", "group"):
+            continue
+        if not described(compound):
+            problems.append(f"{kind} {name} is not described")
+        for member in compound.iter("memberdef"):
+            members += 1
+            found.add(member.findtext("name"))
+            where = f"{name}: {member.findtext('name')}"
+            if not described(member):
+                problems.append(f"{where} is not described")
+            problems += [f"{where}: {value.findtext('name')} is not described"
+                         for value in member.findall("enumvalue") if not described(value)]
+
+exported = re.findall(r"^\s+(tarn_\w+);", open(source + "/src/tarn.map").read(), re.M)
+problems += [f"{name} is exported and not in the reference" for name in exported if name not in found]
+# What the filter loses, Doxygen does not miss: the headers are looked at without either.
+for path in glob.glob(source + "/include/tarn/*.h"):
+    header = os.path.basename(path)
+    topic = f"{work}/xml/group__tarn__{header[:-2]}.xml"
+    if not os.path.exists(topic):
+        problems.append(f"{header} is no topic")
+        continue
+    text, shown = re.sub(r"/\*.*?\*/", "", open(path).read(), flags=re.S), open(topic).read()
+    for name in re.findall(r"^#define (TARN_\w+)", text, re.M) + re.findall(r"^(?:TARN_API|static inline)[^;{(]*\b(\w+)\(", text, re.M) + \
+            re.findall(r"^(?:typedef [^{;]*\b|\} )(tarn_\w+);", text, re.M):
+        if not re.search(r"_H$|_(ENUM|FIELD)$", name) and f">{name}<" not in shown:
+            problems.append(f"{header}: {name} is not in the reference")
+
+class Page(html.parser.HTMLParser):
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.names = [], set()
+        self.feed(open(path, encoding="utf-8").read())
+
+    def handle_starttag(self, tag, attributes):
+        for key, value in attributes:
+            if key in ("id", "name"):
+                self.names.add(value)
+            elif key in ("href", "src") and value and not re.match(r"\w+:|//", value):
+                self.links.append(value)
+
+pages = {os.path.basename(path): Page(path) for path in glob.glob(work + "/html/*.html")}
+links = 0
+for name, page in pages.items():
+    for link in page.links:
+        links += 1
+        target, _, anchor = link.partition("#")
+        target = target or name
+        if not os.path.exists(f"{work}/html/{target}"):
+            problems.append(f"{name}: {link} leads nowhere")
+        elif anchor and target in pages and anchor not in pages[target].names:
+            problems.append(f"{name}: {link} is no place in that page")
+
+for problem in problems[:40]:
+    print("test_docs:", problem, file=sys.stderr)
+if problems:
+    sys.exit(f"test_docs: {len(problems)} faults")
+print(f"{members} members, {len(exported)} exported functions, {len(pages)} pages, {links} links")
+END_OF_PYTHON
