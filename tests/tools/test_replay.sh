@@ -147,6 +147,37 @@ run 0 replay --json --device-memory 1.5GiB "$data/small-4.pickle" && json 'a[0][
 run 1 replay --json --device-memory 9T "$data/small-4.pickle" && json '"at most" in a[0]["error"]'
 run 1 replay --json --driver nonsense "$data/small-4.pickle" && json '"nonsense" in a[0]["error"]'
 
+# A log of RMM's: 3 threads, 2 streams, frees by other threads and in the order of other streams, and a failure.
+python3 - "$work/rmm.csv" <<'END'
+import random, sys
+random.seed(7)
+live, lines = [], []
+for i in range(3000):
+    thread, stream = random.randrange(3), random.choice([0, 0x7f8a38001020])
+    head = "%d,23:59:%09.6f," % (140573312345856 + thread, 50 + i / 1000)
+    if live and i != 1500 and random.random() < 0.5:
+        address, size, own = live.pop(random.randrange(len(live)))
+        lines.append("%sfree,0x%x,%d,0x%x" % (head, address, size, random.choice([own, own, stream])))
+    elif i == 1500:
+        lines.append("%sallocate failure,(nil),%d,0x%x" % (head, 1 << 40, stream))
+    else:
+        address, size = 0x7f0000000000 + (i << 24), random.choice([300, 5000, 1 << 20, 5 << 20]) + i
+        live.append((address, size, stream))
+        lines.append("%sallocate,0x%x,%d,0x%x" % (head, address, size, stream))
+with open(sys.argv[1], "w") as file:
+    file.write("\n".join(["Thread,Time,Action,Pointer,Size,Stream"] + lines) + "\n")
+END
+for options in '' '--lag 3' '--deal-streams 2 --deal-threads 2'; do
+    # shellcheck disable=SC2086
+    run 0 replay --json $options "$work/rmm.csv" && silent err
+    json 'len(a) == 1 and a[0]["divergences"] == 0 and a[0]["events"] == 3000 and a[0]["threads"] == 3 and a[0]["streams"] == 2'
+    json 'a[0]["recorded_ooms"] == 1 and a[0]["lost_events"] == 0 and a[0]["recorded_peak_reserved"] is None'
+    json "(a[0]['moved_frees'] > 100) == ('$options' == '' or 'lag' in '$options')"
+done
+run 0 replay "$work/rmm.csv" && says out ', 3 threads' && says out "frees in the order of another stream"
+echo 'x,1' >>"$work/rmm.csv"
+run 1 replay "$work/rmm.csv" && says err 'rmm.csv: line 3002: has 2 fields, where the header names 6'
+
 # A state without a trace.
 run 0 replay --json "$data/state-only.pickle"
 json 'all("state" in o and o["state"]["segments"] > 0 and "error" not in o for o in a)'

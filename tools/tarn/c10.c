@@ -364,12 +364,19 @@ static bool allocate(struct model *model, uint32_t block)
     return block_split(model, number, size);
 }
 
-static void request_free(struct model *model, uint32_t block)
+/* A free in the order of another stream is what PyTorch writes as a use of that stream (record_stream) and a free: an event and a
+ * query of it. */
+static void request_free(struct model *model, uint32_t block, bool moved)
 {
     struct owner *owner = &model->owners[block];
     if (owner->state != OWNER_LIVE)
         return;
     owner->state = OWNER_PENDING;
+    if (moved) {
+        model->result.event_records++;
+        model->result.event_queries++;
+        charge(model, TABLE_EVENT_RECORD_NS + TABLE_EVENT_QUERY_NS);
+    }
     if (model->workload->blocks[block].late) {
         model->pending[model->pending_count++] = block;
         model->pending_live++;
@@ -389,7 +396,7 @@ static bool run(struct model *model)
         if (op->action == WORKLOAD_ALLOC && !allocate(model, op->block))
             return false;
         if (op->action == WORKLOAD_FREE)
-            request_free(model, op->block);
+            request_free(model, op->block, op->stream != WORKLOAD_NO_STREAM);
         if (op->action == WORKLOAD_COMPLETED) {
             if (model->owners[op->block].state == OWNER_PENDING && workload->blocks[op->block].late) {
                 model->result.event_queries++;

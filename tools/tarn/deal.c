@@ -64,7 +64,8 @@ static void deal_completions(struct workload *workload, struct workload_op *deal
             count++;
         if (op->action == WORKLOAD_COMPLETED && workload->blocks[op->block].second != WORKLOAD_NO_STREAM)
             continue;
-        dealt[count++] = *op;
+        dealt[count] = *op;
+        dealt[count++].stream = WORKLOAD_NO_STREAM;
         if (op->action != WORKLOAD_FREE || !deal_second(workload, op->block, op->time + lag))
             continue;
         struct workload_op *completion = &completions->ops[completions->count++];
@@ -86,6 +87,7 @@ bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag)
     if (done) {
         for (uint32_t i = 0; i < streams; i++)
             names[i] = i;
+        workload->moved_count = 0;
         free(workload->streams);
         workload->streams = names;
         workload->stream_count = streams;

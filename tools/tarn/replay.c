@@ -10,8 +10,8 @@
  * whose earlier work ends before it, so that completions out of order do not wait for each other; helpers are dealt before
  * the start, so that the loop makes no streams.
  *
- * Threads: where the blocks are dealt over several, each allocation and each free is a job for one of a crew, done before the next is
- * given out. So it is the same replay each time, and only one thread at a time has it.
+ * Threads: where the recording has several, or the blocks are dealt over several, each allocation and each free is a job for one of a
+ * crew, done before the next is given out. So it is the same replay each time, and only one thread at a time has it.
  *
  * The allocator is asked for memory and nothing else; peaks, calls and times come from the host device's ledger. */
 #include "replay.h"
@@ -60,7 +60,7 @@ struct replay {
     size_t helper_count;
     uint8_t *helper_of; /* by block; NO_HELPER for one that is not late */
     struct holding *holdings;
-    struct crew *crew; /* NULL without threads to deal over */
+    struct crew *crew; /* NULL with one thread */
 
     bool timed;          /* work is queued, so the clock matters */
     uint64_t now, shift; /* ns: the clock, and what is added to the recorded time */
@@ -234,8 +234,11 @@ static bool setup(struct replay *replay)
     if (!replay->oracle || !replay->holdings || !replay->streams || !deal_helpers(replay))
         return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
     replay->timed = replay->options->lag || workload->late_count;
-    if (replay->options->deal_threads && !(replay->crew = crew_create(replay->options->deal_threads)))
-        return fail(replay, TARN_OK, "%" PRIu32 " threads cannot be had", replay->options->deal_threads);
+    uint32_t threads = replay->options->deal_threads;
+    if (!threads && workload->thread_count > 1)
+        threads = (uint32_t)workload->thread_count;
+    if (threads && !(replay->crew = crew_create(threads)))
+        return fail(replay, TARN_OK, "%" PRIu32 " threads cannot be had", threads);
 
     for (size_t i = 0; i < workload->stream_count; i++)
         if (!lane_open(replay, &replay->streams[i]))
@@ -333,27 +336,38 @@ static bool work(struct replay *replay, struct lane *lane, const struct holding 
     return true;
 }
 
-static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded)
+/* What a block's free has to do with other streams: a helper, or the one that the deal chose, uses it until its completion. */
+static struct lane *second_lane(struct replay *replay, uint32_t number)
+{
+    const struct workload_block *block = &replay->workload->blocks[number];
+    if (block->second != WORKLOAD_NO_STREAM)
+        return &replay->streams[block->second];
+    return replay->helper_of[number] != NO_HELPER ? &replay->helpers[replay->helper_of[number]] : NULL;
+}
+
+/* Frees a block, in the order of stream `order` where that is not WORKLOAD_NO_STREAM. */
+static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded, uint32_t order)
 {
     const struct workload_block *block = &replay->workload->blocks[number];
     struct holding *holding = &replay->holdings[number];
-    struct lane *own = &replay->streams[block->stream], *helper = NULL;
-    if (replay->options->lag && !work(replay, own, holding, block->size, replay->options->lag))
+    struct lane *own = &replay->streams[block->stream], *helper = second_lane(replay, number);
+    struct lane *moved = order == WORKLOAD_NO_STREAM ? NULL : &replay->streams[order];
+    uint64_t foreign_end = 0;
+    if (replay->options->lag && !work(replay, moved ? moved : own, holding, block->size, replay->options->lag))
         return false;
-    if (block->second != WORKLOAD_NO_STREAM)
-        helper = &replay->streams[block->second];
-    else if (replay->helper_of[number] != NO_HELPER)
-        helper = &replay->helpers[replay->helper_of[number]];
     if (helper) {
         if (!work(replay, helper, holding, block->size, block->completed - recorded))
             return false;
         tarn_status status = tarn_record_stream(holding->pointer, helper->stream);
         if (status)
             return fail(replay, status, "recording a second stream");
+        foreign_end = helper->end;
     }
+    if (moved && moved->end > foreign_end)
+        foreign_end = moved->end;
 
-    oracle_freed(replay->oracle, holding->ticket, own->end, helper ? helper->end : 0);
-    tarn_status status = tarn_free(holding->pointer);
+    oracle_freed(replay->oracle, holding->ticket, own->end, foreign_end);
+    tarn_status status = moved ? tarn_free_on(holding->pointer, moved->stream) : tarn_free(holding->pointer);
     if (status)
         return fail(replay, status, "freeing block %" PRIu32 " of %" PRIu64 " bytes", number, block->size);
     holding->live = false;
@@ -365,7 +379,7 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded)
 /* An operation as a job for a thread. */
 struct job {
     struct replay *replay;
-    uint32_t block;
+    uint32_t block, order;
     uint64_t time;
 };
 
@@ -378,26 +392,26 @@ static bool allocate_job(void *context)
 static bool give_back_job(void *context)
 {
     const struct job *job = context;
-    return give_back(job->replay, job->block, job->time);
+    return give_back(job->replay, job->block, job->time, job->order);
 }
 
-/* Both by the thread whose turn it is. */
-static bool allocate_dealt(struct replay *replay, uint32_t block)
+/* Both by the thread whose turn it is: that of the recording, `thread`, unless they are dealt. */
+static bool allocate_dealt(struct replay *replay, uint32_t block, uint32_t thread)
 {
     struct job job = {.replay = replay, .block = block};
     uint32_t threads = replay->options->deal_threads;
-    return replay->crew
-               ? crew_do(replay->crew, workload_allocating_thread(replay->workload, block, threads), allocate_job, &job)
-               : allocate_job(&job);
+    if (threads)
+        thread = workload_allocating_thread(replay->workload, block, threads);
+    return replay->crew ? crew_do(replay->crew, thread, allocate_job, &job) : allocate_job(&job);
 }
 
-static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t recorded)
+static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t recorded, uint32_t order, uint32_t thread)
 {
-    struct job job = {.replay = replay, .block = block, .time = recorded};
+    struct job job = {.replay = replay, .block = block, .order = order, .time = recorded};
     uint32_t threads = replay->options->deal_threads;
-    return replay->crew
-               ? crew_do(replay->crew, workload_freeing_thread(replay->workload, block, threads), give_back_job, &job)
-               : give_back_job(&job);
+    if (threads)
+        thread = workload_freeing_thread(replay->workload, block, threads);
+    return replay->crew ? crew_do(replay->crew, thread, give_back_job, &job) : give_back_job(&job);
 }
 
 static bool run_events(struct replay *replay)
@@ -412,9 +426,9 @@ static bool run_events(struct replay *replay)
             return false;
         bool done = true;
         if (op->action == WORKLOAD_ALLOC)
-            done = allocate_dealt(replay, op->block);
+            done = allocate_dealt(replay, op->block, op->thread);
         else if (op->action == WORKLOAD_FREE)
-            done = give_back_dealt(replay, op->block, op->time);
+            done = give_back_dealt(replay, op->block, op->time, op->stream, op->thread);
         else if (op->action == WORKLOAD_COMPLETED)
             replay->active -= replay->holdings[op->block].usable;
         if (!done)
@@ -431,7 +445,7 @@ static bool give_back_all(struct replay *replay)
     const struct workload *workload = replay->workload;
     uint64_t end = workload->op_count ? workload->ops[workload->op_count - 1].time : 0;
     for (size_t i = 0; i < workload->block_count; i++)
-        if (replay->holdings[i].live && !give_back_dealt(replay, (uint32_t)i, end))
+        if (replay->holdings[i].live && !give_back_dealt(replay, (uint32_t)i, end, WORKLOAD_NO_STREAM, 0))
             return false;
     replay->active = 0;
     return true;
@@ -534,7 +548,7 @@ static bool repeat_once(struct replay *replay)
         return false;
     replay->event = UINT32_MAX;
     for (size_t i = 0; i < replay->workload->initial_count; i++)
-        if (!allocate_dealt(replay, (uint32_t)i))
+        if (!allocate_dealt(replay, (uint32_t)i, 0))
             return false;
     if (replay->timed) {
         tarn_status status = tarn_host_time(&replay->now);
@@ -560,10 +574,12 @@ bool replay_run(const struct replay_options *options, const struct workload *wor
         .device = workload->device,
         .events = workload->event_count,
         .streams = workload->stream_count,
+        .threads = workload->thread_count,
         .pools = workload->pool_count,
         .allocations = workload->alloc_count,
         .initial_blocks = workload->initial_count,
         .late_frees = workload->late_count,
+        .moved_frees = workload->moved_count,
         .recorded_ooms = workload->oom_count,
         .lost_events = workload->lost_count,
         .lag = options->lag,

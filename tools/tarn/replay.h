@@ -49,7 +49,8 @@ struct replay_result {
     int device;
     bool modelled;          /* the recorded segments come from a model, not from a GPU */
     uint64_t device_memory; /* bytes */
-    uint64_t events, streams, pools, allocations, initial_blocks, late_frees, recorded_ooms, lost_events;
+    uint64_t events, streams, threads, pools, allocations, initial_blocks, recorded_ooms, lost_events;
+    uint64_t late_frees, moved_frees;                    /* moved: in the order of another stream than the block's */
     uint64_t lag;                                        /* ns */
     uint64_t peak_requested, peak_active, peak_reserved; /* bytes, over all repetitions */
     uint64_t recorded_peak_reserved;                     /* bytes, or WORKLOAD_NOT_KNOWN */

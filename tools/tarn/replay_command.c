@@ -17,8 +17,8 @@ static const char help[] =
     "\n"
     "Replays PyTorch memory snapshots through tarn's allocator, on a device that is simulated in host memory, and\n"
     "shows what tarn takes for them beside what PyTorch's allocator takes. A FILE is what\n"
-    "torch.cuda.memory._dump_snapshot() writes, plain or compressed with zstd. It is read as data; nothing in it is\n"
-    "executed.\n"
+    "torch.cuda.memory._dump_snapshot() writes, or RMM's logging_resource_adaptor (a CSV), plain or compressed with\n"
+    "zstd. It is read as data; nothing in it is executed.\n"
     "\n"
     "Every step is verified from outside: that no two live blocks share memory, that each is mapped, and that no\n"
     "block comes with unfinished work of another stream. A snapshot without a trace gives its state.\n"
@@ -190,7 +190,7 @@ static int run(int argc, char **argv)
 
 const struct command replay_command = {
     .name = "replay",
-    .summary = "Replay PyTorch memory snapshots and compare with PyTorch's allocator",
+    .summary = "Replay memory snapshots of PyTorch and logs of RMM, compare allocators",
     .help = help,
     .run = run,
 };

@@ -126,13 +126,15 @@ static json_t *json_device(const struct replay_file *file, const struct replay_d
                            const struct replay_options *options)
 {
     const struct replay_result *result = &device->result;
-    json_t *object = json_pack(
-        "{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "file", json_text(file->path), "device",
-        result->device, "driver", options->driver, "device_memory", json_bytes(result->device_memory), "events",
-        json_bytes(result->events), "streams", json_bytes(result->streams), "pools", json_bytes(result->pools),
-        "allocations", json_bytes(result->allocations), "initial_blocks", json_bytes(result->initial_blocks),
-        "late_frees", json_bytes(result->late_frees), "recorded_ooms", json_bytes(result->recorded_ooms), "lost_events",
-        json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
+    json_t *object =
+        json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "file",
+                  json_text(file->path), "device", result->device, "driver", options->driver, "device_memory",
+                  json_bytes(result->device_memory), "events", json_bytes(result->events), "streams",
+                  json_bytes(result->streams), "pools", json_bytes(result->pools), "allocations",
+                  json_bytes(result->allocations), "initial_blocks", json_bytes(result->initial_blocks), "late_frees",
+                  json_bytes(result->late_frees), "moved_frees", json_bytes(result->moved_frees), "threads",
+                  json_bytes(result->threads), "recorded_ooms", json_bytes(result->recorded_ooms), "lost_events",
+                  json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
     if (json_options(object, options)) {
         json_decref(object);
         return NULL;

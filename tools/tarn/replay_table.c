@@ -209,6 +209,9 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
     if (result->late_frees)
         fprintf(out, "  late frees: %s, each used by a helper stream until it was completed\n",
                 units_count(result->late_frees).text);
+    if (result->moved_frees)
+        fprintf(out, "  frees in the order of another stream than the block's: %s\n",
+                units_count(result->moved_frees).text);
     if (result->pools > 1)
         fprintf(out, "  pools: %s, replayed together\n", units_count(result->pools).text);
     if (result->recorded_ooms)
@@ -249,6 +252,8 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
         fprintf(out, ", lag %g ms", (double)result->lag / 1e6);
     if (options->deal_streams)
         fprintf(out, ", dealt over %" PRIu32 " streams", options->deal_streams);
+    if (result->threads > 1 && !options->deal_threads)
+        fprintf(out, ", %s threads", units_count(result->threads).text);
     if (options->deal_threads)
         fprintf(out, ", dealt over %" PRIu32 " threads", options->deal_threads);
     if (options->profile)

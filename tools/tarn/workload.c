@@ -41,10 +41,11 @@ struct draft {
     struct draft_block *blocks;
     size_t block_count, block_capacity;
     struct table addresses; /* address to the last block there */
-    struct table streams, pools;
+    struct table streams, pools, threads;
     bool completions; /* the trace has "free_completed"; else a free completes itself */
     uint64_t time;    /* of the event at hand */
     uint32_t event;
+    uint16_t thread; /* that did it */
 };
 
 /* Makes room for one more element of an array. */
@@ -82,8 +83,12 @@ static bool draft_op(struct draft *draft, enum workload_action action, uint32_t 
     struct workload *workload = draft->workload;
     if (!reserve_one((void **)&workload->ops, workload->op_count, &draft->op_capacity, sizeof *workload->ops))
         return false;
-    workload->ops[workload->op_count++] =
-        (struct workload_op){.time = draft->time, .event = draft->event, .block = block, .action = action};
+    workload->ops[workload->op_count++] = (struct workload_op){.time = draft->time,
+                                                               .event = draft->event,
+                                                               .block = block,
+                                                               .stream = WORKLOAD_NO_STREAM,
+                                                               .thread = draft->thread,
+                                                               .action = (uint8_t)action};
     return true;
 }
 
@@ -180,6 +185,28 @@ static bool draft_alloc(struct draft *draft, const struct snapshot_event *event)
     return draft_op(draft, WORKLOAD_ALLOC, number);
 }
 
+/* Notes the order of a free that was just made, operation `at`, where it is not the block's stream's. */
+static bool draft_order(struct draft *draft, size_t at, uint32_t number, uint64_t stream)
+{
+    uint32_t index;
+    if (draft->workload->streams[draft->blocks[number].block.stream] == stream)
+        return true;
+    if (!draft_stream(draft, stream, &index))
+        return false;
+    draft->workload->ops[at].stream = index;
+    draft->workload->moved_count++;
+    return true;
+}
+
+/* The number of the thread of an event. */
+static bool draft_thread(struct draft *draft, const struct snapshot_event *event)
+{
+    const uint32_t *number = table_add(&draft->threads, event->thread, 0, (uint32_t)draft->threads.count);
+    if (number)
+        draft->thread = (uint16_t)(*number % WORKLOAD_MAX_THREADS);
+    return number != NULL;
+}
+
 /* A free, requested or completed, of an address. The first event at an address proves a block from before the trace. */
 static bool draft_free(struct draft *draft, const struct snapshot_event *event)
 {
@@ -200,7 +227,9 @@ static bool draft_free(struct draft *draft, const struct snapshot_event *event)
     if (event->action == SNAPSHOT_FREE_REQUESTED) {
         if (life != LIFE_LIVE)
             return draft_lost(draft);
-        return draft->completions ? draft_freed(draft, number) : draft_ended(draft, number);
+        size_t at = draft->workload->op_count;
+        return (draft->completions ? draft_freed(draft, number) : draft_ended(draft, number)) &&
+               draft_order(draft, at, number, draft->snapshot->streams[event->stream]);
     }
     if (life == LIFE_FREE)
         return draft_lost(draft);
@@ -241,6 +270,8 @@ static bool draft_trace(struct draft *draft)
         const struct snapshot_event *event = &trace->events[i];
         draft_clock(draft, event, (uint32_t)i, first);
         bool done;
+        if (is_block_action(event->action) && !draft_thread(draft, event))
+            return false;
         switch (event->action) {
         case SNAPSHOT_ALLOC:
             done = draft_alloc(draft, event);
@@ -453,6 +484,9 @@ bool workload_build(const struct snapshot *snapshot, int device, struct workload
                 draft_state(&draft) && draft_number(&draft);
     if (done) {
         workload->pool_count = draft.pools.count;
+        workload->thread_count =
+            draft.threads.count < WORKLOAD_MAX_THREADS ? draft.threads.count : WORKLOAD_MAX_THREADS;
+        workload->thread_count += !workload->thread_count;
         workload_sum(workload);
         workload->recorded_peak_reserved = recorded_peak(&draft);
     } else {
@@ -462,6 +496,7 @@ bool workload_build(const struct snapshot *snapshot, int device, struct workload
     table_finish(&draft.addresses);
     table_finish(&draft.streams);
     table_finish(&draft.pools);
+    table_finish(&draft.threads);
     return done;
 }
 

@@ -17,6 +17,7 @@
 #define WORKLOAD_NO_BLOCK UINT32_MAX
 #define WORKLOAD_NO_STREAM UINT32_MAX
 #define WORKLOAD_NOT_KNOWN UINT64_MAX
+#define WORKLOAD_MAX_THREADS 1024           /* those above share the numbers of those below */
 #define WORKLOAD_EVENT_TIME UINT64_C(50000) /* ns an event, where a trace has no times */
 
 enum workload_action {
@@ -32,7 +33,11 @@ struct workload_op {
     uint64_t time;  /* ns since the first event; never falls */
     uint32_t event; /* its number in the trace */
     uint32_t block; /* or WORKLOAD_NO_BLOCK */
-    enum workload_action action;
+    uint32_t
+        stream; /* of a free: index of the stream in whose order it is, where that is not the block's; else WORKLOAD_NO_STREAM */
+    uint16_t
+        thread;     /* that did it: from 0, in the order of appearance, but no more of them than WORKLOAD_MAX_THREADS */
+    uint8_t action; /* enum workload_action */
 };
 
 struct workload_block {
@@ -53,11 +58,13 @@ struct workload {
     size_t block_count, initial_count; /* the first initial_count blocks were alive before the trace */
     uint64_t *streams;                 /* as recorded, in the order of appearance */
     size_t stream_count;
-    size_t pool_count; /* with the default pool, used or not */
+    size_t pool_count;   /* with the default pool, used or not */
+    size_t thread_count; /* at least 1 */
 
     size_t event_count; /* of the trace */
     size_t alloc_count, late_count, oom_count;
-    size_t lost_count; /* events that the recording must have lost, or that contradict the others */
+    size_t moved_count; /* frees in the order of another stream than the block's */
+    size_t lost_count;  /* events that the recording must have lost, or that contradict the others */
     bool has_times;
     uint64_t peak_requested;         /* bytes: sum of sizes from allocation to free */
     uint64_t peak_active;            /* bytes: sum of sizes rounded up to 512, from allocation to completion */
@@ -72,7 +79,8 @@ bool workload_exists(const struct snapshot *snapshot, int device);
 bool workload_build(const struct snapshot *snapshot, int device, struct workload *workload);
 
 /* Deals the blocks over `streams` streams, at least 1, by a hash of their addresses. Every twentieth block that is not late is so
- * from now on: it is used on a second stream too, for `lag` ns from its free. False when memory is short. */
+ * from now on: it is used on a second stream too, for `lag` ns from its free. Each free is then in the order of its block's stream.
+ * False when memory is short. */
 bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag);
 
 /* The thread that allocates a block, of `threads`, and the one that frees it, which is another for 30 % of the blocks. */
