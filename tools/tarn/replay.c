@@ -70,6 +70,7 @@ struct replay {
     uint64_t requested, active; /* bytes: sums over blocks */
     uint64_t live;
     struct replay_repetition measured;
+    uint64_t waste_peak; /* bytes: of reserved, when result->wasted was noted */
 };
 
 static double seconds_now(void)
@@ -118,6 +119,10 @@ bool replay_configure(const struct replay_options *options, int devices, uint64_
             snprintf(error, error_size, "the profile cannot be %s: %s", options->profile, tarn_last_error());
             return false;
         }
+    }
+    if (options->conf && tarn_configure(options->conf)) {
+        snprintf(error, error_size, "conf=%s: %s", options->conf, tarn_last_error());
+        return false;
     }
     const tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
     tarn_status status = tarn_host_configure(&config);
@@ -287,6 +292,26 @@ static bool reach(struct replay *replay, uint64_t recorded)
     return true;
 }
 
+static bool ledger(struct replay *replay, tarn_host_ledger *ledger)
+{
+    *ledger = (tarn_host_ledger){.size = sizeof *ledger};
+    tarn_status status = tarn_host_ledger_get(replay->workload->device, ledger);
+    return status ? fail(replay, status, "reading the ledger") : true;
+}
+
+/* Reserved memory comes to a peak in an allocation only. */
+static bool note_waste(struct replay *replay)
+{
+    tarn_host_ledger read;
+    if (!ledger(replay, &read))
+        return false;
+    if (read.created_peak > replay->waste_peak) {
+        replay->waste_peak = read.created_peak;
+        replay->result->wasted = read.created_peak - replay->requested;
+    }
+    return true;
+}
+
 static bool allocate(struct replay *replay, uint32_t number)
 {
     const struct workload_block *block = &replay->workload->blocks[number];
@@ -294,6 +319,9 @@ static bool allocate(struct replay *replay, uint32_t number)
     if (block->size == 0)
         return true;
     tarn_status status = tarn_alloc_on(replay->streams[block->stream].stream, block->size, &holding->pointer);
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        replay->result->shortage = (struct replay_shortage){
+            .there = true, .before = replay->event == UINT32_MAX, .event = replay->event, .size = block->size};
     if (status)
         return fail(replay, status, "allocating %" PRIu64 " bytes, with %" PRIu64 " live", block->size,
                     replay->requested);
@@ -321,7 +349,7 @@ static bool allocate(struct replay *replay, uint32_t number)
     replay->active += holding->usable;
     if (replay->active > replay->measured.peak_active)
         replay->measured.peak_active = replay->active;
-    return true;
+    return !replay->options->compare || note_waste(replay);
 }
 
 /* Queues work of a stream on a block, from now on for `duration`. */
@@ -451,13 +479,6 @@ static bool give_back_all(struct replay *replay)
     return true;
 }
 
-static bool ledger(struct replay *replay, tarn_host_ledger *ledger)
-{
-    *ledger = (tarn_host_ledger){.size = sizeof *ledger};
-    tarn_status status = tarn_host_ledger_get(replay->workload->device, ledger);
-    return status ? fail(replay, status, "reading the ledger") : true;
-}
-
 static bool statistics(struct replay *replay, tarn_stats *stats)
 {
     *stats = (tarn_stats){.size = sizeof *stats};
@@ -566,9 +587,8 @@ static bool repeat_once(struct replay *replay)
     return measure(replay) && check_counters(replay);
 }
 
-bool replay_run(const struct replay_options *options, const struct workload *workload,
-                void (*repeated)(void *context, const struct replay_repetition *repetition), void *context,
-                _Atomic uint64_t *progress, struct replay_result *result)
+static void describe(const struct replay_options *options, const struct workload *workload,
+                     struct replay_result *result)
 {
     *result = (struct replay_result){
         .device = workload->device,
@@ -586,6 +606,13 @@ bool replay_run(const struct replay_options *options, const struct workload *wor
         .peak_requested = workload->peak_requested,
         .recorded_peak_reserved = workload->recorded_peak_reserved,
     };
+}
+
+bool replay_run(const struct replay_options *options, const struct workload *workload,
+                void (*repeated)(void *context, const struct replay_repetition *repetition), void *context,
+                _Atomic uint64_t *progress, struct replay_result *result)
+{
+    describe(options, workload, result);
     struct replay replay = {
         .options = options, .workload = workload, .result = result, .progress = progress, .event = UINT32_MAX};
     bool done = setup(&replay);
@@ -602,4 +629,22 @@ bool replay_run(const struct replay_options *options, const struct workload *wor
     done = done && check_empty(&replay);
     teardown(&replay);
     return done;
+}
+
+bool replay_run_pytorch(const struct replay_options *options, const struct workload *workload, uint64_t memory,
+                        struct replay_result *result)
+{
+    describe(options, workload, result);
+    if (!c10_run(workload, memory, &result->pytorch)) {
+        snprintf(result->error, sizeof result->error, "out of host memory");
+        return false;
+    }
+    const struct c10_result *pytorch = &result->pytorch;
+    result->peak_reserved = pytorch->peak_reserved;
+    result->wasted = pytorch->wasted;
+    result->shortage = (struct replay_shortage){.there = pytorch->ooms > 0,
+                                                .before = pytorch->first_oom == UINT32_MAX,
+                                                .event = pytorch->first_oom,
+                                                .size = pytorch->first_oom_size};
+    return true;
 }
