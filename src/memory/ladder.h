@@ -11,6 +11,9 @@
  * TARN_ERROR_OUT_OF_MEMORY, without a text, when every step was taken. */
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
 
+/* A request may be the beginning of the plan in force: the heap follows it from now on, if it can. */
+void ladder_plan(struct heap *heap);
+
 /* TARN_ERROR_OUT_OF_MEMORY with a text that says what holds the memory. Counts it. */
 tarn_status ladder_refuse(struct heap *heap, size_t size);
 

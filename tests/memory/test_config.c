@@ -191,7 +191,7 @@ static void lists_of_divisions(void **state)
 static void what_makes_no_sense_is_refused_where_it_stands(void **state)
 {
     (void)state;
-    refused("foo:1,bar:2", "1: foo is no key; the closest is profile");
+    refused("foo:1,bar:2", "1: foo is no key; the closest is plan");
     refused("garbage_collection_threshold:1.2",
             "30: garbage_collection_threshold is 1.2, but must be a number above 0 and below 1, such as 0.8");
     refused("max_split_size_mb:2", "19: max_split_size_mb is 2, but must be at least large_segment_size_mb (30)");

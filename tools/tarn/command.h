@@ -17,7 +17,7 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct command info_command, replay_command, sim_command;
+extern const struct command info_command, plan_command, replay_command, sim_command;
 
 /* Prints "tarn NAME: ..." and where to find help, on standard error. Gives COMMAND_USAGE. */
 int command_usage_error(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));

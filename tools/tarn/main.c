@@ -9,7 +9,7 @@
 #include <string.h>
 #include <tarn/tarn.h>
 
-static const struct command *const commands[] = {&info_command, &replay_command, &sim_command, NULL};
+static const struct command *const commands[] = {&info_command, &plan_command, &replay_command, &sim_command, NULL};
 
 static void help(FILE *out)
 {

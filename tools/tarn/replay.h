@@ -17,6 +17,7 @@
 
 #define REPLAY_MAX_CALLS 64 /* kinds of driver calls */
 #define REPLAY_MAX_REPEAT 10000
+#define REPLAY_MAX_SEED 1000000000
 #define REPLAY_MAX_STREAMS 256 /* to deal over */
 #define REPLAY_KEPT_DIVERGENCES 8
 #define REPLAY_DEFAULT_MEMORY (UINT64_C(80) << 30) /* bytes */
@@ -31,6 +32,7 @@ struct replay_options {
     uint32_t repeat;        /* at least 1 */
     uint32_t deal_streams;  /* streams that the blocks are dealt over; 0: those of the recording */
     uint32_t deal_threads;  /* threads that they are dealt over; 0: one */
+    uint64_t vary;          /* seed of a run that differs a little: workload_vary(); 0: none */
     const char *profile;    /* of tarn's settings; NULL: what TARN_ALLOC_CONF says */
 
     const char *what_if; /* the text that these options are from; NULL for those of the command line */

@@ -34,6 +34,9 @@ static const char help[] =
     "a\n"
     "                             second one too, until --lag after its free\n"
     "      --deal-threads N       Deal them over N threads, with 30 % of the frees by another thread\n"
+    "      --vary SEED            Make a run that differs a little: 1 % of the sizes changed, 0.5 % of the blocks left "
+    "out,\n"
+    "                             0.5 % added, 1 % of neighbours swapped\n"
     "      --profile NAME         The profile of tarn's settings: default or footprint\n"
     "      --what-if SPEC         Run each trace with other things too, and show all runs side by side; may be given\n"
     "                             several times. SPEC is a list, with commas, of memory=SIZE, lag=MS, repeat=N,\n"
@@ -82,6 +85,7 @@ static int parse(int argc, char **argv, struct arguments *arguments)
         OPTION_REPEAT,
         OPTION_STREAMS,
         OPTION_THREADS,
+        OPTION_VARY,
         OPTION_PROFILE,
         OPTION_WHAT_IF,
         OPTION_DRIVER
@@ -93,6 +97,7 @@ static int parse(int argc, char **argv, struct arguments *arguments)
         {"repeat", required_argument, NULL, OPTION_REPEAT},
         {"deal-streams", required_argument, NULL, OPTION_STREAMS},
         {"deal-threads", required_argument, NULL, OPTION_THREADS},
+        {"vary", required_argument, NULL, OPTION_VARY},
         {"profile", required_argument, NULL, OPTION_PROFILE},
         {"what-if", required_argument, NULL, OPTION_WHAT_IF},
         {"driver", required_argument, NULL, OPTION_DRIVER},
@@ -135,6 +140,11 @@ static int parse(int argc, char **argv, struct arguments *arguments)
                 return command_usage_error("replay", "--deal-threads wants a number from 1 to %d, not \"%s\"", CREW_MAX,
                                            optarg);
             replay->deal_threads = (uint32_t)count;
+            break;
+        case OPTION_VARY:
+            if (!units_parse_count(optarg, 1, REPLAY_MAX_SEED, &replay->vary))
+                return command_usage_error("replay", "--vary wants a seed from 1 to %d, not \"%s\"", REPLAY_MAX_SEED,
+                                           optarg);
             break;
         case OPTION_PROFILE:
             if (strcmp(optarg, "default") != 0 && strcmp(optarg, "footprint") != 0)

@@ -72,6 +72,12 @@ static bool read_threads(struct parser *parser, const char *value)
     return read_count(parser, "deal-threads", value, CREW_MAX, &parser->options->deal_threads);
 }
 
+static bool read_vary(struct parser *parser, const char *value)
+{
+    return units_parse_count(value, 1, REPLAY_MAX_SEED, &parser->options->vary) ||
+           fail(parser, "vary wants a seed from 1 to 10^9, not \"%s\"", value);
+}
+
 static bool read_policy(struct parser *parser, const char *value)
 {
     parser->options->pytorch = strcmp(value, "pytorch") == 0;
@@ -90,8 +96,8 @@ static const struct item {
     const char *name;
     bool (*read)(struct parser *parser, const char *value);
 } items[] = {
-    {"memory", read_memory},        {"lag", read_lag},       {"repeat", read_repeat}, {"deal-streams", read_streams},
-    {"deal-threads", read_threads}, {"policy", read_policy}, {"conf", read_conf},
+    {"memory", read_memory},        {"lag", read_lag},   {"repeat", read_repeat}, {"deal-streams", read_streams},
+    {"deal-threads", read_threads}, {"vary", read_vary}, {"policy", read_policy}, {"conf", read_conf},
 };
 
 static const struct item *item_find(const char *name, size_t length)
@@ -109,7 +115,8 @@ static const char *parse_item(struct parser *parser, const char *text)
     const struct item *item = text[length] == '=' ? item_find(text, length) : NULL;
     if (!item) {
         fail(parser,
-             "\"%.*s\" is no item; there are memory=, lag=, repeat=, deal-streams=, deal-threads=, policy= and conf=",
+             "\"%.*s\" is no item; there are memory=, lag=, repeat=, deal-streams=, deal-threads=, vary=, policy= and "
+             "conf=",
              (int)(length < VALUE_BYTES ? length : VALUE_BYTES), text);
         return NULL;
     }

@@ -5,7 +5,7 @@
  *
  *     SPEC := item {"," item}
  *     item := "memory=" SIZE | "lag=" MS | "repeat=" N | "deal-streams=" N | "deal-threads=" N
- *           | "policy=" ("tarn" | "pytorch") | "conf=" TEXT
+ *           | "vary=" SEED | "policy=" ("tarn" | "pytorch") | "conf=" TEXT
  *
  * conf comes last, since its text, which is what TARN_ALLOC_CONF may say, has commas of its own. */
 #ifndef TOOLS_WHAT_IF_H

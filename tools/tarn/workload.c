@@ -414,9 +414,10 @@ static void sums_add(struct sums *sums, struct workload *workload, struct worklo
         workload->peak_active = sums->active;
 }
 
-static void workload_sum(struct workload *workload)
+void workload_measure(struct workload *workload)
 {
     struct sums sums = {0};
+    workload->peak_requested = workload->peak_active = workload->late_count = 0;
     for (size_t i = 0; i < workload->initial_count; i++)
         sums_add(&sums, workload, &workload->blocks[i]);
     for (size_t i = 0; i < workload->op_count; i++) {
@@ -487,7 +488,7 @@ bool workload_build(const struct snapshot *snapshot, int device, struct workload
         workload->thread_count =
             draft.threads.count < WORKLOAD_MAX_THREADS ? draft.threads.count : WORKLOAD_MAX_THREADS;
         workload->thread_count += !workload->thread_count;
-        workload_sum(workload);
+        workload_measure(workload);
         workload->recorded_peak_reserved = recorded_peak(&draft);
     } else {
         workload_finish(workload);
