@@ -54,6 +54,7 @@ for bad in -1 1e3 '' 5x 0x10 nan; do run 2 replay "--lag=$bad" file && says err 
 for bad in 0 -1 1.5 10001 x; do run 2 replay "--repeat=$bad" file && says err '--repeat wants'; done
 for bad in 0 -1 1.5 257 x; do run 2 replay "--deal-streams=$bad" file && says err '--deal-streams wants'; done
 for bad in 0 -1 1.5 1025 x; do run 2 replay "--deal-threads=$bad" file && says err '--deal-threads wants'; done
+for bad in 0 -1 x 1000000001; do run 2 replay "--vary=$bad" file && says err '--vary wants'; done
 run 2 replay --profile small file && says err '--profile wants default or footprint, not "small"'
 for bad in 0 1M 80Q 1.5 -80G 99999999999999999999 9E; do
     run 2 replay "--device-memory=$bad" file && says err '--device-memory wants'
@@ -136,6 +137,12 @@ run 0 replay --json --profile footprint "$data/small-4.pickle"
 json 'all(o["profile"] == "footprint" and o["peak_reserved"] <= p["peak_reserved"] for o, p in zip(a, json.load(open(sys.argv[1].replace("/out", "/first")))))'
 run 0 replay --deal-streams 2 --deal-threads 3 --profile default "$data/small-4.pickle"
 says out 'dealt over 2 streams, dealt over 3 threads, profile default' && says out 'reserved / active'
+
+# A run that differs a little: by its seed.
+run 0 replay --json "$data"/{streams,late-frees,pools,wrapped}.pickle && cp "$work/out" "$work/first"
+run 0 replay --json --vary 5 "$data"/{streams,late-frees,pools,wrapped}.pickle && silent err
+json 'all(o["divergences"] == 0 and "error" not in o for o in a)'
+json 'all(o["driver_calls"] != p["driver_calls"] for o, p in zip(a, json.load(open(sys.argv[1].replace("/out", "/first")))))'
 
 # A device that is too small: which event, and how much.
 run 1 replay --json --device-memory 64M "$data/small-4.pickle"

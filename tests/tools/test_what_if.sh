@@ -47,6 +47,7 @@ memory=1M memory wants a size of 2 MiB or more, as 24G, not "1M"
 lag=-1 lag wants milliseconds
 repeat=0 repeat wants a number from 1 to 10000, not "0"
 deal-streams=257 deal-streams wants a number from 1 to 256
+vary=0 vary wants a seed from 1 to 10^9, not "0"
 deal-threads=x deal-threads wants a number from 1 to 1024
 policy=c10 policy wants tarn or pytorch, not "c10"
 memory=3G,memory=4G memory is there twice

@@ -398,6 +398,66 @@ static void threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_fo
     workload_finish(&workload);
 }
 
+/* Two blocks are allocated, and the two of four times before are freed, again and again. */
+static struct workload build_pairs(void)
+{
+    enum { BLOCKS = 4000, ALIVE = 8 };
+    static struct snapshot_event events[2 * BLOCKS];
+    size_t count = 0;
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        events[count++] = (struct snapshot_event)EVENT(ALLOC, 0x100000 * (i % (2 * ALIVE) + 1), 100000 + i % 8);
+        for (uint64_t j = i - ALIVE - 1; i % 2 && i > ALIVE && j <= i - ALIVE; j++)
+            events[count++] =
+                (struct snapshot_event)EVENT(FREE_REQUESTED, 0x100000 * (j % (2 * ALIVE) + 1), 100000 + j % 8);
+    }
+    return build_trace(events, count);
+}
+
+static void a_varied_run_differs_a_little_and_is_whole(void **state)
+{
+    (void)state;
+    struct workload plain = build_pairs(), varied = build_pairs(), again = build_pairs(), other = build_pairs();
+    assert_true(workload_vary(&varied, 7) && workload_vary(&again, 7) && workload_vary(&other, 8));
+    assert_int_equal(varied.op_count, again.op_count);
+    assert_memory_equal(varied.ops, again.ops, varied.op_count * sizeof *varied.ops);
+    assert_true(varied.op_count != other.op_count ||
+                memcmp(varied.ops, other.ops, varied.op_count * sizeof *varied.ops) != 0);
+
+    size_t changed = 0, missing = 0, twins = varied.block_count - plain.block_count;
+    for (size_t i = 0; i < plain.block_count; i++) {
+        missing += varied.blocks[i].size == 0;
+        changed += varied.blocks[i].size && varied.blocks[i].size != plain.blocks[i].size;
+        assert_true(varied.blocks[i].size == 0 || (varied.blocks[i].size * 10 >= plain.blocks[i].size * 8 - 10 &&
+                                                   varied.blocks[i].size * 4 <= plain.blocks[i].size * 5));
+    }
+    assert_in_range(changed, 20, 70);
+    assert_in_range(missing, 8, 40);
+    assert_in_range(twins, 8, 40);
+
+    /* Every block that is there is allocated once, and then freed and completed at most once; one that is missing, never. */
+    char *life = calloc(varied.block_count, 1);
+    size_t moved = 0, last = 0;
+    assert_non_null(life);
+    for (size_t i = 0; i < varied.op_count; i++) {
+        const struct workload_op *op = &varied.ops[i];
+        if (op->block == WORKLOAD_NO_BLOCK)
+            continue;
+        assert_true(varied.blocks[op->block].size > 0);
+        assert_int_equal(life[op->block]++, (int)op->action); /* WORKLOAD_ALLOC, _FREE, _COMPLETED */
+        if (op->action == WORKLOAD_ALLOC && op->block < plain.block_count) {
+            moved += op->block < last;
+            last = op->block;
+        }
+    }
+    assert_in_range(moved, 1, 80);
+    free(life);
+    assert_true(varied.peak_requested != plain.peak_requested);
+    workload_finish(&plain);
+    workload_finish(&varied);
+    workload_finish(&again);
+    workload_finish(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +472,7 @@ int main(void)
         cmocka_unit_test(only_traces_with_blocks_are_replayed),
         cmocka_unit_test(a_deal_is_by_address_and_every_twentieth_block_is_used_on_a_second_stream),
         cmocka_unit_test(threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_foreign),
+        cmocka_unit_test(a_varied_run_differs_a_little_and_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
