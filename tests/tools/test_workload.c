@@ -398,6 +398,97 @@ static void threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_fo
     workload_finish(&workload);
 }
 
+static void assert_stream_op(const struct workload *workload, size_t at, enum workload_action action, uint32_t block,
+                             uint32_t stream, uint32_t other, uint16_t thread)
+{
+    assert_op(workload, at, action, block);
+    assert_int_equal(workload->ops[at].stream, stream);
+    assert_int_equal(workload->ops[at].other, other);
+    assert_int_equal(workload->ops[at].thread, thread);
+}
+
+/* tarn's own recordings say what streams did. Streams 0, 10 and 20 have the numbers in which they appear. */
+static void what_streams_did_is_kept(void **state)
+{
+    (void)state;
+    uint64_t streams[] = {0, 10, 20}, pools[][2] = {{0, 0}, {0, 4}};
+    struct snapshot_event events[] = {
+        {.action = SNAPSHOT_ALLOC,
+         .address = 0x1000,
+         .size = 600,
+         .stream = 1,
+         .thread = 5,
+         .time_us = SNAPSHOT_NO_TIME},
+        {.action = SNAPSHOT_ALLOC,
+         .address = 0x2000,
+         .size = 600,
+         .stream = 2,
+         .pool = 1,
+         .thread = 5,
+         .time_us = SNAPSHOT_NO_TIME},
+        {.action = SNAPSHOT_OOM, .address = 9, .size = 70000, .stream = 1, .thread = 6, .time_us = SNAPSHOT_NO_TIME},
+        {.action = SNAPSHOT_FREE_REQUESTED,
+         .address = 0x1000,
+         .size = 600,
+         .stream = 1,
+         .thread = 5,
+         .time_us = SNAPSHOT_NO_TIME},
+    };
+    struct snapshot_mark marks[] = {
+        {.at = 0, .kind = SNAPSHOT_CAPTURE_END, .stream = 2, .thread = 5}, /* before the trace is whole */
+        {.at = 1, .device = 1, .kind = SNAPSHOT_WAIT, .stream = 1, .other = 2},
+        {.at = 1, .kind = SNAPSHOT_CAPTURE_END, .stream = 2, .thread = 5}, /* of nothing: lost */
+        {.at = 1, .kind = SNAPSHOT_CAPTURE_BEGIN, .stream = 2, .thread = 5},
+        {.at = 2, .kind = SNAPSHOT_RECORD_STREAM, .stream = 2, .value = 0x1000, .thread = 6},
+        {.at = 2, .kind = SNAPSHOT_RECORD_STREAM, .stream = 2, .value = 0x7000, .thread = 6}, /* of nothing: lost */
+        {.at = 2, .kind = SNAPSHOT_WAIT, .stream = 1, .other = 2, .thread = 6},
+        {.at = 3, .kind = SNAPSHOT_FREE_ON, .stream = 0, .value = 0x1000, .thread = 5},
+        {.at = 3, .kind = SNAPSHOT_REGION_BEGIN},
+        {.at = 4, .kind = SNAPSHOT_MARK_OTHER},
+    };
+    struct snapshot_device device = {.total = 1 << 30, .limit = SNAPSHOT_NO_LIMIT};
+    struct snapshot_trace trace = {.events = events, .event_count = COUNT(events), .exact_from = 1};
+    struct snapshot snapshot = {
+        .traces = &trace,
+        .trace_count = 1,
+        .streams = streams,
+        .stream_count = 3,
+        .pools = pools,
+        .pool_count = 2,
+        .tarn = {.there = true, .devices = &device, .device_count = 1, .marks = marks, .mark_count = COUNT(marks)}};
+    struct workload workload;
+    assert_true(workload_build(&snapshot, 0, &workload));
+    const uint32_t none = WORKLOAD_NO_BLOCK;
+    assert_int_equal(workload.op_count, 11);
+    assert_stream_op(&workload, 0, WORKLOAD_ALLOC, 0, none, none, 0);
+    assert_stream_op(&workload, 1, WORKLOAD_OTHER, none, none, none, 0);
+    assert_stream_op(&workload, 2, WORKLOAD_CAPTURE, none, 1, 1, 0);
+    assert_stream_op(&workload, 3, WORKLOAD_ALLOC, 1, none, none, 0);
+    assert_stream_op(&workload, 4, WORKLOAD_RECORD, 0, 1, none, 1);
+    assert_stream_op(&workload, 5, WORKLOAD_OTHER, none, none, none, 1);
+    assert_stream_op(&workload, 6, WORKLOAD_WAIT, none, 0, 1, 1);
+    assert_stream_op(&workload, 7, WORKLOAD_TRY, 2, none, none, 1);
+    assert_stream_op(&workload, 8, WORKLOAD_FREE, 0, 2, none, 0);
+    assert_stream_op(&workload, 9, WORKLOAD_COMPLETED, 0, none, none, 0);
+    assert_stream_op(&workload, 10, WORKLOAD_CAPTURED, none, 1, none, 0); /* at the end of the trace */
+    assert_int_equal(workload.lost_count, 2);
+    assert_int_equal(workload.wait_count, 1);
+    assert_int_equal(workload.capture_count, 1);
+    assert_int_equal(workload.oom_count, 1);
+    assert_int_equal(workload.thread_count, 2);
+    assert_int_equal(workload.blocks[0].second, 1);
+    assert_int_equal(workload.blocks[2].size, 70000);
+    assert_int_equal(workload.device_memory, 1 << 30);
+    assert_true(workload.has_order);
+    assert_int_equal(workload.peak_requested, 1200);
+
+    assert_true(workload_deal(&workload, 2, 0)); /* the streams are others then */
+    assert_false(workload.has_order);
+    for (size_t i = 0; i < workload.op_count; i++)
+        assert_true(workload.ops[i].action <= WORKLOAD_OOM || workload.ops[i].action == WORKLOAD_OTHER);
+    workload_finish(&workload);
+}
+
 /* Two blocks are allocated, and the two of four times before are freed, again and again. */
 static struct workload build_pairs(void)
 {
@@ -472,6 +563,7 @@ int main(void)
         cmocka_unit_test(only_traces_with_blocks_are_replayed),
         cmocka_unit_test(a_deal_is_by_address_and_every_twentieth_block_is_used_on_a_second_stream),
         cmocka_unit_test(threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_foreign),
+        cmocka_unit_test(what_streams_did_is_kept),
         cmocka_unit_test(a_varied_run_differs_a_little_and_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

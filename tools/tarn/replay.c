@@ -13,6 +13,10 @@
  * Threads: where the recording has several, or the blocks are dealt over several, each allocation and each free is a job for one of a
  * crew, done before the next is given out. So it is the same replay each time, and only one thread at a time has it.
  *
+ * In a recording of tarn's own, what streams, captures and private pools did is done again: each recorded pool is a pool, waits are waits,
+ * and an allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost what was before, is counted.
+ * A capture's graph is kept, and with it the pool, until the blocks of the repetition are freed. No timed work is queued in captures.
+ *
  * The allocator is asked for memory and nothing else; peaks, calls and times come from the host device's ledger. */
 #include "replay.h"
 
@@ -38,7 +42,9 @@ struct lane {
     tarn_stream stream;
     void *native;
     uint64_t end; /* ns: when the work queued so far ends */
-    bool leased;
+    bool leased, captures;
+    uint32_t routed;   /* while it captures: the pool that its memory is of, or WORKLOAD_NO_POOL */
+    tarn_event *event; /* for waits; NULL before the first */
 };
 
 /* What a block of the workload has. */
@@ -61,6 +67,9 @@ struct replay {
     uint8_t *helper_of; /* by block; NO_HELPER for one that is not late */
     struct holding *holdings;
     struct crew *crew; /* NULL with one thread */
+    tarn_pool **pools; /* by number, from 1; NULL where all blocks are of the default pool */
+    void **graphs;     /* of the captures of the repetition */
+    size_t graph_count, open_captures;
 
     bool timed;          /* work is queued, so the clock matters */
     uint64_t now, shift; /* ns: the clock, and what is added to the recorded time */
@@ -82,9 +91,21 @@ static double seconds_now(void)
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
 
+/* The recorded device's, where the recording is tarn's own; 0 where one of the devices is not known. */
+static uint64_t recorded_memory(const struct workload *workloads, size_t count)
+{
+    uint64_t memory = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!workloads[i].device_memory)
+            return 0;
+        memory = workloads[i].device_memory > memory ? workloads[i].device_memory : memory;
+    }
+    return memory;
+}
+
 uint64_t replay_device_memory(const struct replay_options *options, const struct workload *workloads, size_t count)
 {
-    uint64_t memory = options->device_memory;
+    uint64_t memory = options->device_memory ? options->device_memory : recorded_memory(workloads, count);
     if (memory == 0) {
         memory = REPLAY_DEFAULT_MEMORY;
         for (size_t i = 0; i < count; i++) {
@@ -229,6 +250,33 @@ static bool deal_helpers(struct replay *replay)
     return true;
 }
 
+/* Each private pool of a recording of tarn's own. */
+static bool open_pools(struct replay *replay)
+{
+    const struct workload *workload = replay->workload;
+    const tarn_pool_options options = {.size = sizeof options, .device = workload->device};
+    if (!workload->has_order || replay->options->deal_streams)
+        return true;
+    replay->pools = calloc(workload->pool_count, sizeof(tarn_pool *));
+    replay->graphs = calloc(workload->capture_count + 1, sizeof *replay->graphs);
+    if (!replay->pools || !replay->graphs)
+        return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
+    for (size_t i = 1; i < workload->pool_count; i++) {
+        tarn_status status = tarn_pool_create(&options, &replay->pools[i]);
+        if (status)
+            return fail(replay, status, "creating a pool");
+    }
+    return true;
+}
+
+static void close_pools(struct replay *replay)
+{
+    for (size_t i = 1; replay->pools && i < replay->workload->pool_count; i++) {
+        tarn_pool_release(replay->pools[i]);
+        replay->pools[i] = NULL;
+    }
+}
+
 static bool setup(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
@@ -251,6 +299,8 @@ static bool setup(struct replay *replay)
     for (size_t i = 0; i < replay->helper_count; i++)
         if (!lane_open(replay, &replay->helpers[i]))
             return false;
+    if (!open_pools(replay))
+        return false;
     for (int kind = 0; kind < tarn_host_call_kinds() && kind < REPLAY_MAX_CALLS; kind++) {
         const char *name = tarn_host_call_name(kind);
         snprintf(replay->result->call_names[kind], sizeof replay->result->call_names[kind], "%s", name ? name : "");
@@ -258,11 +308,27 @@ static bool setup(struct replay *replay)
     return true;
 }
 
+static void drop_graphs(struct replay *replay)
+{
+    while (replay->graph_count > 0)
+        tarn_host_graph_destroy(replay->graphs[--replay->graph_count]);
+}
+
 static void teardown(struct replay *replay)
 {
-    for (size_t i = 0; replay->streams && i < replay->workload->stream_count; i++)
-        if (replay->streams[i].leased)
-            tarn_stream_return(replay->streams[i].stream);
+    for (size_t i = 0; replay->streams && i < replay->workload->stream_count; i++) {
+        struct lane *lane = &replay->streams[i];
+        if (lane->captures)
+            tarn_capture_abort(lane->stream);
+        if (lane->event)
+            tarn_event_destroy(lane->event);
+        if (lane->leased)
+            tarn_stream_return(lane->stream);
+    }
+    drop_graphs(replay);
+    close_pools(replay);
+    free(replay->pools);
+    free(replay->graphs);
     for (size_t i = 0; i < replay->helper_count; i++)
         if (replay->helpers[i].leased)
             tarn_stream_return(replay->helpers[i].stream);
@@ -312,13 +378,36 @@ static bool note_waste(struct replay *replay)
     return true;
 }
 
+/* Asks for a block as the recording did: of its pool, which the capture of its stream may choose. */
+static tarn_status ask(struct replay *replay, const struct workload_block *block, void **pointer)
+{
+    const struct lane *lane = &replay->streams[block->stream];
+    if (!replay->pools || !block->pool || (lane->captures && lane->routed == block->pool))
+        return tarn_alloc_on(lane->stream, block->size, pointer);
+    return tarn_pool_alloc(replay->pools[block->pool], lane->stream, block->size, pointer);
+}
+
+/* What failed in the recording may fail here. */
+static bool try_allocation(struct replay *replay, uint32_t number)
+{
+    void *pointer = NULL;
+    tarn_status status = ask(replay, &replay->workload->blocks[number], &pointer);
+    replay->result->ooms_tried++;
+    if (status == TARN_OK)
+        status = tarn_free(pointer);
+    else if (status == TARN_ERROR_OUT_OF_MEMORY)
+        replay->result->ooms_here++;
+    return status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY ||
+           fail(replay, status, "trying an allocation that failed in the recording");
+}
+
 static bool allocate(struct replay *replay, uint32_t number)
 {
     const struct workload_block *block = &replay->workload->blocks[number];
     struct holding *holding = &replay->holdings[number];
     if (block->size == 0)
         return true;
-    tarn_status status = tarn_alloc_on(replay->streams[block->stream].stream, block->size, &holding->pointer);
+    tarn_status status = ask(replay, block, &holding->pointer);
     if (status == TARN_ERROR_OUT_OF_MEMORY)
         replay->result->shortage = (struct replay_shortage){
             .there = true, .before = replay->event == UINT32_MAX, .event = replay->event, .size = block->size};
@@ -352,10 +441,20 @@ static bool allocate(struct replay *replay, uint32_t number)
     return !replay->options->compare || note_waste(replay);
 }
 
+/* Whether a stream captures: its own capture, or one that it has joined. */
+static bool is_capturing(const struct replay *replay, const struct lane *lane)
+{
+    tarn_capture_state state = TARN_CAPTURE_NONE;
+    return replay->open_captures &&
+           (tarn_capture_status(lane->stream, &state, NULL) != TARN_OK || state != TARN_CAPTURE_NONE);
+}
+
 /* Queues work of a stream on a block, from now on for `duration`. */
 static bool work(struct replay *replay, struct lane *lane, const struct holding *holding, uint64_t size,
                  uint64_t duration)
 {
+    if (is_capturing(replay, lane))
+        return true;
     tarn_status status = tarn_host_work(replay->workload->device, lane->native, holding->pointer, size, duration);
     if (status)
         return fail(replay, status, "queueing work on a block of %" PRIu64 " bytes", size);
@@ -384,7 +483,7 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded,
     if (replay->options->lag && !work(replay, moved ? moved : own, holding, block->size, replay->options->lag))
         return false;
     if (helper) {
-        if (!work(replay, helper, holding, block->size, block->completed - recorded))
+        if (block->late && !work(replay, helper, holding, block->size, block->completed - recorded))
             return false;
         tarn_status status = tarn_record_stream(holding->pointer, helper->stream);
         if (status)
@@ -404,17 +503,92 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded,
     return true;
 }
 
+/* What streams do --------------------------------------------------------------------------------------------------- */
+
+/* A stream waits for what is queued on another now. */
+static tarn_status wait_for(struct replay *replay, struct lane *lane, struct lane *other)
+{
+    tarn_status status = other->event ? TARN_OK : tarn_event_create(replay->workload->device, &other->event);
+    if (!status)
+        status = tarn_event_record(other->event, other->stream);
+    if (!status)
+        status = tarn_stream_wait(lane->stream, other->event);
+    if (!status && lane->end < other->end && !is_capturing(replay, lane)) /* in a capture nothing waits now */
+        lane->end = other->end;
+    return status;
+}
+
+static tarn_status capture(struct replay *replay, struct lane *lane, uint32_t pool)
+{
+    bool routed = pool != WORKLOAD_NO_POOL && pool > 0;
+    tarn_status status = routed ? tarn_pool_capture_begin(replay->pools[pool], lane->stream, TARN_CAPTURE_RELAXED)
+                                : tarn_capture_begin(lane->stream, TARN_CAPTURE_RELAXED);
+    if (!status) {
+        lane->captures = true;
+        lane->routed = routed ? pool : WORKLOAD_NO_POOL;
+        replay->open_captures++;
+    }
+    return status;
+}
+
+static tarn_status captured(struct replay *replay, struct lane *lane)
+{
+    void *graph = NULL;
+    if (!lane->captures)
+        return TARN_ERROR_CAPTURE;
+    tarn_status status = tarn_capture_end(lane->stream, &graph);
+    lane->captures = false;
+    replay->open_captures--;
+    if (graph)
+        replay->graphs[replay->graph_count++] = graph;
+    return status;
+}
+
+/* An operation of a stream, where the recording has them. What cannot be made again is counted. */
+static bool stream_op(struct replay *replay, const struct workload_op *op)
+{
+    tarn_status status = TARN_OK;
+    if (!replay->pools)
+        return true;
+    struct lane *lane = &replay->streams[op->stream];
+    if (op->action == WORKLOAD_RECORD && replay->holdings[op->block].live)
+        status = tarn_record_stream(replay->holdings[op->block].pointer, lane->stream);
+    else if (op->action == WORKLOAD_WAIT)
+        status = wait_for(replay, lane, &replay->streams[op->other]);
+    else if (op->action == WORKLOAD_CAPTURE)
+        status = capture(replay, lane, op->other);
+    else if (op->action == WORKLOAD_CAPTURED)
+        status = captured(replay, lane);
+    replay->result->refused += status != TARN_OK;
+    return status != TARN_ERROR_DEVICE_LOST && status != TARN_ERROR_OUT_OF_HOST_MEMORY
+               ? true
+               : fail(replay, status, "making what a stream did");
+}
+
 /* An operation as a job for a thread. */
 struct job {
     struct replay *replay;
     uint32_t block, order;
     uint64_t time;
+    const struct workload_op *op; /* of a stream */
 };
 
 static bool allocate_job(void *context)
 {
     const struct job *job = context;
     return allocate(job->replay, job->block);
+}
+
+static bool try_job(void *context)
+{
+    const struct job *job = context;
+    return try_allocation(job->replay, job->block);
+}
+
+static bool stream_job(void *context)
+{
+    const struct job *job = context;
+    return stream_op(job->replay, job->op);
 }
 
 static bool give_back_job(void *context)
@@ -442,6 +616,15 @@ static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t reco
     return replay->crew ? crew_do(replay->crew, thread, give_back_job, &job) : give_back_job(&job);
 }
 
+/* By the thread of the recording. */
+static bool other_dealt(struct replay *replay, const struct workload_op *op)
+{
+    struct job job = {.replay = replay, .block = op->block, .op = op};
+    bool (*what)(void *context) = op->action == WORKLOAD_TRY ? try_job : stream_job;
+    uint32_t threads = replay->options->deal_threads;
+    return replay->crew ? crew_do(replay->crew, threads ? op->thread % threads : op->thread, what, &job) : what(&job);
+}
+
 static bool run_events(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
@@ -459,6 +642,8 @@ static bool run_events(struct replay *replay)
             done = give_back_dealt(replay, op->block, op->time, op->stream, op->thread);
         else if (op->action == WORKLOAD_COMPLETED)
             replay->active -= replay->holdings[op->block].usable;
+        else if (op->action != WORKLOAD_OOM && op->action != WORKLOAD_OTHER)
+            done = other_dealt(replay, op);
         if (!done)
             return false;
     }
@@ -472,6 +657,7 @@ static bool give_back_all(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
     uint64_t end = workload->op_count ? workload->ops[workload->op_count - 1].time : 0;
+    drop_graphs(replay);
     for (size_t i = 0; i < workload->block_count; i++)
         if (replay->holdings[i].live && !give_back_dealt(replay, (uint32_t)i, end, WORKLOAD_NO_STREAM, 0))
             return false;
@@ -510,6 +696,7 @@ static bool check_empty(struct replay *replay)
     tarn_stats stats;
     if (!give_back_all(replay))
         return false;
+    close_pools(replay);
     tarn_status status = tarn_trim(replay->workload->device, 0);
     if (status)
         return fail(replay, status, "trimming an empty device");
@@ -595,6 +782,9 @@ static void describe(const struct replay_options *options, const struct workload
         .events = workload->event_count,
         .streams = workload->stream_count,
         .threads = workload->thread_count,
+        .has_order = workload->has_order && !options->deal_streams,
+        .waits = workload->wait_count,
+        .captures = workload->capture_count,
         .pools = workload->pool_count,
         .allocations = workload->alloc_count,
         .initial_blocks = workload->initial_count,

@@ -27,7 +27,8 @@
 
 struct replay_options {
     const char *driver;
-    uint64_t device_memory; /* bytes; 0: the larger of 80 GiB and 1.25 x the recorded peak */
+    uint64_t device_memory; /* bytes; 0: in a recording of tarn's own the device's, else the larger of 80 GiB and 1.25 x
+                               the recorded peak */
     uint64_t lag;           /* ns from a block's free to the end of its last use */
     uint32_t repeat;        /* at least 1 */
     uint32_t deal_streams;  /* streams that the blocks are dealt over; 0: those of the recording */
@@ -66,6 +67,10 @@ struct replay_result {
     bool modelled;          /* the recorded segments come from a model, not from a GPU */
     uint64_t device_memory; /* bytes */
     uint64_t events, streams, threads, pools, allocations, initial_blocks, recorded_ooms, lost_events;
+    uint64_t waits, captures, refused; /* refused: of both, that could not be made here */
+    uint64_t ooms_here;                /* of the recorded ones those that were tried, and failed here too */
+    uint64_t ooms_tried;
+    bool has_order;                                      /* the recording is tarn's own */
     uint64_t late_frees, moved_frees;                    /* moved: in the order of another stream than the block's */
     uint64_t lag;                                        /* ns */
     uint64_t peak_requested, peak_active, peak_reserved; /* bytes, over all repetitions */

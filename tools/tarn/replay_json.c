@@ -122,6 +122,19 @@ static int json_options(json_t *object, const struct replay_options *options)
     return failed;
 }
 
+/* What recordings of tarn's own have besides. Not 0 when it fails. */
+static int json_order(json_t *object, const struct replay_result *result)
+{
+    if (!object || !result->has_order)
+        return object ? 0 : -1;
+    json_t *more = json_pack("{s:o, s:o, s:o, s:o, s:o}", "waits", json_bytes(result->waits), "captures",
+                             json_bytes(result->captures), "refused", json_bytes(result->refused), "ooms_tried",
+                             json_bytes(result->ooms_tried), "ooms_here", json_bytes(result->ooms_here));
+    int failed = more ? json_object_update(object, more) : -1;
+    json_decref(more);
+    return failed;
+}
+
 /* What runs that are compared have besides: what it is, whether it fits and what is wasted. Not 0 when it fails. */
 static int json_compared(json_t *object, const struct replay_result *result, const struct replay_options *options)
 {
@@ -169,7 +182,8 @@ static json_t *json_device(const struct replay_file *file, const struct replay_d
                   json_bytes(result->late_frees), "moved_frees", json_bytes(result->moved_frees), "threads",
                   json_bytes(result->threads), "recorded_ooms", json_bytes(result->recorded_ooms), "lost_events",
                   json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
-    if (json_options(object, options) || (options->compare && json_compared(object, result, options))) {
+    if (json_order(object, result) || json_options(object, options) ||
+        (options->compare && json_compared(object, result, options))) {
         json_decref(object);
         return NULL;
     }

@@ -213,8 +213,17 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
         fprintf(out, "  frees in the order of another stream than the block's: %s\n",
                 units_count(result->moved_frees).text);
     if (result->pools > 1)
-        fprintf(out, "  pools: %s, replayed together\n", units_count(result->pools).text);
-    if (result->recorded_ooms)
+        fprintf(out, "  pools: %s, %s\n", units_count(result->pools).text,
+                result->has_order ? "each one of its own" : "replayed together");
+    if (result->waits || result->captures)
+        fprintf(out, "  waits of streams: %s, captures: %s%s%s\n", units_count(result->waits).text,
+                units_count(result->captures).text, result->refused ? "; refused here: " : "",
+                result->refused ? units_count(result->refused).text : "");
+    if (result->ooms_tried)
+        fprintf(out, "  out-of-memory errors in the recording: %s; of %s that were tried, %s fail here\n",
+                units_count(result->recorded_ooms).text, units_count(result->ooms_tried).text,
+                units_count(result->ooms_here).text);
+    else if (result->recorded_ooms)
         fprintf(out, "  out-of-memory errors in the recording: %s\n", units_count(result->recorded_ooms).text);
     if (result->lost_events)
         fprintf(out, "  the recording lost or contradicts %s events\n", units_count(result->lost_events).text);

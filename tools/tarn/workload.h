@@ -16,6 +16,7 @@
 
 #define WORKLOAD_NO_BLOCK UINT32_MAX
 #define WORKLOAD_NO_STREAM UINT32_MAX
+#define WORKLOAD_NO_POOL UINT32_MAX
 #define WORKLOAD_NOT_KNOWN UINT64_MAX
 #define WORKLOAD_MAX_THREADS 1024           /* those above share the numbers of those below */
 #define WORKLOAD_EVENT_TIME UINT64_C(50000) /* ns an event, where a trace has no times */
@@ -25,7 +26,12 @@ enum workload_action {
     WORKLOAD_FREE,      /* free was requested */
     WORKLOAD_COMPLETED, /* the memory may be used again */
     WORKLOAD_OOM,       /* a recorded out-of-memory error: counted, not replayed */
-    WORKLOAD_OTHER,     /* an event that says nothing of blocks, or that nothing can be made of */
+    WORKLOAD_TRY,       /* the same in a recording of tarn's own: an allocation that failed, and may */
+    WORKLOAD_RECORD,    /* `stream` uses the block too */
+    WORKLOAD_WAIT,      /* `stream` waits for what is queued on stream `other` */
+    WORKLOAD_CAPTURE, /* `stream` begins a capture, whose memory is of pool `other`; with WORKLOAD_NO_POOL none is allocated */
+    WORKLOAD_CAPTURED, /* its capture ends */
+    WORKLOAD_OTHER,    /* an event that says nothing of blocks, or that nothing can be made of */
 };
 
 /* An event may give several operations: a free that the recording lost comes before the allocation that proves it. */
@@ -33,11 +39,11 @@ struct workload_op {
     uint64_t time;  /* ns since the first event; never falls */
     uint32_t event; /* its number in the trace */
     uint32_t block; /* or WORKLOAD_NO_BLOCK */
-    uint32_t
-        stream; /* of a free: index of the stream in whose order it is, where that is not the block's; else WORKLOAD_NO_STREAM */
-    uint16_t
-        thread;     /* that did it: from 0, in the order of appearance, but no more of them than WORKLOAD_MAX_THREADS */
-    uint8_t action; /* enum workload_action */
+    uint32_t other; /* of WORKLOAD_WAIT and _CAPTURE */
+    /* Index of the stream; of a free, of that in whose order it is, where that is not the block's. Else WORKLOAD_NO_STREAM. */
+    uint32_t stream;
+    uint16_t thread; /* that did it: from 0, in the order of appearance, below WORKLOAD_MAX_THREADS */
+    uint8_t action;  /* enum workload_action */
 };
 
 struct workload_block {
@@ -45,7 +51,7 @@ struct workload_block {
     uint64_t address;   /* as recorded; several blocks may have had the same, one after the other */
     uint64_t completed; /* ns since the first event; when its memory may be used again, for a late one */
     uint32_t stream;    /* index of workload.streams */
-    uint32_t second;    /* the same, of the stream that uses it last too; WORKLOAD_NO_STREAM but in a dealt workload */
+    uint32_t second;    /* the same, of the stream that uses it last too, where one is known; else WORKLOAD_NO_STREAM */
     uint32_t pool;      /* number of its pool; 0 is the default pool (0,0) */
     bool late;          /* its completion is not the event next in line after its free */
 };
@@ -64,7 +70,10 @@ struct workload {
     size_t event_count; /* of the trace */
     size_t alloc_count, late_count, oom_count;
     size_t moved_count; /* frees in the order of another stream than the block's */
-    size_t lost_count;  /* events that the recording must have lost, or that contradict the others */
+    size_t wait_count, capture_count;
+    bool has_order;         /* a recording of tarn's own: what streams, captures and private pools did is in it */
+    uint64_t device_memory; /* bytes: of the recorded device, or its limit; 0 where it is not known */
+    size_t lost_count;      /* events that the recording must have lost, or that contradict the others */
     bool has_times;
     uint64_t peak_requested;         /* bytes: sum of sizes from allocation to free */
     uint64_t peak_active;            /* bytes: sum of sizes rounded up to 512, from allocation to completion */
