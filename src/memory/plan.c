@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "memory/config.h"
 #include "memory/kept.h"
+#include "memory/wait.h"
 
 #define NEAR 8       /* requests before and after the expected one that are looked at */
 #define HISTORY 8    /* requests that are remembered */
@@ -367,6 +368,13 @@ static tarn_status take_beside_locked(struct heap *heap, const struct request *r
                      : TARN_ERROR_OUT_OF_MEMORY;
 }
 
+/* The same, once more where the place may be free as soon as it is known what other streams have finished. */
+static struct span *place_get_locked(struct heap *heap, uint32_t number, size_t size, uintptr_t *start)
+{
+    struct span *span = place_find_locked(heap, number, size, start);
+    return !span && heap->waiting && wait_collect_locked(heap) ? place_find_locked(heap, number, size, start) : span;
+}
+
 tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct span **span)
 {
     struct plan_follower *follower = heap->plan;
@@ -376,7 +384,7 @@ tarn_status plan_take_locked(struct heap *heap, const struct request *request, s
         return status;
     uint32_t units = (uint32_t)(request->size / TARN_BLOCK_UNIT), number = match_locked(heap, units);
     struct span *place =
-        number < follower->plan->header.count ? place_find_locked(heap, number, request->size, &start) : NULL;
+        number < follower->plan->header.count ? place_get_locked(heap, number, request->size, &start) : NULL;
     if (place && start % request->alignment == 0) {
         status = span_take_place_locked(heap, place, start, request->size, span);
         if (!status)

@@ -259,6 +259,12 @@ static void a_block_that_another_stream_uses_keeps_its_place(void)
     char *third = alloc_on(stream, 6 * MIB);
     CHECK(third >= base + 12 * MIB || third + 6 * MIB <= base + 8 * MIB);
     OK(tarn_free(third));
+    OK(tarn_free(alloc_on(stream, 2 * MIB)));
+    OK(tarn_free(base));
+    CHECK((char *)alloc_on(stream, 8 * MIB) == base); /* the plan begins anew, and the other stream has finished: */
+    time_pass(2000);
+    CHECK((char *)alloc_on(stream, 4 * MIB) == base + 8 * MIB);
+    OK(tarn_free(base + 8 * MIB));
     OK(tarn_free(base));
     nothing_is_left(0);
 }
