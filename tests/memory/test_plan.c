@@ -248,6 +248,24 @@ static void a_place_that_is_taken_is_not_used(void)
     nothing_is_left(0);
 }
 
+static void a_place_that_is_free_in_part_is_not_used(void)
+{
+    static const struct plan_request requests[] = {REQUEST(4 * MIB, 0, 3), REQUEST(2 * MIB, 6 * MIB, 2),
+                                                   REQUEST(4 * MIB, 4 * MIB, 3)};
+    use_plan(requests, LENGTH(requests), 8 * MIB, 0);
+    tarn_stream stream = lease(0);
+    char *base = alloc_on(stream, 4 * MIB), *second = alloc_on(stream, 2 * MIB);
+    CHECK(second == base + 6 * MIB);
+    char *third =
+        alloc_on(stream, 4 * MIB); /* its place begins free, and ends in the second, which was not given back */
+    CHECK(third >= base + 8 * MIB || third + 4 * MIB <= base);
+    verify(0);
+    OK(tarn_free(base));
+    OK(tarn_free(second));
+    OK(tarn_free(third));
+    nothing_is_left(0);
+}
+
 static void a_block_that_another_stream_uses_keeps_its_place(void)
 {
     use_four();
@@ -476,6 +494,7 @@ CHILD(settings_with_a_plan_that_is_refused_change_nothing)
 CHILD(a_plan_counts_from_the_first_use_on)
 CHILD(requests_are_put_where_the_plan_has_them)
 CHILD(a_place_that_is_taken_is_not_used)
+CHILD(a_place_that_is_free_in_part_is_not_used)
 CHILD(a_block_that_another_stream_uses_keeps_its_place)
 CHILD(requests_may_be_skipped)
 CHILD(requests_may_come_in_addition)
@@ -505,6 +524,7 @@ int main(void)
         cmocka_unit_test(a_plan_counts_from_the_first_use_on_test),
         cmocka_unit_test(requests_are_put_where_the_plan_has_them_test),
         cmocka_unit_test(a_place_that_is_taken_is_not_used_test),
+        cmocka_unit_test(a_place_that_is_free_in_part_is_not_used_test),
         cmocka_unit_test(a_block_that_another_stream_uses_keeps_its_place_test),
         cmocka_unit_test(requests_may_be_skipped_test),
         cmocka_unit_test(requests_may_come_in_addition_test),
