@@ -47,7 +47,8 @@ for bad in '' 'a,b' 'a:b' '[a'; do run 2 plan -o "$bad" file && says err '--outp
 
 # What cannot be planned.
 echo 'this is no pickle' >"$work/rubbish"
-run 1 plan "$work/rubbish" -o "$work/plan" && says err 'rubbish: byte 0: ' && [ ! -e "$work/plan" ] || fail "a plan of rubbish"
+run 1 plan "$work/rubbish" -o "$work/plan" && says err "rubbish: byte 0: "
+[ ! -e "$work/plan" ] || fail "a plan of rubbish"
 run 1 plan "$work/missing" && says err 'missing: cannot open'
 run 1 plan "$data/state-only.pickle" && says err 'there is no trace to plan for'
 run 1 plan --device 7 "$data/small-4.pickle" && says err 'device 7 has no trace'

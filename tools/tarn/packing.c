@@ -6,9 +6,9 @@
  * One try takes the blocks in some order and gives each the lowest offset at which it touches no block placed before that lives at the same
  * time. Time is cut into buckets; each has the placed blocks that live in it, by offset, so that a short-lived block looks at few.
  *
- * The order decides. The first tries are by size, by area (size x lifetime), by lifetime, and by time. Those after them mend the
- * best: each block that ended above the bound is moved forward in the order, so that what was hard to place comes first
- * ("Squeaky wheel" optimization, Joslin and Clements, 1999). The best try is kept. */
+ * The order decides. It is by size, by area (size x lifetime), by lifetime, and by time; and after each of them mended again and again:
+ * the blocks that ended above the bound move to the front, so that what was hard to place comes first ("Squeaky wheel" optimization,
+ * Joslin and Clements, 1999). The best of all tries is kept. */
 #include "packing.h"
 
 #include <stdlib.h>
@@ -50,6 +50,14 @@ static int by_offset(const void *left, const void *right)
 {
     uint64_t a = sorted->blocks[*(const uint32_t *)left].offset, b = sorted->blocks[*(const uint32_t *)right].offset;
     return a < b ? -1 : a > b;
+}
+
+static void sort(const struct packing *packing, uint32_t *numbers, size_t count,
+                 int (*order)(const void *left, const void *right))
+{
+    sorted = packing;
+    qsort(numbers, count, sizeof *numbers, order);
+    sorted = NULL;
 }
 
 static size_t first_bucket(const struct packing *packing, const struct packing_block *block)
@@ -118,8 +126,7 @@ static size_t gather(struct packing *packing, const struct packing_block *block)
         }
     }
     if (first != last) {
-        sorted = packing;
-        qsort(packing->near, found, sizeof *packing->near, by_offset);
+        sort(packing, packing->near, found, by_offset);
     }
     return found;
 }
@@ -152,8 +159,7 @@ static bool try_order(struct packing *packing, struct packing_result *result, bo
         packing->buckets[i].count = 0;
     for (size_t i = 0; i < packing->count; i++)
         packing->order[i] = (uint32_t)i;
-    sorted = packing;
-    qsort(packing->order, packing->count, sizeof *packing->order, by_weight);
+    sort(packing, packing->order, packing->count, by_weight);
     for (size_t i = 0; i < packing->count; i++) {
         const struct packing_block *block = &packing->blocks[packing->order[i]];
         if (!place(packing, packing->order[i]))
@@ -188,16 +194,13 @@ static double weight_of(const struct packing_block *block, enum order order)
     }
 }
 
-/* Moves what the try before placed above the bound forward: past about half of what was before it. */
+/* Moves what the try before placed above the bound to the front. */
 static void mend(struct packing *packing, uint64_t bound)
 {
-    for (size_t i = 0; i < packing->count; i++)
-        packing->weight[packing->order[i]] = -(double)i;
     for (size_t i = 0; i < packing->count; i++) {
-        uint32_t number = packing->order[i];
-        const struct packing_block *block = &packing->blocks[number];
-        if (block->offset + block->size > bound)
-            packing->weight[number] = -0;
+        const struct packing_block *block = &packing->blocks[packing->order[i]];
+        bool above = block->offset + block->size > bound;
+        packing->weight[packing->order[i]] = (above ? (double)packing->count : 0) - (double)i;
     }
 }
 

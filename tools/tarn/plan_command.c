@@ -258,14 +258,14 @@ static bool print_json(const struct arguments *arguments, const struct workload 
 {
     json_t *devices = json_pack("{s:o, s:o, s:o}", "plan", json_known(findings->planned), "tarn",
                                 json_known(findings->tarn), "pytorch", json_known(findings->pytorch));
-    json_t *object = json_pack("{s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s?}", "file",
-                               arguments->path, "device", workload->device, "allocations",
-                               (json_int_t)(workload->alloc_count + workload->initial_count), "planned",
-                               (json_int_t)draft->header.count, "stream", (json_int_t)draft->stream, "peak_requested",
-                               (json_int_t)findings->requested, "bound", (json_int_t)draft->found.bound, "placed",
-                               (json_int_t)draft->found.height, "small", (json_int_t)draft->header.small, "reserved",
-                               (json_int_t)findings->replay.peak_reserved, "orders", (json_int_t)draft->found.tries,
-                               "smallest_device", devices, "output", arguments->output);
+    json_int_t count = (json_int_t)workload->alloc_count + (json_int_t)workload->initial_count;
+    json_t *object =
+        json_pack("{s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s?}", "file", arguments->path,
+                  "device", workload->device, "allocations", count, "planned", (json_int_t)draft->header.count,
+                  "stream", (json_int_t)draft->stream, "peak_requested", (json_int_t)findings->requested, "bound",
+                  (json_int_t)draft->found.bound, "placed", (json_int_t)draft->found.height, "small",
+                  (json_int_t)draft->header.small, "reserved", (json_int_t)findings->replay.peak_reserved, "orders",
+                  (json_int_t)draft->found.tries, "smallest_device", devices, "output", arguments->output);
     bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
     json_decref(object);
     return done || complain(arguments->path, "the result could not be written");

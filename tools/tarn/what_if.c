@@ -141,6 +141,7 @@ static const char *parse_item(struct parser *parser, const char *text)
     return at + length + (at[length] != '\0');
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the parser writes through it */
 bool what_if_parse(const char *spec, struct replay_options *options, char *error, size_t error_size)
 {
     struct parser parser = {.options = options, .error = error, .error_size = error_size};
