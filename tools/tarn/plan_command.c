@@ -21,7 +21,7 @@
 #define SEARCH_MOST 64              /* steps */
 
 static const char help[] =
-    "Usage: tarn plan [OPTION]... FILE -o PLAN\n"
+    "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
     "\n"
     "Finds the smallest device on which the trace of FILE runs, and writes a plan: where each block above 64 KiB is "
     "best\n"
@@ -57,6 +57,7 @@ struct arguments {
 /* What is found out, in bytes; 0 where it is not known. */
 struct findings {
     uint64_t requested;              /* peak of the trace */
+    uint64_t without;                /* peak reserved without a plan */
     uint64_t planned, tarn, pytorch; /* the smallest devices */
     struct replay_result replay;     /* with the plan, on a device that has room */
 };
@@ -137,30 +138,37 @@ static uint64_t round_up(uint64_t size)
     return (size + GRANULE - 1) / GRANULE * GRANULE;
 }
 
-/* Finds out how much what is not planned takes beside the arena, and plans for it. */
+/* Finds out how much what is not planned takes beside the arena, and plans for it; but for no more than slabs half full could take of
+ * what is small, since other streams and pools have memory of their own. */
 static bool plan_rest(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings)
 {
     if (!try_draft(arguments, draft, 0, &findings->replay))
         return false;
     uint64_t arena = round_up(draft->header.arena);
-    draft->header.small = findings->replay.peak_reserved > arena ? findings->replay.peak_reserved - arena : 0;
-    if (!try_draft(arguments, draft, 0, &findings->replay))
-        return false;
-    findings->planned = findings->replay.peak_reserved;
-    struct replay_result least;
-    if (!try_draft(arguments, draft, findings->planned, &least))
-        return false;
-    if (least.shortage.there)
-        findings->planned = 0;
-    return true;
+    uint64_t beside = findings->replay.peak_reserved > arena ? findings->replay.peak_reserved - arena : 0;
+    uint64_t most = draft->rest ? round_up(2 * draft->rest + GRANULE) : 0;
+    draft->header.small = beside < most ? beside : most;
+    return try_draft(arguments, draft, 0, &findings->replay);
 }
 
 /* --- the smallest device ------------------------------------------------------------------------------------------- */
 
-/* Halves what lies between a device that is too small and one that is not, down to a granule. */
+/* Finds a device that is large enough, `large` or a little more, and halves what lies between it and one that is too small, down to a
+ * granule. */
 static bool search(uint64_t small, uint64_t large, bool (*fits)(void *context, uint64_t memory, bool *fits),
                    void *context, uint64_t *least)
 {
+    bool found = false;
+    for (int i = 0; i < SEARCH_MOST && !found; i++) {
+        if (!fits(context, large, &found))
+            return false;
+        if (!found) {
+            small = large;
+            large += large / 64 / GRANULE * GRANULE + GRANULE;
+        }
+    }
+    if (!found)
+        return true; /* it stays not known */
     for (int i = 0; i < SEARCH_MOST && large - small > GRANULE; i++) {
         uint64_t middle = small + (large - small) / 2 / GRANULE * GRANULE;
         bool enough;
@@ -184,6 +192,22 @@ static bool fits_tarn(void *context, uint64_t memory, bool *fits)
     return true;
 }
 
+/* What a device is tried with. */
+struct planned {
+    const struct arguments *arguments;
+    const struct plan_draft *draft;
+};
+
+static bool fits_planned(void *context, uint64_t memory, bool *fits)
+{
+    const struct planned *planned = context;
+    struct replay_result result;
+    if (!try_draft(planned->arguments, planned->draft, memory, &result))
+        return false;
+    *fits = !result.shortage.there;
+    return true;
+}
+
 static bool fits_pytorch(void *context, uint64_t memory, bool *fits)
 {
     struct c10_result result;
@@ -193,24 +217,21 @@ static bool fits_pytorch(void *context, uint64_t memory, bool *fits)
     return true;
 }
 
-/* From a device that cannot do, which is smaller than what is live at one time, to one that does: as large as what is reserved without
- * a limit, or a little larger. */
-static bool search_devices(struct arguments *arguments, struct workload *workload, struct findings *findings)
+/* From a device that cannot do, which is smaller than what is live at one time, to one that does, which is found first: as large as what
+ * is reserved without a limit, or a little larger. */
+static bool search_devices(struct arguments *arguments, struct workload *workload, const struct plan_draft *draft,
+                           struct findings *findings)
 {
+    struct planned planned = {arguments, draft};
     uint64_t small = round_up(workload->peak_requested) - GRANULE;
     struct replay_result free_run;
     struct c10_result policy;
-    bool enough = false;
     if (!run_replay(arguments, NULL, 0, &free_run) || !c10_run(workload, UINT64_MAX / 4, &policy))
         return false;
     uint64_t large = round_up(free_run.peak_reserved);
-    while (!enough) {
-        if (!fits_tarn(arguments, large, &enough))
-            return false;
-        if (!enough)
-            large += large / 64 / GRANULE * GRANULE + GRANULE;
-    }
+    findings->without = free_run.peak_reserved;
     return search(small, large, fits_tarn, arguments, &findings->tarn) &&
+           search(small, round_up(findings->replay.peak_reserved), fits_planned, &planned, &findings->planned) &&
            search(small, round_up(policy.peak_reserved), fits_pytorch, workload, &findings->pytorch);
 }
 
@@ -241,6 +262,9 @@ static void print_table(const struct arguments *arguments, const struct workload
     line("smallest device, with the plan", findings->planned, bound);
     line("smallest device, without", findings->tarn, bound);
     line("smallest device, PyTorch's policy", findings->pytorch, bound);
+    if (findings->replay.peak_reserved > findings->without)
+        printf("\n  with the plan more is reserved, where there is room, than without it (%s)\n",
+               units_bytes(findings->without).text);
     printf("\n  placed / lower bound: %.5f\n", (double)draft->found.height / (double)draft->found.bound);
     if (arguments->output)
         printf("  written: %s, %s; TARN_ALLOC_CONF=plan:%s\n", arguments->output,
@@ -295,7 +319,7 @@ static int plan(struct arguments *arguments)
         return COMMAND_FAILED;
     findings.requested = workload.peak_requested;
     bool done = plan_draft_make(&workload, EFFORT, &draft, error, sizeof error) || complain(arguments->path, error);
-    done = done && plan_rest(arguments, &draft, &findings) && search_devices(arguments, &workload, &findings);
+    done = done && plan_rest(arguments, &draft, &findings) && search_devices(arguments, &workload, &draft, &findings);
     done = done && (!arguments->output || write_output(arguments, &draft));
     if (done && arguments->json)
         done = print_json(arguments, &workload, &draft, &findings);

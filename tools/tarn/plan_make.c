@@ -47,6 +47,12 @@ struct selection {
     struct packing_block *blocks; /* by request */
 };
 
+static bool is_rest(const struct selection *selection, uint32_t number)
+{
+    const struct workload_block *block = &selection->workload->blocks[number];
+    return block->stream == selection->stream && block->pool == 0 && rounded(block->size) <= PLAN_LEAST_REQUEST;
+}
+
 static void select_block(struct selection *selection, uint32_t number)
 {
     const struct workload_block *block = &selection->workload->blocks[number];
@@ -93,7 +99,6 @@ static bool make(struct selection *selection, uint64_t effort, struct plan_draft
         const struct packing_block *block = &selection->blocks[i];
         draft->requests[i] = (struct plan_request){(uint32_t)(block->size / TARN_BLOCK_UNIT),
                                                    (uint32_t)(block->offset / TARN_BLOCK_UNIT), block->end};
-        draft->bytes += block->size;
     }
     draft->header = (struct plan_header){.version = PLAN_VERSION,
                                          .count = selection->count,
@@ -102,6 +107,26 @@ static bool make(struct selection *selection, uint64_t effort, struct plan_draft
                                          .recorded = selection->workload->peak_requested};
     memcpy(draft->header.magic, PLAN_MAGIC, sizeof draft->header.magic);
     return true;
+}
+
+/* What the stream has of small blocks at most. */
+static uint64_t rest_peak(const struct selection *selection)
+{
+    const struct workload *workload = selection->workload;
+    uint64_t live = 0, peak = 0;
+    for (size_t i = 0; i < workload->initial_count; i++)
+        live += is_rest(selection, (uint32_t)i) ? rounded(workload->blocks[i].size) : 0;
+    peak = live;
+    for (size_t i = 0; i < workload->op_count; i++) {
+        const struct workload_op *op = &workload->ops[i];
+        bool begins = op->action == WORKLOAD_ALLOC;
+        if ((!begins && op->action != WORKLOAD_COMPLETED) || !is_rest(selection, op->block))
+            continue;
+        uint64_t size = rounded(workload->blocks[op->block].size);
+        live += begins ? size : -size;
+        peak = live > peak ? live : peak;
+    }
+    return peak;
 }
 
 bool plan_draft_make(const struct workload *workload, uint64_t effort, struct plan_draft *draft, char *error,
@@ -125,6 +150,7 @@ bool plan_draft_make(const struct workload *workload, uint64_t effort, struct pl
                      workload->device, selection.count, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
     }
     done = done && make(&selection, effort, draft, error, error_size);
+    draft->rest = done ? rest_peak(&selection) : 0;
     free(selection.numbers);
     free(selection.blocks);
     if (!done)

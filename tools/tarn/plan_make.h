@@ -15,8 +15,9 @@
 struct plan_draft {
     struct plan_header header; /* in this machine's order */
     struct plan_request *requests;
-    uint64_t stream;             /* as recorded: that whose requests are planned */
-    uint64_t bytes;              /* requested by them, all together */
+    uint64_t stream; /* as recorded: that whose requests are planned */
+    uint64_t
+        rest; /* bytes: the most that lives at one time of the stream's requests that are too small to be planned */
     struct packing_result found; /* of the placement */
 };
 
