@@ -81,7 +81,7 @@ run 0 plan "$data/small-4.pickle" && says out 'planned: .* of .* allocations' &&
 TMPDIR=$work/none run 1 plan "$data/small-4.pickle" && says err 'cannot be written'
 
 # Every file is served with its plan, on the device that it is of.
-for file in streams late-frees pools wrapped oom small-4; do
+for file in late-frees pools wrapped small-4; do
     run 0 plan "$data/$file.pickle" -o "$work/plan" && says out 'TARN_ALLOC_CONF=plan:'
     run 0 replay --json --what-if "conf=plan:$work/plan" --what-if "conf=segments:plain,plan:$work/plan" --what-if "vary=3,lag=1,conf=profile:footprint,plan:$work/plan" "$data/$file.pickle"
     json 'all(o["divergences"] == 0 and o["fits"] for o in a)'
