@@ -104,6 +104,7 @@ struct arena {
     size_t configured;    /* lock: what the settings last made of the limit */
     unsigned retired;     /* lock: heaps of retired streams, and of stores left behind */
     struct heap *heaps;   /* lock: every heap, those of retired streams too */
+    _Atomic(struct heap *) planned; /* that follows a plan, or tried to and had no memory */
 };
 
 /* Whether a store is its device's default pool's. */

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "memory/announce.h"
+#include "memory/plan_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,11 +50,20 @@ static const struct memory_config *copy_of_locked(const struct memory_config *co
     return &copy->config;
 }
 
-static tarn_status publish_locked(const struct memory_config *config)
+/* Makes the settings those in force, with the plan that they name. `source` says where they are from, for the error. */
+static tarn_status publish_locked(const char *source, const struct memory_config *config)
 {
+    const struct plan *plan = atomic_load(&plan_now);
+    if (strcmp(config->plan, memory_config()->plan) != 0) {
+        plan = NULL;
+        tarn_status status = config->plan[0] ? plan_load(source, config->plan, &plan) : TARN_OK;
+        if (status)
+            return status;
+    }
     const struct memory_config *copy = copy_of_locked(config);
     if (!copy)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the settings");
+    atomic_store(&plan_now, plan);
     atomic_store_explicit(&memory_config_now, copy, memory_order_release);
     return TARN_OK;
 }
@@ -97,7 +107,7 @@ static tarn_status read_environment_locked(const char *source, const char *text)
     struct memory_config config = *memory_config();
     tarn_status status = TARN_OK;
     if (text && !(status = config_parse(source, text, NULL, &config)))
-        status = publish_locked(&config);
+        status = publish_locked(source, &config);
     if (!status)
         atomic_store_explicit(&is_read, true, memory_order_release);
     return status;
@@ -192,7 +202,7 @@ tarn_status tarn_configure(const char *text)
     config = *before;
     status = config_parse("tarn_configure()", text, fixed_locked(&fixed), &config);
     if (!status)
-        status = publish_locked(&config);
+        status = publish_locked("tarn_configure()", &config);
     unlock_and_tell(before);
     return status;
 }

@@ -20,6 +20,7 @@
 #define CONFIG_DIVISIONS 16                      /* by size: to below 2 MiB, 4 MiB, ..., and from 32 GiB on */
 #define CONFIG_CLASSES 16                        /* named classes of streams */
 #define CONFIG_CLASS_BYTES 32                    /* of a name, with the 0 at its end */
+#define CONFIG_PATH_BYTES 256                    /* of a path, with the 0 at its end */
 #define CONFIG_MOST_MIB (TARN_MAX_SIZE >> 20)    /* of sizes in MiB */
 #define CONFIG_RESERVE_MOST (CONFIG_ONE / 8 * 9) /* of the device's memory */
 
@@ -66,11 +67,12 @@ struct memory_config {
     size_t pinned_max_round_threshold, pinned_max_cached_size; /* bytes; CONFIG_NONE */
 
     /* tarn's own */
-    size_t profile;      /* enum config_profile */
-    size_t segments;     /* enum config_segments */
-    size_t limit;        /* bytes, CONFIG_NONE: config_limit() */
-    size_t leave_free;   /* bytes of each device's memory that stay free, by the driver's own count */
-    size_t pinned_limit; /* bytes, CONFIG_NONE */
+    size_t profile;               /* enum config_profile */
+    size_t segments;              /* enum config_segments */
+    size_t limit;                 /* bytes, CONFIG_NONE: config_limit() */
+    size_t leave_free;            /* bytes of each device's memory that stay free, by the driver's own count */
+    size_t pinned_limit;          /* bytes, CONFIG_NONE */
+    char plan[CONFIG_PATH_BYTES]; /* path of the plan that requests follow (plan_file.h); "" is none */
 };
 
 /* How a value is written. The first four are words, and the field is the index of the word. */
@@ -85,6 +87,7 @@ enum config_kind {
     CONFIG_RESERVE,
     CONFIG_LIST_OF_DIVISIONS,
     CONFIG_LIST_OF_CLASSES,
+    CONFIG_PATH, /* a text of its own: blanks within it count */
 };
 
 enum config_rule {
@@ -136,7 +139,8 @@ enum config_rule {
     X(segments, segments, CONFIG_SEGMENTS, CONFIG_LOADED, CONFIG_SEGMENTS_BY_DRIVER, 0, 0, "")                         \
     X(limit_mb, limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")                            \
     X(leave_free_mb, leave_free, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 0, CONFIG_MOST_MIB, "")                            \
-    X(pinned_limit_mb, pinned_limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")
+    X(pinned_limit_mb, pinned_limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")              \
+    X(plan, plan, CONFIG_PATH, CONFIG_LOADED, "", 0, 0, "")
 
 /* X(alias, key): names that PyTorch gives a key on ROCm. */
 #define MEMORY_CONFIG_ALIASES(X)                             \

@@ -6,7 +6,7 @@
  *     text  := [item {"," item} [","]]
  *     item  := key ":" (word | "[" word ":" word {"," word ":" word} "]")
  *
- * Blanks count nowhere, not even inside a word, as in PyTorch; but every value must be whole, in its range and in its order, also
+ * Blanks count nowhere, not even inside a word that is no path, as in PyTorch; but every value must be whole, in its range and in its order, also
  * where PyTorch makes something of less. Owns the table of keys, which is constant; no lock, no allocation. */
 #include "base/status.h"
 #include "memory/config.h"
@@ -17,6 +17,7 @@
 
 #define BLANKS " \t\n\v\f\r"
 #define SEPARATORS ",:[]"
+#define NO_PATH "none"
 #define WORD_BYTES 64 /* longer than any word that means something */
 #define GIB ((size_t)1 << 30)
 #define MOST_GIB (TARN_MAX_SIZE >> 30)
@@ -148,8 +149,8 @@ enum token { TOKEN_END = 0, TOKEN_WORD = 'w' }; /* or a separator */
 
 struct parser {
     const char *source, *text;
-    const char *next; /* behind the token */
-    size_t column;    /* of the token, from 1 */
+    const char *from, *next; /* the token, and what is behind it */
+    size_t column;           /* of the token, from 1 */
     int token;
     bool cut;              /* the word is longer than it says */
     char word[WORD_BYTES]; /* without its blanks; also of a separator and of the end, for texts */
@@ -160,6 +161,7 @@ static void advance(struct parser *parser)
     const char *at = parser->next + strspn(parser->next, BLANKS);
     size_t length = 0;
     parser->column = (size_t)(at - parser->text) + 1;
+    parser->from = at;
     parser->cut = false;
     if (!*at) {
         parser->token = TOKEN_END;
@@ -439,6 +441,25 @@ static tarn_status parse_classes(struct parser *parser, struct config_class resu
     return status;
 }
 
+/* Any text without separators, as it is written; blanks at its ends do not belong to it. */
+static tarn_status parse_path(struct parser *parser, const struct key *key, char path[CONFIG_PATH_BYTES])
+{
+    size_t length = strcspn(parser->from, SEPARATORS);
+    while (length > 0 && strchr(BLANKS, parser->from[length - 1]))
+        length--;
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)parser->from[i] < ' ')
+            return refuse(parser, key->name, "the path of a file, without control characters");
+    if (parser->token != TOKEN_WORD || length >= CONFIG_PATH_BYTES)
+        return refuse(parser, key->name, "the path of a file, of at most %d bytes without , : [ and ]",
+                      CONFIG_PATH_BYTES - 1);
+    memset(path, 0, CONFIG_PATH_BYTES);
+    if (length != strlen(NO_PATH) || memcmp(parser->from, NO_PATH, length) != 0)
+        memcpy(path, parser->from, length);
+    advance(parser);
+    return TARN_OK;
+}
+
 static tarn_status parse_value(struct parser *parser, const struct key *key, struct memory_config *config)
 {
     void *field = field_of(config, key);
@@ -458,6 +479,8 @@ static tarn_status parse_value(struct parser *parser, const struct key *key, str
         return parse_divisions(parser, key, field);
     case CONFIG_LIST_OF_CLASSES:
         return parse_classes(parser, field);
+    case CONFIG_PATH:
+        return parse_path(parser, key, field);
     default:
         return parse_word(parser, key, field);
     }
@@ -472,11 +495,14 @@ static tarn_status parse_loaded(struct parser *parser, const struct key *key, co
     struct parser before = *parser;
     struct memory_config asked = *config;
     tarn_status status = parse_value(parser, key, &asked);
-    const size_t *value = value_of(&asked, key), *now = value_of(config, key), *in_force = value_of(fixed, key);
-    if (status || *value == *now || *value == *in_force)
+    const void *value = value_of(&asked, key), *in_force = value_of(fixed, key);
+    if (status || memcmp(value, value_of(config, key), key->bytes) == 0 || memcmp(value, in_force, key->bytes) == 0)
         return status;
+    const char *path = in_force;
     return refuse(&before, key->name, "%s: memory was used with it, and it counts only until then",
-                  words[key->kind][*in_force]);
+                  key->kind != CONFIG_PATH ? words[key->kind][*(const size_t *)in_force]
+                  : *path                  ? path
+                                           : NO_PATH);
 }
 
 static tarn_status parse_item(struct parser *parser, const struct memory_config *fixed, struct memory_config *config)
@@ -649,6 +675,9 @@ static void write_value(struct writer *writer, const struct key *key, const void
         break;
     case CONFIG_LIST_OF_CLASSES:
         write_classes(writer, value);
+        break;
+    case CONFIG_PATH:
+        write_text(writer, "%s", (const char *)value);
         break;
     default:
         write_text(writer, "%s", words[key->kind][*number]);

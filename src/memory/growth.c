@@ -16,6 +16,7 @@
 #include "memory/config.h"
 #include "memory/ghost.h"
 #include "memory/pin.h"
+#include "memory/plan.h"
 #include "memory/segment.h"
 
 #define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
@@ -32,12 +33,21 @@ struct profile {
     bool moves_freely;         /* always, before anything is created */
 };
 
+/* Beside a plan's arena: what is missing, in pieces as large as may be. */
+static const struct profile beside_plan = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = LEAST_PIECE}};
+
 static const struct profile profiles[] = {
     /* 20 MiB keeps a piece's price small beside its bytes: c10 asks for as much. */
     [CONFIG_PROFILE_DEFAULT] = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}},
     /* What is missing and no more, in many pieces: the smaller a piece, the less memory one live block in it holds in place. */
     [CONFIG_PROFILE_FOOTPRINT] = {.part = 32, .moves_freely = true},
 };
+
+static const struct profile *profile_of(const struct heap *heap)
+{
+    size_t chosen = memory_config()->profile;
+    return heap->plan && chosen == CONFIG_PROFILE_DEFAULT ? &beside_plan : &profiles[chosen];
+}
 
 /* A free span that gives up the pieces at [start, end), which lie inside it. */
 struct donor {
@@ -335,7 +345,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
 {
     struct heap *heap = growth->heap;
     struct arena *arena = heap->arena;
-    const struct profile *profile = &profiles[memory_config()->profile];
+    const struct profile *profile = profile_of(heap);
     size_t need = 0, room = 0;
     heap_learn_locked(heap, true);
 
@@ -439,8 +449,10 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
 
     mutex_lock(&heap->lock);
     donors_settle_locked(heap, &donation, 0);
-    if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs)
+    if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs) {
         heap->gained = heap->moved = 0; /* it begins anew, as its next run of the same will */
+        plan_end_locked(heap);
+    }
     mutex_unlock(&heap->lock);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "memory/cache.h"
 #include "memory/kept.h"
+#include "memory/plan.h"
 #include "memory/traced.h"
 
 #include <string.h>
@@ -19,6 +20,8 @@ static struct object_pool heaps = OBJECT_POOL(struct heap);
 
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
 
+#define SPAN_BY_START(node) TREE_ENTRY(node, struct span, by_start)
+
 #define SPARE_SPANS 64 /* the most that a heap keeps at hand */
 
 static int by_size(const struct tree_node *a, const struct tree_node *b)
@@ -27,6 +30,17 @@ static int by_size(const struct tree_node *a, const struct tree_node *b)
     if (x->size != y->size)
         return x->size < y->size ? -1 : 1;
     return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int by_start(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct span *x = SPAN_BY_START(a), *y = SPAN_BY_START(b);
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static bool is_ending_behind(const struct tree_node *node, uint64_t address)
+{
+    return SPAN_BY_START(node)->start + SPAN_BY_START(node)->size > address;
 }
 
 static bool is_at_least(const struct tree_node *node, uint64_t size)
@@ -118,6 +132,8 @@ static void span_file_locked(struct heap *heap, struct span *span)
     if (heap->store->plain)
         span->freed_at = atomic_load_explicit(&heap->store->searches, memory_order_relaxed);
     tree_insert(&heap->zones[span->zone].free, &span->by_size);
+    if (heap->plan && span->zone == ZONE_LARGE)
+        tree_insert(&heap->free_by_start, &span->by_start);
     state_is_new_locked(heap, span);
     heap->free_bytes += span->size;
     if (span->split)
@@ -127,6 +143,8 @@ static void span_file_locked(struct heap *heap, struct span *span)
 void span_hold_locked(struct heap *heap, struct span *span)
 {
     tree_remove(&heap->zones[span->zone].free, &span->by_size);
+    if (heap->plan && span->zone == ZONE_LARGE)
+        tree_remove(&heap->free_by_start, &span->by_start);
     state_is_new_locked(heap, span);
     heap->free_bytes -= span->size;
     if (span->split)
@@ -294,6 +312,38 @@ struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t
     return span;
 }
 
+tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
+                                   struct span **result)
+{
+    struct span *fresh[2] = {span_create_locked(heap), span_create_locked(heap)};
+    bool done = fresh[0] && fresh[1];
+    if (done)
+        *result = span_take_at_locked(heap, span, start, size, fresh);
+    span_destroy_locked(heap, fresh[0]);
+    span_destroy_locked(heap, fresh[1]);
+    return done ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+void heap_plan_locked(struct heap *heap, struct plan_follower *plan)
+{
+    heap->plan = plan;
+    heap->free_by_start = (struct tree){.order = by_start};
+    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free); node && plan; node = tree_next(node))
+        tree_insert(&heap->free_by_start, &SPAN_OF(node)->by_start);
+}
+
+struct span *span_ending_behind_locked(const struct heap *heap, uintptr_t address)
+{
+    struct tree_node *node = tree_find_first(&heap->free_by_start, is_ending_behind, address);
+    return node ? SPAN_BY_START(node) : NULL;
+}
+
+struct span *span_next_by_start_locked(const struct span *span)
+{
+    struct tree_node *node = tree_next(&span->by_start);
+    return node ? SPAN_BY_START(node) : NULL;
+}
+
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **result)
 {
@@ -327,7 +377,8 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
 
 tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **result)
 {
-    struct span *span = heap->store->plain ? NULL : span_find_aside_locked(heap, size, alignment, most);
+    /* Nor where a plan is followed: it knows what comes there. */
+    struct span *span = heap->store->plain || heap->plan ? NULL : span_find_aside_locked(heap, size, alignment, most);
     return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
 }
 
@@ -745,6 +796,7 @@ static void retire_locked(struct heap *heap)
         caches_close_locked(heap);
     }
     heap->retired = true;
+    plan_end_locked(heap);
     heap_enter(heap->store, heap->stream, NULL);
 }
 

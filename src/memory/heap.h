@@ -39,6 +39,7 @@ struct ghost;
 struct cache;
 struct point;
 struct order;
+struct plan_follower;
 
 /* One stream's use of a block; and of the first of a block's, its place in the list of blocks that wait. */
 struct use {
@@ -62,9 +63,10 @@ struct span {
     size_t size;                  /* bytes, a multiple of TARN_BLOCK_UNIT */
     struct span *previous, *next; /* neighbours in the run */
     struct run *run;
-    struct tree_node by_size; /* free: in the zone's tree */
-    uint64_t batch;           /* free: the last batch that its memory was freed in */
-    size_t requested;         /* block: bytes asked for */
+    struct tree_node by_size;  /* free: in the zone's tree */
+    struct tree_node by_start; /* free, large, of a heap that follows a plan: in the heap's tree */
+    uint64_t batch;            /* free: the last batch that its memory was freed in */
+    size_t requested;          /* block: bytes asked for */
     union {
         uint64_t before;   /* block: its zone's state when it was cut, */
         uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen then */
@@ -128,8 +130,10 @@ struct heap {
     size_t free_bytes, waiting_bytes;
     uint64_t states; /* the highest number of a zone's state */
     struct counters_splits splits;
-    struct ghost *ghosts; /* old addresses of pieces that are mapped elsewhere too */
-    size_t gained, moved; /* bytes that growths brought into the heap, and took from elsewhere in it */
+    struct ghost *ghosts;       /* old addresses of pieces that are mapped elsewhere too */
+    struct plan_follower *plan; /* NULL: none is followed */
+    struct tree free_by_start;  /* while one is: the large zone's free spans */
+    size_t gained, moved;       /* bytes that growths brought into the heap, and took from elsewhere in it */
     unsigned spare_count;
     struct span *spare_spans; /* span objects at hand, so that cutting and joining need no other lock */
 
@@ -200,6 +204,14 @@ struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t
                                  struct span *fresh[2]);
 /* The same out of one free span, which must be large enough. Of a plain segment it may be larger than asked for. */
 tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result);
+/* Cuts [start, start + size), which is free, as SPAN_TAKEN out of a span that covers it. */
+tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
+                                   struct span **result);
+/* For who follows a plan: begins, or with NULL ends, and the free spans of the large zone by their addresses: the first one that ends
+ * behind an address, and the next. */
+void heap_plan_locked(struct heap *heap, struct plan_follower *plan);
+struct span *span_ending_behind_locked(const struct heap *heap, uintptr_t address);
+struct span *span_next_by_start_locked(const struct span *span);
 /* The same for a small block or slab, out of the large zone: where it pins the least memory that could be mapped elsewhere, and at
  * most `most` bytes. */
 tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **span);

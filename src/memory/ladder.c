@@ -33,6 +33,7 @@
 #include "memory/growth.h"
 #include "memory/kept.h"
 #include "memory/observe.h"
+#include "memory/plan.h"
 #include "memory/pool.h"
 #include "memory/segment.h"
 #include "memory/traced.h"
@@ -482,6 +483,19 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
     error_attempt_end(&before, status == TARN_ERROR_OUT_OF_MEMORY ? TARN_OK : status);
     heap_check(heap);
     return status;
+}
+
+void ladder_plan(struct heap *heap)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (observe_refuse_moving("the memory of a plan") == TARN_OK) {
+        move_begin(heap->arena);
+        plan_begin(heap);
+        move_end(heap->arena);
+    }
+    error_attempt_end(&before, TARN_OK);
+    heap_check(heap);
 }
 
 /* What a store may keep so that all that is trimmed comes to `keep`. */

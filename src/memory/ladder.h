@@ -14,6 +14,9 @@ tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, si
 /* Whether a request is above what a limit or the device could hold, so that the driver is not asked. */
 bool ladder_rejects(struct arena *arena, const struct store *store, size_t size);
 
+/* A request may be the beginning of the plan in force: the heap follows it from now on, if it can. */
+void ladder_plan(struct heap *heap);
+
 /* Gives idle memory of a store back to the driver until it has at most `keep` bytes reserved; with NULL, of the default pool and
  * what is left behind until the device has. Waits for work that still uses it. */
 tarn_status ladder_trim(struct arena *arena, struct store *store, size_t keep);

@@ -15,6 +15,7 @@
 #include "memory/import.h"
 #include "memory/kept.h"
 #include "memory/ladder.h"
+#include "memory/plan.h"
 #include "memory/pool.h"
 #include "memory/segment.h"
 #include "memory/shortage.h"
@@ -115,9 +116,13 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
 {
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
+    if (plan_may_begin(heap, request->size))
+        ladder_plan(heap);
     mutex_lock(&heap->lock);
     tarn_status status = store_check(heap->store);
-    if (!status)
+    if (!status && heap->plan)
+        status = plan_take_locked(heap, request, &span);
+    if (!span && (!status || status == TARN_ERROR_OUT_OF_MEMORY))
         status = span_take_locked(heap, zone, request->size, request->alignment, &span);
     if (status == TARN_ERROR_OUT_OF_MEMORY && grow) {
         mutex_unlock(&heap->lock);

@@ -88,6 +88,8 @@ static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const str
             return BROKEN(span->start, "two free spans touch");
         if (!in_tree(&heap->zones[zone], span))
             return BROKEN(span->start, "a free span is not in its zone's tree");
+        if (heap->plan && zone == ZONE_LARGE && span_ending_behind_locked(heap, span->start) != span)
+            return BROKEN(span->start, "a free span is not found by its address");
         sums->free_bytes += span->size;
         return TARN_OK;
     case SPAN_TAKEN:

@@ -91,6 +91,8 @@ static void every_key_is_read(void **state)
     GIVES_FIELD("limit_mb:5", limit, 5 * MIB);
     GIVES_FIELD("leave_free_mb:6", leave_free, 6 * MIB);
     GIVES_FIELD("pinned_limit_mb:7", pinned_limit, 7 * MIB);
+    CHECK(strcmp(parsed("plan:\t/a folder/x.plan ,profile:footprint").plan, "/a folder/x.plan") == 0);
+    CHECK(strcmp(parsed("plan:/a,plan:none").plan, "") == 0);
 }
 
 static void the_defaults_are_pytorchs(void **state)
@@ -191,7 +193,7 @@ static void lists_of_divisions(void **state)
 static void what_makes_no_sense_is_refused_where_it_stands(void **state)
 {
     (void)state;
-    refused("foo:1,bar:2", "1: foo is no key; the closest is profile");
+    refused("foo:1,bar:2", "1: foo is no key; the closest is plan");
     refused("garbage_collection_threshold:1.2",
             "30: garbage_collection_threshold is 1.2, but must be a number above 0 and below 1, such as 0.8");
     refused("max_split_size_mb:2", "19: max_split_size_mb is 2, but must be at least large_segment_size_mb (30)");
@@ -246,6 +248,13 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
     refused("leave_free_mb:000000000000000000000000000000000000000000000000000000000000000000001",
             "15: leave_free_mb is 000000000000000000000000000000000000000000000000000000000000000..., but must be a "
             "whole number of MiB");
+    char path[300] = "plan:";
+    memset(path + 5, 'x', 256);
+    refused(path, "6: plan is xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..., but must be the path "
+                  "of a file, of at "
+                  "most 255 bytes without , : [ and ]");
+    refused("plan:a\nb", "6: plan is ab, but must be the path of a file, without control characters");
+    refused("plan:[a]", "6: plan is [, but must be the path of a file, of at most 255 bytes without , : [ and ]");
 }
 
 /* What is written is read as the same, in a fresh process and in one with other settings. */
@@ -260,6 +269,7 @@ static void a_written_text_gives_the_same_settings(void **state)
         "per_process_memory_fraction:0.05,expandable_segments_reserve:40G,backend:cudaMallocAsync",
         "expandable_segments_reserve_by_class:[one:0.5,two:7G],pinned_num_register_threads:16",
         "profile:footprint,segments:virtual,limit_mb:0,leave_free_mb:1,pinned_limit_mb:9",
+        "plan:/a folder/of plans/x.plan",
         "per_process_memory_fraction:0,release_lock_on_cudamalloc:True,throw_on_cudamalloc_oom:True",
         "pinned_max_round_threshold_mb:0,pinned_max_cached_size_mb:1,pinned_reserve_segment_size_mb:2",
     };

@@ -14,12 +14,16 @@
  *
  * TARN_SEED chooses the sequence, TARN_MODEL_STEPS its length; a failure prints the seed and the step. */
 #include "memory/model/model.h"
+#include "memory/plan.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Where a plan is followed, half of the requests are of sizes that it has (make_snapshots.py). */
 static size_t random_size(void)
 {
+    if (atomic_load(&plan_now) && below(2))
+        return (2 + below(16)) * (256 << 10);
     switch (below(8)) {
     case 0:
         return 1 + below(2048);
@@ -386,6 +390,11 @@ static void random_operations_keep_the_order_of_streams(void **state)
            first, (uint64_t)rounds * count, m.allocations, m.in_pools, m.spared, m.outs, m.injected, m.launches,
            m.suspended, m.retired);
     assert_true(m.allocations > count / 20);
+    struct plan_counts plan = plan_counts();
+    printf("%" PRIu64 " as planned, %" PRIu64 " beside the plan, %" PRIu64 " without\n", plan.planned, plan.beside,
+           plan.ordinary);
+    assert_true(!atomic_load(&plan_now) ||
+                (plan_counts().planned > 20 && plan_counts().beside > 20 && plan_counts().ordinary > 20));
     assert_true(seed || (m.outs > 0 && m.injected > 0 && m.launches > 0));
     assert_true(seed || (m.in_pools > 0 && m.spared > 0 && (m.suspended > 0 || arena_if_used(0)->store.plain) &&
                          m.retired > 0));

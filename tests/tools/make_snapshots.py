@@ -485,10 +485,32 @@ def main(folder):
             with open(os.path.join(folder, "small-4.pickle.zst"), "wb") as file:
                 file.write(zstd_stored(data))
             lines.append(summarise("small-4.pickle.zst", snap))
+    with open(os.path.join(folder, "model.plan"), "wb") as file:
+        file.write(model_plan())
     with open(os.path.join(folder, "summary.txt"), "w") as file:
         file.write("# " + " ".join(SUMMARY) + "\n" + "\n".join(lines) + "\n")
     with open(os.path.join(folder, "peaks.txt"), "w") as file:
         file.write("# file device peak_requested moment reserved_then peak_reserved\n" + "\n".join(peaks) + "\n")
+
+
+def plan(requests, arena, small):
+    """A plan as src/memory/plan_file.h has it, of requests (size, offset, end) in bytes."""
+    header = struct.pack("<8sIIQQQQQ", b"tarnplan", 1, len(requests), arena, small, arena, arena, 0)
+    body = b"".join(struct.pack("<III", size // 512, offset // 512, end) for size, offset, end in requests)
+    checksum = 0xCBF29CE484222325
+    for byte in header + body:
+        checksum = (checksum ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return header + struct.pack("<Q", checksum) + body
+
+
+def model_plan():
+    """What memory.model asks for half of the time, at places that overlap."""
+    random.seed(5)
+    arena, requests = 24 << 20, []
+    for i in range(300):
+        size = random.randrange(2, 18) * 256 << 10
+        requests.append((size, random.randrange(0, arena - size + 1, 512), min(300, i + random.randrange(1, 40))))
+    return plan(requests, arena, 2 << 20)
 
 
 def text_opcodes(value):

@@ -54,6 +54,7 @@ for bad in -1 1e3 '' 5x 0x10 nan; do run 2 replay "--lag=$bad" file && says err 
 for bad in 0 -1 1.5 10001 x; do run 2 replay "--repeat=$bad" file && says err '--repeat wants'; done
 for bad in 0 -1 1.5 257 x; do run 2 replay "--deal-streams=$bad" file && says err '--deal-streams wants'; done
 for bad in 0 -1 1.5 1025 x; do run 2 replay "--deal-threads=$bad" file && says err '--deal-threads wants'; done
+for bad in 0 -1 x 1000000001; do run 2 replay "--vary=$bad" file && says err '--vary wants'; done
 run 2 replay --profile small file && says err '--profile wants default or footprint, not "small"'
 for bad in 0 1M 80Q 1.5 -80G 99999999999999999999 9E; do
     run 2 replay "--device-memory=$bad" file && says err '--device-memory wants'
@@ -137,6 +138,12 @@ json 'all(o["profile"] == "footprint" and o["peak_reserved"] <= p["peak_reserved
 run 0 replay --deal-streams 2 --deal-threads 3 --profile default "$data/small-4.pickle"
 says out 'dealt over 2 streams, dealt over 3 threads, profile default' && says out 'reserved / active'
 
+# A run that differs a little: by its seed.
+run 0 replay --json "$data"/{streams,late-frees,pools,wrapped}.pickle && cp "$work/out" "$work/first"
+run 0 replay --json --vary 5 "$data"/{streams,late-frees,pools,wrapped}.pickle && silent err
+json 'all(o["divergences"] == 0 and "error" not in o for o in a)'
+json 'all(o["driver_calls"] != p["driver_calls"] for o, p in zip(a, json.load(open(sys.argv[1].replace("/out", "/first")))))'
+
 # A device that is too small: which event, and how much.
 run 1 replay --json --device-memory 64M "$data/small-4.pickle"
 json 'len(a) == 2 and all("error" in o and "file" in o for o in a)'
@@ -146,6 +153,92 @@ run 1 replay --device-memory 64M "$data/small-4.pickle" && says out 'failed: dev
 run 0 replay --json --device-memory 1.5GiB "$data/small-4.pickle" && json 'a[0]["device_memory"] == 3 << 29'
 run 1 replay --json --device-memory 9T "$data/small-4.pickle" && json '"at most" in a[0]["error"]'
 run 1 replay --json --driver nonsense "$data/small-4.pickle" && json '"nonsense" in a[0]["error"]'
+
+# A log of RMM's: 3 threads, 2 streams, frees by other threads and in the order of other streams, and a failure.
+python3 - "$work/rmm.csv" <<'END'
+import random, sys
+random.seed(7)
+live, lines = [], []
+for i in range(3000):
+    thread, stream = random.randrange(3), random.choice([0, 0x7f8a38001020])
+    head = "%d,23:59:%09.6f," % (140573312345856 + thread, 50 + i / 1000)
+    if live and i != 1500 and random.random() < 0.5:
+        address, size, own = live.pop(random.randrange(len(live)))
+        lines.append("%sfree,0x%x,%d,0x%x" % (head, address, size, random.choice([own, own, stream])))
+    elif i == 1500:
+        lines.append("%sallocate failure,(nil),%d,0x%x" % (head, 1 << 40, stream))
+    else:
+        address, size = 0x7f0000000000 + (i << 24), random.choice([300, 5000, 1 << 20, 5 << 20]) + i
+        live.append((address, size, stream))
+        lines.append("%sallocate,0x%x,%d,0x%x" % (head, address, size, stream))
+with open(sys.argv[1], "w") as file:
+    file.write("\n".join(["Thread,Time,Action,Pointer,Size,Stream"] + lines) + "\n")
+END
+for options in '' '--lag 3' '--deal-streams 2 --deal-threads 2'; do
+    # shellcheck disable=SC2086
+    run 0 replay --json $options "$work/rmm.csv" && silent err
+    json 'len(a) == 1 and a[0]["divergences"] == 0 and a[0]["events"] == 3000 and a[0]["threads"] == 3 and a[0]["streams"] == 2'
+    json 'a[0]["recorded_ooms"] == 1 and a[0]["lost_events"] == 0 and a[0]["recorded_peak_reserved"] is None'
+    json "(a[0]['moved_frees'] > 100) == ('$options' == '' or 'lag' in '$options')"
+done
+run 0 replay "$work/rmm.csv" && says out ', 3 threads' && says out "frees in the order of another stream"
+echo 'x,1' >>"$work/rmm.csv"
+run 1 replay "$work/rmm.csv" && says err 'rmm.csv: line 3002: has 2 fields, where the header names 6'
+
+# A recording of tarn's own: two threads, two streams that wait for each other, a block that both use, a free in the other's order, a
+# capture with a pool of its own, and a request that fails again.
+python3 - "$work/own.pickle" <<'END'
+import pickle, sys
+events, marks, MIB = [], [], 1 << 20
+def event(action, addr, size, stream, pool=(0, 0), thread=1):
+    events.append({"action": action, "device_free" if action == "oom" else "addr": addr, "size": size, "stream": stream,
+                   "time_us": 1000 + 20 * len(events), "pool_id": pool, "thread": thread, "user_metadata": ""})
+def mark(kind, stream, **more):
+    marks.append({"device": 0, "at": len(events), "time_us": 1000 + 20 * len(events), "thread": 2, "kind": kind, "stream": stream, **more})
+def free(addr, size, stream, pool=(0, 0), thread=1):
+    event("free_requested", addr, size, stream, pool, thread)
+    event("free_completed", addr, size, stream, pool, thread)
+A, B = 0xA0, 0xB0
+for step in range(20):
+    base = 0x7F0000000000 + step * 0x40000000
+    event("alloc", base, 30 * MIB, A)
+    mark("record_stream", B, addr=base)
+    event("free_requested", base, 30 * MIB, A)
+    event("alloc", base + 0x8000000, 5 * MIB, B, thread=2)
+    event("free_completed", base, 30 * MIB, A)
+    mark("wait", A, other=B)
+    mark("free_on", A, addr=base + 0x8000000)
+    free(base + 0x8000000, 5 * MIB, B)
+    mark("capture_begin", B, capture=step)
+    event("alloc", base + 0x10000000, 9 * MIB, B, (0, 3), 2)
+    mark("wait", A, other=B)
+    event("alloc", base + 0x18000000, 3 * MIB, A, (0, 3))
+    mark("wait", B, other=A)
+    free(base + 0x10000000, 9 * MIB, B, (0, 3), 2)
+    mark("capture_end", B, capture=step)
+    free(base + 0x18000000, 3 * MIB, A, (0, 3))
+    if step == 10:
+        event("oom", MIB, 300 * MIB, A)
+        event("oom", MIB, 100 * MIB, A)
+marks.append({"device": 0, "at": len(events), "kind": "of the future", "stream": A})
+device = {"name": "small", "total": 512 * MIB, "free": MIB, "reserved": 0, "limit": 256 * MIB}
+tarn = {"version": 1, "library": "tarn 0.1.0", "driver": "host", "taken_ns": 1, "exact_from": [0], "overwritten": 0,
+        "devices": [device], "pools": [], "handles": [], "workspaces": [], "threads": [], "events": marks}
+with open(sys.argv[1], "wb") as file:
+    pickle.dump({"segments": [], "device_traces": [events], "tarn": tarn}, file, 4)
+END
+for options in '' '--repeat 3' '--lag 2' '--deal-threads 4'; do
+    # shellcheck disable=SC2086
+    run 0 replay --json $options "$work/own.pickle" && silent err
+    json 'a[0]["divergences"] == 0 and a[0]["lost_events"] == 0 and a[0]["threads"] == 2 and a[0]["streams"] == 2 and a[0]["pools"] == 2'
+    json 'a[0]["waits"] == 60 and a[0]["captures"] == 20 and a[0]["refused"] == 0 and a[0]["moved_frees"] == 20 and a[0]["late_frees"] == 20'
+    json 'a[0]["device_memory"] == 256 << 20 and a[0]["recorded_ooms"] == 2 and a[0]["ooms_tried"] == 2 * len(a[0]["repeat"]) and a[0]["ooms_here"] == len(a[0]["repeat"])'
+    json 'a[0]["driver_calls"]["capture_begin"] == a[0]["driver_calls"]["capture_end"] == 20 and a[0]["driver_calls"]["stream_wait_event"] >= 60'
+done
+run 0 replay "$work/own.pickle" && says out 'pools: 2, each one of its own' && says out 'waits of streams: 60, captures: 20$' && says out 'of 2 that were tried, 1 fail here'
+run 0 replay --json --deal-streams 3 "$work/own.pickle"
+json 'a[0]["divergences"] == 0 and "captures" not in a[0] and "capture_begin" not in a[0]["driver_calls"]'
+run 0 replay --json --vary 3 "$data/tarn.pickle" "$work/own.pickle" && json 'all(o["divergences"] == 0 for o in a)'
 
 # A state without a trace.
 run 0 replay --json "$data/state-only.pickle"

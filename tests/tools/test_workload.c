@@ -398,6 +398,157 @@ static void threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_fo
     workload_finish(&workload);
 }
 
+static void assert_stream_op(const struct workload *workload, size_t at, enum workload_action action, uint32_t block,
+                             uint32_t stream, uint32_t other, uint16_t thread)
+{
+    assert_op(workload, at, action, block);
+    assert_int_equal(workload->ops[at].stream, stream);
+    assert_int_equal(workload->ops[at].other, other);
+    assert_int_equal(workload->ops[at].thread, thread);
+}
+
+/* tarn's own recordings say what streams did. Streams 0, 10 and 20 have the numbers in which they appear. */
+static void what_streams_did_is_kept(void **state)
+{
+    (void)state;
+    uint64_t streams[] = {0, 10, 20}, pools[][2] = {{0, 0}, {0, 4}};
+    struct snapshot_event events[] = {
+        {.action = SNAPSHOT_ALLOC,
+         .address = 0x1000,
+         .size = 600,
+         .stream = 1,
+         .thread = 5,
+         .time_us = SNAPSHOT_NO_TIME},
+        {.action = SNAPSHOT_ALLOC,
+         .address = 0x2000,
+         .size = 600,
+         .stream = 2,
+         .pool = 1,
+         .thread = 5,
+         .time_us = SNAPSHOT_NO_TIME},
+        {.action = SNAPSHOT_OOM, .address = 9, .size = 70000, .stream = 1, .thread = 6, .time_us = SNAPSHOT_NO_TIME},
+        {.action = SNAPSHOT_FREE_REQUESTED,
+         .address = 0x1000,
+         .size = 600,
+         .stream = 1,
+         .thread = 5,
+         .time_us = SNAPSHOT_NO_TIME},
+    };
+    struct snapshot_mark marks[] = {
+        {.at = 0, .kind = SNAPSHOT_CAPTURE_END, .stream = 2, .thread = 5}, /* before the trace is whole */
+        {.at = 1, .device = 1, .kind = SNAPSHOT_WAIT, .stream = 1, .other = 2},
+        {.at = 1, .kind = SNAPSHOT_CAPTURE_END, .stream = 2, .thread = 5}, /* of nothing: lost */
+        {.at = 1, .kind = SNAPSHOT_CAPTURE_BEGIN, .stream = 2, .thread = 5},
+        {.at = 2, .kind = SNAPSHOT_RECORD_STREAM, .stream = 2, .value = 0x1000, .thread = 6},
+        {.at = 2, .kind = SNAPSHOT_RECORD_STREAM, .stream = 2, .value = 0x7000, .thread = 6}, /* of nothing: lost */
+        {.at = 2, .kind = SNAPSHOT_WAIT, .stream = 1, .other = 2, .thread = 6},
+        {.at = 3, .kind = SNAPSHOT_FREE_ON, .stream = 0, .value = 0x1000, .thread = 5},
+        {.at = 3, .kind = SNAPSHOT_REGION_BEGIN},
+        {.at = 4, .kind = SNAPSHOT_MARK_OTHER},
+    };
+    struct snapshot_device device = {.total = 1 << 30, .limit = SNAPSHOT_NO_LIMIT};
+    struct snapshot_trace trace = {.events = events, .event_count = COUNT(events), .exact_from = 1};
+    struct snapshot snapshot = {
+        .traces = &trace,
+        .trace_count = 1,
+        .streams = streams,
+        .stream_count = 3,
+        .pools = pools,
+        .pool_count = 2,
+        .tarn = {.there = true, .devices = &device, .device_count = 1, .marks = marks, .mark_count = COUNT(marks)}};
+    struct workload workload;
+    assert_true(workload_build(&snapshot, 0, &workload));
+    const uint32_t none = WORKLOAD_NO_BLOCK;
+    assert_int_equal(workload.op_count, 11);
+    assert_stream_op(&workload, 0, WORKLOAD_ALLOC, 0, none, none, 0);
+    assert_stream_op(&workload, 1, WORKLOAD_OTHER, none, none, none, 0);
+    assert_stream_op(&workload, 2, WORKLOAD_CAPTURE, none, 1, 1, 0);
+    assert_stream_op(&workload, 3, WORKLOAD_ALLOC, 1, none, none, 0);
+    assert_stream_op(&workload, 4, WORKLOAD_RECORD, 0, 1, none, 1);
+    assert_stream_op(&workload, 5, WORKLOAD_OTHER, none, none, none, 1);
+    assert_stream_op(&workload, 6, WORKLOAD_WAIT, none, 0, 1, 1);
+    assert_stream_op(&workload, 7, WORKLOAD_TRY, 2, none, none, 1);
+    assert_stream_op(&workload, 8, WORKLOAD_FREE, 0, 2, none, 0);
+    assert_stream_op(&workload, 9, WORKLOAD_COMPLETED, 0, none, none, 0);
+    assert_stream_op(&workload, 10, WORKLOAD_CAPTURED, none, 1, none, 0); /* at the end of the trace */
+    assert_int_equal(workload.lost_count, 2);
+    assert_int_equal(workload.wait_count, 1);
+    assert_int_equal(workload.capture_count, 1);
+    assert_int_equal(workload.oom_count, 1);
+    assert_int_equal(workload.thread_count, 2);
+    assert_int_equal(workload.blocks[0].second, 1);
+    assert_int_equal(workload.blocks[2].size, 70000);
+    assert_int_equal(workload.device_memory, 1 << 30);
+    assert_true(workload.has_order);
+    assert_int_equal(workload.peak_requested, 1200);
+
+    assert_true(workload_deal(&workload, 2, 0)); /* the streams are others then */
+    assert_false(workload.has_order);
+    for (size_t i = 0; i < workload.op_count; i++)
+        assert_true(workload.ops[i].action <= WORKLOAD_OOM || workload.ops[i].action == WORKLOAD_OTHER);
+    workload_finish(&workload);
+}
+
+/* Two blocks are allocated, and the two of four times before are freed, again and again. */
+static struct workload build_pairs(void)
+{
+    enum { BLOCKS = 4000, ALIVE = 8 };
+    static struct snapshot_event events[2 * BLOCKS];
+    size_t count = 0;
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        events[count++] = (struct snapshot_event)EVENT(ALLOC, 0x100000 * (i % (2 * ALIVE) + 1), 100000 + i % 8);
+        for (uint64_t j = i - ALIVE - 1; i % 2 && i > ALIVE && j <= i - ALIVE; j++)
+            events[count++] =
+                (struct snapshot_event)EVENT(FREE_REQUESTED, 0x100000 * (j % (2 * ALIVE) + 1), 100000 + j % 8);
+    }
+    return build_trace(events, count);
+}
+
+static void a_varied_run_differs_a_little_and_is_whole(void **state)
+{
+    (void)state;
+    struct workload plain = build_pairs(), varied = build_pairs(), again = build_pairs(), other = build_pairs();
+    assert_true(workload_vary(&varied, 7) && workload_vary(&again, 7) && workload_vary(&other, 8));
+    assert_int_equal(varied.op_count, again.op_count);
+    assert_memory_equal(varied.ops, again.ops, varied.op_count * sizeof *varied.ops);
+    assert_true(varied.op_count != other.op_count ||
+                memcmp(varied.ops, other.ops, varied.op_count * sizeof *varied.ops) != 0);
+
+    size_t changed = 0, missing = 0, twins = varied.block_count - plain.block_count;
+    for (size_t i = 0; i < plain.block_count; i++) {
+        missing += varied.blocks[i].size == 0;
+        changed += varied.blocks[i].size && varied.blocks[i].size != plain.blocks[i].size;
+        assert_true(varied.blocks[i].size == 0 || (varied.blocks[i].size * 10 >= plain.blocks[i].size * 8 - 10 &&
+                                                   varied.blocks[i].size * 4 <= plain.blocks[i].size * 5));
+    }
+    assert_in_range(changed, 20, 70);
+    assert_in_range(missing, 8, 40);
+    assert_in_range(twins, 8, 40);
+
+    /* Every block that is there is allocated once, and then freed and completed at most once; one that is missing, never. */
+    char *life = calloc(varied.block_count, 1);
+    size_t moved = 0, last = 0;
+    assert_non_null(life);
+    for (size_t i = 0; i < varied.op_count; i++) {
+        const struct workload_op *op = &varied.ops[i];
+        if (op->block == WORKLOAD_NO_BLOCK)
+            continue;
+        assert_true(varied.blocks[op->block].size > 0);
+        assert_int_equal(life[op->block]++, (int)op->action); /* WORKLOAD_ALLOC, _FREE, _COMPLETED */
+        if (op->action == WORKLOAD_ALLOC && op->block < plain.block_count) {
+            moved += op->block < last;
+            last = op->block;
+        }
+    }
+    assert_in_range(moved, 1, 80);
+    free(life);
+    assert_true(varied.peak_requested != plain.peak_requested);
+    workload_finish(&plain);
+    workload_finish(&varied);
+    workload_finish(&again);
+    workload_finish(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +563,8 @@ int main(void)
         cmocka_unit_test(only_traces_with_blocks_are_replayed),
         cmocka_unit_test(a_deal_is_by_address_and_every_twentieth_block_is_used_on_a_second_stream),
         cmocka_unit_test(threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_foreign),
+        cmocka_unit_test(what_streams_did_is_kept),
+        cmocka_unit_test(a_varied_run_differs_a_little_and_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,9 @@ struct model {
     struct owner *owners;
     uint32_t *pending; /* blocks of the workload, freed and not completed, in no order; may hold completed ones */
     size_t pending_count, pending_live;
-    uint64_t memory, reserved, next_address;
+    uint64_t memory, reserved, requested, next_address; /* requested: by live blocks */
+    bool peaked;                                        /* reserved has come to a new peak for the block at hand */
+    uint32_t event;                                     /* at hand; UINT32_MAX before the trace */
     uint64_t random;
     struct c10_result result;
 };
@@ -281,8 +283,10 @@ static uint32_t segment_alloc(struct model *model, uint32_t set, uint32_t stream
     model->blocks[number] = (struct block){.address = model->next_address, .size = size, .stream = stream, .set = set};
     model->next_address += size;
     model->reserved += size;
-    if (model->reserved > model->result.peak_reserved)
+    if (model->reserved > model->result.peak_reserved) {
         model->result.peak_reserved = model->reserved;
+        model->peaked = true;
+    }
     model->result.allocs++;
     model->result.alloc_bytes += size;
     model->result.time_a_ns += TABLE_ALLOC_NS + size / MIB * TABLE_A_ALLOC_MIB_NS;
@@ -356,20 +360,35 @@ static bool allocate(struct model *model, uint32_t block)
             number = segment_alloc(model, set, wanted->stream, segment_size(size), &full);
         }
         if (!number) {
-            model->result.ooms += full;
+            if (full && !model->result.ooms++) {
+                model->result.first_oom = model->event;
+                model->result.first_oom_size = wanted->size;
+            }
             return full;
         }
     }
+    model->requested += wanted->size;
+    if (model->peaked)
+        model->result.wasted = model->reserved - model->requested;
+    model->peaked = false;
     model->owners[block] = (struct owner){.block = number, .state = OWNER_LIVE};
     return block_split(model, number, size);
 }
 
-static void request_free(struct model *model, uint32_t block)
+/* A free in the order of another stream is what PyTorch writes as a use of that stream (record_stream) and a free: an event and a
+ * query of it. */
+static void request_free(struct model *model, uint32_t block, bool moved)
 {
     struct owner *owner = &model->owners[block];
     if (owner->state != OWNER_LIVE)
         return;
     owner->state = OWNER_PENDING;
+    model->requested -= model->workload->blocks[block].size;
+    if (moved) {
+        model->result.event_records++;
+        model->result.event_queries++;
+        charge(model, TABLE_EVENT_RECORD_NS + TABLE_EVENT_QUERY_NS);
+    }
     if (model->workload->blocks[block].late) {
         model->pending[model->pending_count++] = block;
         model->pending_live++;
@@ -386,10 +405,11 @@ static bool run(struct model *model)
             return false;
     for (size_t i = 0; i < workload->op_count; i++) {
         const struct workload_op *op = &workload->ops[i];
+        model->event = op->event;
         if (op->action == WORKLOAD_ALLOC && !allocate(model, op->block))
             return false;
         if (op->action == WORKLOAD_FREE)
-            request_free(model, op->block);
+            request_free(model, op->block, op->stream != WORKLOAD_NO_STREAM);
         if (op->action == WORKLOAD_COMPLETED) {
             if (model->owners[op->block].state == OWNER_PENDING && workload->blocks[op->block].late) {
                 model->result.event_queries++;
@@ -403,7 +423,8 @@ static bool run(struct model *model)
 
 bool c10_run(const struct workload *workload, uint64_t memory, struct c10_result *result)
 {
-    struct model model = {.workload = workload, .memory = memory, .next_address = MINIMUM_BLOCK, .random = 1};
+    struct model model = {
+        .workload = workload, .memory = memory, .next_address = MINIMUM_BLOCK, .event = UINT32_MAX, .random = 1};
     model.block_capacity = 1024;
     model.block_count = 1; /* 0 is none */
     model.blocks = calloc(model.block_capacity, sizeof *model.blocks);

@@ -20,6 +20,9 @@ struct c10_result {
     uint64_t time_a_ns, time_b_ns;         /* driver time by cost tables A and B of the host device */
     uint64_t retries;                      /* times that all cached segments were given back to make room */
     uint64_t ooms;                         /* allocations that found no room even so; their blocks are left out */
+    uint32_t first_oom;                    /* the event of the first of these; UINT32_MAX before the trace */
+    uint64_t first_oom_size;               /* bytes, as asked for */
+    uint64_t wasted;                       /* bytes: reserved - requested when reserved came to its peak */
 };
 
 /* Runs a workload on a device of `memory` bytes: first what was alive before the trace, then the trace. False when host

@@ -64,7 +64,8 @@ static void deal_completions(struct workload *workload, struct workload_op *deal
             count++;
         if (op->action == WORKLOAD_COMPLETED && workload->blocks[op->block].second != WORKLOAD_NO_STREAM)
             continue;
-        dealt[count++] = *op;
+        dealt[count] = *op;
+        dealt[count++].stream = WORKLOAD_NO_STREAM;
         if (op->action != WORKLOAD_FREE || !deal_second(workload, op->block, op->time + lag))
             continue;
         struct workload_op *completion = &completions->ops[completions->count++];
@@ -75,6 +76,22 @@ static void deal_completions(struct workload *workload, struct workload_op *deal
     free(workload->ops);
     workload->ops = dealt;
     workload->op_count = count;
+}
+
+/* What the recorded streams did says nothing of others. */
+static void deal_order(struct workload *workload)
+{
+    for (size_t i = 0; i < workload->block_count; i++)
+        workload->blocks[i].second = WORKLOAD_NO_STREAM;
+    for (size_t i = 0; i < workload->op_count; i++) {
+        struct workload_op *op = &workload->ops[i];
+        if (op->action < WORKLOAD_TRY || op->action == WORKLOAD_OTHER)
+            continue;
+        op->action = op->action == WORKLOAD_TRY ? WORKLOAD_OOM : WORKLOAD_OTHER;
+        op->block = WORKLOAD_NO_BLOCK;
+    }
+    workload->has_order = false;
+    workload->wait_count = workload->capture_count = workload->moved_count = 0;
 }
 
 bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag)
@@ -91,6 +108,7 @@ bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag)
         workload->stream_count = streams;
         for (size_t i = 0; i < workload->block_count; i++)
             workload->blocks[i].stream = (uint32_t)(hash(workload->blocks[i].address, CHOICE_STREAM) % streams);
+        deal_order(workload);
         deal_completions(workload, dealt, &completions, lag);
     } else {
         free(names);

@@ -21,6 +21,7 @@
 #include <zstd.h>
 
 #define WINDOW ((size_t)256 << 10)
+#define CSV_BEGIN "Thread,Time,"
 
 static bool fail(struct pickle_input *input, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static bool fail(struct pickle_input *input, const char *format, ...)
@@ -57,8 +58,9 @@ static const struct {
      4, "this is a program, not a memory snapshot"},
 };
 
-/* Whether the decompressed stream can be a pickle of protocol 2 to 5; says what it is otherwise. */
-static bool check_pickle(struct pickle_input *input)
+/* Whether the decompressed stream can be a pickle of protocol 2 to 5, or begins as a CSV with a header like RMM's; says what it
+ * is otherwise. */
+static bool check_beginning(struct pickle_input *input)
 {
     if (!pickle_input_need(input, 1))
         return input->error[0] ? false : fail(input, "byte 0: the file is empty");
@@ -67,7 +69,8 @@ static bool check_pickle(struct pickle_input *input)
 
     const uint8_t *data = input->next;
     size_t size = (size_t)(input->end - data);
-    if (data[0] == 0x80)
+    input->csv = begins(data, size, CSV_BEGIN, sizeof CSV_BEGIN - 1);
+    if (data[0] == 0x80 || input->csv)
         return true;
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
         if (begins(data, size, mistakes[i].prefix, mistakes[i].length))
@@ -188,10 +191,10 @@ static bool begin(struct pickle_input *input)
     static const uint8_t skippable_magic[] = {0x2a, 0x4d, 0x18}; /* 0x184D2A5?, little endian, after its first byte */
 
     if (!pickle_input_need(input, 4))
-        return input->error[0] ? false : check_pickle(input);
+        return input->error[0] ? false : check_beginning(input);
     const uint8_t *data = input->next;
     if (memcmp(data, zstd_magic, 4) != 0 && ((data[0] & 0xf0) != 0x50 || memcmp(data + 1, skippable_magic, 3) != 0))
-        return check_pickle(input);
+        return check_beginning(input);
 
     size_t size = (size_t)(input->end - data);
     if (input->file >= 0) {
@@ -210,7 +213,7 @@ static bool begin(struct pickle_input *input)
     input->end_offset = 0;
     if (!input->buffer || !input->zstd)
         return fail(input, "byte 0: out of memory");
-    return check_pickle(input);
+    return check_beginning(input);
 }
 
 bool pickle_input_open(struct pickle_input *input, const char *path)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A stream of bytes for the pickle machine: a file or a buffer, plain or zstd-compressed, read in order and never held whole.
+/* A stream of bytes for the pickle machine, or another reader: a file or a buffer, plain or zstd-compressed, read in order and never held whole.
  * Its memory does not grow with the file. Not thread-safe; two inputs are independent. */
 #ifndef TOOLS_PICKLE_INPUT_H
 #define TOOLS_PICKLE_INPUT_H
@@ -25,6 +25,7 @@ struct pickle_input {
     uint64_t raw_read;         /* bytes taken from the file or buffer so far, before decompression */
     uint64_t total;            /* bytes in the stream, or PICKLE_INPUT_SIZE_UNKNOWN */
     bool compressed;           /* offsets count decompressed bytes */
+    bool csv;                  /* it is no pickle: it begins as a log of RMM's does */
     char error[256];           /* empty unless reading failed, other than by the stream's end */
 
     int file;            /* -1 for a buffer */

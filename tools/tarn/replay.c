@@ -10,8 +10,12 @@
  * whose earlier work ends before it, so that completions out of order do not wait for each other; helpers are dealt before
  * the start, so that the loop makes no streams.
  *
- * Threads: where the blocks are dealt over several, each allocation and each free is a job for one of a crew, done before the next is
- * given out. So it is the same replay each time, and only one thread at a time has it.
+ * Threads: where the recording has several, or the blocks are dealt over several, each allocation and each free is a job for one of a
+ * crew, done before the next is given out. So it is the same replay each time, and only one thread at a time has it.
+ *
+ * In a recording of tarn's own, what streams, captures and private pools did is done again: each recorded pool is a pool, waits are waits,
+ * and an allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost what was before, is counted.
+ * A capture's graph is kept, and with it the pool, until the blocks of the repetition are freed. No timed work is queued in captures.
  *
  * The allocator is asked for memory and nothing else; peaks, calls and times come from the host device's ledger. */
 #include "replay.h"
@@ -38,7 +42,9 @@ struct lane {
     tarn_stream stream;
     void *native;
     uint64_t end; /* ns: when the work queued so far ends */
-    bool leased;
+    bool leased, captures;
+    uint32_t routed;   /* while it captures: the pool that its memory is of, or WORKLOAD_NO_POOL */
+    tarn_event *event; /* for waits; NULL before the first */
 };
 
 /* What a block of the workload has. */
@@ -60,7 +66,10 @@ struct replay {
     size_t helper_count;
     uint8_t *helper_of; /* by block; NO_HELPER for one that is not late */
     struct holding *holdings;
-    struct crew *crew; /* NULL without threads to deal over */
+    struct crew *crew; /* NULL with one thread */
+    tarn_pool **pools; /* by number, from 1; NULL where all blocks are of the default pool */
+    void **graphs;     /* of the captures of the repetition */
+    size_t graph_count, open_captures;
 
     bool timed;          /* work is queued, so the clock matters */
     uint64_t now, shift; /* ns: the clock, and what is added to the recorded time */
@@ -70,6 +79,7 @@ struct replay {
     uint64_t requested, active; /* bytes: sums over blocks */
     uint64_t live;
     struct replay_repetition measured;
+    uint64_t waste_peak; /* bytes: of reserved, when result->wasted was noted */
 };
 
 static double seconds_now(void)
@@ -81,9 +91,21 @@ static double seconds_now(void)
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
 
+/* The recorded device's, where the recording is tarn's own; 0 where one of the devices is not known. */
+static uint64_t recorded_memory(const struct workload *workloads, size_t count)
+{
+    uint64_t memory = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!workloads[i].device_memory)
+            return 0;
+        memory = workloads[i].device_memory > memory ? workloads[i].device_memory : memory;
+    }
+    return memory;
+}
+
 uint64_t replay_device_memory(const struct replay_options *options, const struct workload *workloads, size_t count)
 {
-    uint64_t memory = options->device_memory;
+    uint64_t memory = options->device_memory ? options->device_memory : recorded_memory(workloads, count);
     if (memory == 0) {
         memory = REPLAY_DEFAULT_MEMORY;
         for (size_t i = 0; i < count; i++) {
@@ -118,6 +140,10 @@ bool replay_configure(const struct replay_options *options, int devices, uint64_
             snprintf(error, error_size, "the profile cannot be %s: %s", options->profile, tarn_last_error());
             return false;
         }
+    }
+    if (options->conf && tarn_configure(options->conf)) {
+        snprintf(error, error_size, "conf=%s: %s", options->conf, tarn_last_error());
+        return false;
     }
     const tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
     tarn_status status = tarn_host_configure(&config);
@@ -224,6 +250,33 @@ static bool deal_helpers(struct replay *replay)
     return true;
 }
 
+/* Each private pool of a recording of tarn's own. */
+static bool open_pools(struct replay *replay)
+{
+    const struct workload *workload = replay->workload;
+    const tarn_pool_options options = {.size = sizeof options, .device = workload->device};
+    if (!workload->has_order || replay->options->deal_streams)
+        return true;
+    replay->pools = calloc(workload->pool_count, sizeof(tarn_pool *));
+    replay->graphs = calloc(workload->capture_count + 1, sizeof *replay->graphs);
+    if (!replay->pools || !replay->graphs)
+        return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
+    for (size_t i = 1; i < workload->pool_count; i++) {
+        tarn_status status = tarn_pool_create(&options, &replay->pools[i]);
+        if (status)
+            return fail(replay, status, "creating a pool");
+    }
+    return true;
+}
+
+static void close_pools(struct replay *replay)
+{
+    for (size_t i = 1; replay->pools && i < replay->workload->pool_count; i++) {
+        tarn_pool_release(replay->pools[i]);
+        replay->pools[i] = NULL;
+    }
+}
+
 static bool setup(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
@@ -234,8 +287,11 @@ static bool setup(struct replay *replay)
     if (!replay->oracle || !replay->holdings || !replay->streams || !deal_helpers(replay))
         return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
     replay->timed = replay->options->lag || workload->late_count;
-    if (replay->options->deal_threads && !(replay->crew = crew_create(replay->options->deal_threads)))
-        return fail(replay, TARN_OK, "%" PRIu32 " threads cannot be had", replay->options->deal_threads);
+    uint32_t threads = replay->options->deal_threads;
+    if (!threads && workload->thread_count > 1)
+        threads = (uint32_t)workload->thread_count;
+    if (threads && !(replay->crew = crew_create(threads)))
+        return fail(replay, TARN_OK, "%" PRIu32 " threads cannot be had", threads);
 
     for (size_t i = 0; i < workload->stream_count; i++)
         if (!lane_open(replay, &replay->streams[i]))
@@ -243,6 +299,8 @@ static bool setup(struct replay *replay)
     for (size_t i = 0; i < replay->helper_count; i++)
         if (!lane_open(replay, &replay->helpers[i]))
             return false;
+    if (!open_pools(replay))
+        return false;
     for (int kind = 0; kind < tarn_host_call_kinds() && kind < REPLAY_MAX_CALLS; kind++) {
         const char *name = tarn_host_call_name(kind);
         snprintf(replay->result->call_names[kind], sizeof replay->result->call_names[kind], "%s", name ? name : "");
@@ -250,11 +308,27 @@ static bool setup(struct replay *replay)
     return true;
 }
 
+static void drop_graphs(struct replay *replay)
+{
+    while (replay->graph_count > 0)
+        tarn_host_graph_destroy(replay->graphs[--replay->graph_count]);
+}
+
 static void teardown(struct replay *replay)
 {
-    for (size_t i = 0; replay->streams && i < replay->workload->stream_count; i++)
-        if (replay->streams[i].leased)
-            tarn_stream_return(replay->streams[i].stream);
+    for (size_t i = 0; replay->streams && i < replay->workload->stream_count; i++) {
+        struct lane *lane = &replay->streams[i];
+        if (lane->captures)
+            tarn_capture_abort(lane->stream);
+        if (lane->event)
+            tarn_event_destroy(lane->event);
+        if (lane->leased)
+            tarn_stream_return(lane->stream);
+    }
+    drop_graphs(replay);
+    close_pools(replay);
+    free(replay->pools);
+    free(replay->graphs);
     for (size_t i = 0; i < replay->helper_count; i++)
         if (replay->helpers[i].leased)
             tarn_stream_return(replay->helpers[i].stream);
@@ -284,13 +358,59 @@ static bool reach(struct replay *replay, uint64_t recorded)
     return true;
 }
 
+static bool ledger(struct replay *replay, tarn_host_ledger *ledger)
+{
+    *ledger = (tarn_host_ledger){.size = sizeof *ledger};
+    tarn_status status = tarn_host_ledger_get(replay->workload->device, ledger);
+    return status ? fail(replay, status, "reading the ledger") : true;
+}
+
+/* Reserved memory comes to a peak in an allocation only. */
+static bool note_waste(struct replay *replay)
+{
+    tarn_host_ledger read;
+    if (!ledger(replay, &read))
+        return false;
+    if (read.created_peak > replay->waste_peak) {
+        replay->waste_peak = read.created_peak;
+        replay->result->wasted = read.created_peak - replay->requested;
+    }
+    return true;
+}
+
+/* Asks for a block as the recording did: of its pool, which the capture of its stream may choose. */
+static tarn_status ask(struct replay *replay, const struct workload_block *block, void **pointer)
+{
+    const struct lane *lane = &replay->streams[block->stream];
+    if (!replay->pools || !block->pool || (lane->captures && lane->routed == block->pool))
+        return tarn_alloc_on(lane->stream, block->size, pointer);
+    return tarn_pool_alloc(replay->pools[block->pool], lane->stream, block->size, pointer);
+}
+
+/* What failed in the recording may fail here. */
+static bool try_allocation(struct replay *replay, uint32_t number)
+{
+    void *pointer = NULL;
+    tarn_status status = ask(replay, &replay->workload->blocks[number], &pointer);
+    replay->result->ooms_tried++;
+    if (status == TARN_OK)
+        status = tarn_free(pointer);
+    else if (status == TARN_ERROR_OUT_OF_MEMORY)
+        replay->result->ooms_here++;
+    return status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY ||
+           fail(replay, status, "trying an allocation that failed in the recording");
+}
+
 static bool allocate(struct replay *replay, uint32_t number)
 {
     const struct workload_block *block = &replay->workload->blocks[number];
     struct holding *holding = &replay->holdings[number];
     if (block->size == 0)
         return true;
-    tarn_status status = tarn_alloc_on(replay->streams[block->stream].stream, block->size, &holding->pointer);
+    tarn_status status = ask(replay, block, &holding->pointer);
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        replay->result->shortage = (struct replay_shortage){
+            .there = true, .before = replay->event == UINT32_MAX, .event = replay->event, .size = block->size};
     if (status)
         return fail(replay, status, "allocating %" PRIu64 " bytes, with %" PRIu64 " live", block->size,
                     replay->requested);
@@ -318,13 +438,23 @@ static bool allocate(struct replay *replay, uint32_t number)
     replay->active += holding->usable;
     if (replay->active > replay->measured.peak_active)
         replay->measured.peak_active = replay->active;
-    return true;
+    return !replay->options->compare || note_waste(replay);
+}
+
+/* Whether a stream captures: its own capture, or one that it has joined. */
+static bool is_capturing(const struct replay *replay, const struct lane *lane)
+{
+    tarn_capture_state state = TARN_CAPTURE_NONE;
+    return replay->open_captures &&
+           (tarn_capture_status(lane->stream, &state, NULL) != TARN_OK || state != TARN_CAPTURE_NONE);
 }
 
 /* Queues work of a stream on a block, from now on for `duration`. */
 static bool work(struct replay *replay, struct lane *lane, const struct holding *holding, uint64_t size,
                  uint64_t duration)
 {
+    if (is_capturing(replay, lane))
+        return true;
     tarn_status status = tarn_host_work(replay->workload->device, lane->native, holding->pointer, size, duration);
     if (status)
         return fail(replay, status, "queueing work on a block of %" PRIu64 " bytes", size);
@@ -333,27 +463,38 @@ static bool work(struct replay *replay, struct lane *lane, const struct holding 
     return true;
 }
 
-static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded)
+/* What a block's free has to do with other streams: a helper, or the one that the deal chose, uses it until its completion. */
+static struct lane *second_lane(struct replay *replay, uint32_t number)
+{
+    const struct workload_block *block = &replay->workload->blocks[number];
+    if (block->second != WORKLOAD_NO_STREAM)
+        return &replay->streams[block->second];
+    return replay->helper_of[number] != NO_HELPER ? &replay->helpers[replay->helper_of[number]] : NULL;
+}
+
+/* Frees a block, in the order of stream `order` where that is not WORKLOAD_NO_STREAM. */
+static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded, uint32_t order)
 {
     const struct workload_block *block = &replay->workload->blocks[number];
     struct holding *holding = &replay->holdings[number];
-    struct lane *own = &replay->streams[block->stream], *helper = NULL;
-    if (replay->options->lag && !work(replay, own, holding, block->size, replay->options->lag))
+    struct lane *own = &replay->streams[block->stream], *helper = second_lane(replay, number);
+    struct lane *moved = order == WORKLOAD_NO_STREAM ? NULL : &replay->streams[order];
+    uint64_t foreign_end = 0;
+    if (replay->options->lag && !work(replay, moved ? moved : own, holding, block->size, replay->options->lag))
         return false;
-    if (block->second != WORKLOAD_NO_STREAM)
-        helper = &replay->streams[block->second];
-    else if (replay->helper_of[number] != NO_HELPER)
-        helper = &replay->helpers[replay->helper_of[number]];
     if (helper) {
-        if (!work(replay, helper, holding, block->size, block->completed - recorded))
+        if (block->late && !work(replay, helper, holding, block->size, block->completed - recorded))
             return false;
         tarn_status status = tarn_record_stream(holding->pointer, helper->stream);
         if (status)
             return fail(replay, status, "recording a second stream");
+        foreign_end = helper->end;
     }
+    if (moved && moved->end > foreign_end)
+        foreign_end = moved->end;
 
-    oracle_freed(replay->oracle, holding->ticket, own->end, helper ? helper->end : 0);
-    tarn_status status = tarn_free(holding->pointer);
+    oracle_freed(replay->oracle, holding->ticket, own->end, foreign_end);
+    tarn_status status = moved ? tarn_free_on(holding->pointer, moved->stream) : tarn_free(holding->pointer);
     if (status)
         return fail(replay, status, "freeing block %" PRIu32 " of %" PRIu64 " bytes", number, block->size);
     holding->live = false;
@@ -362,11 +503,74 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded)
     return true;
 }
 
+/* What streams do --------------------------------------------------------------------------------------------------- */
+
+/* A stream waits for what is queued on another now. */
+static tarn_status wait_for(struct replay *replay, struct lane *lane, struct lane *other)
+{
+    tarn_status status = other->event ? TARN_OK : tarn_event_create(replay->workload->device, &other->event);
+    if (!status)
+        status = tarn_event_record(other->event, other->stream);
+    if (!status)
+        status = tarn_stream_wait(lane->stream, other->event);
+    if (!status && lane->end < other->end && !is_capturing(replay, lane)) /* in a capture nothing waits now */
+        lane->end = other->end;
+    return status;
+}
+
+static tarn_status capture(struct replay *replay, struct lane *lane, uint32_t pool)
+{
+    bool routed = pool != WORKLOAD_NO_POOL && pool > 0;
+    tarn_status status = routed ? tarn_pool_capture_begin(replay->pools[pool], lane->stream, TARN_CAPTURE_RELAXED)
+                                : tarn_capture_begin(lane->stream, TARN_CAPTURE_RELAXED);
+    if (!status) {
+        lane->captures = true;
+        lane->routed = routed ? pool : WORKLOAD_NO_POOL;
+        replay->open_captures++;
+    }
+    return status;
+}
+
+static tarn_status captured(struct replay *replay, struct lane *lane)
+{
+    void *graph = NULL;
+    if (!lane->captures)
+        return TARN_ERROR_CAPTURE;
+    tarn_status status = tarn_capture_end(lane->stream, &graph);
+    lane->captures = false;
+    replay->open_captures--;
+    if (graph)
+        replay->graphs[replay->graph_count++] = graph;
+    return status;
+}
+
+/* An operation of a stream, where the recording has them. What cannot be made again is counted. */
+static bool stream_op(struct replay *replay, const struct workload_op *op)
+{
+    tarn_status status = TARN_OK;
+    if (!replay->pools)
+        return true;
+    struct lane *lane = &replay->streams[op->stream];
+    if (op->action == WORKLOAD_RECORD && replay->holdings[op->block].live)
+        status = tarn_record_stream(replay->holdings[op->block].pointer, lane->stream);
+    else if (op->action == WORKLOAD_WAIT)
+        status = wait_for(replay, lane, &replay->streams[op->other]);
+    else if (op->action == WORKLOAD_CAPTURE)
+        status = capture(replay, lane, op->other);
+    else if (op->action == WORKLOAD_CAPTURED)
+        status = captured(replay, lane);
+    replay->result->refused += status != TARN_OK;
+    return status != TARN_ERROR_DEVICE_LOST && status != TARN_ERROR_OUT_OF_HOST_MEMORY
+               ? true
+               : fail(replay, status, "making what a stream did");
+}
+
 /* An operation as a job for a thread. */
 struct job {
     struct replay *replay;
-    uint32_t block;
+    uint32_t block, order;
     uint64_t time;
+    const struct workload_op *op; /* of a stream */
 };
 
 static bool allocate_job(void *context)
@@ -375,29 +579,50 @@ static bool allocate_job(void *context)
     return allocate(job->replay, job->block);
 }
 
+static bool try_job(void *context)
+{
+    const struct job *job = context;
+    return try_allocation(job->replay, job->block);
+}
+
+static bool stream_job(void *context)
+{
+    const struct job *job = context;
+    return stream_op(job->replay, job->op);
+}
+
 static bool give_back_job(void *context)
 {
     const struct job *job = context;
-    return give_back(job->replay, job->block, job->time);
+    return give_back(job->replay, job->block, job->time, job->order);
 }
 
-/* Both by the thread whose turn it is. */
-static bool allocate_dealt(struct replay *replay, uint32_t block)
+/* Both by the thread whose turn it is: that of the recording, `thread`, unless they are dealt. */
+static bool allocate_dealt(struct replay *replay, uint32_t block, uint32_t thread)
 {
     struct job job = {.replay = replay, .block = block};
     uint32_t threads = replay->options->deal_threads;
-    return replay->crew
-               ? crew_do(replay->crew, workload_allocating_thread(replay->workload, block, threads), allocate_job, &job)
-               : allocate_job(&job);
+    if (threads)
+        thread = workload_allocating_thread(replay->workload, block, threads);
+    return replay->crew ? crew_do(replay->crew, thread, allocate_job, &job) : allocate_job(&job);
 }
 
-static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t recorded)
+static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t recorded, uint32_t order, uint32_t thread)
 {
-    struct job job = {.replay = replay, .block = block, .time = recorded};
+    struct job job = {.replay = replay, .block = block, .order = order, .time = recorded};
     uint32_t threads = replay->options->deal_threads;
-    return replay->crew
-               ? crew_do(replay->crew, workload_freeing_thread(replay->workload, block, threads), give_back_job, &job)
-               : give_back_job(&job);
+    if (threads)
+        thread = workload_freeing_thread(replay->workload, block, threads);
+    return replay->crew ? crew_do(replay->crew, thread, give_back_job, &job) : give_back_job(&job);
+}
+
+/* By the thread of the recording. */
+static bool other_dealt(struct replay *replay, const struct workload_op *op)
+{
+    struct job job = {.replay = replay, .block = op->block, .op = op};
+    bool (*what)(void *context) = op->action == WORKLOAD_TRY ? try_job : stream_job;
+    uint32_t threads = replay->options->deal_threads;
+    return replay->crew ? crew_do(replay->crew, threads ? op->thread % threads : op->thread, what, &job) : what(&job);
 }
 
 static bool run_events(struct replay *replay)
@@ -412,11 +637,13 @@ static bool run_events(struct replay *replay)
             return false;
         bool done = true;
         if (op->action == WORKLOAD_ALLOC)
-            done = allocate_dealt(replay, op->block);
+            done = allocate_dealt(replay, op->block, op->thread);
         else if (op->action == WORKLOAD_FREE)
-            done = give_back_dealt(replay, op->block, op->time);
+            done = give_back_dealt(replay, op->block, op->time, op->stream, op->thread);
         else if (op->action == WORKLOAD_COMPLETED)
             replay->active -= replay->holdings[op->block].usable;
+        else if (op->action != WORKLOAD_OOM && op->action != WORKLOAD_OTHER)
+            done = other_dealt(replay, op);
         if (!done)
             return false;
     }
@@ -430,18 +657,12 @@ static bool give_back_all(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
     uint64_t end = workload->op_count ? workload->ops[workload->op_count - 1].time : 0;
+    drop_graphs(replay);
     for (size_t i = 0; i < workload->block_count; i++)
-        if (replay->holdings[i].live && !give_back_dealt(replay, (uint32_t)i, end))
+        if (replay->holdings[i].live && !give_back_dealt(replay, (uint32_t)i, end, WORKLOAD_NO_STREAM, 0))
             return false;
     replay->active = 0;
     return true;
-}
-
-static bool ledger(struct replay *replay, tarn_host_ledger *ledger)
-{
-    *ledger = (tarn_host_ledger){.size = sizeof *ledger};
-    tarn_status status = tarn_host_ledger_get(replay->workload->device, ledger);
-    return status ? fail(replay, status, "reading the ledger") : true;
 }
 
 static bool statistics(struct replay *replay, tarn_stats *stats)
@@ -475,6 +696,7 @@ static bool check_empty(struct replay *replay)
     tarn_stats stats;
     if (!give_back_all(replay))
         return false;
+    close_pools(replay);
     tarn_status status = tarn_trim(replay->workload->device, 0);
     if (status)
         return fail(replay, status, "trimming an empty device");
@@ -534,7 +756,7 @@ static bool repeat_once(struct replay *replay)
         return false;
     replay->event = UINT32_MAX;
     for (size_t i = 0; i < replay->workload->initial_count; i++)
-        if (!allocate_dealt(replay, (uint32_t)i))
+        if (!allocate_dealt(replay, (uint32_t)i, 0))
             return false;
     if (replay->timed) {
         tarn_status status = tarn_host_time(&replay->now);
@@ -552,24 +774,35 @@ static bool repeat_once(struct replay *replay)
     return measure(replay) && check_counters(replay);
 }
 
-bool replay_run(const struct replay_options *options, const struct workload *workload,
-                void (*repeated)(void *context, const struct replay_repetition *repetition), void *context,
-                _Atomic uint64_t *progress, struct replay_result *result)
+static void describe(const struct replay_options *options, const struct workload *workload,
+                     struct replay_result *result)
 {
     *result = (struct replay_result){
         .device = workload->device,
         .events = workload->event_count,
         .streams = workload->stream_count,
+        .threads = workload->thread_count,
+        .has_order = workload->has_order && !options->deal_streams,
+        .waits = workload->wait_count,
+        .captures = workload->capture_count,
         .pools = workload->pool_count,
         .allocations = workload->alloc_count,
         .initial_blocks = workload->initial_count,
         .late_frees = workload->late_count,
+        .moved_frees = workload->moved_count,
         .recorded_ooms = workload->oom_count,
         .lost_events = workload->lost_count,
         .lag = options->lag,
         .peak_requested = workload->peak_requested,
         .recorded_peak_reserved = workload->recorded_peak_reserved,
     };
+}
+
+bool replay_run(const struct replay_options *options, const struct workload *workload,
+                void (*repeated)(void *context, const struct replay_repetition *repetition), void *context,
+                _Atomic uint64_t *progress, struct replay_result *result)
+{
+    describe(options, workload, result);
     struct replay replay = {
         .options = options, .workload = workload, .result = result, .progress = progress, .event = UINT32_MAX};
     bool done = setup(&replay);
@@ -586,4 +819,22 @@ bool replay_run(const struct replay_options *options, const struct workload *wor
     done = done && check_empty(&replay);
     teardown(&replay);
     return done;
+}
+
+bool replay_run_pytorch(const struct replay_options *options, const struct workload *workload, uint64_t memory,
+                        struct replay_result *result)
+{
+    describe(options, workload, result);
+    if (!c10_run(workload, memory, &result->pytorch)) {
+        snprintf(result->error, sizeof result->error, "out of host memory");
+        return false;
+    }
+    const struct c10_result *pytorch = &result->pytorch;
+    result->peak_reserved = pytorch->peak_reserved;
+    result->wasted = pytorch->wasted;
+    result->shortage = (struct replay_shortage){.there = pytorch->ooms > 0,
+                                                .before = pytorch->first_oom == UINT32_MAX,
+                                                .event = pytorch->first_oom,
+                                                .size = pytorch->first_oom_size};
+    return true;
 }

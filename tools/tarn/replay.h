@@ -17,19 +17,36 @@
 
 #define REPLAY_MAX_CALLS 64 /* kinds of driver calls */
 #define REPLAY_MAX_REPEAT 10000
+#define REPLAY_MAX_SEED 1000000000
 #define REPLAY_MAX_STREAMS 256 /* to deal over */
 #define REPLAY_KEPT_DIVERGENCES 8
 #define REPLAY_DEFAULT_MEMORY (UINT64_C(80) << 30) /* bytes */
+#define REPLAY_MIN_MEMORY (UINT64_C(2) << 20)      /* bytes */
+#define REPLAY_MAX_LAG 1e9                         /* ms */
 #define REPLAY_MAX_MEMORY (UINT64_C(8) << 40)      /* bytes a device: it takes four times as many addresses */
 
 struct replay_options {
     const char *driver;
-    uint64_t device_memory; /* bytes; 0: the larger of 80 GiB and 1.25 x the recorded peak */
+    uint64_t device_memory; /* bytes; 0: in a recording of tarn's own the device's, else the larger of 80 GiB and 1.25 x
+                               the recorded peak */
     uint64_t lag;           /* ns from a block's free to the end of its last use */
     uint32_t repeat;        /* at least 1 */
     uint32_t deal_streams;  /* streams that the blocks are dealt over; 0: those of the recording */
     uint32_t deal_threads;  /* threads that they are dealt over; 0: one */
+    uint64_t vary;          /* seed of a run that differs a little: workload_vary(); 0: none */
     const char *profile;    /* of tarn's settings; NULL: what TARN_ALLOC_CONF says */
+
+    const char *what_if; /* the text that these options are from; NULL for those of the command line */
+    const char *conf;    /* settings beside the profile; NULL: none */
+    bool pytorch;        /* PyTorch's policy alone is run */
+    bool compare;        /* runs are compared: it is an answer that one does not fit, and what is wasted is measured */
+};
+
+/* The allocation that found no room. */
+struct replay_shortage {
+    bool there, before; /* before: among what was alive before the trace */
+    uint64_t event;     /* its number in the trace */
+    uint64_t size;      /* bytes, as asked for */
 };
 
 /* One repetition: what was alive before is allocated, then the trace runs. Driver calls, times and peaks are the ledger's, from the
@@ -49,10 +66,17 @@ struct replay_result {
     int device;
     bool modelled;          /* the recorded segments come from a model, not from a GPU */
     uint64_t device_memory; /* bytes */
-    uint64_t events, streams, pools, allocations, initial_blocks, late_frees, recorded_ooms, lost_events;
+    uint64_t events, streams, threads, pools, allocations, initial_blocks, recorded_ooms, lost_events;
+    uint64_t waits, captures, refused; /* refused: of both, that could not be made here */
+    uint64_t ooms_here;                /* of the recorded ones those that were tried, and failed here too */
+    uint64_t ooms_tried;
+    bool has_order;                                      /* the recording is tarn's own */
+    uint64_t late_frees, moved_frees;                    /* moved: in the order of another stream than the block's */
     uint64_t lag;                                        /* ns */
     uint64_t peak_requested, peak_active, peak_reserved; /* bytes, over all repetitions */
     uint64_t recorded_peak_reserved;                     /* bytes, or WORKLOAD_NOT_KNOWN */
+    struct replay_shortage shortage; /* why `error`; or of PyTorch's policy, where it alone is run */
+    uint64_t wasted;                 /* bytes: reserved - requested when reserved came to its peak; with `compare` */
     struct c10_result pytorch;
     bool has_table_c; /* TARN_HOST_COSTS names one */
     uint64_t pytorch_time_c_ns;
@@ -77,5 +101,10 @@ bool replay_configure(const struct replay_options *options, int devices, uint64_
 bool replay_run(const struct replay_options *options, const struct workload *workload,
                 void (*repeated)(void *context, const struct replay_repetition *repetition), void *context,
                 _Atomic uint64_t *progress, struct replay_result *result);
+
+/* Runs PyTorch's policy alone, on a device of `memory` bytes. An allocation that finds no room is in result->shortage, and no failure: the
+ * policy goes on without it. False when host memory is short. */
+bool replay_run_pytorch(const struct replay_options *options, const struct workload *workload, uint64_t memory,
+                        struct replay_result *result);
 
 #endif

@@ -6,6 +6,7 @@
 #include "crew.h"
 #include "replay_report.h"
 #include "units.h"
+#include "what_if.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,8 @@ static const char help[] =
     "\n"
     "Replays PyTorch memory snapshots through tarn's allocator, on a device that is simulated in host memory, and\n"
     "shows what tarn takes for them beside what PyTorch's allocator takes. A FILE is what\n"
-    "torch.cuda.memory._dump_snapshot() writes, plain or compressed with zstd. It is read as data; nothing in it is\n"
-    "executed.\n"
+    "torch.cuda.memory._dump_snapshot() writes, or RMM's logging_resource_adaptor (a CSV), plain or compressed with\n"
+    "zstd. It is read as data; nothing in it is executed.\n"
     "\n"
     "Every step is verified from outside: that no two live blocks share memory, that each is mapped, and that no\n"
     "block comes with unfinished work of another stream. A snapshot without a trace gives its state.\n"
@@ -33,12 +34,20 @@ static const char help[] =
     "a\n"
     "                             second one too, until --lag after its free\n"
     "      --deal-threads N       Deal them over N threads, with 30 % of the frees by another thread\n"
+    "      --vary SEED            Make a run that differs a little: 1 % of the sizes changed, 0.5 % of the blocks "
+    "left\n"
+    "                             out, 0.5 % added, 1 % of neighbours swapped\n"
     "      --profile NAME         The profile of tarn's settings: default or footprint\n"
+    "      --what-if SPEC         Run each trace with other things too, and show all runs side by side; may be given\n"
+    "                             several times. SPEC is a list, with commas, of memory=SIZE, lag=MS, repeat=N,\n"
+    "                             deal-streams=N, deal-threads=N, vary=SEED, policy=pytorch (PyTorch's policy on that\n"
+    "                             device), and last conf=TEXT (tarn's settings: what TARN_ALLOC_CONF may say)\n"
     "      --driver NAME          The driver to replay on: host (host)\n"
     "  -h, --help                 Show this help\n"
     "\n"
     "Exit status: 0 when every file was replayed and verified, 1 when one failed or diverged, 2 for a command line\n"
-    "that makes no sense. Colours appear on a terminal only, and not with NO_COLOR set.\n"
+    "that makes no sense; 3, with --what-if alone, when nothing else is wrong but that a run does not fit into its\n"
+    "device. Colours appear on a terminal only, and not with NO_COLOR set.\n"
     "\n"
     "Examples:\n"
     "  tarn replay train.pickle\n"
@@ -49,14 +58,21 @@ static const char help[] =
     "      Which driver calls are left once the allocator has warmed up.\n"
     "  tarn replay --deal-streams 4 --lag 20 train.pickle\n"
     "      What the same run would take on four streams.\n"
+    "  tarn replay --what-if memory=24G --what-if memory=24G,policy=pytorch --what-if conf=profile:footprint "
+    "train.pickle\n"
+    "      Whether it fits into 24 GiB with tarn, and with PyTorch's allocator.\n"
     "  tarn replay --json *.pickle | jq '.[] | select(.peak_reserved > 0) |\n"
     "      {file, ratio: (.peak_reserved / .peak_requested)}'\n"
     "      One figure a file; what failed, or has no trace, is left out.\n";
 
 struct arguments {
     struct replay_options options;
+    const char *what_if[WHAT_IF_MAX];
+    size_t what_if_count;
     bool json, help;
 };
+
+enum { COMMAND_UNFIT = 3 }; /* an exit status beside those of every command */
 
 /* Fills `arguments`; gives COMMAND_OK with optind at the first file, or COMMAND_USAGE. */
 static int parse(int argc, char **argv, struct arguments *arguments)
@@ -68,7 +84,9 @@ static int parse(int argc, char **argv, struct arguments *arguments)
         OPTION_REPEAT,
         OPTION_STREAMS,
         OPTION_THREADS,
+        OPTION_VARY,
         OPTION_PROFILE,
+        OPTION_WHAT_IF,
         OPTION_DRIVER
     };
     static const struct option options[] = {
@@ -78,7 +96,9 @@ static int parse(int argc, char **argv, struct arguments *arguments)
         {"repeat", required_argument, NULL, OPTION_REPEAT},
         {"deal-streams", required_argument, NULL, OPTION_STREAMS},
         {"deal-threads", required_argument, NULL, OPTION_THREADS},
+        {"vary", required_argument, NULL, OPTION_VARY},
         {"profile", required_argument, NULL, OPTION_PROFILE},
+        {"what-if", required_argument, NULL, OPTION_WHAT_IF},
         {"driver", required_argument, NULL, OPTION_DRIVER},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -93,12 +113,12 @@ static int parse(int argc, char **argv, struct arguments *arguments)
             arguments->json = true;
             break;
         case OPTION_MEMORY:
-            if (!units_parse_bytes(optarg, &replay->device_memory) || replay->device_memory < UINT64_C(2) << 20)
+            if (!units_parse_bytes(optarg, &replay->device_memory) || replay->device_memory < REPLAY_MIN_MEMORY)
                 return command_usage_error("replay",
                                            "--device-memory wants a size of 2 MiB or more, as 80G, not \"%s\"", optarg);
             break;
         case OPTION_LAG:
-            if (!units_parse_number(optarg, 0, 1e9, &lag))
+            if (!units_parse_number(optarg, 0, REPLAY_MAX_LAG, &lag))
                 return command_usage_error("replay", "--lag wants milliseconds from 0 to 10^9, not \"%s\"", optarg);
             replay->lag = (uint64_t)(lag * 1e6);
             break;
@@ -120,10 +140,20 @@ static int parse(int argc, char **argv, struct arguments *arguments)
                                            optarg);
             replay->deal_threads = (uint32_t)count;
             break;
+        case OPTION_VARY:
+            if (!units_parse_count(optarg, 1, REPLAY_MAX_SEED, &replay->vary))
+                return command_usage_error("replay", "--vary wants a seed from 1 to %d, not \"%s\"", REPLAY_MAX_SEED,
+                                           optarg);
+            break;
         case OPTION_PROFILE:
             if (strcmp(optarg, "default") != 0 && strcmp(optarg, "footprint") != 0)
                 return command_usage_error("replay", "--profile wants default or footprint, not \"%s\"", optarg);
             replay->profile = optarg;
+            break;
+        case OPTION_WHAT_IF:
+            if (arguments->what_if_count == WHAT_IF_MAX)
+                return command_usage_error("replay", "--what-if may be given %d times", WHAT_IF_MAX);
+            arguments->what_if[arguments->what_if_count++] = optarg;
             break;
         case OPTION_DRIVER:
             replay->driver = optarg;
@@ -146,33 +176,97 @@ static bool has_trace(const struct replay_file *files, size_t count)
     return false;
 }
 
-static int replay(const struct arguments *arguments, char **paths, size_t count)
+/* Everything that is run, and where it is shown. */
+struct session {
+    const struct replay_options *runs; /* of each file: those of the command line, then what if */
+    size_t run_count;
+    char **paths;
+    size_t path_count;
+    struct replay_file *files; /* path by path */
+    bool json, colour;
+};
+
+static bool want_colour(void)
 {
     const char *no_colour = getenv("NO_COLOR");
-    bool colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
-    bool well = true, written = true;
-    struct replay_file *files = calloc(count, sizeof *files);
-    if (!files) {
+    return isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
+}
+
+/* Runs a file with all options, and shows it. False when it could not be shown. */
+static bool run_file(const struct session *session, size_t number, enum replay_verdict *verdict)
+{
+    struct replay_file *runs = &session->files[number * session->run_count];
+    for (size_t i = 0; i < session->run_count; i++) {
+        (void)replay_file_run(session->paths[number], &session->runs[i], isatty(STDERR_FILENO), &runs[i]);
+        enum replay_verdict own = replay_file_verdict(&runs[i]);
+        *verdict = own > *verdict ? own : *verdict;
+    }
+    bool written = true;
+    if (!session->json)
+        written = session->run_count > 1 ? replay_compare_write(stdout, runs, session->run_count, session->colour)
+                                         : replay_table_write(stdout, runs, session->colour);
+    for (size_t i = 0; i < session->run_count; i++)
+        if (runs[i].error[0])
+            fprintf(stderr, "tarn replay: %s: %s%s%s\n", runs[i].path,
+                    runs[i].options->what_if ? runs[i].options->what_if : "", runs[i].options->what_if ? ": " : "",
+                    runs[i].error);
+    return written;
+}
+
+static int run_files(const struct session *session)
+{
+    enum replay_verdict verdict = REPLAY_WELL;
+    size_t count = session->path_count * session->run_count;
+    bool written = true;
+    for (size_t i = 0; i < session->path_count; i++)
+        written = run_file(session, i, &verdict) && written;
+    if (session->json)
+        written = replay_json_write(stdout, session->files, count);
+    else if (session->run_count == 1 && count > 1 && has_trace(session->files, count))
+        written = replay_summary_write(stdout, session->files, count, session->colour) && written;
+    if (!written)
+        fputs("tarn replay: the results could not be written\n", stderr);
+    if (!written || verdict == REPLAY_FAILED || (verdict == REPLAY_UNFIT && session->run_count == 1))
+        return COMMAND_FAILED;
+    return verdict == REPLAY_UNFIT ? COMMAND_UNFIT : COMMAND_OK;
+}
+
+/* Makes the options of every run. */
+static int what_if(struct arguments *arguments, struct replay_options *runs)
+{
+    char error[256];
+    arguments->options.compare = arguments->what_if_count > 0;
+    runs[0] = arguments->options;
+    for (size_t i = 0; i < arguments->what_if_count; i++) {
+        runs[i + 1] = arguments->options;
+        if (!what_if_parse(arguments->what_if[i], &runs[i + 1], error, sizeof error))
+            return command_usage_error("replay", "--what-if %s: %s", arguments->what_if[i], error);
+    }
+    return COMMAND_OK;
+}
+
+static int replay(struct arguments *arguments, char **paths, size_t count)
+{
+    struct replay_options runs[WHAT_IF_MAX + 1];
+    int status = what_if(arguments, runs);
+    if (status != COMMAND_OK)
+        return status;
+    struct session session = {.runs = runs,
+                              .run_count = arguments->what_if_count + 1,
+                              .paths = paths,
+                              .path_count = count,
+                              .json = arguments->json,
+                              .colour = want_colour()};
+    session.files = calloc(count * session.run_count, sizeof *session.files);
+    if (!session.files) {
         fputs("tarn replay: out of memory\n", stderr);
         return COMMAND_FAILED;
     }
-    for (size_t i = 0; i < count; i++) {
-        well = replay_file_run(paths[i], &arguments->options, isatty(STDERR_FILENO), &files[i]) && well;
-        if (!arguments->json)
-            written = replay_table_write(stdout, &files[i], &arguments->options, colour) && written;
-        if (files[i].error[0])
-            fprintf(stderr, "tarn replay: %s: %s\n", paths[i], files[i].error);
-    }
-    if (arguments->json)
-        written = replay_json_write(stdout, files, count, &arguments->options);
-    else if (count > 1 && has_trace(files, count))
-        written = replay_summary_write(stdout, files, count, colour) && written;
-    if (!written)
-        fputs("tarn replay: the results could not be written\n", stderr);
-    for (size_t i = 0; i < count; i++)
-        replay_file_finish(&files[i]);
-    free(files);
-    return well && written ? COMMAND_OK : COMMAND_FAILED;
+    status = run_files(&session);
+    for (size_t i = 0; i < count * session.run_count; i++)
+        replay_file_finish(&session.files[i]);
+    free(session.files);
+    return status;
 }
 
 static int run(int argc, char **argv)
@@ -190,7 +284,7 @@ static int run(int argc, char **argv)
 
 const struct command replay_command = {
     .name = "replay",
-    .summary = "Replay PyTorch memory snapshots and compare with PyTorch's allocator",
+    .summary = "Replay memory snapshots of PyTorch and logs of RMM, compare allocators",
     .help = help,
     .run = run,
 };

@@ -174,11 +174,12 @@ static void charge_table_c(struct replay_result *result)
 static bool replay_one(const struct child *child, const struct workload *workload, bool modelled, uint64_t memory)
 {
     struct replay_result result;
-    bool done =
-        replay_run(child->options, workload, send_repetition, (void *)(uintptr_t)child, &child->shared->done, &result);
+    bool done = child->options->pytorch ? replay_run_pytorch(child->options, workload, memory, &result)
+                                        : replay_run(child->options, workload, send_repetition,
+                                                     (void *)(uintptr_t)child, &child->shared->done, &result);
     result.modelled = modelled;
     result.device_memory = memory;
-    if (done && !c10_run(workload, memory, &result.pytorch)) {
+    if (done && !child->options->pytorch && !c10_run(workload, memory, &result.pytorch)) {
         snprintf(result.error, sizeof result.error, "out of host memory");
         done = false;
     }
@@ -230,6 +231,8 @@ static bool run_child(const struct child *child, const char *path)
     for (int device = 0; built && (size_t)device < snapshot.trace_count; device++)
         if (workload_exists(&snapshot, device))
             built = workload_build(&snapshot, device, &workloads[count++]);
+    for (size_t i = 0; built && child->options->vary && i < count; i++)
+        built = workload_vary(&workloads[i], child->options->vary);
     uint32_t streams = child->options->deal_streams;
     for (size_t i = 0; built && streams && i < count; i++)
         built = workload_deal(&workloads[i], streams, child->options->lag);
@@ -381,7 +384,7 @@ static void judge(struct replay_file *file, int status)
 
 bool replay_file_run(const char *path, const struct replay_options *options, bool progress, struct replay_file *file)
 {
-    *file = (struct replay_file){.path = path};
+    *file = (struct replay_file){.path = path, .options = options};
     int ends[2] = {-1, -1}, status = 0;
     struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || pipe2(ends, O_CLOEXEC)) {
@@ -414,6 +417,19 @@ out:
     if (ends[1] >= 0)
         close(ends[1]);
     return file->error[0] == '\0' && status == 0;
+}
+
+enum replay_verdict replay_file_verdict(const struct replay_file *file)
+{
+    enum replay_verdict verdict = file->error[0] ? REPLAY_FAILED : REPLAY_WELL;
+    for (size_t i = 0; i < file->device_count; i++) {
+        const struct replay_result *result = &file->devices[i].result;
+        if (result->divergences || (result->error[0] && !result->shortage.there))
+            return REPLAY_FAILED;
+        if (result->shortage.there && verdict == REPLAY_WELL)
+            verdict = REPLAY_UNFIT;
+    }
+    return verdict;
 }
 
 void replay_file_finish(struct replay_file *file)

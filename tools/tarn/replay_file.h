@@ -31,7 +31,8 @@ struct replay_state {
 
 struct replay_file {
     const char *path;
-    char error[1024]; /* why the file as a whole failed; empty if it did not */
+    const struct replay_options *options; /* that it was run with */
+    char error[1024];                     /* why the file as a whole failed; empty if it did not */
     bool modelled;
     struct replay_device *devices; /* those with a trace */
     size_t device_count;
@@ -43,6 +44,10 @@ struct replay_file {
 /* Reads and replays a file in a child process, with a progress bar on standard error if `progress`. The caller gives `file` to
  * replay_file_finish(). True when nothing failed and nothing diverged. Uses no tarn in this process. */
 bool replay_file_run(const char *path, const struct replay_options *options, bool progress, struct replay_file *file);
+
+/* What came of a file: one that does not fit has run into a device that is too small, and nothing else is wrong. */
+enum replay_verdict { REPLAY_WELL, REPLAY_UNFIT, REPLAY_FAILED };
+enum replay_verdict replay_file_verdict(const struct replay_file *file);
 
 void replay_file_finish(struct replay_file *file);
 

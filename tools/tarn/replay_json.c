@@ -122,23 +122,75 @@ static int json_options(json_t *object, const struct replay_options *options)
     return failed;
 }
 
-static json_t *json_device(const struct replay_file *file, const struct replay_device *device,
-                           const struct replay_options *options)
+/* What recordings of tarn's own have besides. Not 0 when it fails. */
+static int json_order(json_t *object, const struct replay_result *result)
+{
+    if (!object || !result->has_order)
+        return object ? 0 : -1;
+    json_t *more = json_pack("{s:o, s:o, s:o, s:o, s:o}", "waits", json_bytes(result->waits), "captures",
+                             json_bytes(result->captures), "refused", json_bytes(result->refused), "ooms_tried",
+                             json_bytes(result->ooms_tried), "ooms_here", json_bytes(result->ooms_here));
+    int failed = more ? json_object_update(object, more) : -1;
+    json_decref(more);
+    return failed;
+}
+
+/* What runs that are compared have besides: what it is, whether it fits and what is wasted. Not 0 when it fails. */
+static int json_compared(json_t *object, const struct replay_result *result, const struct replay_options *options)
+{
+    const struct replay_shortage *shortage = &result->shortage;
+    json_t *where = !shortage->there
+                        ? json_null()
+                        : json_pack("{s:o, s:o}", "event", shortage->before ? json_null() : json_bytes(shortage->event),
+                                    "size", json_bytes(shortage->size));
+    json_t *more =
+        json_pack("{s:o, s:s, s:b, s:o, s:o}", "what_if", options->what_if ? json_text(options->what_if) : json_null(),
+                  "policy", options->pytorch ? "pytorch" : "tarn", "fits", (int)!shortage->there, "out_of_memory",
+                  where, "wasted", shortage->there ? json_null() : json_bytes(result->wasted));
+    int failed = object && more ? json_object_update(object, more) : -1;
+    json_decref(more);
+    return failed;
+}
+
+/* PyTorch's policy alone, in the keys of a replay. */
+static json_t *json_policy(json_t *object, const struct replay_result *result)
+{
+    const struct c10_result *pytorch = &result->pytorch;
+    json_t *end = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "peak_requested", json_bytes(result->peak_requested),
+                            "peak_reserved", json_bytes(pytorch->peak_reserved), "driver_calls",
+                            json_pytorch_calls(pytorch), "driver_time_us",
+                            json_times(result, pytorch->time_a_ns, pytorch->time_b_ns, result->pytorch_time_c_ns),
+                            "pytorch_ooms", json_bytes(pytorch->ooms), "divergences", json_bytes(0));
+    bool done = object && end && json_object_update(object, end) == 0;
+    json_decref(end);
+    if (done)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *json_device(const struct replay_file *file, const struct replay_device *device)
 {
     const struct replay_result *result = &device->result;
-    json_t *object = json_pack(
-        "{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "file", json_text(file->path), "device",
-        result->device, "driver", options->driver, "device_memory", json_bytes(result->device_memory), "events",
-        json_bytes(result->events), "streams", json_bytes(result->streams), "pools", json_bytes(result->pools),
-        "allocations", json_bytes(result->allocations), "initial_blocks", json_bytes(result->initial_blocks),
-        "late_frees", json_bytes(result->late_frees), "recorded_ooms", json_bytes(result->recorded_ooms), "lost_events",
-        json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
-    if (json_options(object, options)) {
+    const struct replay_options *options = file->options;
+    json_t *object =
+        json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "file",
+                  json_text(file->path), "device", result->device, "driver", options->driver, "device_memory",
+                  json_bytes(result->device_memory), "events", json_bytes(result->events), "streams",
+                  json_bytes(result->streams), "pools", json_bytes(result->pools), "allocations",
+                  json_bytes(result->allocations), "initial_blocks", json_bytes(result->initial_blocks), "late_frees",
+                  json_bytes(result->late_frees), "moved_frees", json_bytes(result->moved_frees), "threads",
+                  json_bytes(result->threads), "recorded_ooms", json_bytes(result->recorded_ooms), "lost_events",
+                  json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
+    if (json_order(object, result) || json_options(object, options) ||
+        (options->compare && json_compared(object, result, options))) {
         json_decref(object);
         return NULL;
     }
     if (result->error[0])
         return json_stopped(object, result);
+    if (options->pytorch)
+        return json_policy(object, result);
     json_t *measured = json_pack(
         "{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:f, s:o, s:o}", "peak_requested",
         json_bytes(result->peak_requested), "peak_active", json_bytes(result->peak_active), "peak_reserved",
@@ -198,28 +250,39 @@ static json_t *json_device_state(const struct replay_file *file, size_t *at)
     return object;
 }
 
-static bool json_file(json_t *array, const struct replay_file *file, const struct replay_options *options)
+/* A file that failed as a whole. */
+static json_t *json_failed(const struct replay_file *file)
+{
+    json_t *object = json_pack("{s:o, s:o}", "file", json_text(file->path), "error", json_text(file->error));
+    const char *what_if = file->options->what_if;
+    if (object && what_if && json_object_set_new(object, "what_if", json_text(what_if))) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static bool json_file(json_t *array, const struct replay_file *file)
 {
     bool done = true;
     for (size_t i = 0; done && i < file->device_count; i++)
-        done = json_array_append_new(array, json_device(file, &file->devices[i], options)) == 0;
+        done = json_array_append_new(array, json_device(file, &file->devices[i])) == 0;
     for (size_t i = 0; done && i < file->state_count;)
         done = json_array_append_new(array, json_device_state(file, &i)) == 0;
     if (done && file->error[0])
-        done = json_array_append_new(
-                   array, json_pack("{s:o, s:o}", "file", json_text(file->path), "error", json_text(file->error))) == 0;
+        done = json_array_append_new(array, json_failed(file)) == 0;
     if (done && !file->error[0] && !file->device_count && !file->state_count) /* a snapshot of nothing */
         done = json_array_append_new(array, json_pack("{s:o, s:o, s:{}}", "file", json_text(file->path), "events",
                                                       json_bytes(file->state_events), "state")) == 0;
     return done;
 }
 
-bool replay_json_write(FILE *out, const struct replay_file *files, size_t count, const struct replay_options *options)
+bool replay_json_write(FILE *out, const struct replay_file *files, size_t count)
 {
     json_t *array = json_array();
     bool done = array != NULL;
     for (size_t i = 0; done && i < count; i++)
-        done = json_file(array, &files[i], options);
+        done = json_file(array, &files[i]);
     done = done && json_dumpf(array, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) == 0 && fputc('\n', out) != EOF &&
            fflush(out) == 0;
     json_decref(array);

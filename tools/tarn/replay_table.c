@@ -209,9 +209,21 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
     if (result->late_frees)
         fprintf(out, "  late frees: %s, each used by a helper stream until it was completed\n",
                 units_count(result->late_frees).text);
+    if (result->moved_frees)
+        fprintf(out, "  frees in the order of another stream than the block's: %s\n",
+                units_count(result->moved_frees).text);
     if (result->pools > 1)
-        fprintf(out, "  pools: %s, replayed together\n", units_count(result->pools).text);
-    if (result->recorded_ooms)
+        fprintf(out, "  pools: %s, %s\n", units_count(result->pools).text,
+                result->has_order ? "each one of its own" : "replayed together");
+    if (result->waits || result->captures)
+        fprintf(out, "  waits of streams: %s, captures: %s%s%s\n", units_count(result->waits).text,
+                units_count(result->captures).text, result->refused ? "; refused here: " : "",
+                result->refused ? units_count(result->refused).text : "");
+    if (result->ooms_tried)
+        fprintf(out, "  out-of-memory errors in the recording: %s; of %s that were tried, %s fail here\n",
+                units_count(result->recorded_ooms).text, units_count(result->ooms_tried).text,
+                units_count(result->ooms_here).text);
+    else if (result->recorded_ooms)
         fprintf(out, "  out-of-memory errors in the recording: %s\n", units_count(result->recorded_ooms).text);
     if (result->lost_events)
         fprintf(out, "  the recording lost or contradicts %s events\n", units_count(result->lost_events).text);
@@ -236,10 +248,10 @@ static void verdict_write(FILE *out, const struct replay_result *result, bool co
     }
 }
 
-static bool device_write(FILE *out, const struct replay_file *file, const struct replay_device *device,
-                         const struct replay_options *options, bool colour)
+static bool device_write(FILE *out, const struct replay_file *file, const struct replay_device *device, bool colour)
 {
     const struct replay_result *result = &device->result;
+    const struct replay_options *options = file->options;
     fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(file->path), result->device,
             colour ? "\033[0m" : "");
     fprintf(out, "  %s events, %s allocations, %s %s, on the %s device of %s", units_count(result->events).text,
@@ -249,6 +261,8 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
         fprintf(out, ", lag %g ms", (double)result->lag / 1e6);
     if (options->deal_streams)
         fprintf(out, ", dealt over %" PRIu32 " streams", options->deal_streams);
+    if (result->threads > 1 && !options->deal_threads)
+        fprintf(out, ", %s threads", units_count(result->threads).text);
     if (options->deal_threads)
         fprintf(out, ", dealt over %" PRIu32 " threads", options->deal_threads);
     if (options->profile)
@@ -317,11 +331,11 @@ static bool state_write(FILE *out, const struct replay_file *file, bool colour)
     return done;
 }
 
-bool replay_table_write(FILE *out, const struct replay_file *file, const struct replay_options *options, bool colour)
+bool replay_table_write(FILE *out, const struct replay_file *file, bool colour)
 {
     bool done = true;
     for (size_t i = 0; i < file->device_count; i++)
-        done = device_write(out, file, &file->devices[i], options, colour) && done;
+        done = device_write(out, file, &file->devices[i], colour) && done;
     if (!file->error[0] && file->device_count == 0)
         done = state_write(out, file, colour) && done;
     return done && fflush(out) == 0 && !ferror(out);
@@ -426,5 +440,116 @@ bool replay_summary_write(FILE *out, const struct replay_file *files, size_t cou
         out);
     if (summary.time_c.count)
         fprintf(out, "time C: %s, geometric mean.\n", mean_text(&summary.time_c).text);
+    return done && fflush(out) == 0 && !ferror(out);
+}
+
+/* --- runs of one file side by side -------------------------------------------------------------------------------- */
+
+struct fits_text {
+    char text[128];
+};
+
+/* "yes", or the event that found no room and what it asked for. */
+static struct fits_text fits_text(const struct replay_result *result)
+{
+    const struct replay_shortage *shortage = &result->shortage;
+    struct fits_text text = {"yes"};
+    if (result->divergences)
+        snprintf(text.text, sizeof text.text, "DIVERGED");
+    else if (result->error[0] && !shortage->there)
+        snprintf(text.text, sizeof text.text, "failed");
+    else if (shortage->there && shortage->before)
+        snprintf(text.text, sizeof text.text, "no: %s before it", units_bytes(shortage->size).text);
+    else if (shortage->there)
+        snprintf(text.text, sizeof text.text, "no: %s at event %s", units_bytes(shortage->size).text,
+                 units_count(shortage->event).text);
+    return text;
+}
+
+/* The line of a run; NULL where it has nothing of this device. */
+static void compare_row(struct table_draft *draft, const struct replay_file *run, const struct replay_result *result)
+{
+    const char *name = run->options->what_if ? run->options->what_if : "as it is";
+    if (!result || result->error[0] || result->shortage.there) {
+        table_row(draft,
+                  (const char *const[]){name, result ? fits_text(result).text : "failed", NULL, NULL, NULL, NULL, NULL},
+                  PROBLEM_COLOUR);
+        return;
+    }
+    const struct c10_result *pytorch = &result->pytorch;
+    bool model = run->options->pytorch;
+    uint64_t calls = model ? pytorch->allocs + pytorch->frees + pytorch->event_records + pytorch->event_queries
+                           : sum_calls(result->first.calls);
+    uint64_t time_a = model ? pytorch->time_a_ns : result->first.time_a_ns;
+    uint64_t time_b = model ? pytorch->time_b_ns : result->first.time_b_ns;
+    uint64_t time_c = model ? result->pytorch_time_c_ns : result->first.time_c_ns;
+    table_row(draft,
+              (const char *const[]){name, fits_text(result).text, units_bytes(result->peak_reserved).text,
+                                    units_bytes(result->wasted).text, units_count(calls).text,
+                                    units_time(result->has_table_c ? time_c : time_a).text, units_time(time_b).text},
+              result->divergences ? PROBLEM_COLOUR : NULL);
+}
+
+static const struct replay_result *result_of(const struct replay_file *run, int device)
+{
+    for (size_t i = 0; i < run->device_count; i++)
+        if (run->devices[i].result.device == device)
+            return &run->devices[i].result;
+    return NULL;
+}
+
+/* One device. What it is, is said by a run that has it. */
+static bool compare_device(FILE *out, const struct replay_file *runs, size_t count, const struct replay_result *known,
+                           bool colour)
+{
+    const struct column columns[] = {
+        {"what if", 0},
+        {"fits", 0},
+        {"peak reserved", SCOLS_FL_RIGHT},
+        {"wasted", SCOLS_FL_RIGHT},
+        {"calls", SCOLS_FL_RIGHT},
+        {known->has_table_c ? "time C" : "time A", SCOLS_FL_RIGHT},
+        {"time B", SCOLS_FL_RIGHT},
+    };
+    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(runs->path), known->device,
+            colour ? "\033[0m" : "");
+    fprintf(out, "  %s events, %s allocations, peak requested %s; as it is: a device of %s\n\n",
+            units_count(known->events).text, units_count(known->allocations).text,
+            units_bytes(known->peak_requested).text, units_bytes(known->device_memory).text);
+    struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
+    for (size_t i = 0; i < count; i++)
+        compare_row(&draft, &runs[i], result_of(&runs[i], known->device));
+    bool done = table_end(&draft);
+    for (size_t i = 0; i < count; i++) {
+        const struct replay_result *result = result_of(&runs[i], known->device);
+        if (result && (result->divergences || (result->error[0] && !result->shortage.there))) {
+            fprintf(out, "%s: ", runs[i].options->what_if ? runs[i].options->what_if : "as it is");
+            verdict_write(out, result, colour);
+        }
+    }
+    fputc('\n', out);
+    return done;
+}
+
+bool replay_compare_write(FILE *out, const struct replay_file *runs, size_t count, bool colour)
+{
+    const struct replay_file *fullest = runs;
+    bool done = true;
+    for (size_t i = 1; i < count; i++)
+        if (runs[i].device_count > fullest->device_count)
+            fullest = &runs[i];
+    for (size_t i = 0; i < fullest->device_count; i++)
+        done = compare_device(out, runs, count,
+                              result_of(runs, fullest->devices[i].result.device)
+                                  ? result_of(runs, fullest->devices[i].result.device)
+                                  : &fullest->devices[i].result,
+                              colour) &&
+               done;
+    if (!fullest->device_count && runs->state_count)
+        done = state_write(out, runs, colour);
+    if (fullest->device_count)
+        fputs(
+            "wasted: reserved - requested when reserved came to its peak. calls, time: of the driver, by cost table.\n",
+            out);
     return done && fflush(out) == 0 && !ferror(out);
 }

@@ -9,6 +9,8 @@
  * Keys and values: pytorch/pytorch, torch/csrc/cuda/memory_snapshot.cpp and torch/utils/viz/MemoryViz.js. */
 #include "snapshot_reader.h"
 
+#include "rmm_csv.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -434,12 +436,24 @@ static bool read_snapshot(struct reader *reader, bool opened)
     return done;
 }
 
+/* The same of what may be a log of RMM's. */
+static bool read_any(struct reader *reader, bool opened)
+{
+    if (!opened || !reader->input.csv)
+        return read_snapshot(reader, opened);
+    bool done = rmm_csv_read(&reader->input, reader->snapshot, reader->error);
+    if (!done)
+        snapshot_finish(reader->snapshot);
+    pickle_input_finish(&reader->input);
+    return done;
+}
+
 bool snapshot_read_file(const char *path, struct snapshot *snapshot, struct snapshot_error *error)
 {
     struct reader reader = {.snapshot = snapshot, .error = error};
     *snapshot = (struct snapshot){0};
     *error = (struct snapshot_error){{0}};
-    return read_snapshot(&reader, pickle_input_open(&reader.input, path));
+    return read_any(&reader, pickle_input_open(&reader.input, path));
 }
 
 bool snapshot_read_buffer(const void *data, size_t size, struct snapshot *snapshot, struct snapshot_error *error)
@@ -447,7 +461,7 @@ bool snapshot_read_buffer(const void *data, size_t size, struct snapshot *snapsh
     struct reader reader = {.snapshot = snapshot, .error = error};
     *snapshot = (struct snapshot){0};
     *error = (struct snapshot_error){{0}};
-    return read_snapshot(&reader, pickle_input_attach(&reader.input, data, size));
+    return read_any(&reader, pickle_input_attach(&reader.input, data, size));
 }
 
 void snapshot_finish(struct snapshot *snapshot)

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A PyTorch memory snapshot in memory: what `torch.cuda.memory._dump_snapshot` writes (pytorch/pytorch,
- * torch/csrc/cuda/memory_snapshot.cpp), read by a reader that executes nothing.
+ * torch/csrc/cuda/memory_snapshot.cpp), read by a reader that executes nothing. A log of RMM's becomes one too (rmm_csv.h).
  *
  * Old and new layouts both land here: a field that a layout lacks has the value that its comment names.
  * Everything belongs to the snapshot and dies with it. Not thread-safe; two snapshots are independent. */
@@ -34,11 +34,11 @@ struct snapshot_event {
     uint64_t address; /* bytes; for SNAPSHOT_OOM the free bytes of the device ("device_free") */
     uint64_t size;    /* bytes, as requested; segment size for SNAPSHOT_SEGMENT_* */
     int64_t time_us;  /* microseconds, or SNAPSHOT_NO_TIME where the layout has none */
-    uint32_t stream;  /* of snapshot.streams */
+    uint32_t stream;  /* of snapshot.streams; of a free, the stream in whose order it is */
     uint32_t pool;    /* of snapshot.pools */
     uint32_t stack;   /* of snapshot.stacks ("frames") */
     uint32_t tag;     /* text ("user_metadata") */
-    uint32_t thread;  /* from 1, 0 where it is not known; only tarn writes it */
+    uint32_t thread;  /* from 1, 0 where it is not known; only tarn and RMM write it */
     uint8_t action;   /* enum snapshot_action */
 };
 
@@ -198,12 +198,12 @@ static inline const char *snapshot_text(const struct snapshot *snapshot, uint32_
     return number < snapshot->text_count ? snapshot->text_bytes + snapshot->text_starts[number] : "";
 }
 
-/* Why a file could not be read: one line that names the byte offset and what was met there. */
+/* Why a file could not be read: one line that names the byte offset, or of a CSV the line, and what was met there. */
 struct snapshot_error {
     char text[512];
 };
 
-/* Reads a whole snapshot file, plain or zstd-compressed (told by its first bytes). False on failure, with `error` filled and
+/* Reads a whole snapshot file or a log of RMM's, plain or zstd-compressed (told by its first bytes). False on failure, with `error` filled and
  * `snapshot` zeroed; true fills `snapshot`, which the caller gives to snapshot_finish(). */
 bool snapshot_read_file(const char *path, struct snapshot *snapshot, struct snapshot_error *error);
 

@@ -41,10 +41,15 @@ struct draft {
     struct draft_block *blocks;
     size_t block_count, block_capacity;
     struct table addresses; /* address to the last block there */
-    struct table streams, pools;
-    bool completions; /* the trace has "free_completed"; else a free completes itself */
-    uint64_t time;    /* of the event at hand */
+    struct table streams, pools, threads;
+    struct table orders; /* address to the stream in whose order the next free there is (free_on) */
+    uint32_t *captures;  /* by stream: the operation that began its open capture + 1, or 0 */
+    size_t capture_capacity;
+    const struct snapshot_mark *marks, *marks_end; /* those that were not met yet */
+    bool completions;                              /* the trace has "free_completed"; else a free completes itself */
+    uint64_t time;                                 /* of the event at hand */
     uint32_t event;
+    uint16_t thread; /* that did it */
 };
 
 /* Makes room for one more element of an array. */
@@ -82,8 +87,24 @@ static bool draft_op(struct draft *draft, enum workload_action action, uint32_t 
     struct workload *workload = draft->workload;
     if (!reserve_one((void **)&workload->ops, workload->op_count, &draft->op_capacity, sizeof *workload->ops))
         return false;
-    workload->ops[workload->op_count++] =
-        (struct workload_op){.time = draft->time, .event = draft->event, .block = block, .action = action};
+    workload->ops[workload->op_count++] = (struct workload_op){.time = draft->time,
+                                                               .event = draft->event,
+                                                               .block = block,
+                                                               .other = WORKLOAD_NO_POOL,
+                                                               .stream = WORKLOAD_NO_STREAM,
+                                                               .thread = draft->thread,
+                                                               .action = (uint8_t)action};
+    return true;
+}
+
+/* The same of streams. */
+static bool draft_stream_op(struct draft *draft, enum workload_action action, uint32_t stream, uint32_t other)
+{
+    if (!draft_op(draft, action, WORKLOAD_NO_BLOCK))
+        return false;
+    struct workload_op *op = &draft->workload->ops[draft->workload->op_count - 1];
+    op->stream = stream;
+    op->other = other;
     return true;
 }
 
@@ -162,6 +183,16 @@ static bool draft_lost(struct draft *draft)
     return draft_op(draft, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
 }
 
+/* The first allocation on a stream that captures says which pool the capture is of. */
+static void draft_captured(struct draft *draft, const struct workload_block *block)
+{
+    if (block->stream >= draft->capture_capacity || !draft->captures[block->stream])
+        return;
+    struct workload_op *begin = &draft->workload->ops[draft->captures[block->stream] - 1];
+    if (begin->other == WORKLOAD_NO_POOL)
+        begin->other = block->pool;
+}
+
 static bool draft_alloc(struct draft *draft, const struct snapshot_event *event)
 {
     if (event->size == 0 || event->size > SIZE_LIMIT)
@@ -177,7 +208,53 @@ static bool draft_alloc(struct draft *draft, const struct snapshot_event *event)
                      draft->snapshot->pools[event->pool], false, &number))
         return false;
     draft->workload->alloc_count++;
+    draft_captured(draft, &draft->blocks[number].block);
     return draft_op(draft, WORKLOAD_ALLOC, number);
+}
+
+/* An out-of-memory error. In tarn's own recordings, where all that led to it is known, a block that is in no place. */
+static bool draft_try(struct draft *draft, const struct snapshot_event *event)
+{
+    const uint64_t *pool = draft->snapshot->pools[event->pool];
+    uint32_t stream, *pool_index;
+    draft->workload->oom_count++;
+    if (!draft->workload->has_order || !event->size || event->size > SIZE_LIMIT)
+        return draft_op(draft, WORKLOAD_OOM, WORKLOAD_NO_BLOCK);
+    pool_index = table_add(&draft->pools, pool[0], pool[1], (uint32_t)draft->pools.count);
+    if (!pool_index || !draft_stream(draft, draft->snapshot->streams[event->stream], &stream) ||
+        !reserve_one((void **)&draft->blocks, draft->block_count, &draft->block_capacity, sizeof *draft->blocks))
+        return false;
+    draft->blocks[draft->block_count] = (struct draft_block){
+        .block = {.size = event->size, .stream = stream, .second = WORKLOAD_NO_STREAM, .pool = *pool_index},
+        .life = LIFE_FREE,
+    };
+    return draft_op(draft, WORKLOAD_TRY, (uint32_t)draft->block_count++);
+}
+
+/* Notes the order of a free that was just made, operation `at`, where it is not the block's stream's. */
+static bool draft_order(struct draft *draft, size_t at, uint32_t number, uint64_t stream)
+{
+    uint32_t index, *order = table_find(&draft->orders, draft->blocks[number].address, 0);
+    if (order && *order != WORKLOAD_NO_STREAM) {
+        stream = draft->workload->streams[*order];
+        *order = WORKLOAD_NO_STREAM;
+    }
+    if (draft->workload->streams[draft->blocks[number].block.stream] == stream)
+        return true;
+    if (!draft_stream(draft, stream, &index))
+        return false;
+    draft->workload->ops[at].stream = index;
+    draft->workload->moved_count++;
+    return true;
+}
+
+/* What is done from now on is done by a thread of the recording. */
+static bool draft_thread(struct draft *draft, uint32_t thread)
+{
+    const uint32_t *number = table_add(&draft->threads, thread, 0, (uint32_t)draft->threads.count);
+    if (number)
+        draft->thread = (uint16_t)(*number % WORKLOAD_MAX_THREADS);
+    return number != NULL;
 }
 
 /* A free, requested or completed, of an address. The first event at an address proves a block from before the trace. */
@@ -200,13 +277,94 @@ static bool draft_free(struct draft *draft, const struct snapshot_event *event)
     if (event->action == SNAPSHOT_FREE_REQUESTED) {
         if (life != LIFE_LIVE)
             return draft_lost(draft);
-        return draft->completions ? draft_freed(draft, number) : draft_ended(draft, number);
+        size_t at = draft->workload->op_count;
+        return (draft->completions ? draft_freed(draft, number) : draft_ended(draft, number)) &&
+               draft_order(draft, at, number, draft->snapshot->streams[event->stream]);
     }
     if (life == LIFE_FREE)
         return draft_lost(draft);
     if (life == LIFE_LIVE && here) /* the request is missing; before the trace it may well have been */
         draft->workload->lost_count++;
     return draft_ended(draft, number);
+}
+
+static bool draft_capture(struct draft *draft, uint32_t stream, bool begins)
+{
+    while (draft->capture_capacity <= stream) {
+        size_t before = draft->capture_capacity;
+        if (!reserve_one((void **)&draft->captures, before, &draft->capture_capacity, sizeof *draft->captures))
+            return false;
+        memset(draft->captures + before, 0, (draft->capture_capacity - before) * sizeof *draft->captures);
+    }
+    if (begins == (draft->captures[stream] != 0))
+        return draft_lost(draft);
+    draft->captures[stream] = begins ? (uint32_t)draft->workload->op_count + 1 : 0;
+    draft->workload->capture_count += begins;
+    return draft_stream_op(draft, begins ? WORKLOAD_CAPTURE : WORKLOAD_CAPTURED, stream, WORKLOAD_NO_POOL);
+}
+
+/* Another stream uses the live block at an address. */
+static bool draft_used(struct draft *draft, uint64_t address, uint32_t stream)
+{
+    const uint32_t *here = table_find(&draft->addresses, address, 0);
+    if (!here || draft->blocks[*here].life != LIFE_LIVE)
+        return draft_lost(draft);
+    if (draft->blocks[*here].block.stream == stream)
+        return true;
+    draft->blocks[*here].block.second = stream;
+    if (!draft_op(draft, WORKLOAD_RECORD, *here))
+        return false;
+    draft->workload->ops[draft->workload->op_count - 1].stream = stream;
+    return true;
+}
+
+static bool draft_mark(struct draft *draft, const struct snapshot_mark *mark)
+{
+    const uint64_t *streams = draft->snapshot->streams;
+    uint32_t stream, other, *order;
+    if (mark->kind > SNAPSHOT_CAPTURE_END)
+        return true; /* says nothing of the order of memory */
+    if (!draft_thread(draft, mark->thread) || !draft_stream(draft, streams[mark->stream], &stream))
+        return false;
+    switch ((enum snapshot_mark_kind)mark->kind) {
+    case SNAPSHOT_RECORD_STREAM:
+        return draft_used(draft, mark->value, stream);
+    case SNAPSHOT_FREE_ON:
+        order = table_add(&draft->orders, mark->value, 0, stream);
+        if (order)
+            *order = stream;
+        return order != NULL;
+    case SNAPSHOT_WAIT:
+        draft->workload->wait_count++;
+        return draft_stream(draft, streams[mark->other], &other) &&
+               draft_stream_op(draft, WORKLOAD_WAIT, stream, other);
+    default:
+        return draft_capture(draft, stream, mark->kind == SNAPSHOT_CAPTURE_BEGIN);
+    }
+}
+
+/* What happened before an event. While the trace is not whole, what streams did is not either: only what was done to blocks counts. */
+static bool draft_marks(struct draft *draft, size_t event)
+{
+    for (; draft->marks < draft->marks_end; draft->marks++) {
+        const struct snapshot_mark *mark = draft->marks;
+        if (mark->device != draft->workload->device)
+            continue; /* the marks of one device are in order, those of several need not be */
+        if (mark->at > event)
+            break;
+        if ((mark->at >= draft->trace->exact_from || mark->kind <= SNAPSHOT_FREE_ON) && !draft_mark(draft, mark))
+            return false;
+    }
+    return true;
+}
+
+/* Captures that are open at the end of the trace end there. */
+static bool draft_captures_end(struct draft *draft)
+{
+    for (size_t i = 0; i < draft->capture_capacity; i++)
+        if (draft->captures[i] && !draft_stream_op(draft, WORKLOAD_CAPTURED, (uint32_t)i, WORKLOAD_NO_POOL))
+            return false;
+    return true;
 }
 
 /* The time of an event in ns since the first, which never falls. */
@@ -241,6 +399,9 @@ static bool draft_trace(struct draft *draft)
         const struct snapshot_event *event = &trace->events[i];
         draft_clock(draft, event, (uint32_t)i, first);
         bool done;
+        bool who = is_block_action(event->action) || event->action == SNAPSHOT_OOM;
+        if (!draft_marks(draft, i) || (who && !draft_thread(draft, event->thread)))
+            return false;
         switch (event->action) {
         case SNAPSHOT_ALLOC:
             done = draft_alloc(draft, event);
@@ -250,8 +411,7 @@ static bool draft_trace(struct draft *draft)
             done = draft_free(draft, event);
             break;
         case SNAPSHOT_OOM:
-            workload->oom_count++;
-            done = draft_op(draft, WORKLOAD_OOM, WORKLOAD_NO_BLOCK);
+            done = draft_try(draft, event);
             break;
         default:
             done = draft_op(draft, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
@@ -260,7 +420,7 @@ static bool draft_trace(struct draft *draft)
         if (!done)
             return false;
     }
-    return true;
+    return draft_marks(draft, trace->event_count) && draft_captures_end(draft);
 }
 
 /* Takes what the final state says: blocks that the trace never mentions were there before it. Where a snapshot has no
@@ -383,9 +543,10 @@ static void sums_add(struct sums *sums, struct workload *workload, struct worklo
         workload->peak_active = sums->active;
 }
 
-static void workload_sum(struct workload *workload)
+void workload_measure(struct workload *workload)
 {
     struct sums sums = {0};
+    workload->peak_requested = workload->peak_active = workload->late_count = 0;
     for (size_t i = 0; i < workload->initial_count; i++)
         sums_add(&sums, workload, &workload->blocks[i]);
     for (size_t i = 0; i < workload->op_count; i++) {
@@ -397,7 +558,7 @@ static void workload_sum(struct workload *workload)
             sums_add(&sums, workload, block);
         else if (op->action == WORKLOAD_FREE)
             sums.requested -= block->size;
-        else
+        else if (op->action == WORKLOAD_COMPLETED)
             sums.active -= rounded(block->size);
         if (block->size == 0) {
             op->action = WORKLOAD_OTHER;
@@ -441,6 +602,19 @@ static uint64_t recorded_peak(const struct draft *draft)
     return evidence && peak >= workload->peak_requested ? peak : WORKLOAD_NOT_KNOWN;
 }
 
+/* What tarn's own recordings have besides. */
+static void workload_of_tarn(struct draft *draft, const struct snapshot_tarn *tarn)
+{
+    struct workload *workload = draft->workload;
+    workload->has_order = tarn->there;
+    draft->marks = tarn->marks;
+    draft->marks_end = tarn->marks + (tarn->there ? tarn->mark_count : 0);
+    if (tarn->there && (size_t)workload->device < tarn->device_count) {
+        const struct snapshot_device *device = &tarn->devices[workload->device];
+        workload->device_memory = device->limit < device->total ? device->limit : device->total;
+    }
+}
+
 bool workload_build(const struct snapshot *snapshot, int device, struct workload *workload)
 {
     *workload = (struct workload){.device = device};
@@ -448,12 +622,16 @@ bool workload_build(const struct snapshot *snapshot, int device, struct workload
         return false;
     struct draft draft = {.snapshot = snapshot, .trace = &snapshot->traces[device], .workload = workload};
     workload->event_count = draft.trace->event_count;
+    workload_of_tarn(&draft, &snapshot->tarn);
 
     bool done = workload->event_count < INT32_MAX && table_add(&draft.pools, 0, 0, 0) && draft_trace(&draft) &&
                 draft_state(&draft) && draft_number(&draft);
     if (done) {
         workload->pool_count = draft.pools.count;
-        workload_sum(workload);
+        workload->thread_count =
+            draft.threads.count < WORKLOAD_MAX_THREADS ? draft.threads.count : WORKLOAD_MAX_THREADS;
+        workload->thread_count += !workload->thread_count;
+        workload_measure(workload);
         workload->recorded_peak_reserved = recorded_peak(&draft);
     } else {
         workload_finish(workload);
@@ -462,6 +640,9 @@ bool workload_build(const struct snapshot *snapshot, int device, struct workload
     table_finish(&draft.addresses);
     table_finish(&draft.streams);
     table_finish(&draft.pools);
+    table_finish(&draft.threads);
+    table_finish(&draft.orders);
+    free(draft.captures);
     return done;
 }
 

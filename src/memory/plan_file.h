@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A plan as a file, which `tarn plan` writes and the setting plan:FILE names: the requests of a recorded run, in their order, and where each
+ * is best put. All numbers are little endian.
+ *
+ *     byte 0   magic "tarnplan"     8   version 1            12  requests, how many
+ *     16       arena, bytes         24  small, bytes         32  bound, bytes
+ *     40       recorded, bytes      48  reserved: 0          56  checksum of all but itself (plan_checksum)
+ *     64       the requests, 12 bytes each: size, offset and end
+ *
+ * Sizes and offsets of requests are units of 512 bytes. `end` is the number of the first request that comes after the block was given
+ * back. A plan that is loaded is never changed and never freed. */
+#ifndef TARN_MEMORY_PLAN_FILE_H
+#define TARN_MEMORY_PLAN_FILE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <tarn/memory.h>
+
+#define PLAN_MAGIC "tarnplan"
+#define PLAN_VERSION 1
+#define PLAN_REQUESTS_MOST ((uint32_t)1 << 26)
+#define PLAN_LEAST_REQUEST ((size_t)64 << 10) /* bytes: only larger ones are planned, what slabs serve is not */
+
+struct plan_header {
+    char magic[8];
+    uint32_t version, count;
+    uint64_t arena;    /* bytes: of the planned places, from offset 0 on */
+    uint64_t small;    /* bytes: for what is not planned */
+    uint64_t bound;    /* bytes: the most that was live at one time; for people */
+    uint64_t recorded; /* bytes: what all requests of the recording came to at most; for people */
+    uint64_t reserved;
+    uint64_t checksum;
+};
+
+struct plan_request {
+    uint32_t size, offset; /* units */
+    uint32_t end;
+};
+
+_Static_assert(sizeof(struct plan_header) == 64 && sizeof(struct plan_request) == 12, "as the file has them");
+
+struct plan {
+    struct plan_header header;
+    const struct plan_request *requests;
+    const uint32_t *by_offset; /* numbers of the requests, the lowest offset first */
+};
+
+/* Of the header but its last field, and of the requests, as the file has them. */
+uint64_t plan_checksum(const struct plan_header *header, const struct plan_request *requests);
+
+/* Reads a plan. TARN_ERROR_CONFIGURATION for a file that cannot be read or is not right; the text begins with `source`, the key and the path,
+ * and names the place and the value. */
+tarn_status plan_load(const char *source, const char *path, const struct plan **plan);
+
+/* The one that is in force, or NULL: config.c. */
+extern _Atomic(const struct plan *) plan_now;
+
+#endif

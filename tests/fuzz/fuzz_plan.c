@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* libFuzzer's way into the reader of plans: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/plan. A checksum that is wrong is put
+ * right, so that what it covers is met too. Whatever is read must be within its own numbers; whatever is not must say why. */
+#include "base/status.h"
+#include "memory/plan_file.h"
+
+#include <endian.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void demand(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void check(const struct plan *plan)
+{
+    const struct plan_header *header = &plan->header;
+    demand(header->count > 0 && header->arena > 0 && header->arena % TARN_BLOCK_UNIT == 0);
+    for (uint32_t i = 0; i < header->count; i++) {
+        const struct plan_request *request = &plan->requests[i];
+        demand(request->size * TARN_BLOCK_UNIT > PLAN_LEAST_REQUEST);
+        demand((request->offset + (uint64_t)request->size) * TARN_BLOCK_UNIT <= header->arena);
+        demand(request->end > i && request->end <= header->count);
+        demand(i == 0 || plan->requests[plan->by_offset[i - 1]].offset <= plan->requests[plan->by_offset[i]].offset);
+    }
+}
+
+/* A copy with the checksum that belongs there, where it has room for one and its count is that of its size. */
+static uint8_t *mend(const uint8_t *data, size_t size)
+{
+    uint8_t *copy = malloc(size + 1);
+    struct plan_header header;
+    if (!copy)
+        return NULL;
+    if (size)
+        memcpy(copy, data, size);
+    if (size < sizeof header)
+        return copy;
+    memcpy(&header, copy, sizeof header);
+    if (size != sizeof header + le32toh(header.count) * sizeof(struct plan_request))
+        return copy;
+    struct plan_request *requests = malloc(size - sizeof header + 1);
+    if (requests) {
+        memcpy(requests, copy + sizeof header, size - sizeof header);
+        header.checksum = htole64(plan_checksum(&header, requests));
+        memcpy(copy, &header, sizeof header);
+    }
+    free(requests);
+    return copy;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[64];
+    const struct plan *plan = NULL;
+    uint8_t *mended = mend(data, size);
+    int file = memfd_create("plan", MFD_CLOEXEC);
+    if (mended && file >= 0 && write(file, mended, size) == (ssize_t)size) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+        if (plan_load("here", path, &plan) == TARN_OK)
+            check(plan);
+        else
+            demand(strncmp(tarn_last_error(), "here: plan:/proc/self/fd/", 25) == 0 && !plan);
+    }
+    close(file);
+    free(mended);
+    return 0;
+}

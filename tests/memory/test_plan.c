@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Plans: what is refused of a file, and how; where requests are put, whatever the program does; and that it is safe. Each test that follows
+ * a plan runs in a child, since a plan counts for a process. The device has 256 MiB. */
+#include "base/pages.h"
+#include "memory/heap.h"
+#include "memory/plan.h"
+#include "support/host.h"
+
+#include <endian.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/config.h>
+#include <tarn/pool.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MEMORY (256 * MIB)
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+#define UNITS(bytes) ((uint32_t)((bytes) / TARN_BLOCK_UNIT))
+#define REQUEST(size, offset, end)        \
+    {                                     \
+        UNITS(size), UNITS(offset), (end) \
+    }
+
+static char path[] = "/tmp/tarn-test-plan.XXXXXX";
+
+/* A plan of four blocks: the second and the third take turns at one place. */
+static const struct plan_request four[] = {
+    REQUEST(8 * MIB, 0, 4),
+    REQUEST(4 * MIB, 8 * MIB, 2),
+    REQUEST(6 * MIB, 8 * MIB, 4),
+    REQUEST(2 * MIB, 14 * MIB, 4),
+};
+
+static struct plan_header header_of(size_t count, uint64_t arena, uint64_t small)
+{
+    struct plan_header header = {.version = htole32(PLAN_VERSION),
+                                 .count = htole32((uint32_t)count),
+                                 .arena = htole64(arena),
+                                 .small = htole64(small)};
+    memcpy(header.magic, PLAN_MAGIC, sizeof header.magic);
+    return header;
+}
+
+static void write_file(const void *header, size_t header_size, const void *requests, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    CHECK(file && fwrite(header, 1, header_size, file) == header_size && fwrite(requests, 1, size, file) == size);
+    CHECK(fclose(file) == 0);
+}
+
+/* Writes a plan with a checksum that is right. */
+static void write_plan(struct plan_header header, const struct plan_request *requests, size_t count)
+{
+    header.checksum = htole64(plan_checksum(&header, requests));
+    write_file(&header, sizeof header, requests, count * sizeof *requests);
+}
+
+static void use_plan(const struct plan_request *requests, size_t count, uint64_t arena, uint64_t small)
+{
+    char text[64];
+    write_plan(header_of(count, arena, small), requests, count);
+    snprintf(text, sizeof text, "plan:%s", path);
+    OK(tarn_configure(text));
+    host_start_with(1, MEMORY);
+}
+
+static void use_four(void)
+{
+    use_plan(four, LENGTH(four), 16 * MIB, 2 * MIB);
+}
+
+static struct plan_counts counted(void)
+{
+    return plan_counts();
+}
+
+/* Files ------------------------------------------------------------------------------------------------------------ */
+
+static void refused(const char *words)
+{
+    char wanted[400];
+    const struct plan *plan = (const struct plan *)path;
+    GIVES(plan_load("here", path, &plan), TARN_ERROR_CONFIGURATION);
+    snprintf(wanted, sizeof wanted, "here: plan:%s: %s", path, words);
+    check_at(strcmp(tarn_last_error(), wanted) == 0, wanted, __FILE__, __LINE__);
+    CHECK(plan == (const struct plan *)path);
+}
+
+static void refused_header(struct plan_header header, const char *words)
+{
+    write_plan(header, four, LENGTH(four));
+    refused(words);
+}
+
+static void refused_request(struct plan_request request, const char *words)
+{
+    struct plan_request requests[LENGTH(four)];
+    memcpy(requests, four, sizeof requests);
+    requests[1] = request;
+    write_plan(header_of(LENGTH(four), 16 * MIB, 0), requests, LENGTH(four));
+    refused(words);
+}
+
+static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
+{
+    (void)state;
+    struct plan_header header = header_of(LENGTH(four), 16 * MIB, 0);
+    write_file("", 0, "", 0);
+    refused("byte 0: 0 bytes are no plan of tarn's; tarn plan writes one");
+    header.magic[0] = 'T';
+    refused_header(header, "byte 0: this is no plan of tarn's; tarn plan writes one");
+    header = header_of(LENGTH(four), 16 * MIB, 0);
+    header.version = htole32(2);
+    refused_header(header, "byte 8: version is 2, and this tarn reads 1; write the plan again with its tarn plan");
+    refused_header(header_of(0, 16 * MIB, 0), "byte 12: requests is 0, but must be from 1 to 67108864");
+    write_file(&header, sizeof header, four, sizeof four - 1);
+    header = header_of(LENGTH(four), 16 * MIB, 0);
+    write_file(&header, sizeof header, four, sizeof four - 1);
+    refused("byte 12: requests is 4, for which the file's 111 bytes are not right");
+    header.arena = htole64(16 * MIB - 1);
+    refused_header(header, "byte 16: arena is 16777215, but must be a multiple of 512 up to 2 TiB");
+    header = header_of(LENGTH(four), 16 * MIB, UINT64_MAX);
+    refused_header(header, "byte 24: small is 18446744073709551615, but must be at most 1 EiB");
+    header = header_of(LENGTH(four), 16 * MIB, 0);
+    write_file(&header, sizeof header, four, sizeof four);
+    refused("byte 56: the checksum is not that of the file, which was changed or cut; write it again with tarn plan");
+    refused_request((struct plan_request)REQUEST(64 << 10, 0, 2),
+                    "byte 76: the size of request 1 is 128 units, but must be above 128");
+    refused_request((struct plan_request)REQUEST(4 * MIB, 13 * MIB, 2),
+                    "byte 80: the place of request 1, 8192 units from 26624 on, is not within the arena's 32768");
+    refused_request((struct plan_request){UINT32_MAX, UINT32_MAX, 2},
+                    "byte 80: the place of request 1, 4294967295 units from 4294967295 on, is not within the arena's "
+                    "32768");
+    refused_request((struct plan_request)REQUEST(4 * MIB, 0, 1),
+                    "byte 84: the end of request 1 is 1, but must be from 2 to 4");
+    refused_request((struct plan_request)REQUEST(4 * MIB, 0, 5),
+                    "byte 84: the end of request 1 is 5, but must be from 2 to 4");
+}
+
+static void a_path_that_is_no_file_is_refused(void **state)
+{
+    (void)state;
+    const struct plan *plan = NULL;
+    GIVES(plan_load("here", "/nowhere/plan", &plan), TARN_ERROR_CONFIGURATION);
+    CHECK(strcmp(tarn_last_error(), "here: plan:/nowhere/plan: cannot open: No such file or directory") == 0);
+    GIVES(plan_load("here", "/dev/null", &plan), TARN_ERROR_CONFIGURATION);
+    CHECK(strcmp(tarn_last_error(), "here: plan:/dev/null: this is no file; tarn plan writes one") == 0);
+}
+
+static void a_plan_without_host_memory_is_refused(void **state)
+{
+    (void)state;
+    write_plan(header_of(LENGTH(four), 16 * MIB, 0), four, LENGTH(four));
+    for (uint64_t n = 1; n <= 3; n++) {
+        const struct plan *plan = NULL;
+        pages_fail(n, false);
+        tarn_status status = plan_load("here", path, &plan);
+        pages_fail(0, false);
+        CHECK(status == TARN_ERROR_OUT_OF_HOST_MEMORY && !plan);
+    }
+    const struct plan *plan = NULL;
+    OK(plan_load("here", path, &plan));
+    CHECK(plan->header.count == 4 && plan->requests[2].end == 4);
+    static const uint32_t by_offset[] = {0, 1, 2, 3};
+    CHECK(plan->by_offset[0] == 0 && plan->by_offset[3] == by_offset[3]);
+}
+
+static void settings_with_a_plan_that_is_refused_change_nothing(void)
+{
+    struct plan_header header = header_of(LENGTH(four), 16 * MIB, 0);
+    char text[96];
+    write_file(&header, sizeof header, four, sizeof four);
+    snprintf(text, sizeof text, "profile:footprint,plan: %s ", path);
+    GIVES(tarn_configure(text), TARN_ERROR_CONFIGURATION);
+    CHECK(strstr(tarn_last_error(), "tarn_configure(): plan:/tmp/"));
+    OK(tarn_configuration(text, sizeof text, NULL));
+    CHECK(strcmp(text, "all:default") == 0 && !atomic_load(&plan_now));
+}
+
+static void a_plan_counts_from_the_first_use_on(void)
+{
+    char text[128], wanted[64];
+    use_four();
+    OK(tarn_configuration(text, sizeof text, NULL));
+    snprintf(wanted, sizeof wanted, "all:default,plan:%s", path);
+    CHECK(strcmp(text, wanted) == 0);
+    OK(tarn_configure("plan:none"));
+    CHECK(!atomic_load(&plan_now));
+    snprintf(text, sizeof text, "plan:%s", path);
+    OK(tarn_configure(text));
+    void *block = alloc_on(lease(0), 8 * MIB);
+    OK(tarn_configure(text)); /* what it is may be said again */
+    GIVES(tarn_configure("plan:none"), TARN_ERROR_CONFIGURATION);
+    CHECK(strstr(tarn_last_error(), "memory was used with it"));
+    OK(tarn_free(block));
+}
+
+/* Following -------------------------------------------------------------------------------------------------------- */
+
+static void requests_are_put_where_the_plan_has_them(void)
+{
+    use_four();
+    tarn_stream stream = lease(0);
+    char *base = alloc_on(stream, 8 * MIB - 100); /* the size is rounded as everywhere */
+    CHECK(ledger_of(0).created == 18 * MIB);
+    uint64_t calls = all_calls(0);
+    for (int i = 0; i < 3; i++) { /* behind its end the plan begins anew */
+        char *second = alloc_on(stream, 4 * MIB);
+        CHECK(second == base + 8 * MIB);
+        OK(tarn_free(second));
+        char *third = alloc_on(stream, 6 * MIB), *small = alloc_on(stream, 3000), *fourth = alloc_on(stream, 2 * MIB);
+        CHECK(third == base + 8 * MIB && fourth == base + 14 * MIB);
+        CHECK(usable_size(third) == 6 * MIB);
+        verify(0);
+        OK(tarn_free(third));
+        OK(tarn_free(small));
+        OK(tarn_free(fourth));
+        OK(tarn_free(base));
+        CHECK((char *)alloc_on(stream, 8 * MIB) == base);
+    }
+    CHECK(all_calls(0) == calls && ledger_of(0).created == 18 * MIB);
+    CHECK(counted().planned == 13 && counted().beside + counted().ordinary == 0);
+    OK(tarn_free(base));
+    nothing_is_left(0);
+}
+
+static void a_place_that_is_taken_is_not_used(void)
+{
+    use_four();
+    tarn_stream stream = lease(0);
+    char *base = alloc_on(stream, 8 * MIB), *second = alloc_on(stream, 4 * MIB);
+    char *third = alloc_on(stream, 6 * MIB); /* the second was not given back */
+    CHECK(third != base + 8 * MIB);
+    CHECK(third + 6 * MIB <= base || third >= base + 12 * MIB);
+    char *fourth = alloc_on(stream, 2 * MIB);
+    CHECK(fourth == base + 14 * MIB || third < base + 16 * MIB);
+    verify(0);
+    void *all[] = {base, second, third, fourth};
+    for (size_t i = 0; i < LENGTH(all); i++)
+        OK(tarn_free(all[i]));
+    nothing_is_left(0);
+}
+
+static void a_place_that_is_free_in_part_is_not_used(void)
+{
+    static const struct plan_request requests[] = {REQUEST(4 * MIB, 0, 3), REQUEST(2 * MIB, 6 * MIB, 2),
+                                                   REQUEST(4 * MIB, 4 * MIB, 3)};
+    use_plan(requests, LENGTH(requests), 8 * MIB, 0);
+    tarn_stream stream = lease(0);
+    char *base = alloc_on(stream, 4 * MIB), *second = alloc_on(stream, 2 * MIB);
+    CHECK(second == base + 6 * MIB);
+    char *third =
+        alloc_on(stream, 4 * MIB); /* its place begins free, and ends in the second, which was not given back */
+    CHECK(third >= base + 8 * MIB || third + 4 * MIB <= base);
+    verify(0);
+    OK(tarn_free(base));
+    OK(tarn_free(second));
+    OK(tarn_free(third));
+    nothing_is_left(0);
+}
+
+static void a_block_that_another_stream_uses_keeps_its_place(void)
+{
+    use_four();
+    tarn_stream stream = lease(0), other = lease(0);
+    char *base = alloc_on(stream, 8 * MIB), *second = alloc_on(stream, 4 * MIB);
+    OK(tarn_record_stream(second, other));
+    work_on(other, second, 4 * MIB, 1000);
+    OK(tarn_free(second));
+    char *third = alloc_on(stream, 6 * MIB);
+    CHECK(third >= base + 12 * MIB || third + 6 * MIB <= base + 8 * MIB);
+    OK(tarn_free(third));
+    OK(tarn_free(alloc_on(stream, 2 * MIB)));
+    OK(tarn_free(base));
+    CHECK((char *)alloc_on(stream, 8 * MIB) == base); /* the plan begins anew, and the other stream has finished: */
+    time_pass(2000);
+    CHECK((char *)alloc_on(stream, 4 * MIB) == base + 8 * MIB);
+    OK(tarn_free(base + 8 * MIB));
+    OK(tarn_free(base));
+    nothing_is_left(0);
+}
+
+/* Eight blocks of sizes that differ, one behind the other, all alive to the end. */
+static const struct plan_request eight[] = {
+    REQUEST(1 * MIB, 0, 8),        REQUEST(2 * MIB, 1 * MIB, 8),  REQUEST(3 * MIB, 3 * MIB, 8),
+    REQUEST(4 * MIB, 6 * MIB, 8),  REQUEST(5 * MIB, 10 * MIB, 8), REQUEST(6 * MIB, 15 * MIB, 8),
+    REQUEST(7 * MIB, 21 * MIB, 8), REQUEST(8 * MIB, 28 * MIB, 8),
+};
+
+/* Asks for sizes in MiB; each must be where the plan has it, but for those that are negative, which are given back at once. */
+static void follow(tarn_stream stream, const int *sizes, size_t count)
+{
+    char *base = NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t size = (size_t)abs(sizes[i]);
+        char *block = alloc_on(stream, size * MIB);
+        if (i == 0)
+            base = block;
+        if (sizes[i] > 0)
+            CHECK(block == base + size * (size - 1) / 2 * MIB);
+        else
+            OK(tarn_free(block));
+    }
+    verify(0);
+}
+
+static void requests_may_be_skipped(void)
+{
+    use_plan(eight, LENGTH(eight), 36 * MIB, 0);
+    static const int sizes[] = {1, 2, 4, 5, 6, 7, 8};
+    follow(lease(0), sizes, LENGTH(sizes));
+}
+
+static void requests_may_come_in_addition(void)
+{
+    use_plan(eight, LENGTH(eight), 36 * MIB, 0);
+    static const int sizes[] = {1, 2, -20, 3, -9, 4, 5, 6, 7, 8};
+    follow(lease(0), sizes, LENGTH(sizes));
+}
+
+static void requests_may_change_places(void)
+{
+    use_plan(eight, LENGTH(eight), 36 * MIB, 0);
+    static const int sizes[] = {1, 3, 2, 4, 6, 5, 7, 8};
+    follow(lease(0), sizes, LENGTH(sizes));
+}
+
+/* What is not planned goes where nothing is planned as long as it may live. */
+static void what_is_not_planned_spares_what_will_come(void)
+{
+    static const struct plan_request requests[] = {
+        REQUEST(4 * MIB, 0, 6),        REQUEST(4 * MIB, 4 * MIB, 6),  REQUEST(2 * MIB, 8 * MIB, 6),
+        REQUEST(6 * MIB, 10 * MIB, 6), REQUEST(3 * MIB, 16 * MIB, 6), REQUEST(5 * MIB, 24 * MIB, 6),
+    };
+    use_plan(requests, LENGTH(requests), 29 * MIB, 0);
+    tarn_stream stream = lease(0);
+    char *base = alloc_on(stream, 4 * MIB);
+    CHECK((char *)alloc_on(stream, 4 * MIB) == base + 4 * MIB);
+    CHECK((char *)alloc_on(stream, 5 * MIB / 2) == base + 19 * MIB); /* the only stretch that nothing is planned in */
+    CHECK((char *)alloc_on(stream, 2 * MIB) == base + 8 * MIB);
+    CHECK((char *)alloc_on(stream, 6 * MIB) == base + 10 * MIB);
+    CHECK((char *)alloc_on(stream, 3 * MIB) == base + 16 * MIB);
+    CHECK((char *)alloc_on(stream, 5 * MIB) == base + 24 * MIB);
+    CHECK(counted().planned == 6 && counted().beside == 1 && counted().ordinary == 0);
+    CHECK(ledger_of(0).created == 30 * MIB);
+    verify(0);
+}
+
+static void an_alignment_is_kept(void)
+{
+    static const struct plan_request requests[] = {REQUEST(3 * MIB, 0, 2), REQUEST(4 * MIB, 3 * MIB + 512, 2)};
+    use_plan(requests, LENGTH(requests), 8 * MIB, 0);
+    tarn_stream stream = lease(0);
+    void *first = alloc_on(stream, 3 * MIB), *second = NULL;
+    const tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = stream, .alignment = 1 << 20};
+    OK(tarn_alloc(&options, 4 * MIB, &second));
+    CHECK((uintptr_t)second % MIB == 0);
+    OK(tarn_free(first));
+    OK(tarn_free(second));
+    nothing_is_left(0);
+}
+
+/* Who follows ------------------------------------------------------------------------------------------------------ */
+
+static void one_stream_follows_and_that_of_the_beginning(void)
+{
+    use_four();
+    tarn_stream other = lease(0), stream = lease(0);
+    tarn_pool *pool = NULL;
+    void *private = NULL;
+    void *unlike = alloc_on(other, 5 * MIB + 512);
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_pool_alloc(pool, stream, 8 * MIB, &private));
+    CHECK(counted().planned == 0);
+    char *base = alloc_on(stream, 8 * MIB);
+    void *same = alloc_on(other, 8 * MIB);
+    CHECK(counted().planned == 1 && base);
+    verify(0);
+    OK(tarn_free(unlike));
+    OK(tarn_free(private));
+    OK(tarn_free(same));
+    OK(tarn_free(base));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+static void after_a_trim_a_plan_begins_anew(void)
+{
+    use_four();
+    tarn_stream stream = lease(0);
+    void *block = alloc_on(stream, 8 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_trim(0, 0));
+    CHECK(ledger_of(0).created == 0);
+    block = alloc_on(stream, 8 * MIB);
+    CHECK(counted().planned == 2 && ledger_of(0).created == 18 * MIB);
+    OK(tarn_free(block));
+    nothing_is_left(0);
+}
+
+static void another_stream_follows_when_the_first_is_gone(void)
+{
+    use_four();
+    void *native = native_of(lease(0));
+    tarn_stream stream, other = lease(0);
+    OK(tarn_stream_adopt(0, native, &stream));
+    void *block = alloc_on(stream, 8 * MIB);
+    CHECK(counted().planned == 1);
+    OK(tarn_stream_retire(stream));
+    void *again = alloc_on(other, 8 * MIB);
+    CHECK(counted().planned == 2);
+    verify(0);
+    OK(tarn_free(block));
+    OK(tarn_free(again));
+    nothing_is_left(0);
+}
+
+static void a_plan_that_does_not_fit_is_not_followed(void)
+{
+    static const struct plan_request requests[] = {REQUEST(8 * MIB, 0, 2), REQUEST(4 * MIB, 296 * MIB, 2)};
+    use_plan(requests, LENGTH(requests), 300 * MIB, 0);
+    tarn_stream stream = lease(0);
+    void *first = alloc_on(stream, 8 * MIB), *second = alloc_on(stream, 4 * MIB);
+    CHECK(counted().planned == 0 && ledger_of(0).created < 64 * MIB);
+    verify(0);
+    OK(tarn_free(first));
+    OK(tarn_free(second));
+    nothing_is_left(0);
+}
+
+/* The memory of a plan that is not needed serves others when they are short. */
+static void the_arena_serves_who_is_short(void)
+{
+    use_plan(eight, LENGTH(eight), 36 * MIB, 0);
+    tarn_stream stream = lease(0), other = lease(0);
+    void *block = alloc_on(stream, 1 * MIB);
+    void *large = alloc_on(other, 224 * MIB);
+    CHECK(ledger_of(0).created <= MEMORY);
+    verify(0);
+    OK(tarn_free(large));
+    OK(tarn_free(block));
+    nothing_is_left(0);
+}
+
+/* The n-th driver call, or host allocation, of the beginning fails: the request is served all the same, or fails and changes nothing. */
+static void begin_with_failure(uint64_t n, bool host)
+{
+    tarn_stream stream = lease(0);
+    void *block = NULL;
+    if (host)
+        pages_fail(n, false);
+    else
+        OK(tarn_host_fail(-1, n, false, TARN_ERROR_OUT_OF_MEMORY));
+    tarn_status status = tarn_alloc_on(stream, 8 * MIB, &block);
+    pages_fail(0, false);
+    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    CHECK((status == TARN_OK) == (block != NULL));
+    verify(0);
+    if (block)
+        OK(tarn_free(block));
+    block = alloc_on(stream, 8 * MIB);
+    OK(tarn_free(block));
+    nothing_is_left(0);
+    OK(tarn_stream_return(stream));
+}
+
+static void failures_at_the_beginning_leave_all_as_it_was(void)
+{
+    use_plan(eight, LENGTH(eight), 36 * MIB, 2 * MIB);
+    void *warm = alloc_on(lease(0), 100); /* what the device needs at its first use is there */
+    OK(tarn_free(warm));
+    for (uint64_t n = 1; n <= 16; n++) {
+        begin_with_failure(n, false);
+        begin_with_failure(n, true);
+    }
+    CHECK(counted().planned > 8);
+}
+
+#define CHILD(name)                       \
+    static void name##_test(void **state) \
+    {                                     \
+        (void)state;                      \
+        in_child(name);                   \
+    }
+
+CHILD(settings_with_a_plan_that_is_refused_change_nothing)
+CHILD(a_plan_counts_from_the_first_use_on)
+CHILD(requests_are_put_where_the_plan_has_them)
+CHILD(a_place_that_is_taken_is_not_used)
+CHILD(a_place_that_is_free_in_part_is_not_used)
+CHILD(a_block_that_another_stream_uses_keeps_its_place)
+CHILD(requests_may_be_skipped)
+CHILD(requests_may_come_in_addition)
+CHILD(requests_may_change_places)
+CHILD(what_is_not_planned_spares_what_will_come)
+CHILD(an_alignment_is_kept)
+CHILD(one_stream_follows_and_that_of_the_beginning)
+CHILD(after_a_trim_a_plan_begins_anew)
+CHILD(another_stream_follows_when_the_first_is_gone)
+CHILD(a_plan_that_does_not_fit_is_not_followed)
+CHILD(the_arena_serves_who_is_short)
+CHILD(failures_at_the_beginning_leave_all_as_it_was)
+
+static int remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_plan_is_refused_where_it_is_wrong),
+        cmocka_unit_test(a_path_that_is_no_file_is_refused),
+        cmocka_unit_test(a_plan_without_host_memory_is_refused),
+        cmocka_unit_test(settings_with_a_plan_that_is_refused_change_nothing_test),
+        cmocka_unit_test(a_plan_counts_from_the_first_use_on_test),
+        cmocka_unit_test(requests_are_put_where_the_plan_has_them_test),
+        cmocka_unit_test(a_place_that_is_taken_is_not_used_test),
+        cmocka_unit_test(a_place_that_is_free_in_part_is_not_used_test),
+        cmocka_unit_test(a_block_that_another_stream_uses_keeps_its_place_test),
+        cmocka_unit_test(requests_may_be_skipped_test),
+        cmocka_unit_test(requests_may_come_in_addition_test),
+        cmocka_unit_test(requests_may_change_places_test),
+        cmocka_unit_test(what_is_not_planned_spares_what_will_come_test),
+        cmocka_unit_test(an_alignment_is_kept_test),
+        cmocka_unit_test(one_stream_follows_and_that_of_the_beginning_test),
+        cmocka_unit_test(after_a_trim_a_plan_begins_anew_test),
+        cmocka_unit_test(another_stream_follows_when_the_first_is_gone_test),
+        cmocka_unit_test(a_plan_that_does_not_fit_is_not_followed_test),
+        cmocka_unit_test(the_arena_serves_who_is_short_test),
+        cmocka_unit_test(failures_at_the_beginning_leave_all_as_it_was_test),
+    };
+    int file = mkstemp(path);
+    if (file < 0)
+        return 1;
+    close(file);
+    return cmocka_run_group_tests(tests, NULL, remove_file);
+}

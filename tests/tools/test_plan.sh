@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# `tarn plan` from outside, and replays that follow what it writes. TARN_PROGRAM is the program, TARN_TEST_DATA the folder of
+# generated snapshots, TARN_SOURCE the source tree.
+set -euo pipefail
+
+tarn=$TARN_PROGRAM
+data=$TARN_TEST_DATA
+traces=$TARN_SOURCE/examples/traces
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_plan: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
+
+# run STATUS ARGUMENT...: runs the program and wants that status; leaves the files out and err.
+run()
+{
+    local wanted=$1 status=0
+    shift
+    "$tarn" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: tarn $*"
+}
+says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
+
+# json EXPRESSION: standard output is JSON, called `a` here, and the expression holds of it.
+json()
+{
+    python3 - "$work/out" "$1" <<'END' || fail "not so: $1"
+import json, sys
+with open(sys.argv[1]) as file:
+    a = json.load(file)
+sys.exit(0 if eval(sys.argv[2]) else 1)
+END
+}
+
+# The command line.
+run 0 plan --help && says out '^Usage: tarn plan' && silent err
+run 2 plan && says err 'no file was named' && silent out
+run 2 plan one two && says err 'one file can be planned at a time'
+run 2 plan -o && says err '--output needs a value'
+run 2 plan --device x file && says err "--device wants a device's number"
+run 2 plan --nonsense file && says err 'no option --nonsense'
+for bad in '' 'a,b' 'a:b' '[a'; do run 2 plan -o "$bad" file && says err '--output wants a path of at most'; done
+"$tarn" --help | grep -q '  plan  ' || fail "tarn --help does not list plan"
+
+# What cannot be planned.
+echo 'this is no pickle' >"$work/rubbish"
+run 1 plan "$work/rubbish" -o "$work/plan" && says err "rubbish: byte 0: "
+[ ! -e "$work/plan" ] || fail "a plan of rubbish"
+run 1 plan "$work/missing" && says err 'missing: cannot open'
+run 1 plan "$data/state-only.pickle" && says err 'there is no trace to plan for'
+run 1 plan --device 7 "$data/small-4.pickle" && says err 'device 7 has no trace'
+run 1 plan "$data/small-4.pickle" -o "$work/none/plan" && says err 'none/plan cannot be written: No such file'
+printf '%s\n' 'Thread,Time,Action,Pointer,Size,Stream' '1,00:00:01,allocate,0x1000,5000,0x0' >"$work/few.csv"
+run 1 plan "$work/few.csv" && says err 'device 0 has 0 requests above 65536 bytes on one stream'
+
+# A recorded run: the plan is close to the bound; with it no call is made after the first mapping, and it fits where it says.
+trace=$traces/generate.pickle.zst
+run 0 plan --json "$trace" -o "$work/plan" && silent err
+json 'a["bound"] <= a["placed"] <= a["bound"] * 1.002 and a["planned"] > 2000 and a["stream"] == 0'
+json 'a["peak_requested"] <= a["reserved"] <= a["peak_requested"] * 1.005'
+json 'a["smallest_device"]["plan"] == a["reserved"] < a["smallest_device"]["tarn"] < a["smallest_device"]["pytorch"]'
+[ "$(find "$work" -name 'plan*' | wc -l)" -eq 1 ] || fail "files are left beside the plan"
+reserved=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["reserved"])' "$work/out")
+tarn_fits=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["smallest_device"]["tarn"])' "$work/out")
+run 3 replay --json --what-if "conf=plan:$work/plan" --what-if "memory=$reserved,conf=plan:$work/plan" --what-if "memory=$tarn_fits" \
+    --what-if "memory=$((tarn_fits - 2097152))" --what-if "repeat=3,lag=20,conf=plan:$work/plan" --what-if "vary=1,conf=plan:$work/plan" \
+    --what-if vary=1 "$trace"
+json '[o["fits"] for o in a] == [True, True, True, True, False, True, True, True] and all(o["divergences"] == 0 for o in a)'
+json 'a[1]["peak_reserved"] == a[2]["peak_reserved"] == '"$reserved"
+json 'a[1]["driver_calls"]["map"] == a[1]["driver_calls"]["create"] < 60 and a[1]["driver_calls"]["set_access"] == 1 and "unmap" not in a[1]["driver_calls"]'
+json 'a[1]["driver_time_us"]["A"] <= a[1]["pytorch_driver_time_us"]["A"]'
+json 'a[5]["repeat"][2]["driver_calls"] == {}'
+json 'a[6]["peak_requested"] == a[7]["peak_requested"] != a[0]["peak_requested"]'
+
+# The table, and without an output nothing is written.
+cd "$work"
+run 0 plan "$data/small-4.pickle" && says out 'planned: .* of .* allocations' && says out 'smallest device, with the plan' && ! grep -q written "$work/out"
+TMPDIR=$work/none run 1 plan "$data/small-4.pickle" && says err 'cannot be written'
+
+# Every file is served with its plan, on the device that it is of.
+for file in late-frees pools wrapped small-4; do
+    run 0 plan "$data/$file.pickle" -o "$work/plan" && says out 'TARN_ALLOC_CONF=plan:'
+    run 0 replay --json --what-if "conf=plan:$work/plan" --what-if "conf=segments:plain,plan:$work/plan" --what-if "vary=3,lag=1,conf=profile:footprint,plan:$work/plan" "$data/$file.pickle"
+    json 'all(o["divergences"] == 0 and o["fits"] for o in a)'
+done
+run 0 plan --json --device 1 "$data/streams.pickle" -o "$work/plan" && json 'a["device"] == 1'
+
+# A plan that was cut is refused when the settings are read.
+head -c 100 "$work/plan" >"$work/cut"
+run 1 replay --json --what-if "conf=plan:$work/cut" "$data/small-4.pickle" && says err "plan:$work/cut: byte 12: requests is"
+run 1 replay --json --what-if "conf=plan:$work/gone" "$data/small-4.pickle" && says err 'gone: cannot open: No such file'
+echo "test_plan: ok"

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# `tarn replay --what-if` from outside: the same trace with other things, side by side. TARN_PROGRAM is the program,
+# TARN_TEST_DATA the folder of generated snapshots.
+set -euo pipefail
+
+tarn=$TARN_PROGRAM
+data=$TARN_TEST_DATA
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_what_if: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
+
+# run STATUS ARGUMENT...: runs the program and wants that status; leaves the files out and err.
+run()
+{
+    local wanted=$1 status=0
+    shift
+    "$tarn" replay "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: tarn replay $*"
+}
+says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
+
+# json EXPRESSION: standard output is JSON, called `a` here, and the expression holds of it; w is its objects by what_if.
+json()
+{
+    python3 - "$work/out" "$1" <<'END' || fail "not so: $1"
+import json, sys
+with open(sys.argv[1]) as file:
+    a = json.load(file)
+w = {o.get("what_if"): o for o in reversed(a)}
+sys.exit(0 if eval(sys.argv[2]) else 1)
+END
+}
+
+# What makes no sense is named, before anything runs.
+while read -r spec error; do
+    run 2 --what-if "$spec" "$work/missing" && silent out
+    says err "--what-if $spec: $error"
+done <<'END'
+nonsense "nonsense" is no item
+memory "memory" is no item
+size=3G "size" is no item
+memory=1M memory wants a size of 2 MiB or more, as 24G, not "1M"
+lag=-1 lag wants milliseconds
+repeat=0 repeat wants a number from 1 to 10000, not "0"
+deal-streams=257 deal-streams wants a number from 1 to 256
+vary=0 vary wants a seed from 1 to 10^9, not "0"
+deal-threads=x deal-threads wants a number from 1 to 1024
+policy=c10 policy wants tarn or pytorch, not "c10"
+memory=3G,memory=4G memory is there twice
+memory=3G,,lag=1 "" is no item
+memory=3G, nothing follows the last comma
+conf= conf wants what TARN_ALLOC_CONF may say
+policy=pytorch,conf=profile:footprint conf and deal-threads are tarn's
+END
+run 2 --what-if '' "$work/missing" && says err 'nothing is said'
+run 2 --what-if
+
+# The options of the command line count where a SPEC says nothing else; a conf has its own commas, and names its errors.
+run 0 --json --lag 2 --what-if lag=5 --what-if repeat=3,conf=profile:footprint,max_split_size_mb:32 --what-if policy=pytorch "$data/small-4.pickle"
+silent err
+json 'len(a) == 8 and [o["device"] for o in a] == [0, 1] * 4 and all(o["divergences"] == 0 for o in a)'
+json '[o["what_if"] for o in a[::2]] == [None, "lag=5", "repeat=3,conf=profile:footprint,max_split_size_mb:32", "policy=pytorch"]'
+json '[o["lag_ms"] for o in a[::2]] == [2, 5, 2, 2] and [len(o["repeat"]) for o in a[:6:2]] == [1, 1, 3]'
+json 'all(o["fits"] and o["out_of_memory"] is None and 0 <= o["wasted"] < o["peak_reserved"] for o in a)'
+json 'a[6]["policy"] == "pytorch" and a[6]["peak_reserved"] == a[0]["pytorch_peak_reserved"] and a[6]["driver_calls"] == a[0]["pytorch_driver_calls"]'
+run 1 --json --what-if conf=profile:small "$data/small-4.pickle" && says err "conf=profile:small: conf=profile:small: tarn_configure(), column 9"
+json 'len(a) == 3 and "column 9" in a[2]["error"] and a[2]["what_if"] == "conf=profile:small" and a[0]["fits"]'
+
+# A device that is too small is an answer: which event, and what it asked for; by status 3. A failure outweighs it.
+run 0 --json --what-if policy=pytorch "$data/small-4.pickle"
+cp "$work/out" "$work/first"
+peak=$(python3 -c 'import json, sys; print(max(o["peak_requested"] for o in json.load(open(sys.argv[1]))))' "$work/first")
+small=$((peak / 2097152 * 2097152))
+run 3 --json --what-if "memory=$small" --what-if "memory=$small,policy=pytorch" "$data/small-4.pickle" && silent err
+json "not w['memory=$small']['fits'] or not [o for o in a if o['what_if'] == 'memory=$small'][1]['fits']"
+json 'all((o["out_of_memory"] is None) == o["fits"] for o in a)'
+json 'all(o["out_of_memory"]["size"] > 0 and o["wasted"] is None for o in a if not o["fits"])'
+json "any(o['pytorch_ooms'] > 0 and o['out_of_memory']['event'] < o['events'] for o in a if o['what_if'] and 'pytorch' in o['what_if'])"
+run 1 --json --what-if "memory=$small" --what-if conf=x "$data/small-4.pickle"
+run 3 --device-memory "$small" --what-if memory=80G "$data/small-4.pickle" && says out '^as it is  *no: ' && says out '^memory=80G  *yes'
+run 1 --device-memory "$small" "$data/small-4.pickle"
+
+# The table: no escape sequences, nothing at the ends of lines; a failed run has a line too; a state stays a state.
+run 1 --what-if memory=9T --what-if lag=1 "$data"/{small-4,state-only}.pickle
+says out '^as it is  *yes  *[0-9.]* [KMG]iB  *[0-9.]* [KM]*i*B ' && says out '^memory=9T  *failed' && says out 'no trace to replay'
+says err 'small-4.pickle: memory=9T: this needs a device of'
+! grep -qE $'\033| $' "$work/out" || fail "escape sequences, or blanks at the end of a line"
+
+# Each is a run of its own: the one without a SPEC is what it is without --what-if.
+run 0 --json "$data/streams.pickle" && cp "$work/out" "$work/first"
+run 0 --json --what-if deal-streams=2 "$data/streams.pickle"
+json '[{k: v for k, v in o.items() if k not in ("seconds", "setup_seconds", "repeat", "what_if", "policy", "fits", "out_of_memory", "wasted")} for o in a if not o["what_if"]] == [{k: v for k, v in o.items() if k not in ("seconds", "setup_seconds", "repeat")} for o in json.load(open(sys.argv[1].replace("/out", "/first")))]'
+echo "test_what_if: ok"
