@@ -28,6 +28,7 @@
 extern "C" {
 #endif
 
+/* How the page is published. */
 typedef struct tarn_live_options {
     size_t size; /* sizeof(tarn_live_options), set by the caller */
 
