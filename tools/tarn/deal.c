@@ -72,6 +72,7 @@ static void deal_completions(struct workload *workload, struct workload_op *deal
         *completion = *op;
         completion->time += lag;
         completion->action = WORKLOAD_COMPLETED;
+        completion->stream = WORKLOAD_NO_STREAM;
     }
     free(workload->ops);
     workload->ops = dealt;

@@ -207,8 +207,8 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
     if (result->initial_blocks)
         fprintf(out, "  %s blocks were alive before the trace\n", units_count(result->initial_blocks).text);
     if (result->late_frees)
-        fprintf(out, "  late frees: %s, each used by a helper stream until it was completed\n",
-                units_count(result->late_frees).text);
+        fprintf(out, "  late frees: %s, each used by %s stream until it was completed\n",
+                units_count(result->late_frees).text, result->has_order ? "another" : "a helper");
     if (result->moved_frees)
         fprintf(out, "  frees in the order of another stream than the block's: %s\n",
                 units_count(result->moved_frees).text);

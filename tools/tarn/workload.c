@@ -608,7 +608,7 @@ static void workload_of_tarn(struct draft *draft, const struct snapshot_tarn *ta
     struct workload *workload = draft->workload;
     workload->has_order = tarn->there;
     draft->marks = tarn->marks;
-    draft->marks_end = tarn->marks + (tarn->there ? tarn->mark_count : 0);
+    draft->marks_end = tarn->there && tarn->mark_count ? tarn->marks + tarn->mark_count : tarn->marks;
     if (tarn->there && (size_t)workload->device < tarn->device_count) {
         const struct snapshot_device *device = &tarn->devices[workload->device];
         workload->device_memory = device->limit < device->total ? device->limit : device->total;

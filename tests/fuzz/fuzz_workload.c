@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* libFuzzer's way into what is made of a trace: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/workload. Four bytes are an event, or a
+ * mark of tarn's own: kind, address, size, and stream with pool and thread. However they contradict each other, each block is allocated once,
+ * then freed and completed at most once, and what is made of the workload stays whole. */
+#include "c10.h"
+#include "packing.h"
+#include "plan_make.h"
+#include "workload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENTS 512
+#define MARKS 512
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void demand(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void check_op(const struct workload *workload, const struct workload_op *op, uint8_t *life)
+{
+    demand(op->event < workload->event_count && op->thread < workload->thread_count);
+    demand(op->stream == WORKLOAD_NO_STREAM || op->stream < workload->stream_count);
+    demand(op->action != WORKLOAD_WAIT || (op->stream < workload->stream_count && op->other < workload->stream_count));
+    demand(op->action != WORKLOAD_CAPTURE || op->other == WORKLOAD_NO_POOL || op->other < workload->pool_count);
+    if (op->block == WORKLOAD_NO_BLOCK)
+        return;
+    demand(op->block < workload->block_count && workload->blocks[op->block].size > 0);
+    if (op->action <= WORKLOAD_COMPLETED) {
+        uint8_t before = op->block < workload->initial_count ? 1 : 0;
+        demand(life[op->block] + before == (int)op->action);
+        life[op->block]++;
+    }
+}
+
+static void check(const struct workload *workload)
+{
+    uint8_t *life = calloc(workload->block_count + 1, 1);
+    if (!life)
+        return;
+    for (size_t i = 0; i < workload->op_count; i++) {
+        demand(i == 0 || workload->ops[i].time >= workload->ops[i - 1].time);
+        check_op(workload, &workload->ops[i], life);
+    }
+    free(life);
+}
+
+static void use(struct workload *workload, uint8_t choice)
+{
+    struct c10_result result;
+    struct plan_draft draft;
+    char error[256];
+    check(workload);
+    (void)c10_run(workload, UINT64_C(64) << 20, &result);
+    if (plan_draft_make(workload, 1000, &draft, error, sizeof error)) {
+        demand(draft.found.height >= draft.found.bound);
+        plan_draft_finish(&draft);
+    }
+    if (workload_vary(workload, choice))
+        check(workload);
+    if (workload_deal(workload, choice % 3 + 1u, choice))
+        check(workload);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct snapshot_event events[EVENTS];
+    static struct snapshot_mark marks[MARKS];
+    uint64_t streams[] = {0, 5, 9}, pools[][2] = {{0, 0}, {0, 1}};
+    struct snapshot_device device = {.total = UINT64_C(1) << 30, .limit = SNAPSHOT_NO_LIMIT};
+    size_t event_count = 0, mark_count = 0;
+    for (size_t i = 0; i + 4 <= size && event_count < EVENTS && mark_count < MARKS; i += 4) {
+        const uint8_t *at = data + i;
+        uint32_t stream = at[3] % 3, thread = at[3] / 32;
+        if (at[0] < 128) {
+            events[event_count++] = (struct snapshot_event){.action = at[0] % (SNAPSHOT_OTHER + 1),
+                                                            .address = (uint64_t)at[1] << 12,
+                                                            .size = (uint64_t)at[2] << (at[0] / 16),
+                                                            .time_us = at[3] == 255 ? SNAPSHOT_NO_TIME : at[3],
+                                                            .stream = stream,
+                                                            .pool = at[3] / 4 % 2,
+                                                            .thread = thread};
+        } else {
+            marks[mark_count++] = (struct snapshot_mark){.kind = at[0] % (SNAPSHOT_MARK_OTHER + 1),
+                                                         .at = event_count,
+                                                         .value = (uint64_t)at[1] << 12,
+                                                         .stream = stream,
+                                                         .other = at[2] % 3,
+                                                         .device = at[2] == 255,
+                                                         .thread = thread};
+        }
+    }
+    struct snapshot_trace trace = {
+        .events = events, .event_count = event_count, .exact_from = size && data[0] < event_count ? data[0] : 0};
+    struct snapshot snapshot = {
+        .traces = &trace,
+        .trace_count = 1,
+        .streams = streams,
+        .stream_count = 3,
+        .pools = pools,
+        .pool_count = 2,
+        .tarn = {.there = size % 2, .devices = &device, .device_count = 1, .marks = marks, .mark_count = mark_count}};
+    struct workload workload;
+    if (!workload_exists(&snapshot, 0) || !workload_build(&snapshot, 0, &workload))
+        return 0;
+    use(&workload, size ? data[size - 1] : 0);
+    workload_finish(&workload);
+    return 0;
+}
