@@ -84,6 +84,8 @@ static bool free_remotely(uintptr_t address)
     bool given = cache_give_remote(slab, slot);
     if (given)
         counters_freed_and_completed(store->counters, size, requested);
+    else if (trace_is_on())
+        trace_lose(); /* another thread freed it just now: the trace has that twice */
     if (pool)
         atomic_fetch_sub(&pool->visits, 1);
     return given;

@@ -23,7 +23,7 @@ static void *list_add(struct picture_list *list, size_t size)
         void *items = pages_map(room * size);
         if (!items)
             return NULL;
-        if (list->count)
+        if (list->items)
             memcpy(items, list->items, list->count * size);
         pages_unmap(list->items, list->room * size);
         list->items = items;

@@ -184,8 +184,8 @@ bool trace_read(struct trace_copy *copy)
         room += parts[count].count;
     }
     size_t bytes = (room + 1) * sizeof(struct trace_record);
-    struct trace_record *from = pages_map(bytes), *to = rings > 1 ? pages_map(bytes) : NULL;
-    bool done = from && parts && (to || rings <= 1);
+    struct trace_record *from = pages_map(bytes), *to = count > 1 ? pages_map(bytes) : NULL;
+    bool done = from && parts && (to || count <= 1);
     if (done) {
         uint64_t exact = parts_copy(parts, count, copy, from);
         copy->records = merge(parts, count, from, to);

@@ -10,7 +10,7 @@
 /* Puts a word in front of what is written from `at` on; gives where it then begins, `at` where there is no room. */
 static size_t put_before(char text[NOTE_BYTES], size_t at, const char *word)
 {
-    size_t length = strlen(word), joined = text[at] ? length + 1 : length;
+    size_t length = strnlen(word, NOTE_BYTES), joined = text[at] ? length + 1 : length;
     if (joined > at)
         return at;
     at -= joined;

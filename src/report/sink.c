@@ -66,13 +66,14 @@ static bool name_temporary(struct sink *sink)
 tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
 {
     begin(sink);
-    if (!path || !*path || strlen(path) >= sizeof sink->path)
+    size_t length = path ? strlen(path) : 0;
+    if (!length || length >= sizeof sink->path)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the path is NULL, empty, or longer than %zu bytes",
                       sizeof sink->path - 1);
     struct stat before;
     if (stat(path, &before) == 0 && !S_ISREG(before.st_mode))
         return failed(TARN_ERROR_SYSTEM, "%s is there and is no regular file, whose place another could take", path);
-    strcpy(sink->path, path);
+    memcpy(sink->path, path, length + 1);
     if (!name_temporary(sink))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is no name of a file", path);
     sink->file = open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights);

@@ -11,6 +11,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -375,6 +376,87 @@ static void what_came_after_it_is_not_in_it(void)
     CHECK(picture.trace.count >= 2 && picture.trace.exact_from == 0);
 }
 
+/* Beside threads that work ----------------------------------------------------------------------------------------- */
+
+#define WORKERS 3
+
+static atomic_bool over;
+
+static void *work_on_small_blocks(void *seed)
+{
+    uint64_t random = (uint64_t)(uintptr_t)seed * 88172645463325252u + 1;
+    void *slots[100] = {NULL};
+    while (!atomic_load_explicit(&over, memory_order_relaxed)) {
+        void **slot = &slots[random_next(&random) % 100];
+        if (*slot)
+            OK(tarn_free(*slot));
+        *slot = *slot ? NULL : take(1 + random_next(&random) % 3000);
+    }
+    for (int i = 0; i < 100; i++)
+        if (slots[i])
+            OK(tarn_free(slots[i]));
+    return NULL;
+}
+
+struct last {
+    uint64_t address;
+    size_t index;
+};
+
+static int by_address_and_index(const void *a, const void *b)
+{
+    const struct last *x = a, *y = b;
+    if (x->address != y->address)
+        return x->address < y->address ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* What the trace says last of each block is what the picture has of it. */
+static void check_against_trace(void)
+{
+    const struct trace_copy *trace = &picture.trace;
+    struct last *lasts = malloc((trace->count + 1) * sizeof *lasts);
+    size_t count = 0, live = 0;
+    CHECK(lasts);
+    for (size_t i = trace->exact_from; i < trace->count; i++) {
+        enum trace_kind kind = trace_kind_of(&trace->records[i]);
+        if (kind == TRACE_alloc || kind == TRACE_free || kind == TRACE_free_remote)
+            lasts[count++] = (struct last){trace->records[i].address, i};
+    }
+    qsort(lasts, count, sizeof *lasts, by_address_and_index);
+    for (size_t i = 0; i < count; i++) {
+        if (i + 1 < count && lasts[i + 1].address == lasts[i].address)
+            continue;
+        const struct trace_record *record = &trace->records[lasts[i].index];
+        const struct picture_block *block = block_at((const void *)(uintptr_t)record->address);
+        bool there = block && block->state == PICTURE_LIVE && block->address == record->address;
+        CHECK(there == (trace_kind_of(record) == TRACE_alloc));
+        CHECK(!there || block->requested == record->size);
+        live += there;
+    }
+    CHECK(trace->exact_from == trace->count || live > 0);
+    free(lasts);
+}
+
+static void pictures_while_threads_work(void)
+{
+    pthread_t threads[WORKERS];
+    tarn_trace_options options = {.size = sizeof options, .records = 4096};
+    OK(tarn_trace_start(&options));
+    for (uintptr_t i = 0; i < WORKERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, work_on_small_blocks, (void *)(i + 1)) == 0);
+    while (stats_of(0).allocation[0].allocated < 2000)
+        ;
+    for (int i = 0; i < 200; i++) {
+        look();
+        check_against_trace();
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < WORKERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    nothing_is_left(0);
+}
+
 /* A picture changes nothing ---------------------------------------------------------------------------------------- */
 
 static void the_fast_paths_go_on_after_it(void)
@@ -506,6 +588,7 @@ static void test_the_trace_changes_nothing(void **state)
     X(a_block_of_after_the_trace_is_not_taken_for_one_that_was_freed) \
     X(a_free_on_its_way_is_over)                                      \
     X(what_came_after_it_is_not_in_it)                                \
+    X(pictures_while_threads_work)                                    \
     X(the_fast_paths_go_on_after_it)                                  \
     X(without_host_memory_there_is_none)
 
