@@ -7,12 +7,12 @@
 #include "base/status.h"
 #include "memory/announce.h"
 #include "memory/cache.h"
-#include "memory/debug.h"
-#include "memory/import.h"
+#include "memory/debug/debug.h"
 #include "memory/kept.h"
 #include "memory/ladder.h"
 #include "memory/malloc.h"
 #include "memory/segment.h"
+#include "memory/share/import.h"
 #include "memory/traced.h"
 
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "memory/kept.h"
 #include "memory/ladder.h"
 #include "memory/wait.h"

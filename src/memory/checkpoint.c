@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "memory/announce.h"
 #include "memory/cache.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "memory/kept.h"
 #include "memory/malloc.h"
 #include "memory/pool.h"

@@ -7,7 +7,7 @@
 #include "memory/announce.h"
 #include "memory/block.h"
 #include "memory/cache.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "memory/kept.h"
 #include "memory/malloc.h"
 #include "memory/pool.h"

@@ -4,7 +4,7 @@
 /* The slow side of kept spans, and of which blocks are live. A kept span is a block by its state and in the page map, in no tree,
  * and not live. Under the heap's lock; the counters' is taken inside it. */
 #include "memory/kept.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 
 static unsigned kept_detach(struct heap *heap, struct span *spans[HEAP_KEPT])
 {

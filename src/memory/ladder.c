@@ -29,7 +29,7 @@
 #include "device/capture.h"
 #include "memory/cache.h"
 #include "memory/config.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "memory/growth.h"
 #include "memory/kept.h"
 #include "memory/observe.h"

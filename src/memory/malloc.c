@@ -11,7 +11,7 @@
 #include "memory/block.h"
 #include "memory/cache.h"
 #include "memory/config.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "memory/graph.h"
 #include "memory/kept.h"
 #include "memory/ladder.h"

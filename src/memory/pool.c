@@ -9,10 +9,10 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "memory/ladder.h"
 #include "memory/malloc.h"
-#include "memory/pinned.h"
+#include "memory/pinned/pinned.h"
 #include "memory/traced.h"
 
 static struct object_pool pools = OBJECT_POOL(struct pool);

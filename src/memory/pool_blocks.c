@@ -4,7 +4,7 @@
 /* The live blocks of a pool, read heap by heap, each under its lock. Owns nothing. */
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "memory/kept.h"
 #include "memory/pool.h"
 #include "memory/slab.h"

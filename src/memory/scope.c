@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/malloc.h"
-#include "memory/pinned.h"
+#include "memory/pinned/pinned.h"
 #include "memory/pool.h"
 #include "memory/traced.h"
 

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/cache.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "memory/ghost.h"
 #include "memory/ladder.h"
 #include "memory/observe.h"

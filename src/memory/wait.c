@@ -7,7 +7,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/cache.h"
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "memory/growth.h"
 #include "memory/kept.h"
 #include "memory/order.h"

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "handle/pool.h"
 #include "memory/ladder.h"
-#include "memory/pinned.h"
+#include "memory/pinned/pinned.h"
 #include "memory/view.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
  * byte is the kind of socket, the second how many files come with each message; then a head and any number of chunks.
  * What is refused leaves no file open, and what is imported can be written to its end. */
 #include "driver/driver.h"
-#include "memory/share.h"
+#include "memory/share/share.h"
 
 #include <dirent.h>
 #include <stdlib.h>

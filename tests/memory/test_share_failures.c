@@ -7,7 +7,7 @@
 
 #include "base/pages.h"
 #include "driver/driver.h"
-#include "memory/share.h"
+#include "memory/share/share.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 #ifndef TESTS_SUPPORT_PINNED_H
 #define TESTS_SUPPORT_PINNED_H
 
-#include "memory/pinned.h"
+#include "memory/pinned/pinned.h"
 #include "support/host.h"
 
 #include <setjmp.h>

@@ -6,7 +6,7 @@
  * and not given to the function. */
 #include "base/log.h"
 #include "base/pages.h"
-#include "memory/debug_block.h"
+#include "memory/debug/block.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>

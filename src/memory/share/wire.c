@@ -7,7 +7,7 @@
  * expected ends the reception, and every file that came is closed. */
 #include "base/process.h"
 #include "base/status.h"
-#include "memory/share.h"
+#include "memory/share/share.h"
 
 #include <errno.h>
 #include <string.h>

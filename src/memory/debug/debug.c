@@ -4,13 +4,13 @@
 /* Debug mode's memory of blocks, and its hooks. Owns the record of every block that is live or waits, ordered by address, of
  * the last ones that are gone, and the list of those that are ready to be looked at. `debug_lock` is a leaf. A record that
  * cannot be made is none: then nothing is known of its block, and nothing fails. */
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/debug_block.h"
+#include "memory/debug/block.h"
 #include "memory/ladder.h"
 #include "memory/malloc.h"
 #include "memory/wait.h"

@@ -7,7 +7,7 @@
  * has it. A copy that the driver refuses leaves its block unseen; one that cannot be waited for, its block for later. */
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/debug_block.h"
+#include "memory/debug/block.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What debug mode remembers of blocks, and how it reports: between debug.c, debug_work.c and debug_report.c. */
+/* What debug mode remembers of blocks, and how it reports: between debug.c, work.c and report.c. */
 #ifndef TARN_MEMORY_DEBUG_BLOCK_H
 #define TARN_MEMORY_DEBUG_BLOCK_H
 
-#include "memory/debug.h"
+#include "memory/debug/debug.h"
 
 #include <stdatomic.h>
 #include <tarn/debug.h>
@@ -88,14 +88,14 @@ void debug_collect(struct arena *arena);
 /* Blocks let go so far; blocks ready or about to be. */
 extern atomic_uint_fast64_t debug_blocks_let_go;
 
-/* debug_work.c: looks at what is ready, and lets go what is too much for the quarantine of its device; of `device`, everything. */
+/* work.c: looks at what is ready, and lets go what is too much for the quarantine of its device; of `device`, everything. */
 void debug_work(int device);
 /* Looks at the zones of live blocks of a device that were filled up to a number, by work that has ended. */
 void debug_look_at_live(int device, uint64_t last);
 /* Gives the streams back. */
 void debug_work_finish(int device);
 
-/* debug_report.c. Text that is put together. */
+/* report.c. Text that is put together. */
 struct debug_text {
     char text[3072];
     size_t length;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the files of the pinned memory share. pinned_heap.c owns segments and the blocks in them; pinned_wait.c what freed
- * blocks wait for; pinned_growth.c the driver's side: growth, what is tried when it fails, trim; pinned_watch.c the background
+/* What the files of the pinned memory share. heap.c owns segments and the blocks in them; wait.c what freed
+ * blocks wait for; growth.c the driver's side: growth, what is tried when it fails, trim; watch.c the background
  * thread; pinned.c the public calls and pools.
  *
  * All of it is under one lock, `pinned.lock`, which is not held over a driver call but to ask about and record events. */
@@ -11,7 +11,7 @@
 
 #include "base/lock.h"
 #include "base/tree.h"
-#include "memory/pinned.h"
+#include "memory/pinned/pinned.h"
 
 #include <tarn/pinned.h>
 
@@ -123,7 +123,7 @@ extern struct pinned pinned;
 /* The start of every public call. */
 tarn_status pinned_ready(void);
 
-/* ---- pinned_heap.c ----------------------------------------------------------------------------------------------- */
+/* ---- heap.c ----------------------------------------------------------------------------------------------- */
 
 struct pinned_request {
     size_t requested, size; /* bytes: as asked for, as rounded */
@@ -154,7 +154,7 @@ void pinned_absorb_locked(struct pinned_pool *pool);
 /* Joins the free blocks of a pool with their neighbours. */
 void pinned_join_locked(struct pinned_pool *pool);
 
-/* ---- pinned_wait.c ----------------------------------------------------------------------------------------------- */
+/* ---- wait.c ----------------------------------------------------------------------------------------------- */
 
 /* Adds a use to a list, once a stream. */
 tarn_status pinned_use_add_locked(struct pinned_use **uses, struct stream *stream);
@@ -171,7 +171,7 @@ void pinned_pool_die_locked(struct pinned_pool *pool);
 /* Makes the kept blocks of a pool free, or pending where other work uses them. */
 void pinned_unkeep_locked(struct pinned_pool *pool);
 
-/* ---- pinned_growth.c --------------------------------------------------------------------------------------------- */
+/* ---- growth.c --------------------------------------------------------------------------------------------- */
 
 /* Something is between two holds of the lock that may be what a request lacks: a growth, a return, a free. */
 void pinned_move_begin_locked(void);
@@ -184,7 +184,7 @@ tarn_status pinned_settle(uint64_t *moves);
 /* Gives wholly free segments back until `keep` bytes are left, waiting for pending blocks; `all`: the reserved one too. */
 tarn_status pinned_trim(size_t keep, bool all);
 
-/* ---- pinned_watch.c ---------------------------------------------------------------------------------------------- */
+/* ---- watch.c ---------------------------------------------------------------------------------------------- */
 
 /* Starts or ends the background thread. Not side by side. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status pinned_watch(bool on);

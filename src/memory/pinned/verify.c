@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads the pinned memory and changes nothing: for tests. What is checked stands in pinned_heap.h and at the top of
- * pinned_heap.c. */
+/* Reads the pinned memory and changes nothing: for tests. What is checked stands in heap.h and at the top of
+ * heap.c. */
 #include "base/status.h"
-#include "memory/pinned_heap.h"
+#include "memory/pinned/heap.h"
 
 #define BROKEN(address, text) failed(TARN_ERROR_INTERNAL, "pinned memory, at %#zx: %s", (size_t)(address), text)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A share: what one process tells another of a block's memory. share.c makes and closes it, share_wire.c sends and
+/* A share: what one process tells another of a block's memory. share.c makes and closes it, wire.c sends and
  * receives it, import.c maps it. One that was received is well formed: share_check() has said so; whether its files are
  * what it says is for the driver to find. */
 #ifndef TARN_MEMORY_SHARE_H

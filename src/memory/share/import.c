@@ -7,13 +7,13 @@
  *
  * The lock is not held over the driver: of two threads that import the same, both may map it, and the later one then
  * unmaps its own again. */
-#include "memory/import.h"
+#include "memory/share/import.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "base/tree.h"
 #include "memory/malloc.h"
-#include "memory/share.h"
+#include "memory/share/share.h"
 
 #include <string.h>
 

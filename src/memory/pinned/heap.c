@@ -7,7 +7,7 @@
  * a power of two; a rounded request is the smallest size of a bin, so that any block of that bin and those above fits.
  * A block is found by its start in a table of those handed out last, which is only looked at under the lock and believed only
  * where the block says the same; else by the tree of segments and the tree of that segment's blocks. All under the lock. */
-#include "memory/pinned_heap.h"
+#include "memory/pinned/heap.h"
 #include "base/pages.h"
 #include "base/status.h"
 

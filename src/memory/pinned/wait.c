@@ -7,7 +7,7 @@
  * look costs a question a stream, and no stream keeps back what another one has finished with. */
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/pinned_heap.h"
+#include "memory/pinned/heap.h"
 
 static struct object_pool use_objects = OBJECT_POOL(struct pinned_use);
 static struct object_pool queue_objects = OBJECT_POOL(struct pinned_queue);

@@ -4,7 +4,7 @@
 /* Makes shares of blocks. Under the lock of the block's heap its pieces are pinned and noted; after that they stay where
  * they are, so the driver is asked for their files with no lock held. Owns the name of this process among those that
  * export: random, so that it says nothing of the process and no later one has it. */
-#include "memory/share.h"
+#include "memory/share/share.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"

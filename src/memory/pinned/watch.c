@@ -6,7 +6,7 @@
  * sooner, and those above max_cached_size with the driver. Owns the thread. */
 #include "base/status.h"
 #include "base/thread.h"
-#include "memory/pinned_heap.h"
+#include "memory/pinned/heap.h"
 
 #include <time.h>
 

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "memory/pinned_heap.h"
+#include "memory/pinned/heap.h"
 
 #include <errno.h>
 #include <stdio.h>

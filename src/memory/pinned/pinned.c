@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/config.h"
-#include "memory/pinned_heap.h"
+#include "memory/pinned/heap.h"
 
 static mutex settings_lock = MUTEX_INITIALIZER;
 static struct pinned_pool *(*_Atomic route)(struct stream *stream);
