@@ -284,20 +284,18 @@ static void a_reader_beside_writers_sees_whole_records(void)
     start(1);
     for (int i = 0; i < WRITERS; i++)
         CHECK(pthread_create(&threads[i], NULL, write_on, trace_ring_take(0)) == 0);
-    size_t most = 0;
-    for (int i = 0; i < 300; i++) {
+    for (int turn = 0, reads = 0; reads < 300; turn++) { /* of something: the writers may not have begun yet */
         uint64_t last[WRITERS] = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, kept, lost;
-        if (i % 50 == 49)
+        if (turn % 50 == 49)
             trace_clear();
         struct trace_copy copy = copy_now();
-        most = copy.count > most ? copy.count : most;
+        reads += copy.count > 0;
         CHECK(copy.count <= WRITERS * (size_t)LEAST);
         check_whole(&copy, last);
         trace_copy_finish(&copy);
         trace_count(&kept, &lost);
         CHECK(kept <= WRITERS * (uint64_t)LEAST);
     }
-    CHECK(most > 0);
     atomic_store(&ends, true);
     for (int i = 0; i < WRITERS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
