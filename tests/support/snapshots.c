@@ -95,7 +95,7 @@ void snapshots_end(void)
     atomic_store(&writer.ends, true);
     CHECK(pthread_join(writer.thread, NULL) == 0);
     writer.runs = false;
-    snprintf(arguments, sizeof arguments, "'%s'/*.pickle", folder);
+    snprintf(arguments, sizeof arguments, "--moving '%s'/*.pickle", folder);
     if (writer.written == 0)
         CHECK(writer.may_fail);
     else if (!snapshots_check(arguments)) {
