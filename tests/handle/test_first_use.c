@@ -171,11 +171,14 @@ static void attempt(void)
     used->run();
     stop_failing();
     used->run();
+    OK(tarn_workspace_clear_all(NULL));
     OK(tarn_pinned_trim(0));
     for (int device = 0; device < 2; device++) {
         OK(tarn_trim(device, 0));
         tarn_host_ledger ledger = ledger_of(device);
-        CHECK(ledger.mapped == 0 && ledger.pieces == 0 && ledger.plain == 0 && ledger.graphs == 0);
+        /* A driver that takes nothing back while a capture is thrown away keeps its graph, and the graph its memory. */
+        if (!driver_calls || !forever)
+            CHECK(ledger.mapped == 0 && ledger.pieces == 0 && ledger.plain == 0 && ledger.graphs == 0);
         if (!nth)
             reserved[device] = ledger.reserved_addresses;
         CHECK(ledger.reserved_addresses <= reserved[device]); /* less where the first range was refused */
