@@ -10,6 +10,8 @@
  * moved. It includes no header but tarn's, so that the file is the same whatever C library it was made on and runs with. */
 #include <tarn/debug.h>
 #include <tarn/host.h>
+#include <tarn/live.h>
+#include <tarn/metrics.h>
 #include <tarn/tarn.h>
 
 extern int printf(const char *format, ...);
@@ -448,6 +450,25 @@ static void records(void)
     CHECK(written > 1);
 }
 
+static void published(void)
+{
+    tarn_live_options options;
+
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.name = "program";
+    options.directory = ".";
+    options.interval_ms = 1000;
+    OK(tarn_live_start(&options));
+    CHECK(tarn_live_start(&options) == TARN_ERROR_BUSY);
+    OK(tarn_live_stop());
+    options.interval_ms = 1;
+    CHECK(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT);
+    written = 0;
+    OK(tarn_metrics_print(write_nowhere, &written));
+    CHECK(written > 100);
+}
+
 static void host_device(void)
 {
     FRAMED(tarn_host_ledger, ledger);
@@ -482,6 +503,7 @@ int main(void)
     observed_and_shared();
     handles();
     records();
+    published();
     host_device();
     OK(tarn_shutdown());
     CHECK(tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN);

@@ -97,11 +97,23 @@ __attribute__((visibility("default"))) tarn_status tarn_host_call(int device, vo
 __attribute__((visibility("default"))) tarn_status tarn_host_graph_launch(int device, void *graph, void *native);
 __attribute__((visibility("default"))) tarn_status tarn_host_graph_destroy(void *graph);
 typedef struct tarn_host_extent {
-    uint64_t piece, offset, length;
+    uint64_t piece;
+    uint64_t offset;
+    uint64_t length;
     _Bool accessible;
 } tarn_host_extent;
 __attribute__((visibility("default"))) tarn_status tarn_host_extent_get(int device, const void *address, size_t size, tarn_host_extent *extent);
 __attribute__((visibility("default"))) tarn_status tarn_host_check(_Bool on, void (*report)(void *argument, const char *text), void *argument);
+typedef struct tarn_live_options {
+    size_t size;
+    const char *name;
+    const char *directory;
+    unsigned interval_ms;
+} tarn_live_options;
+__attribute__((visibility("default"))) tarn_status tarn_live_start(const tarn_live_options *options);
+__attribute__((visibility("default"))) tarn_status tarn_live_stop(void);
+__attribute__((visibility("default"))) tarn_status tarn_metrics_print(_Bool (*take)(void *argument, const void *text, size_t length), void *argument);
+__attribute__((visibility("default"))) tarn_status tarn_metrics_write(const char *path);
 __attribute__((visibility("default"))) tarn_status tarn_configure(const char *text);
 __attribute__((visibility("default"))) tarn_status tarn_configuration(char *buffer, size_t size, size_t *needed);
 __attribute__((visibility("default"))) tarn_status tarn_configuration_note(int index, const char **text);
@@ -151,7 +163,8 @@ __attribute__((visibility("default"))) tarn_status tarn_stream_query(tarn_stream
 __attribute__((visibility("default"))) tarn_status tarn_stream_synchronize(tarn_stream stream);
 typedef struct tarn_stream_guard {
     tarn_stream previous;
-    int device, previous_device;
+    int device;
+    int previous_device;
     _Bool active;
 } tarn_stream_guard;
 __attribute__((visibility("default"))) tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream);
@@ -168,7 +181,11 @@ typedef enum tarn_capture_mode {
     TARN_CAPTURE_THREAD_LOCAL,
     TARN_CAPTURE_RELAXED
 } tarn_capture_mode;
-typedef enum tarn_capture_state { TARN_CAPTURE_NONE, TARN_CAPTURE_ACTIVE, TARN_CAPTURE_INVALIDATED } tarn_capture_state;
+typedef enum tarn_capture_state {
+    TARN_CAPTURE_NONE,
+    TARN_CAPTURE_ACTIVE,
+    TARN_CAPTURE_INVALIDATED
+} tarn_capture_state;
 __attribute__((visibility("default"))) tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
 __attribute__((visibility("default"))) tarn_status tarn_capture_announce(tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_capture_end(tarn_stream stream, void **graph);
@@ -194,7 +211,8 @@ __attribute__((visibility("default"))) tarn_status tarn_record_stream(void *poin
 __attribute__((visibility("default"))) tarn_status tarn_extend(void *pointer, size_t size);
 __attribute__((visibility("default"))) tarn_status tarn_usable_size(const void *pointer, size_t *size);
 typedef struct tarn_pool_id {
-    uint64_t first, second;
+    uint64_t first;
+    uint64_t second;
 } tarn_pool_id;
 typedef struct tarn_block_info {
     size_t size;
@@ -214,7 +232,9 @@ __attribute__((visibility("default"))) tarn_status tarn_limit_set(int device, si
 __attribute__((visibility("default"))) tarn_status tarn_limit_get(int device, size_t *bytes);
 __attribute__((visibility("default"))) tarn_status tarn_limit_set_fraction(int device, double fraction);
 typedef struct tarn_stat {
-    int64_t current, peak, allocated, freed;
+    int64_t current, peak;
+    int64_t allocated;
+    int64_t freed;
 } tarn_stat;
 typedef enum tarn_stat_class {
     TARN_STAT_ALL,
@@ -323,7 +343,11 @@ enum {
     TARN_LIBRARY_CUDNN = 1, TARN_LIBRARY_CUBLAS = 2, TARN_LIBRARY_CUBLASLT = 3, TARN_LIBRARY_CUSPARSE = 4, TARN_LIBRARY_CUSOLVER_DN = 5, TARN_LIBRARY_CUSOLVER_SP = 6, TARN_LIBRARY_CUDSS = 7, TARN_LIBRARY_CURAND = 8, TARN_LIBRARY_MIOPEN = 9, TARN_LIBRARY_ROCBLAS = 10, TARN_LIBRARY_HIPBLAS = 11, TARN_LIBRARY_HIPBLASLT = 12, TARN_LIBRARY_ROCSPARSE = 13, TARN_LIBRARY_HIPSPARSE = 14, TARN_LIBRARY_HIPSOLVER = 15,
         TARN_MAX_LIBRARIES = 63
 };
-typedef enum tarn_platform { TARN_PLATFORM_ANY, TARN_PLATFORM_CUDA, TARN_PLATFORM_HIP } tarn_platform;
+typedef enum tarn_platform {
+    TARN_PLATFORM_ANY,
+    TARN_PLATFORM_CUDA,
+    TARN_PLATFORM_HIP
+} tarn_platform;
 typedef struct tarn_library_row {
     size_t size;
     const char *name;
@@ -332,8 +356,9 @@ typedef struct tarn_library_row {
     int create_number;
     int out_of_memory;
     const char *const *sonames;
-    const char *create_name, *destroy_name, *set_stream_name, *get_stream_name, *set_workspace_name,
-        *set_pointer_mode_name, *status_text_name;
+    const char *create_name, *destroy_name, *set_stream_name;
+    const char *get_stream_name, *set_workspace_name;
+    const char *set_pointer_mode_name, *status_text_name;
     int (*create)(void **handle);
     int (*create_with_number)(void **handle, int number);
     int (*destroy)(void *handle);
@@ -373,7 +398,10 @@ __attribute__((visibility("default"))) tarn_status tarn_handle_return(tarn_lease
 __attribute__((visibility("default"))) tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
 __attribute__((visibility("default"))) tarn_status tarn_handle_trim(tarn_library library, int device, size_t *destroyed);
 __attribute__((visibility("default"))) tarn_status tarn_handle_wait_limit(uint64_t ns);
-typedef enum tarn_handle_mode { TARN_HANDLE_MATH, TARN_HANDLE_ATOMICS } tarn_handle_mode;
+typedef enum tarn_handle_mode {
+    TARN_HANDLE_MATH,
+    TARN_HANDLE_ATOMICS
+} tarn_handle_mode;
 __attribute__((visibility("default"))) tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value);
 typedef struct tarn_handle_stats {
     size_t size;
@@ -382,7 +410,8 @@ typedef struct tarn_handle_stats {
     uint64_t peak_in_use;
     uint64_t failures;
     uint64_t create_ns_sum, create_ns_max, create_ns_last;
-    int64_t device_bytes_last, device_bytes_max;
+    int64_t device_bytes_last;
+    int64_t device_bytes_max;
     uint64_t contract_breaks;
 } tarn_handle_stats;
 __attribute__((visibility("default"))) tarn_status tarn_handle_stats_get(tarn_library library, int device, tarn_handle_stats *stats);
@@ -405,7 +434,8 @@ typedef struct tarn_workspace_call {
 __attribute__((visibility("default"))) tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_end(tarn_workspace_call *call);
 typedef struct tarn_workspace_cleared {
-    size_t freed, deferred;
+    size_t freed;
+    size_t deferred;
 } tarn_workspace_cleared;
 __attribute__((visibility("default"))) tarn_status tarn_workspace_clear(tarn_stream stream, tarn_workspace_cleared *cleared);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_clear_capture(uint64_t capture, tarn_workspace_cleared *cleared);
@@ -471,7 +501,9 @@ typedef struct tarn_pinned_settings {
 __attribute__((visibility("default"))) tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings);
 typedef struct tarn_pinned_duration {
-    int64_t total, max, min, count, avg;
+    int64_t total, max, min;
+    int64_t count;
+    int64_t avg;
 } tarn_pinned_duration;
 typedef struct tarn_pinned_stats {
     size_t size;
@@ -514,7 +546,10 @@ __attribute__((visibility("default"))) tarn_status tarn_share_send(int socket, c
 __attribute__((visibility("default"))) tarn_status tarn_share_receive(int socket, tarn_share **share);
 __attribute__((visibility("default"))) tarn_status tarn_import(const tarn_share *share, int device, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_import_close(void *pointer);
-typedef enum tarn_snapshot_format { TARN_SNAPSHOT_PICKLE, TARN_SNAPSHOT_CHROME } tarn_snapshot_format;
+typedef enum tarn_snapshot_format {
+    TARN_SNAPSHOT_PICKLE,
+    TARN_SNAPSHOT_CHROME
+} tarn_snapshot_format;
 typedef struct tarn_snapshot_options {
     size_t size;
     tarn_snapshot_format format;
@@ -573,42 +608,42 @@ static void devices_and_streams(void)
     _Bool possible;
     size_t unused, total;
     int device, count;
-    check_at((tarn_device_count(&count)) == TARN_OK, "tarn_device_count(&count)", 65);
-    check_at(count == 2, "count == 2", 66);
+    check_at((tarn_device_count(&count)) == TARN_OK, "tarn_device_count(&count)", 67);
+    check_at(count == 2, "count == 2", 68);
     properties.value.size = sizeof properties.value;
-    check_at((tarn_device_properties_get(1, &properties.value)) == TARN_OK, "tarn_device_properties_get(1, &properties.value)", 68);
-    check_at(is_untouched((properties).behind), "nothing was written behind " "properties", 69);
-    check_at(strcmp(properties.value.driver, "host") == 0, "strcmp(properties.value.driver, \"host\") == 0", 70);
-    check_at(properties.value.memory == 256 * ((size_t)1 << 20) && properties.value.granule == 2 * ((size_t)1 << 20), "properties.value.memory == 256 * MIB && properties.value.granule == 2 * MIB", 71);
-    check_at(properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0, "properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0", 72);
-    check_at((tarn_device_memory(0, &unused, &total)) == TARN_OK, "tarn_device_memory(0, &unused, &total)", 73);
-    check_at(total == 256 * ((size_t)1 << 20), "total == 256 * MIB", 74);
-    check_at((tarn_device_peer_possible(0, 1, &possible)) == TARN_OK, "tarn_device_peer_possible(0, 1, &possible)", 75);
-    check_at((tarn_device_guard_set(&guard.value, 1)) == TARN_OK, "tarn_device_guard_set(&guard.value, 1)", 77);
-    check_at(is_untouched((guard).behind), "nothing was written behind " "guard", 78);
-    check_at(guard.value.previous == 0 && guard.value.active, "guard.value.previous == 0 && guard.value.active", 79);
-    check_at((tarn_device_get(&device)) == TARN_OK, "tarn_device_get(&device)", 80);
-    check_at(device == 1, "device == 1", 81);
-    check_at((tarn_device_guard_restore(&guard.value)) == TARN_OK, "tarn_device_guard_restore(&guard.value)", 82);
-    check_at((tarn_stream_lease(0, 0, &first_stream)) == TARN_OK, "tarn_stream_lease(0, 0, &first_stream)", 84);
-    check_at((tarn_stream_lease(0, 0, &second_stream)) == TARN_OK, "tarn_stream_lease(0, 0, &second_stream)", 85);
-    check_at((tarn_stream_get(0, &stream)) == TARN_OK, "tarn_stream_get(0, &stream)", 86);
-    check_at((tarn_stream_guard_set(&stream_guard.value, first_stream)) == TARN_OK, "tarn_stream_guard_set(&stream_guard.value, first_stream)", 87);
-    check_at(is_untouched((stream_guard).behind), "nothing was written behind " "stream_guard", 88);
-    check_at(stream_guard.value.device == 0 && stream_guard.value.active, "stream_guard.value.device == 0 && stream_guard.value.active", 89);
-    check_at((tarn_stream_get(0, &current)) == TARN_OK, "tarn_stream_get(0, &current)", 90);
-    check_at(current == first_stream, "current == first_stream", 91);
-    check_at((tarn_stream_guard_restore(&stream_guard.value)) == TARN_OK, "tarn_stream_guard_restore(&stream_guard.value)", 92);
-    check_at((tarn_stream_get(0, &current)) == TARN_OK, "tarn_stream_get(0, &current)", 93);
-    check_at(current == stream, "current == stream", 94);
-    check_at((tarn_stream_native(second_stream, &native)) == TARN_OK, "tarn_stream_native(second_stream, &native)", 96);
-    check_at((tarn_event_create(0, &event)) == TARN_OK, "tarn_event_create(0, &event)", 97);
-    check_at((tarn_host_work(0, native, ((void *)0), 0, 1000)) == TARN_OK, "tarn_host_work(0, native, NULL, 0, 1000)", 98);
-    check_at((tarn_event_record(event, second_stream)) == TARN_OK, "tarn_event_record(event, second_stream)", 99);
-    check_at(tarn_event_query(event) == TARN_ERROR_NOT_READY, "tarn_event_query(event) == TARN_ERROR_NOT_READY", 100);
-    check_at((tarn_stream_wait(first_stream, event)) == TARN_OK, "tarn_stream_wait(first_stream, event)", 101);
-    check_at((tarn_stream_synchronize(first_stream)) == TARN_OK, "tarn_stream_synchronize(first_stream)", 102);
-    check_at((tarn_event_destroy(event)) == TARN_OK, "tarn_event_destroy(event)", 103);
+    check_at((tarn_device_properties_get(1, &properties.value)) == TARN_OK, "tarn_device_properties_get(1, &properties.value)", 70);
+    check_at(is_untouched((properties).behind), "nothing was written behind " "properties", 71);
+    check_at(strcmp(properties.value.driver, "host") == 0, "strcmp(properties.value.driver, \"host\") == 0", 72);
+    check_at(properties.value.memory == 256 * ((size_t)1 << 20) && properties.value.granule == 2 * ((size_t)1 << 20), "properties.value.memory == 256 * MIB && properties.value.granule == 2 * MIB", 73);
+    check_at(properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0, "properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0", 74);
+    check_at((tarn_device_memory(0, &unused, &total)) == TARN_OK, "tarn_device_memory(0, &unused, &total)", 75);
+    check_at(total == 256 * ((size_t)1 << 20), "total == 256 * MIB", 76);
+    check_at((tarn_device_peer_possible(0, 1, &possible)) == TARN_OK, "tarn_device_peer_possible(0, 1, &possible)", 77);
+    check_at((tarn_device_guard_set(&guard.value, 1)) == TARN_OK, "tarn_device_guard_set(&guard.value, 1)", 79);
+    check_at(is_untouched((guard).behind), "nothing was written behind " "guard", 80);
+    check_at(guard.value.previous == 0 && guard.value.active, "guard.value.previous == 0 && guard.value.active", 81);
+    check_at((tarn_device_get(&device)) == TARN_OK, "tarn_device_get(&device)", 82);
+    check_at(device == 1, "device == 1", 83);
+    check_at((tarn_device_guard_restore(&guard.value)) == TARN_OK, "tarn_device_guard_restore(&guard.value)", 84);
+    check_at((tarn_stream_lease(0, 0, &first_stream)) == TARN_OK, "tarn_stream_lease(0, 0, &first_stream)", 86);
+    check_at((tarn_stream_lease(0, 0, &second_stream)) == TARN_OK, "tarn_stream_lease(0, 0, &second_stream)", 87);
+    check_at((tarn_stream_get(0, &stream)) == TARN_OK, "tarn_stream_get(0, &stream)", 88);
+    check_at((tarn_stream_guard_set(&stream_guard.value, first_stream)) == TARN_OK, "tarn_stream_guard_set(&stream_guard.value, first_stream)", 89);
+    check_at(is_untouched((stream_guard).behind), "nothing was written behind " "stream_guard", 90);
+    check_at(stream_guard.value.device == 0 && stream_guard.value.active, "stream_guard.value.device == 0 && stream_guard.value.active", 91);
+    check_at((tarn_stream_get(0, &current)) == TARN_OK, "tarn_stream_get(0, &current)", 92);
+    check_at(current == first_stream, "current == first_stream", 93);
+    check_at((tarn_stream_guard_restore(&stream_guard.value)) == TARN_OK, "tarn_stream_guard_restore(&stream_guard.value)", 94);
+    check_at((tarn_stream_get(0, &current)) == TARN_OK, "tarn_stream_get(0, &current)", 95);
+    check_at(current == stream, "current == stream", 96);
+    check_at((tarn_stream_native(second_stream, &native)) == TARN_OK, "tarn_stream_native(second_stream, &native)", 98);
+    check_at((tarn_event_create(0, &event)) == TARN_OK, "tarn_event_create(0, &event)", 99);
+    check_at((tarn_host_work(0, native, ((void *)0), 0, 1000)) == TARN_OK, "tarn_host_work(0, native, NULL, 0, 1000)", 100);
+    check_at((tarn_event_record(event, second_stream)) == TARN_OK, "tarn_event_record(event, second_stream)", 101);
+    check_at(tarn_event_query(event) == TARN_ERROR_NOT_READY, "tarn_event_query(event) == TARN_ERROR_NOT_READY", 102);
+    check_at((tarn_stream_wait(first_stream, event)) == TARN_OK, "tarn_stream_wait(first_stream, event)", 103);
+    check_at((tarn_stream_synchronize(first_stream)) == TARN_OK, "tarn_stream_synchronize(first_stream)", 104);
+    check_at((tarn_event_destroy(event)) == TARN_OK, "tarn_event_destroy(event)", 105);
 }
 static void memory(void)
 {
@@ -617,40 +652,40 @@ static void memory(void)
     tarn_alloc_options options;
     tarn_tag tag;
     void *block;
-    check_at((tarn_tag_intern("weights", &tag)) == TARN_OK, "tarn_tag_intern(\"weights\", &tag)", 114);
+    check_at((tarn_tag_intern("weights", &tag)) == TARN_OK, "tarn_tag_intern(\"weights\", &tag)", 116);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.device = (-1);
     options.stream = first_stream;
     options.alignment = 64 << 10;
     options.tag = tag;
-    check_at((tarn_alloc(&options, 3 * ((size_t)1 << 20) + 1, &block)) == TARN_OK, "tarn_alloc(&options, 3 * MIB + 1, &block)", 121);
-    check_at(((uintptr_t)block & 0xFFFF) == 0, "((uintptr_t)block & 0xFFFF) == 0", 122);
+    check_at((tarn_alloc(&options, 3 * ((size_t)1 << 20) + 1, &block)) == TARN_OK, "tarn_alloc(&options, 3 * MIB + 1, &block)", 123);
+    check_at(((uintptr_t)block & 0xFFFF) == 0, "((uintptr_t)block & 0xFFFF) == 0", 124);
     info.value.size = sizeof info.value;
-    check_at((tarn_pointer_info((char *)block + ((size_t)1 << 20), &info.value)) == TARN_OK, "tarn_pointer_info((char *)block + MIB, &info.value)", 125);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 126);
-    check_at(info.value.base == block && info.value.requested == 3 * ((size_t)1 << 20) + 1 && info.value.usable_size >= 3 * ((size_t)1 << 20) + 1, "info.value.base == block && info.value.requested == 3 * MIB + 1 && info.value.usable_size >= 3 * MIB + 1", 127);
-    check_at(info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag, "info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag", 128);
-    check_at(info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported, "info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported", 129);
+    check_at((tarn_pointer_info((char *)block + ((size_t)1 << 20), &info.value)) == TARN_OK, "tarn_pointer_info((char *)block + MIB, &info.value)", 127);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 128);
+    check_at(info.value.base == block && info.value.requested == 3 * ((size_t)1 << 20) + 1 && info.value.usable_size >= 3 * ((size_t)1 << 20) + 1, "info.value.base == block && info.value.requested == 3 * MIB + 1 && info.value.usable_size >= 3 * MIB + 1", 129);
+    check_at(info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag, "info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag", 130);
+    check_at(info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported, "info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported", 131);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_stats_get(0, &stats.value)) == TARN_OK, "tarn_stats_get(0, &stats.value)", 132);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 133);
-    check_at(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * ((size_t)1 << 20) + 1), "stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * MIB + 1)", 134);
-    check_at(stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0, "stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0", 135);
-    check_at(stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * ((size_t)1 << 20)), "stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * MIB)", 137);
-    check_at(stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1, "stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1", 138);
-    check_at(stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0, "stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0", 139);
-    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &block) == TARN_ERROR_OUT_OF_MEMORY, "tarn_alloc_on(first_stream, 300 * MIB, &block) == TARN_ERROR_OUT_OF_MEMORY", 140);
-    check_at((tarn_stats_get(0, &stats.value)) == TARN_OK, "tarn_stats_get(0, &stats.value)", 141);
-    check_at(stats.value.num_ooms == 1, "stats.value.num_ooms == 1", 142);
-    check_at((tarn_record_stream(info.value.base, second_stream)) == TARN_OK, "tarn_record_stream(info.value.base, second_stream)", 144);
-    check_at((tarn_free(info.value.base)) == TARN_OK, "tarn_free(info.value.base)", 145);
-    check_at(tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE, "tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE", 146);
-    check_at(tarn_free(&options) == TARN_ERROR_INVALID_POINTER, "tarn_free(&options) == TARN_ERROR_INVALID_POINTER", 147);
+    check_at((tarn_stats_get(0, &stats.value)) == TARN_OK, "tarn_stats_get(0, &stats.value)", 134);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 135);
+    check_at(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * ((size_t)1 << 20) + 1), "stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * MIB + 1)", 136);
+    check_at(stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0, "stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0", 137);
+    check_at(stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * ((size_t)1 << 20)), "stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * MIB)", 139);
+    check_at(stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1, "stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1", 140);
+    check_at(stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0, "stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0", 141);
+    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &block) == TARN_ERROR_OUT_OF_MEMORY, "tarn_alloc_on(first_stream, 300 * MIB, &block) == TARN_ERROR_OUT_OF_MEMORY", 142);
+    check_at((tarn_stats_get(0, &stats.value)) == TARN_OK, "tarn_stats_get(0, &stats.value)", 143);
+    check_at(stats.value.num_ooms == 1, "stats.value.num_ooms == 1", 144);
+    check_at((tarn_record_stream(info.value.base, second_stream)) == TARN_OK, "tarn_record_stream(info.value.base, second_stream)", 146);
+    check_at((tarn_free(info.value.base)) == TARN_OK, "tarn_free(info.value.base)", 147);
+    check_at(tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE, "tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE", 148);
+    check_at(tarn_free(&options) == TARN_ERROR_INVALID_POINTER, "tarn_free(&options) == TARN_ERROR_INVALID_POINTER", 149);
     block = tarn_malloc(100);
-    check_at(block != ((void *)0), "block != NULL", 149);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 150);
-    check_at((tarn_trim(0, 0)) == TARN_OK, "tarn_trim(0, 0)", 151);
+    check_at(block != ((void *)0), "block != NULL", 151);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 152);
+    check_at((tarn_trim(0, 0)) == TARN_OK, "tarn_trim(0, 0)", 153);
 }
 static int segments_alive;
 static char segment[8 << 20] __attribute__((aligned(512)));
@@ -690,42 +725,42 @@ static void pools(void)
     options.limit = 16 * ((size_t)1 << 20);
     options.allocator = &allocator;
     options.sizes.small_segment = 4 * ((size_t)1 << 20);
-    check_at((tarn_pool_create(&options, &pool)) == TARN_OK, "tarn_pool_create(&options, &pool)", 194);
+    check_at((tarn_pool_create(&options, &pool)) == TARN_OK, "tarn_pool_create(&options, &pool)", 196);
     known.value.size = sizeof known.value;
-    check_at((tarn_pool_allocator_get(pool, &known.value)) == TARN_OK, "tarn_pool_allocator_get(pool, &known.value)", 196);
-    check_at(is_untouched((known).behind), "nothing was written behind " "known", 197);
-    check_at(known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive, "known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive", 198);
-    check_at((tarn_pool_id_get(pool, &id.value)) == TARN_OK, "tarn_pool_id_get(pool, &id.value)", 200);
-    check_at(is_untouched((id).behind), "nothing was written behind " "id", 201);
-    check_at(id.value.first == 0 && id.value.second != 0, "id.value.first == 0 && id.value.second != 0", 202);
-    check_at((tarn_pool_limit_get(pool, &count)) == TARN_OK, "tarn_pool_limit_get(pool, &count)", 203);
-    check_at(count == 16 * ((size_t)1 << 20), "count == 16 * MIB", 204);
-    check_at((tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)) == TARN_OK, "tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)", 206);
-    check_at((tarn_alloc_on(first_stream, 1000, &block)) == TARN_OK, "tarn_alloc_on(first_stream, 1000, &block)", 207);
-    check_at((tarn_scope_end(scope)) == TARN_OK, "tarn_scope_end(scope)", 208);
-    check_at(tarn_scope_end(scope) == TARN_ERROR_SCOPE, "tarn_scope_end(scope) == TARN_ERROR_SCOPE", 209);
-    check_at((char *)block >= segment && (char *)block < segment + sizeof segment, "(char *)block >= segment && (char *)block < segment + sizeof segment", 210);
-    check_at((tarn_pool_blocks(pool, &blocks.value, 1, &count)) == TARN_OK, "tarn_pool_blocks(pool, &blocks.value, 1, &count)", 211);
-    check_at(is_untouched((blocks).behind), "nothing was written behind " "blocks", 212);
-    check_at(count == 1 && blocks.value.address == block && blocks.value.requested == 1000, "count == 1 && blocks.value.address == block && blocks.value.requested == 1000", 213);
-    check_at(blocks.value.usable_size == 1024 && blocks.value.stream == first_stream, "blocks.value.usable_size == 1024 && blocks.value.stream == first_stream", 214);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 215);
-    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 216);
-    check_at(segments_alive == 0, "segments_alive == 0", 217);
-    check_at((tarn_pool_create(((void *)0), &pool)) == TARN_OK, "tarn_pool_create(NULL, &pool)", 219);
-    check_at((tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &block)", 220);
-    check_at((tarn_pool_suspend(pool, 1)) == TARN_OK, "tarn_pool_suspend(pool, true)", 221);
-    check_at((tarn_pool_state_get(pool, &state)) == TARN_OK, "tarn_pool_state_get(pool, &state)", 222);
-    check_at(state == TARN_POOL_KEPT, "state == TARN_POOL_KEPT", 223);
-    check_at(tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &graph) == TARN_ERROR_SUSPENDED, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &graph) == TARN_ERROR_SUSPENDED", 224);
-    check_at((tarn_pool_resume(pool)) == TARN_OK, "tarn_pool_resume(pool)", 225);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 226);
-    check_at((tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)) == TARN_OK, "tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)", 228);
-    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 229);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 230);
-    check_at((tarn_capture_end(first_stream, &graph)) == TARN_OK, "tarn_capture_end(first_stream, &graph)", 231);
-    check_at((tarn_host_graph_destroy(graph)) == TARN_OK, "tarn_host_graph_destroy(graph)", 232);
-    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 233);
+    check_at((tarn_pool_allocator_get(pool, &known.value)) == TARN_OK, "tarn_pool_allocator_get(pool, &known.value)", 198);
+    check_at(is_untouched((known).behind), "nothing was written behind " "known", 199);
+    check_at(known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive, "known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive", 200);
+    check_at((tarn_pool_id_get(pool, &id.value)) == TARN_OK, "tarn_pool_id_get(pool, &id.value)", 202);
+    check_at(is_untouched((id).behind), "nothing was written behind " "id", 203);
+    check_at(id.value.first == 0 && id.value.second != 0, "id.value.first == 0 && id.value.second != 0", 204);
+    check_at((tarn_pool_limit_get(pool, &count)) == TARN_OK, "tarn_pool_limit_get(pool, &count)", 205);
+    check_at(count == 16 * ((size_t)1 << 20), "count == 16 * MIB", 206);
+    check_at((tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)) == TARN_OK, "tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)", 208);
+    check_at((tarn_alloc_on(first_stream, 1000, &block)) == TARN_OK, "tarn_alloc_on(first_stream, 1000, &block)", 209);
+    check_at((tarn_scope_end(scope)) == TARN_OK, "tarn_scope_end(scope)", 210);
+    check_at(tarn_scope_end(scope) == TARN_ERROR_SCOPE, "tarn_scope_end(scope) == TARN_ERROR_SCOPE", 211);
+    check_at((char *)block >= segment && (char *)block < segment + sizeof segment, "(char *)block >= segment && (char *)block < segment + sizeof segment", 212);
+    check_at((tarn_pool_blocks(pool, &blocks.value, 1, &count)) == TARN_OK, "tarn_pool_blocks(pool, &blocks.value, 1, &count)", 213);
+    check_at(is_untouched((blocks).behind), "nothing was written behind " "blocks", 214);
+    check_at(count == 1 && blocks.value.address == block && blocks.value.requested == 1000, "count == 1 && blocks.value.address == block && blocks.value.requested == 1000", 215);
+    check_at(blocks.value.usable_size == 1024 && blocks.value.stream == first_stream, "blocks.value.usable_size == 1024 && blocks.value.stream == first_stream", 216);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 217);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 218);
+    check_at(segments_alive == 0, "segments_alive == 0", 219);
+    check_at((tarn_pool_create(((void *)0), &pool)) == TARN_OK, "tarn_pool_create(NULL, &pool)", 221);
+    check_at((tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &block)", 222);
+    check_at((tarn_pool_suspend(pool, 1)) == TARN_OK, "tarn_pool_suspend(pool, true)", 223);
+    check_at((tarn_pool_state_get(pool, &state)) == TARN_OK, "tarn_pool_state_get(pool, &state)", 224);
+    check_at(state == TARN_POOL_KEPT, "state == TARN_POOL_KEPT", 225);
+    check_at(tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &graph) == TARN_ERROR_SUSPENDED, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &graph) == TARN_ERROR_SUSPENDED", 226);
+    check_at((tarn_pool_resume(pool)) == TARN_OK, "tarn_pool_resume(pool)", 227);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 228);
+    check_at((tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)) == TARN_OK, "tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)", 230);
+    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 231);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 232);
+    check_at((tarn_capture_end(first_stream, &graph)) == TARN_OK, "tarn_capture_end(first_stream, &graph)", 233);
+    check_at((tarn_host_graph_destroy(graph)) == TARN_OK, "tarn_host_graph_destroy(graph)", 234);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 235);
 }
 static void pinned_memory(void)
 {
@@ -733,19 +768,19 @@ static void pinned_memory(void)
     struct { tarn_pinned_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     void *block;
     settings.value.size = sizeof settings.value;
-    check_at((tarn_pinned_settings_get(&settings.value)) == TARN_OK, "tarn_pinned_settings_get(&settings.value)", 243);
-    check_at(is_untouched((settings).behind), "nothing was written behind " "settings", 244);
-    check_at((tarn_pinned_settings_set(&settings.value)) == TARN_OK, "tarn_pinned_settings_set(&settings.value)", 245);
-    check_at((tarn_pinned_alloc(((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(MIB, &block)", 246);
-    check_at(tarn_is_pinned((char *)block + 1), "tarn_is_pinned((char *)block + 1)", 247);
+    check_at((tarn_pinned_settings_get(&settings.value)) == TARN_OK, "tarn_pinned_settings_get(&settings.value)", 245);
+    check_at(is_untouched((settings).behind), "nothing was written behind " "settings", 246);
+    check_at((tarn_pinned_settings_set(&settings.value)) == TARN_OK, "tarn_pinned_settings_set(&settings.value)", 247);
+    check_at((tarn_pinned_alloc(((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(MIB, &block)", 248);
+    check_at(tarn_is_pinned((char *)block + 1), "tarn_is_pinned((char *)block + 1)", 249);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 249);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 250);
-    check_at(stats.value.requested_bytes.current == (int64_t)((size_t)1 << 20) && stats.value.num_host_alloc == 1, "stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1", 251);
-    check_at(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0, "stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0", 252);
-    check_at(stats.value.host_alloc_time.count == 1, "stats.value.host_alloc_time.count == 1", 253);
-    check_at((tarn_pinned_free(block)) == TARN_OK, "tarn_pinned_free(block)", 254);
-    check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 255);
+    check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 251);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 252);
+    check_at(stats.value.requested_bytes.current == (int64_t)((size_t)1 << 20) && stats.value.num_host_alloc == 1, "stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1", 253);
+    check_at(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0, "stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0", 254);
+    check_at(stats.value.host_alloc_time.count == 1, "stats.value.host_alloc_time.count == 1", 255);
+    check_at((tarn_pinned_free(block)) == TARN_OK, "tarn_pinned_free(block)", 256);
+    check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 257);
 }
 static int told, shortages;
 static void mapped(void *argument, const tarn_range *range)
@@ -773,26 +808,26 @@ static void observed_and_shared(void)
     options.argument = &told;
     options.mapped = mapped;
     options.out_of_memory = out_of_memory;
-    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 286);
-    check_at((tarn_trim(0, 0)) == TARN_OK, "tarn_trim(0, 0)", 287);
-    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 288);
-    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 289);
-    check_at(told > 0, "told > 0", 290);
-    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 291);
-    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 292);
-    check_at((tarn_range_get(block, &range.value)) == TARN_OK, "tarn_range_get(block, &range.value)", 293);
-    check_at(is_untouched((range).behind), "nothing was written behind " "range", 294);
-    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 295);
-    check_at((tarn_pin(block, ((size_t)1 << 20))) == TARN_OK, "tarn_pin(block, MIB)", 297);
-    check_at((tarn_unpin(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unpin(block, MIB)", 298);
-    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 299);
+    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 288);
+    check_at((tarn_trim(0, 0)) == TARN_OK, "tarn_trim(0, 0)", 289);
+    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 290);
+    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 291);
+    check_at(told > 0, "told > 0", 292);
+    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 293);
+    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 294);
+    check_at((tarn_range_get(block, &range.value)) == TARN_OK, "tarn_range_get(block, &range.value)", 295);
+    check_at(is_untouched((range).behind), "nothing was written behind " "range", 296);
+    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 297);
+    check_at((tarn_pin(block, ((size_t)1 << 20))) == TARN_OK, "tarn_pin(block, MIB)", 299);
+    check_at((tarn_unpin(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unpin(block, MIB)", 300);
+    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 301);
     info.value.size = sizeof info.value;
-    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 301);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 302);
-    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 303);
-    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 304);
-    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 305);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 306);
+    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 303);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 304);
+    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 305);
+    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 306);
+    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 307);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 308);
 }
 static int handle_alive;
 static void *bound_stream, *given_workspace;
@@ -828,17 +863,17 @@ static void workspaces(tarn_library library)
     struct { tarn_workspace_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     struct { tarn_workspace_cleared value; unsigned char behind[BEHIND]; } cleared; memset(&cleared, UNTOUCHED, sizeof cleared);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 345);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 346);
-    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 347);
-    check_at((tarn_workspace_clear_all(&cleared.value)) == TARN_OK, "tarn_workspace_clear_all(&cleared.value)", 348);
-    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 349);
-    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 350);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)", 351);
-    check_at((tarn_workspace_begin(library, &call.value)) == TARN_OK, "tarn_workspace_begin(library, &call.value)", 352);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 353);
-    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 354);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 355);
+    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 347);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 348);
+    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 349);
+    check_at((tarn_workspace_clear_all(&cleared.value)) == TARN_OK, "tarn_workspace_clear_all(&cleared.value)", 350);
+    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 351);
+    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 352);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)", 353);
+    check_at((tarn_workspace_begin(library, &call.value)) == TARN_OK, "tarn_workspace_begin(library, &call.value)", 354);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 355);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 356);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 357);
 }
 static void handles(void)
 {
@@ -855,29 +890,29 @@ static void handles(void)
     row.destroy = handle_destroy;
     row.set_stream = handle_set_stream;
     row.set_workspace = handle_set_workspace;
-    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 374);
+    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 376);
     info.value.size = sizeof info.value;
-    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 376);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 377);
-    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 378);
-    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 380);
-    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 381);
-    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 382);
-    check_at((tarn_handle_get_on(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get_on(library, first_stream, &handle)", 384);
-    check_at((tarn_stream_native(first_stream, &native)) == TARN_OK, "tarn_stream_native(first_stream, &native)", 385);
-    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 386);
-    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 387);
+    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 378);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 379);
+    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 380);
+    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 382);
+    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 383);
+    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 384);
+    check_at((tarn_handle_get_on(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get_on(library, first_stream, &handle)", 386);
+    check_at((tarn_stream_native(first_stream, &native)) == TARN_OK, "tarn_stream_native(first_stream, &native)", 387);
+    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 388);
+    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 389);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 389);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 390);
-    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 391);
+    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 391);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 392);
+    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 393);
     workspaces(library);
-    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 393);
-    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 394);
-    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 395);
-    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 396);
-    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 397);
-    check_at(handle_alive == 1, "handle_alive == 1", 398);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 395);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 396);
+    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 397);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 398);
+    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 399);
+    check_at(handle_alive == 1, "handle_alive == 1", 400);
 }
 static size_t written;
 static _Bool write_nowhere(void *argument, const void *data, size_t size)
@@ -902,27 +937,44 @@ static void records(void)
     trace.records = 1000;
     trace.stacks = TARN_TRACE_STACKS_NONE;
     trace.regions = 1;
-    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 427);
-    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 428);
-    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 429);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 430);
-    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 431);
-    check_at((tarn_trace_count(&kept, &lost)) == TARN_OK, "tarn_trace_count(&kept, &lost)", 432);
-    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 433);
-    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 434);
+    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 429);
+    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 430);
+    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 431);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 432);
+    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 433);
+    check_at((tarn_trace_count(&kept, &lost)) == TARN_OK, "tarn_trace_count(&kept, &lost)", 434);
+    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 435);
+    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 436);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.format = TARN_SNAPSHOT_CHROME;
-    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 438);
-    check_at(written > 100, "written > 100", 439);
+    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 440);
+    check_at(written > 100, "written > 100", 441);
     options.format = TARN_SNAPSHOT_PICKLE;
     options.max_bytes = 10;
-    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 442);
+    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 444);
     tarn_debug_on_report(reported, ((void *)0));
-    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 445);
-    check_at((tarn_configure("max_split_size_mb:64")) == TARN_OK, "tarn_configure(\"max_split_size_mb:64\")", 446);
-    check_at((tarn_configuration(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration(NULL, 0, &written)", 447);
-    check_at(written > 1, "written > 1", 448);
+    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 447);
+    check_at((tarn_configure("max_split_size_mb:64")) == TARN_OK, "tarn_configure(\"max_split_size_mb:64\")", 448);
+    check_at((tarn_configuration(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration(NULL, 0, &written)", 449);
+    check_at(written > 1, "written > 1", 450);
+}
+static void published(void)
+{
+    tarn_live_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.name = "program";
+    options.directory = ".";
+    options.interval_ms = 1000;
+    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 462);
+    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 463);
+    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 464);
+    options.interval_ms = 1;
+    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 466);
+    written = 0;
+    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 468);
+    check_at(written > 100, "written > 100", 469);
 }
 static void host_device(void)
 {
@@ -930,15 +982,15 @@ static void host_device(void)
     struct { tarn_host_extent value; unsigned char behind[BEHIND]; } extent; memset(&extent, UNTOUCHED, sizeof extent);
     void *block;
     ledger.value.size = sizeof ledger.value;
-    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 458);
-    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 459);
-    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 460);
-    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 461);
-    check_at(tarn_host_call_kinds() <= 64 && ledger.value.time_a_ns > 0, "tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS && ledger.value.time_a_ns > 0", 462);
-    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 463);
-    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 464);
-    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 465);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 466);
+    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 479);
+    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 480);
+    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 481);
+    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 482);
+    check_at(tarn_host_call_kinds() <= 64 && ledger.value.time_a_ns > 0, "tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS && ledger.value.time_a_ns > 0", 483);
+    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 484);
+    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 485);
+    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 486);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 487);
 }
 int main(void)
 {
@@ -947,7 +999,7 @@ int main(void)
     config.size = sizeof config;
     config.devices = 2;
     config.memory = 256 * ((size_t)1 << 20);
-    check_at((tarn_host_configure(&config)) == TARN_OK, "tarn_host_configure(&config)", 477);
+    check_at((tarn_host_configure(&config)) == TARN_OK, "tarn_host_configure(&config)", 498);
     devices_and_streams();
     memory();
     pools();
@@ -955,11 +1007,12 @@ int main(void)
     observed_and_shared();
     handles();
     records();
+    published();
     host_device();
-    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 486);
-    check_at(tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN", 487);
-    check_at(handle_alive == 0, "handle_alive == 0", 488);
-    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 489);
+    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 508);
+    check_at(tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN", 509);
+    check_at(handle_alive == 0, "handle_alive == 0", 510);
+    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 511);
     printf("a program of tarn %d.%d.%d runs with %s\n", 0, 1, 0,
            tarn_version());
     return 0;
