@@ -10,6 +10,8 @@ PRESET ?= release
 # Passed to CMake when it configures, such as -DTARN_WERROR=ON or -DCMAKE_C_COMPILER=clang.
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
+# Parts of make portability; none: all.
+PARTS ?=
 SOAK_SECONDS ?= 3600
 
 build_dir = $(if $(filter release,$(PRESET)),build,build-$(PRESET))
@@ -21,7 +23,7 @@ compile = cmake --build $(build_dir) --parallel $(JOBS)
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 
-.PHONY: all build demo test docs bench mutants fuzz soak lint format install clean help require-cmake
+.PHONY: all build demo test docs bench mutants fuzz soak portability coverage lint format install clean help require-cmake
 
 all: build
 
@@ -70,6 +72,20 @@ soak: ## Run the model and the storms with random seeds for SOAK_SECONDS, in the
 	@cmake --preset asan $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet)
 	@cmake --build build-asan --parallel $(JOBS) --target $(soak_tests)
 	@scripts/soak $(SOAK_SECONDS) build build-asan
+
+portability: ## Other compilers, C libraries and processors, and the ABI beside its baseline (PARTS=<names> for some)
+	@scripts/setup demo test portability
+	@scripts/portability $(PARTS)
+
+coverage: override PRESET = coverage
+coverage: ## What of src/ the tests run: build-coverage/coverage.html and a summary by file (TESTS=<regular expression>)
+	@scripts/setup demo test coverage
+	@$(cudss_headers)
+	@$(configure) -DTARN_TESTS=ON $(quiet)
+	@$(compile)
+	@find $(build_dir) -name '*.gcda' -delete
+	@scripts/run-tests $(build_dir) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
+	@scripts/coverage $(build_dir)
 
 lint: override PRESET = release
 lint: ## Check layout, warnings of the analysers, layers, and what each file must have

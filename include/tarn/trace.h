@@ -39,7 +39,8 @@ typedef struct tarn_trace_options {
 } tarn_trace_options;
 
 /* Begins to record, or goes on with other options; what was recorded stays. NULL is all by default.
- * TARN_ERROR_INVALID_ARGUMENT for a size that is unknown, or an option out of range. */
+ * TARN_ERROR_INVALID_ARGUMENT for a size that is unknown, or an option out of range; TARN_ERROR_NOT_SUPPORTED for stacks where
+ * nothing can walk them: without libunwind on a C library that has no backtrace(), as musl. */
 TARN_API tarn_status tarn_trace_start(const tarn_trace_options *options);
 
 /* Records no more; what was recorded stays for snapshots, which can no longer say how it led to what is there then. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A mutex that cannot fail, over pthreads; and a lock for a few dozen instructions. */
+/* A mutex that cannot fail, over pthreads; a lock that many share; and a lock for a few dozen instructions. */
 #ifndef TARN_BASE_LOCK_H
 #define TARN_BASE_LOCK_H
 
@@ -31,6 +31,56 @@ static inline void mutex_unlock(mutex *m)
 static inline void mutex_finish(mutex *m)
 {
     pthread_mutex_destroy(m);
+}
+
+/* Many share it, or one has it alone. Who wants it alone comes before those who come later, so as not to wait for ever: all who wait
+ * do so behind the gate, which who wants it alone keeps shut meanwhile. (glibc's rwlock could be told to do that, musl's could not.) A
+ * thread that has it, shared or alone, must not ask for it again. */
+typedef struct {
+    mutex gate;
+    pthread_rwlock_t lock;
+} shared_lock;
+
+static inline void shared_init(shared_lock *s)
+{
+    mutex_init(&s->gate);
+    pthread_rwlock_init(&s->lock, NULL);
+}
+
+static inline void shared_lock_shared(shared_lock *s)
+{
+    mutex_lock(&s->gate);
+    pthread_rwlock_rdlock(&s->lock);
+    mutex_unlock(&s->gate);
+}
+
+static inline void shared_lock_alone(shared_lock *s)
+{
+    mutex_lock(&s->gate);
+    pthread_rwlock_wrlock(&s->lock);
+    mutex_unlock(&s->gate);
+}
+
+/* These two never wait, so they need not queue either. */
+static inline bool shared_try_shared(shared_lock *s)
+{
+    return pthread_rwlock_tryrdlock(&s->lock) == 0;
+}
+
+static inline bool shared_try_alone(shared_lock *s)
+{
+    return pthread_rwlock_trywrlock(&s->lock) == 0;
+}
+
+static inline void shared_unlock(shared_lock *s)
+{
+    pthread_rwlock_unlock(&s->lock);
+}
+
+static inline void shared_finish(shared_lock *s)
+{
+    pthread_rwlock_destroy(&s->lock);
+    mutex_finish(&s->gate);
 }
 
 /* Costs half of a mutex, since its unlock is a plain store, which is why nobody can sleep at it: it is held for a few dozen

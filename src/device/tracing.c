@@ -6,6 +6,7 @@
 #include "base/nvtx.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "record/stack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,11 +109,15 @@ static void turned(void)
     trace_is_whole();
 }
 
-static void apply_locked(const tarn_trace_options *options)
+static tarn_status apply_locked(const tarn_trace_options *options)
 {
+    if (options->stacks != TARN_TRACE_STACKS_NONE && !stack_can_be_walked())
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "call stacks need libunwind.so.8 here: this C library has no backtrace()");
     settings = *options;
     atomic_store(&with_regions, options->regions);
     trace_start(options->records ? options->records : TARN_TRACE_RECORDS, (enum trace_stack_mode)options->stacks);
+    return TARN_OK;
 }
 
 static tarn_status bad_word(const char *text, size_t length)
@@ -175,11 +180,11 @@ static tarn_status read_environment_locked(void)
             status = read_word(at, length, &options, &on);
         at += length;
     }
-    is_read = status == TARN_OK;
     if (!status && on) {
-        apply_locked(&options);
+        status = apply_locked(&options);
         trace_is_whole(); /* there is no memory yet that could be had without a record */
     }
+    is_read = status == TARN_OK;
     return status;
 }
 
@@ -205,11 +210,12 @@ tarn_status tarn_trace_start(const tarn_trace_options *options)
                       options->records, MOST_RECORDS);
     mutex_lock(&turning);
     mutex_lock(&settings_lock);
-    apply_locked(options);
+    status = apply_locked(options);
     mutex_unlock(&settings_lock);
-    turned();
+    if (!status)
+        turned();
     mutex_unlock(&turning);
-    return TARN_OK;
+    return status;
 }
 
 tarn_status tarn_trace_stop(void)

@@ -48,16 +48,6 @@ static tarn_status arena_reserve(struct arena *arena)
     return TARN_OK;
 }
 
-/* Who wants it alone comes before those who come later: it must not wait for ever. */
-static void moving_init(pthread_rwlock_t *lock)
-{
-    pthread_rwlockattr_t attributes;
-    pthread_rwlockattr_init(&attributes);
-    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    pthread_rwlock_init(lock, &attributes);
-    pthread_rwlockattr_destroy(&attributes);
-}
-
 void store_init(struct store *store, struct arena *arena, struct counters *counters)
 {
     size_t segments = memory_config()->segments;
@@ -120,7 +110,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->limit = SIZE_MAX;
     mutex_init(&arena->lock);
     pthread_rwlock_init(&arena->mapping, NULL);
-    moving_init(&arena->moving);
+    shared_init(&arena->moving);
     counters_init(&arena->counters, NULL);
     store_init(&arena->store, arena, &arena->counters);
     store_init(&arena->raw, arena, &arena->counters);
@@ -154,7 +144,7 @@ fail_tables:
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     driver->unreserve(device->number, arena->base, arena->size);
 fail_reserve:
-    pthread_rwlock_destroy(&arena->moving);
+    shared_finish(&arena->moving);
     pthread_rwlock_destroy(&arena->mapping);
     object_free(&arenas, arena);
     return status;
@@ -812,7 +802,7 @@ bool arena_finish(struct arena *arena)
     pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     pages_free(arena->raw.heaps, arena->raw.heap_slots * sizeof(struct heap *));
-    pthread_rwlock_destroy(&arena->moving);
+    shared_finish(&arena->moving);
     pthread_rwlock_destroy(&arena->mapping);
     mutex_finish(&arena->lock);
     object_free(&arenas, arena);

@@ -81,7 +81,7 @@ struct arena {
     pthread_rwlock_t mapping; /* shared by who maps or unmaps; alone is who grants a new peer what is mapped */
 
     /* Shared by who moves memory; alone is who must know that nobody does: ladder.c. Before every other lock. */
-    pthread_rwlock_t moving;
+    shared_lock moving;
     atomic_uint_fast64_t moves_begun, moves_ended;
 
     mutex lock;

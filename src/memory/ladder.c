@@ -48,7 +48,7 @@ static _Thread_local uint64_t own_moves;
 
 static void move_begin(struct arena *arena)
 {
-    pthread_rwlock_rdlock(&arena->moving);
+    shared_lock_shared(&arena->moving);
     atomic_fetch_add(&arena->moves_begun, 1);
     own_moves++;
 }
@@ -56,7 +56,7 @@ static void move_begin(struct arena *arena)
 static void move_end(struct arena *arena)
 {
     atomic_fetch_add(&arena->moves_ended, 1);
-    pthread_rwlock_unlock(&arena->moving);
+    shared_unlock(&arena->moving);
 }
 
 /* Never waits: a caller of a free may have locks. */
@@ -64,7 +64,7 @@ void ladder_return(struct heap *heap)
 {
     struct error_before before;
     error_attempt_begin(&before);
-    if (observe_refuse_moving("giving memory back") == TARN_OK && !pthread_rwlock_tryrdlock(&heap->arena->moving)) {
+    if (observe_refuse_moving("giving memory back") == TARN_OK && shared_try_shared(&heap->arena->moving)) {
         atomic_fetch_add(&heap->arena->moves_begun, 1);
         own_moves++;
         segments_return(heap);
@@ -322,8 +322,8 @@ static bool wait_for_any(struct arena *arena, const struct purpose *purpose, tar
 
 void moves_flush(struct arena *arena)
 {
-    pthread_rwlock_wrlock(&arena->moving);
-    pthread_rwlock_unlock(&arena->moving);
+    shared_lock_alone(&arena->moving);
+    shared_unlock(&arena->moving);
 }
 
 tarn_status ladder_settle(struct arena *arena, struct store *store)
@@ -382,7 +382,7 @@ static tarn_status grow_alone(struct heap *heap, enum zone_kind zone, size_t siz
     size_t total = 0;
     if (store_calls_back(heap->store))
         return grow(heap, zone, size, alignment, span); /* nobody can be kept from moving while a caller's code runs */
-    pthread_rwlock_wrlock(&arena->moving);
+    shared_lock_alone(&arena->moving);
     atomic_fetch_add(&arena->moves_begun, 1);
     own_moves++;
     for (struct heap *other = heap_next(arena, NULL); other && total < size; other = heap_next(arena, other)) {

@@ -111,10 +111,10 @@ static void bury_if_empty(struct arena *arena, struct pool *pool, struct store *
     (void)store_take(&arena->store, store, SIZE_MAX);
     if (!is_over(store) || !heaps_give_up(store))
         return;
-    if (pthread_rwlock_trywrlock(&arena->moving))
+    if (!shared_try_alone(&arena->moving))
         return; /* somebody may be looking at it; later, then */
     bool unlinked = unlink_store(arena, store);
-    pthread_rwlock_unlock(&arena->moving);
+    shared_unlock(&arena->moving);
     if (!unlinked)
         return;
     atomic_fetch_sub(&arena->pools_ended, 1);

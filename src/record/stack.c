@@ -2,14 +2,20 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Call stacks, as numbers of return addresses. Owns the unwinder: libunwind's, which keeps what it learned of a function
- * (nongnu libunwind, unw_backtrace), where that library is installed, else libc's backtrace(). Under the thread sanitizer libc's
- * too: at a thread's end libunwind takes a lock when the sanitizer has forgotten the thread. */
+ * (nongnu libunwind, unw_backtrace), where that library is installed, else libc's backtrace() where it has one, as glibc has and
+ * musl has not. Under the thread sanitizer libc's too: at a thread's end libunwind takes a lock when the sanitizer has forgotten the
+ * thread. */
+#include "record/stack.h"
 #include "record/trace.h"
 
 #include <dlfcn.h>
-#include <execinfo.h>
 #include <pthread.h>
 #include <string.h>
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#else
+#define backtrace NULL
+#endif
 
 #define MOST_SKIPPED 8
 
@@ -31,7 +37,8 @@ static void prepare(void)
 {
     void *frames[2];
     find_unwinder();
-    (void)unwind(frames, 2);
+    if (unwind)
+        (void)unwind(frames, 2);
 }
 
 void trace_stacks_prepare(void)
@@ -40,11 +47,22 @@ void trace_stacks_prepare(void)
     pthread_once(&once, prepare);
 }
 
+bool stack_can_be_walked(void)
+{
+    trace_stacks_prepare();
+    return unwind;
+}
+
+int stack_walk(void **frames, int room)
+{
+    return stack_can_be_walked() ? unwind(frames, room) : 0;
+}
+
 uint32_t trace_stack_here(unsigned skip)
 {
     void *frames[TRACE_FRAMES + MOST_SKIPPED];
     struct trace_stack stack = {{0}};
-    int count = unwind(frames, TRACE_FRAMES + MOST_SKIPPED);
+    int count = unwind ? unwind(frames, TRACE_FRAMES + MOST_SKIPPED) : 0;
     for (int i = (int)skip; i < count && i - (int)skip < TRACE_FRAMES; i++)
         stack.frames[i - (int)skip] = (uint64_t)(uintptr_t)frames[i];
     return count > (int)skip ? intern(&trace_stacks, &stack) : 0;

@@ -66,6 +66,48 @@ static void cudss_has_its_memory_from_tarn(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
+/* cuBLASLt takes its workspace as an argument: one a thread and stream, of tarn's memory, under every policy. */
+static void the_workspace_of_cublaslt_is_asked_for(void **state)
+{
+    (void)state;
+    void *first = NULL, *again = NULL, *other = NULL;
+    size_t size = 0, usable = 0;
+    tarn_workspace_cleared cleared;
+    tarn_stream before, streams[2];
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, NULL, &size), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &first, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLAS, &first, &size), TARN_ERROR_NOT_SUPPORTED);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUSPARSE, &first, &size), TARN_ERROR_NOT_SUPPORTED);
+    assert_null(first);
+
+    assert_ok(tarn_stream_get(0, &before));
+    for (int i = 0; i < 2; i++)
+        assert_ok(tarn_stream_lease(0, 0, &streams[i]));
+    assert_ok(tarn_stream_set(streams[0]));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &first, &size));
+    assert_ok(tarn_usable_size(first, &usable));
+    assert_true(size == MIB && usable >= size);
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &again, &size));
+    assert_ptr_equal(again, first);
+    assert_ok(tarn_stream_set(streams[1]));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &other, &size));
+    assert_true(other != first && size == MIB);
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+
+    /* A larger one is another; the smaller ones are given back by the clear, the one of this stream with them. */
+    assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLASLT, 4 << 20));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &again, &size));
+    assert_true(size >= 4 * MIB);
+    assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLASLT, -1));
+    assert_ok(tarn_workspace_clear_all(&cleared));
+    assert_true(cleared.freed >= 5 * MIB && cleared.deferred == 0);
+    assert_int_not_equal(tarn_usable_size(first, &usable), TARN_OK);
+    assert_ok(tarn_stream_set(before));
+    for (int i = 0; i < 2; i++)
+        assert_ok(tarn_stream_return(streams[i]));
+}
+
 /* Libraries that are newer than the driver. */
 static void scenario_old_driver(void)
 {
@@ -161,6 +203,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(without_a_device_creates_fail_as_the_real_ones),
         cmocka_unit_test(a_create_past_tarn_breaks_a_capture),
         cmocka_unit_test(cudss_has_its_memory_from_tarn),
+        cmocka_unit_test(the_workspace_of_cublaslt_is_asked_for),
     };
     int failures = run_each();
     return failures + cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "memory/debug/block.h"
+#include "record/stack.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -14,12 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#if __has_include(<execinfo.h>)
-#include <execinfo.h>
-#define HAVE_BACKTRACE 1
-#else
-#define HAVE_BACKTRACE 0
-#endif
 
 _Thread_local struct debug_site debug_here;
 
@@ -44,14 +39,12 @@ static atomic_uint_fast64_t count;
 static unsigned walk(void *caller, void **frames)
 {
     unsigned kept = 0;
-#if HAVE_BACKTRACE
     void *stack[STACK_MOST];
-    int all = debug_has(DEBUG_SITES) ? backtrace(stack, STACK_MOST) : 0, at = 0;
+    int all = debug_has(DEBUG_SITES) ? stack_walk(stack, STACK_MOST) : 0, at = 0;
     while (at < all && stack[at] != caller)
         at++;
     for (; at < all && kept < DEBUG_FRAMES; at++)
         frames[kept++] = stack[at];
-#endif
     if (!kept)
         frames[kept++] = caller;
     return kept;

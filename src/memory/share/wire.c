@@ -68,11 +68,11 @@ static tarn_status send_all(int socket, const void *bytes, size_t size, const in
         struct msghdr message = {.msg_iov = &rest, .msg_iovlen = 1};
         if (sent == 0 && count > 0) {
             message.msg_control = &rights;
-            message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+            message.msg_controllen = (socklen_t)CMSG_SPACE(count * sizeof(int));
             struct cmsghdr *header = CMSG_FIRSTHDR(&message);
             header->cmsg_level = SOL_SOCKET;
             header->cmsg_type = SCM_RIGHTS;
-            header->cmsg_len = CMSG_LEN(count * sizeof(int));
+            header->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof(int));
             memcpy(CMSG_DATA(header), files, count * sizeof(int));
         }
         ssize_t now = sendmsg(socket, &message, MSG_NOSIGNAL);

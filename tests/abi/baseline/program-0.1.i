@@ -1,0 +1,1019 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/abi/program.c with the headers of tarn 0.1: `scripts/abi-baseline --write` wrote it. */
+typedef long int ptrdiff_t;
+typedef long unsigned int size_t;
+typedef int wchar_t;
+typedef signed char int8_t;
+typedef short int int16_t;
+typedef int int32_t;
+typedef long int int64_t;
+typedef unsigned char uint8_t;
+typedef short unsigned int uint16_t;
+typedef unsigned int uint32_t;
+typedef long unsigned int uint64_t;
+typedef signed char int_least8_t;
+typedef short int int_least16_t;
+typedef int int_least32_t;
+typedef long int int_least64_t;
+typedef unsigned char uint_least8_t;
+typedef short unsigned int uint_least16_t;
+typedef unsigned int uint_least32_t;
+typedef long unsigned int uint_least64_t;
+typedef signed char int_fast8_t;
+typedef long int int_fast16_t;
+typedef long int int_fast32_t;
+typedef long int int_fast64_t;
+typedef unsigned char uint_fast8_t;
+typedef long unsigned int uint_fast16_t;
+typedef long unsigned int uint_fast32_t;
+typedef long unsigned int uint_fast64_t;
+typedef long int intptr_t;
+typedef long unsigned int uintptr_t;
+typedef long int intmax_t;
+typedef long unsigned int uintmax_t;
+typedef enum tarn_status {
+    TARN_OK = 0, TARN_ERROR_INVALID_ARGUMENT = 1, TARN_ERROR_OUT_OF_MEMORY = 2, TARN_ERROR_OUT_OF_HOST_MEMORY = 3, TARN_ERROR_INVALID_POINTER = 4, TARN_ERROR_DOUBLE_FREE = 5, TARN_ERROR_INVALID_DEVICE = 6, TARN_ERROR_INVALID_STREAM = 7, TARN_ERROR_NOT_READY = 8, TARN_ERROR_BUSY = 9, TARN_ERROR_CAPTURE = 10, TARN_ERROR_DEVICE_LOST = 11, TARN_ERROR_MAPPING_LIMIT = 12, TARN_ERROR_DRIVER = 13, TARN_ERROR_NO_DRIVER = 14, TARN_ERROR_LIBRARY_NOT_FOUND = 15, TARN_ERROR_NOT_SUPPORTED = 16, TARN_ERROR_FORKED = 17, TARN_ERROR_SHUTDOWN = 18, TARN_ERROR_CONFIGURATION = 19, TARN_ERROR_NO_ROOM = 20, TARN_ERROR_INTERNAL = 21, TARN_ERROR_LIBRARY = 22, TARN_ERROR_SCOPE = 23, TARN_ERROR_SUSPENDED = 24, TARN_ERROR_SYSTEM = 25,
+} tarn_status;
+__attribute__((visibility("default"))) const char *tarn_status_name(tarn_status status);
+__attribute__((visibility("default"))) const char *tarn_status_text(tarn_status status);
+__attribute__((visibility("default"))) const char *tarn_last_error(void);
+__attribute__((visibility("default"))) tarn_status tarn_last_status(void);
+typedef enum tarn_debug_kind {
+    TARN_DEBUG_BAD_FREE,
+    TARN_DEBUG_RED_ZONE,
+    TARN_DEBUG_WRITE_AFTER_FREE,
+    TARN_DEBUG_CONFLICT,
+    TARN_DEBUG_DEVICE,
+    TARN_DEBUG_LEAK
+} tarn_debug_kind;
+typedef struct tarn_debug_report {
+    size_t size;
+    tarn_debug_kind kind;
+    int device;
+    const void *block;
+    size_t requested;
+    int64_t offset;
+    const char *text;
+} tarn_debug_report;
+__attribute__((visibility("default"))) void tarn_debug_on_report(void (*function)(void *argument, const tarn_debug_report *report), void *argument);
+__attribute__((visibility("default"))) uint64_t tarn_debug_reports(void);
+__attribute__((visibility("default"))) tarn_status tarn_debug_check(int device);
+typedef struct tarn_host_config {
+    size_t size;
+    int devices;
+    size_t memory;
+    size_t maps;
+} tarn_host_config;
+__attribute__((visibility("default"))) tarn_status tarn_host_configure(const tarn_host_config *config);
+__attribute__((visibility("default"))) int tarn_host_call_kinds(void);
+__attribute__((visibility("default"))) const char *tarn_host_call_name(int kind);
+typedef struct tarn_host_ledger {
+    size_t size;
+    uint64_t created, created_peak;
+    uint64_t mapped, mapped_peak;
+    uint64_t pieces, mappings, plain;
+    uint64_t reserved_addresses;
+    uint64_t pinned;
+    uint64_t pinned_bytes, pinned_peak;
+    uint64_t streams, events;
+    uint64_t graphs;
+    uint64_t time_a_ns, time_b_ns;
+    uint64_t time_c_ns;
+    uint64_t waited_ns;
+    uint64_t reports;
+    uint64_t calls[64];
+} tarn_host_ledger;
+__attribute__((visibility("default"))) tarn_status tarn_host_ledger_get(int device, tarn_host_ledger *ledger);
+__attribute__((visibility("default"))) tarn_status tarn_host_ledger_reset(int device);
+__attribute__((visibility("default"))) tarn_status tarn_host_cost(char table, int kind, size_t bytes, uint64_t pieces, uint64_t *ns);
+__attribute__((visibility("default"))) tarn_status tarn_host_fail(int kind, uint64_t nth, _Bool forever, tarn_status status);
+__attribute__((visibility("default"))) uint64_t tarn_host_fail_hits(void);
+__attribute__((visibility("default"))) tarn_status tarn_host_time(uint64_t *now);
+__attribute__((visibility("default"))) tarn_status tarn_host_advance(uint64_t now);
+__attribute__((visibility("default"))) tarn_status tarn_host_work(int device, void *native, const void *address, size_t size, uint64_t duration);
+__attribute__((visibility("default"))) tarn_status tarn_host_fill(int device, void *native, void *address, int value, size_t size);
+__attribute__((visibility("default"))) tarn_status tarn_host_copy(int device, void *native, void *to, const void *from, size_t size);
+__attribute__((visibility("default"))) tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *argument);
+__attribute__((visibility("default"))) tarn_status tarn_host_graph_launch(int device, void *graph, void *native);
+__attribute__((visibility("default"))) tarn_status tarn_host_graph_destroy(void *graph);
+typedef struct tarn_host_extent {
+    uint64_t piece;
+    uint64_t offset;
+    uint64_t length;
+    _Bool accessible;
+} tarn_host_extent;
+__attribute__((visibility("default"))) tarn_status tarn_host_extent_get(int device, const void *address, size_t size, tarn_host_extent *extent);
+__attribute__((visibility("default"))) tarn_status tarn_host_check(_Bool on, void (*report)(void *argument, const char *text), void *argument);
+typedef struct tarn_live_options {
+    size_t size;
+    const char *name;
+    const char *directory;
+    unsigned interval_ms;
+} tarn_live_options;
+__attribute__((visibility("default"))) tarn_status tarn_live_start(const tarn_live_options *options);
+__attribute__((visibility("default"))) tarn_status tarn_live_stop(void);
+__attribute__((visibility("default"))) tarn_status tarn_metrics_print(_Bool (*take)(void *argument, const void *text, size_t length), void *argument);
+__attribute__((visibility("default"))) tarn_status tarn_metrics_write(const char *path);
+__attribute__((visibility("default"))) tarn_status tarn_configure(const char *text);
+__attribute__((visibility("default"))) tarn_status tarn_configuration(char *buffer, size_t size, size_t *needed);
+__attribute__((visibility("default"))) tarn_status tarn_configuration_note(int index, const char **text);
+typedef struct tarn_device_properties {
+    size_t size;
+    char name[64];
+    char driver[16];
+    size_t memory;
+    size_t granule;
+    int least_priority;
+    int greatest_priority;
+    _Bool virtual_memory;
+    _Bool alias;
+    int capability_major;
+    int capability_minor;
+    _Bool exportable;
+} tarn_device_properties;
+__attribute__((visibility("default"))) tarn_status tarn_device_count(int *count);
+__attribute__((visibility("default"))) tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties);
+__attribute__((visibility("default"))) tarn_status tarn_device_get(int *device);
+__attribute__((visibility("default"))) tarn_status tarn_device_set(int device);
+__attribute__((visibility("default"))) tarn_status tarn_device_exchange(int device, int *previous);
+__attribute__((visibility("default"))) tarn_status tarn_device_adopt(int *device);
+__attribute__((visibility("default"))) tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_bytes);
+__attribute__((visibility("default"))) tarn_status tarn_device_synchronize(int device);
+__attribute__((visibility("default"))) tarn_status tarn_device_peer_possible(int device, int peer, _Bool *possible);
+__attribute__((visibility("default"))) tarn_status tarn_device_peer_enable(int device, int peer);
+typedef struct tarn_device_guard {
+    int previous;
+    _Bool active;
+} tarn_device_guard;
+__attribute__((visibility("default"))) tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device);
+__attribute__((visibility("default"))) tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
+__attribute__((visibility("default"))) tarn_status tarn_shutdown(void);
+typedef uint64_t tarn_stream;
+__attribute__((visibility("default"))) tarn_status tarn_stream_get(int device, tarn_stream *stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_set(tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_retire(tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_return(tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_native(tarn_stream stream, void **native);
+__attribute__((visibility("default"))) tarn_status tarn_stream_device(tarn_stream stream, int *device);
+__attribute__((visibility("default"))) tarn_status tarn_stream_priority(tarn_stream stream, int *priority);
+__attribute__((visibility("default"))) tarn_status tarn_stream_query(tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_synchronize(tarn_stream stream);
+typedef struct tarn_stream_guard {
+    tarn_stream previous;
+    int device;
+    int previous_device;
+    _Bool active;
+} tarn_stream_guard;
+__attribute__((visibility("default"))) tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard);
+typedef struct tarn_event tarn_event;
+__attribute__((visibility("default"))) tarn_status tarn_event_create(int device, tarn_event **event);
+__attribute__((visibility("default"))) tarn_status tarn_event_destroy(tarn_event *event);
+__attribute__((visibility("default"))) tarn_status tarn_event_record(tarn_event *event, tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_event_query(tarn_event *event);
+__attribute__((visibility("default"))) tarn_status tarn_event_synchronize(tarn_event *event);
+__attribute__((visibility("default"))) tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
+typedef enum tarn_capture_mode {
+    TARN_CAPTURE_GLOBAL,
+    TARN_CAPTURE_THREAD_LOCAL,
+    TARN_CAPTURE_RELAXED
+} tarn_capture_mode;
+typedef enum tarn_capture_state {
+    TARN_CAPTURE_NONE,
+    TARN_CAPTURE_ACTIVE,
+    TARN_CAPTURE_INVALIDATED
+} tarn_capture_state;
+__attribute__((visibility("default"))) tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
+__attribute__((visibility("default"))) tarn_status tarn_capture_announce(tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_capture_end(tarn_stream stream, void **graph);
+__attribute__((visibility("default"))) tarn_status tarn_capture_abort(tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_capture_status(tarn_stream stream, tarn_capture_state *state, uint64_t *id);
+typedef uint16_t tarn_tag;
+__attribute__((visibility("default"))) tarn_status tarn_tag_intern(const char *text, tarn_tag *tag);
+__attribute__((visibility("default"))) const char *tarn_tag_text(tarn_tag tag);
+__attribute__((visibility("default"))) void *tarn_malloc(size_t size);
+__attribute__((visibility("default"))) tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
+typedef struct tarn_alloc_options {
+    size_t size;
+    int device;
+    tarn_stream stream;
+    size_t alignment;
+    tarn_tag tag;
+} tarn_alloc_options;
+__attribute__((visibility("default"))) tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
+__attribute__((visibility("default"))) tarn_status tarn_free(void *pointer);
+__attribute__((visibility("default"))) tarn_status tarn_free_on(void *pointer, tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_free_after(void *pointer, tarn_event *event);
+__attribute__((visibility("default"))) tarn_status tarn_record_stream(void *pointer, tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_extend(void *pointer, size_t size);
+__attribute__((visibility("default"))) tarn_status tarn_usable_size(const void *pointer, size_t *size);
+typedef struct tarn_pool_id {
+    uint64_t first;
+    uint64_t second;
+} tarn_pool_id;
+typedef struct tarn_block_info {
+    size_t size;
+    void *base;
+    size_t usable_size;
+    size_t requested;
+    int device;
+    tarn_stream stream;
+    tarn_tag tag;
+    tarn_pool_id pool;
+    _Bool imported;
+} tarn_block_info;
+__attribute__((visibility("default"))) tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info);
+__attribute__((visibility("default"))) tarn_status tarn_trim(int device, size_t keep);
+__attribute__((visibility("default"))) tarn_status tarn_caching_set(_Bool caches);
+__attribute__((visibility("default"))) tarn_status tarn_limit_set(int device, size_t bytes);
+__attribute__((visibility("default"))) tarn_status tarn_limit_get(int device, size_t *bytes);
+__attribute__((visibility("default"))) tarn_status tarn_limit_set_fraction(int device, double fraction);
+typedef struct tarn_stat {
+    int64_t current, peak;
+    int64_t allocated;
+    int64_t freed;
+} tarn_stat;
+typedef enum tarn_stat_class {
+    TARN_STAT_ALL,
+    TARN_STAT_SMALL_POOL,
+    TARN_STAT_LARGE_POOL,
+    TARN_STAT_CLASSES
+} tarn_stat_class;
+typedef struct tarn_stats {
+    size_t size;
+    int64_t max_split_size;
+    int64_t metadata_bytes;
+    tarn_stat allocation[TARN_STAT_CLASSES]; tarn_stat segment[TARN_STAT_CLASSES]; tarn_stat active[TARN_STAT_CLASSES]; tarn_stat inactive_split[TARN_STAT_CLASSES]; tarn_stat allocated_bytes[TARN_STAT_CLASSES]; tarn_stat reserved_bytes[TARN_STAT_CLASSES]; tarn_stat active_bytes[TARN_STAT_CLASSES]; tarn_stat inactive_split_bytes[TARN_STAT_CLASSES]; tarn_stat requested_bytes[TARN_STAT_CLASSES];
+    tarn_stat oversize_allocations; tarn_stat oversize_segments;
+    int64_t num_alloc_retries; int64_t num_ooms; int64_t num_sync_all_streams; int64_t num_device_alloc; int64_t num_device_free; int64_t num_oom_rejections;
+} tarn_stats;
+__attribute__((visibility("default"))) tarn_status tarn_stats_get(int device, tarn_stats *stats);
+__attribute__((visibility("default"))) tarn_status tarn_stats_reset_peak(int device);
+__attribute__((visibility("default"))) tarn_status tarn_stats_reset_accumulated(int device);
+typedef struct tarn_pool tarn_pool;
+typedef struct tarn_pool_allocator {
+    size_t size;
+    void *(*alloc)(size_t size, int device, void *stream, void *user);
+    void (*free)(void *pointer, size_t size, int device, void *stream, void *user);
+    void (*gone)(void *user);
+    void *user;
+} tarn_pool_allocator;
+typedef enum tarn_segments {
+    TARN_SEGMENTS_DEFAULT,
+    TARN_SEGMENTS_VIRTUAL,
+    TARN_SEGMENTS_PLAIN,
+    TARN_SEGMENTS_EXACT
+} tarn_segments;
+typedef struct tarn_segment_sizes {
+    size_t small_segment;
+    size_t large_segment;
+    size_t own_segment;
+    size_t rounding;
+    size_t max_split;
+    size_t max_non_split_rounding;
+} tarn_segment_sizes;
+typedef struct tarn_pool_options {
+    size_t size;
+    int device;
+    size_t limit;
+    _Bool use_on_oom;
+    _Bool no_remap;
+    _Bool exportable;
+    tarn_segments segments;
+    tarn_segment_sizes sizes;
+    _Bool no_split;
+    const tarn_pool_allocator *allocator;
+} tarn_pool_options;
+__attribute__((visibility("default"))) tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocator *allocator);
+__attribute__((visibility("default"))) tarn_status tarn_pool_graph_handle(int device, tarn_pool **pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_retain(tarn_pool *pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_release(tarn_pool *pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_use_count(tarn_pool *pool, unsigned *count);
+__attribute__((visibility("default"))) tarn_status tarn_pool_id_get(tarn_pool *pool, tarn_pool_id *id);
+__attribute__((visibility("default"))) tarn_status tarn_pool_device(tarn_pool *pool, int *device);
+__attribute__((visibility("default"))) tarn_status tarn_pool_stats_get(tarn_pool *pool, tarn_stats *stats);
+__attribute__((visibility("default"))) tarn_status tarn_pool_stats_reset_peak(tarn_pool *pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_stats_reset_accumulated(tarn_pool *pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
+__attribute__((visibility("default"))) tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
+__attribute__((visibility("default"))) tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
+__attribute__((visibility("default"))) tarn_status tarn_pool_alloc(tarn_pool *pool, tarn_stream stream, size_t size, void **pointer);
+typedef struct tarn_pool_block {
+    void *address;
+    size_t usable_size, requested;
+    tarn_stream stream;
+} tarn_pool_block;
+__attribute__((visibility("default"))) tarn_status tarn_pool_blocks(tarn_pool *pool, tarn_pool_block *blocks, size_t room, size_t *count);
+__attribute__((visibility("default"))) tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, _Bool *same);
+typedef enum tarn_pool_state {
+    TARN_POOL_RUNS,
+    TARN_POOL_CHANGES,
+    TARN_POOL_KEPT,
+    TARN_POOL_DISCARDED
+} tarn_pool_state;
+__attribute__((visibility("default"))) tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state);
+__attribute__((visibility("default"))) tarn_status tarn_pool_suspend(tarn_pool *pool, _Bool keep);
+__attribute__((visibility("default"))) tarn_status tarn_pool_resume(tarn_pool *pool);
+typedef struct tarn_checkpoint tarn_checkpoint;
+__attribute__((visibility("default"))) tarn_status tarn_pool_checkpoint(tarn_pool *pool, tarn_checkpoint **checkpoint);
+__attribute__((visibility("default"))) tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
+__attribute__((visibility("default"))) tarn_status tarn_pool_restore(tarn_pool *pool, const tarn_checkpoint *checkpoint,
+                                       void (*changed)(void *user, const tarn_pool_block *block, _Bool live),
+                                       void *user);
+typedef uint64_t tarn_scope;
+typedef enum tarn_scope_kind {
+    TARN_SCOPE_THREAD,
+    TARN_SCOPE_STREAM,
+    TARN_SCOPE_ALWAYS
+} tarn_scope_kind;
+__attribute__((visibility("default"))) tarn_status tarn_scope_begin(tarn_pool *pool, tarn_scope_kind kind, tarn_stream stream, tarn_scope *scope);
+__attribute__((visibility("default"))) tarn_status tarn_scope_end(tarn_scope scope);
+__attribute__((visibility("default"))) tarn_status tarn_scope_join(tarn_scope scope);
+__attribute__((visibility("default"))) tarn_status tarn_scope_leave(tarn_scope scope);
+__attribute__((visibility("default"))) tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream, tarn_capture_mode mode);
+__attribute__((visibility("default"))) tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_pool_keep_for_graph(tarn_pool *pool, void *graph);
+typedef int tarn_library;
+enum {
+    TARN_LIBRARY_CUDNN = 1, TARN_LIBRARY_CUBLAS = 2, TARN_LIBRARY_CUBLASLT = 3, TARN_LIBRARY_CUSPARSE = 4, TARN_LIBRARY_CUSOLVER_DN = 5, TARN_LIBRARY_CUSOLVER_SP = 6, TARN_LIBRARY_CUDSS = 7, TARN_LIBRARY_CURAND = 8, TARN_LIBRARY_MIOPEN = 9, TARN_LIBRARY_ROCBLAS = 10, TARN_LIBRARY_HIPBLAS = 11, TARN_LIBRARY_HIPBLASLT = 12, TARN_LIBRARY_ROCSPARSE = 13, TARN_LIBRARY_HIPSPARSE = 14, TARN_LIBRARY_HIPSOLVER = 15,
+        TARN_MAX_LIBRARIES = 63
+};
+typedef enum tarn_platform {
+    TARN_PLATFORM_ANY,
+    TARN_PLATFORM_CUDA,
+    TARN_PLATFORM_HIP
+} tarn_platform;
+typedef struct tarn_library_row {
+    size_t size;
+    const char *name;
+    tarn_platform platform;
+    unsigned flags;
+    int create_number;
+    int out_of_memory;
+    const char *const *sonames;
+    const char *create_name, *destroy_name, *set_stream_name;
+    const char *get_stream_name, *set_workspace_name;
+    const char *set_pointer_mode_name, *status_text_name;
+    int (*create)(void **handle);
+    int (*create_with_number)(void **handle, int number);
+    int (*destroy)(void *handle);
+    int (*set_stream)(void *handle, void *stream);
+    int (*get_stream)(void *handle, void **stream);
+    int (*set_workspace)(void *handle, void *pointer,
+                         size_t size);
+    int (*set_pointer_mode)(void *handle, int mode);
+    const char *(*status_text)(int status);
+} tarn_library_row;
+__attribute__((visibility("default"))) tarn_status tarn_library_register(const tarn_library_row *row, tarn_library *library);
+__attribute__((visibility("default"))) tarn_status tarn_library_find(const char *name, tarn_library *library);
+__attribute__((visibility("default"))) tarn_status tarn_library_count(int *count);
+typedef struct tarn_library_info {
+    size_t size;
+    char name[32];
+    tarn_platform platform;
+    _Bool found;
+    _Bool usable;
+    _Bool checked;
+    char path[256];
+    char version[32];
+    char sonames[256];
+    char reason[512];
+} tarn_library_info;
+__attribute__((visibility("default"))) tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info);
+__attribute__((visibility("default"))) tarn_status tarn_handle_get(tarn_library library, void **handle);
+__attribute__((visibility("default"))) tarn_status tarn_handle_get_on(tarn_library library, tarn_stream stream, void **handle);
+typedef struct tarn_lease {
+    void *handle;
+    void *owner;
+    uint64_t number;
+} tarn_lease;
+__attribute__((visibility("default"))) tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lease *lease);
+__attribute__((visibility("default"))) tarn_status tarn_handle_lease_bind(tarn_lease *lease, tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_handle_return(tarn_lease *lease);
+__attribute__((visibility("default"))) tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
+__attribute__((visibility("default"))) tarn_status tarn_handle_trim(tarn_library library, int device, size_t *destroyed);
+__attribute__((visibility("default"))) tarn_status tarn_handle_wait_limit(uint64_t ns);
+typedef enum tarn_handle_mode {
+    TARN_HANDLE_MATH,
+    TARN_HANDLE_ATOMICS
+} tarn_handle_mode;
+__attribute__((visibility("default"))) tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value);
+typedef struct tarn_handle_stats {
+    size_t size;
+    uint64_t created, destroyed;
+    uint64_t in_use, available;
+    uint64_t peak_in_use;
+    uint64_t failures;
+    uint64_t create_ns_sum, create_ns_max, create_ns_last;
+    int64_t device_bytes_last;
+    int64_t device_bytes_max;
+    uint64_t contract_breaks;
+} tarn_handle_stats;
+__attribute__((visibility("default"))) tarn_status tarn_handle_stats_get(tarn_library library, int device, tarn_handle_stats *stats);
+typedef enum tarn_workspace_policy {
+    TARN_WORKSPACE_CACHED,
+    TARN_WORKSPACE_PER_CALL,
+    TARN_WORKSPACE_LIBRARY
+} tarn_workspace_policy;
+__attribute__((visibility("default"))) tarn_status tarn_workspace_policy_set(tarn_workspace_policy policy);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_policy_get(tarn_workspace_policy *policy);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_get(tarn_library library, void **pointer, size_t *size);
+typedef struct tarn_workspace_call {
+    void *handle;
+    void *pointer;
+    size_t bytes;
+    void *owner;
+} tarn_workspace_call;
+__attribute__((visibility("default"))) tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_end(tarn_workspace_call *call);
+typedef struct tarn_workspace_cleared {
+    size_t freed;
+    size_t deferred;
+} tarn_workspace_cleared;
+__attribute__((visibility("default"))) tarn_status tarn_workspace_clear(tarn_stream stream, tarn_workspace_cleared *cleared);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_clear_capture(uint64_t capture, tarn_workspace_cleared *cleared);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_clear_pool(tarn_pool *pool, tarn_workspace_cleared *cleared);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_clear_all(tarn_workspace_cleared *cleared);
+typedef struct tarn_workspace_stats {
+    size_t size;
+    uint64_t count, bytes, peak_bytes;
+    uint64_t captured_count, captured_bytes;
+    uint64_t deferred_bytes;
+    uint64_t leaked_bytes;
+    uint64_t allocations;
+} tarn_workspace_stats;
+__attribute__((visibility("default"))) tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *stats);
+typedef struct tarn_range {
+    void *address;
+    size_t bytes;
+    uint64_t generation;
+    int device;
+} tarn_range;
+typedef struct tarn_shortage {
+    size_t requested;
+    size_t reserved;
+    size_t limit;
+    size_t free;
+    size_t total;
+    int device;
+    _Bool rejected;
+} tarn_shortage;
+typedef struct tarn_observer_options {
+    size_t size;
+    int device;
+    void *argument;
+    void (*mapped)(void *argument, const tarn_range *range);
+    void (*unmapping)(void *argument, const tarn_range *range);
+    void (*out_of_memory)(void *argument, const tarn_shortage *shortage);
+    _Bool (*reclaim)(void *argument, int device, size_t bytes);
+} tarn_observer_options;
+typedef uint64_t tarn_observer;
+__attribute__((visibility("default"))) tarn_status tarn_observer_add(const tarn_observer_options *options, tarn_observer *observer);
+__attribute__((visibility("default"))) tarn_status tarn_observer_remove(tarn_observer observer);
+__attribute__((visibility("default"))) tarn_status tarn_range_get(const void *pointer, tarn_range *range);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_alloc(size_t size, void **pointer);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void **pointer);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_free(void *pointer);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_usable_size(const void *pointer, size_t *size);
+__attribute__((visibility("default"))) _Bool tarn_is_pinned(const void *pointer);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_trim(size_t keep);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_limit_set(size_t bytes);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_limit_get(size_t *bytes);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_forget_captures(void);
+typedef struct tarn_pinned_settings {
+    size_t size;
+    _Bool use_register;
+    unsigned register_threads;
+    size_t reserve_segment;
+    _Bool background_threads;
+    size_t max_round_threshold;
+    size_t max_cached_size;
+    _Bool free_catch_all;
+} tarn_pinned_settings;
+__attribute__((visibility("default"))) tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings);
+typedef struct tarn_pinned_duration {
+    int64_t total, max, min;
+    int64_t count;
+    int64_t avg;
+} tarn_pinned_duration;
+typedef struct tarn_pinned_stats {
+    size_t size;
+    tarn_stat active_requests;
+    tarn_stat active_bytes;
+    tarn_stat requested_bytes;
+    tarn_stat allocations;
+    tarn_stat allocated_bytes;
+    tarn_pinned_duration host_alloc_time;
+    tarn_pinned_duration host_free_time;
+    int64_t num_host_alloc, num_host_free;
+    int64_t bucket_allocation
+        [64];
+    int64_t pending_bytes;
+    int64_t kept_bytes;
+    int64_t num_alloc_retries;
+    int64_t num_ooms;
+} tarn_pinned_stats;
+__attribute__((visibility("default"))) tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_stats_reset_peak(void);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_stats_reset_accumulated(void);
+__attribute__((visibility("default"))) tarn_status tarn_pin(const void *pointer, size_t size);
+__attribute__((visibility("default"))) tarn_status tarn_unpin(const void *pointer, size_t size);
+__attribute__((visibility("default"))) tarn_status tarn_export_enable(int device);
+typedef struct tarn_share tarn_share;
+__attribute__((visibility("default"))) tarn_status tarn_export(const void *pointer, tarn_share **share);
+__attribute__((visibility("default"))) tarn_status tarn_share_close(tarn_share *share);
+typedef struct tarn_share_info {
+    size_t size;
+    size_t bytes;
+    size_t offset;
+    size_t mapped;
+    unsigned pieces;
+    int device;
+    uint64_t id[2];
+    uint64_t generation;
+} tarn_share_info;
+__attribute__((visibility("default"))) tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info);
+__attribute__((visibility("default"))) tarn_status tarn_share_send(int socket, const tarn_share *share);
+__attribute__((visibility("default"))) tarn_status tarn_share_receive(int socket, tarn_share **share);
+__attribute__((visibility("default"))) tarn_status tarn_import(const tarn_share *share, int device, void **pointer);
+__attribute__((visibility("default"))) tarn_status tarn_import_close(void *pointer);
+typedef enum tarn_snapshot_format {
+    TARN_SNAPSHOT_PICKLE,
+    TARN_SNAPSHOT_CHROME
+} tarn_snapshot_format;
+typedef struct tarn_snapshot_options {
+    size_t size;
+    tarn_snapshot_format format;
+    uint64_t max_bytes;
+} tarn_snapshot_options;
+__attribute__((visibility("default"))) tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *options);
+__attribute__((visibility("default"))) tarn_status tarn_snapshot_print(_Bool (*write)(void *argument, const void *data, size_t size), void *argument,
+                                         const tarn_snapshot_options *options);
+typedef enum tarn_trace_stacks {
+    TARN_TRACE_STACKS_NONE,
+    TARN_TRACE_STACKS_ALLOC,
+    TARN_TRACE_STACKS_ALL
+} tarn_trace_stacks;
+typedef struct tarn_trace_options {
+    size_t size;
+    size_t records;
+    tarn_trace_stacks stacks;
+    _Bool regions;
+} tarn_trace_options;
+__attribute__((visibility("default"))) tarn_status tarn_trace_start(const tarn_trace_options *options);
+__attribute__((visibility("default"))) tarn_status tarn_trace_stop(void);
+__attribute__((visibility("default"))) tarn_status tarn_trace_clear(void);
+__attribute__((visibility("default"))) tarn_status tarn_trace_count(uint64_t *kept, uint64_t *lost);
+__attribute__((visibility("default"))) tarn_status tarn_region_push(const char *name);
+__attribute__((visibility("default"))) tarn_status tarn_region_pop(void);
+__attribute__((visibility("default"))) const char *tarn_version(void);
+extern int printf(const char *format, ...);
+extern void exit(int status);
+extern void *memset(void *to, int value, size_t size);
+extern int strcmp(const char *one, const char *other);
+static void check_at(_Bool holds, const char *what, int line)
+{
+    if (holds)
+        return;
+    printf("%d: not so: %s\n   the last error: %s\n", line, what, tarn_last_error());
+    exit(1);
+}
+enum { BEHIND = 256, UNTOUCHED = 0xA5 };
+static _Bool is_untouched(const unsigned char *behind)
+{
+    for (int i = 0; i < BEHIND; i++) {
+        if (behind[i] != UNTOUCHED)
+            return 0;
+    }
+    return 1;
+}
+static tarn_stream first_stream, second_stream;
+static void devices_and_streams(void)
+{
+    struct { tarn_device_properties value; unsigned char behind[BEHIND]; } properties; memset(&properties, UNTOUCHED, sizeof properties);
+    struct { tarn_device_guard value; unsigned char behind[BEHIND]; } guard; memset(&guard, UNTOUCHED, sizeof guard);
+    struct { tarn_stream_guard value; unsigned char behind[BEHIND]; } stream_guard; memset(&stream_guard, UNTOUCHED, sizeof stream_guard);
+    tarn_stream stream, current;
+    tarn_event *event;
+    void *native;
+    _Bool possible;
+    size_t unused, total;
+    int device, count;
+    check_at((tarn_device_count(&count)) == TARN_OK, "tarn_device_count(&count)", 67);
+    check_at(count == 2, "count == 2", 68);
+    properties.value.size = sizeof properties.value;
+    check_at((tarn_device_properties_get(1, &properties.value)) == TARN_OK, "tarn_device_properties_get(1, &properties.value)", 70);
+    check_at(is_untouched((properties).behind), "nothing was written behind " "properties", 71);
+    check_at(strcmp(properties.value.driver, "host") == 0, "strcmp(properties.value.driver, \"host\") == 0", 72);
+    check_at(properties.value.memory == 256 * ((size_t)1 << 20) && properties.value.granule == 2 * ((size_t)1 << 20), "properties.value.memory == 256 * MIB && properties.value.granule == 2 * MIB", 73);
+    check_at(properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0, "properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0", 74);
+    check_at((tarn_device_memory(0, &unused, &total)) == TARN_OK, "tarn_device_memory(0, &unused, &total)", 75);
+    check_at(total == 256 * ((size_t)1 << 20), "total == 256 * MIB", 76);
+    check_at((tarn_device_peer_possible(0, 1, &possible)) == TARN_OK, "tarn_device_peer_possible(0, 1, &possible)", 77);
+    check_at((tarn_device_guard_set(&guard.value, 1)) == TARN_OK, "tarn_device_guard_set(&guard.value, 1)", 79);
+    check_at(is_untouched((guard).behind), "nothing was written behind " "guard", 80);
+    check_at(guard.value.previous == 0 && guard.value.active, "guard.value.previous == 0 && guard.value.active", 81);
+    check_at((tarn_device_get(&device)) == TARN_OK, "tarn_device_get(&device)", 82);
+    check_at(device == 1, "device == 1", 83);
+    check_at((tarn_device_guard_restore(&guard.value)) == TARN_OK, "tarn_device_guard_restore(&guard.value)", 84);
+    check_at((tarn_stream_lease(0, 0, &first_stream)) == TARN_OK, "tarn_stream_lease(0, 0, &first_stream)", 86);
+    check_at((tarn_stream_lease(0, 0, &second_stream)) == TARN_OK, "tarn_stream_lease(0, 0, &second_stream)", 87);
+    check_at((tarn_stream_get(0, &stream)) == TARN_OK, "tarn_stream_get(0, &stream)", 88);
+    check_at((tarn_stream_guard_set(&stream_guard.value, first_stream)) == TARN_OK, "tarn_stream_guard_set(&stream_guard.value, first_stream)", 89);
+    check_at(is_untouched((stream_guard).behind), "nothing was written behind " "stream_guard", 90);
+    check_at(stream_guard.value.device == 0 && stream_guard.value.active, "stream_guard.value.device == 0 && stream_guard.value.active", 91);
+    check_at((tarn_stream_get(0, &current)) == TARN_OK, "tarn_stream_get(0, &current)", 92);
+    check_at(current == first_stream, "current == first_stream", 93);
+    check_at((tarn_stream_guard_restore(&stream_guard.value)) == TARN_OK, "tarn_stream_guard_restore(&stream_guard.value)", 94);
+    check_at((tarn_stream_get(0, &current)) == TARN_OK, "tarn_stream_get(0, &current)", 95);
+    check_at(current == stream, "current == stream", 96);
+    check_at((tarn_stream_native(second_stream, &native)) == TARN_OK, "tarn_stream_native(second_stream, &native)", 98);
+    check_at((tarn_event_create(0, &event)) == TARN_OK, "tarn_event_create(0, &event)", 99);
+    check_at((tarn_host_work(0, native, ((void *)0), 0, 1000)) == TARN_OK, "tarn_host_work(0, native, NULL, 0, 1000)", 100);
+    check_at((tarn_event_record(event, second_stream)) == TARN_OK, "tarn_event_record(event, second_stream)", 101);
+    check_at(tarn_event_query(event) == TARN_ERROR_NOT_READY, "tarn_event_query(event) == TARN_ERROR_NOT_READY", 102);
+    check_at((tarn_stream_wait(first_stream, event)) == TARN_OK, "tarn_stream_wait(first_stream, event)", 103);
+    check_at((tarn_stream_synchronize(first_stream)) == TARN_OK, "tarn_stream_synchronize(first_stream)", 104);
+    check_at((tarn_event_destroy(event)) == TARN_OK, "tarn_event_destroy(event)", 105);
+}
+static void memory(void)
+{
+    struct { tarn_block_info value; unsigned char behind[BEHIND]; } info; memset(&info, UNTOUCHED, sizeof info);
+    struct { tarn_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
+    tarn_alloc_options options;
+    tarn_tag tag;
+    void *block;
+    check_at((tarn_tag_intern("weights", &tag)) == TARN_OK, "tarn_tag_intern(\"weights\", &tag)", 116);
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.device = (-1);
+    options.stream = first_stream;
+    options.alignment = 64 << 10;
+    options.tag = tag;
+    check_at((tarn_alloc(&options, 3 * ((size_t)1 << 20) + 1, &block)) == TARN_OK, "tarn_alloc(&options, 3 * MIB + 1, &block)", 123);
+    check_at(((uintptr_t)block & 0xFFFF) == 0, "((uintptr_t)block & 0xFFFF) == 0", 124);
+    info.value.size = sizeof info.value;
+    check_at((tarn_pointer_info((char *)block + ((size_t)1 << 20), &info.value)) == TARN_OK, "tarn_pointer_info((char *)block + MIB, &info.value)", 127);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 128);
+    check_at(info.value.base == block && info.value.requested == 3 * ((size_t)1 << 20) + 1 && info.value.usable_size >= 3 * ((size_t)1 << 20) + 1, "info.value.base == block && info.value.requested == 3 * MIB + 1 && info.value.usable_size >= 3 * MIB + 1", 129);
+    check_at(info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag, "info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag", 130);
+    check_at(info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported, "info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported", 131);
+    stats.value.size = sizeof stats.value;
+    check_at((tarn_stats_get(0, &stats.value)) == TARN_OK, "tarn_stats_get(0, &stats.value)", 134);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 135);
+    check_at(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * ((size_t)1 << 20) + 1), "stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * MIB + 1)", 136);
+    check_at(stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0, "stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0", 137);
+    check_at(stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * ((size_t)1 << 20)), "stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * MIB)", 139);
+    check_at(stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1, "stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1", 140);
+    check_at(stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0, "stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0", 141);
+    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &block) == TARN_ERROR_OUT_OF_MEMORY, "tarn_alloc_on(first_stream, 300 * MIB, &block) == TARN_ERROR_OUT_OF_MEMORY", 142);
+    check_at((tarn_stats_get(0, &stats.value)) == TARN_OK, "tarn_stats_get(0, &stats.value)", 143);
+    check_at(stats.value.num_ooms == 1, "stats.value.num_ooms == 1", 144);
+    check_at((tarn_record_stream(info.value.base, second_stream)) == TARN_OK, "tarn_record_stream(info.value.base, second_stream)", 146);
+    check_at((tarn_free(info.value.base)) == TARN_OK, "tarn_free(info.value.base)", 147);
+    check_at(tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE, "tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE", 148);
+    check_at(tarn_free(&options) == TARN_ERROR_INVALID_POINTER, "tarn_free(&options) == TARN_ERROR_INVALID_POINTER", 149);
+    block = tarn_malloc(100);
+    check_at(block != ((void *)0), "block != NULL", 151);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 152);
+    check_at((tarn_trim(0, 0)) == TARN_OK, "tarn_trim(0, 0)", 153);
+}
+static int segments_alive;
+static char segment[8 << 20] __attribute__((aligned(512)));
+static void *segment_alloc(size_t size, int device, void *stream, void *user)
+{
+    (void)stream;
+    if (size > sizeof segment || device != 0 || user != &segments_alive || segments_alive)
+        return ((void *)0);
+    segments_alive++;
+    return segment;
+}
+static void segment_free(void *pointer, size_t size, int device, void *stream, void *user)
+{
+    (void)size, (void)device, (void)stream;
+    if (pointer == segment && user == &segments_alive)
+        segments_alive--;
+}
+static void pools(void)
+{
+    struct { tarn_pool_block value; unsigned char behind[BEHIND]; } blocks; memset(&blocks, UNTOUCHED, sizeof blocks);
+    tarn_pool_options options;
+    tarn_pool_allocator allocator;
+    struct { tarn_pool_allocator value; unsigned char behind[BEHIND]; } known; memset(&known, UNTOUCHED, sizeof known);
+    struct { tarn_pool_id value; unsigned char behind[BEHIND]; } id; memset(&id, UNTOUCHED, sizeof id);
+    tarn_pool_state state;
+    tarn_pool *pool;
+    tarn_scope scope;
+    size_t count;
+    void *block, *graph;
+    memset(&allocator, 0, sizeof allocator);
+    allocator.size = sizeof allocator;
+    allocator.alloc = segment_alloc;
+    allocator.free = segment_free;
+    allocator.user = &segments_alive;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.limit = 16 * ((size_t)1 << 20);
+    options.allocator = &allocator;
+    options.sizes.small_segment = 4 * ((size_t)1 << 20);
+    check_at((tarn_pool_create(&options, &pool)) == TARN_OK, "tarn_pool_create(&options, &pool)", 196);
+    known.value.size = sizeof known.value;
+    check_at((tarn_pool_allocator_get(pool, &known.value)) == TARN_OK, "tarn_pool_allocator_get(pool, &known.value)", 198);
+    check_at(is_untouched((known).behind), "nothing was written behind " "known", 199);
+    check_at(known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive, "known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive", 200);
+    check_at((tarn_pool_id_get(pool, &id.value)) == TARN_OK, "tarn_pool_id_get(pool, &id.value)", 202);
+    check_at(is_untouched((id).behind), "nothing was written behind " "id", 203);
+    check_at(id.value.first == 0 && id.value.second != 0, "id.value.first == 0 && id.value.second != 0", 204);
+    check_at((tarn_pool_limit_get(pool, &count)) == TARN_OK, "tarn_pool_limit_get(pool, &count)", 205);
+    check_at(count == 16 * ((size_t)1 << 20), "count == 16 * MIB", 206);
+    check_at((tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)) == TARN_OK, "tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)", 208);
+    check_at((tarn_alloc_on(first_stream, 1000, &block)) == TARN_OK, "tarn_alloc_on(first_stream, 1000, &block)", 209);
+    check_at((tarn_scope_end(scope)) == TARN_OK, "tarn_scope_end(scope)", 210);
+    check_at(tarn_scope_end(scope) == TARN_ERROR_SCOPE, "tarn_scope_end(scope) == TARN_ERROR_SCOPE", 211);
+    check_at((char *)block >= segment && (char *)block < segment + sizeof segment, "(char *)block >= segment && (char *)block < segment + sizeof segment", 212);
+    check_at((tarn_pool_blocks(pool, &blocks.value, 1, &count)) == TARN_OK, "tarn_pool_blocks(pool, &blocks.value, 1, &count)", 213);
+    check_at(is_untouched((blocks).behind), "nothing was written behind " "blocks", 214);
+    check_at(count == 1 && blocks.value.address == block && blocks.value.requested == 1000, "count == 1 && blocks.value.address == block && blocks.value.requested == 1000", 215);
+    check_at(blocks.value.usable_size == 1024 && blocks.value.stream == first_stream, "blocks.value.usable_size == 1024 && blocks.value.stream == first_stream", 216);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 217);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 218);
+    check_at(segments_alive == 0, "segments_alive == 0", 219);
+    check_at((tarn_pool_create(((void *)0), &pool)) == TARN_OK, "tarn_pool_create(NULL, &pool)", 221);
+    check_at((tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &block)", 222);
+    check_at((tarn_pool_suspend(pool, 1)) == TARN_OK, "tarn_pool_suspend(pool, true)", 223);
+    check_at((tarn_pool_state_get(pool, &state)) == TARN_OK, "tarn_pool_state_get(pool, &state)", 224);
+    check_at(state == TARN_POOL_KEPT, "state == TARN_POOL_KEPT", 225);
+    check_at(tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &graph) == TARN_ERROR_SUSPENDED, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &graph) == TARN_ERROR_SUSPENDED", 226);
+    check_at((tarn_pool_resume(pool)) == TARN_OK, "tarn_pool_resume(pool)", 227);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 228);
+    check_at((tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)) == TARN_OK, "tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)", 230);
+    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 231);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 232);
+    check_at((tarn_capture_end(first_stream, &graph)) == TARN_OK, "tarn_capture_end(first_stream, &graph)", 233);
+    check_at((tarn_host_graph_destroy(graph)) == TARN_OK, "tarn_host_graph_destroy(graph)", 234);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 235);
+}
+static void pinned_memory(void)
+{
+    struct { tarn_pinned_settings value; unsigned char behind[BEHIND]; } settings; memset(&settings, UNTOUCHED, sizeof settings);
+    struct { tarn_pinned_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
+    void *block;
+    settings.value.size = sizeof settings.value;
+    check_at((tarn_pinned_settings_get(&settings.value)) == TARN_OK, "tarn_pinned_settings_get(&settings.value)", 245);
+    check_at(is_untouched((settings).behind), "nothing was written behind " "settings", 246);
+    check_at((tarn_pinned_settings_set(&settings.value)) == TARN_OK, "tarn_pinned_settings_set(&settings.value)", 247);
+    check_at((tarn_pinned_alloc(((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(MIB, &block)", 248);
+    check_at(tarn_is_pinned((char *)block + 1), "tarn_is_pinned((char *)block + 1)", 249);
+    stats.value.size = sizeof stats.value;
+    check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 251);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 252);
+    check_at(stats.value.requested_bytes.current == (int64_t)((size_t)1 << 20) && stats.value.num_host_alloc == 1, "stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1", 253);
+    check_at(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0, "stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0", 254);
+    check_at(stats.value.host_alloc_time.count == 1, "stats.value.host_alloc_time.count == 1", 255);
+    check_at((tarn_pinned_free(block)) == TARN_OK, "tarn_pinned_free(block)", 256);
+    check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 257);
+}
+static int told, shortages;
+static void mapped(void *argument, const tarn_range *range)
+{
+    if (argument == &told && range->device == 0 && range->bytes >= 2 * ((size_t)1 << 20) && range->generation > 0)
+        told++;
+}
+static void out_of_memory(void *argument, const tarn_shortage *shortage)
+{
+    if (argument == &told && shortage->requested >= 300 * ((size_t)1 << 20) && shortage->total == 256 * ((size_t)1 << 20) &&
+        shortage->device == 0 && shortage->limit == 0xffffffffffffffffUL)
+        shortages++;
+}
+static void observed_and_shared(void)
+{
+    tarn_observer_options options;
+    struct { tarn_range value; unsigned char behind[BEHIND]; } range; memset(&range, UNTOUCHED, sizeof range);
+    struct { tarn_share_info value; unsigned char behind[BEHIND]; } info; memset(&info, UNTOUCHED, sizeof info);
+    tarn_observer observer;
+    tarn_share *share;
+    void *block, *none;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.device = (-1);
+    options.argument = &told;
+    options.mapped = mapped;
+    options.out_of_memory = out_of_memory;
+    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 288);
+    check_at((tarn_trim(0, 0)) == TARN_OK, "tarn_trim(0, 0)", 289);
+    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 290);
+    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 291);
+    check_at(told > 0, "told > 0", 292);
+    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 293);
+    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 294);
+    check_at((tarn_range_get(block, &range.value)) == TARN_OK, "tarn_range_get(block, &range.value)", 295);
+    check_at(is_untouched((range).behind), "nothing was written behind " "range", 296);
+    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 297);
+    check_at((tarn_pin(block, ((size_t)1 << 20))) == TARN_OK, "tarn_pin(block, MIB)", 299);
+    check_at((tarn_unpin(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unpin(block, MIB)", 300);
+    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 301);
+    info.value.size = sizeof info.value;
+    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 303);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 304);
+    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 305);
+    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 306);
+    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 307);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 308);
+}
+static int handle_alive;
+static void *bound_stream, *given_workspace;
+static size_t given_size;
+static int handle_create(void **handle)
+{
+    handle_alive++;
+    *handle = &handle_alive;
+    return 0;
+}
+static int handle_destroy(void *handle)
+{
+    (void)handle;
+    handle_alive--;
+    return 0;
+}
+static int handle_set_stream(void *handle, void *stream)
+{
+    (void)handle;
+    bound_stream = stream;
+    return 0;
+}
+static int handle_set_workspace(void *handle, void *pointer, size_t size)
+{
+    (void)handle;
+    given_workspace = pointer;
+    given_size = size;
+    return 0;
+}
+static void workspaces(tarn_library library)
+{
+    struct { tarn_workspace_call value; unsigned char behind[BEHIND]; } call; memset(&call, UNTOUCHED, sizeof call);
+    struct { tarn_workspace_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
+    struct { tarn_workspace_cleared value; unsigned char behind[BEHIND]; } cleared; memset(&cleared, UNTOUCHED, sizeof cleared);
+    stats.value.size = sizeof stats.value;
+    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 347);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 348);
+    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 349);
+    check_at((tarn_workspace_clear_all(&cleared.value)) == TARN_OK, "tarn_workspace_clear_all(&cleared.value)", 350);
+    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 351);
+    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 352);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)", 353);
+    check_at((tarn_workspace_begin(library, &call.value)) == TARN_OK, "tarn_workspace_begin(library, &call.value)", 354);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 355);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 356);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 357);
+}
+static void handles(void)
+{
+    static const tarn_library_row clean;
+    struct { tarn_library_info value; unsigned char behind[BEHIND]; } info; memset(&info, UNTOUCHED, sizeof info);
+    struct { tarn_handle_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
+    struct { tarn_lease value; unsigned char behind[BEHIND]; } lease; memset(&lease, UNTOUCHED, sizeof lease);
+    tarn_library_row row = clean;
+    tarn_library library;
+    void *handle, *native;
+    row.size = sizeof row;
+    row.name = "counter";
+    row.create = handle_create;
+    row.destroy = handle_destroy;
+    row.set_stream = handle_set_stream;
+    row.set_workspace = handle_set_workspace;
+    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 376);
+    info.value.size = sizeof info.value;
+    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 378);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 379);
+    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 380);
+    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 382);
+    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 383);
+    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 384);
+    check_at((tarn_handle_get_on(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get_on(library, first_stream, &handle)", 386);
+    check_at((tarn_stream_native(first_stream, &native)) == TARN_OK, "tarn_stream_native(first_stream, &native)", 387);
+    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 388);
+    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 389);
+    stats.value.size = sizeof stats.value;
+    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 391);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 392);
+    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 393);
+    workspaces(library);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 395);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 396);
+    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 397);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 398);
+    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 399);
+    check_at(handle_alive == 1, "handle_alive == 1", 400);
+}
+static size_t written;
+static _Bool write_nowhere(void *argument, const void *data, size_t size)
+{
+    written += data && argument == &written ? size : 0;
+    return 1;
+}
+static int reports;
+static void reported(void *argument, const tarn_debug_report *report)
+{
+    (void)argument, (void)report;
+    reports++;
+}
+static void records(void)
+{
+    tarn_trace_options trace;
+    tarn_snapshot_options options;
+    uint64_t kept, lost;
+    void *block;
+    memset(&trace, 0, sizeof trace);
+    trace.size = sizeof trace;
+    trace.records = 1000;
+    trace.stacks = TARN_TRACE_STACKS_NONE;
+    trace.regions = 1;
+    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 429);
+    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 430);
+    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 431);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 432);
+    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 433);
+    check_at((tarn_trace_count(&kept, &lost)) == TARN_OK, "tarn_trace_count(&kept, &lost)", 434);
+    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 435);
+    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 436);
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.format = TARN_SNAPSHOT_CHROME;
+    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 440);
+    check_at(written > 100, "written > 100", 441);
+    options.format = TARN_SNAPSHOT_PICKLE;
+    options.max_bytes = 10;
+    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 444);
+    tarn_debug_on_report(reported, ((void *)0));
+    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 447);
+    check_at((tarn_configure("max_split_size_mb:64")) == TARN_OK, "tarn_configure(\"max_split_size_mb:64\")", 448);
+    check_at((tarn_configuration(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration(NULL, 0, &written)", 449);
+    check_at(written > 1, "written > 1", 450);
+}
+static void published(void)
+{
+    tarn_live_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.name = "program";
+    options.directory = ".";
+    options.interval_ms = 1000;
+    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 462);
+    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 463);
+    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 464);
+    options.interval_ms = 1;
+    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 466);
+    written = 0;
+    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 468);
+    check_at(written > 100, "written > 100", 469);
+}
+static void host_device(void)
+{
+    struct { tarn_host_ledger value; unsigned char behind[BEHIND]; } ledger; memset(&ledger, UNTOUCHED, sizeof ledger);
+    struct { tarn_host_extent value; unsigned char behind[BEHIND]; } extent; memset(&extent, UNTOUCHED, sizeof extent);
+    void *block;
+    ledger.value.size = sizeof ledger.value;
+    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 479);
+    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 480);
+    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 481);
+    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 482);
+    check_at(tarn_host_call_kinds() <= 64 && ledger.value.time_a_ns > 0, "tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS && ledger.value.time_a_ns > 0", 483);
+    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 484);
+    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 485);
+    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 486);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 487);
+}
+int main(void)
+{
+    tarn_host_config config;
+    memset(&config, 0, sizeof config);
+    config.size = sizeof config;
+    config.devices = 2;
+    config.memory = 256 * ((size_t)1 << 20);
+    check_at((tarn_host_configure(&config)) == TARN_OK, "tarn_host_configure(&config)", 498);
+    devices_and_streams();
+    memory();
+    pools();
+    pinned_memory();
+    observed_and_shared();
+    handles();
+    records();
+    published();
+    host_device();
+    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 508);
+    check_at(tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN", 509);
+    check_at(handle_alive == 0, "handle_alive == 0", 510);
+    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 511);
+    printf("a program of tarn %d.%d.%d runs with %s\n", 0, 1, 0,
+           tarn_version());
+    return 0;
+}

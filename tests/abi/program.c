@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A program that was built before: what a release promises not to break. scripts/abi-baseline preprocesses it with the headers of a
+ * release into baseline/program-<version>.i, which has that release's structures, constants and prototypes in it and needs no header;
+ * the test build.abi compiles that file and runs it with today's library.
+ *
+ * So it must see what a change of the library would do to such a program. Each structure that the library fills lies between bytes
+ * that must stay as they were, for one that has grown; what is read back is compared with what was asked for, for a field that has
+ * moved. It includes no header but tarn's, so that the file is the same whatever C library it was made on and runs with. */
+#include <tarn/debug.h>
+#include <tarn/host.h>
+#include <tarn/live.h>
+#include <tarn/metrics.h>
+#include <tarn/tarn.h>
+
+extern int printf(const char *format, ...);
+extern void exit(int status);
+extern void *memset(void *to, int value, size_t size);
+extern int strcmp(const char *one, const char *other);
+
+#define MIB ((size_t)1 << 20)
+
+static void check_at(bool holds, const char *what, int line)
+{
+    if (holds)
+        return;
+    printf("%d: not so: %s\n   the last error: %s\n", line, what, tarn_last_error());
+    exit(1);
+}
+#define CHECK(condition) check_at(condition, #condition, __LINE__)
+#define OK(call) check_at((call) == TARN_OK, #call, __LINE__)
+
+/* A structure with what lies behind it. */
+enum { BEHIND = 256, UNTOUCHED = 0xA5 };
+#define FRAMED(type, name)            \
+    struct {                          \
+        type value;                   \
+        unsigned char behind[BEHIND]; \
+    } name;                           \
+    memset(&name, UNTOUCHED, sizeof name)
+
+static bool is_untouched(const unsigned char *behind)
+{
+    for (int i = 0; i < BEHIND; i++) {
+        if (behind[i] != UNTOUCHED)
+            return false;
+    }
+    return true;
+}
+#define UNTOUCHED_BEHIND(name) check_at(is_untouched((name).behind), "nothing was written behind " #name, __LINE__)
+
+static tarn_stream first_stream, second_stream;
+
+static void devices_and_streams(void)
+{
+    FRAMED(tarn_device_properties, properties);
+    FRAMED(tarn_device_guard, guard);
+    FRAMED(tarn_stream_guard, stream_guard);
+    tarn_stream stream, current;
+    tarn_event *event;
+    void *native;
+    bool possible;
+    size_t unused, total;
+    int device, count;
+
+    OK(tarn_device_count(&count));
+    CHECK(count == 2);
+    properties.value.size = sizeof properties.value;
+    OK(tarn_device_properties_get(1, &properties.value));
+    UNTOUCHED_BEHIND(properties);
+    CHECK(strcmp(properties.value.driver, "host") == 0);
+    CHECK(properties.value.memory == 256 * MIB && properties.value.granule == 2 * MIB);
+    CHECK(properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0);
+    OK(tarn_device_memory(0, &unused, &total));
+    CHECK(total == 256 * MIB);
+    OK(tarn_device_peer_possible(0, 1, &possible));
+
+    OK(tarn_device_guard_set(&guard.value, 1));
+    UNTOUCHED_BEHIND(guard);
+    CHECK(guard.value.previous == 0 && guard.value.active);
+    OK(tarn_device_get(&device));
+    CHECK(device == 1);
+    OK(tarn_device_guard_restore(&guard.value));
+
+    OK(tarn_stream_lease(0, 0, &first_stream));
+    OK(tarn_stream_lease(0, 0, &second_stream));
+    OK(tarn_stream_get(0, &stream));
+    OK(tarn_stream_guard_set(&stream_guard.value, first_stream));
+    UNTOUCHED_BEHIND(stream_guard);
+    CHECK(stream_guard.value.device == 0 && stream_guard.value.active);
+    OK(tarn_stream_get(0, &current));
+    CHECK(current == first_stream);
+    OK(tarn_stream_guard_restore(&stream_guard.value));
+    OK(tarn_stream_get(0, &current));
+    CHECK(current == stream);
+
+    OK(tarn_stream_native(second_stream, &native));
+    OK(tarn_event_create(0, &event));
+    OK(tarn_host_work(0, native, NULL, 0, 1000));
+    OK(tarn_event_record(event, second_stream));
+    CHECK(tarn_event_query(event) == TARN_ERROR_NOT_READY);
+    OK(tarn_stream_wait(first_stream, event));
+    OK(tarn_stream_synchronize(first_stream));
+    OK(tarn_event_destroy(event));
+}
+
+static void memory(void)
+{
+    FRAMED(tarn_block_info, info);
+    FRAMED(tarn_stats, stats);
+    tarn_alloc_options options;
+    tarn_tag tag;
+    void *block;
+
+    OK(tarn_tag_intern("weights", &tag));
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.device = TARN_CURRENT_DEVICE;
+    options.stream = first_stream;
+    options.alignment = 64 << 10;
+    options.tag = tag;
+    OK(tarn_alloc(&options, 3 * MIB + 1, &block));
+    CHECK(((uintptr_t)block & 0xFFFF) == 0);
+
+    info.value.size = sizeof info.value;
+    OK(tarn_pointer_info((char *)block + MIB, &info.value));
+    UNTOUCHED_BEHIND(info);
+    CHECK(info.value.base == block && info.value.requested == 3 * MIB + 1 && info.value.usable_size >= 3 * MIB + 1);
+    CHECK(info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag);
+    CHECK(info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported);
+
+    stats.value.size = sizeof stats.value;
+    OK(tarn_stats_get(0, &stats.value));
+    UNTOUCHED_BEHIND(stats);
+    CHECK(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * MIB + 1));
+    CHECK(stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 &&
+          stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0);
+    CHECK(stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * MIB));
+    CHECK(stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1);
+    CHECK(stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0);
+    CHECK(tarn_alloc_on(first_stream, 300 * MIB, &block) == TARN_ERROR_OUT_OF_MEMORY);
+    OK(tarn_stats_get(0, &stats.value));
+    CHECK(stats.value.num_ooms == 1);
+
+    OK(tarn_record_stream(info.value.base, second_stream));
+    OK(tarn_free(info.value.base));
+    CHECK(tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE);
+    CHECK(tarn_free(&options) == TARN_ERROR_INVALID_POINTER);
+    block = tarn_malloc(100);
+    CHECK(block != NULL);
+    OK(tarn_free(block));
+    OK(tarn_trim(0, 0));
+}
+
+static int segments_alive;
+static char segment[8 << 20] __attribute__((aligned(512)));
+static void *segment_alloc(size_t size, int device, void *stream, void *user)
+{
+    (void)stream;
+    if (size > sizeof segment || device != 0 || user != &segments_alive || segments_alive)
+        return NULL;
+    segments_alive++;
+    return segment;
+}
+static void segment_free(void *pointer, size_t size, int device, void *stream, void *user)
+{
+    (void)size, (void)device, (void)stream;
+    if (pointer == segment && user == &segments_alive)
+        segments_alive--;
+}
+
+static void pools(void)
+{
+    FRAMED(tarn_pool_block, blocks);
+    tarn_pool_options options;
+    tarn_pool_allocator allocator;
+    FRAMED(tarn_pool_allocator, known);
+    FRAMED(tarn_pool_id, id);
+    tarn_pool_state state;
+    tarn_pool *pool;
+    tarn_scope scope;
+    size_t count;
+    void *block, *graph;
+
+    memset(&allocator, 0, sizeof allocator);
+    allocator.size = sizeof allocator;
+    allocator.alloc = segment_alloc;
+    allocator.free = segment_free;
+    allocator.user = &segments_alive;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.limit = 16 * MIB;
+    options.allocator = &allocator;
+    options.sizes.small_segment = 4 * MIB;
+    OK(tarn_pool_create(&options, &pool));
+    known.value.size = sizeof known.value;
+    OK(tarn_pool_allocator_get(pool, &known.value));
+    UNTOUCHED_BEHIND(known);
+    CHECK(known.value.alloc == segment_alloc && known.value.free == segment_free &&
+          known.value.user == &segments_alive);
+    OK(tarn_pool_id_get(pool, &id.value));
+    UNTOUCHED_BEHIND(id);
+    CHECK(id.value.first == 0 && id.value.second != 0);
+    OK(tarn_pool_limit_get(pool, &count));
+    CHECK(count == 16 * MIB);
+
+    OK(tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope));
+    OK(tarn_alloc_on(first_stream, 1000, &block));
+    OK(tarn_scope_end(scope));
+    CHECK(tarn_scope_end(scope) == TARN_ERROR_SCOPE);
+    CHECK((char *)block >= segment && (char *)block < segment + sizeof segment);
+    OK(tarn_pool_blocks(pool, &blocks.value, 1, &count));
+    UNTOUCHED_BEHIND(blocks);
+    CHECK(count == 1 && blocks.value.address == block && blocks.value.requested == 1000);
+    CHECK(blocks.value.usable_size == 1024 && blocks.value.stream == first_stream);
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    CHECK(segments_alive == 0);
+
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_pool_alloc(pool, first_stream, 2 * MIB, &block));
+    OK(tarn_pool_suspend(pool, true));
+    OK(tarn_pool_state_get(pool, &state));
+    CHECK(state == TARN_POOL_KEPT);
+    CHECK(tarn_pool_alloc(pool, first_stream, 2 * MIB, &graph) == TARN_ERROR_SUSPENDED);
+    OK(tarn_pool_resume(pool));
+    OK(tarn_free(block));
+
+    OK(tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED));
+    OK(tarn_alloc_on(first_stream, MIB, &block));
+    OK(tarn_free(block));
+    OK(tarn_capture_end(first_stream, &graph));
+    OK(tarn_host_graph_destroy(graph));
+    OK(tarn_pool_release(pool));
+}
+
+static void pinned_memory(void)
+{
+    FRAMED(tarn_pinned_settings, settings);
+    FRAMED(tarn_pinned_stats, stats);
+    void *block;
+
+    settings.value.size = sizeof settings.value;
+    OK(tarn_pinned_settings_get(&settings.value));
+    UNTOUCHED_BEHIND(settings);
+    OK(tarn_pinned_settings_set(&settings.value));
+    OK(tarn_pinned_alloc(MIB, &block));
+    CHECK(tarn_is_pinned((char *)block + 1));
+    stats.value.size = sizeof stats.value;
+    OK(tarn_pinned_stats_get(&stats.value));
+    UNTOUCHED_BEHIND(stats);
+    CHECK(stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1);
+    CHECK(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0);
+    CHECK(stats.value.host_alloc_time.count == 1);
+    OK(tarn_pinned_free(block));
+    OK(tarn_pinned_trim(0));
+}
+
+static int told, shortages;
+static void mapped(void *argument, const tarn_range *range)
+{
+    if (argument == &told && range->device == 0 && range->bytes >= 2 * MIB && range->generation > 0)
+        told++;
+}
+static void out_of_memory(void *argument, const tarn_shortage *shortage)
+{
+    if (argument == &told && shortage->requested >= 300 * MIB && shortage->total == 256 * MIB &&
+        shortage->device == 0 && shortage->limit == SIZE_MAX)
+        shortages++;
+}
+
+static void observed_and_shared(void)
+{
+    tarn_observer_options options;
+    FRAMED(tarn_range, range);
+    FRAMED(tarn_share_info, info);
+    tarn_observer observer;
+    tarn_share *share;
+    void *block, *none;
+
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.device = TARN_ALL_DEVICES;
+    options.argument = &told;
+    options.mapped = mapped;
+    options.out_of_memory = out_of_memory;
+    OK(tarn_observer_add(&options, &observer));
+    OK(tarn_trim(0, 0));
+    OK(tarn_export_enable(0));
+    OK(tarn_alloc_on(first_stream, 4 * MIB, &block));
+    CHECK(told > 0);
+    CHECK(tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1);
+    OK(tarn_observer_remove(observer));
+    OK(tarn_range_get(block, &range.value));
+    UNTOUCHED_BEHIND(range);
+    CHECK(range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0);
+
+    OK(tarn_pin(block, MIB));
+    OK(tarn_unpin(block, MIB));
+    OK(tarn_export(block, &share));
+    info.value.size = sizeof info.value;
+    OK(tarn_share_info_get(share, &info.value));
+    UNTOUCHED_BEHIND(info);
+    CHECK(info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB);
+    CHECK(info.value.device == 0 && info.value.generation > 0);
+    OK(tarn_share_close(share));
+    OK(tarn_free(block));
+}
+
+static int handle_alive;
+static void *bound_stream, *given_workspace;
+static size_t given_size;
+static int handle_create(void **handle)
+{
+    handle_alive++;
+    *handle = &handle_alive;
+    return 0;
+}
+static int handle_destroy(void *handle)
+{
+    (void)handle;
+    handle_alive--;
+    return 0;
+}
+static int handle_set_stream(void *handle, void *stream)
+{
+    (void)handle;
+    bound_stream = stream;
+    return 0;
+}
+static int handle_set_workspace(void *handle, void *pointer, size_t size)
+{
+    (void)handle;
+    given_workspace = pointer;
+    given_size = size;
+    return 0;
+}
+
+static void workspaces(tarn_library library)
+{
+    FRAMED(tarn_workspace_call, call);
+    FRAMED(tarn_workspace_stats, stats);
+    FRAMED(tarn_workspace_cleared, cleared);
+
+    stats.value.size = sizeof stats.value;
+    OK(tarn_workspace_stats_get(0, &stats.value));
+    UNTOUCHED_BEHIND(stats);
+    CHECK(stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0);
+    OK(tarn_workspace_clear_all(&cleared.value));
+    UNTOUCHED_BEHIND(cleared);
+    CHECK(cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0);
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_begin(library, &call.value));
+    UNTOUCHED_BEHIND(call);
+    CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB);
+    OK(tarn_workspace_end(&call.value));
+}
+
+static void handles(void)
+{
+    static const tarn_library_row clean;
+    FRAMED(tarn_library_info, info);
+    FRAMED(tarn_handle_stats, stats);
+    FRAMED(tarn_lease, lease);
+    tarn_library_row row = clean;
+    tarn_library library;
+    void *handle, *native;
+
+    row.size = sizeof row;
+    row.name = "counter";
+    row.create = handle_create;
+    row.destroy = handle_destroy;
+    row.set_stream = handle_set_stream;
+    row.set_workspace = handle_set_workspace;
+    OK(tarn_library_register(&row, &library));
+    info.value.size = sizeof info.value;
+    OK(tarn_library_info_get(library, &info.value));
+    UNTOUCHED_BEHIND(info);
+    CHECK(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 &&
+          info.value.reason[0] == 0);
+    CHECK(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS);
+    OK(tarn_library_find("counter", &library));
+    OK(tarn_workspace_size_set(library, 2 * MIB));
+
+    OK(tarn_handle_get_on(library, first_stream, &handle));
+    OK(tarn_stream_native(first_stream, &native));
+    CHECK(handle == &handle_alive && handle_alive == 1 && bound_stream == native);
+    CHECK(given_workspace != NULL && given_size >= 2 * MIB);
+    stats.value.size = sizeof stats.value;
+    OK(tarn_handle_stats_get(library, 0, &stats.value));
+    UNTOUCHED_BEHIND(stats);
+    CHECK(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0);
+    workspaces(library);
+    OK(tarn_handle_lease(library, second_stream, &lease.value));
+    UNTOUCHED_BEHIND(lease);
+    CHECK(lease.value.handle == &handle_alive && handle_alive == 2);
+    OK(tarn_handle_return(&lease.value));
+    OK(tarn_handle_trim(library, 0, NULL));
+    CHECK(handle_alive == 1);
+}
+
+static size_t written;
+static bool write_nowhere(void *argument, const void *data, size_t size)
+{
+    written += data && argument == &written ? size : 0;
+    return true;
+}
+
+static int reports;
+static void reported(void *argument, const tarn_debug_report *report)
+{
+    (void)argument, (void)report;
+    reports++;
+}
+
+static void records(void)
+{
+    tarn_trace_options trace;
+    tarn_snapshot_options options;
+    uint64_t kept, lost;
+    void *block;
+
+    memset(&trace, 0, sizeof trace);
+    trace.size = sizeof trace;
+    trace.records = 1000;
+    trace.stacks = TARN_TRACE_STACKS_NONE;
+    trace.regions = true;
+    OK(tarn_trace_start(&trace));
+    OK(tarn_region_push("step 1"));
+    OK(tarn_alloc_on(first_stream, MIB, &block));
+    OK(tarn_free(block));
+    OK(tarn_region_pop());
+    OK(tarn_trace_count(&kept, &lost));
+    CHECK(kept >= 4 && lost == 0);
+    OK(tarn_trace_stop());
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.format = TARN_SNAPSHOT_CHROME;
+    OK(tarn_snapshot_print(write_nowhere, &written, &options));
+    CHECK(written > 100);
+    options.format = TARN_SNAPSHOT_PICKLE;
+    options.max_bytes = 10;
+    CHECK(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT);
+
+    tarn_debug_on_report(reported, NULL);
+    CHECK(tarn_debug_reports() == 0 && reports == 0);
+    OK(tarn_configure("max_split_size_mb:64"));
+    OK(tarn_configuration(NULL, 0, &written));
+    CHECK(written > 1);
+}
+
+static void published(void)
+{
+    tarn_live_options options;
+
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.name = "program";
+    options.directory = ".";
+    options.interval_ms = 1000;
+    OK(tarn_live_start(&options));
+    CHECK(tarn_live_start(&options) == TARN_ERROR_BUSY);
+    OK(tarn_live_stop());
+    options.interval_ms = 1;
+    CHECK(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT);
+    written = 0;
+    OK(tarn_metrics_print(write_nowhere, &written));
+    CHECK(written > 100);
+}
+
+static void host_device(void)
+{
+    FRAMED(tarn_host_ledger, ledger);
+    FRAMED(tarn_host_extent, extent);
+    void *block;
+
+    ledger.value.size = sizeof ledger.value;
+    OK(tarn_alloc_on(first_stream, 2 * MIB, &block));
+    OK(tarn_host_ledger_get(0, &ledger.value));
+    UNTOUCHED_BEHIND(ledger);
+    CHECK(ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0);
+    CHECK(tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS && ledger.value.time_a_ns > 0);
+    OK(tarn_host_extent_get(0, block, 2 * MIB, &extent.value));
+    UNTOUCHED_BEHIND(extent);
+    CHECK(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible);
+    OK(tarn_free(block));
+}
+
+int main(void)
+{
+    tarn_host_config config;
+
+    memset(&config, 0, sizeof config);
+    config.size = sizeof config;
+    config.devices = 2;
+    config.memory = 256 * MIB;
+    OK(tarn_host_configure(&config));
+    devices_and_streams();
+    memory();
+    pools();
+    pinned_memory();
+    observed_and_shared();
+    handles();
+    records();
+    published();
+    host_device();
+    OK(tarn_shutdown());
+    CHECK(tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN);
+    CHECK(handle_alive == 0);
+    CHECK(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0);
+    printf("a program of tarn %d.%d.%d runs with %s\n", TARN_VERSION_MAJOR, TARN_VERSION_MINOR, TARN_VERSION_PATCH,
+           tarn_version());
+    return 0;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What is written to standard error for each value of TARN_LOG: in a child, since the value is read once. */
+#include "base/log.h"
+#include "support/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char said[8192];
+
+/* Runs `speak` in a child with TARN_LOG so; gives what it wrote. */
+static const char *with(const char *value, void (*speak)(void))
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        if (value)
+            setenv("TARN_LOG", value, 1);
+        else
+            unsetenv("TARN_LOG");
+        speak();
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    for (ssize_t now; (now = read(ends[0], said + length, sizeof said - 1 - length)) > 0;)
+        length += (size_t)now;
+    said[length] = 0;
+    close(ends[0]);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return said;
+}
+
+static void speak_at_each_level(void)
+{
+    log_write(LOG_ERRORS, "an error, %d", 1);
+    log_write(LOG_INFO, "news");
+    log_write(LOG_ALL, "everything");
+}
+
+static void test_levels(void **state)
+{
+    (void)state;
+    assert_string_equal(with(NULL, speak_at_each_level), "");
+    assert_string_equal(with("errors", speak_at_each_level), "tarn: an error, 1\n");
+    assert_string_equal(with("info", speak_at_each_level), "tarn: an error, 1\ntarn: news\n");
+    assert_string_equal(with("all", speak_at_each_level), "tarn: an error, 1\ntarn: news\ntarn: everything\n");
+    assert_string_equal(with("loud", speak_at_each_level),
+                        "tarn: TARN_LOG is none of errors, info and all; nothing is logged\n");
+}
+
+static void speak_at_length(void)
+{
+    char text[3000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    log_write(LOG_ERRORS, "%s", text);
+    log_write(LOG_ERRORS, "after it");
+}
+
+static void test_a_line_too_long_is_cut_and_ends(void **state)
+{
+    (void)state;
+    const char *text = with("errors", speak_at_length);
+    const char *end = strchr(text, '\n');
+    assert_non_null(end);
+    assert_true(end - text > 1000 && end - text < 1200);
+    assert_string_equal(end, "\ntarn: after it\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_a_line_too_long_is_cut_and_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

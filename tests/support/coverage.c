@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Where what runs is counted (make coverage): a child that ends by _exit(), as those of tests do, leaves its counts too. */
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifdef TARN_COVERAGE
+extern void __gcov_dump(void);
+
+_Noreturn void _exit(int status)
+{
+    __gcov_dump();
+    for (;;)
+        syscall(SYS_exit_group, status);
+}
+#endif
