@@ -173,7 +173,7 @@ bool page_each(const char *directory, void (*visit)(void *argument, const char *
     ssize_t bytes = -1;
     if (folder < 0)
         return false;
-    while ((bytes = getdents64(folder, entries, sizeof entries)) > 0) {
+    while ((bytes = getdents64(folder, (void *)entries, sizeof entries)) > 0) {
         for (ssize_t at = 0; at < bytes;) {
             const struct dirent64 *entry = (const struct dirent64 *)(const void *)(entries + at);
             if (strncmp(entry->d_name, PAGE_PREFIX, strlen(PAGE_PREFIX)) == 0)
