@@ -77,7 +77,8 @@ TARN_API tarn_status tarn_record_stream(void *pointer, tarn_stream stream);
  * follows it is not free. Never moves, never shrinks, never maps memory. */
 TARN_API tarn_status tarn_extend(void *pointer, size_t size);
 
-/* The bytes that a block really has, at least what was asked for. `pointer` must be the start of a live block. */
+/* The bytes that a block really has, at least what was asked for. TARN_ERROR_INVALID_POINTER for what is not the start of a live
+ * block, TARN_ERROR_DOUBLE_FREE where one may have been. */
 TARN_API tarn_status tarn_usable_size(const void *pointer, size_t *size);
 
 /* Names a pool (pool.h): (0, 0) the device's default pool, (0, n) one that the user made, (n, 0) one made for a graph. */
