@@ -24,7 +24,8 @@ struct stream {
     atomic_uint generation; /* goes up when the stream is retired */
     unsigned slot;
     int device, priority;
-    driver_stream native;
+    _Atomic(driver_stream)
+        native; /* table lock to change; who looks at a stream that may be retired meanwhile gets what it was, or NULL */
     enum stream_origin origin; /* table lock */
     unsigned adoptions;        /* table lock: how often it was adopted and not yet retired */
     atomic_bool captures;      /* record lock to change: a known capture began or was announced on it */
