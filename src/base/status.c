@@ -3,17 +3,19 @@
 
 /* Statuses and each thread's last error. A thread's text is made at its first error and freed at its end: as a thread-local array
  * it would be taken from what the loader keeps for libraries that are opened while the process runs, and that is little. Where the host
- * has no memory for it, a short one serves. */
+ * has no memory for it, a short one serves; and in a child of fork(), where another thread of the parent may have had the lock behind
+ * that memory. */
 #include "base/status.h"
 #include "base/log.h"
 #include "base/pages.h"
+#include "base/process.h"
 
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define SHORT_BYTES 160
+#define SHORT_BYTES 256
 
 static _Thread_local char *own_text; /* NULL before the first error */
 static _Thread_local char short_text[SHORT_BYTES];
@@ -23,9 +25,16 @@ static _Thread_local int attempts; /* begun and not ended */
 static pthread_key_t text_key; /* only for its destructor */
 static bool has_key;
 
+static bool is_forked(void)
+{
+    return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_IS_FORKED;
+}
+
 static void text_end(void *text)
 {
     own_text = NULL;
+    if (is_forked())
+        return;
     pages_free(text, ERROR_TEXT_BYTES);
 }
 
@@ -38,8 +47,11 @@ static void key_make(void)
 static char *text_of_thread(size_t *size)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, key_make);
-    char *made = own_text || !has_key ? NULL : pages_alloc(ERROR_TEXT_BYTES);
+    char *made = NULL;
+    if (!own_text && !is_forked()) {
+        pthread_once(&once, key_make);
+        made = has_key ? pages_alloc(ERROR_TEXT_BYTES) : NULL;
+    }
     if (made && pthread_setspecific(text_key, made)) {
         pages_free(made, ERROR_TEXT_BYTES);
         made = NULL;
@@ -127,6 +139,8 @@ void error_attempt_begin(struct error_before *before)
 void error_attempt_end(const struct error_before *before, tarn_status status)
 {
     attempts--;
+    if (!status && strcmp(tarn_last_error(), before->text) == 0)
+        return;
     size_t size;
     char *text = text_of_thread(&size);
     if (!status)

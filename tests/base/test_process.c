@@ -3,7 +3,9 @@
 
 /* The ends of a process: a fork after the first use, and tarn_shutdown(). Each is tried in a child of its own, as it ends
  * the use of tarn there. */
+#include "base/pages.h"
 #include "base/process.h"
+#include "base/status.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -164,6 +166,51 @@ static void a_child_of_a_process_that_used_tarn_is_refused_and_never_hangs(void 
     in_child(fork_after_use);
 }
 
+/* Keeps the lock busy behind which the texts of errors are made. */
+static void *text_storm(void *argument)
+{
+    (void)argument;
+    while (!atomic_load(&storm_ends))
+        pages_free(pages_alloc(ERROR_TEXT_BYTES), ERROR_TEXT_BYTES);
+    return NULL;
+}
+
+static void the_first_error_is_refused_as_forked(void)
+{
+    tarn_tag tag = 0;
+    GIVES(tarn_tag_intern("a tag", &tag), TARN_ERROR_FORKED);
+    CHECK(strstr(tarn_last_error(), "forked"));
+}
+
+/* In a thread that has had no error yet. */
+static void *fork_once(void *argument)
+{
+    (void)argument;
+    in_child(the_first_error_is_refused_as_forked);
+    return NULL;
+}
+
+static void fork_before_an_error(void)
+{
+    pthread_t fresh;
+    pthread_t threads[3];
+    block = alloc_on(lease(0), 1000);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, text_storm, NULL) == 0);
+    for (int i = 0; i < 50; i++)
+        CHECK(pthread_create(&fresh, NULL, fork_once, NULL) == 0 && pthread_join(fresh, NULL) == 0);
+    atomic_store(&storm_ends, true);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    OK(tarn_free(block));
+}
+
+static void a_first_error_in_a_child_takes_no_lock(void **state)
+{
+    (void)state;
+    in_child(fork_before_an_error);
+}
+
 static void use_and_free(void)
 {
     use_everything();
@@ -254,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fork_before_the_first_use_is_fine),
         cmocka_unit_test(a_child_of_a_process_that_used_tarn_is_refused_and_never_hangs),
+        cmocka_unit_test(a_first_error_in_a_child_takes_no_lock),
         cmocka_unit_test(after_a_shutdown_calls_are_refused_and_live_blocks_keep_their_memory),
         cmocka_unit_test(a_shutdown_before_the_first_use_is_one_too),
         cmocka_unit_test(a_shutdown_with_nothing_live_ends_the_driver_too),
