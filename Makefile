@@ -55,10 +55,10 @@ bench: ## Build the release and run every benchmark
 	@cmake --build build --parallel $(JOBS) --target product benchmarks
 	@scripts/bench build
 
-mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names> for some)
+mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names> for some, MUTANTS_PART=0/3 for a third)
 	@scripts/setup demo test docs
 	@$(cudss_headers)
-	@scripts/mutants $(MUTANTS)
+	@scripts/mutants $(if $(MUTANTS_PART),--part $(MUTANTS_PART)) $(MUTANTS)
 
 fuzz: ## Fuzz for FUZZ_SECONDS in all, divided among the targets
 	@scripts/setup demo fuzz
