@@ -3,35 +3,10 @@
 # Copyright (c) 2026 The tarn authors
 #
 # The program from outside: what `tarn info` prints, and with which status. TARN_PROGRAM is the program.
-set -euo pipefail
-
-tarn=$TARN_PROGRAM
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() { echo "test_info: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
-
-# run STATUS ARGUMENT...: runs the program and wants that status; leaves the files out and err.
-run()
-{
-    local wanted=$1 status=0
-    shift
-    "$tarn" info "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
-    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: tarn info $*"
-}
-says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
-silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
-
-# json EXPRESSION: standard output is JSON, called `a` here, and the expression holds of it.
-json()
-{
-    python3 - "$work/out" "$1" <<'END' || fail "not so: $1"
-import json, sys
-with open(sys.argv[1]) as file:
-    a = json.load(file)
-l = {library["name"]: library for library in a["libraries"]}
-sys.exit(0 if eval(sys.argv[2]) else 1)
-END
-}
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+command=("$tarn" info)
+json_more='l = {library["name"]: library for library in a["libraries"]}'
 
 # What vendors' libraries allocate when they are opened is theirs.
 echo 'leak:libamdhip64.so' >"$work/suppressions"

@@ -4,36 +4,10 @@
 #
 # `tarn plan` from outside, and replays that follow what it writes. TARN_PROGRAM is the program, TARN_TEST_DATA the folder of
 # generated snapshots, TARN_SOURCE the source tree.
-set -euo pipefail
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
 
-tarn=$TARN_PROGRAM
-data=$TARN_TEST_DATA
 traces=$TARN_SOURCE/examples/traces
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() { echo "test_plan: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
-
-# run STATUS ARGUMENT...: runs the program and wants that status; leaves the files out and err.
-run()
-{
-    local wanted=$1 status=0
-    shift
-    "$tarn" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
-    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: tarn $*"
-}
-says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
-silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
-
-# json EXPRESSION: standard output is JSON, called `a` here, and the expression holds of it.
-json()
-{
-    python3 - "$work/out" "$1" <<'END' || fail "not so: $1"
-import json, sys
-with open(sys.argv[1]) as file:
-    a = json.load(file)
-sys.exit(0 if eval(sys.argv[2]) else 1)
-END
-}
 
 # The command line.
 run 0 plan --help && says out '^Usage: tarn plan' && silent err

@@ -4,23 +4,9 @@
 #
 # The program from outside: `tarn sim`, in the build tree and installed, with a program that uses the driver's own API and
 # knows nothing of tarn. TARN_PROGRAM is the program.
-set -euo pipefail
-
-tarn=$TARN_PROGRAM
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() { echo "test_sim: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
-
-# run STATUS COMMAND...: runs it and wants that status; leaves the files out and err.
-run()
-{
-    local wanted=$1 status=0
-    shift
-    "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
-    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: $*"
-}
-says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
-silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+command=() # each run names it
 unset LD_LIBRARY_PATH TARN_DRIVER
 
 # The command line.

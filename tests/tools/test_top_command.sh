@@ -4,10 +4,9 @@
 #
 # The program from outside: `tarn top` beside processes that publish, which are replays: a replay runs in a process of its own, with
 # tarn in it as in any other. TARN_PROGRAM is the program.
-set -euo pipefail
-
-tarn=$TARN_PROGRAM
-work=$(mktemp -d)
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+command=() # each run names it
 publishers=()
 end_publishers()
 {
@@ -19,19 +18,8 @@ end_publishers()
     done
     publishers=()
 }
-trap 'end_publishers; rm -rf "$work"' EXIT
-fail() { echo "test_top: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
+at_exit() { end_publishers; }
 
-# run STATUS COMMAND...: runs it and wants that status; leaves the files out and err.
-run()
-{
-    local wanted=$1 status=0
-    shift
-    "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
-    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: $*"
-}
-says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
-silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
 unset TARN_DRIVER TARN_LIVE TARN_LIVE_NAME XDG_RUNTIME_DIR
 export TARN_LIVE_DIRECTORY=$work/pages
 mkdir "$work/pages"
@@ -107,7 +95,6 @@ import fcntl, os, pty, select, signal, struct, sys, termios, time
 
 tarn, process = sys.argv[1:]
 
-
 def watch(act):
     """Runs `tarn top` on a terminal of 80 x 24; act(frames, file, child) is called after each piece of output."""
     child, file = pty.fork()
@@ -132,9 +119,7 @@ def watch(act):
     assert os.waitpid(child, 0)[1] == 0
     return out
 
-
 seen = {}
-
 
 def resize_and_quit(frames, file, child):
     if len(frames) > 3 and "resized" not in seen:
@@ -145,19 +130,16 @@ def resize_and_quit(frames, file, child):
         seen["quit"] = True
         os.write(file, b"q")
 
-
 out = watch(resize_and_quit)
 frames = out.split(b"\x1b[H")[1:]
 assert out.startswith(b"\x1b[?1049h") and out.endswith(b"\x1b[?1049l"), out[-200:]
 assert "█".encode() in frames[2], frames[2]
 assert frames[2].count(b"\n") <= 23 and frames[-1].count(b"\n") <= 9, frames[-1]
 
-
 def end_the_process(frames, file, child):
     if len(frames) > 3 and "killed" not in seen:
         seen["killed"] = True
         os.kill(int(process), signal.SIGKILL)
-
 
 out = watch(end_the_process)
 after = out.split(b"\x1b[?1049l")[1]

@@ -4,36 +4,10 @@
 #
 # `tarn replay --what-if` from outside: the same trace with other things, side by side. TARN_PROGRAM is the program,
 # TARN_TEST_DATA the folder of generated snapshots.
-set -euo pipefail
-
-tarn=$TARN_PROGRAM
-data=$TARN_TEST_DATA
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() { echo "test_what_if: $*" >&2; head -c 4000 "$work/out" "$work/err" >&2; exit 1; }
-
-# run STATUS ARGUMENT...: runs the program and wants that status; leaves the files out and err.
-run()
-{
-    local wanted=$1 status=0
-    shift
-    "$tarn" replay "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
-    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted: tarn replay $*"
-}
-says() { grep -qe "$2" "$work/$1" || fail "$1 does not say: $2"; }
-silent() { [ ! -s "$work/$1" ] || fail "$1 should be empty"; }
-
-# json EXPRESSION: standard output is JSON, called `a` here, and the expression holds of it; w is its objects by what_if.
-json()
-{
-    python3 - "$work/out" "$1" <<'END' || fail "not so: $1"
-import json, sys
-with open(sys.argv[1]) as file:
-    a = json.load(file)
-w = {o.get("what_if"): o for o in reversed(a)}
-sys.exit(0 if eval(sys.argv[2]) else 1)
-END
-}
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+command=("$tarn" replay)
+json_more='w = {o.get("what_if"): o for o in reversed(a)}'
 
 # What makes no sense is named, before anything runs.
 while read -r spec error; do
