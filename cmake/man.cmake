@@ -4,7 +4,7 @@
 # The manual pages, man/man1/tarn*.1 in the build folder: what the program's --help says and docs/man adds. Every command of
 # the program has one, so which there are is known only when they are made. The target is `man`.
 
-if(TARN_SANITIZE OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR))
+if(NOT TARN_AS_SHIPPED OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR))
     return() # a program that a package would not have, or that cannot be run here
 endif()
 find_program(TARN_HELP2MAN help2man)

@@ -83,12 +83,12 @@ static size_t damage(unsigned char *data, size_t size)
     }
 }
 
-/* A damaged file is refused, or read, within 5 s of processor time: that a sanitizer multiplies. The thread sanitizer has
+/* A damaged file is refused, or read, within 5 s of processor time: that a sanitizer, or counting, multiplies. The thread sanitizer has
  * nothing to find in a reader that has one thread, so it is given a part. */
 #ifdef __SANITIZE_THREAD__
 #define COPIES 500
 #define MOST_SECONDS 100
-#elif defined(__SANITIZE_ADDRESS__)
+#elif defined(__SANITIZE_ADDRESS__) || defined(TARN_COVERAGE)
 #define COPIES 10000
 #define MOST_SECONDS 50
 #else
