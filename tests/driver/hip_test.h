@@ -8,12 +8,11 @@
 
 #include "driver/hip.h"
 #include "driver/loader.h"
-#include "host_test.h"
+#include "scenario_test.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#define DESTROYED_STREAM "hipErrorContextIsDestroyed" /* what it says of one */
 
 /* Starts the driver on libamdhip64.so.<major>, of the version that it claims by itself or of the one named. */
 static inline void start_hip(int major, const char *version, bool virtual_memory)
@@ -51,32 +50,5 @@ static inline int current_device(void)
     assert_int_equal(hip.call.hipGetDevice(&device), HIP_OK);
     return device;
 }
-
-/* Runs this program again with a scenario's name as its argument and `variables` ("NAME=VALUE", NULL at the end) in its
- * environment. Gives its exit status; 128 and above for a signal. */
-static inline int run_scenario(const char *name, const char *const *variables)
-{
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        for (; *variables; variables++)
-            putenv((char *)(uintptr_t)*variables);
-        execl("/proc/self/exe", "scenario", name, (char *)NULL);
-        _exit(127);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* In a scenario, where cmocka does not run. */
-#define NEED(condition)                                                                                     \
-    do {                                                                                                    \
-        if (!(condition)) {                                                                                 \
-            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #condition, tarn_last_error()); \
-            _exit(1);                                                                                       \
-        }                                                                                                   \
-    } while (0)
 
 #endif
