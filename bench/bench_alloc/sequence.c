@@ -11,7 +11,7 @@
 #include <string.h>
 
 #ifdef TARN_HAVE_TRACES
-#include "snapshot.h"
+#include "input/snapshot.h"
 #endif
 
 #define SMALL_STEPS 40000

@@ -3,8 +3,8 @@
 
 /* libFuzzer's way into the reader of RMM's logs: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/rmm. What does not begin with the
  * header gets one, so that the lines are met. Whatever is read must make a workload; whatever is not must name its line. */
-#include "rmm_csv.h"
-#include "workload.h"
+#include "input/rmm_csv.h"
+#include "input/workload.h"
 
 #include <stdlib.h>
 #include <string.h>

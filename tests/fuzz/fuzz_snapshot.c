@@ -3,8 +3,8 @@
 
 /* libFuzzer's way into the reader of snapshots and into their analysis: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/snapshot.
  * Whatever is read must be whole; whatever is not must say why. */
-#include "analysis.h"
-#include "snapshot.h"
+#include "analysis/analysis.h"
+#include "input/snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>

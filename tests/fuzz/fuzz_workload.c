@@ -4,10 +4,10 @@
 /* libFuzzer's way into what is made of a trace: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/workload. Four bytes are an event, or a
  * mark of tarn's own: kind, address, size, and stream with pool and thread. However they contradict each other, each block is allocated once,
  * then freed and completed at most once, and what is made of the workload stays whole. */
-#include "c10.h"
-#include "packing.h"
-#include "plan_make.h"
-#include "workload.h"
+#include "input/workload.h"
+#include "replay/c10.h"
+#include "replay/packing.h"
+#include "replay/plan_make.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -24,7 +24,7 @@
 #include <cmocka.h>
 #include <zstd.h>
 
-#include "snapshot.h"
+#include "input/snapshot.h"
 
 struct bytes {
     unsigned char *data;

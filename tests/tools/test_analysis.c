@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
-#include "analysis.h"
-#include "analysis_diff.h"
+#include "analysis/analysis.h"
+#include "analysis/analysis_diff.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define KIB UINT64_C(1024)

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The model of PyTorch's allocator: its rules one by one, and the recorded peaks of real traces within 0.5 %. */
-#include "c10.h"
+#include "replay/c10.h"
 
 #include <glob.h>
 #include <setjmp.h>

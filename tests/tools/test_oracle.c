@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Every check of the oracle is made to fire by an allocator that does wrong, and is silent for one that does right. */
-#include "oracle.h"
+#include "replay/oracle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The placement of blocks with known lifetimes: valid whatever the blocks, the bound where that can be reached, the same each time. */
-#include "packing.h"
+#include "replay/packing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "pickle.h"
+#include "input/pickle.h"
 
 static const char *const words[] = {"a", "b", "segments"};
 

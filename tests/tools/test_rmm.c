@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* RMM's logs: the layouts of the years, what is refused and how it is named, and the workload that comes of one. */
-#include "rmm_csv.h"
-#include "workload.h"
+#include "input/rmm_csv.h"
+#include "input/workload.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 /* `tarn top` before pages that lie: cut short, of another version, with counts beyond their room, texts without an end or with escapes;
  * and the text that it makes, whose lines fit into any width. */
 #include "support/host.h"
-#include "top.h"
+#include "top/top.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

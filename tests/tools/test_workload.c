@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* From traces to workloads: what was alive before, late frees, the recorded peak, and traces that contradict themselves. */
-#include "workload.h"
+#include "input/workload.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns files of `tarn report` and `tarn diff`, and what is said of them everywhere. */
+#include "analysis/report.h"
+
+#include "units.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool report_file_open(const char *command, const char *path, int device, struct report_file *file)
+{
+    struct snapshot_error error;
+    *file = (struct report_file){.path = path};
+    if (!snapshot_read_file(path, &file->snapshot, &error)) {
+        fprintf(stderr, "tarn %s: %s: %s\n", command, path, error.text);
+        return false;
+    }
+    int devices = analysis_devices(&file->snapshot);
+    file->analyses = calloc((size_t)devices + 1, sizeof *file->analyses);
+    bool done = file->analyses;
+    for (int i = 0; done && i < devices; i++)
+        if ((device < 0 || device == i) && analysis_exists(&file->snapshot, i)) {
+            done = analysis_build(&file->snapshot, i, &file->analyses[file->count]);
+            file->count += done;
+        }
+    if (!done)
+        fprintf(stderr, "tarn %s: %s: memory is short, or its trace has more than 2^31 events\n", command, path);
+    else if (!file->count && device >= 0)
+        fprintf(stderr, "tarn %s: %s: it has nothing of device %d; leave out --device to see all\n", command, path,
+                device);
+    else if (!file->count)
+        fprintf(stderr, "tarn %s: %s: it has no segments and no trace, so there is nothing to show\n", command, path);
+    if (done && file->count)
+        return true;
+    report_file_finish(file);
+    return false;
+}
+
+void report_file_finish(struct report_file *file)
+{
+    for (size_t i = 0; i < file->count; i++)
+        analysis_finish(&file->analyses[i]);
+    free(file->analyses);
+    snapshot_finish(&file->snapshot);
+    *file = (struct report_file){0};
+}
+
+bool report_moment_parse(const char *text, struct report_moment *moment)
+{
+    uint64_t event;
+    *moment = (struct report_moment){.kind = REPORT_AT_EVENT};
+    if (strcmp(text, "peak") == 0)
+        moment->kind = REPORT_AT_PEAK;
+    else if (strcmp(text, "peak-reserved") == 0)
+        moment->kind = REPORT_AT_PEAK_RESERVED;
+    else if (strcmp(text, "end") == 0)
+        moment->kind = REPORT_AT_END;
+    else if (units_parse_count(text, 0, INT32_MAX, &event))
+        moment->event = (uint32_t)event;
+    else
+        return false;
+    return true;
+}
+
+uint32_t report_moment_of(const struct analysis *analysis, const struct report_moment *moment)
+{
+    switch (moment->kind) {
+    case REPORT_AT_PEAK:
+        return analysis->peak;
+    case REPORT_AT_PEAK_RESERVED:
+        return analysis->peak_reserved;
+    case REPORT_AT_END:
+        return analysis->event_count;
+    case REPORT_AT_EVENT:
+        break;
+    }
+    return moment->event < analysis->event_count ? moment->event : analysis->event_count;
+}
+
+const char *report_moment_name(const struct report_moment *moment)
+{
+    static const char *const names[] = {"the peak", "the peak of reserved memory", "the end", "that moment"};
+    return names[moment->kind];
+}
+
+const char *report_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+const char *report_writer(const struct snapshot *snapshot, char *text, size_t size)
+{
+    const struct snapshot_tarn *tarn = &snapshot->tarn;
+    if (tarn->there)
+        snprintf(text, size, "%s, driver %s", snapshot_text(snapshot, tarn->library),
+                 snapshot_text(snapshot, tarn->driver));
+    else
+        snprintf(text, size, "PyTorch");
+    return text;
+}
+
+double report_fragmentation(const struct analysis_state *state)
+{
+    return state->unused ? 1 - (double)state->largest_free / (double)state->unused : 0;
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns what goes into the page of `tarn report`: the numbers as base64 of little-endian arrays, each an element of its own, and
+ * a description in JSON that names them. The page is tools/tarn/analysis/page/; it reads exactly this, so both change together.
+ *
+ * Texts come from files that nobody vouches for. They go into the page as JSON in which every "<" is written as an escape, and
+ * into the title as HTML, so none can end its element. */
+#include "analysis/report_page.h"
+
+#include "analysis/report.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAMPLES 1000
+
+/* A page under construction. The first failure makes all that follows do nothing. */
+struct page {
+    FILE *out;
+    unsigned arrays; /* written so far: they are numbered */
+    bool failed;
+};
+
+/* --- arrays --- */
+
+static void put_base64(FILE *out, const unsigned char *bytes, size_t size)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < size; i += 3) {
+        unsigned group = (unsigned)bytes[i] << 16;
+        group |= i + 1 < size ? (unsigned)bytes[i + 1] << 8 : 0;
+        group |= i + 2 < size ? bytes[i + 2] : 0;
+        char text[4] = {letters[group >> 18], letters[group >> 12 & 63], i + 1 < size ? letters[group >> 6 & 63] : '=',
+                        i + 2 < size ? letters[group & 63] : '='};
+        fwrite(text, 1, sizeof text, out);
+    }
+}
+
+enum column { COLUMN_F64, COLUMN_U32, COLUMN_U8 };
+
+/* Gives the `i`-th number of an array. */
+typedef double (*column_value)(const void *context, size_t i);
+
+/* Writes an array as an element, and notes it under `name` in `list`. */
+static void put_array(struct page *page, json_t *list, const char *name, enum column type, const void *context,
+                      column_value value, size_t count)
+{
+    static const struct {
+        const char *name;
+        size_t size;
+    } types[] = {{"f64", 8}, {"u32", 4}, {"u8", 1}};
+    enum { CHUNK = 3 * 1024 }; /* of three and of eight bytes a multiple, so that no chunk but the last is padded */
+    unsigned char chunk[CHUNK];
+    size_t filled = 0;
+    char id[32];
+    snprintf(id, sizeof id, "array-%u", page->arrays++);
+    if (page->failed || json_object_set_new(list, name,
+                                            json_pack("{s:s, s:s, s:I}", "id", id, "type", types[type].name, "length",
+                                                      (json_int_t)count))) {
+        page->failed = true;
+        return;
+    }
+    fprintf(page->out, "<script type=\"text/plain\" id=\"%s\">", id);
+    for (size_t i = 0; i < count; i++) {
+        double number = value(context, i);
+        uint64_t bits;
+        if (type == COLUMN_F64)
+            memcpy(&bits, &number, sizeof bits);
+        else
+            bits = (uint64_t)number;
+        for (size_t byte = 0; byte < types[type].size; byte++)
+            chunk[filled++] = (unsigned char)(bits >> 8 * byte);
+        if (filled == CHUNK) {
+            put_base64(page->out, chunk, filled);
+            filled = 0;
+        }
+    }
+    put_base64(page->out, chunk, filled);
+    fputs("</script>\n", page->out);
+}
+
+/* One function a column: a list of them is all that there is to say. */
+#define BLOCK_COLUMNS(X)   \
+    X(address, COLUMN_F64) \
+    X(size, COLUMN_F64)    \
+    X(room, COLUMN_F64)    \
+    X(begin, COLUMN_U32)   \
+    X(freed, COLUMN_U32)   \
+    X(end, COLUMN_U32)     \
+    X(stream, COLUMN_U32)  \
+    X(pool, COLUMN_U32)    \
+    X(stack, COLUMN_U32)   \
+    X(tag, COLUMN_U32)     \
+    X(thread, COLUMN_U32)
+#define RANGE_COLUMNS(X)                   \
+    X(address, "rangeAddress", COLUMN_F64) \
+    X(size, "rangeSize", COLUMN_F64)       \
+    X(begin, "rangeBegin", COLUMN_U32)     \
+    X(end, "rangeEnd", COLUMN_U32)         \
+    X(stream, "rangeStream", COLUMN_U32)   \
+    X(pool, "rangePool", COLUMN_U32)       \
+    X(joins, "rangeJoins", COLUMN_U8)
+
+#define X(field, type)                                                    \
+    static double block_##field(const void *context, size_t i)            \
+    {                                                                     \
+        return (double)((const struct analysis_block *)context)[i].field; \
+    }
+BLOCK_COLUMNS(X)
+#undef X
+#define X(field, name, type)                                              \
+    static double range_##field(const void *context, size_t i)            \
+    {                                                                     \
+        return (double)((const struct analysis_range *)context)[i].field; \
+    }
+RANGE_COLUMNS(X)
+#undef X
+
+static double wide_value(const void *context, size_t i)
+{
+    return (double)((const uint64_t *)context)[i];
+}
+
+static double narrow_value(const void *context, size_t i)
+{
+    return ((const uint32_t *)context)[i];
+}
+
+static double stack_caller(const void *context, size_t i)
+{
+    return ((const struct snapshot_stack *)context)[i].caller;
+}
+
+static double stack_frame(const void *context, size_t i)
+{
+    return ((const struct snapshot_stack *)context)[i].frame;
+}
+
+#define STATE_COLUMNS(X) X(allocated) X(unused) X(largest_free)
+#define X(field)                                                          \
+    static double state_##field(const void *context, size_t i)            \
+    {                                                                     \
+        return (double)((const struct analysis_state *)context)[i].field; \
+    }
+STATE_COLUMNS(X)
+#undef X
+
+/* --- the description --- */
+
+static json_t *wide(uint64_t number)
+{
+    return json_real((double)number);
+}
+
+/* Appends to an array that may have failed before; gives NULL from the first failure on. */
+static json_t *append(json_t *array, json_t *item)
+{
+    if (array && json_array_append_new(array, item) == 0)
+        return array;
+    if (!array)
+        json_decref(item);
+    json_decref(array);
+    return NULL;
+}
+
+static json_t *describe_state(const struct analysis_state *state)
+{
+    return json_pack("{s:o, s:o}", "allocated", wide(state->allocated), "reserved", wide(state->reserved));
+}
+
+static json_t *describe_ooms(const struct analysis *analysis)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < analysis->oom_count; i++) {
+        const struct analysis_oom *oom = &analysis->ooms[i];
+        uint32_t moment = oom->event < analysis->event_count ? oom->event : analysis->event_count;
+        struct analysis_state state;
+        if (!analysis_states(analysis, &moment, 1, &state)) {
+            json_decref(array);
+            return NULL;
+        }
+        array = append(array,
+                       json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I}", "event", (json_int_t)oom->event, "moment",
+                                 (json_int_t)moment, "asked", wide(oom->asked), "deviceFree", wide(oom->device_free),
+                                 "free", wide(state.unused), "largest", wide(state.largest_free), "tag",
+                                 (json_int_t)oom->tag, "stack", (json_int_t)oom->stack));
+    }
+    return array;
+}
+
+/* States at SAMPLES moments: of each span the one at which most was allocated. */
+static void put_samples(struct page *page, const struct analysis *analysis, json_t *list)
+{
+    struct analysis_span *spans = calloc(SAMPLES, sizeof *spans);
+    struct analysis_state *states = calloc(SAMPLES, sizeof *states);
+    uint32_t *moments = calloc(SAMPLES, sizeof *moments);
+    size_t count = 0;
+    page->failed = page->failed || !spans || !states || !moments || !analysis_spans(analysis, spans, SAMPLES);
+    for (size_t i = 0; !page->failed && i < SAMPLES; i++)
+        if (count == 0 || spans[i].highest > moments[count - 1])
+            moments[count++] = spans[i].highest;
+    page->failed = page->failed || !analysis_states(analysis, moments, count, states);
+    if (!page->failed) {
+        put_array(page, list, "sampleMoment", COLUMN_U32, moments, narrow_value, count);
+        put_array(page, list, "sampleAllocated", COLUMN_F64, states, state_allocated, count);
+        put_array(page, list, "sampleFree", COLUMN_F64, states, state_unused, count);
+        put_array(page, list, "sampleLargest", COLUMN_F64, states, state_largest_free, count);
+    }
+    free(spans);
+    free(states);
+    free(moments);
+}
+
+static json_t *put_device_arrays(struct page *page, const struct analysis *analysis)
+{
+    json_t *list = json_object();
+    page->failed = page->failed || !list;
+    put_array(page, list, "times", COLUMN_F64, analysis->times, wide_value, (size_t)analysis->event_count + 1);
+#define X(field, type) put_array(page, list, #field, type, analysis->blocks, block_##field, analysis->block_count);
+    BLOCK_COLUMNS(X)
+#undef X
+#define X(field, name, type) put_array(page, list, name, type, analysis->ranges, range_##field, analysis->range_count);
+    RANGE_COLUMNS(X)
+#undef X
+    put_array(page, list, "byAddress", COLUMN_U32, analysis->by_address, narrow_value, analysis->block_count);
+    put_array(page, list, "rangeByAddress", COLUMN_U32, analysis->range_by_address, narrow_value,
+              analysis->range_count);
+    put_samples(page, analysis, list);
+    return list;
+}
+
+/* What is missing of a recording, in words; empty where it is whole. */
+static void describe_gaps(const struct analysis *analysis, char *text, size_t size)
+{
+    const struct snapshot *snapshot = analysis->snapshot;
+    size_t partial = analysis->has_trace ? snapshot->traces[analysis->device].exact_from : 0;
+    *text = 0;
+    if (partial || snapshot->tarn.overwritten)
+        snprintf(text, size,
+                 "The recording is not whole: before event %zu threads are missing, and %llu events were overwritten.",
+                 partial, (unsigned long long)snapshot->tarn.overwritten);
+}
+
+static json_t *put_device(struct page *page, const struct analysis *analysis)
+{
+    const struct snapshot *snapshot = analysis->snapshot;
+    const struct snapshot_tarn *tarn = &snapshot->tarn;
+    char gaps[200];
+    bool tagged = false, stacked = false;
+    for (size_t i = 0; i < analysis->block_count && !(tagged && stacked); i++) {
+        tagged = tagged || analysis->blocks[i].tag != 0;
+        stacked = stacked || analysis->blocks[i].stack != 0;
+    }
+    const char *name = (size_t)analysis->device < tarn->device_count
+                           ? snapshot_text(snapshot, tarn->devices[analysis->device].name)
+                           : "";
+    describe_gaps(analysis, gaps, sizeof gaps);
+    json_t *arrays = put_device_arrays(page, analysis);
+    return json_pack("{s:i, s:s, s:I, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:o, s:o}", "device",
+                     analysis->device, "name", name, "events", (json_int_t)analysis->event_count, "hasTrace",
+                     (int)analysis->has_trace, "hasTimes", (int)analysis->has_times, "hasTags", (int)tagged,
+                     "hasStacks", (int)stacked, "partial", gaps, "peak", (json_int_t)analysis->peak, "peakReserved",
+                     (json_int_t)analysis->peak_reserved, "states", "peak", describe_state(&analysis->at_peak),
+                     "peakReserved", describe_state(&analysis->at_peak_reserved), "ooms", describe_ooms(analysis),
+                     "arrays", arrays);
+}
+
+/* Labels that the analysis makes, by key. */
+static json_t *describe_labels(const struct analysis *analysis, enum analysis_by by, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < count; i++) {
+        char label[400];
+        array = append(array, json_string(analysis_label(analysis, by, (uint32_t)i, label, sizeof label)));
+    }
+    return array;
+}
+
+static json_t *describe_texts(const struct snapshot *snapshot)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < snapshot->text_count; i++)
+        array = append(array, json_string(snapshot_text(snapshot, (uint32_t)i)));
+    return array;
+}
+
+static json_t *describe_frames(const struct snapshot *snapshot)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < snapshot->frame_count; i++)
+        array = append(array, json_pack("[s, s, I]", snapshot_text(snapshot, snapshot->frames[i].name),
+                                        snapshot_text(snapshot, snapshot->frames[i].filename),
+                                        (json_int_t)snapshot->frames[i].line));
+    return array;
+}
+
+static json_t *describe_tarn_devices(const struct snapshot *snapshot)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < snapshot->tarn.device_count; i++) {
+        const struct snapshot_device *device = &snapshot->tarn.devices[i];
+        json_t *limit = device->limit == SNAPSHOT_NO_LIMIT ? json_null() : wide(device->limit);
+        array = append(array, json_pack("{s:I, s:s, s:o, s:o, s:o, s:o}", "number", (json_int_t)i, "name",
+                                        snapshot_text(snapshot, device->name), "total", wide(device->total), "free",
+                                        wide(device->free), "reserved", wide(device->reserved), "limit", limit));
+    }
+    return array;
+}
+
+static json_t *describe_pools(const struct snapshot *snapshot)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < snapshot->tarn.pool_count; i++) {
+        const struct snapshot_pool *pool = &snapshot->tarn.pools[i];
+        array =
+            append(array, json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:b, s:b}", "device", pool->device, "pool",
+                                    (json_int_t)pool->pool, "reserved", wide(pool->reserved), "allocated",
+                                    wide(pool->allocated), "active", wide(pool->active), "waiting", wide(pool->waiting),
+                                    "suspended", (int)pool->suspended, "held", (int)pool->held));
+    }
+    return array;
+}
+
+static json_t *describe_handles(const struct snapshot *snapshot)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < snapshot->tarn.handle_count; i++) {
+        const struct snapshot_handle *handle = &snapshot->tarn.handles[i];
+        array = append(array, json_pack("{s:i, s:s, s:o, s:o}", "device", handle->device, "library",
+                                        snapshot_text(snapshot, handle->library), "count", wide(handle->count), "inUse",
+                                        wide(handle->in_use)));
+    }
+    return array;
+}
+
+static json_t *describe_workspaces(const struct snapshot *snapshot)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < snapshot->tarn.workspace_count; i++) {
+        const struct snapshot_workspace *workspace = &snapshot->tarn.workspaces[i];
+        array = append(array,
+                       json_pack("{s:i, s:I, s:s, s:o, s:o}", "device", workspace->device, "stream",
+                                 (json_int_t)workspace->stream, "library", snapshot_text(snapshot, workspace->library),
+                                 "size", wide(workspace->size), "address", wide(workspace->address)));
+    }
+    return array;
+}
+
+/* By number. */
+static json_t *describe_threads(const struct snapshot *snapshot)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; object && i < snapshot->tarn.thread_count; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%u", snapshot->tarn.threads[i].number);
+        if (json_object_set_new(object, number, json_string(snapshot_text(snapshot, snapshot->tarn.threads[i].name)))) {
+            json_decref(object);
+            object = NULL;
+        }
+    }
+    return object;
+}
+
+static json_t *put_file(struct page *page, const struct report_file *file)
+{
+    const struct snapshot *snapshot = &file->snapshot;
+    const struct analysis *any = &file->analyses[0]; /* labels and sites are those of the whole snapshot */
+    char writer[120];
+    json_t *traces = json_array(), *arrays = json_object();
+    page->failed = page->failed || !traces || !arrays;
+    if (!page->failed) {
+        put_array(page, arrays, "stackCaller", COLUMN_U32, snapshot->stacks, stack_caller, snapshot->stack_count);
+        put_array(page, arrays, "stackFrame", COLUMN_U32, snapshot->stacks, stack_frame, snapshot->stack_count);
+        put_array(page, arrays, "sites", COLUMN_U32, any->sites, narrow_value, snapshot->stack_count);
+    }
+    for (size_t i = 0; i < file->count && traces; i++)
+        traces = append(traces, put_device(page, &file->analyses[i]));
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+                     report_base_name(file->path), "by", report_writer(snapshot, writer, sizeof writer), "traces",
+                     traces, "arrays", arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot),
+                     "siteLabels", describe_labels(any, ANALYSIS_BY_SITE, snapshot->frame_count + 1), "streams",
+                     describe_labels(any, ANALYSIS_BY_STREAM, snapshot->stream_count), "pools",
+                     describe_labels(any, ANALYSIS_BY_POOL, snapshot->pool_count), "threadNames",
+                     describe_threads(snapshot), "devices", describe_tarn_devices(snapshot), "poolStates",
+                     describe_pools(snapshot), "handles", describe_handles(snapshot), "workspaces",
+                     describe_workspaces(snapshot));
+}
+
+/* --- the page --- */
+
+static int put_json(const char *buffer, size_t size, void *data)
+{
+    FILE *out = data;
+    for (size_t i = 0; i < size; i++)
+        if (buffer[i] == '<')
+            fputs("\\u003c", out);
+        else
+            putc(buffer[i], out);
+    return ferror(out) ? -1 : 0;
+}
+
+static void put_data(struct page *page, const struct report_file *one, const struct report_file *two)
+{
+    json_t *files = append(json_array(), put_file(page, one));
+    if (two)
+        files = append(files, put_file(page, two));
+    json_t *description = json_pack("{s:o}", "files", files);
+    page->failed = page->failed || !description;
+    fputs("<script type=\"application/json\" id=\"description\">", page->out);
+    page->failed = page->failed || json_dump_callback(description, put_json, page->out, JSON_COMPACT) != 0;
+    fputs("</script>\n", page->out);
+    json_decref(description);
+}
+
+static void put_html(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        if (*text == '<' || *text == '&')
+            fputs(*text == '<' ? "&lt;" : "&amp;", out);
+        else
+            putc(*text, out);
+}
+
+static void put_title(FILE *out, const struct report_file *one, const struct report_file *two)
+{
+    put_html(out, report_base_name(one->path));
+    if (two) {
+        fputs(" and ", out);
+        put_html(out, report_base_name(two->path));
+    }
+}
+
+bool report_page_exists(void)
+{
+    return report_page[0] != 0;
+}
+
+bool report_page_write(FILE *out, const struct report_file *one, const struct report_file *two)
+{
+    static const char title[] = "<!--TITLE-->", data[] = "<!--DATA-->";
+    struct page page = {.out = out};
+    const char *at = (const char *)report_page;
+    for (const char *mark; (mark = strstr(at, "<!--")) && !page.failed;) {
+        fwrite(at, 1, (size_t)(mark - at), out);
+        if (strncmp(mark, title, sizeof title - 1) == 0) {
+            put_title(out, one, two);
+            at = mark + sizeof title - 1;
+        } else if (strncmp(mark, data, sizeof data - 1) == 0) {
+            put_data(&page, one, two);
+            at = mark + sizeof data - 1;
+        } else {
+            fwrite(mark, 1, 4, out);
+            at = mark + 4;
+        }
+    }
+    fputs(at, out);
+    return !page.failed && !ferror(out);
+}

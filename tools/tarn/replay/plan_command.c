@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* `tarn plan`: the smallest device for a trace, and a plan of it. What is said of a plan and of a device is what replays of the file find,
+ * each in a process of its own. */
+#include "command.h"
+#include "replay/plan_make.h"
+#include "replay/replay_file.h"
+#include "units.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GRANULE (UINT64_C(2) << 20) /* bytes: of a device's memory */
+#define EFFORT UINT64_C(1000000000) /* steps of the placement: a few seconds */
+#define SEARCH_MOST 64              /* steps */
+
+static const char help[] =
+    "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
+    "\n"
+    "Finds the smallest device on which the trace of FILE runs, and writes a plan: where each block above 64 KiB is "
+    "best\n"
+    "put, so that all of them fit into hardly more than what is live at one time. A program that is started with\n"
+    "TARN_ALLOC_CONF=plan:PLAN maps that memory at once, and makes no driver call for it any more, as long as it asks\n"
+    "for what the recorded run asked for; where it does not, tarn places blocks as it does without a plan.\n"
+    "FILE is what `tarn replay` reads.\n"
+    "\n"
+    "Options:\n"
+    "  -o, --output PLAN   The file to write; without it nothing is written\n"
+    "      --device N      The device of FILE to plan for (the first one with a trace)\n"
+    "      --json          Print one JSON object instead of a table\n"
+    "  -h, --help          Show this help\n"
+    "\n"
+    "Exit status: 0 when the plan was made, written and verified by a replay, 1 when something failed, 2 for a "
+    "command\n"
+    "line that makes no sense.\n"
+    "\n"
+    "Examples:\n"
+    "  tarn plan train.pickle -o train.plan\n"
+    "      Plan a recorded training run.\n"
+    "  TARN_ALLOC_CONF=plan:train.plan python3 train.py\n"
+    "      Follow the plan.\n"
+    "  tarn replay --what-if conf=plan:train.plan --what-if vary=1,conf=plan:train.plan train.pickle\n"
+    "      What the plan gives, on the same run and on one that differs a little.\n";
+
+struct arguments {
+    const char *path, *output;
+    int device; /* -1: the first */
+    bool json, help;
+};
+
+/* What is found out, in bytes; 0 where it is not known. */
+struct findings {
+    uint64_t requested;              /* peak of the trace */
+    uint64_t without;                /* peak reserved without a plan */
+    uint64_t planned, tarn, pytorch; /* the smallest devices */
+    struct replay_result replay;     /* with the plan, on a device that has room */
+};
+
+/* --- the plan ------------------------------------------------------------------------------------------------------ */
+
+static bool complain(const char *path, const char *error)
+{
+    fprintf(stderr, "tarn plan: %s: %s\n", path, error);
+    return false;
+}
+
+/* Reads the file and builds the workload of the device that is asked for. */
+static bool read_workload(struct arguments *arguments, struct workload *workload)
+{
+    struct snapshot snapshot;
+    struct snapshot_error error;
+    char text[128];
+    if (!snapshot_read_file(arguments->path, &snapshot, &error))
+        return complain(arguments->path, error.text);
+    int device = arguments->device;
+    for (int i = 0; device < 0 && (size_t)i < snapshot.trace_count; i++)
+        device = workload_exists(&snapshot, i) ? i : -1;
+    bool done = device >= 0 && workload_exists(&snapshot, device);
+    if (!done && arguments->device >= 0)
+        snprintf(text, sizeof text, "device %d has no trace", arguments->device);
+    else if (!done)
+        snprintf(text, sizeof text, "there is no trace to plan for");
+    else if (!(done = workload_build(&snapshot, device, workload)))
+        snprintf(text, sizeof text, "there is not enough host memory for the trace");
+    snapshot_finish(&snapshot);
+    arguments->device = device;
+    return done || complain(arguments->path, text);
+}
+
+/* Replays the file with settings on a device of `memory` bytes, 0 for a large one. False where that fails otherwise than for want of memory. */
+static bool run_replay(const struct arguments *arguments, const char *conf, uint64_t memory,
+                       struct replay_result *result)
+{
+    const struct replay_options options = {
+        .driver = "host", .repeat = 1, .device_memory = memory, .conf = conf, .compare = true};
+    struct replay_file file;
+    bool found = false;
+    (void)replay_file_run(arguments->path, &options, isatty(STDERR_FILENO), &file);
+    for (size_t i = 0; i < file.device_count; i++)
+        if (file.devices[i].result.device == arguments->device) {
+            *result = file.devices[i].result;
+            found = true;
+        }
+    bool well = found && !result->divergences && (!result->error[0] || result->shortage.there);
+    if (!well)
+        complain(arguments->path, file.error[0]                  ? file.error
+                                  : found && result->error[0]    ? result->error
+                                  : found && result->divergences ? result->divergence[0]
+                                                                 : "the replay gave no result");
+    replay_file_finish(&file);
+    return well;
+}
+
+/* Replays with a draft as the plan, which is written beside the output for that. */
+static bool try_draft(const struct arguments *arguments, const struct plan_draft *draft, uint64_t memory,
+                      struct replay_result *result)
+{
+    char made[PLAN_PATH_MOST], conf[PLAN_PATH_MOST + 8], error[512];
+    const char *folder = getenv("TMPDIR");
+    char path[PLAN_PATH_MOST];
+    snprintf(path, sizeof path, "%s/tarn-plan", folder && *folder ? folder : "/tmp");
+    if (!plan_draft_write(draft, arguments->output ? arguments->output : path, made, error, sizeof error))
+        return complain(arguments->path, error);
+    snprintf(conf, sizeof conf, "plan:%s", made);
+    bool done = run_replay(arguments, conf, memory, result);
+    unlink(made);
+    return done;
+}
+
+static uint64_t round_up(uint64_t size)
+{
+    return (size + GRANULE - 1) / GRANULE * GRANULE;
+}
+
+/* Finds out how much what is not planned takes beside the arena, and plans for it; but for no more than slabs half full could take of
+ * what is small, since other streams and pools have memory of their own. */
+static bool plan_rest(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings)
+{
+    if (!try_draft(arguments, draft, 0, &findings->replay))
+        return false;
+    uint64_t arena = round_up(draft->header.arena);
+    uint64_t beside = findings->replay.peak_reserved > arena ? findings->replay.peak_reserved - arena : 0;
+    uint64_t most = draft->rest ? round_up(2 * draft->rest + GRANULE) : 0;
+    draft->header.small = beside < most ? beside : most;
+    return try_draft(arguments, draft, 0, &findings->replay);
+}
+
+/* --- the smallest device ------------------------------------------------------------------------------------------- */
+
+/* Finds a device that is large enough, `large` or a little more, and halves what lies between it and one that is too small, down to a
+ * granule. */
+static bool search(uint64_t small, uint64_t large, bool (*fits)(void *context, uint64_t memory, bool *fits),
+                   void *context, uint64_t *least)
+{
+    bool found = false;
+    for (int i = 0; i < SEARCH_MOST && !found; i++) {
+        if (!fits(context, large, &found))
+            return false;
+        if (!found) {
+            small = large;
+            large += large / 64 / GRANULE * GRANULE + GRANULE;
+        }
+    }
+    if (!found)
+        return true; /* it stays not known */
+    for (int i = 0; i < SEARCH_MOST && large - small > GRANULE; i++) {
+        uint64_t middle = small + (large - small) / 2 / GRANULE * GRANULE;
+        bool enough;
+        if (!fits(context, middle, &enough))
+            return false;
+        if (enough)
+            large = middle;
+        else
+            small = middle;
+    }
+    *least = large;
+    return true;
+}
+
+static bool fits_tarn(void *context, uint64_t memory, bool *fits)
+{
+    struct replay_result result;
+    if (!run_replay(context, NULL, memory, &result))
+        return false;
+    *fits = !result.shortage.there;
+    return true;
+}
+
+/* What a device is tried with. */
+struct planned {
+    const struct arguments *arguments;
+    const struct plan_draft *draft;
+};
+
+static bool fits_planned(void *context, uint64_t memory, bool *fits)
+{
+    const struct planned *planned = context;
+    struct replay_result result;
+    if (!try_draft(planned->arguments, planned->draft, memory, &result))
+        return false;
+    *fits = !result.shortage.there;
+    return true;
+}
+
+static bool fits_pytorch(void *context, uint64_t memory, bool *fits)
+{
+    struct c10_result result;
+    if (!c10_run(context, memory, &result))
+        return false;
+    *fits = !result.ooms;
+    return true;
+}
+
+/* From a device that cannot do, which is smaller than what is live at one time, to one that does, which is found first: as large as what
+ * is reserved without a limit, or a little larger. */
+static bool search_devices(struct arguments *arguments, struct workload *workload, const struct plan_draft *draft,
+                           struct findings *findings)
+{
+    struct planned planned = {arguments, draft};
+    uint64_t small = round_up(workload->peak_requested) - GRANULE;
+    struct replay_result free_run;
+    struct c10_result policy;
+    if (!run_replay(arguments, NULL, 0, &free_run) || !c10_run(workload, UINT64_MAX / 4, &policy))
+        return false;
+    uint64_t large = round_up(free_run.peak_reserved);
+    findings->without = free_run.peak_reserved;
+    return search(small, large, fits_tarn, arguments, &findings->tarn) &&
+           search(small, round_up(findings->replay.peak_reserved), fits_planned, &planned, &findings->planned) &&
+           search(small, round_up(policy.peak_reserved), fits_pytorch, workload, &findings->pytorch);
+}
+
+/* --- what is said -------------------------------------------------------------------------------------------------- */
+
+static void line(const char *label, uint64_t bytes, uint64_t bound)
+{
+    if (bytes)
+        printf("  %-44s %12s  %.4f\n", label, units_bytes(bytes).text, (double)bytes / (double)bound);
+    else
+        printf("  %-44s %12s\n", label, "not found");
+}
+
+static void print_table(const struct arguments *arguments, const struct workload *workload,
+                        const struct plan_draft *draft, const struct findings *findings)
+{
+    const char *slash = strrchr(arguments->path, '/');
+    uint64_t bound = findings->requested;
+    printf("%s, device %d\n", slash ? slash + 1 : arguments->path, workload->device);
+    printf("  planned: %s of %s allocations, those above 64 KiB on stream 0x%" PRIx64 "; %s orders were tried\n\n",
+           units_count(draft->header.count).text, units_count(workload->alloc_count + workload->initial_count).text,
+           draft->stream, units_count(draft->found.tries).text);
+    printf("  %-44s %12s  %s\n", "", "", "/ requested");
+    line("peak requested", bound, bound);
+    line("peak of what is planned, the lower bound", draft->found.bound, bound);
+    line("  placed", draft->found.height, bound);
+    line("reserved with the plan", findings->replay.peak_reserved, bound);
+    line("smallest device, with the plan", findings->planned, bound);
+    line("smallest device, without", findings->tarn, bound);
+    line("smallest device, PyTorch's policy", findings->pytorch, bound);
+    if (findings->replay.peak_reserved > findings->without)
+        printf("\n  with the plan more is reserved, where there is room, than without it (%s)\n",
+               units_bytes(findings->without).text);
+    printf("\n  placed / lower bound: %.5f\n", (double)draft->found.height / (double)draft->found.bound);
+    if (arguments->output)
+        printf("  written: %s, %s; TARN_ALLOC_CONF=plan:%s\n", arguments->output,
+               units_bytes(sizeof(struct plan_header) + draft->header.count * sizeof(struct plan_request)).text,
+               arguments->output);
+}
+
+static json_t *json_known(uint64_t bytes)
+{
+    return bytes ? json_integer((json_int_t)bytes) : json_null();
+}
+
+static bool print_json(const struct arguments *arguments, const struct workload *workload,
+                       const struct plan_draft *draft, const struct findings *findings)
+{
+    json_t *devices = json_pack("{s:o, s:o, s:o}", "plan", json_known(findings->planned), "tarn",
+                                json_known(findings->tarn), "pytorch", json_known(findings->pytorch));
+    json_int_t count = (json_int_t)workload->alloc_count + (json_int_t)workload->initial_count;
+    json_t *object =
+        json_pack("{s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s?}", "file", arguments->path,
+                  "device", workload->device, "allocations", count, "planned", (json_int_t)draft->header.count,
+                  "stream", (json_int_t)draft->stream, "peak_requested", (json_int_t)findings->requested, "bound",
+                  (json_int_t)draft->found.bound, "placed", (json_int_t)draft->found.height, "small",
+                  (json_int_t)draft->header.small, "reserved", (json_int_t)findings->replay.peak_reserved, "orders",
+                  (json_int_t)draft->found.tries, "smallest_device", devices, "output", arguments->output);
+    bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
+    json_decref(object);
+    return done || complain(arguments->path, "the result could not be written");
+}
+
+/* --- the command line ---------------------------------------------------------------------------------------------- */
+
+static bool write_output(const struct arguments *arguments, const struct plan_draft *draft)
+{
+    char made[PLAN_PATH_MOST], error[512];
+    if (!plan_draft_write(draft, arguments->output, made, error, sizeof error))
+        return complain(arguments->path, error);
+    if (rename(made, arguments->output) == 0)
+        return true;
+    unlink(made);
+    snprintf(error, sizeof error, "%s cannot be written", arguments->output);
+    return complain(arguments->path, error);
+}
+
+static int plan(struct arguments *arguments)
+{
+    struct workload workload = {0};
+    struct plan_draft draft = {0};
+    struct findings findings = {0};
+    char error[256];
+    if (!read_workload(arguments, &workload))
+        return COMMAND_FAILED;
+    findings.requested = workload.peak_requested;
+    bool done = plan_draft_make(&workload, EFFORT, &draft, error, sizeof error) || complain(arguments->path, error);
+    done = done && plan_rest(arguments, &draft, &findings) && search_devices(arguments, &workload, &draft, &findings);
+    done = done && (!arguments->output || write_output(arguments, &draft));
+    if (done && arguments->json)
+        done = print_json(arguments, &workload, &draft, &findings);
+    else if (done)
+        print_table(arguments, &workload, &draft, &findings);
+    plan_draft_finish(&draft);
+    workload_finish(&workload);
+    return done ? COMMAND_OK : COMMAND_FAILED;
+}
+
+static int parse(int argc, char **argv, struct arguments *arguments)
+{
+    enum { OPTION_DEVICE = 256, OPTION_JSON };
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'},
+        {"device", required_argument, NULL, OPTION_DEVICE},
+        {"json", no_argument, NULL, OPTION_JSON},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    uint64_t device;
+    int option;
+    while ((option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1) {
+        switch (option) {
+        case 'o':
+            if (!*optarg || optarg[strcspn(optarg, ",:[]")] || strlen(optarg) > PLAN_PATH_MOST - 8)
+                return command_usage_error("plan",
+                                           "--output wants a path of at most %d bytes without , : [ and ], which "
+                                           "TARN_ALLOC_CONF can name, not \"%s\"",
+                                           PLAN_PATH_MOST - 8, optarg);
+            arguments->output = optarg;
+            break;
+        case OPTION_DEVICE:
+            if (!units_parse_count(optarg, 0, INT32_MAX, &device))
+                return command_usage_error("plan", "--device wants a device's number, not \"%s\"", optarg);
+            arguments->device = (int)device;
+            break;
+        case OPTION_JSON:
+            arguments->json = true;
+            break;
+        case 'h':
+            arguments->help = true;
+            return COMMAND_OK;
+        default:
+            return command_option_error("plan", option, argv, options);
+        }
+    }
+    if (argc - optind != 1)
+        return command_usage_error("plan", optind == argc ? "no file was named" : "one file can be planned at a time");
+    arguments->path = argv[optind];
+    return COMMAND_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments arguments = {.device = -1};
+    int status = parse(argc, argv, &arguments);
+    if (status != COMMAND_OK)
+        return status;
+    if (arguments.help) {
+        fputs(help, stdout);
+        return COMMAND_OK;
+    }
+    return plan(&arguments);
+}
+
+const struct command plan_command = {
+    .name = "plan",
+    .summary = "Plan the memory of a recorded run, and find the smallest device for it",
+    .help = help,
+    .run = run,
+};

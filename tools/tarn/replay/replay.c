@@ -1,0 +1,840 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The replay of one device's workload.
+ *
+ * Time: the clock of queued work runs in recorded time, from where it stood when the repetition began, plus all that the allocator has
+ * waited. It is driven only where work is queued at all: with a lag, or where the recording has late frees.
+ *
+ * Late frees: a block whose recorded completion came later is used by a helper stream until then. Each is given to a helper
+ * whose earlier work ends before it, so that completions out of order do not wait for each other; helpers are dealt before
+ * the start, so that the loop makes no streams.
+ *
+ * Threads: where the recording has several, or the blocks are dealt over several, each allocation and each free is a job for one of a
+ * crew, done before the next is given out. So it is the same replay each time, and only one thread at a time has it.
+ *
+ * In a recording of tarn's own, what streams, captures and private pools did is done again: each recorded pool is a pool, waits are waits,
+ * and an allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost what was before, is counted.
+ * A capture's graph is kept, and with it the pool, until the blocks of the repetition are freed. No timed work is queued in captures.
+ *
+ * The allocator is asked for memory and nothing else; peaks, calls and times come from the host device's ledger. */
+#include "replay/replay.h"
+
+#include "replay/crew.h"
+#include "replay/oracle.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/config.h>
+#include <tarn/host.h>
+#include <tarn/tarn.h>
+#include <time.h>
+
+#define GRANULE (UINT64_C(2) << 20) /* bytes: the host device's memory is a multiple */
+#define MAX_HELPERS 64
+#define NO_HELPER UINT8_MAX
+#define PROGRESS_STEP 256 /* operations */
+
+struct lane {
+    tarn_stream stream;
+    void *native;
+    uint64_t end; /* ns: when the work queued so far ends */
+    bool leased, captures;
+    uint32_t routed;   /* while it captures: the pool that its memory is of, or WORKLOAD_NO_POOL */
+    tarn_event *event; /* for waits; NULL before the first */
+};
+
+/* What a block of the workload has. */
+struct holding {
+    void *pointer;
+    uint64_t usable; /* bytes */
+    uint32_t ticket; /* the oracle's */
+    bool live;
+};
+
+struct replay {
+    const struct replay_options *options;
+    const struct workload *workload;
+    struct replay_result *result;
+    _Atomic uint64_t *progress;
+
+    struct oracle *oracle;
+    struct lane *streams, helpers[MAX_HELPERS];
+    size_t helper_count;
+    uint8_t *helper_of; /* by block; NO_HELPER for one that is not late */
+    struct holding *holdings;
+    struct crew *crew; /* NULL with one thread */
+    tarn_pool **pools; /* by number, from 1; NULL where all blocks are of the default pool */
+    void **graphs;     /* of the captures of the repetition */
+    size_t graph_count, open_captures;
+
+    bool timed;          /* work is queued, so the clock matters */
+    uint64_t now, shift; /* ns: the clock, and what is added to the recorded time */
+    uint32_t repetition; /* from 1 */
+    uint32_t event;      /* at hand; UINT32_MAX before the first, event_count after the last */
+
+    uint64_t requested, active; /* bytes: sums over blocks */
+    uint64_t live;
+    struct replay_repetition measured;
+    uint64_t waste_peak; /* bytes: of reserved, when result->wasted was noted */
+};
+
+static double seconds_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* --- setting up --------------------------------------------------------------------------------------------------- */
+
+/* The recorded device's, where the recording is tarn's own; 0 where one of the devices is not known. */
+static uint64_t recorded_memory(const struct workload *workloads, size_t count)
+{
+    uint64_t memory = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!workloads[i].device_memory)
+            return 0;
+        memory = workloads[i].device_memory > memory ? workloads[i].device_memory : memory;
+    }
+    return memory;
+}
+
+uint64_t replay_device_memory(const struct replay_options *options, const struct workload *workloads, size_t count)
+{
+    uint64_t memory = options->device_memory ? options->device_memory : recorded_memory(workloads, count);
+    if (memory == 0) {
+        memory = REPLAY_DEFAULT_MEMORY;
+        for (size_t i = 0; i < count; i++) {
+            uint64_t peak = workloads[i].recorded_peak_reserved;
+            if (peak == WORKLOAD_NOT_KNOWN)
+                peak = workloads[i].peak_requested;
+            if (peak / 4 * 5 > memory)
+                memory = peak / 4 * 5 + GRANULE - 1;
+        }
+    }
+    return memory / GRANULE * GRANULE;
+}
+
+bool replay_configure(const struct replay_options *options, int devices, uint64_t memory, char *error,
+                      size_t error_size)
+{
+    if (strcmp(options->driver, "host") != 0) {
+        snprintf(error, error_size,
+                 "there is no driver \"%s\" in this version; \"host\" is the one that can be replayed on",
+                 options->driver);
+        return false;
+    }
+    if (memory > REPLAY_MAX_MEMORY) {
+        snprintf(error, error_size, "this needs a device of %" PRIu64 " bytes; the host device has at most %" PRIu64,
+                 memory, REPLAY_MAX_MEMORY);
+        return false;
+    }
+    if (options->profile) {
+        char text[64];
+        snprintf(text, sizeof text, "profile:%s", options->profile);
+        if (tarn_configure(text)) {
+            snprintf(error, error_size, "the profile cannot be %s: %s", options->profile, tarn_last_error());
+            return false;
+        }
+    }
+    if (options->conf && tarn_configure(options->conf)) {
+        snprintf(error, error_size, "conf=%s: %s", options->conf, tarn_last_error());
+        return false;
+    }
+    const tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
+    tarn_status status = tarn_host_configure(&config);
+    if (status) {
+        snprintf(error, error_size, "the host device cannot be %d x %" PRIu64 " bytes: %s (%s)", devices, memory,
+                 tarn_status_text(status), tarn_last_error());
+        return false;
+    }
+    return true;
+}
+
+/* Says why the replay stops: what was done, where, and what tarn says. */
+static bool fail(struct replay *replay, tarn_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static bool fail(struct replay *replay, tarn_status status, const char *format, ...)
+{
+    struct replay_result *result = replay->result;
+    char what[128], where[64] = "before the trace";
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    if (replay->event == replay->workload->event_count)
+        snprintf(where, sizeof where, "after the trace");
+    else if (replay->event != UINT32_MAX)
+        snprintf(where, sizeof where, "event %" PRIu32, replay->event);
+    if (replay->repetition > 1)
+        snprintf(where + strlen(where), sizeof where - strlen(where), " (repetition %" PRIu32 ")", replay->repetition);
+    if (status == TARN_OK) {
+        snprintf(result->error, sizeof result->error, "device %d, %s: %s", result->device, where, what);
+        return false;
+    }
+    const char *detail = tarn_last_error();
+    snprintf(result->error, sizeof result->error, "device %d, %s: %s: %s: %s", result->device, where, what,
+             tarn_status_name(status), detail && *detail ? detail : tarn_status_text(status));
+    return false;
+}
+
+static void report(void *context, const char *text)
+{
+    struct replay *replay = context;
+    struct replay_result *result = replay->result;
+    size_t at = result->divergences++;
+    if (at >= REPLAY_KEPT_DIVERGENCES)
+        return;
+    char *kept = result->divergence[at];
+    size_t size = sizeof result->divergence[at];
+    int length = replay->event == UINT32_MAX ? snprintf(kept, size, "before the trace")
+                                             : snprintf(kept, size, "event %" PRIu32, replay->event);
+    if (replay->repetition > 1)
+        length += snprintf(kept + length, size - (size_t)length, " (repetition %" PRIu32 ")", replay->repetition);
+    snprintf(kept + length, size - (size_t)length, ": %s", text);
+}
+
+static bool extent(void *context, uint64_t address, uint64_t size, struct oracle_extent *found)
+{
+    const struct replay *replay = context;
+    tarn_host_extent extent;
+    if (tarn_host_extent_get(replay->workload->device, (const void *)(uintptr_t)address, size, &extent))
+        return false;
+    *found = (struct oracle_extent){extent.piece, extent.offset, extent.length, extent.accessible};
+    return true;
+}
+
+static bool lane_open(struct replay *replay, struct lane *lane)
+{
+    tarn_status status = tarn_stream_lease(replay->workload->device, 0, &lane->stream);
+    if (status)
+        return fail(replay, status, "leasing a stream");
+    lane->leased = true;
+    status = tarn_stream_native(lane->stream, &lane->native);
+    return status ? fail(replay, status, "asking for a stream's native name") : true;
+}
+
+/* Deals late blocks to helpers: the one that becomes free last before the block's work ends, or a new one; when there are
+ * as many as there may be, the one that becomes free first, whose work then delays the block's. */
+static bool deal_helpers(struct replay *replay)
+{
+    const struct workload *workload = replay->workload;
+    uint64_t ends[MAX_HELPERS] = {0};
+    replay->helper_of = malloc(workload->block_count + 1);
+    if (!replay->helper_of)
+        return false;
+    memset(replay->helper_of, NO_HELPER, workload->block_count + 1);
+    for (size_t i = 0; i < workload->op_count && workload->late_count; i++) {
+        const struct workload_op *op = &workload->ops[i];
+        if (op->action != WORKLOAD_FREE || !workload->blocks[op->block].late ||
+            workload->blocks[op->block].second != WORKLOAD_NO_STREAM)
+            continue;
+        uint64_t end = workload->blocks[op->block].completed;
+        size_t best = MAX_HELPERS, first = 0;
+        for (size_t j = 0; j < replay->helper_count; j++) {
+            if (ends[j] <= end && (best == MAX_HELPERS || ends[j] > ends[best]))
+                best = j;
+            if (ends[j] < ends[first])
+                first = j;
+        }
+        if (best == MAX_HELPERS)
+            best = replay->helper_count < MAX_HELPERS ? replay->helper_count++ : first;
+        if (end > ends[best])
+            ends[best] = end;
+        replay->helper_of[op->block] = (uint8_t)best;
+    }
+    return true;
+}
+
+/* Each private pool of a recording of tarn's own. */
+static bool open_pools(struct replay *replay)
+{
+    const struct workload *workload = replay->workload;
+    const tarn_pool_options options = {.size = sizeof options, .device = workload->device};
+    if (!workload->has_order || replay->options->deal_streams)
+        return true;
+    replay->pools = calloc(workload->pool_count, sizeof(tarn_pool *));
+    replay->graphs = calloc(workload->capture_count + 1, sizeof *replay->graphs);
+    if (!replay->pools || !replay->graphs)
+        return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
+    for (size_t i = 1; i < workload->pool_count; i++) {
+        tarn_status status = tarn_pool_create(&options, &replay->pools[i]);
+        if (status)
+            return fail(replay, status, "creating a pool");
+    }
+    return true;
+}
+
+static void close_pools(struct replay *replay)
+{
+    for (size_t i = 1; replay->pools && i < replay->workload->pool_count; i++) {
+        tarn_pool_release(replay->pools[i]);
+        replay->pools[i] = NULL;
+    }
+}
+
+static bool setup(struct replay *replay)
+{
+    const struct workload *workload = replay->workload;
+    const struct oracle_config config = {.extent = extent, .report = report, .context = replay};
+    replay->oracle = oracle_create(&config);
+    replay->holdings = calloc(workload->block_count + 1, sizeof *replay->holdings);
+    replay->streams = calloc(workload->stream_count + 1, sizeof *replay->streams);
+    if (!replay->oracle || !replay->holdings || !replay->streams || !deal_helpers(replay))
+        return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
+    replay->timed = replay->options->lag || workload->late_count;
+    uint32_t threads = replay->options->deal_threads;
+    if (!threads && workload->thread_count > 1)
+        threads = (uint32_t)workload->thread_count;
+    if (threads && !(replay->crew = crew_create(threads)))
+        return fail(replay, TARN_OK, "%" PRIu32 " threads cannot be had", threads);
+
+    for (size_t i = 0; i < workload->stream_count; i++)
+        if (!lane_open(replay, &replay->streams[i]))
+            return false;
+    for (size_t i = 0; i < replay->helper_count; i++)
+        if (!lane_open(replay, &replay->helpers[i]))
+            return false;
+    if (!open_pools(replay))
+        return false;
+    for (int kind = 0; kind < tarn_host_call_kinds() && kind < REPLAY_MAX_CALLS; kind++) {
+        const char *name = tarn_host_call_name(kind);
+        snprintf(replay->result->call_names[kind], sizeof replay->result->call_names[kind], "%s", name ? name : "");
+    }
+    return true;
+}
+
+static void drop_graphs(struct replay *replay)
+{
+    while (replay->graph_count > 0)
+        tarn_host_graph_destroy(replay->graphs[--replay->graph_count]);
+}
+
+static void teardown(struct replay *replay)
+{
+    for (size_t i = 0; replay->streams && i < replay->workload->stream_count; i++) {
+        struct lane *lane = &replay->streams[i];
+        if (lane->captures)
+            tarn_capture_abort(lane->stream);
+        if (lane->event)
+            tarn_event_destroy(lane->event);
+        if (lane->leased)
+            tarn_stream_return(lane->stream);
+    }
+    drop_graphs(replay);
+    close_pools(replay);
+    free(replay->pools);
+    free(replay->graphs);
+    for (size_t i = 0; i < replay->helper_count; i++)
+        if (replay->helpers[i].leased)
+            tarn_stream_return(replay->helpers[i].stream);
+    crew_destroy(replay->crew);
+    oracle_destroy(replay->oracle);
+    free(replay->holdings);
+    free(replay->streams);
+    free(replay->helper_of);
+}
+
+/* --- the operations ----------------------------------------------------------------------------------------------- */
+
+/* Brings the clock to an operation. What it has passed already is what the allocator waited. */
+static bool reach(struct replay *replay, uint64_t recorded)
+{
+    uint64_t due = recorded + replay->shift;
+    if (due < replay->now) {
+        replay->shift += replay->now - due;
+        return true;
+    }
+    if (due == replay->now)
+        return true;
+    tarn_status status = tarn_host_advance(due);
+    if (status)
+        return fail(replay, status, "advancing the clock");
+    replay->now = due;
+    return true;
+}
+
+static bool ledger(struct replay *replay, tarn_host_ledger *ledger)
+{
+    *ledger = (tarn_host_ledger){.size = sizeof *ledger};
+    tarn_status status = tarn_host_ledger_get(replay->workload->device, ledger);
+    return status ? fail(replay, status, "reading the ledger") : true;
+}
+
+/* Reserved memory comes to a peak in an allocation only. */
+static bool note_waste(struct replay *replay)
+{
+    tarn_host_ledger read;
+    if (!ledger(replay, &read))
+        return false;
+    if (read.created_peak > replay->waste_peak) {
+        replay->waste_peak = read.created_peak;
+        replay->result->wasted = read.created_peak - replay->requested;
+    }
+    return true;
+}
+
+/* Asks for a block as the recording did: of its pool, which the capture of its stream may choose. */
+static tarn_status ask(struct replay *replay, const struct workload_block *block, void **pointer)
+{
+    const struct lane *lane = &replay->streams[block->stream];
+    if (!replay->pools || !block->pool || (lane->captures && lane->routed == block->pool))
+        return tarn_alloc_on(lane->stream, block->size, pointer);
+    return tarn_pool_alloc(replay->pools[block->pool], lane->stream, block->size, pointer);
+}
+
+/* What failed in the recording may fail here. */
+static bool try_allocation(struct replay *replay, uint32_t number)
+{
+    void *pointer = NULL;
+    tarn_status status = ask(replay, &replay->workload->blocks[number], &pointer);
+    replay->result->ooms_tried++;
+    if (status == TARN_OK)
+        status = tarn_free(pointer);
+    else if (status == TARN_ERROR_OUT_OF_MEMORY)
+        replay->result->ooms_here++;
+    return status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY ||
+           fail(replay, status, "trying an allocation that failed in the recording");
+}
+
+static bool allocate(struct replay *replay, uint32_t number)
+{
+    const struct workload_block *block = &replay->workload->blocks[number];
+    struct holding *holding = &replay->holdings[number];
+    if (block->size == 0)
+        return true;
+    tarn_status status = ask(replay, block, &holding->pointer);
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        replay->result->shortage = (struct replay_shortage){
+            .there = true, .before = replay->event == UINT32_MAX, .event = replay->event, .size = block->size};
+    if (status)
+        return fail(replay, status, "allocating %" PRIu64 " bytes, with %" PRIu64 " live", block->size,
+                    replay->requested);
+    status = tarn_usable_size(holding->pointer, &holding->usable);
+    if (status)
+        return fail(replay, status, "asking for the usable size of a block of %" PRIu64 " bytes", block->size);
+    if (replay->timed) {
+        status = tarn_host_time(&replay->now);
+        if (status)
+            return fail(replay, status, "reading the clock");
+    }
+
+    const struct oracle_block watched = {
+        .address = (uint64_t)(uintptr_t)holding->pointer,
+        .requested = block->size,
+        .usable = holding->usable,
+        .stream = block->stream,
+        .label = number,
+    };
+    if (!oracle_allocated(replay->oracle, &watched, replay->now, &holding->ticket))
+        return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "watching a block");
+    holding->live = true;
+    replay->live++;
+    replay->requested += block->size;
+    replay->active += holding->usable;
+    if (replay->active > replay->measured.peak_active)
+        replay->measured.peak_active = replay->active;
+    return !replay->options->compare || note_waste(replay);
+}
+
+/* Whether a stream captures: its own capture, or one that it has joined. */
+static bool is_capturing(const struct replay *replay, const struct lane *lane)
+{
+    tarn_capture_state state = TARN_CAPTURE_NONE;
+    return replay->open_captures &&
+           (tarn_capture_status(lane->stream, &state, NULL) != TARN_OK || state != TARN_CAPTURE_NONE);
+}
+
+/* Queues work of a stream on a block, from now on for `duration`. */
+static bool work(struct replay *replay, struct lane *lane, const struct holding *holding, uint64_t size,
+                 uint64_t duration)
+{
+    if (is_capturing(replay, lane))
+        return true;
+    tarn_status status = tarn_host_work(replay->workload->device, lane->native, holding->pointer, size, duration);
+    if (status)
+        return fail(replay, status, "queueing work on a block of %" PRIu64 " bytes", size);
+    if (replay->now + duration > lane->end)
+        lane->end = replay->now + duration;
+    return true;
+}
+
+/* What a block's free has to do with other streams: a helper, or the one that the deal chose, uses it until its completion. */
+static struct lane *second_lane(struct replay *replay, uint32_t number)
+{
+    const struct workload_block *block = &replay->workload->blocks[number];
+    if (block->second != WORKLOAD_NO_STREAM)
+        return &replay->streams[block->second];
+    return replay->helper_of[number] != NO_HELPER ? &replay->helpers[replay->helper_of[number]] : NULL;
+}
+
+/* Frees a block, in the order of stream `order` where that is not WORKLOAD_NO_STREAM. */
+static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded, uint32_t order)
+{
+    const struct workload_block *block = &replay->workload->blocks[number];
+    struct holding *holding = &replay->holdings[number];
+    struct lane *own = &replay->streams[block->stream], *helper = second_lane(replay, number);
+    struct lane *moved = order == WORKLOAD_NO_STREAM ? NULL : &replay->streams[order];
+    uint64_t foreign_end = 0;
+    if (replay->options->lag && !work(replay, moved ? moved : own, holding, block->size, replay->options->lag))
+        return false;
+    if (helper) {
+        if (block->late && !work(replay, helper, holding, block->size, block->completed - recorded))
+            return false;
+        tarn_status status = tarn_record_stream(holding->pointer, helper->stream);
+        if (status)
+            return fail(replay, status, "recording a second stream");
+        foreign_end = helper->end;
+    }
+    if (moved && moved->end > foreign_end)
+        foreign_end = moved->end;
+
+    oracle_freed(replay->oracle, holding->ticket, own->end, foreign_end);
+    tarn_status status = moved ? tarn_free_on(holding->pointer, moved->stream) : tarn_free(holding->pointer);
+    if (status)
+        return fail(replay, status, "freeing block %" PRIu32 " of %" PRIu64 " bytes", number, block->size);
+    holding->live = false;
+    replay->live--;
+    replay->requested -= block->size;
+    return true;
+}
+
+/* What streams do --------------------------------------------------------------------------------------------------- */
+
+/* A stream waits for what is queued on another now. */
+static tarn_status wait_for(struct replay *replay, struct lane *lane, struct lane *other)
+{
+    tarn_status status = other->event ? TARN_OK : tarn_event_create(replay->workload->device, &other->event);
+    if (!status)
+        status = tarn_event_record(other->event, other->stream);
+    if (!status)
+        status = tarn_stream_wait(lane->stream, other->event);
+    if (!status && lane->end < other->end && !is_capturing(replay, lane)) /* in a capture nothing waits now */
+        lane->end = other->end;
+    return status;
+}
+
+static tarn_status capture(struct replay *replay, struct lane *lane, uint32_t pool)
+{
+    bool routed = pool != WORKLOAD_NO_POOL && pool > 0;
+    tarn_status status = routed ? tarn_pool_capture_begin(replay->pools[pool], lane->stream, TARN_CAPTURE_RELAXED)
+                                : tarn_capture_begin(lane->stream, TARN_CAPTURE_RELAXED);
+    if (!status) {
+        lane->captures = true;
+        lane->routed = routed ? pool : WORKLOAD_NO_POOL;
+        replay->open_captures++;
+    }
+    return status;
+}
+
+static tarn_status captured(struct replay *replay, struct lane *lane)
+{
+    void *graph = NULL;
+    if (!lane->captures)
+        return TARN_ERROR_CAPTURE;
+    tarn_status status = tarn_capture_end(lane->stream, &graph);
+    lane->captures = false;
+    replay->open_captures--;
+    if (graph)
+        replay->graphs[replay->graph_count++] = graph;
+    return status;
+}
+
+/* An operation of a stream, where the recording has them. What cannot be made again is counted. */
+static bool stream_op(struct replay *replay, const struct workload_op *op)
+{
+    tarn_status status = TARN_OK;
+    if (!replay->pools)
+        return true;
+    struct lane *lane = &replay->streams[op->stream];
+    if (op->action == WORKLOAD_RECORD && replay->holdings[op->block].live)
+        status = tarn_record_stream(replay->holdings[op->block].pointer, lane->stream);
+    else if (op->action == WORKLOAD_WAIT)
+        status = wait_for(replay, lane, &replay->streams[op->other]);
+    else if (op->action == WORKLOAD_CAPTURE)
+        status = capture(replay, lane, op->other);
+    else if (op->action == WORKLOAD_CAPTURED)
+        status = captured(replay, lane);
+    replay->result->refused += status != TARN_OK;
+    return status != TARN_ERROR_DEVICE_LOST && status != TARN_ERROR_OUT_OF_HOST_MEMORY
+               ? true
+               : fail(replay, status, "making what a stream did");
+}
+
+/* An operation as a job for a thread. */
+struct job {
+    struct replay *replay;
+    uint32_t block, order;
+    uint64_t time;
+    const struct workload_op *op; /* of a stream */
+};
+
+static bool allocate_job(void *context)
+{
+    const struct job *job = context;
+    return allocate(job->replay, job->block);
+}
+
+static bool try_job(void *context)
+{
+    const struct job *job = context;
+    return try_allocation(job->replay, job->block);
+}
+
+static bool stream_job(void *context)
+{
+    const struct job *job = context;
+    return stream_op(job->replay, job->op);
+}
+
+static bool give_back_job(void *context)
+{
+    const struct job *job = context;
+    return give_back(job->replay, job->block, job->time, job->order);
+}
+
+/* Both by the thread whose turn it is: that of the recording, `thread`, unless they are dealt. */
+static bool allocate_dealt(struct replay *replay, uint32_t block, uint32_t thread)
+{
+    struct job job = {.replay = replay, .block = block};
+    uint32_t threads = replay->options->deal_threads;
+    if (threads)
+        thread = workload_allocating_thread(replay->workload, block, threads);
+    return replay->crew ? crew_do(replay->crew, thread, allocate_job, &job) : allocate_job(&job);
+}
+
+static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t recorded, uint32_t order, uint32_t thread)
+{
+    struct job job = {.replay = replay, .block = block, .order = order, .time = recorded};
+    uint32_t threads = replay->options->deal_threads;
+    if (threads)
+        thread = workload_freeing_thread(replay->workload, block, threads);
+    return replay->crew ? crew_do(replay->crew, thread, give_back_job, &job) : give_back_job(&job);
+}
+
+/* By the thread of the recording. */
+static bool other_dealt(struct replay *replay, const struct workload_op *op)
+{
+    struct job job = {.replay = replay, .block = op->block, .op = op};
+    bool (*what)(void *context) = op->action == WORKLOAD_TRY ? try_job : stream_job;
+    uint32_t threads = replay->options->deal_threads;
+    return replay->crew ? crew_do(replay->crew, threads ? op->thread % threads : op->thread, what, &job) : what(&job);
+}
+
+static bool run_events(struct replay *replay)
+{
+    const struct workload *workload = replay->workload;
+    for (size_t i = 0; i < workload->op_count; i++) {
+        const struct workload_op *op = &workload->ops[i];
+        if (replay->progress && i % PROGRESS_STEP == 0)
+            atomic_fetch_add_explicit(replay->progress, PROGRESS_STEP, memory_order_relaxed);
+        replay->event = op->event;
+        if (replay->timed && !reach(replay, op->time))
+            return false;
+        bool done = true;
+        if (op->action == WORKLOAD_ALLOC)
+            done = allocate_dealt(replay, op->block, op->thread);
+        else if (op->action == WORKLOAD_FREE)
+            done = give_back_dealt(replay, op->block, op->time, op->stream, op->thread);
+        else if (op->action == WORKLOAD_COMPLETED)
+            replay->active -= replay->holdings[op->block].usable;
+        else if (op->action != WORKLOAD_OOM && op->action != WORKLOAD_OTHER)
+            done = other_dealt(replay, op);
+        if (!done)
+            return false;
+    }
+    return true;
+}
+
+/* --- repetitions -------------------------------------------------------------------------------------------------- */
+
+/* Frees what is live, at the end of the trace. */
+static bool give_back_all(struct replay *replay)
+{
+    const struct workload *workload = replay->workload;
+    uint64_t end = workload->op_count ? workload->ops[workload->op_count - 1].time : 0;
+    drop_graphs(replay);
+    for (size_t i = 0; i < workload->block_count; i++)
+        if (replay->holdings[i].live && !give_back_dealt(replay, (uint32_t)i, end, WORKLOAD_NO_STREAM, 0))
+            return false;
+    replay->active = 0;
+    return true;
+}
+
+static bool statistics(struct replay *replay, tarn_stats *stats)
+{
+    *stats = (tarn_stats){.size = sizeof *stats};
+    tarn_status status = tarn_stats_get(replay->workload->device, stats);
+    return status ? fail(replay, status, "reading the statistics") : true;
+}
+
+/* At rest the counters are the sums over blocks. */
+static bool check_counters(struct replay *replay)
+{
+    tarn_stats stats;
+    if (!statistics(replay, &stats))
+        return false;
+    int64_t requested = stats.requested_bytes[TARN_STAT_ALL].current, live = stats.allocation[TARN_STAT_ALL].current;
+    if (requested != (int64_t)replay->requested)
+        oracle_report(replay->oracle,
+                      "the counter requested_bytes is %" PRId64 ", the live blocks are %" PRIu64 " bytes", requested,
+                      replay->requested);
+    if (live != (int64_t)replay->live)
+        oracle_report(replay->oracle, "the counter allocation is %" PRId64 ", live are %" PRIu64 " blocks", live,
+                      replay->live);
+    return true;
+}
+
+/* With everything freed and trimmed, nothing is left, by tarn's counters and by the driver's. */
+static bool check_empty(struct replay *replay)
+{
+    tarn_host_ledger left;
+    tarn_stats stats;
+    if (!give_back_all(replay))
+        return false;
+    close_pools(replay);
+    tarn_status status = tarn_trim(replay->workload->device, 0);
+    if (status)
+        return fail(replay, status, "trimming an empty device");
+    if (!ledger(replay, &left) || !statistics(replay, &stats))
+        return false;
+    if (left.created)
+        oracle_report(replay->oracle, "everything is freed and trimmed, but the driver has %" PRIu64 " bytes reserved",
+                      left.created);
+    const struct {
+        const char *name;
+        int64_t value;
+    } counters[] = {
+        {"reserved_bytes", stats.reserved_bytes[TARN_STAT_ALL].current},
+        {"active_bytes", stats.active_bytes[TARN_STAT_ALL].current},
+        {"allocated_bytes", stats.allocated_bytes[TARN_STAT_ALL].current},
+        {"requested_bytes", stats.requested_bytes[TARN_STAT_ALL].current},
+        {"allocation", stats.allocation[TARN_STAT_ALL].current},
+    };
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        if (counters[i].value)
+            oracle_report(replay->oracle, "everything is freed and trimmed, but the counter %s is %" PRId64,
+                          counters[i].name, counters[i].value);
+    return true;
+}
+
+/* What the ledger says of the repetition; the next one starts from here. */
+static bool measure(struct replay *replay)
+{
+    struct replay_repetition *measured = &replay->measured;
+    struct replay_result *result = replay->result;
+    tarn_host_ledger read;
+    if (!ledger(replay, &read))
+        return false;
+    measured->peak_reserved = read.created_peak;
+    measured->time_a_ns = read.time_a_ns;
+    measured->time_b_ns = read.time_b_ns;
+    measured->time_c_ns = read.time_c_ns;
+    measured->waited_ns = read.waited_ns;
+    for (size_t kind = 0; kind < REPLAY_MAX_CALLS && kind < TARN_HOST_MAX_KINDS; kind++)
+        measured->calls[kind] = read.calls[kind];
+    if (measured->peak_reserved > result->peak_reserved)
+        result->peak_reserved = measured->peak_reserved;
+    if (measured->peak_active > result->peak_active)
+        result->peak_active = measured->peak_active;
+    if (replay->repetition == 1)
+        result->first = *measured;
+    result->repetitions = replay->repetition;
+    tarn_status status = tarn_host_ledger_reset(replay->workload->device);
+    return status ? fail(replay, status, "resetting the ledger") : true;
+}
+
+static bool repeat_once(struct replay *replay)
+{
+    replay->measured = (struct replay_repetition){0};
+    double start = seconds_now();
+    if (!give_back_all(replay))
+        return false;
+    replay->event = UINT32_MAX;
+    for (size_t i = 0; i < replay->workload->initial_count; i++)
+        if (!allocate_dealt(replay, (uint32_t)i, 0))
+            return false;
+    if (replay->timed) {
+        tarn_status status = tarn_host_time(&replay->now);
+        if (status)
+            return fail(replay, status, "reading the clock");
+        replay->shift = replay->now;
+    }
+
+    double begin = seconds_now();
+    replay->measured.setup_seconds = begin - start;
+    if (!run_events(replay))
+        return false;
+    replay->measured.seconds = seconds_now() - begin;
+    replay->event = (uint32_t)replay->workload->event_count;
+    return measure(replay) && check_counters(replay);
+}
+
+static void describe(const struct replay_options *options, const struct workload *workload,
+                     struct replay_result *result)
+{
+    *result = (struct replay_result){
+        .device = workload->device,
+        .events = workload->event_count,
+        .streams = workload->stream_count,
+        .threads = workload->thread_count,
+        .has_order = workload->has_order && !options->deal_streams,
+        .waits = workload->wait_count,
+        .captures = workload->capture_count,
+        .pools = workload->pool_count,
+        .allocations = workload->alloc_count,
+        .initial_blocks = workload->initial_count,
+        .late_frees = workload->late_count,
+        .moved_frees = workload->moved_count,
+        .recorded_ooms = workload->oom_count,
+        .lost_events = workload->lost_count,
+        .lag = options->lag,
+        .peak_requested = workload->peak_requested,
+        .recorded_peak_reserved = workload->recorded_peak_reserved,
+    };
+}
+
+bool replay_run(const struct replay_options *options, const struct workload *workload,
+                void (*repeated)(void *context, const struct replay_repetition *repetition), void *context,
+                _Atomic uint64_t *progress, struct replay_result *result)
+{
+    describe(options, workload, result);
+    struct replay replay = {
+        .options = options, .workload = workload, .result = result, .progress = progress, .event = UINT32_MAX};
+    bool done = setup(&replay);
+    if (done) {
+        tarn_status status = tarn_host_ledger_reset(workload->device);
+        done = status ? fail(&replay, status, "resetting the ledger") : true;
+    }
+    for (replay.repetition = 1; done && replay.repetition <= options->repeat; replay.repetition++) {
+        done = repeat_once(&replay);
+        if (done)
+            repeated(context, &replay.measured);
+    }
+    replay.repetition = (uint32_t)result->repetitions;
+    done = done && check_empty(&replay);
+    teardown(&replay);
+    return done;
+}
+
+bool replay_run_pytorch(const struct replay_options *options, const struct workload *workload, uint64_t memory,
+                        struct replay_result *result)
+{
+    describe(options, workload, result);
+    if (!c10_run(workload, memory, &result->pytorch)) {
+        snprintf(result->error, sizeof result->error, "out of host memory");
+        return false;
+    }
+    const struct c10_result *pytorch = &result->pytorch;
+    result->peak_reserved = pytorch->peak_reserved;
+    result->wasted = pytorch->wasted;
+    result->shortage = (struct replay_shortage){.there = pytorch->ooms > 0,
+                                                .before = pytorch->first_oom == UINT32_MAX,
+                                                .event = pytorch->first_oom,
+                                                .size = pytorch->first_oom_size};
+    return true;
+}

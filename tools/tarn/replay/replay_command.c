@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* `tarn replay`: the command line. Files are replayed one after the other, so that their times can be compared. */
+#include "command.h"
+#include "replay/crew.h"
+#include "replay/replay_report.h"
+#include "replay/what_if.h"
+#include "units.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "Usage: tarn replay [OPTION]... FILE...\n"
+    "\n"
+    "Replays PyTorch memory snapshots through tarn's allocator, on a device that is simulated in host memory, and\n"
+    "shows what tarn takes for them beside what PyTorch's allocator takes. A FILE is what\n"
+    "torch.cuda.memory._dump_snapshot() writes, or RMM's logging_resource_adaptor (a CSV), plain or compressed with\n"
+    "zstd. It is read as data; nothing in it is executed.\n"
+    "\n"
+    "Every step is verified from outside: that no two live blocks share memory, that each is mapped, and that no\n"
+    "block comes with unfinished work of another stream. A snapshot without a trace gives its state.\n"
+    "\n"
+    "Options:\n"
+    "      --json                 Print one JSON array instead of tables\n"
+    "      --device-memory SIZE   Memory of each device, as 80G, 512MiB or in bytes; without it the larger of 80 GiB\n"
+    "                             and 1.25 times what was reserved in the recording\n"
+    "      --lag MS               Milliseconds from a block's free to the end of its last use (0)\n"
+    "      --repeat N             Run each trace N times in a row, with nothing given back between (1)\n"
+    "      --deal-streams N       Deal the blocks over N streams by a hash of their addresses, and use every 20th on "
+    "a\n"
+    "                             second one too, until --lag after its free\n"
+    "      --deal-threads N       Deal them over N threads, with 30 % of the frees by another thread\n"
+    "      --vary SEED            Make a run that differs a little: 1 % of the sizes changed, 0.5 % of the blocks "
+    "left\n"
+    "                             out, 0.5 % added, 1 % of neighbours swapped\n"
+    "      --profile NAME         The profile of tarn's settings: default or footprint\n"
+    "      --what-if SPEC         Run each trace with other things too, and show all runs side by side; may be given\n"
+    "                             several times. SPEC is a list, with commas, of memory=SIZE, lag=MS, repeat=N,\n"
+    "                             deal-streams=N, deal-threads=N, vary=SEED, policy=pytorch (PyTorch's policy on that\n"
+    "                             device), and last conf=TEXT (tarn's settings: what TARN_ALLOC_CONF may say)\n"
+    "      --driver NAME          The driver to replay on: host (host)\n"
+    "  -h, --help                 Show this help\n"
+    "\n"
+    "Exit status: 0 when every file was replayed and verified, 1 when one failed or diverged, 2 for a command line\n"
+    "that makes no sense; 3, with --what-if alone, when nothing else is wrong but that a run does not fit into its\n"
+    "device. Colours appear on a terminal only, and not with NO_COLOR set.\n"
+    "\n"
+    "Examples:\n"
+    "  tarn replay train.pickle\n"
+    "      What a recorded training run takes.\n"
+    "  tarn replay --device-memory 24G --lag 20 *.pickle\n"
+    "      Whether runs would fit into 24 GiB, if the device finishes 20 ms behind the program.\n"
+    "  tarn replay --repeat 5 train.pickle.zst\n"
+    "      Which driver calls are left once the allocator has warmed up.\n"
+    "  tarn replay --deal-streams 4 --lag 20 train.pickle\n"
+    "      What the same run would take on four streams.\n"
+    "  tarn replay --what-if memory=24G --what-if memory=24G,policy=pytorch --what-if conf=profile:footprint "
+    "train.pickle\n"
+    "      Whether it fits into 24 GiB with tarn, and with PyTorch's allocator.\n"
+    "  tarn replay --json *.pickle | jq '.[] | select(.peak_reserved > 0) |\n"
+    "      {file, ratio: (.peak_reserved / .peak_requested)}'\n"
+    "      One figure a file; what failed, or has no trace, is left out.\n";
+
+struct arguments {
+    struct replay_options options;
+    const char *what_if[WHAT_IF_MAX];
+    size_t what_if_count;
+    bool json, help;
+};
+
+enum { COMMAND_UNFIT = 3 }; /* an exit status beside those of every command */
+
+/* Fills `arguments`; gives COMMAND_OK with optind at the first file, or COMMAND_USAGE. */
+static int parse(int argc, char **argv, struct arguments *arguments)
+{
+    enum {
+        OPTION_JSON = 256,
+        OPTION_MEMORY,
+        OPTION_LAG,
+        OPTION_REPEAT,
+        OPTION_STREAMS,
+        OPTION_THREADS,
+        OPTION_VARY,
+        OPTION_PROFILE,
+        OPTION_WHAT_IF,
+        OPTION_DRIVER
+    };
+    static const struct option options[] = {
+        {"json", no_argument, NULL, OPTION_JSON},
+        {"device-memory", required_argument, NULL, OPTION_MEMORY},
+        {"lag", required_argument, NULL, OPTION_LAG},
+        {"repeat", required_argument, NULL, OPTION_REPEAT},
+        {"deal-streams", required_argument, NULL, OPTION_STREAMS},
+        {"deal-threads", required_argument, NULL, OPTION_THREADS},
+        {"vary", required_argument, NULL, OPTION_VARY},
+        {"profile", required_argument, NULL, OPTION_PROFILE},
+        {"what-if", required_argument, NULL, OPTION_WHAT_IF},
+        {"driver", required_argument, NULL, OPTION_DRIVER},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct replay_options *replay = &arguments->options;
+    double lag;
+    uint64_t count;
+    int option;
+    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (option) {
+        case OPTION_JSON:
+            arguments->json = true;
+            break;
+        case OPTION_MEMORY:
+            if (!units_parse_bytes(optarg, &replay->device_memory) || replay->device_memory < REPLAY_MIN_MEMORY)
+                return command_usage_error("replay",
+                                           "--device-memory wants a size of 2 MiB or more, as 80G, not \"%s\"", optarg);
+            break;
+        case OPTION_LAG:
+            if (!units_parse_number(optarg, 0, REPLAY_MAX_LAG, &lag))
+                return command_usage_error("replay", "--lag wants milliseconds from 0 to 10^9, not \"%s\"", optarg);
+            replay->lag = (uint64_t)(lag * 1e6);
+            break;
+        case OPTION_REPEAT:
+            if (!units_parse_count(optarg, 1, REPLAY_MAX_REPEAT, &count))
+                return command_usage_error("replay", "--repeat wants a number from 1 to %d, not \"%s\"",
+                                           REPLAY_MAX_REPEAT, optarg);
+            replay->repeat = (uint32_t)count;
+            break;
+        case OPTION_STREAMS:
+            if (!units_parse_count(optarg, 1, REPLAY_MAX_STREAMS, &count))
+                return command_usage_error("replay", "--deal-streams wants a number from 1 to %d, not \"%s\"",
+                                           REPLAY_MAX_STREAMS, optarg);
+            replay->deal_streams = (uint32_t)count;
+            break;
+        case OPTION_THREADS:
+            if (!units_parse_count(optarg, 1, CREW_MAX, &count))
+                return command_usage_error("replay", "--deal-threads wants a number from 1 to %d, not \"%s\"", CREW_MAX,
+                                           optarg);
+            replay->deal_threads = (uint32_t)count;
+            break;
+        case OPTION_VARY:
+            if (!units_parse_count(optarg, 1, REPLAY_MAX_SEED, &replay->vary))
+                return command_usage_error("replay", "--vary wants a seed from 1 to %d, not \"%s\"", REPLAY_MAX_SEED,
+                                           optarg);
+            break;
+        case OPTION_PROFILE:
+            if (strcmp(optarg, "default") != 0 && strcmp(optarg, "footprint") != 0)
+                return command_usage_error("replay", "--profile wants default or footprint, not \"%s\"", optarg);
+            replay->profile = optarg;
+            break;
+        case OPTION_WHAT_IF:
+            if (arguments->what_if_count == WHAT_IF_MAX)
+                return command_usage_error("replay", "--what-if may be given %d times", WHAT_IF_MAX);
+            arguments->what_if[arguments->what_if_count++] = optarg;
+            break;
+        case OPTION_DRIVER:
+            replay->driver = optarg;
+            break;
+        case 'h':
+            arguments->help = true;
+            return COMMAND_OK;
+        default:
+            return command_option_error("replay", option, argv, options);
+        }
+    }
+    return optind < argc ? COMMAND_OK : command_usage_error("replay", "no file was named");
+}
+
+static bool has_trace(const struct replay_file *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (files[i].device_count)
+            return true;
+    return false;
+}
+
+/* Everything that is run, and where it is shown. */
+struct session {
+    const struct replay_options *runs; /* of each file: those of the command line, then what if */
+    size_t run_count;
+    char **paths;
+    size_t path_count;
+    struct replay_file *files; /* path by path */
+    bool json, colour;
+};
+
+static bool want_colour(void)
+{
+    const char *no_colour = getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
+}
+
+/* Runs a file with all options, and shows it. False when it could not be shown. */
+static bool run_file(const struct session *session, size_t number, enum replay_verdict *verdict)
+{
+    struct replay_file *runs = &session->files[number * session->run_count];
+    for (size_t i = 0; i < session->run_count; i++) {
+        (void)replay_file_run(session->paths[number], &session->runs[i], isatty(STDERR_FILENO), &runs[i]);
+        enum replay_verdict own = replay_file_verdict(&runs[i]);
+        *verdict = own > *verdict ? own : *verdict;
+    }
+    bool written = true;
+    if (!session->json)
+        written = session->run_count > 1 ? replay_compare_write(stdout, runs, session->run_count, session->colour)
+                                         : replay_table_write(stdout, runs, session->colour);
+    for (size_t i = 0; i < session->run_count; i++)
+        if (runs[i].error[0])
+            fprintf(stderr, "tarn replay: %s: %s%s%s\n", runs[i].path,
+                    runs[i].options->what_if ? runs[i].options->what_if : "", runs[i].options->what_if ? ": " : "",
+                    runs[i].error);
+    return written;
+}
+
+static int run_files(const struct session *session)
+{
+    enum replay_verdict verdict = REPLAY_WELL;
+    size_t count = session->path_count * session->run_count;
+    bool written = true;
+    for (size_t i = 0; i < session->path_count; i++)
+        written = run_file(session, i, &verdict) && written;
+    if (session->json)
+        written = replay_json_write(stdout, session->files, count);
+    else if (session->run_count == 1 && count > 1 && has_trace(session->files, count))
+        written = replay_summary_write(stdout, session->files, count, session->colour) && written;
+    if (!written)
+        fputs("tarn replay: the results could not be written\n", stderr);
+    if (!written || verdict == REPLAY_FAILED || (verdict == REPLAY_UNFIT && session->run_count == 1))
+        return COMMAND_FAILED;
+    return verdict == REPLAY_UNFIT ? COMMAND_UNFIT : COMMAND_OK;
+}
+
+/* Makes the options of every run. */
+static int what_if(struct arguments *arguments, struct replay_options *runs)
+{
+    char error[256];
+    arguments->options.compare = arguments->what_if_count > 0;
+    runs[0] = arguments->options;
+    for (size_t i = 0; i < arguments->what_if_count; i++) {
+        runs[i + 1] = arguments->options;
+        if (!what_if_parse(arguments->what_if[i], &runs[i + 1], error, sizeof error))
+            return command_usage_error("replay", "--what-if %s: %s", arguments->what_if[i], error);
+    }
+    return COMMAND_OK;
+}
+
+static int replay(struct arguments *arguments, char **paths, size_t count)
+{
+    struct replay_options runs[WHAT_IF_MAX + 1];
+    int status = what_if(arguments, runs);
+    if (status != COMMAND_OK)
+        return status;
+    struct session session = {.runs = runs,
+                              .run_count = arguments->what_if_count + 1,
+                              .paths = paths,
+                              .path_count = count,
+                              .json = arguments->json,
+                              .colour = want_colour()};
+    session.files = calloc(count * session.run_count, sizeof *session.files);
+    if (!session.files) {
+        fputs("tarn replay: out of memory\n", stderr);
+        return COMMAND_FAILED;
+    }
+    status = run_files(&session);
+    for (size_t i = 0; i < count * session.run_count; i++)
+        replay_file_finish(&session.files[i]);
+    free(session.files);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments arguments = {.options = {.driver = "host", .repeat = 1}};
+    int status = parse(argc, argv, &arguments);
+    if (status != COMMAND_OK)
+        return status;
+    if (arguments.help) {
+        fputs(help, stdout);
+        return COMMAND_OK;
+    }
+    return replay(&arguments, argv + optind, (size_t)(argc - optind));
+}
+
+const struct command replay_command = {
+    .name = "replay",
+    .summary = "Replay memory snapshots of PyTorch and logs of RMM, compare allocators",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A child process a file. The child reads the snapshot, replays it and writes messages of plain structures into a pipe;
+ * the parent collects them, draws the progress from a page that both share, and makes an error of a child that did not end
+ * well. The child is a copy of this very program, so the structures need no format. */
+#include "replay/replay_file.h"
+
+#include "input/snapshot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <tarn/device.h>
+#include <tarn/host.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PROGRESS_INTERVAL 100 /* ms */
+#define PROGRESS_AFTER 5      /* intervals: a file that is done sooner shows no bar */
+
+enum message_kind { MESSAGE_ERROR, MESSAGE_FILE, MESSAGE_RESULT, MESSAGE_REPETITION, MESSAGE_STATE };
+
+struct message {
+    enum message_kind kind;
+    size_t size; /* bytes that follow */
+};
+
+struct message_file {
+    bool modelled;
+    uint64_t state_events;
+};
+
+/* What both processes see. */
+struct shared {
+    _Atomic uint64_t done, total; /* operations */
+};
+
+/* --- the child ---------------------------------------------------------------------------------------------------- */
+
+struct child {
+    const struct replay_options *options;
+    struct shared *shared;
+    int out;
+};
+
+static void write_all(int out, const void *data, size_t size)
+{
+    const char *at = data;
+    while (size > 0) {
+        ssize_t written = write(out, at, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            _exit(1); /* the parent is gone */
+        at += written;
+        size -= (size_t)written;
+    }
+}
+
+static void send(int out, enum message_kind kind, const void *data, size_t size)
+{
+    const struct message message = {.kind = kind, .size = size};
+    write_all(out, &message, sizeof message);
+    write_all(out, data, size);
+}
+
+static void send_repetition(void *context, const struct replay_repetition *repetition)
+{
+    const struct child *child = context;
+    send(child->out, MESSAGE_REPETITION, repetition, sizeof *repetition);
+}
+
+static void send_error(const struct child *child, const char *text)
+{
+    send(child->out, MESSAGE_ERROR, text, strlen(text));
+}
+
+/* Adds a segment to a summary. */
+static void state_add(struct replay_state *state, const struct snapshot *snapshot,
+                      const struct snapshot_segment *segment)
+{
+    state->segments++;
+    state->expandable_segments += segment->expandable;
+    state->requested += segment->requested_size;
+    state->allocated += segment->allocated_size;
+    state->active += segment->active_size;
+    state->reserved += segment->total_size;
+    for (size_t i = segment->first_block; i < segment->first_block + segment->block_count; i++) {
+        const struct snapshot_block *block = &snapshot->blocks[i];
+        if (block->state != SNAPSHOT_INACTIVE) {
+            state->blocks++;
+            continue;
+        }
+        state->free_blocks++;
+        if (block->size > state->largest_free)
+            state->largest_free = block->size;
+    }
+}
+
+static int compare_segments(const void *left, const void *right)
+{
+    const struct snapshot_segment *a = left, *b = right;
+    if (a->device != b->device)
+        return a->device < b->device ? -1 : 1;
+    if (a->stream != b->stream)
+        return a->stream < b->stream ? -1 : 1;
+    int first = (a->pool[0] > b->pool[0]) - (a->pool[0] < b->pool[0]);
+    return first ? first : (a->pool[1] > b->pool[1]) - (a->pool[1] < b->pool[1]);
+}
+
+/* Sends the state of every device that has segments: the whole, then a part for each stream and pool. Sorts the segments. */
+static void send_states(const struct child *child, struct snapshot *snapshot)
+{
+    struct snapshot_segment *segments = snapshot->segments;
+    size_t count = snapshot->segment_count;
+    if (count)
+        qsort(segments, count, sizeof *segments, compare_segments);
+    for (size_t i = 0; i < count;) {
+        struct replay_state whole = {.device = segments[i].device, .whole = true};
+        size_t end = i;
+        for (; end < count && segments[end].device == segments[i].device; end++)
+            state_add(&whole, snapshot, &segments[end]);
+        send(child->out, MESSAGE_STATE, &whole, sizeof whole);
+        while (i < end) {
+            size_t first = i;
+            struct replay_state part = {.device = whole.device, .stream = segments[i].stream};
+            memcpy(part.pool, segments[i].pool, sizeof part.pool);
+            for (; i < end && compare_segments(&segments[first], &segments[i]) == 0; i++)
+                state_add(&part, snapshot, &segments[i]);
+            send(child->out, MESSAGE_STATE, &part, sizeof part);
+        }
+    }
+}
+
+/* What table C says of PyTorch's calls. The tables are linear, so calls of a kind are charged all at once. */
+static void charge_table_c(struct replay_result *result)
+{
+    const struct c10_result *pytorch = &result->pytorch;
+    const struct {
+        const char *name;
+        uint64_t calls, bytes;
+    } kinds[] = {
+        {"alloc", pytorch->allocs, pytorch->alloc_bytes},
+        {"free", pytorch->frees, pytorch->free_bytes},
+        {"event_record", pytorch->event_records, 0},
+        {"event_query", pytorch->event_queries, 0},
+    };
+    result->has_table_c = true;
+    result->pytorch_time_c_ns = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int kind = 0;
+        while (kind < tarn_host_call_kinds() && strcmp(tarn_host_call_name(kind), kinds[i].name) != 0)
+            kind++;
+        /* One piece and no bytes is what each call costs; bytes are charged beside it. */
+        uint64_t each = 0, none = 0, whole = 0;
+        if (tarn_host_cost('C', kind, 0, 1, &each) || tarn_host_cost('C', kind, 0, 0, &none) ||
+            tarn_host_cost('C', kind, kinds[i].bytes, 0, &whole)) {
+            result->has_table_c = false;
+            return;
+        }
+        result->pytorch_time_c_ns += kinds[i].calls * each + (whole - none);
+    }
+}
+
+static bool replay_one(const struct child *child, const struct workload *workload, bool modelled, uint64_t memory)
+{
+    struct replay_result result;
+    bool done = child->options->pytorch ? replay_run_pytorch(child->options, workload, memory, &result)
+                                        : replay_run(child->options, workload, send_repetition,
+                                                     (void *)(uintptr_t)child, &child->shared->done, &result);
+    result.modelled = modelled;
+    result.device_memory = memory;
+    if (done && !child->options->pytorch && !c10_run(workload, memory, &result.pytorch)) {
+        snprintf(result.error, sizeof result.error, "out of host memory");
+        done = false;
+    }
+    charge_table_c(&result);
+    send(child->out, MESSAGE_RESULT, &result, sizeof result);
+    return done && result.divergences == 0;
+}
+
+/* Replays every workload. True when all went well; else what went wrong is sent. */
+static bool replay_all(const struct child *child, const struct workload *workloads, size_t count, bool modelled)
+{
+    uint64_t memory = replay_device_memory(child->options, workloads, count);
+    int devices = 1;
+    for (size_t i = 0; i < count; i++) {
+        child->shared->total += (uint64_t)workloads[i].op_count * child->options->repeat;
+        if (workloads[i].device >= devices)
+            devices = workloads[i].device + 1;
+    }
+    char error[512];
+    if (devices > TARN_MAX_DEVICES) {
+        snprintf(error, sizeof error, "the trace names device %d; tarn serves %d devices", devices - 1,
+                 TARN_MAX_DEVICES);
+        send_error(child, error);
+        return false;
+    }
+    if (!replay_configure(child->options, devices, memory, error, sizeof error)) {
+        send_error(child, error);
+        return false;
+    }
+    bool well = true;
+    for (size_t i = 0; i < count; i++)
+        well = replay_one(child, &workloads[i], modelled, memory) && well;
+    return well;
+}
+
+static bool run_child(const struct child *child, const char *path)
+{
+    struct snapshot snapshot;
+    struct snapshot_error error;
+    if (!snapshot_read_file(path, &snapshot, &error)) {
+        send_error(child, error.text);
+        return false;
+    }
+
+    size_t count = 0;
+    bool well = false;
+    struct workload *workloads = calloc(snapshot.trace_count + 1, sizeof *workloads);
+    bool built = workloads != NULL;
+    for (int device = 0; built && (size_t)device < snapshot.trace_count; device++)
+        if (workload_exists(&snapshot, device))
+            built = workload_build(&snapshot, device, &workloads[count++]);
+    for (size_t i = 0; built && child->options->vary && i < count; i++)
+        built = workload_vary(&workloads[i], child->options->vary);
+    uint32_t streams = child->options->deal_streams;
+    for (size_t i = 0; built && streams && i < count; i++)
+        built = workload_deal(&workloads[i], streams, child->options->lag);
+
+    struct message_file about = {.modelled = snapshot.modelled};
+    for (size_t i = 0; count == 0 && i < snapshot.trace_count; i++)
+        about.state_events += snapshot.traces[i].event_count;
+    send(child->out, MESSAGE_FILE, &about, sizeof about);
+    if (!built) {
+        send_error(child, "there is not enough host memory for the trace");
+    } else if (count == 0) {
+        send_states(child, &snapshot);
+        well = true;
+    }
+    snapshot_finish(&snapshot);
+    if (built && count > 0)
+        well = replay_all(child, workloads, count, about.modelled);
+    for (size_t i = 0; i < count; i++)
+        workload_finish(&workloads[i]);
+    free(workloads);
+    return well;
+}
+
+/* --- the parent --------------------------------------------------------------------------------------------------- */
+
+static bool read_all(int in, void *data, size_t size)
+{
+    char *at = data;
+    while (size > 0) {
+        ssize_t got = read(in, at, size);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        at += got;
+        size -= (size_t)got;
+    }
+    return true;
+}
+
+/* Appends an element to an array. */
+static bool append(void **array, size_t *count, const void *element, size_t size)
+{
+    char *grown = reallocarray(*array, *count + 1, size);
+    if (!grown)
+        return false;
+    memcpy(grown + *count * size, element, size);
+    *array = grown;
+    ++*count;
+    return true;
+}
+
+/* Takes one message. A repetition comes before the result that it belongs to. False at the end of the pipe, and on one that is
+ * cut off. */
+static bool receive(int in, struct replay_file *file, struct replay_device *next)
+{
+    struct message message;
+    union {
+        char text[sizeof file->error];
+        struct message_file about;
+        struct replay_result result;
+        struct replay_repetition repetition;
+        struct replay_state state;
+    } data = {{0}};
+    if (!read_all(in, &message, sizeof message) || message.size > sizeof data || !read_all(in, &data, message.size))
+        return false;
+    switch (message.kind) {
+    case MESSAGE_ERROR:
+        snprintf(file->error, sizeof file->error, "%.*s", (int)message.size, data.text);
+        return true;
+    case MESSAGE_FILE:
+        file->modelled = data.about.modelled;
+        file->state_events = data.about.state_events;
+        return true;
+    case MESSAGE_REPETITION:
+        return append((void **)&next->repetitions, &next->repetition_count, &data.repetition, sizeof data.repetition);
+    case MESSAGE_RESULT:
+        next->result = data.result;
+        if (!append((void **)&file->devices, &file->device_count, next, sizeof *next))
+            return false;
+        *next = (struct replay_device){0};
+        return true;
+    case MESSAGE_STATE:
+        return append((void **)&file->states, &file->state_count, &data.state, sizeof data.state);
+    default:
+        return false;
+    }
+}
+
+static void draw_progress(const char *path, struct shared *shared)
+{
+    enum { BAR = 30 };
+    static const char full[] = "##############################", empty[] = "..............................";
+    uint64_t done = atomic_load_explicit(&shared->done, memory_order_relaxed);
+    uint64_t total = atomic_load_explicit(&shared->total, memory_order_relaxed);
+    const char *name = strrchr(path, '/');
+    name = name ? name + 1 : path;
+    struct winsize window = {0};
+    int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col ? window.ws_col : 80;
+    int room = columns - BAR - 12;
+    if (total == 0) {
+        fprintf(stderr, "\r\033[K%.*s reading", room > 0 ? room : 0, name);
+    } else {
+        double part = done < total ? (double)done / (double)total : 1;
+        int filled = (int)(part * BAR);
+        fprintf(stderr, "\r\033[K%.*s [%.*s%.*s] %3.0f %%", room > 0 ? room : 0, name, filled, full, BAR - filled,
+                empty, 100 * part);
+    }
+    fflush(stderr);
+}
+
+static void collect(int in, struct replay_file *file, struct shared *shared, bool progress)
+{
+    struct replay_device next = {0};
+    bool drawn = false;
+    for (int interval = 0;;) {
+        struct pollfd waiting = {.fd = in, .events = POLLIN};
+        int ready = poll(&waiting, 1, progress ? PROGRESS_INTERVAL : -1);
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready > 0) {
+            if (!receive(in, file, &next))
+                break;
+        } else if (++interval >= PROGRESS_AFTER) {
+            draw_progress(file->path, shared);
+            drawn = true;
+        }
+    }
+    if (drawn)
+        fputs("\r\033[K", stderr);
+    free(next.repetitions);
+}
+
+/* Makes an error of how the child ended, if it did not end by itself and did not say why. */
+static void judge(struct replay_file *file, int status)
+{
+    if (WIFSIGNALED(status)) {
+        const char *name = strsignal(WTERMSIG(status));
+        snprintf(file->error, sizeof file->error, "the replay was ended by signal %d (%s)", WTERMSIG(status),
+                 name ? name : "unknown");
+        return;
+    }
+    bool reported = file->error[0] != '\0';
+    for (size_t i = 0; i < file->device_count; i++)
+        reported = reported || file->devices[i].result.error[0] || file->devices[i].result.divergences;
+    if (!reported && WEXITSTATUS(status) != 0)
+        snprintf(file->error, sizeof file->error, "the replay ended with status %d", WEXITSTATUS(status));
+}
+
+bool replay_file_run(const char *path, const struct replay_options *options, bool progress, struct replay_file *file)
+{
+    *file = (struct replay_file){.path = path, .options = options};
+    int ends[2] = {-1, -1}, status = 0;
+    struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || pipe2(ends, O_CLOEXEC)) {
+        snprintf(file->error, sizeof file->error, "no child process can be prepared: %s", strerror(errno));
+        goto out;
+    }
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0) {
+        snprintf(file->error, sizeof file->error, "no child process can be started: %s", strerror(errno));
+        goto out;
+    }
+    if (pid == 0) {
+        close(ends[0]);
+        const struct child child = {.options = options, .shared = shared, .out = ends[1]};
+        bool well = run_child(&child, path);
+        exit(well ? 0 : 1);
+    }
+    close(ends[1]);
+    ends[1] = -1;
+    collect(ends[0], file, shared, progress);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    judge(file, status);
+out:
+    if (shared != MAP_FAILED)
+        munmap(shared, sizeof *shared);
+    if (ends[0] >= 0)
+        close(ends[0]);
+    if (ends[1] >= 0)
+        close(ends[1]);
+    return file->error[0] == '\0' && status == 0;
+}
+
+enum replay_verdict replay_file_verdict(const struct replay_file *file)
+{
+    enum replay_verdict verdict = file->error[0] ? REPLAY_FAILED : REPLAY_WELL;
+    for (size_t i = 0; i < file->device_count; i++) {
+        const struct replay_result *result = &file->devices[i].result;
+        if (result->divergences || (result->error[0] && !result->shortage.there))
+            return REPLAY_FAILED;
+        if (result->shortage.there && verdict == REPLAY_WELL)
+            verdict = REPLAY_UNFIT;
+    }
+    return verdict;
+}
+
+void replay_file_finish(struct replay_file *file)
+{
+    for (size_t i = 0; i < file->device_count; i++)
+        free(file->devices[i].repetitions);
+    free(file->devices);
+    free(file->states);
+    *file = (struct replay_file){0};
+}

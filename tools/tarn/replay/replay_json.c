@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The JSON of `tarn replay`. Keys are documented in docs/man/replay.h2m; they are added to, not changed. A value that
+ * cannot be made makes the whole array fail, never a hole in it. */
+#include "replay/replay_report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *json_bytes(uint64_t bytes)
+{
+    return json_integer((json_int_t)bytes);
+}
+
+static json_t *json_known(uint64_t bytes)
+{
+    return bytes == WORKLOAD_NOT_KNOWN ? json_null() : json_bytes(bytes);
+}
+
+/* C only where there is one. */
+static json_t *json_times(const struct replay_result *result, uint64_t a_ns, uint64_t b_ns, uint64_t c_ns)
+{
+    if (!result->has_table_c)
+        return json_pack("{s:f, s:f}", "A", (double)a_ns / 1000, "B", (double)b_ns / 1000);
+    return json_pack("{s:f, s:f, s:f}", "A", (double)a_ns / 1000, "B", (double)b_ns / 1000, "C", (double)c_ns / 1000);
+}
+
+static json_t *json_calls(const struct replay_result *result, const uint64_t *calls)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; object && i < REPLAY_MAX_CALLS; i++)
+        if (calls[i] && json_object_set_new(object, result->call_names[i], json_bytes(calls[i]))) {
+            json_decref(object);
+            object = NULL;
+        }
+    return object;
+}
+
+static json_t *json_repetition(const struct replay_result *result, const struct replay_repetition *repetition)
+{
+    return json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:f}", "seconds", repetition->seconds, "setup_seconds",
+                     repetition->setup_seconds, "peak_active", json_bytes(repetition->peak_active), "peak_reserved",
+                     json_bytes(repetition->peak_reserved), "driver_calls", json_calls(result, repetition->calls),
+                     "driver_time_us",
+                     json_times(result, repetition->time_a_ns, repetition->time_b_ns, repetition->time_c_ns),
+                     "waited_us", (double)repetition->waited_ns / 1000);
+}
+
+static json_t *json_repetitions(const struct replay_device *device)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < device->repetition_count; i++)
+        if (json_array_append_new(array, json_repetition(&device->result, &device->repetitions[i]))) {
+            json_decref(array);
+            array = NULL;
+        }
+    return array;
+}
+
+static json_t *json_divergences(const struct replay_result *result)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < result->divergences && i < REPLAY_KEPT_DIVERGENCES; i++)
+        if (json_array_append_new(array, json_string(result->divergence[i]))) {
+            json_decref(array);
+            array = NULL;
+        }
+    return array;
+}
+
+/* Text of the file's, which need not be UTF-8: what is not, becomes '?'. */
+static json_t *json_text(const char *text)
+{
+    json_t *string = json_string(text);
+    if (string)
+        return string;
+    char *ascii = strdup(text);
+    if (!ascii)
+        return NULL;
+    for (char *at = ascii; *at; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    string = json_string(ascii);
+    free(ascii);
+    return string;
+}
+
+static json_t *json_pytorch_calls(const struct c10_result *pytorch)
+{
+    return json_pack("{s:o, s:o, s:o, s:o}", "alloc", json_bytes(pytorch->allocs), "free", json_bytes(pytorch->frees),
+                     "event_record", json_bytes(pytorch->event_records), "event_query",
+                     json_bytes(pytorch->event_queries));
+}
+
+/* A device whose replay stopped: what the trace is, in `object`, and why; what was measured by then says nothing. */
+static json_t *json_stopped(json_t *object, const struct replay_result *result)
+{
+    json_t *end = json_pack("{s:o, s:o, s:o, s:o, s:n, s:n}", "error", json_text(result->error), "divergences",
+                            json_bytes(result->divergences), "divergence_texts", json_divergences(result),
+                            "peak_requested", json_bytes(result->peak_requested), "peak_active", "peak_reserved");
+    bool done = object && end && json_object_update(object, end) == 0;
+    json_decref(end);
+    if (done)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* What a trace was dealt over, where it was, and the profile, where one was asked for. Not 0 when it fails. */
+static int json_options(json_t *object, const struct replay_options *options)
+{
+    int failed = object ? 0 : -1;
+    if (!failed && options->deal_streams)
+        failed = json_object_set_new(object, "deal_streams", json_integer(options->deal_streams));
+    if (!failed && options->deal_threads)
+        failed = json_object_set_new(object, "deal_threads", json_integer(options->deal_threads));
+    if (!failed && options->profile)
+        failed = json_object_set_new(object, "profile", json_string(options->profile));
+    return failed;
+}
+
+/* What recordings of tarn's own have besides. Not 0 when it fails. */
+static int json_order(json_t *object, const struct replay_result *result)
+{
+    if (!object || !result->has_order)
+        return object ? 0 : -1;
+    json_t *more = json_pack("{s:o, s:o, s:o, s:o, s:o}", "waits", json_bytes(result->waits), "captures",
+                             json_bytes(result->captures), "refused", json_bytes(result->refused), "ooms_tried",
+                             json_bytes(result->ooms_tried), "ooms_here", json_bytes(result->ooms_here));
+    int failed = more ? json_object_update(object, more) : -1;
+    json_decref(more);
+    return failed;
+}
+
+/* What runs that are compared have besides: what it is, whether it fits and what is wasted. Not 0 when it fails. */
+static int json_compared(json_t *object, const struct replay_result *result, const struct replay_options *options)
+{
+    const struct replay_shortage *shortage = &result->shortage;
+    json_t *where = !shortage->there
+                        ? json_null()
+                        : json_pack("{s:o, s:o}", "event", shortage->before ? json_null() : json_bytes(shortage->event),
+                                    "size", json_bytes(shortage->size));
+    json_t *more =
+        json_pack("{s:o, s:s, s:b, s:o, s:o}", "what_if", options->what_if ? json_text(options->what_if) : json_null(),
+                  "policy", options->pytorch ? "pytorch" : "tarn", "fits", (int)!shortage->there, "out_of_memory",
+                  where, "wasted", shortage->there ? json_null() : json_bytes(result->wasted));
+    int failed = object && more ? json_object_update(object, more) : -1;
+    json_decref(more);
+    return failed;
+}
+
+/* PyTorch's policy alone, in the keys of a replay. */
+static json_t *json_policy(json_t *object, const struct replay_result *result)
+{
+    const struct c10_result *pytorch = &result->pytorch;
+    json_t *end = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "peak_requested", json_bytes(result->peak_requested),
+                            "peak_reserved", json_bytes(pytorch->peak_reserved), "driver_calls",
+                            json_pytorch_calls(pytorch), "driver_time_us",
+                            json_times(result, pytorch->time_a_ns, pytorch->time_b_ns, result->pytorch_time_c_ns),
+                            "pytorch_ooms", json_bytes(pytorch->ooms), "divergences", json_bytes(0));
+    bool done = object && end && json_object_update(object, end) == 0;
+    json_decref(end);
+    if (done)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *json_device(const struct replay_file *file, const struct replay_device *device)
+{
+    const struct replay_result *result = &device->result;
+    const struct replay_options *options = file->options;
+    json_t *object =
+        json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "file",
+                  json_text(file->path), "device", result->device, "driver", options->driver, "device_memory",
+                  json_bytes(result->device_memory), "events", json_bytes(result->events), "streams",
+                  json_bytes(result->streams), "pools", json_bytes(result->pools), "allocations",
+                  json_bytes(result->allocations), "initial_blocks", json_bytes(result->initial_blocks), "late_frees",
+                  json_bytes(result->late_frees), "moved_frees", json_bytes(result->moved_frees), "threads",
+                  json_bytes(result->threads), "recorded_ooms", json_bytes(result->recorded_ooms), "lost_events",
+                  json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
+    if (json_order(object, result) || json_options(object, options) ||
+        (options->compare && json_compared(object, result, options))) {
+        json_decref(object);
+        return NULL;
+    }
+    if (result->error[0])
+        return json_stopped(object, result);
+    if (options->pytorch)
+        return json_policy(object, result);
+    json_t *measured = json_pack(
+        "{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:f, s:o, s:o}", "peak_requested",
+        json_bytes(result->peak_requested), "peak_active", json_bytes(result->peak_active), "peak_reserved",
+        json_bytes(result->peak_reserved), "recorded_peak_reserved", json_known(result->recorded_peak_reserved),
+        "recorded_modelled", (int)result->modelled, "driver_calls", json_calls(result, result->first.calls),
+        "driver_time_us", json_times(result, result->first.time_a_ns, result->first.time_b_ns, result->first.time_c_ns),
+        "waited_us", (double)result->first.waited_ns / 1000, "seconds", result->first.seconds, "setup_seconds",
+        result->first.setup_seconds, "divergences", json_bytes(result->divergences), "divergence_texts",
+        json_divergences(result));
+    json_t *pytorch =
+        json_pack("{s:o, s:o, s:o, s:o, s:o}", "pytorch_peak_reserved", json_bytes(result->pytorch.peak_reserved),
+                  "pytorch_driver_calls", json_pytorch_calls(&result->pytorch), "pytorch_driver_time_us",
+                  json_times(result, result->pytorch.time_a_ns, result->pytorch.time_b_ns, result->pytorch_time_c_ns),
+                  "pytorch_ooms", json_bytes(result->pytorch.ooms), "repeat", json_repetitions(device));
+    bool done = object && measured && pytorch && json_object_update(object, measured) == 0 &&
+                json_object_update(object, pytorch) == 0;
+    json_decref(measured);
+    json_decref(pytorch);
+    if (!done) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static json_t *json_state(const struct replay_state *state)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "segments", json_bytes(state->segments),
+                     "expandable_segments", json_bytes(state->expandable_segments), "blocks", json_bytes(state->blocks),
+                     "free_blocks", json_bytes(state->free_blocks), "requested", json_bytes(state->requested),
+                     "allocated", json_bytes(state->allocated), "active", json_bytes(state->active), "reserved",
+                     json_bytes(state->reserved), "largest_free", json_bytes(state->largest_free));
+}
+
+/* The state of the device at `*at`, which it moves past the device's parts. */
+static json_t *json_device_state(const struct replay_file *file, size_t *at)
+{
+    const struct replay_state *whole = &file->states[*at];
+    json_t *state = json_state(whole), *parts = json_array();
+    bool done = state && parts;
+    for (++*at; *at < file->state_count && !file->states[*at].whole; ++*at) {
+        const struct replay_state *part = &file->states[*at];
+        json_t *object = json_state(part);
+        done = done && object && json_object_set_new(object, "stream", json_bytes(part->stream)) == 0 &&
+               json_object_set_new(object, "pool",
+                                   json_pack("[o, o]", json_bytes(part->pool[0]), json_bytes(part->pool[1]))) == 0 &&
+               json_array_append(parts, object) == 0;
+        json_decref(object);
+    }
+    done = done && json_object_set(state, "by_stream_and_pool", parts) == 0;
+    json_t *object = NULL;
+    if (done)
+        object = json_pack("{s:o, s:i, s:o, s:O}", "file", json_text(file->path), "device", whole->device, "events",
+                           json_bytes(file->state_events), "state", state);
+    json_decref(state);
+    json_decref(parts);
+    return object;
+}
+
+/* A file that failed as a whole. */
+static json_t *json_failed(const struct replay_file *file)
+{
+    json_t *object = json_pack("{s:o, s:o}", "file", json_text(file->path), "error", json_text(file->error));
+    const char *what_if = file->options->what_if;
+    if (object && what_if && json_object_set_new(object, "what_if", json_text(what_if))) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static bool json_file(json_t *array, const struct replay_file *file)
+{
+    bool done = true;
+    for (size_t i = 0; done && i < file->device_count; i++)
+        done = json_array_append_new(array, json_device(file, &file->devices[i])) == 0;
+    for (size_t i = 0; done && i < file->state_count;)
+        done = json_array_append_new(array, json_device_state(file, &i)) == 0;
+    if (done && file->error[0])
+        done = json_array_append_new(array, json_failed(file)) == 0;
+    if (done && !file->error[0] && !file->device_count && !file->state_count) /* a snapshot of nothing */
+        done = json_array_append_new(array, json_pack("{s:o, s:o, s:{}}", "file", json_text(file->path), "events",
+                                                      json_bytes(file->state_events), "state")) == 0;
+    return done;
+}
+
+bool replay_json_write(FILE *out, const struct replay_file *files, size_t count)
+{
+    json_t *array = json_array();
+    bool done = array != NULL;
+    for (size_t i = 0; done && i < count; i++)
+        done = json_file(array, &files[i]);
+    done = done && json_dumpf(array, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) == 0 && fputc('\n', out) != EOF &&
+           fflush(out) == 0;
+    json_decref(array);
+    return done;
+}

@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The tables of `tarn replay`, for a person at a terminal of 100 columns: a card a device, whose rows are what was measured and
+ * whose columns are who it belongs to, and a line a device for several files. libsmartcols lays out the columns. */
+#include "replay/replay_report.h"
+#include "units.h"
+
+#include <inttypes.h>
+#include <libsmartcols.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_COLUMNS 9
+#define PROBLEM_COLOUR "\033[1;31m"
+
+struct column {
+    const char *name;
+    int flags;
+};
+
+/* A table under construction. The first failure makes all that follows do nothing. */
+struct table_draft {
+    struct libscols_table *table;
+    FILE *out;
+    size_t columns;
+    bool failed;
+};
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static struct table_draft table_begin(FILE *out, const struct column *columns, size_t count, bool colour)
+{
+    struct table_draft draft = {.table = scols_new_table(), .out = out, .columns = count};
+    draft.failed = !draft.table || scols_table_set_column_separator(draft.table, "  ") ||
+                   scols_table_enable_colors(draft.table, colour);
+    for (size_t i = 0; i < count && !draft.failed; i++)
+        draft.failed = !scols_table_new_column(draft.table, columns[i].name, 0, columns[i].flags);
+    return draft;
+}
+
+/* Adds a row of as many texts as there are columns; NULL leaves a cell empty. */
+static void table_row(struct table_draft *draft, const char *const *cells, const char *colour)
+{
+    struct libscols_line *line = draft->failed ? NULL : scols_table_new_line(draft->table, NULL);
+    draft->failed = !line;
+    for (size_t i = 0; i < draft->columns && !draft->failed; i++)
+        draft->failed = cells[i] && scols_line_set_data(line, i, cells[i]) != 0;
+    if (colour && !draft->failed)
+        draft->failed = scols_line_set_color(line, colour) != 0;
+}
+
+/* Prints and frees it. Cells are padded to the width of their column; at the end of a line that is of no use. */
+static bool table_end(struct table_draft *draft)
+{
+    char *text = NULL;
+    bool done = !draft->failed && scols_print_table_to_string(draft->table, &text) == 0 && text;
+    for (const char *line = text; done && *line;) {
+        size_t length = strcspn(line, "\n"), kept = length;
+        while (kept > 0 && line[kept - 1] == ' ')
+            kept--;
+        done = fprintf(draft->out, "%.*s\n", (int)kept, line) > 0;
+        line += length + (line[length] == '\n');
+    }
+    free(text);
+    scols_unref_table(draft->table);
+    return done;
+}
+
+static struct units_text ratio_text(double numerator, double denominator)
+{
+    struct units_text text = {"-"};
+    if (denominator > 0)
+        snprintf(text.text, sizeof text.text, "%.3f", numerator / denominator);
+    return text;
+}
+
+static struct units_text fragmentation_text(uint64_t requested, uint64_t reserved)
+{
+    struct units_text text = {"-"};
+    if (reserved > 0)
+        snprintf(text.text, sizeof text.text, "%.1f %%", 100 * (1 - (double)requested / (double)reserved));
+    return text;
+}
+
+/* --- the card of a device ----------------------------------------------------------------------------------------- */
+
+static void card_row(struct table_draft *draft, const char *label, const char *tarn, const char *pytorch,
+                     const char *ratio)
+{
+    table_row(draft, (const char *const[]){label, tarn, pytorch, ratio}, NULL);
+}
+
+static void card_memory(struct table_draft *draft, const struct replay_result *result)
+{
+    uint64_t requested = result->peak_requested, tarn = result->peak_reserved, pytorch = result->pytorch.peak_reserved;
+    card_row(draft, "peak requested", units_bytes(requested).text, NULL, NULL);
+    card_row(draft, "peak active", units_bytes(result->peak_active).text, NULL, NULL);
+    card_row(draft, "peak reserved", units_bytes(tarn).text, units_bytes(pytorch).text,
+             ratio_text((double)tarn, (double)pytorch).text);
+    card_row(draft, "reserved / requested", ratio_text((double)tarn, (double)requested).text,
+             ratio_text((double)pytorch, (double)requested).text, NULL);
+    card_row(draft, "reserved / active", ratio_text((double)tarn, (double)result->peak_active).text,
+             ratio_text((double)pytorch, (double)result->peak_active).text, NULL);
+    card_row(draft, "fragmentation", fragmentation_text(requested, tarn).text,
+             fragmentation_text(requested, pytorch).text, NULL);
+    if (result->recorded_peak_reserved != WORKLOAD_NOT_KNOWN)
+        card_row(draft, result->modelled ? "reserved in the recording (modelled)" : "reserved in the recording", NULL,
+                 units_bytes(result->recorded_peak_reserved).text,
+                 ratio_text((double)tarn, (double)result->recorded_peak_reserved).text);
+}
+
+static uint64_t sum_calls(const uint64_t *calls)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < REPLAY_MAX_CALLS; i++)
+        sum += calls[i];
+    return sum;
+}
+
+/* How often PyTorch's policy makes a driver call of the host device's names; its plain calls are cudaMalloc and cudaFree. */
+static uint64_t pytorch_calls(const struct c10_result *pytorch, const char *name)
+{
+    const struct {
+        const char *name;
+        uint64_t calls;
+    } calls[] = {
+        {"alloc", pytorch->allocs},
+        {"free", pytorch->frees},
+        {"event_record", pytorch->event_records},
+        {"event_query", pytorch->event_queries},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(calls[i].name, name) == 0)
+            return calls[i].calls;
+    return 0;
+}
+
+/* With `repeated` the labels say which repetition this is of. */
+static void card_driver(struct table_draft *draft, const struct replay_result *result, bool repeated)
+{
+    const struct replay_repetition *first = &result->first;
+    const struct c10_result *pytorch = &result->pytorch;
+    card_row(draft, repeated ? "driver time, cost table A, repetition 1" : "driver time, cost table A",
+             units_time(first->time_a_ns).text, units_time(pytorch->time_a_ns).text,
+             ratio_text((double)first->time_a_ns, (double)pytorch->time_a_ns).text);
+    card_row(draft, repeated ? "driver time, cost table B, repetition 1" : "driver time, cost table B",
+             units_time(first->time_b_ns).text, units_time(pytorch->time_b_ns).text,
+             ratio_text((double)first->time_b_ns, (double)pytorch->time_b_ns).text);
+    if (result->has_table_c)
+        card_row(draft, "driver time, cost table C", units_time(first->time_c_ns).text,
+                 units_time(result->pytorch_time_c_ns).text,
+                 ratio_text((double)first->time_c_ns, (double)result->pytorch_time_c_ns).text);
+    if (first->waited_ns)
+        card_row(draft, "  of these, waits for work", units_time(first->waited_ns).text, NULL, NULL);
+
+    card_row(draft, repeated ? "driver calls, repetition 1" : "driver calls", units_count(sum_calls(first->calls)).text,
+             units_count(pytorch->allocs + pytorch->frees + pytorch->event_records + pytorch->event_queries).text,
+             NULL);
+    for (size_t i = 0; i < REPLAY_MAX_CALLS; i++) {
+        uint64_t theirs = pytorch_calls(pytorch, result->call_names[i]);
+        char label[32] = "  ";
+        strncat(label, result->call_names[i], sizeof label - 3);
+        for (char *at = label; *at; at++)
+            *at = *at == '_' ? ' ' : *at;
+        if (first->calls[i] || theirs)
+            card_row(draft, label, units_count(first->calls[i]).text, units_count(theirs).text, NULL);
+    }
+}
+
+static bool repetitions_write(FILE *out, const struct replay_device *device, bool colour)
+{
+    static const struct column columns[] = {
+        {"repetition", SCOLS_FL_RIGHT},    {"peak reserved", SCOLS_FL_RIGHT}, {"driver calls", SCOLS_FL_RIGHT},
+        {"time, table A", SCOLS_FL_RIGHT}, {"time, table B", SCOLS_FL_RIGHT}, {"events a second", SCOLS_FL_RIGHT},
+    };
+    fputc('\n', out);
+    struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
+    for (size_t i = 0; i < device->repetition_count; i++) {
+        if (device->repetition_count > 20 && i == 10) { /* a long list says no more */
+            i = device->repetition_count - 6;
+            table_row(&draft, (const char *const[]){"...", NULL, NULL, NULL, NULL, NULL}, NULL);
+            continue;
+        }
+        const struct replay_repetition *repetition = &device->repetitions[i];
+        double speed = repetition->seconds > 0 ? (double)device->result.events / repetition->seconds : 0;
+        table_row(&draft,
+                  (const char *const[]){units_count(i + 1).text, units_bytes(repetition->peak_reserved).text,
+                                        units_count(sum_calls(repetition->calls)).text,
+                                        units_time(repetition->time_a_ns).text, units_time(repetition->time_b_ns).text,
+                                        units_count((uint64_t)speed).text},
+                  NULL);
+    }
+    return table_end(&draft);
+}
+
+static void notes_write(FILE *out, const struct replay_result *result, size_t repetitions)
+{
+    if (repetitions > 1)
+        fprintf(out, "  repetitions: %s; the peaks are over all of them\n", units_count(repetitions).text);
+    if (result->initial_blocks)
+        fprintf(out, "  %s blocks were alive before the trace\n", units_count(result->initial_blocks).text);
+    if (result->late_frees)
+        fprintf(out, "  late frees: %s, each used by %s stream until it was completed\n",
+                units_count(result->late_frees).text, result->has_order ? "another" : "a helper");
+    if (result->moved_frees)
+        fprintf(out, "  frees in the order of another stream than the block's: %s\n",
+                units_count(result->moved_frees).text);
+    if (result->pools > 1)
+        fprintf(out, "  pools: %s, %s\n", units_count(result->pools).text,
+                result->has_order ? "each one of its own" : "replayed together");
+    if (result->waits || result->captures)
+        fprintf(out, "  waits of streams: %s, captures: %s%s%s\n", units_count(result->waits).text,
+                units_count(result->captures).text, result->refused ? "; refused here: " : "",
+                result->refused ? units_count(result->refused).text : "");
+    if (result->ooms_tried)
+        fprintf(out, "  out-of-memory errors in the recording: %s; of %s that were tried, %s fail here\n",
+                units_count(result->recorded_ooms).text, units_count(result->ooms_tried).text,
+                units_count(result->ooms_here).text);
+    else if (result->recorded_ooms)
+        fprintf(out, "  out-of-memory errors in the recording: %s\n", units_count(result->recorded_ooms).text);
+    if (result->lost_events)
+        fprintf(out, "  the recording lost or contradicts %s events\n", units_count(result->lost_events).text);
+    if (result->pytorch.ooms)
+        fprintf(out, "  PyTorch's policy finds no memory for %s allocations on this device, and leaves them out\n",
+                units_count(result->pytorch.ooms).text);
+}
+
+static void verdict_write(FILE *out, const struct replay_result *result, bool colour)
+{
+    const char *on = colour ? PROBLEM_COLOUR : "", *off = colour ? "\033[0m" : "";
+    if (result->error[0])
+        fprintf(out, "%sfailed: %s%s\n", on, result->error, off);
+    if (result->divergences) {
+        fprintf(out, "%sDIVERGENCES: %s%s\n", on, units_count(result->divergences).text, off);
+        for (size_t i = 0; i < result->divergences && i < REPLAY_KEPT_DIVERGENCES; i++)
+            fprintf(out, "  %s\n", result->divergence[i]);
+        if (result->divergences > REPLAY_KEPT_DIVERGENCES)
+            fprintf(out, "  ...\n");
+    } else if (!result->error[0]) {
+        fprintf(out, "every step was verified: no divergence\n");
+    }
+}
+
+static bool device_write(FILE *out, const struct replay_file *file, const struct replay_device *device, bool colour)
+{
+    const struct replay_result *result = &device->result;
+    const struct replay_options *options = file->options;
+    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(file->path), result->device,
+            colour ? "\033[0m" : "");
+    fprintf(out, "  %s events, %s allocations, %s %s, on the %s device of %s", units_count(result->events).text,
+            units_count(result->allocations).text, units_count(result->streams).text,
+            result->streams == 1 ? "stream" : "streams", options->driver, units_bytes(result->device_memory).text);
+    if (result->lag)
+        fprintf(out, ", lag %g ms", (double)result->lag / 1e6);
+    if (options->deal_streams)
+        fprintf(out, ", dealt over %" PRIu32 " streams", options->deal_streams);
+    if (result->threads > 1 && !options->deal_threads)
+        fprintf(out, ", %s threads", units_count(result->threads).text);
+    if (options->deal_threads)
+        fprintf(out, ", dealt over %" PRIu32 " threads", options->deal_threads);
+    if (options->profile)
+        fprintf(out, ", profile %s", options->profile);
+    fputc('\n', out);
+    notes_write(out, result, device->repetition_count);
+
+    bool done = true;
+    if (!result->error[0]) {
+        static const struct column columns[] = {
+            {"", 0}, {"tarn", SCOLS_FL_RIGHT}, {"PyTorch's policy", SCOLS_FL_RIGHT}, {"ratio", SCOLS_FL_RIGHT}};
+        fputc('\n', out);
+        struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
+        card_memory(&draft, result);
+        card_driver(&draft, result, device->repetition_count > 1);
+        done = table_end(&draft);
+        if (device->repetition_count > 1)
+            done = repetitions_write(out, device, colour) && done;
+        if (result->first.seconds > 0)
+            fprintf(out, "\n%s events a second%s (%s, with the oracle)\n",
+                    units_count((uint64_t)((double)result->events / result->first.seconds)).text,
+                    device->repetition_count > 1 ? " in repetition 1" : "",
+                    units_time((uint64_t)(result->first.seconds * 1e9)).text);
+    }
+    verdict_write(out, result, colour);
+    fputc('\n', out);
+    return done;
+}
+
+/* --- the state of a file without a trace -------------------------------------------------------------------------- */
+
+static bool state_write(FILE *out, const struct replay_file *file, bool colour)
+{
+    static const struct column columns[] = {
+        {"", 0},
+        {"segments", SCOLS_FL_RIGHT},
+        {"blocks", SCOLS_FL_RIGHT},
+        {"allocated", SCOLS_FL_RIGHT},
+        {"active", SCOLS_FL_RIGHT},
+        {"reserved", SCOLS_FL_RIGHT},
+        {"largest free", SCOLS_FL_RIGHT},
+    };
+    fprintf(out, "%s%s%s\n  no trace to replay; the state of the snapshot\n\n", colour ? "\033[1m" : "",
+            base_name(file->path), colour ? "\033[0m" : "");
+    if (file->state_count == 0) {
+        fprintf(out, "no segments\n\n");
+        return true;
+    }
+    struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
+    for (size_t i = 0; i < file->state_count; i++) {
+        const struct replay_state *state = &file->states[i];
+        char label[96];
+        if (state->whole)
+            snprintf(label, sizeof label, "device %d", state->device);
+        else
+            snprintf(label, sizeof label, "  stream 0x%" PRIx64 ", pool %" PRIu64 ".%" PRIu64, state->stream,
+                     state->pool[0], state->pool[1]);
+        table_row(&draft,
+                  (const char *const[]){label, units_count(state->segments).text, units_count(state->blocks).text,
+                                        units_bytes(state->allocated).text, units_bytes(state->active).text,
+                                        units_bytes(state->reserved).text, units_bytes(state->largest_free).text},
+                  NULL);
+    }
+    bool done = table_end(&draft);
+    fputc('\n', out);
+    return done;
+}
+
+bool replay_table_write(FILE *out, const struct replay_file *file, bool colour)
+{
+    bool done = true;
+    for (size_t i = 0; i < file->device_count; i++)
+        done = device_write(out, file, &file->devices[i], colour) && done;
+    if (!file->error[0] && file->device_count == 0)
+        done = state_write(out, file, colour) && done;
+    return done && fflush(out) == 0 && !ferror(out);
+}
+
+/* --- the summary of several files --------------------------------------------------------------------------------- */
+
+/* A geometric mean under way. */
+struct mean {
+    double logs;
+    size_t count;
+};
+
+static struct units_text mean_add(struct mean *mean, double numerator, double denominator)
+{
+    if (numerator > 0 && denominator > 0) {
+        mean->logs += log(numerator / denominator);
+        mean->count++;
+    }
+    return ratio_text(numerator, denominator);
+}
+
+static struct units_text mean_text(const struct mean *mean)
+{
+    return ratio_text(mean->count ? exp(mean->logs / (double)mean->count) : 0, mean->count ? 1 : 0);
+}
+
+struct summary {
+    struct table_draft draft;
+    struct mean tarn, pytorch, time_a, time_b, time_c;
+    uint64_t events, divergences;
+    double seconds;
+};
+
+static void summary_device(struct summary *summary, const struct replay_file *file, const struct replay_result *result)
+{
+    char name[40];
+    const char *base = base_name(file->path), *suffix = strstr(base, ".pickle");
+    int room = file->device_count > 1 ? 23 : 28;
+    room = suffix && suffix > base && suffix - base < room ? (int)(suffix - base) : room;
+    int length = snprintf(name, sizeof name, "%.*s", room, base);
+    if (file->device_count > 1)
+        snprintf(name + length, sizeof name - (size_t)length, " [%d]", result->device);
+    if (result->error[0]) {
+        table_row(
+            &summary->draft,
+            (const char *const[]){name, units_count(result->events).text, "failed", NULL, NULL, NULL, NULL, NULL, NULL},
+            PROBLEM_COLOUR);
+        return;
+    }
+    double requested = (double)result->peak_requested;
+    summary->events += result->events;
+    summary->seconds += result->first.seconds;
+    summary->divergences += result->divergences;
+    if (result->has_table_c)
+        mean_add(&summary->time_c, (double)result->first.time_c_ns, (double)result->pytorch_time_c_ns);
+    double speed = result->first.seconds > 0 ? (double)result->events / result->first.seconds : 0;
+    table_row(&summary->draft,
+              (const char *const[]){
+                  name, units_count(result->events).text, units_bytes(result->peak_requested).text,
+                  mean_add(&summary->tarn, (double)result->peak_reserved, requested).text,
+                  mean_add(&summary->pytorch, (double)result->pytorch.peak_reserved, requested).text,
+                  mean_add(&summary->time_a, (double)result->first.time_a_ns, (double)result->pytorch.time_a_ns).text,
+                  mean_add(&summary->time_b, (double)result->first.time_b_ns, (double)result->pytorch.time_b_ns).text,
+                  ratio_text(speed, 1e6).text, units_count(result->divergences).text},
+              result->divergences ? PROBLEM_COLOUR : NULL);
+}
+
+bool replay_summary_write(FILE *out, const struct replay_file *files, size_t count, bool colour)
+{
+    static const struct column columns[MAX_COLUMNS] = {
+        {"file", 0},
+        {"events", SCOLS_FL_RIGHT},
+        {"requested", SCOLS_FL_RIGHT},
+        {"tarn", SCOLS_FL_RIGHT},
+        {"PyTorch", SCOLS_FL_RIGHT},
+        {"time A", SCOLS_FL_RIGHT},
+        {"time B", SCOLS_FL_RIGHT},
+        {"M events/s", SCOLS_FL_RIGHT},
+        {"diverged", SCOLS_FL_RIGHT},
+    };
+    struct summary summary = {.draft = table_begin(out, columns, MAX_COLUMNS, colour)};
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < files[i].device_count; j++)
+            summary_device(&summary, &files[i], &files[i].devices[j].result);
+        if (files[i].error[0])
+            table_row(
+                &summary.draft,
+                (const char *const[]){base_name(files[i].path), "failed", NULL, NULL, NULL, NULL, NULL, NULL, NULL},
+                PROBLEM_COLOUR);
+    }
+    double speed = summary.seconds > 0 ? (double)summary.events / summary.seconds : 0;
+    table_row(&summary.draft,
+              (const char *const[]){"all (geometric means)", units_count(summary.events).text, NULL,
+                                    mean_text(&summary.tarn).text, mean_text(&summary.pytorch).text,
+                                    mean_text(&summary.time_a).text, mean_text(&summary.time_b).text,
+                                    ratio_text(speed, 1e6).text, units_count(summary.divergences).text},
+              NULL);
+    bool done = table_end(&summary.draft);
+    fputs(
+        "tarn, PyTorch: peak reserved / peak requested.\ntime A, B: driver time, tarn's / PyTorch's, by cost table.\n",
+        out);
+    if (summary.time_c.count)
+        fprintf(out, "time C: %s, geometric mean.\n", mean_text(&summary.time_c).text);
+    return done && fflush(out) == 0 && !ferror(out);
+}
+
+/* --- runs of one file side by side -------------------------------------------------------------------------------- */
+
+struct fits_text {
+    char text[128];
+};
+
+/* "yes", or the event that found no room and what it asked for. */
+static struct fits_text fits_text(const struct replay_result *result)
+{
+    const struct replay_shortage *shortage = &result->shortage;
+    struct fits_text text = {"yes"};
+    if (result->divergences)
+        snprintf(text.text, sizeof text.text, "DIVERGED");
+    else if (result->error[0] && !shortage->there)
+        snprintf(text.text, sizeof text.text, "failed");
+    else if (shortage->there && shortage->before)
+        snprintf(text.text, sizeof text.text, "no: %s before it", units_bytes(shortage->size).text);
+    else if (shortage->there)
+        snprintf(text.text, sizeof text.text, "no: %s at event %s", units_bytes(shortage->size).text,
+                 units_count(shortage->event).text);
+    return text;
+}
+
+/* The line of a run; NULL where it has nothing of this device. */
+static void compare_row(struct table_draft *draft, const struct replay_file *run, const struct replay_result *result)
+{
+    const char *name = run->options->what_if ? run->options->what_if : "as it is";
+    if (!result || result->error[0] || result->shortage.there) {
+        table_row(draft,
+                  (const char *const[]){name, result ? fits_text(result).text : "failed", NULL, NULL, NULL, NULL, NULL},
+                  PROBLEM_COLOUR);
+        return;
+    }
+    const struct c10_result *pytorch = &result->pytorch;
+    bool model = run->options->pytorch;
+    uint64_t calls = model ? pytorch->allocs + pytorch->frees + pytorch->event_records + pytorch->event_queries
+                           : sum_calls(result->first.calls);
+    uint64_t time_a = model ? pytorch->time_a_ns : result->first.time_a_ns;
+    uint64_t time_b = model ? pytorch->time_b_ns : result->first.time_b_ns;
+    uint64_t time_c = model ? result->pytorch_time_c_ns : result->first.time_c_ns;
+    table_row(draft,
+              (const char *const[]){name, fits_text(result).text, units_bytes(result->peak_reserved).text,
+                                    units_bytes(result->wasted).text, units_count(calls).text,
+                                    units_time(result->has_table_c ? time_c : time_a).text, units_time(time_b).text},
+              result->divergences ? PROBLEM_COLOUR : NULL);
+}
+
+static const struct replay_result *result_of(const struct replay_file *run, int device)
+{
+    for (size_t i = 0; i < run->device_count; i++)
+        if (run->devices[i].result.device == device)
+            return &run->devices[i].result;
+    return NULL;
+}
+
+/* One device. What it is, is said by a run that has it. */
+static bool compare_device(FILE *out, const struct replay_file *runs, size_t count, const struct replay_result *known,
+                           bool colour)
+{
+    const struct column columns[] = {
+        {"what if", 0},
+        {"fits", 0},
+        {"peak reserved", SCOLS_FL_RIGHT},
+        {"wasted", SCOLS_FL_RIGHT},
+        {"calls", SCOLS_FL_RIGHT},
+        {known->has_table_c ? "time C" : "time A", SCOLS_FL_RIGHT},
+        {"time B", SCOLS_FL_RIGHT},
+    };
+    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(runs->path), known->device,
+            colour ? "\033[0m" : "");
+    fprintf(out, "  %s events, %s allocations, peak requested %s; as it is: a device of %s\n\n",
+            units_count(known->events).text, units_count(known->allocations).text,
+            units_bytes(known->peak_requested).text, units_bytes(known->device_memory).text);
+    struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
+    for (size_t i = 0; i < count; i++)
+        compare_row(&draft, &runs[i], result_of(&runs[i], known->device));
+    bool done = table_end(&draft);
+    for (size_t i = 0; i < count; i++) {
+        const struct replay_result *result = result_of(&runs[i], known->device);
+        if (result && (result->divergences || (result->error[0] && !result->shortage.there))) {
+            fprintf(out, "%s: ", runs[i].options->what_if ? runs[i].options->what_if : "as it is");
+            verdict_write(out, result, colour);
+        }
+    }
+    fputc('\n', out);
+    return done;
+}
+
+bool replay_compare_write(FILE *out, const struct replay_file *runs, size_t count, bool colour)
+{
+    const struct replay_file *fullest = runs;
+    bool done = true;
+    for (size_t i = 1; i < count; i++)
+        if (runs[i].device_count > fullest->device_count)
+            fullest = &runs[i];
+    for (size_t i = 0; i < fullest->device_count; i++)
+        done = compare_device(out, runs, count,
+                              result_of(runs, fullest->devices[i].result.device)
+                                  ? result_of(runs, fullest->devices[i].result.device)
+                                  : &fullest->devices[i].result,
+                              colour) &&
+               done;
+    if (!fullest->device_count && runs->state_count)
+        done = state_write(out, runs, colour);
+    if (fullest->device_count)
+        fputs(
+            "wasted: reserved - requested when reserved came to its peak. calls, time: of the driver, by cost table.\n",
+            out);
+    return done && fflush(out) == 0 && !ferror(out);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* `tarn replay --what-if SPEC`: the same trace with other things.
+ *
+ *     SPEC := item {"," item}
+ *     item := "memory=" SIZE | "lag=" MS | "repeat=" N | "deal-streams=" N | "deal-threads=" N
+ *           | "vary=" SEED | "policy=" ("tarn" | "pytorch") | "conf=" TEXT
+ *
+ * conf comes last, since its text, which is what TARN_ALLOC_CONF may say, has commas of its own. */
+#ifndef TOOLS_WHAT_IF_H
+#define TOOLS_WHAT_IF_H
+
+#include "replay/replay.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define WHAT_IF_MAX 64 /* of them beside each other */
+
+/* Changes `options` as `spec` says, which they then point into. False, with one line in `error`, for a spec that makes no sense; `options`
+ * are then of no use. */
+bool what_if_parse(const char *spec, struct replay_options *options, char *error, size_t error_size);
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* `tarn top`: the command line, the choice of the process, and what is done on a terminal and elsewhere. The screen itself is
+ * top_screen.c's. */
+#include "command.h"
+#include "top/top.h"
+#include "top/top_screen.h"
+#include "units.h"
+
+#include <langinfo.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WAIT_MS 2000 /* for the first reading of a process that has just begun */
+
+static const char help[] =
+    "Usage: tarn top [OPTION]... [PROCESS]\n"
+    "\n"
+    "Shows what tarn has in a running process: memory by device, pool and stream, rates, handles. PROCESS is its "
+    "number,\n"
+    "or the name that it publishes under. Without one the processes that publish are listed.\n"
+    "\n"
+    "A process publishes when TARN_LIVE=1 is in its environment as it starts, or when it calls tarn_live_start(); it\n"
+    "takes the time of a few readings a second, in a thread of its own. Only its user and root can see it.\n"
+    "\n"
+    "On a terminal the screen is refreshed until the process ends, or q is pressed. Elsewhere one reading is printed.\n"
+    "\n"
+    "Options:\n"
+    "      --interval S      Seconds between two readings, 0.1 to 3600 (1); rates are of that time\n"
+    "      --once            Print one reading and stop, on a terminal too\n"
+    "      --json            Print one JSON object: of the process, or an array of those that publish\n"
+    "      --device N        Show this device alone\n"
+    "      --directory DIR   Look for pages in DIR; else in TARN_LIVE_DIRECTORY or XDG_RUNTIME_DIR, in /dev/shm, and "
+    "in\n"
+    "                        /run/user/ID\n"
+    "  -h, --help            Show this help\n"
+    "\n"
+    "Exit status: 0 when a reading was shown, or the list; 1 when there is none, 2 for a command line that makes no\n"
+    "sense. Bold type appears on a terminal only, and not with NO_COLOR set.\n"
+    "\n"
+    "Examples:\n"
+    "  TARN_LIVE=1 TARN_LIVE_NAME=trainer ./train &\n"
+    "  tarn top trainer\n"
+    "      Watch it.\n"
+    "  tarn top --once --interval 10 trainer\n"
+    "      What it has, and what it did in the last ten seconds.\n"
+    "  tarn top --json trainer | jq '.devices[].stats.reserved_bytes.all.peak'\n"
+    "      One figure.\n";
+
+struct arguments {
+    const char *process, *directory;
+    double interval; /* seconds */
+    int device;      /* -1: all */
+    bool once, json, help;
+};
+
+static int parse(int argc, char **argv, struct arguments *arguments)
+{
+    enum { OPTION_INTERVAL = 256, OPTION_ONCE, OPTION_JSON, OPTION_DEVICE, OPTION_DIRECTORY };
+    static const struct option options[] = {
+        {"interval", required_argument, NULL, OPTION_INTERVAL},
+        {"once", no_argument, NULL, OPTION_ONCE},
+        {"json", no_argument, NULL, OPTION_JSON},
+        {"device", required_argument, NULL, OPTION_DEVICE},
+        {"directory", required_argument, NULL, OPTION_DIRECTORY},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    uint64_t count;
+    int option;
+    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (option) {
+        case OPTION_INTERVAL:
+            if (!units_parse_number(optarg, 0.1, 3600, &arguments->interval))
+                return command_usage_error("top", "--interval wants seconds from 0.1 to 3600, not \"%s\"", optarg);
+            break;
+        case OPTION_ONCE:
+            arguments->once = true;
+            break;
+        case OPTION_JSON:
+            arguments->json = true;
+            break;
+        case OPTION_DEVICE:
+            if (!units_parse_count(optarg, 0, SURVEY_DEVICES - 1, &count))
+                return command_usage_error("top", "--device wants a number from 0 to %d, not \"%s\"",
+                                           SURVEY_DEVICES - 1, optarg);
+            arguments->device = (int)count;
+            break;
+        case OPTION_DIRECTORY:
+            arguments->directory = optarg;
+            break;
+        case 'h':
+            arguments->help = true;
+            return COMMAND_OK;
+        default:
+            return command_option_error("top", option, argv, options);
+        }
+    }
+    if (optind + 1 < argc)
+        return command_usage_error("top", "one process at a time, not \"%s\" as well", argv[optind + 1]);
+    arguments->process = optind < argc ? argv[optind] : NULL;
+    return COMMAND_OK;
+}
+
+/* Finding ---------------------------------------------------------------------------------------------------------- */
+
+static const char *user_name(uid_t user, char *text, size_t size)
+{
+    const struct passwd *entry = getpwuid(user);
+    if (entry)
+        snprintf(text, size, "%s", entry->pw_name);
+    else
+        snprintf(text, size, "user %lu", (unsigned long)user);
+    return text;
+}
+
+/* Says why a process of a number cannot be shown. */
+static int no_page(long pid)
+{
+    char process[64], name[64], program[64] = "";
+    struct stat info;
+    snprintf(process, sizeof process, "/proc/%ld/comm", pid);
+    FILE *file = fopen(process, "re");
+    if (!file || stat(process, &info)) {
+        fprintf(stderr, "tarn top: there is no process %ld\n", pid);
+        if (file)
+            fclose(file);
+        return COMMAND_FAILED;
+    }
+    if (fgets(program, sizeof program, file))
+        program[strcspn(program, "\n")] = '\0';
+    fclose(file);
+    if (info.st_uid != geteuid() && geteuid() != 0)
+        fprintf(stderr, "tarn top: process %ld (%s) belongs to %s: only that user and root can see what it publishes\n",
+                pid, program, user_name(info.st_uid, name, sizeof name));
+    else
+        fprintf(
+            stderr,
+            "tarn top: process %ld (%s) does not publish\n"
+            "Start it with TARN_LIVE=1 in its environment, or have it call tarn_live_start(). If it does, its page is\n"
+            "in another directory than those that were looked through: --directory names it.\n",
+            pid, program);
+    return COMMAND_FAILED;
+}
+
+static bool is_number(const char *text)
+{
+    return text[strspn(text, "0123456789")] == '\0';
+}
+
+static bool is_wanted(const struct top_entry *entry, const char *process)
+{
+    if (entry->foreign)
+        return false;
+    if (!is_number(process))
+        return strcmp(entry->head.name, process) == 0;
+    return entry->head.pid == strtoull(process, NULL, 10);
+}
+
+/* Opens the page of the process that is asked for. */
+static int choose(const struct arguments *arguments, int *file)
+{
+    struct top_list list;
+    struct top_why why = {""};
+    const struct top_entry *found = NULL;
+    const char *process = arguments->process;
+    size_t count = 0;
+    long pid = is_number(process) ? strtol(process, NULL, 10) : 0;
+    if (!top_list_make(arguments->directory, pid, &list)) {
+        fputs("tarn top: out of memory\n", stderr);
+        top_list_finish(&list);
+        return COMMAND_FAILED;
+    }
+    for (size_t i = 0; i < list.count; i++) {
+        if (!is_wanted(&list.entries[i], process))
+            continue;
+        found = &list.entries[i];
+        count++;
+    }
+    int status = COMMAND_FAILED;
+    if (count > 1) {
+        fprintf(stderr, "tarn top: %zu processes publish as %s; name one by its number:", count, process);
+        for (size_t i = 0; i < list.count; i++)
+            if (is_wanted(&list.entries[i], process))
+                fprintf(stderr, " %llu", (unsigned long long)list.entries[i].head.pid);
+        fputc('\n', stderr);
+    } else if (count == 1) {
+        enum top_result result = top_open(found->path, file, &why);
+        status = result == TOP_OK ? COMMAND_OK : COMMAND_FAILED;
+        if (status)
+            fprintf(stderr, "tarn top: %s\n", why.text[0] ? why.text : "the process has just ended");
+    } else if (pid) {
+        status = no_page(pid);
+    } else {
+        fprintf(stderr, "tarn top: no process publishes as \"%s\"; `tarn top` lists those that publish\n", process);
+    }
+    top_list_finish(&list);
+    return status;
+}
+
+static int list(const struct arguments *arguments)
+{
+    struct top_list list;
+    struct top_frame frame = {0};
+    bool done = top_list_make(arguments->directory, 0, &list);
+    size_t own = list.count - list.foreign;
+    if (done && arguments->json) {
+        done = top_json_list(stdout, &list);
+    } else if (done && own) {
+        top_frame_list(&frame, &list);
+        done = !frame.failed && fwrite(frame.text, 1, frame.length, stdout) == frame.length;
+    } else if (done) {
+        puts("No process publishes. Start one with TARN_LIVE=1 in its environment.");
+    }
+    if (done && !arguments->json && list.foreign)
+        printf("%zu of other users\n", list.foreign);
+    if (!done)
+        fputs("tarn top: the list could not be made\n", stderr);
+    top_frame_finish(&frame);
+    top_list_finish(&list);
+    return done ? COMMAND_OK : COMMAND_FAILED;
+}
+
+/* Showing ---------------------------------------------------------------------------------------------------------- */
+
+static void sleep_for(double seconds)
+{
+    struct timespec time = {.tv_sec = (time_t)seconds};
+    time.tv_nsec = (long)((seconds - (double)time.tv_sec) * 1e9);
+    nanosleep(&time, NULL);
+}
+
+/* Reads, and waits for a first reading where there is none yet. Says what went wrong. */
+static bool read_first(int file, struct top_reading *reading)
+{
+    struct top_why why = {""};
+    enum top_result result = TOP_NONE;
+    for (int ms = 0; result == TOP_NONE && ms < WAIT_MS; ms += 200) {
+        result = top_read(file, reading, &why);
+        if (result == TOP_NONE)
+            sleep_for(0.01);
+    }
+    if (result == TOP_OK)
+        return true;
+    fprintf(stderr, "tarn top: %s\n",
+            result == TOP_ENDED ? "the process has ended"
+            : why.text[0]       ? why.text
+                                : "the process has published nothing yet; is it stopped?");
+    return false;
+}
+
+static bool has_device(const struct survey *survey, int device)
+{
+    for (uint32_t i = 0; i < survey->device_count.here; i++)
+        if (survey->devices[i].number == device)
+            return true;
+    return device < 0;
+}
+
+static struct top_look look_of(const struct arguments *arguments, bool terminal)
+{
+    const char *no_colour = getenv("NO_COLOR");
+    return (struct top_look){
+        .device = arguments->device,
+        .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
+        .colour = terminal && !(no_colour && *no_colour),
+    };
+}
+
+/* One reading, and the rates since the one before it. */
+static int show_once(const struct arguments *arguments, int file, struct top_reading readings[3])
+{
+    struct top_look look = look_of(arguments, isatty(STDOUT_FILENO));
+    struct top_frame frame = {0};
+    struct top_why why = {""};
+    sleep_for(arguments->interval);
+    bool again = top_read(file, &readings[1], &why) == TOP_OK; /* it may have ended: then the first one is the last */
+    const struct top_reading *before = again ? &readings[0] : NULL, *now = &readings[again];
+    bool done;
+    if (arguments->json) {
+        done = top_json_write(stdout, before, now, arguments->device);
+    } else {
+        top_frame_make(&frame, before, now, &look);
+        done = !frame.failed && fwrite(frame.text, 1, frame.length, stdout) == frame.length;
+    }
+    top_frame_finish(&frame);
+    if (!done)
+        fputs("tarn top: the reading could not be written\n", stderr);
+    if (!page_is_shown(file))
+        fprintf(stderr, "tarn top: process %llu has ended; this was its last reading\n",
+                (unsigned long long)now->head.pid);
+    return done ? COMMAND_OK : COMMAND_FAILED;
+}
+
+static int show(const struct arguments *arguments, int file)
+{
+    struct top_reading *readings = calloc(3, sizeof *readings);
+    int status = COMMAND_FAILED;
+    if (!readings)
+        fputs("tarn top: out of memory\n", stderr);
+    else if (!read_first(file, &readings[0]))
+        ;
+    else if (!has_device(&readings[0].survey, arguments->device))
+        fprintf(stderr, "tarn top: the process has no device %d; its first is 0, its last %u\n", arguments->device,
+                readings[0].survey.device_count.here - 1);
+    else if (arguments->once || arguments->json || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
+        status = show_once(arguments, file, readings);
+    else
+        status =
+            top_screen_run(file, readings, arguments->interval, look_of(arguments, true)) ? COMMAND_OK : COMMAND_FAILED;
+    free(readings);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments arguments = {.interval = 1, .device = -1};
+    int file = -1, status = parse(argc, argv, &arguments);
+    if (status != COMMAND_OK)
+        return status;
+    if (arguments.help) {
+        fputs(help, stdout);
+        return COMMAND_OK;
+    }
+    if (!arguments.process)
+        return list(&arguments);
+    status = choose(&arguments, &file);
+    if (status == COMMAND_OK)
+        status = show(&arguments, file);
+    if (file >= 0)
+        close(file);
+    return status;
+}
+
+const struct command top_command = {
+    .name = "top",
+    .summary = "Show what tarn has in a running process",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Reads live pages (src/report/page.h). A page is read, not mapped: of a file that somebody cuts short a read gives less, where a
+ * mapping would end the reader. */
+#include "top/top.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TRIES 200 /* to find a page that is not being written */
+#define TRY_NS 1000000
+
+static enum top_result bad(struct top_why *why, const char *path, const char *text)
+{
+    snprintf(why->text, sizeof why->text, "%s: %s", path, text);
+    return TOP_BAD;
+}
+
+/* Ends a text of a page, and makes it one line of ASCII that moves no cursor. */
+static void make_printable(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (char *at = text; *at; at++)
+        if (!isprint((unsigned char)*at) || (unsigned char)*at >= 0x80)
+            *at = '?';
+}
+
+static bool read_at(int file, void *to, size_t size, off_t offset)
+{
+    for (char *at = to; size;) {
+        ssize_t got = pread(file, at, size, offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        at += got;
+        offset += got;
+        size -= (size_t)got;
+    }
+    return true;
+}
+
+static enum top_result read_head(int file, struct page_head *head, struct top_why *why)
+{
+    if (!read_at(file, head, sizeof *head, 0) || memcmp(head->magic, "\0\0\0\0\0\0\0", sizeof head->magic) == 0)
+        return TOP_NONE; /* it is being made */
+    if (memcmp(head->magic, PAGE_MAGIC, sizeof head->magic) != 0)
+        return bad(why, "the page", "it is none of tarn's");
+    make_printable(head->name, sizeof head->name);
+    make_printable(head->library, sizeof head->library);
+    make_printable(head->driver, sizeof head->driver);
+    if (head->version == PAGE_VERSION && head->size == sizeof(struct page))
+        return TOP_OK;
+    snprintf(
+        why->text, sizeof why->text,
+        "process %llu runs tarn %s, whose page has layout %u of %u bytes; this program reads layout %u of %zu: use "
+        "the `tarn` of that version",
+        (unsigned long long)head->pid, head->library, head->version, head->size, PAGE_VERSION, sizeof(struct page));
+    return TOP_BAD;
+}
+
+enum top_result top_open(const char *path, int *file, struct top_why *why)
+{
+    struct stat info;
+    struct page_head head;
+    int opened = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (opened < 0 && errno == ENOENT)
+        return TOP_NONE;
+    if (opened < 0 && errno == EACCES)
+        return TOP_FOREIGN;
+    if (opened < 0)
+        return bad(why, path, strerror(errno));
+    enum top_result result = TOP_OK;
+    if (fstat(opened, &info) || !S_ISREG(info.st_mode))
+        result = bad(why, path, "it is no plain file");
+    else if (info.st_uid != geteuid() && geteuid() != 0)
+        result = TOP_FOREIGN;
+    else if (!page_is_shown(opened))
+        result = TOP_ENDED;
+    else
+        result = read_head(opened, &head, why);
+    if (result == TOP_OK)
+        *file = opened;
+    else
+        close(opened);
+    return result;
+}
+
+/* A list says no more than it has room for. */
+static bool count_fits(struct survey_count count, uint32_t room)
+{
+    return count.here <= room && count.here <= count.there;
+}
+
+static bool is_sound(struct survey *survey)
+{
+    if (!count_fits(survey->device_count, SURVEY_DEVICES) || !count_fits(survey->pool_count, SURVEY_POOLS) ||
+        !count_fits(survey->stream_count, SURVEY_STREAMS) || !count_fits(survey->handle_count, SURVEY_HANDLES))
+        return false;
+    for (uint32_t i = 0; i < survey->device_count.here; i++)
+        make_printable(survey->devices[i].name, sizeof survey->devices[i].name);
+    for (uint32_t i = 0; i < survey->handle_count.here; i++)
+        make_printable(survey->handles[i].name, sizeof survey->handles[i].name);
+    return true;
+}
+
+static bool read_sequence(int file, uint64_t *sequence)
+{
+    bool done = read_at(file, sequence, sizeof *sequence, offsetof(struct page, sequence));
+    atomic_thread_fence(memory_order_seq_cst);
+    return done;
+}
+
+/* Copies the survey. False where it was written to meanwhile, or is not there. */
+static bool copy(int file, struct top_reading *reading)
+{
+    uint64_t after;
+    if (!read_sequence(file, &reading->sequence) || reading->sequence == 0 || reading->sequence % 2)
+        return false;
+    if (!read_at(file, &reading->survey, sizeof reading->survey, offsetof(struct page, survey)))
+        return false;
+    atomic_thread_fence(memory_order_seq_cst);
+    return read_sequence(file, &after) && after == reading->sequence;
+}
+
+enum top_result top_read(int file, struct top_reading *reading, struct top_why *why)
+{
+    enum top_result result = read_head(file, &reading->head, why);
+    if (result != TOP_OK)
+        return result;
+    for (int i = 0; i < TRIES; i++) {
+        if (copy(file, reading))
+            return is_sound(&reading->survey) ? TOP_OK : bad(why, "the page", "its counts make no sense");
+        if (!page_is_shown(file))
+            return TOP_ENDED;
+        nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
+    }
+    return TOP_NONE;
+}
+
+/* Lists ------------------------------------------------------------------------------------------------------------ */
+
+struct search {
+    const char *directory;
+    struct top_list *list;
+    struct top_reading *reading; /* room */
+    bool failed;
+};
+
+static struct top_entry *entry_add(struct top_list *list)
+{
+    struct top_entry *entries = realloc(list->entries, (list->count + 1) * sizeof *entries);
+    if (!entries)
+        return NULL;
+    list->entries = entries;
+    entries[list->count] = (struct top_entry){.path = ""};
+    return &entries[list->count++];
+}
+
+static void look_at(void *argument, const char *name)
+{
+    struct search *search = argument;
+    struct top_why why = {""};
+    char path[4096];
+    int file = -1;
+    int length = snprintf(path, sizeof path, "%s/%s", search->directory, name);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return;
+    enum top_result result = top_open(path, &file, &why);
+    if (result != TOP_OK && result != TOP_FOREIGN)
+        return;
+    struct top_entry *entry = entry_add(search->list);
+    if (entry) {
+        memcpy(entry->path, path, sizeof path);
+        entry->foreign = result == TOP_FOREIGN;
+        search->list->foreign += entry->foreign;
+    } else {
+        search->failed = true;
+    }
+    if (entry && result == TOP_OK && top_read(file, search->reading, &why) == TOP_OK) {
+        entry->devices = search->reading->survey.device_count.here;
+        for (uint32_t i = 0; i < entry->devices; i++)
+            entry->reserved += (uint64_t)search->reading->survey.devices[i].stats.reserved_bytes[TARN_STAT_ALL].current;
+    }
+    if (entry && result == TOP_OK)
+        (void)read_head(file, &entry->head, &why);
+    if (file >= 0)
+        close(file);
+}
+
+static int by_process(const void *a, const void *b)
+{
+    uint64_t x = ((const struct top_entry *)a)->head.pid, y = ((const struct top_entry *)b)->head.pid;
+    return (x > y) - (x < y);
+}
+
+static void search_in(struct search *search, const char *directory, char (*seen)[4096], size_t *count)
+{
+    for (size_t i = 0; i < *count; i++)
+        if (strcmp(seen[i], directory) == 0)
+            return;
+    snprintf(seen[(*count)++], sizeof seen[0], "%s", directory);
+    search->directory = directory;
+    page_sweep(directory);
+    (void)page_each(directory, look_at, search); /* one that is not there has no pages */
+}
+
+static void search_of_user(struct search *search, uid_t user, char (*seen)[4096], size_t *count)
+{
+    char directory[64];
+    snprintf(directory, sizeof directory, "/run/user/%lu", (unsigned long)user);
+    search_in(search, directory, seen, count);
+}
+
+bool top_list_make(const char *directory, long pid, struct top_list *list)
+{
+    enum { MOST_DIRECTORIES = 4 };
+    *list = (struct top_list){0};
+    char(*seen)[4096] = calloc(MOST_DIRECTORIES, sizeof *seen);
+    struct search search = {.list = list, .reading = malloc(sizeof *search.reading)};
+    size_t count = 0;
+    struct stat info;
+    char process[64];
+    snprintf(process, sizeof process, "/proc/%ld", pid);
+    if (seen && search.reading) {
+        search_in(&search, page_directory(directory), seen, &count);
+        if (!directory) {
+            search_in(&search, "/dev/shm", seen, &count);
+            search_of_user(&search, geteuid(), seen, &count);
+        }
+        if (!directory && pid && stat(process, &info) == 0)
+            search_of_user(&search, info.st_uid, seen, &count);
+    }
+    bool done = seen && search.reading && !search.failed;
+    free(search.reading);
+    free(seen);
+    if (list->count)
+        qsort(list->entries, list->count, sizeof *list->entries, by_process);
+    return done;
+}
+
+void top_list_finish(struct top_list *list)
+{
+    free(list->entries);
+    *list = (struct top_list){0};
+}
