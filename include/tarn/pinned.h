@@ -46,7 +46,8 @@ TARN_API tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void 
 TARN_API tarn_status tarn_pinned_free(void *pointer);
 
 /* Says that work on `stream`, queued before the block is freed, uses it. `pointer` may point anywhere into the block.
- * TARN_ERROR_INVALID_POINTER where it is in no live block, TARN_ERROR_INVALID_STREAM, TARN_ERROR_OUT_OF_HOST_MEMORY. */
+ * TARN_ERROR_INVALID_POINTER where it is in no live block, TARN_ERROR_INVALID_STREAM, TARN_ERROR_OUT_OF_HOST_MEMORY;
+ * TARN_ERROR_DRIVER and TARN_ERROR_DEVICE_LOST where the driver cannot say whether the stream captures. */
 TARN_API tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
 
 /* The bytes that a block really has. `pointer` must be the start of a live block: TARN_ERROR_INVALID_POINTER. */

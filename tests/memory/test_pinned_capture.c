@@ -314,13 +314,28 @@ static void pools_give_back_and_die(void)
     OK(tarn_shutdown());
 }
 
+/* Nothing is kept for a graph on suspicion: such a block would never be given back. */
+static void a_driver_that_cannot_say_keeps_nothing(void)
+{
+    host_start_with(1, 256 * MIB);
+    tarn_stream stream = lease(0);
+    char *block = pinned_take(MIB);
+    OK(tarn_host_fail(kind_of("capture_status"), 1, false, TARN_ERROR_DRIVER));
+    GIVES(tarn_pinned_record_stream(block, stream), TARN_ERROR_DRIVER);
+    OK(tarn_pinned_record_stream(block, stream));
+    OK(tarn_pinned_free(block));
+    CHECK(pinned_stats().kept_bytes == 0);
+    pinned_nothing_is_left(1);
+}
+
 #define TESTS(X)                                 \
     X(a_capture_keeps_what_it_uses)              \
     X(the_other_direction_is_kept_too)           \
     X(a_free_during_a_capture_waits_for_its_end) \
     X(streams_that_join_are_asked)               \
     X(pools_keep_their_memory_apart)             \
-    X(pools_give_back_and_die)
+    X(pools_give_back_and_die)                   \
+    X(a_driver_that_cannot_say_keeps_nothing)
 
 TESTS(IN_CHILD)
 

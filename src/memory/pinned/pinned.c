@@ -275,12 +275,17 @@ tarn_status tarn_pinned_free(void *pointer)
 tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
 {
     struct stream *found = NULL;
+    struct driver_capture capture = {0};
     bool ours;
     tarn_status status = pinned_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
-    /* The legacy stream never does; asked while another one does, the driver could not tell. */
-    bool captures = found->native && (stream_is_known(found) || stream_captures(found));
+    /* The legacy stream never does; asked while another one does, the driver could not tell. Where it fails to tell, a guess would
+     * either keep the block for a graph that is none or give away what a graph uses. */
+    bool known = stream_is_known(found);
+    if (found->native && !known && (status = stream_ask_capture(found, &capture)))
+        return status;
+    bool captures = found->native && (known || capture.state != DRIVER_CAPTURE_NONE);
     mutex_lock(&pinned.lock);
     struct pinned_block *block = pinned_find_locked((uintptr_t)pointer, &ours);
     if (!block)

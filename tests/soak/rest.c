@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the process has while nothing is in use, and whether that grows. */
+#include "chores.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int64_t count_lines(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    int64_t lines = 0;
+    for (int c; file && (c = getc(file)) != EOF;)
+        lines += c == '\n';
+    if (file)
+        fclose(file);
+    return lines;
+}
+
+static int64_t count_entries(const char *path)
+{
+    DIR *folder = opendir(path);
+    int64_t entries = 0;
+    while (folder && readdir(folder))
+        entries++;
+    if (folder)
+        closedir(folder);
+    return entries;
+}
+
+static int64_t resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    int64_t total = 0, resident = 0;
+    if (file && fscanf(file, "%" SCNd64 " %" SCNd64, &total, &resident) != 2)
+        resident = 0;
+    if (file)
+        fclose(file);
+    return resident * sysconf(_SC_PAGESIZE);
+}
+
+static void must(const char *what, tarn_status status)
+{
+    if (status)
+        wrong("%s, while nothing is in use: %s", what, tarn_last_error());
+}
+
+struct rest rest_look(void)
+{
+    struct rest rest = {0};
+    for (int device = 0; device < DEVICES; device++) {
+        must("tarn_device_synchronize", tarn_device_synchronize(device));
+        must("tarn_trim", tarn_trim(device, 0));
+    }
+    must("tarn_pinned_trim", tarn_pinned_trim(0));
+    for (int device = 0; device < DEVICES; device++) {
+        tarn_host_ledger ledger = {.size = sizeof ledger};
+        tarn_stats stats = {.size = sizeof stats};
+        must("tarn_host_ledger_get", tarn_host_ledger_get(device, &ledger));
+        must("tarn_stats_get", tarn_stats_get(device, &stats));
+        rest.metadata = stats.metadata_bytes;
+        rest.reserved += (int64_t)ledger.created + stats.reserved_bytes[TARN_STAT_ALL].current;
+        rest.mapped += (int64_t)ledger.mappings + stats.active[TARN_STAT_ALL].current;
+        rest.pinned += (int64_t)ledger.pinned_bytes;
+        rest.events += (int64_t)ledger.events;
+        rest.streams += (int64_t)ledger.streams;
+        rest.graphs = (int64_t)ledger.graphs;
+    }
+    rest.mappings = count_lines("/proc/self/maps");
+    rest.files = count_entries("/proc/self/fd");
+    rest.resident = resident_bytes();
+    return rest;
+}
+
+void rest_check(const struct rest *rest)
+{
+    if (rest->reserved || rest->mapped || rest->pinned || rest->graphs > graphs_orphaned())
+        wrong("all was freed and trimmed, and there are %" PRId64 " bytes reserved, %" PRId64
+              " mappings or active blocks, %" PRId64 " bytes pinned and %" PRId64 " graphs",
+              rest->reserved, rest->mapped, rest->pinned, rest->graphs);
+    if (rest->pinned) {
+        tarn_pinned_stats stats = {.size = sizeof stats};
+        (void)tarn_pinned_stats_get(&stats);
+        wrong("of the pinned bytes tarn has %" PRId64 ", %" PRId64 " of them active, %" PRId64 " pending, %" PRId64
+              " kept",
+              stats.allocated_bytes.current, stats.active_bytes.current, stats.pending_bytes, stats.kept_bytes);
+    }
+    if (segments_of_allocators() != 0)
+        wrong("%" PRId64 " segments were not given back to the allocator of their pool", segments_of_allocators());
+}
+
+/* X(field, bound): what may be there beside an eighth more than after the first windows. Records lie in chunks of 64 KiB of a kind each, the
+ * C library keeps stacks of threads that ended; a leak of one record a pool or capture exceeds it in seconds. */
+#define REST_LIST(X)             \
+    X(metadata, 512 * 1024)      \
+    X(resident, 8 * 1024 * 1024) \
+    X(mappings, 64)              \
+    X(files, 4)                  \
+    X(events, 256)               \
+    X(streams, 16)
+
+void rest_most(struct rest *most, const struct rest *rest)
+{
+#define MOST(field, bound)         \
+    if (rest->field > most->field) \
+        most->field = rest->field;
+    REST_LIST(MOST)
+#undef MOST
+}
+
+void rest_compare(const struct rest *first, const struct rest *last)
+{
+#define COMPARE(field, bound)                                    \
+    if (last->field > first->field + first->field / 8 + (bound)) \
+        wrong(#field " grew from %" PRId64 " after the first windows to %" PRId64, first->field, last->field);
+    REST_LIST(COMPARE)
+#undef COMPARE
+}
