@@ -65,12 +65,14 @@ fuzz: ## Fuzz for FUZZ_SECONDS in all, divided among the targets
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 soak_tests = test.memory.model test.memory.storm test.memory.pool_storm
-soak: ## Run the model and the storms with random seeds for SOAK_SECONDS, in the release and under the address sanitizer
-	@scripts/setup demo test
+soak_failures = $(if $(shell [ $(SOAK_SECONDS) -lt 600 ] || echo long), \
+    $(subst /test_,.,$(patsubst tests/%.c,test.%,$(wildcard tests/*/test_*failures*.c tests/*/test_first_use.c))))
+soak: ## Everything at once at full speed for SOAK_SECONDS, beside mimalloc, and before it the model and the storms with random seeds
+	@scripts/setup demo test bench
 	@cmake --preset release $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet)
-	@cmake --build build --parallel $(JOBS) --target $(soak_tests)
+	@cmake --build build --parallel $(JOBS) --target $(soak_tests) $(soak_failures) test.soak.short
 	@cmake --preset asan $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet)
-	@cmake --build build-asan --parallel $(JOBS) --target $(soak_tests)
+	@cmake --build build-asan --parallel $(JOBS) --target $(soak_tests) $(soak_failures)
 	@scripts/soak $(SOAK_SECONDS) build build-asan
 
 portability: ## Other compilers, C libraries and processors, and the ABI beside its baseline (PARTS=<names> for some)

@@ -24,15 +24,26 @@ static void (*_Atomic turn)(void);
 
 /* Records --------------------------------------------------------------------------------------------------------- */
 
-uint32_t trace_place_of_stream(const struct stream *stream, unsigned generation, const uint64_t pool[2])
+static struct trace_place stream_place(const struct stream *stream, unsigned generation, const uint64_t pool[2])
 {
-    struct trace_place place = {
+    return (struct trace_place){
         .pool = {pool[0], pool[1]},
         .native = (uint64_t)(uintptr_t)stream->native,
         .stream = (uint64_t)generation << 32 | stream->slot,
         .device = stream->device,
     };
+}
+
+uint32_t trace_place_of_stream(const struct stream *stream, unsigned generation, const uint64_t pool[2])
+{
+    struct trace_place place = stream_place(stream, generation, pool);
     return trace_place(&place);
+}
+
+uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned generation, const uint64_t pool[2])
+{
+    struct trace_place place = stream_place(stream, generation, pool);
+    return trace_place_hold(&place);
 }
 
 uint32_t trace_place_of_device(int device, const uint64_t pool[2])

@@ -736,7 +736,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     heap->store = store;
     heap->stream = stream;
     heap->generation = atomic_load(&stream->generation);
-    atomic_store(&heap->place, 0);
+    trace_place_drop(atomic_exchange(&heap->place, 0));
     heap->retired = false;
     heap->open_batch = heap->idle_batch + 1;
     heap->open_batch_used = false;

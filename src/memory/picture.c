@@ -183,7 +183,7 @@ static void cut_trace(struct picture *picture)
         kept--;
     trace->exact_from = exact < kept ? exact : SIZE_MAX;
     for (size_t i = kept; i < trace->count; i++) {
-        const struct trace_place *place = intern_value(&trace_places, trace_place_of(&trace->records[i]));
+        const struct trace_place *place = trace_place_value(trace_place_of(&trace->records[i]));
         if (i == exact)
             trace->exact_from = kept;
         if (trace->records[i].time <= picture->devices[place ? place->device : 0].moment)
@@ -263,7 +263,7 @@ static void sum_pools(struct picture *picture)
     struct picture_pool *pools = picture->pools.items;
     for (size_t i = 0; i < picture->segments.count; i++) {
         const struct picture_segment *segment = &picture_segments(picture)[i];
-        const struct trace_place *place = intern_value(&trace_places, segment->place);
+        const struct trace_place *place = trace_place_value(segment->place);
         struct picture_pool *pool = NULL;
         for (size_t j = 0; place && j < picture->pools.count && !pool; j++)
             if (pools[j].device == place->device && pools[j].id[0] == place->pool[0] &&
@@ -280,7 +280,8 @@ static void sum_pools(struct picture *picture)
 
 tarn_status picture_take(struct picture *picture)
 {
-    *picture = (struct picture){.device_count = device_count()};
+    *picture = (struct picture){.device_count = device_count(), .keeps_places = true};
+    trace_places_keep(true);
     bool done = true;
     for (int i = 0; i < picture->device_count && done; i++)
         done = add_device(picture, i);
@@ -306,5 +307,7 @@ void picture_finish(struct picture *picture)
     pages_unmap(picture->segments.items, picture->segments.room * sizeof(struct picture_segment));
     pages_unmap(picture->pools.items, picture->pools.room * sizeof(struct picture_pool));
     trace_copy_finish(&picture->trace);
+    if (picture->keeps_places)
+        trace_places_keep(false);
     *picture = (struct picture){0};
 }

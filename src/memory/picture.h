@@ -53,6 +53,7 @@ struct picture {
     struct picture_list blocks, segments, pools; /* segments in the order of addresses */
     struct picture_device devices[TARN_MAX_DEVICES];
     int device_count;
+    bool keeps_places; /* the numbers in it stay what they are: until it is finished */
     struct trace_copy trace;
     struct ticks_scale scale;
 };

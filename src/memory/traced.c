@@ -7,9 +7,12 @@
 
 uint32_t heap_place_make(struct heap *heap)
 {
-    uint32_t place = trace_place_of_stream(heap->stream, heap->generation, heap->store->id);
-    atomic_store_explicit(&heap->place, place, memory_order_relaxed);
-    return place;
+    uint32_t place = trace_place_of_stream_hold(heap->stream, heap->generation, heap->store->id), before = 0;
+    if (atomic_compare_exchange_strong_explicit(&heap->place, &before, place, memory_order_relaxed,
+                                                memory_order_relaxed))
+        return place;
+    trace_place_drop(place); /* another thread came first */
+    return before;
 }
 
 void trace_store(enum trace_kind kind, const struct store *store, uint64_t size)

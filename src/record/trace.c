@@ -10,8 +10,7 @@
 
 #define LEAST_RECORDS 1024
 
-struct intern trace_places = INTERN(struct trace_place, INTERN_MOST),
-              trace_regions = INTERN(struct trace_region, INTERN_MOST),
+struct intern trace_regions = INTERN(struct trace_region, INTERN_MOST),
               trace_threads = INTERN(struct trace_thread, UINT16_MAX),
               trace_texts = INTERN(struct trace_text, INTERN_MOST),
               trace_stacks = INTERN(struct trace_stack, INTERN_MOST / 8);
@@ -25,11 +24,6 @@ static unsigned threads;                   /* rings_lock: that had a ring */
 static atomic_size_t records_wanted;       /* of a ring that is made */
 static atomic_uint_fast64_t records_lost;
 static atomic_uint_fast64_t whole_since; /* time; the greatest while nothing is recorded */
-
-uint32_t trace_place(const struct trace_place *place)
-{
-    return intern(&trace_places, place);
-}
 
 static struct trace_ring *ring_make_locked(void)
 {

@@ -8,7 +8,7 @@
  * block can be had by anyone else. So between threads the stamps of one block are in order, but for two that a processor took
  * ahead of its loads: of those the reader knows that a block is freed before it is handed out again.
  *
- * What repeats is a number: the place (device, pool, stream), the region, the tag and the call stack (intern.h). */
+ * What repeats is a number: the place (device, pool, stream; place.c), the region, the tag and the call stack (intern.h). */
 #ifndef TARN_RECORD_TRACE_H
 #define TARN_RECORD_TRACE_H
 
@@ -84,7 +84,7 @@ struct trace_stack {
     uint64_t frames[TRACE_FRAMES]; /* return addresses, the innermost first; 0 behind the last */
 };
 
-extern struct intern trace_places, trace_regions, trace_threads, trace_texts, trace_stacks;
+extern struct intern trace_regions, trace_threads, trace_texts, trace_stacks;
 
 /* What a record says. `size` is as requested for blocks; of other kinds `address` and `size` are what their writer says: a text's
  * number, an event, a limit. */
@@ -123,8 +123,17 @@ static inline bool trace_is_on(void)
     return __builtin_expect(atomic_load_explicit(&trace_on, memory_order_relaxed), false);
 }
 
-/* The number of a place; 0 where there is no room for it. */
+/* The number of a place, for a record that is written at once; 0 where there is no room for it. Held, for records to come, until it
+ * is dropped as often. */
 uint32_t trace_place(const struct trace_place *place);
+uint32_t trace_place_hold(const struct trace_place *place);
+void trace_place_drop(uint32_t number); /* 0 is fine */
+/* The place of a number, of a record that a ring has or that was copied; NULL for 0 and what was not given. Between the two calls of
+ * trace_places_keep(), which may nest, no number gets another place. */
+const struct trace_place *trace_place_value(uint32_t number);
+void trace_places_keep(bool keep);
+/* The greatest number that was given. */
+uint32_t trace_places_most(void);
 
 /* Writes a record. By the ring's thread; no lock, no call. */
 static inline void trace_put(struct trace_ring *ring, enum trace_kind kind, uint64_t address, uint64_t size,

@@ -37,7 +37,7 @@ void note_text(uint32_t region, uint16_t tag, char text[NOTE_BYTES])
 const struct trace_place *place_of(uint32_t number)
 {
     static const struct trace_place none;
-    const struct trace_place *place = intern_value(&trace_places, number);
+    const struct trace_place *place = trace_place_value(number);
     return place ? place : &none;
 }
 

@@ -741,7 +741,7 @@ static size_t power_above(size_t least)
 static bool tables_make(struct snapshot_writer *writer)
 {
     writer->stack_count = atomic_load(&trace_stacks.used) + 1;
-    writer->place_count = atomic_load(&trace_places.used) + 1;
+    writer->place_count = trace_places_most() + 1;
     writer->note_slots = power_above(4 * (size_t)atomic_load(&trace_regions.used));
     writer->stacks = pages_alloc(writer->stack_count * sizeof *writer->stacks);
     writer->places = pages_alloc(writer->place_count * sizeof *writer->places);

@@ -25,7 +25,7 @@ static struct picture picture;
 
 static const struct trace_place *place_of_segment(const struct picture_segment *segment)
 {
-    const struct trace_place *place = intern_value(&trace_places, segment->place);
+    const struct trace_place *place = trace_place_value(segment->place);
     CHECK(place);
     return place;
 }

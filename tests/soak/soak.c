@@ -308,7 +308,7 @@ static void storm_run(struct storm *storm, double length)
         if (storm->windows++ < settling)
             rest_most(&storm->settled, &storm->at_rest);
         else
-            rest_compare(&storm->settled, &storm->at_rest);
+            rest_compare(&storm->settled, storm->at_rest, atomic_load(&births));
     }
     if (storm->windows == 1)
         storm->last = storm->first;

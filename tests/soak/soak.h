@@ -113,7 +113,7 @@ struct rest rest_look(void);
 void rest_check(const struct rest *rest);
 /* The larger of each. */
 void rest_most(struct rest *most, const struct rest *rest);
-/* Complains of what has grown beyond the bounds since. */
-void rest_compare(const struct rest *first, const struct rest *last);
+/* Complains of what has grown beyond the bounds, while so many threads came. */
+void rest_compare(const struct rest *first, struct rest last, uint64_t threads);
 
 #endif
