@@ -23,8 +23,8 @@ struct entry {
     bool used;
 };
 
-static mutex lock =
-    MUTEX_INITIALIZER; /* a leaf: of all here, but that a place whose number one was given is read without */
+/* A leaf: of all here, but that a place whose number one was given is read without. */
+static mutex lock = MUTEX_INITIALIZER;
 static _Atomic(struct entry *) chunks[CHUNKS];
 static uint32_t buckets[BUCKETS];
 static uint32_t most; /* numbers ever given: from 1 to this */
