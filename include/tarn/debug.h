@@ -40,7 +40,8 @@ typedef struct tarn_debug_report {
 } tarn_debug_report;
 
 /* Has `function` called for each report from now on, by a thread that calls tarn, at the beginning or the end of a call and with
- * no lock held: it may call tarn. Reports that a background thread finds come with the next call. NULL: nobody is told. */
+ * no lock held: it may call tarn. Reports that a background thread finds come with the next call. NULL: nobody is told. Does
+ * nothing in a child of fork(). */
 TARN_API void tarn_debug_on_report(void (*function)(void *argument, const tarn_debug_report *report), void *argument);
 
 /* How many reports there were. First looks at what has been freed and whose work has ended; waits for no work. */

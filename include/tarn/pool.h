@@ -177,7 +177,7 @@ TARN_API tarn_status tarn_pool_resume(tarn_pool *pool);
  * find its memory, before each, as the graphs before it left it. */
 typedef struct tarn_checkpoint tarn_checkpoint;
 
-/* Remembers the live blocks of the pool, without their contents. The caller destroys it; NULL is fine there. */
+/* Remembers the live blocks of the pool, without their contents. The caller destroys it, after tarn_shutdown() too; NULL is fine there. */
 TARN_API tarn_status tarn_pool_checkpoint(tarn_pool *pool, tarn_checkpoint **checkpoint);
 TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
 

@@ -40,7 +40,6 @@ static tarn_status start_locked(void)
     if (status)
         return status;
     if (!watching) {
-        process_watch_fork();
         if (atexit(process_exits))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no room for an exit handler");
         watching = true;
@@ -52,9 +51,14 @@ static tarn_status start_locked(void)
 
 tarn_status sim_start(void)
 {
+    if (atomic_load_explicit(&started, memory_order_acquire))
+        return TARN_OK;
+    process_use_begin();
     mutex_lock(&start_lock);
     tarn_status status = atomic_load(&started) ? TARN_OK : start_locked();
     mutex_unlock(&start_lock);
+    if (status)
+        process_use_failed();
     return status;
 }
 

@@ -13,16 +13,32 @@
 atomic_int process_state = PROCESS_RUNS;
 atomic_uint_fast64_t process_changes = 1;
 
+static atomic_uint uses; /* first uses that succeeded or are under way */
+
 static void in_child(void)
 {
+    if (!atomic_load(&uses))
+        return;
     atomic_store(&process_state, PROCESS_IS_FORKED);
     process_changed();
 }
 
-void process_watch_fork(void)
+static void watch_fork(void)
 {
     /* Failure means no memory for the list of handlers; then a child is not told, as with any other library. */
     (void)pthread_atfork(NULL, NULL, in_child);
+}
+
+void process_use_begin(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_fork);
+    atomic_fetch_add(&uses, 1);
+}
+
+void process_use_failed(void)
+{
+    atomic_fetch_sub(&uses, 1);
 }
 
 int process_begin_shutdown(void)

@@ -32,8 +32,10 @@ static inline tarn_status process_check(void)
     return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_RUNS ? TARN_OK : process_refuse();
 }
 
-/* From now on a child of fork() finds PROCESS_IS_FORKED. Called once, when the first driver is chosen. */
-void process_watch_fork(void);
+/* From now on a child of fork() finds PROCESS_IS_FORKED: called before the lock is taken under which a driver is chosen, which takes
+ * seconds with some, so that no child waits for that lock. What fails undoes it. */
+void process_use_begin(void);
+void process_use_failed(void);
 
 /* True for the one caller that moves the process from running to shut down. */
 int process_begin_shutdown(void);

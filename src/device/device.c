@@ -119,10 +119,13 @@ tarn_status device_layer_ready(void)
     tarn_status status = process_check();
     if (status || atomic_load_explicit(&ready, memory_order_acquire))
         return status;
+    process_use_begin();
     mutex_lock(&setup_lock);
     if (!atomic_load_explicit(&ready, memory_order_relaxed))
         status = layer_init_locked();
     mutex_unlock(&setup_lock);
+    if (status)
+        process_use_failed();
     return status;
 }
 

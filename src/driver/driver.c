@@ -19,7 +19,6 @@ const struct driver *driver;
 
 static mutex choice_lock = MUTEX_INITIALIZER;
 static atomic_bool chosen;
-static bool watches_fork; /* choice_lock */
 static char reason[1024]; /* choice_lock until chosen */
 
 /* The vendors, in the order in which `auto` asks them. */
@@ -94,9 +93,6 @@ static tarn_status choose_locked(void)
     if (!found && (status = host_start()))
         return status;
 
-    if (!watches_fork)
-        process_watch_fork();
-    watches_fork = true;
     driver = found ? found : &driver_host;
     reason[0] = '\0';
     loader_say(reason, sizeof reason, "%s: %s", driver->name, why);
@@ -114,9 +110,12 @@ tarn_status driver_init(void)
 {
     if (atomic_load_explicit(&chosen, memory_order_acquire))
         return TARN_OK;
+    process_use_begin();
     mutex_lock(&choice_lock);
     tarn_status status = atomic_load(&chosen) ? TARN_OK : choose_locked();
     mutex_unlock(&choice_lock);
+    if (status)
+        process_use_failed();
     return status;
 }
 

@@ -5,6 +5,7 @@
  * then, as spans of their own whatever their size: so slabs, whose slots nobody but their cache can choose, play no part. All that
  * can fail comes before the first change. */
 #include "base/pages.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "memory/announce.h"
 #include "memory/cache.h"
@@ -100,6 +101,9 @@ tarn_status tarn_checkpoint_destroy(tarn_checkpoint *public)
     struct checkpoint *checkpoint = (struct checkpoint *)public;
     if (!checkpoint)
         return TARN_OK;
+    tarn_status status = process_check();
+    if (status == TARN_ERROR_FORKED)
+        return status;
     list_free(&checkpoint->list);
     object_free(&checkpoints, checkpoint);
     return TARN_OK;

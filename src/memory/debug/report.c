@@ -6,6 +6,7 @@
  * and not given to the function. */
 #include "base/log.h"
 #include "base/pages.h"
+#include "base/process.h"
 #include "memory/debug/block.h"
 #include "record/stack.h"
 
@@ -192,6 +193,8 @@ uint64_t debug_count(void)
 
 void tarn_debug_on_report(void (*function)(void *argument, const tarn_debug_report *report), void *argument)
 {
+    if (atomic_load(&process_state) == PROCESS_IS_FORKED)
+        return;
     mutex_lock(&reports_lock);
     report_function = function;
     report_argument = argument;

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+#include "support/every_call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <tarn/debug.h>
+#include <tarn/live.h>
+#include <tarn/metrics.h>
+#include <unistd.h>
+
+struct world world;
+
+/* What calls write to. */
+static struct {
+    int device, number;
+    unsigned count;
+    size_t size;
+    uint64_t word, second;
+    bool answer;
+    void *pointer;
+    const char *text;
+    char buffer[64];
+    tarn_stream stream;
+    tarn_event *event;
+    tarn_tag tag;
+    tarn_library library;
+    tarn_lease lease;
+    tarn_workspace_call workspace;
+    tarn_workspace_policy policy;
+    tarn_workspace_cleared cleared;
+    tarn_pool *pool;
+    tarn_pool_id id;
+    tarn_pool_state state;
+    tarn_checkpoint *checkpoint;
+    tarn_scope scope;
+    tarn_observer observer;
+    tarn_range range;
+    tarn_share *share;
+    tarn_capture_state capture;
+    tarn_host_extent extent;
+    tarn_device_properties properties;
+    tarn_stats stats;
+    tarn_pinned_stats pinned_stats;
+    tarn_pinned_settings pinned_settings;
+    tarn_handle_stats handle_stats;
+    tarn_workspace_stats workspace_stats;
+    tarn_library_info library_info;
+    tarn_block_info info;
+    tarn_share_info share_info;
+    tarn_pool_allocator allocator;
+    tarn_host_ledger ledger;
+    tarn_pool_block blocks[1];
+} out, before;
+
+/* What calls read. */
+static tarn_alloc_options alloc_options = {.size = sizeof alloc_options, .device = TARN_CURRENT_DEVICE};
+static tarn_host_config host_config = {.size = sizeof host_config, .devices = 1};
+static tarn_pinned_settings pinned_settings = {.size = sizeof pinned_settings};
+static tarn_trace_options trace_options = {.size = sizeof trace_options};
+static tarn_device_guard device_guard, unset_device_guard;
+static tarn_stream_guard stream_guard, unset_stream_guard;
+static tarn_lease lease_to_return, lease_to_bind;
+static tarn_workspace_call workspace_to_end;
+static const tarn_pool_id no_pool = {1, 1};
+
+static void prepare(void)
+{
+    memset(&out, 0, sizeof out);
+    out.properties.size = sizeof out.properties;
+    out.stats.size = sizeof out.stats;
+    out.pinned_stats.size = sizeof out.pinned_stats;
+    out.pinned_settings.size = sizeof out.pinned_settings;
+    out.handle_stats.size = sizeof out.handle_stats;
+    out.workspace_stats.size = sizeof out.workspace_stats;
+    out.library_info.size = sizeof out.library_info;
+    out.info.size = sizeof out.info;
+    out.share_info.size = sizeof out.share_info;
+    out.allocator.size = sizeof out.allocator;
+    out.ledger.size = sizeof out.ledger;
+    before = out;
+    pinned_settings.register_threads = 1;
+    unset_device_guard = (tarn_device_guard){0};
+    unset_stream_guard = (tarn_stream_guard){0};
+    device_guard = world.device_guard;
+    stream_guard = world.stream_guard;
+    lease_to_return = lease_to_bind = world.lease;
+    workspace_to_end = world.workspace;
+}
+
+static void nothing(void *argument)
+{
+    (void)argument;
+}
+
+static void hear_range(void *argument, const tarn_range *range)
+{
+    (void)argument;
+    (void)range;
+}
+
+static const tarn_observer_options observer_options = {.size = sizeof observer_options, .mapped = hear_range};
+
+static void hear_debug(void *argument, const tarn_debug_report *report)
+{
+    (void)argument;
+    (void)report;
+}
+
+static void hear_check(void *argument, const char *text)
+{
+    (void)argument;
+    (void)text;
+}
+
+static bool take(void *argument, const void *data, size_t size)
+{
+    (void)argument;
+    (void)data;
+    (void)size;
+    return true;
+}
+
+static int make_handle(void **handle)
+{
+    static int handles;
+    *handle = &handles;
+    return 0;
+}
+
+static int with_handle(void *handle)
+{
+    return handle == NULL;
+}
+
+static int with_stream(void *handle, void *stream)
+{
+    (void)stream;
+    return handle == NULL;
+}
+
+static int with_workspace(void *handle, void *pointer, size_t size)
+{
+    (void)pointer;
+    (void)size;
+    return handle == NULL;
+}
+
+static tarn_library_row row = {.size = sizeof row,
+                               .name = "every",
+                               .create = make_handle,
+                               .destroy = with_handle,
+                               .set_stream = with_stream,
+                               .set_workspace = with_workspace};
+
+/* REFUSED  gives what every call gives in a child of fork() and after a shutdown
+ * HOST     the same in a child; else it is a matter of the host device, which goes on where blocks are live
+ * RETURNS  the same in a child; after a shutdown TARN_OK: it lets go of something
+ * ANSWERS  a status that its header describes, in both
+ * OTHER    has no status */
+#define EVERY_CALL(REFUSED, HOST, RETURNS, ANSWERS, OTHER)                               \
+    REFUSED(tarn_configure, (""))                                                        \
+    REFUSED(tarn_configuration, (out.buffer, sizeof out.buffer, &out.size))              \
+    REFUSED(tarn_configuration_note, (0, &out.text))                                     \
+    OTHER(tarn_debug_on_report, tarn_debug_on_report(hear_debug, NULL))                  \
+    OTHER(tarn_debug_reports, (void)tarn_debug_reports())                                \
+    REFUSED(tarn_debug_check, (0))                                                       \
+    REFUSED(tarn_device_count, (&out.number))                                            \
+    REFUSED(tarn_device_properties_get, (0, &out.properties))                            \
+    REFUSED(tarn_device_get, (&out.device))                                              \
+    REFUSED(tarn_device_set, (0))                                                        \
+    REFUSED(tarn_device_exchange, (0, &out.device))                                      \
+    REFUSED(tarn_device_adopt, (&out.device))                                            \
+    REFUSED(tarn_device_memory, (0, &out.size, &out.size))                               \
+    REFUSED(tarn_device_synchronize, (0))                                                \
+    REFUSED(tarn_device_peer_possible, (0, 1, &out.answer))                              \
+    REFUSED(tarn_device_peer_enable, (0, 1))                                             \
+    REFUSED(tarn_device_guard_set, (&unset_device_guard, 0))                             \
+    REFUSED(tarn_device_guard_restore, (&device_guard))                                  \
+    REFUSED(tarn_library_register, (&row, &out.library))                                 \
+    REFUSED(tarn_library_find, ("cublas", &out.library))                                 \
+    REFUSED(tarn_library_count, (&out.number))                                           \
+    REFUSED(tarn_library_info_get, (world.library, &out.library_info))                   \
+    REFUSED(tarn_handle_get, (world.library, &out.pointer))                              \
+    REFUSED(tarn_handle_get_on, (world.library, world.stream, &out.pointer))             \
+    REFUSED(tarn_handle_lease, (world.library, world.stream, &out.lease))                \
+    REFUSED(tarn_handle_lease_bind, (&lease_to_bind, world.stream))                      \
+    RETURNS(tarn_handle_return, (&lease_to_return))                                      \
+    REFUSED(tarn_handle_prewarm, (world.library, 0, 1))                                  \
+    REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                             \
+    REFUSED(tarn_handle_wait_limit, (0))                                                 \
+    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0))                  \
+    REFUSED(tarn_handle_stats_get, (world.library, 0, &out.handle_stats))                \
+    REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED))                          \
+    REFUSED(tarn_workspace_policy_get, (&out.policy))                                    \
+    REFUSED(tarn_workspace_size_set, (world.library, -1))                                \
+    REFUSED(tarn_workspace_size_get, (world.library, 0, &out.size))                      \
+    REFUSED(tarn_workspace_get, (world.library, &out.pointer, &out.size))                \
+    REFUSED(tarn_workspace_begin, (world.library, &out.workspace))                       \
+    REFUSED(tarn_workspace_end, (&workspace_to_end))                                     \
+    REFUSED(tarn_workspace_clear, (world.stream, &out.cleared))                          \
+    REFUSED(tarn_workspace_clear_capture, (1, &out.cleared))                             \
+    REFUSED(tarn_workspace_clear_pool, (world.pool, &out.cleared))                       \
+    REFUSED(tarn_workspace_clear_all, (&out.cleared))                                    \
+    REFUSED(tarn_workspace_stats_get, (0, &out.workspace_stats))                         \
+    HOST(tarn_host_configure, (&host_config))                                            \
+    OTHER(tarn_host_call_kinds, CHECK(tarn_host_call_kinds() > 0))                       \
+    OTHER(tarn_host_call_name, CHECK(*tarn_host_call_name(0)))                           \
+    HOST(tarn_host_ledger_get, (0, &out.ledger))                                         \
+    HOST(tarn_host_ledger_reset, (0))                                                    \
+    ANSWERS(tarn_host_cost, ('A', 0, 0, 0, &out.word))                                   \
+    HOST(tarn_host_fail, (-1, 0, false, TARN_OK))                                        \
+    OTHER(tarn_host_fail_hits, CHECK(tarn_host_fail_hits() == 0))                        \
+    HOST(tarn_host_time, (&out.word))                                                    \
+    HOST(tarn_host_advance, (1))                                                         \
+    HOST(tarn_host_work, (0, NULL, world.block, 1, 0))                                   \
+    HOST(tarn_host_fill, (0, NULL, world.block, 0, 1))                                   \
+    HOST(tarn_host_copy, (0, NULL, world.block, world.block, 1))                         \
+    HOST(tarn_host_call, (0, NULL, nothing, NULL))                                       \
+    HOST(tarn_host_graph_launch, (0, world.graph, NULL))                                 \
+    HOST(tarn_host_graph_destroy, (world.graph))                                         \
+    HOST(tarn_host_extent_get, (0, world.block, 1, &out.extent))                         \
+    HOST(tarn_host_check, (false, hear_check, NULL))                                     \
+    REFUSED(tarn_live_start, (NULL))                                                     \
+    REFUSED(tarn_live_stop, ())                                                          \
+    REFUSED(tarn_tag_intern, ("a tag", &out.tag))                                        \
+    OTHER(tarn_tag_text, CHECK(strcmp(tarn_tag_text(0), "") == 0))                       \
+    OTHER(tarn_malloc, CHECK(!tarn_malloc(100)))                                         \
+    REFUSED(tarn_alloc_on, (world.stream, 100, &out.pointer))                            \
+    REFUSED(tarn_alloc, (&alloc_options, 100, &out.pointer))                             \
+    REFUSED(tarn_free, (world.block))                                                    \
+    REFUSED(tarn_free_on, (world.block, world.stream))                                   \
+    REFUSED(tarn_free_after, (world.block, world.event))                                 \
+    REFUSED(tarn_record_stream, (world.block, world.stream))                             \
+    REFUSED(tarn_extend, (world.block, 10))                                              \
+    REFUSED(tarn_usable_size, (world.block, &out.size))                                  \
+    REFUSED(tarn_pointer_info, (world.block, &out.info))                                 \
+    REFUSED(tarn_trim, (0, 0))                                                           \
+    REFUSED(tarn_caching_set, (true))                                                    \
+    REFUSED(tarn_limit_set, (0, SIZE_MAX))                                               \
+    REFUSED(tarn_limit_get, (0, &out.size))                                              \
+    REFUSED(tarn_limit_set_fraction, (0, 1))                                             \
+    REFUSED(tarn_metrics_print, (take, NULL))                                            \
+    REFUSED(tarn_metrics_write, ("/dev/null"))                                           \
+    REFUSED(tarn_observer_add, (&observer_options, &out.observer))                       \
+    RETURNS(tarn_observer_remove, (world.observer))                                      \
+    REFUSED(tarn_range_get, (world.block, &out.range))                                   \
+    REFUSED(tarn_pinned_alloc, (100, &out.pointer))                                      \
+    REFUSED(tarn_pinned_alloc_on, (world.stream, 100, &out.pointer))                     \
+    REFUSED(tarn_pinned_free, (world.pinned))                                            \
+    REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                     \
+    REFUSED(tarn_pinned_usable_size, (world.pinned, &out.size))                          \
+    OTHER(tarn_is_pinned, CHECK(!tarn_is_pinned(world.pinned)))                          \
+    REFUSED(tarn_pinned_trim, (0))                                                       \
+    REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                           \
+    REFUSED(tarn_pinned_limit_get, (&out.size))                                          \
+    REFUSED(tarn_pinned_forget_captures, ())                                             \
+    REFUSED(tarn_pinned_settings_set, (&pinned_settings))                                \
+    REFUSED(tarn_pinned_settings_get, (&out.pinned_settings))                            \
+    REFUSED(tarn_pinned_stats_get, (&out.pinned_stats))                                  \
+    REFUSED(tarn_pinned_stats_reset_peak, ())                                            \
+    REFUSED(tarn_pinned_stats_reset_accumulated, ())                                     \
+    REFUSED(tarn_pool_create, (NULL, &out.pool))                                         \
+    REFUSED(tarn_pool_allocator_get, (world.pool, &out.allocator))                       \
+    REFUSED(tarn_pool_graph_handle, (0, &out.pool))                                      \
+    REFUSED(tarn_pool_retain, (world.pool))                                              \
+    REFUSED(tarn_pool_release, (world.pool))                                             \
+    REFUSED(tarn_pool_find, (no_pool, &out.pool))                                        \
+    REFUSED(tarn_pool_use_count, (world.pool, &out.count))                               \
+    REFUSED(tarn_pool_id_get, (world.pool, &out.id))                                     \
+    REFUSED(tarn_pool_device, (world.pool, &out.device))                                 \
+    REFUSED(tarn_pool_stats_get, (world.pool, &out.stats))                               \
+    REFUSED(tarn_pool_stats_reset_peak, (world.pool))                                    \
+    REFUSED(tarn_pool_stats_reset_accumulated, (world.pool))                             \
+    REFUSED(tarn_pool_trim, (world.pool, 0))                                             \
+    REFUSED(tarn_pool_limit_set, (world.pool, SIZE_MAX))                                 \
+    REFUSED(tarn_pool_limit_get, (world.pool, &out.size))                                \
+    REFUSED(tarn_pool_alloc, (world.pool, world.stream, 100, &out.pointer))              \
+    REFUSED(tarn_pool_blocks, (world.pool, out.blocks, 1, &out.size))                    \
+    REFUSED(tarn_pool_check_live, (world.pool, &world.pool_block, 1, &out.answer))       \
+    REFUSED(tarn_pool_state_get, (world.pool, &out.state))                               \
+    REFUSED(tarn_pool_suspend, (world.pool, true))                                       \
+    REFUSED(tarn_pool_resume, (world.suspended))                                         \
+    REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                         \
+    RETURNS(tarn_checkpoint_destroy, (world.checkpoint))                                 \
+    REFUSED(tarn_pool_restore, (world.pool, world.checkpoint, NULL, NULL))               \
+    REFUSED(tarn_scope_begin, (world.pool, TARN_SCOPE_THREAD, world.stream, &out.scope)) \
+    REFUSED(tarn_scope_end, (world.scope))                                               \
+    REFUSED(tarn_scope_join, (world.scope))                                              \
+    REFUSED(tarn_scope_leave, (world.scope))                                             \
+    REFUSED(tarn_pool_capture_begin, (world.pool, world.stream, TARN_CAPTURE_RELAXED))   \
+    REFUSED(tarn_pool_capture_announce, (world.pool, world.stream))                      \
+    REFUSED(tarn_pool_keep_for_graph, (world.pool, world.graph))                         \
+    REFUSED(tarn_pin, (world.block, 1))                                                  \
+    REFUSED(tarn_unpin, (world.block, 1))                                                \
+    REFUSED(tarn_export_enable, (0))                                                     \
+    REFUSED(tarn_export, (world.exported, &out.share))                                   \
+    RETURNS(tarn_share_close, (world.share))                                             \
+    REFUSED(tarn_share_info_get, (world.share, &out.share_info))                         \
+    REFUSED(tarn_share_send, (world.sockets[0], world.share))                            \
+    REFUSED(tarn_share_receive, (world.sockets[1], &out.share))                          \
+    REFUSED(tarn_import, (world.share, 0, &out.pointer))                                 \
+    REFUSED(tarn_import_close, (world.imported))                                         \
+    REFUSED(tarn_snapshot_write, ("/dev/null", NULL))                                    \
+    REFUSED(tarn_snapshot_print, (take, NULL, NULL))                                     \
+    REFUSED(tarn_stats_get, (0, &out.stats))                                             \
+    REFUSED(tarn_stats_reset_peak, (0))                                                  \
+    REFUSED(tarn_stats_reset_accumulated, (0))                                           \
+    OTHER(tarn_status_name, CHECK(*tarn_status_name(TARN_OK)))                           \
+    OTHER(tarn_status_text, CHECK(*tarn_status_text(TARN_OK)))                           \
+    OTHER(tarn_last_error, CHECK(tarn_last_error() != NULL))                             \
+    OTHER(tarn_last_status, (void)tarn_last_status())                                    \
+    REFUSED(tarn_stream_get, (0, &out.stream))                                           \
+    REFUSED(tarn_stream_set, (world.stream))                                             \
+    REFUSED(tarn_stream_adopt, (0, &out, &out.stream))                                   \
+    REFUSED(tarn_stream_retire, (world.adopted))                                         \
+    REFUSED(tarn_stream_from_pool, (0, 0, &out.stream))                                  \
+    REFUSED(tarn_stream_lease, (0, 0, &out.stream))                                      \
+    REFUSED(tarn_stream_return, (world.stream))                                          \
+    REFUSED(tarn_stream_native, (world.stream, &out.pointer))                            \
+    REFUSED(tarn_stream_device, (world.stream, &out.device))                             \
+    REFUSED(tarn_stream_priority, (world.stream, &out.number))                           \
+    REFUSED(tarn_stream_query, (world.stream))                                           \
+    REFUSED(tarn_stream_synchronize, (world.stream))                                     \
+    REFUSED(tarn_stream_guard_set, (&unset_stream_guard, world.stream))                  \
+    REFUSED(tarn_stream_guard_restore, (&stream_guard))                                  \
+    REFUSED(tarn_event_create, (0, &out.event))                                          \
+    REFUSED(tarn_event_destroy, (world.event))                                           \
+    REFUSED(tarn_event_record, (world.event, world.stream))                              \
+    REFUSED(tarn_event_query, (world.event))                                             \
+    REFUSED(tarn_event_synchronize, (world.event))                                       \
+    REFUSED(tarn_stream_wait, (world.stream, world.event))                               \
+    REFUSED(tarn_capture_begin, (world.stream, TARN_CAPTURE_RELAXED))                    \
+    REFUSED(tarn_capture_announce, (world.stream))                                       \
+    REFUSED(tarn_capture_end, (world.capturing, &out.pointer))                           \
+    REFUSED(tarn_capture_abort, (world.capturing))                                       \
+    REFUSED(tarn_capture_status, (world.capturing, &out.capture, &out.word))             \
+    OTHER(tarn_version, CHECK(*tarn_version()))                                          \
+    REFUSED(tarn_trace_start, (&trace_options))                                          \
+    REFUSED(tarn_trace_stop, ())                                                         \
+    REFUSED(tarn_trace_clear, ())                                                        \
+    REFUSED(tarn_trace_count, (&out.word, &out.second))                                  \
+    REFUSED(tarn_region_push, ("a region"))                                              \
+    REFUSED(tarn_region_pop, ())
+
+/* clang-format off */
+#define STATUS_CALL(name, arguments) static tarn_status call_##name(void) { return name arguments; }
+#define OTHER_CALL(name, ...) static tarn_status call_##name(void) { __VA_ARGS__; return TARN_OK; }
+/* clang-format on */
+EVERY_CALL(STATUS_CALL, STATUS_CALL, STATUS_CALL, STATUS_CALL, OTHER_CALL)
+
+enum kind { REFUSED, HOST, RETURNS, ANSWERS, OTHER };
+
+static const struct {
+    const char *name;
+    tarn_status (*call)(void);
+    enum kind kind;
+} calls[] = {
+#define REFUSED_ROW(name, arguments) {#name, call_##name, REFUSED},
+#define HOST_ROW(name, arguments) {#name, call_##name, HOST},
+#define RETURNS_ROW(name, arguments) {#name, call_##name, RETURNS},
+#define ANSWERS_ROW(name, arguments) {#name, call_##name, ANSWERS},
+#define OTHER_ROW(name, ...) {#name, call_##name, OTHER},
+    EVERY_CALL(REFUSED_ROW, HOST_ROW, RETURNS_ROW, ANSWERS_ROW, OTHER_ROW)};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+/* Whether the call does as it should; one that does not is named. */
+static bool is_right(size_t i, tarn_status wanted)
+{
+    prepare();
+    tarn_status status = calls[i].call();
+    if (calls[i].kind == OTHER || calls[i].kind == ANSWERS || (calls[i].kind == HOST && wanted == TARN_ERROR_SHUTDOWN))
+        return true;
+    if (calls[i].kind == RETURNS && wanted == TARN_ERROR_SHUTDOWN)
+        wanted = TARN_OK;
+    if (!world.made && (status == TARN_ERROR_INVALID_ARGUMENT || status == TARN_OK))
+        return true; /* it was given nothing */
+    if (status != wanted)
+        fprintf(stderr, "%s() gave %s, not %s\n", calls[i].name, tarn_status_name(status), tarn_status_name(wanted));
+    else if (wanted != TARN_OK && memcmp(&out, &before, sizeof out) != 0)
+        fprintf(stderr, "%s() failed and wrote a result\n", calls[i].name);
+    else
+        return true;
+    return false;
+}
+
+/* Something for each object that was not made: a call that is refused does not look at it. */
+static void name_something(void)
+{
+    static char something[64];
+    void **objects[] = {(void **)&world.event,
+                        (void **)&world.pool,
+                        (void **)&world.suspended,
+                        (void **)&world.checkpoint,
+                        (void **)&world.share,
+                        &world.block,
+                        &world.pool_block,
+                        &world.pinned,
+                        &world.imported,
+                        &world.exported,
+                        &world.graph,
+                        &world.workspace.owner};
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
+        if (!*objects[i])
+            *objects[i] = something;
+    world.device_guard.active = world.stream_guard.active = world.made = true;
+}
+
+void every_call_gives(tarn_status wanted, tarn_status shutdown)
+{
+    size_t right = 0;
+    if (wanted == TARN_ERROR_FORKED)
+        name_something();
+    for (size_t i = 0; i < CALLS; i++)
+        right += is_right(i, wanted);
+    CHECK(right == CALLS);
+    CHECK(!tarn_malloc(1));
+    GIVES(tarn_last_status(), wanted);
+    GIVES(tarn_shutdown(), shutdown);
+}
+
+void every_call_returns(void)
+{
+    for (size_t i = 0; i < CALLS; i++) {
+        prepare();
+        (void)calls[i].call();
+    }
+}
+
+void every_call_is_listed(void)
+{
+    char path[4096], line[256], name[64];
+    const char *source = getenv("TARN_SOURCE");
+    CHECK(source != NULL);
+    snprintf(path, sizeof path, "%s/src/tarn.map", source);
+    FILE *map = fopen(path, "r");
+    CHECK(map != NULL);
+    size_t named = 0;
+    while (fgets(line, sizeof line, map)) {
+        if (sscanf(line, " %63[a-z_];", name) != 1 || strncmp(name, "tarn_", 5) != 0)
+            continue;
+        bool listed = strcmp(name, "tarn_shutdown") == 0;
+        for (size_t i = 0; i < CALLS && !listed; i++)
+            listed = strcmp(calls[i].name, name) == 0;
+        check_at(listed, name, __FILE__, __LINE__);
+        named++;
+    }
+    fclose(map);
+    CHECK(named == CALLS + 1);
+}
+
+/* One of everything ------------------------------------------------------------------------------------------------ */
+
+void world_make(void)
+{
+    OK(tarn_library_register(&row, &world.library));
+    OK(tarn_export_enable(0));
+    world.stream = lease(0);
+    OK(tarn_stream_adopt(0, native_of(lease(0)), &world.adopted));
+    OK(tarn_event_create(0, &world.event));
+    OK(tarn_event_record(world.event, world.stream));
+    world.block = alloc_on(world.stream, 1000);
+
+    OK(tarn_pool_create(NULL, &world.pool));
+    OK(tarn_pool_alloc(world.pool, world.stream, 3 * MIB, &world.pool_block));
+    OK(tarn_pool_checkpoint(world.pool, &world.checkpoint));
+    OK(tarn_pool_create(NULL, &world.suspended));
+    OK(tarn_pool_alloc(world.suspended, world.stream, 5000, &world.suspended_block));
+    OK(tarn_pool_suspend(world.suspended, true));
+    OK(tarn_scope_begin(world.pool, TARN_SCOPE_STREAM, world.adopted, &world.scope));
+
+    OK(tarn_pinned_alloc_on(world.stream, 5000, &world.pinned));
+    OK(tarn_observer_add(&observer_options, &world.observer));
+    world.exported = alloc_on(world.stream, 4 * MIB);
+    OK(tarn_export(world.exported, &world.share));
+    OK(tarn_import(world.share, 0, &world.imported));
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, world.sockets) == 0);
+
+    OK(tarn_handle_lease(world.library, world.stream, &world.lease));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_begin(world.library, &world.workspace));
+    OK(tarn_device_guard_set(&world.device_guard, 0));
+    OK(tarn_stream_guard_set(&world.stream_guard, world.stream));
+
+    OK(tarn_stream_lease(0, 0, &world.capturing));
+    OK(tarn_capture_begin(world.capturing, TARN_CAPTURE_RELAXED));
+    OK(tarn_capture_end(world.capturing, &world.graph));
+    world.made = true;
+}
+
+void world_end(void)
+{
+    OK(tarn_stream_guard_restore(&world.stream_guard));
+    OK(tarn_device_guard_restore(&world.device_guard));
+    OK(tarn_workspace_end(&world.workspace));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    OK(tarn_handle_return(&world.lease));
+    OK(tarn_handle_trim(world.library, 0, &out.size));
+    OK(tarn_workspace_clear_all(&out.cleared));
+    OK(tarn_host_graph_destroy(world.graph));
+    OK(tarn_import_close(world.imported));
+    OK(tarn_share_close(world.share));
+    close(world.sockets[0]);
+    close(world.sockets[1]);
+    OK(tarn_observer_remove(world.observer));
+    OK(tarn_pinned_free(world.pinned));
+    OK(tarn_scope_end(world.scope));
+    OK(tarn_pool_resume(world.suspended));
+    OK(tarn_checkpoint_destroy(world.checkpoint));
+    OK(tarn_free(world.suspended_block));
+    OK(tarn_free(world.pool_block));
+    OK(tarn_pool_release(world.suspended));
+    OK(tarn_pool_release(world.pool));
+    OK(tarn_free(world.exported));
+    OK(tarn_free(world.block));
+    OK(tarn_event_synchronize(world.event));
+    OK(tarn_event_destroy(world.event));
+    OK(tarn_stream_retire(world.adopted));
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Every public call with arguments that it would accept, for what must hold of all of them. */
+#ifndef TESTS_SUPPORT_EVERY_CALL_H
+#define TESTS_SUPPORT_EVERY_CALL_H
+
+#include "support/host.h"
+
+/* What the calls are made with. Before it is made, a call may find that its argument names nothing. */
+struct world {
+    bool made;
+    tarn_stream stream, adopted, capturing;
+    tarn_event *event;
+    void *block, *pool_block, *suspended_block, *pinned, *imported, *exported, *graph;
+    tarn_pool *pool, *suspended;
+    tarn_checkpoint *checkpoint;
+    tarn_scope scope;
+    tarn_observer observer;
+    tarn_share *share;
+    tarn_library library;
+    tarn_lease lease;
+    tarn_workspace_call workspace;
+    tarn_device_guard device_guard;
+    tarn_stream_guard stream_guard;
+    int sockets[2];
+};
+
+extern struct world world;
+
+/* One of everything, and some of it in use. */
+void world_make(void);
+/* All of it given back, and nothing is left on the device. */
+void world_end(void);
+
+/* Makes every call and demands that it gives `wanted`, or is one of those whose header says that they answer always, and that it
+ * writes nothing where it fails; and that tarn_shutdown() gives `shutdown`. */
+void every_call_gives(tarn_status wanted, tarn_status shutdown);
+/* The same, whatever they give. */
+void every_call_returns(void);
+
+/* Demands that these are all that src/tarn.map names. */
+void every_call_is_listed(void);
+
+#endif
