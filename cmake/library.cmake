@@ -33,7 +33,8 @@ set_target_properties(tarn_shared PROPERTIES
 target_include_directories(tarn_shared INTERFACE ${public_include})
 target_link_libraries(tarn_shared PRIVATE $<BUILD_INTERFACE:tarn_flags> Threads::Threads ${CMAKE_DL_LIBS})
 target_link_options(tarn_shared PRIVATE
-    -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--as-needed -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/tarn.map)
+    -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--as-needed -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/tarn.map
+    -Wl,-Bsymbolic-functions) # a second copy in the process, linked into the program say, must not answer this one's own calls
 if(NOT TARN_SANITIZE AND NOT TARN_FUZZ) # a sanitizer's runtime comes with the executable
     target_link_options(tarn_shared PRIVATE -Wl,-z,defs)
 endif()

@@ -160,7 +160,8 @@ static tarn_library_row row = {.size = sizeof row,
  * HOST     the same in a child; else it is a matter of the host device, which goes on where blocks are live
  * RETURNS  the same in a child; after a shutdown TARN_OK: it lets go of something
  * ANSWERS  a status that its header describes, in both
- * OTHER    has no status */
+ * OTHER    has no status
+ * What makes an argument of another call void comes last. */
 #define EVERY_CALL(REFUSED, HOST, RETURNS, ANSWERS, OTHER)                               \
     REFUSED(tarn_configure, (""))                                                        \
     REFUSED(tarn_configuration, (out.buffer, sizeof out.buffer, &out.size))              \
@@ -179,7 +180,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_device_peer_possible, (0, 1, &out.answer))                              \
     REFUSED(tarn_device_peer_enable, (0, 1))                                             \
     REFUSED(tarn_device_guard_set, (&unset_device_guard, 0))                             \
-    REFUSED(tarn_device_guard_restore, (&device_guard))                                  \
     REFUSED(tarn_library_register, (&row, &out.library))                                 \
     REFUSED(tarn_library_find, ("cublas", &out.library))                                 \
     REFUSED(tarn_library_count, (&out.number))                                           \
@@ -188,7 +188,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_handle_get_on, (world.library, world.stream, &out.pointer))             \
     REFUSED(tarn_handle_lease, (world.library, world.stream, &out.lease))                \
     REFUSED(tarn_handle_lease_bind, (&lease_to_bind, world.stream))                      \
-    RETURNS(tarn_handle_return, (&lease_to_return))                                      \
     REFUSED(tarn_handle_prewarm, (world.library, 0, 1))                                  \
     REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                             \
     REFUSED(tarn_handle_wait_limit, (0))                                                 \
@@ -200,7 +199,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_workspace_size_get, (world.library, 0, &out.size))                      \
     REFUSED(tarn_workspace_get, (world.library, &out.pointer, &out.size))                \
     REFUSED(tarn_workspace_begin, (world.library, &out.workspace))                       \
-    REFUSED(tarn_workspace_end, (&workspace_to_end))                                     \
     REFUSED(tarn_workspace_clear, (world.stream, &out.cleared))                          \
     REFUSED(tarn_workspace_clear_capture, (1, &out.cleared))                             \
     REFUSED(tarn_workspace_clear_pool, (world.pool, &out.cleared))                       \
@@ -213,7 +211,7 @@ static tarn_library_row row = {.size = sizeof row,
     HOST(tarn_host_ledger_reset, (0))                                                    \
     ANSWERS(tarn_host_cost, ('A', 0, 0, 0, &out.word))                                   \
     HOST(tarn_host_fail, (-1, 0, false, TARN_OK))                                        \
-    OTHER(tarn_host_fail_hits, CHECK(tarn_host_fail_hits() == 0))                        \
+    OTHER(tarn_host_fail_hits, (void)tarn_host_fail_hits())                              \
     HOST(tarn_host_time, (&out.word))                                                    \
     HOST(tarn_host_advance, (1))                                                         \
     HOST(tarn_host_work, (0, NULL, world.block, 1, 0))                                   \
@@ -221,19 +219,15 @@ static tarn_library_row row = {.size = sizeof row,
     HOST(tarn_host_copy, (0, NULL, world.block, world.block, 1))                         \
     HOST(tarn_host_call, (0, NULL, nothing, NULL))                                       \
     HOST(tarn_host_graph_launch, (0, world.graph, NULL))                                 \
-    HOST(tarn_host_graph_destroy, (world.graph))                                         \
     HOST(tarn_host_extent_get, (0, world.block, 1, &out.extent))                         \
     HOST(tarn_host_check, (false, hear_check, NULL))                                     \
     REFUSED(tarn_live_start, (NULL))                                                     \
     REFUSED(tarn_live_stop, ())                                                          \
     REFUSED(tarn_tag_intern, ("a tag", &out.tag))                                        \
     OTHER(tarn_tag_text, CHECK(strcmp(tarn_tag_text(0), "") == 0))                       \
-    OTHER(tarn_malloc, CHECK(!tarn_malloc(100)))                                         \
+    OTHER(tarn_malloc, (void)tarn_malloc(100))                                           \
     REFUSED(tarn_alloc_on, (world.stream, 100, &out.pointer))                            \
     REFUSED(tarn_alloc, (&alloc_options, 100, &out.pointer))                             \
-    REFUSED(tarn_free, (world.block))                                                    \
-    REFUSED(tarn_free_on, (world.block, world.stream))                                   \
-    REFUSED(tarn_free_after, (world.block, world.event))                                 \
     REFUSED(tarn_record_stream, (world.block, world.stream))                             \
     REFUSED(tarn_extend, (world.block, 10))                                              \
     REFUSED(tarn_usable_size, (world.block, &out.size))                                  \
@@ -246,14 +240,12 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_metrics_print, (take, NULL))                                            \
     REFUSED(tarn_metrics_write, ("/dev/null"))                                           \
     REFUSED(tarn_observer_add, (&observer_options, &out.observer))                       \
-    RETURNS(tarn_observer_remove, (world.observer))                                      \
     REFUSED(tarn_range_get, (world.block, &out.range))                                   \
     REFUSED(tarn_pinned_alloc, (100, &out.pointer))                                      \
     REFUSED(tarn_pinned_alloc_on, (world.stream, 100, &out.pointer))                     \
-    REFUSED(tarn_pinned_free, (world.pinned))                                            \
     REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                     \
     REFUSED(tarn_pinned_usable_size, (world.pinned, &out.size))                          \
-    OTHER(tarn_is_pinned, CHECK(!tarn_is_pinned(world.pinned)))                          \
+    OTHER(tarn_is_pinned, (void)tarn_is_pinned(world.pinned))                            \
     REFUSED(tarn_pinned_trim, (0))                                                       \
     REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                           \
     REFUSED(tarn_pinned_limit_get, (&out.size))                                          \
@@ -267,7 +259,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_allocator_get, (world.pool, &out.allocator))                       \
     REFUSED(tarn_pool_graph_handle, (0, &out.pool))                                      \
     REFUSED(tarn_pool_retain, (world.pool))                                              \
-    REFUSED(tarn_pool_release, (world.pool))                                             \
     REFUSED(tarn_pool_find, (no_pool, &out.pool))                                        \
     REFUSED(tarn_pool_use_count, (world.pool, &out.count))                               \
     REFUSED(tarn_pool_id_get, (world.pool, &out.id))                                     \
@@ -285,10 +276,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_suspend, (world.pool, true))                                       \
     REFUSED(tarn_pool_resume, (world.suspended))                                         \
     REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                         \
-    RETURNS(tarn_checkpoint_destroy, (world.checkpoint))                                 \
-    REFUSED(tarn_pool_restore, (world.pool, world.checkpoint, NULL, NULL))               \
     REFUSED(tarn_scope_begin, (world.pool, TARN_SCOPE_THREAD, world.stream, &out.scope)) \
-    REFUSED(tarn_scope_end, (world.scope))                                               \
     REFUSED(tarn_scope_join, (world.scope))                                              \
     REFUSED(tarn_scope_leave, (world.scope))                                             \
     REFUSED(tarn_pool_capture_begin, (world.pool, world.stream, TARN_CAPTURE_RELAXED))   \
@@ -298,12 +286,10 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_unpin, (world.block, 1))                                                \
     REFUSED(tarn_export_enable, (0))                                                     \
     REFUSED(tarn_export, (world.exported, &out.share))                                   \
-    RETURNS(tarn_share_close, (world.share))                                             \
     REFUSED(tarn_share_info_get, (world.share, &out.share_info))                         \
     REFUSED(tarn_share_send, (world.sockets[0], world.share))                            \
     REFUSED(tarn_share_receive, (world.sockets[1], &out.share))                          \
     REFUSED(tarn_import, (world.share, 0, &out.pointer))                                 \
-    REFUSED(tarn_import_close, (world.imported))                                         \
     REFUSED(tarn_snapshot_write, ("/dev/null", NULL))                                    \
     REFUSED(tarn_snapshot_print, (take, NULL, NULL))                                     \
     REFUSED(tarn_stats_get, (0, &out.stats))                                             \
@@ -316,19 +302,15 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_stream_get, (0, &out.stream))                                           \
     REFUSED(tarn_stream_set, (world.stream))                                             \
     REFUSED(tarn_stream_adopt, (0, &out, &out.stream))                                   \
-    REFUSED(tarn_stream_retire, (world.adopted))                                         \
     REFUSED(tarn_stream_from_pool, (0, 0, &out.stream))                                  \
     REFUSED(tarn_stream_lease, (0, 0, &out.stream))                                      \
-    REFUSED(tarn_stream_return, (world.stream))                                          \
     REFUSED(tarn_stream_native, (world.stream, &out.pointer))                            \
     REFUSED(tarn_stream_device, (world.stream, &out.device))                             \
     REFUSED(tarn_stream_priority, (world.stream, &out.number))                           \
     REFUSED(tarn_stream_query, (world.stream))                                           \
     REFUSED(tarn_stream_synchronize, (world.stream))                                     \
     REFUSED(tarn_stream_guard_set, (&unset_stream_guard, world.stream))                  \
-    REFUSED(tarn_stream_guard_restore, (&stream_guard))                                  \
     REFUSED(tarn_event_create, (0, &out.event))                                          \
-    REFUSED(tarn_event_destroy, (world.event))                                           \
     REFUSED(tarn_event_record, (world.event, world.stream))                              \
     REFUSED(tarn_event_query, (world.event))                                             \
     REFUSED(tarn_event_synchronize, (world.event))                                       \
@@ -344,7 +326,26 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_trace_clear, ())                                                        \
     REFUSED(tarn_trace_count, (&out.word, &out.second))                                  \
     REFUSED(tarn_region_push, ("a region"))                                              \
-    REFUSED(tarn_region_pop, ())
+    REFUSED(tarn_region_pop, ())                                                         \
+    REFUSED(tarn_workspace_end, (&workspace_to_end))                                     \
+    RETURNS(tarn_handle_return, (&lease_to_return))                                      \
+    RETURNS(tarn_observer_remove, (world.observer))                                      \
+    REFUSED(tarn_pool_restore, (world.pool, world.checkpoint, NULL, NULL))               \
+    RETURNS(tarn_checkpoint_destroy, (world.checkpoint))                                 \
+    RETURNS(tarn_share_close, (world.share))                                             \
+    REFUSED(tarn_import_close, (world.imported))                                         \
+    REFUSED(tarn_event_destroy, (world.event))                                           \
+    REFUSED(tarn_free_after, (world.block, world.event))                                 \
+    REFUSED(tarn_free_on, (world.block, world.stream))                                   \
+    REFUSED(tarn_free, (world.block))                                                    \
+    REFUSED(tarn_pinned_free, (world.pinned))                                            \
+    REFUSED(tarn_scope_end, (world.scope))                                               \
+    REFUSED(tarn_pool_release, (world.pool))                                             \
+    HOST(tarn_host_graph_destroy, (world.graph))                                         \
+    REFUSED(tarn_stream_guard_restore, (&stream_guard))                                  \
+    REFUSED(tarn_device_guard_restore, (&device_guard))                                  \
+    REFUSED(tarn_stream_retire, (world.adopted))                                         \
+    REFUSED(tarn_stream_return, (world.stream))
 
 /* clang-format off */
 #define STATUS_CALL(name, arguments) static tarn_status call_##name(void) { return name arguments; }
@@ -419,11 +420,13 @@ void every_call_gives(tarn_status wanted, tarn_status shutdown)
     CHECK(right == CALLS);
     CHECK(!tarn_malloc(1));
     GIVES(tarn_last_status(), wanted);
+    CHECK(!tarn_is_pinned(world.pinned));
     GIVES(tarn_shutdown(), shutdown);
 }
 
 void every_call_returns(void)
 {
+    (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
     for (size_t i = 0; i < CALLS; i++) {
         prepare();
         (void)calls[i].call();
@@ -456,8 +459,8 @@ void every_call_is_listed(void)
 
 void world_make(void)
 {
+    bool exports = tarn_export_enable(0) == TARN_OK; /* else the driver cannot */
     OK(tarn_library_register(&row, &world.library));
-    OK(tarn_export_enable(0));
     world.stream = lease(0);
     OK(tarn_stream_adopt(0, native_of(lease(0)), &world.adopted));
     OK(tarn_event_create(0, &world.event));
@@ -469,14 +472,17 @@ void world_make(void)
     OK(tarn_pool_checkpoint(world.pool, &world.checkpoint));
     OK(tarn_pool_create(NULL, &world.suspended));
     OK(tarn_pool_alloc(world.suspended, world.stream, 5000, &world.suspended_block));
-    OK(tarn_pool_suspend(world.suspended, true));
+    tarn_status status = tarn_pool_suspend(world.suspended, true);
+    CHECK(status == TARN_OK || status == TARN_ERROR_NOT_SUPPORTED); /* without virtual memory */
     OK(tarn_scope_begin(world.pool, TARN_SCOPE_STREAM, world.adopted, &world.scope));
 
     OK(tarn_pinned_alloc_on(world.stream, 5000, &world.pinned));
     OK(tarn_observer_add(&observer_options, &world.observer));
     world.exported = alloc_on(world.stream, 4 * MIB);
-    OK(tarn_export(world.exported, &world.share));
-    OK(tarn_import(world.share, 0, &world.imported));
+    if (exports) {
+        OK(tarn_export(world.exported, &world.share));
+        OK(tarn_import(world.share, 0, &world.imported));
+    }
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, world.sockets) == 0);
 
     OK(tarn_handle_lease(world.library, world.stream, &world.lease));

@@ -25,6 +25,8 @@ void status_at(tarn_status status, tarn_status wanted, const char *text, const c
 /* Runs a function in a forked child, where a failed check ends the child. Fails the test when the child does not end well
  * within a minute. */
 void in_child(void (*function)(void));
+/* The same, and the child must end with this exit status. */
+void in_child_that_exits(void (*function)(void), int code);
 
 /* Configures the host device; before the first use. */
 void host_start_with(int devices, size_t memory);
