@@ -3,8 +3,8 @@
 
 /* Statuses and each thread's last error. A thread's text is made at its first error and freed at its end: as a thread-local array
  * it would be taken from what the loader keeps for libraries that are opened while the process runs, and that is little. Where the host
- * has no memory for it, a short one serves; and in a child of fork(), where another thread of the parent may have had the lock behind
- * that memory. */
+ * has no memory for it, a short one serves. In a child of fork() another thread of the parent may have had the lock behind that memory,
+ * so there it comes from the system and stays. */
 #include "base/status.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHORT_BYTES 256
+#define SHORT_BYTES 96
 
 static _Thread_local char *own_text; /* NULL before the first error */
 static _Thread_local char short_text[SHORT_BYTES];
@@ -30,12 +30,13 @@ static bool is_forked(void)
     return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_IS_FORKED;
 }
 
-static void text_end(void *text)
+static void text_end(void *value)
 {
+    char *text = own_text;
+    (void)value; /* not believed: see thread_end() */
     own_text = NULL;
-    if (is_forked())
-        return;
-    pages_free(text, ERROR_TEXT_BYTES);
+    if (!is_forked())
+        pages_free(text, ERROR_TEXT_BYTES);
 }
 
 static void key_make(void)
@@ -43,19 +44,25 @@ static void key_make(void)
     has_key = pthread_key_create(&text_key, text_end) == 0;
 }
 
+/* NULL where it cannot be had. */
+static char *text_make(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (is_forked())
+        return pages_map(ERROR_TEXT_BYTES); /* takes no lock */
+    pthread_once(&once, key_make);
+    char *made = has_key ? pages_alloc(ERROR_TEXT_BYTES) : NULL;
+    if (made && pthread_setspecific(text_key, made)) {
+        pages_free(made, ERROR_TEXT_BYTES);
+        return NULL;
+    }
+    return made;
+}
+
 /* Where the thread's text is, made if it can be; `size` receives its bytes. */
 static char *text_of_thread(size_t *size)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    char *made = NULL;
-    if (!own_text && !is_forked()) {
-        pthread_once(&once, key_make);
-        made = has_key ? pages_alloc(ERROR_TEXT_BYTES) : NULL;
-    }
-    if (made && pthread_setspecific(text_key, made)) {
-        pages_free(made, ERROR_TEXT_BYTES);
-        made = NULL;
-    }
+    char *made = own_text ? NULL : text_make();
     if (made) {
         memcpy(made, short_text, sizeof short_text);
         own_text = made;

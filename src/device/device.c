@@ -41,11 +41,14 @@ void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thre
     thread_end_callbacks[layer] = callback;
 }
 
-static void thread_end(void *argument)
+/* The value is not believed: a copy of the library in a namespace of its own (dlmopen) has another C library's keys, of the same
+ * numbers, and the values of both lie in the same places. */
+static void thread_end(void *value)
 {
-    struct thread *thread = argument;
-    if (atomic_load(&process_state) == PROCESS_IS_FORKED)
-        return; /* another thread of the parent may have had any lock */
+    struct thread *thread = thread_here;
+    (void)value;
+    if (!thread || atomic_load(&process_state) == PROCESS_IS_FORKED)
+        return; /* in a child another thread of the parent may have had any lock */
     for (int layer = 0; layer < THREAD_LAYERS; layer++)
         if (thread_end_callbacks[layer])
             thread_end_callbacks[layer](thread);

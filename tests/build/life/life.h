@@ -13,31 +13,31 @@
 #include <tarn/live.h>
 #include <tarn/tarn.h>
 
-#define NEED(condition)                                                                   \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);       \
-            abort();                                                                      \
-        }                                                                                 \
+#define NEED(condition)                                                             \
+    do {                                                                            \
+        if (!(condition)) {                                                         \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            abort();                                                                \
+        }                                                                           \
     } while (0)
 
 /* X(call, result, parameters) */
-#define CALLS(X)                                                                   \
-    X(tarn_malloc, void *, (size_t))                                               \
-    X(tarn_free, tarn_status, (void *))                                            \
-    X(tarn_usable_size, tarn_status, (const void *, size_t *))                     \
-    X(tarn_trim, tarn_status, (int, size_t))                                       \
-    X(tarn_stats_get, tarn_status, (int, tarn_stats *))                            \
-    X(tarn_device_guard_set, tarn_status, (tarn_device_guard *, int))              \
-    X(tarn_device_guard_restore, tarn_status, (tarn_device_guard *))               \
-    X(tarn_pool_create, tarn_status, (const tarn_pool_options *, tarn_pool **))    \
-    X(tarn_pool_release, tarn_status, (tarn_pool *))                               \
-    X(tarn_pool_alloc, tarn_status, (tarn_pool *, tarn_stream, size_t, void **))   \
-    X(tarn_stream_lease, tarn_status, (int, int, tarn_stream *))                   \
-    X(tarn_stream_return, tarn_status, (tarn_stream))                              \
-    X(tarn_live_start, tarn_status, (const tarn_live_options *))                   \
-    X(tarn_live_stop, tarn_status, (void))                                         \
-    X(tarn_last_error, const char *, (void))                                       \
+#define CALLS(X)                                                                 \
+    X(tarn_malloc, void *, (size_t))                                             \
+    X(tarn_free, tarn_status, (void *))                                          \
+    X(tarn_usable_size, tarn_status, (const void *, size_t *))                   \
+    X(tarn_trim, tarn_status, (int, size_t))                                     \
+    X(tarn_stats_get, tarn_status, (int, tarn_stats *))                          \
+    X(tarn_device_guard_set, tarn_status, (tarn_device_guard *, int))            \
+    X(tarn_device_guard_restore, tarn_status, (tarn_device_guard *))             \
+    X(tarn_pool_create, tarn_status, (const tarn_pool_options *, tarn_pool **))  \
+    X(tarn_pool_release, tarn_status, (tarn_pool *))                             \
+    X(tarn_pool_alloc, tarn_status, (tarn_pool *, tarn_stream, size_t, void **)) \
+    X(tarn_stream_lease, tarn_status, (int, int, tarn_stream *))                 \
+    X(tarn_stream_return, tarn_status, (tarn_stream))                            \
+    X(tarn_live_start, tarn_status, (const tarn_live_options *))                 \
+    X(tarn_live_stop, tarn_status, (void))                                       \
+    X(tarn_last_error, const char *, (void))                                     \
     X(tarn_shutdown, tarn_status, (void))
 
 struct calls {
