@@ -133,7 +133,8 @@ TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
  * TARN_ERROR_CAPTURE, and the capture goes on, in a thread that did not begin it, unless it is relaxed or announced. */
 TARN_API tarn_status tarn_capture_end(tarn_stream stream, void **graph);
 
-/* Ends a known capture and throws away what it recorded, if tarn began it; by the same threads. */
+/* Ends a known capture and throws away what it recorded, if tarn began it; by the same threads. By any where the one that began it has
+ * ended: a driver may then let nobody end the capture, and tarn forgets it; its stream captures on, until it is destroyed. */
 TARN_API tarn_status tarn_capture_abort(tarn_stream stream);
 
 /* What the driver says of the stream now, whoever began the capture; `id` (may be NULL) is the same for all streams in it. */

@@ -23,7 +23,8 @@ static void in_child(void)
     process_changed();
 }
 
-static void watch_fork(void)
+/* When the library is loaded: at the first use, a child could be forked while that is half done. */
+__attribute__((constructor)) static void watch_fork(void)
 {
     /* Failure means no memory for the list of handlers; then a child is not told, as with any other library. */
     (void)pthread_atfork(NULL, NULL, in_child);
@@ -31,8 +32,6 @@ static void watch_fork(void)
 
 void process_use_begin(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_fork);
     atomic_fetch_add(&uses, 1);
 }
 

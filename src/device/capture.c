@@ -313,21 +313,34 @@ tarn_status tarn_capture_announce(tarn_stream stream)
     return status;
 }
 
+struct ending {
+    struct stream *stream;
+    bool gives_up;      /* the caller's wish: what nobody can end is to be forgotten */
+    bool claimed;       /* it is a known capture, which this thread ends */
+    bool announced;     /* the caller has ended it */
+    bool orphaned;      /* the thread that began it has ended */
+    bool over;          /* the capture is known no more */
+    driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else NULL */
+};
+
 /* Claims a known capture for its end. The driver refuses the end of a capture by another thread than began it, unless
- * that was relaxed; here that is refused without harm. */
-static tarn_status claim_end(struct stream *stream, bool *announced)
+ * that was relaxed; here that is refused without harm. Where that thread has ended, anybody may try. */
+static tarn_status claim_end(struct ending *ending)
 {
+    struct stream *stream = ending->stream;
     tarn_status status = TARN_OK;
     mutex_lock(&table_lock);
     struct capture *capture = find_locked(stream);
     if (!capture || capture->ending)
         status = failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no capture that tarn knows",
                         (unsigned long long)stream_value(stream), stream->device);
-    else if (capture->mode != TARN_CAPTURE_RELAXED && capture->thread != thread_here)
+    else if (capture->mode != TARN_CAPTURE_RELAXED && capture->thread && capture->thread != thread_here)
         status = failed(TARN_ERROR_CAPTURE, "only the thread that began a capture, unless it is relaxed, can end it");
     if (!status) {
         capture->ending = true;
-        *announced = capture->announced;
+        ending->claimed = true;
+        ending->announced = capture->announced;
+        ending->orphaned = !capture->thread;
     }
     mutex_unlock(&table_lock);
     return status;
@@ -340,28 +353,18 @@ static void unclaim_end(struct stream *stream)
     mutex_unlock(&table_lock);
 }
 
-struct ending {
-    struct stream *stream;
-    bool claimed;       /* it is a known capture, which this thread ends */
-    bool announced;     /* the caller has ended it */
-    bool over;          /* the capture is known no more */
-    driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else NULL */
-};
-
 /* Ends a known capture. */
 static tarn_status end(tarn_stream value, struct ending *ending)
 {
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(value, thread_device(), &ending->stream)) ||
-        (status = claim_end(ending->stream, &ending->announced)))
+    if (status || (status = stream_find(value, thread_device(), &ending->stream)) || (status = claim_end(ending)))
         return status;
     struct stream *stream = ending->stream;
     struct device *device = device_at(stream->device);
-    ending->claimed = true;
     mutex_lock(&device->record_lock);
     if (!ending->announced)
         status = device_note(device, driver->capture_end(device->number, stream->native, &ending->graph));
-    ending->over = !status || !driver_captures(stream);
+    ending->over = !status || (ending->orphaned && ending->gives_up) || !driver_captures(stream);
     if (ending->over)
         leave(stream);
     else
@@ -421,7 +424,7 @@ tarn_status tarn_capture_end(tarn_stream stream, void **graph)
 
 tarn_status tarn_capture_abort(tarn_stream stream)
 {
-    struct ending ending = {0};
+    struct ending ending = {.gives_up = true};
     tarn_status status = end(stream, &ending);
     driver_graph graph = ending.graph;
     ending.graph = NULL;
@@ -429,7 +432,8 @@ tarn_status tarn_capture_abort(tarn_stream stream)
         (void)tell_end(&ending); /* which cannot fail without a graph */
     if (graph)
         return device_note(device_at(ending.stream->device), driver->graph_destroy(ending.stream->device, graph));
-    /* An invalidated capture, or one with streams that were not joined, is over all the same. */
-    bool over = status == TARN_ERROR_CAPTURE && ending.claimed && !driver_captures(ending.stream);
+    /* An invalidated capture, or one with streams that were not joined, is over all the same; and one that only the thread could end
+     * that is gone is forgotten. */
+    bool over = status == TARN_ERROR_CAPTURE && ending.claimed && (ending.orphaned || !driver_captures(ending.stream));
     return over ? TARN_OK : status;
 }

@@ -139,6 +139,7 @@ static void start_all(void)
 {
     pthread_t thread;
     world_make();
+    (void)alloc_on(lease(1), MIB); /* where pieces are not exportable, they share a file */
     const tarn_live_options live = {.size = sizeof live, .directory = folder, .interval_ms = 10};
     const tarn_trace_options trace = {.size = sizeof trace, .records = 1000};
     OK(tarn_trace_start(&trace));

@@ -334,8 +334,8 @@ static tarn_library_row row = {.size = sizeof row,
     RETURNS(tarn_checkpoint_destroy, (world.checkpoint))                                 \
     RETURNS(tarn_share_close, (world.share))                                             \
     REFUSED(tarn_import_close, (world.imported))                                         \
-    REFUSED(tarn_event_destroy, (world.event))                                           \
     REFUSED(tarn_free_after, (world.block, world.event))                                 \
+    REFUSED(tarn_event_destroy, (world.event))                                           \
     REFUSED(tarn_free_on, (world.block, world.stream))                                   \
     REFUSED(tarn_free, (world.block))                                                    \
     REFUSED(tarn_pinned_free, (world.pinned))                                            \
