@@ -5,6 +5,8 @@
 #ifndef TARN_BASE_LOCK_H
 #define TARN_BASE_LOCK_H
 
+#include "base/cancel.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -31,6 +33,15 @@ static inline void mutex_unlock(mutex *m)
 static inline void mutex_finish(mutex *m)
 {
     pthread_mutex_destroy(m);
+}
+
+/* Waits with the lock let go meanwhile. `until` is of the condition's clock, NULL for ever; ETIMEDOUT after it. */
+static inline int condition_wait(pthread_cond_t *condition, mutex *m, const struct timespec *until)
+{
+    int before = cancel_off();
+    int code = until ? pthread_cond_timedwait(condition, m, until) : pthread_cond_wait(condition, m);
+    cancel_restore(before);
+    return code;
 }
 
 /* Many share it, or one has it alone. Who wants it alone comes before those who come later, so as not to wait for ever: all who wait

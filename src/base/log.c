@@ -3,6 +3,7 @@
 
 /* The log. Owns the level, read from the environment once. A line is one write(), so that threads do not mix. */
 #include "base/log.h"
+#include "base/cancel.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -38,6 +39,7 @@ void log_write(enum log_level level, const char *format, ...)
     }
     if ((int)level > wanted)
         return;
+    int cancel CANCEL_RESTORED = cancel_off();
 
     char line[1200] = "tarn: ";
     size_t start = strlen(line);

@@ -234,7 +234,7 @@ bool captures_wait(struct device *device, uint64_t ns)
         limit.tv_nsec -= 1000000000;
     }
     mutex_lock(&table_lock);
-    while (captures_open(device) && pthread_cond_timedwait(&one_ended, &table_lock, &limit) != ETIMEDOUT)
+    while (captures_open(device) && condition_wait(&one_ended, &table_lock, &limit) != ETIMEDOUT)
         ;
     bool none = captures_open(device) == 0;
     mutex_unlock(&table_lock);

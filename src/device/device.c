@@ -4,6 +4,7 @@
 /* Owns the table of devices, the current device of each thread, guards, and the order of shutdown. The table is filled
  * once, under `setup_lock`, and read without a lock after `ready`. Nothing here makes a context but tarn_device_set(). */
 #include "device/device.h"
+#include "base/cancel.h"
 #include "base/debug_words.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -122,6 +123,7 @@ tarn_status device_layer_ready(void)
     tarn_status status = process_check();
     if (status || atomic_load_explicit(&ready, memory_order_acquire))
         return status;
+    int cancel CANCEL_RESTORED = cancel_off();
     process_use_begin();
     mutex_lock(&setup_lock);
     if (!atomic_load_explicit(&ready, memory_order_relaxed))
@@ -227,6 +229,7 @@ void device_on_shutdown_first(void (*callback)(void))
 
 tarn_status tarn_shutdown(void)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
         return process_refuse();
     tarn_status status = atomic_load(&ready) ? captures_refuse_all("a shutdown") : TARN_OK;

@@ -3,6 +3,7 @@
 
 /* Owns the settings of the trace, from TARN_TRACE and tarn_trace_start(), and what a thread needs to write to it. */
 #include "device/tracing.h"
+#include "base/cancel.h"
 #include "base/nvtx.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -209,6 +210,7 @@ tarn_status tracing_init(void)
 
 tarn_status tarn_trace_start(const tarn_trace_options *options)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     static const tarn_trace_options by_default = {.size = sizeof by_default};
     tarn_status status = device_layer_ready();
     if (status)

@@ -60,6 +60,8 @@ struct cuda_scope {
     int device;
     bool pushed, exchanged;
     cu_capture_mode mode; /* the thread's own */
+    bool entered;
+    int cancel; /* whether the thread could be cancelled */
 };
 
 /* The first line of a call: makes the device's primary context current, without a word to a context that is. With

@@ -4,6 +4,7 @@
 /* The way into a call of CUDA's and out of it: the primary context, the capture mode, and the text of a failure. Only
  * primary contexts are used, because that is the one thing that every copy of the CUDA runtime in a process has in
  * common. They are retained and never released: a release by the last holder would destroy live memory. */
+#include "base/cancel.h"
 #include "base/status.h"
 #include "driver/cuda.h"
 
@@ -23,6 +24,7 @@ tarn_status cuda_missing(const char *call)
 
 tarn_status cuda_failed(cu_result code, const char *call)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     char text[192];
     cuda_say(text, sizeof text, code);
     tarn_status status = cuda_status(code);
@@ -46,6 +48,7 @@ static tarn_status retain_locked(struct cuda_device *device)
 
 tarn_status cuda_context(int number, cu_context *context)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct cuda_device *device = &cuda.device[number];
     *context = atomic_load_explicit(&device->context, memory_order_acquire);
     if (*context)
@@ -65,6 +68,8 @@ static void put_back(const struct cuda_scope *scope)
         (void)cuda.call.cuCtxPopCurrent_v2(&popped);
     if (scope->exchanged)
         (void)cuda.call.cuThreadExchangeStreamCaptureMode(&mode);
+    if (scope->entered)
+        cancel_restore(scope->cancel);
 }
 
 tarn_status cuda_enter(int device, bool relaxed, struct cuda_scope *scope)
@@ -72,6 +77,8 @@ tarn_status cuda_enter(int device, bool relaxed, struct cuda_scope *scope)
     *scope = (struct cuda_scope){.device = device, .mode = CU_MODE_RELAXED};
     if (device < 0 || device >= cuda.devices)
         return cuda_no_device(device);
+    scope->cancel = cancel_off();
+    scope->entered = true;
     if (relaxed && cuda.call.cuThreadExchangeStreamCaptureMode)
         scope->exchanged = cuda.call.cuThreadExchangeStreamCaptureMode(&scope->mode) == CU_OK;
 
@@ -105,6 +112,7 @@ tarn_status cuda_leave_silently(const struct cuda_scope *scope, cu_result code)
 
 tarn_status cuda_leave(const struct cuda_scope *scope, cu_result code, const char *format, ...)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     put_back(scope);
     if (!code)
         return TARN_OK;

@@ -3,6 +3,7 @@
 
 /* CUDA's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
  * of what was made so is kept here under a lock that is held over no call of the vendor's. */
+#include "base/cancel.h"
 #include "base/status.h"
 #include "driver/cuda.h"
 #include "driver/held.h"
@@ -111,6 +112,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
 
 tarn_status cuda_capture_mode(enum driver_capture_mode *mode)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     cu_capture_mode value = (cu_capture_mode)*mode;
     if (!cuda.call.cuThreadExchangeStreamCaptureMode)
         return cuda_missing("cuThreadExchangeStreamCaptureMode");

@@ -4,6 +4,7 @@
 /* Who else has memory on a device: NVML, where the driver's package has brought it. It is opened at the first question, stays, and
  * whatever is wrong with it only means that nothing is known (pytorch/pytorch#185240). Prototypes are those of nvml.h. A device is
  * found by its PCI address, since NVML's numbers do not follow CUDA_VISIBLE_DEVICES. */
+#include "base/cancel.h"
 #include "driver/cuda.h"
 
 #include <pthread.h>
@@ -40,6 +41,7 @@ static void nvml_open(void)
 
 size_t cuda_processes(int device, struct driver_process *list, size_t room)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct nvml_process found[NVML_MOST];
     unsigned count = NVML_MOST;

@@ -4,6 +4,7 @@
 /* The choice of the driver. Owns `driver`, which changes from NULL once, under a lock; who has seen driver_init()
  * succeed may read it without. */
 #include "driver/driver.h"
+#include "base/cancel.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -110,6 +111,7 @@ tarn_status driver_init(void)
 {
     if (atomic_load_explicit(&chosen, memory_order_acquire))
         return TARN_OK;
+    int cancel CANCEL_RESTORED = cancel_off();
     process_use_begin();
     mutex_lock(&choice_lock);
     tarn_status status = atomic_load(&chosen) ? TARN_OK : choose_locked();

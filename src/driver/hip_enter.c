@@ -3,6 +3,7 @@
 
 /* The way into a call of HIP's and out of it: the current device, the capture mode, and the text of a failure. HIP has
  * no stack of contexts worth the name; the current device is a value of the thread, saved and put back. */
+#include "base/cancel.h"
 #include "base/status.h"
 #include "driver/hip.h"
 
@@ -22,6 +23,7 @@ static void forget_error(hip_result code)
 
 tarn_status hip_failed(hip_result code, const char *call)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     char text[192];
     forget_error(code);
     hip_say(text, sizeof text, code);
@@ -37,6 +39,8 @@ static void put_back(const struct hip_scope *scope)
         (void)hip.call.hipSetDevice(scope->before);
     if (scope->exchanged)
         (void)hip.call.hipThreadExchangeStreamCaptureMode(&mode);
+    if (scope->entered)
+        cancel_restore(scope->cancel);
 }
 
 tarn_status hip_enter(int device, bool relaxed, struct hip_scope *scope)
@@ -44,26 +48,29 @@ tarn_status hip_enter(int device, bool relaxed, struct hip_scope *scope)
     *scope = (struct hip_scope){.device = device, .mode = HIP_MODE_RELAXED};
     if (device < 0 || device >= hip.devices)
         return hip_no_device(device);
+    scope->cancel = cancel_off();
+    scope->entered = true;
+    const char *call = "hipGetDevice";
     hip_result code = hip.call.hipGetDevice(&scope->before);
-    if (code)
-        return hip_failed(code, "hipGetDevice");
-    if (scope->before != device) {
-        if ((code = hip.call.hipSetDevice(device)))
-            return hip_failed(code, "hipSetDevice");
-        scope->moved = true;
+    if (!code && scope->before != device) {
+        call = "hipSetDevice";
+        code = hip.call.hipSetDevice(device);
+        scope->moved = !code;
     }
-    if (!relaxed)
+    if (!code && relaxed) {
+        call = "hipThreadExchangeStreamCaptureMode";
+        code = hip.call.hipThreadExchangeStreamCaptureMode(&scope->mode);
+        scope->exchanged = !code;
+    }
+    if (!code)
         return TARN_OK;
-    if ((code = hip.call.hipThreadExchangeStreamCaptureMode(&scope->mode))) {
-        put_back(scope);
-        return hip_failed(code, "hipThreadExchangeStreamCaptureMode");
-    }
-    scope->exchanged = true;
-    return TARN_OK;
+    put_back(scope);
+    return hip_failed(code, call);
 }
 
 tarn_status hip_leave_silently(const struct hip_scope *scope, hip_result code)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     forget_error(code);
     put_back(scope);
     return code ? hip_status(code) : TARN_OK;
@@ -71,6 +78,7 @@ tarn_status hip_leave_silently(const struct hip_scope *scope, hip_result code)
 
 tarn_status hip_leave(const struct hip_scope *scope, hip_result code, const char *format, ...)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     forget_error(code);
     put_back(scope);
     if (!code)

@@ -3,6 +3,7 @@
 
 /* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
  * of what was made so is kept here under a lock that is held over no call of the vendor's. */
+#include "base/cancel.h"
 #include "base/status.h"
 #include "driver/held.h"
 #include "driver/hip.h"
@@ -37,6 +38,7 @@ tarn_status hip_capture_begin(int device, driver_stream stream, enum driver_capt
  * thread's, or one that other streams have not joined. One that was invalidated cannot be harmed any more. */
 static void count_end(hip_stream stream)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
     if (hip.call.hipStreamIsCapturing(stream, &state) == HIP_OK && state == HIP_CAPTURE_IS_ACTIVE)
         return;
@@ -75,6 +77,7 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
 static hip_result ask(hip_stream stream, hip_stream_capture_status *state, unsigned long long *id,
                       const hip_graph_node **nodes, size_t *count)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     hip_result code = hip.call.hipStreamIsCapturing(stream, state);
     if (code || *state != HIP_CAPTURE_IS_ACTIVE)
         return code;
@@ -108,6 +111,7 @@ tarn_status hip_capture_status(int device, driver_stream stream, struct driver_c
 
 tarn_status hip_capture_mode(enum driver_capture_mode *mode)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     hip_stream_capture_mode value = (hip_stream_capture_mode)*mode;
     hip_result code = hip.call.hipThreadExchangeStreamCaptureMode(&value);
     if (code)

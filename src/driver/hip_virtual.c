@@ -5,6 +5,7 @@
  * reasons: HIP follows an address or a size that it does not know into a NULL pointer (hipMemAddressFree, hipMemUnmap:
  * ROCm/clr, hipamd/src/hip_vm.cpp), so that it must never be given one; and its hipMemUnmap takes one mapping at a time,
  * where the driver table allows many in a row. Map and unmap wait for the legacy stream: they order the device. */
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/tree.h"
@@ -129,6 +130,7 @@ static struct range *range_create(int device, size_t size)
 
 tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *address)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     void *result = NULL;
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemAddressReserve", &scope);
@@ -158,6 +160,7 @@ tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *ad
 
 tarn_status hip_unreserve(int device, uintptr_t address, size_t size)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemAddressFree", &scope);
     if (status)
@@ -195,6 +198,7 @@ static hip_piece theirs(driver_piece piece)
 
 tarn_status hip_create(int device, size_t size, unsigned flags, driver_piece *piece)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     hip_piece result = NULL;
     struct hip_scope scope;
     if (flags & ~(DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA))
@@ -220,6 +224,7 @@ tarn_status hip_create(int device, size_t size, unsigned flags, driver_piece *pi
 
 tarn_status hip_release(int device, driver_piece piece)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemRelease", &scope);
     if (status)
@@ -245,6 +250,7 @@ static tarn_status enter_sharing(int device, const char *call, struct hip_scope 
 
 tarn_status hip_export(int device, driver_piece piece, int *file)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     int result = -1;
     struct hip_scope scope;
     tarn_status status = enter_sharing(device, "hipMemExportToShareableHandle", &scope);
@@ -264,6 +270,7 @@ tarn_status hip_export(int device, driver_piece piece, int *file)
 /* HIP says of no piece how large it is: one of another size is refused by the map. */
 tarn_status hip_import(int device, int file, size_t size, driver_piece *piece)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     hip_piece result = NULL;
     struct hip_scope scope;
     tarn_status status = enter_sharing(device, "hipMemImportFromShareableHandle", &scope);
@@ -293,6 +300,7 @@ static void forget(int device, uintptr_t address, size_t size)
 
 tarn_status hip_map(int device, uintptr_t address, size_t size, driver_piece piece)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemMap", &scope);
     if (status)
@@ -326,6 +334,7 @@ static size_t first_of_row(int device, uintptr_t address, uintptr_t end)
 
 tarn_status hip_unmap(int device, uintptr_t address, size_t size)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemUnmap", &scope);
     if (status)
@@ -348,6 +357,7 @@ tarn_status hip_unmap(int device, uintptr_t address, size_t size)
 
 tarn_status hip_set_access(int device, uintptr_t address, size_t size, const int *devices, int count)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct hip_access access[TARN_MAX_DEVICES];
     struct hip_scope scope;
     if (count < 1 || count > TARN_MAX_DEVICES)

@@ -13,6 +13,7 @@
  *
  * Everything is under host_memory_lock. */
 #include "driver/host_memory.h"
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
 
@@ -108,6 +109,7 @@ static tarn_status piece_place(struct host_device *device, struct host_piece *pi
 
 static tarn_status piece_open(struct host_piece *piece)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     piece->file = memfd_create("tarn-piece", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (piece->file < 0)
         return host_system_failed("create", "memfd_create");
@@ -161,6 +163,7 @@ tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *p
  * unused memory of the file; the offset is not used again. */
 static void piece_end(struct host_piece *piece)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct host_device *device = piece->device;
     if (piece->file >= 0)
         close(piece->file);

@@ -4,6 +4,7 @@
 /* Pinned host memory of the host device: ranges that it allocated, as anonymous memory of whole pages that is hidden from
  * fork children, and ranges that were registered. To work all host memory is alike; what is kept here is who may be freed
  * or unregistered, and the ledger. Under host_memory_lock. */
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "driver/host_memory.h"
@@ -107,6 +108,7 @@ tarn_status host_host_alloc(int number, size_t size, uintptr_t *address)
 
 static tarn_status register_locked(struct host_device *device, uintptr_t address, size_t size)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     const struct pinned *next = range_after(address);
     if (next && next->address < address + size)
         return failed(TARN_ERROR_INVALID_ARGUMENT,

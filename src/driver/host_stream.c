@@ -51,7 +51,7 @@ uint64_t host_now_locked(void)
 
 void host_streams_sleep_locked(pthread_cond_t *condition)
 {
-    pthread_cond_wait(condition, &lock);
+    (void)condition_wait(condition, &lock, NULL);
 }
 
 void host_streams_leave(void)
@@ -238,7 +238,7 @@ uint64_t host_stream_wait_locked(struct host_stream *stream, uint64_t position)
             waited += now - before;
         } else {
             sleepers++;
-            pthread_cond_wait(&something_ended, &lock);
+            (void)condition_wait(&something_ended, &lock, NULL);
             sleepers--;
         }
     }

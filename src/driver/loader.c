@@ -3,6 +3,7 @@
 
 /* Opens the vendors' libraries. Owns nothing but the list of names that a test wants missing. */
 #include "driver/loader.h"
+#include "base/cancel.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -68,6 +69,7 @@ static void *find_loaded(const char *const *sonames, const char **soname)
 
 tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char *why, size_t size)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     const char *soname = NULL;
     void *library = find_loaded(sonames, &soname);
     if (size)

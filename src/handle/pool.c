@@ -338,7 +338,7 @@ static tarn_status pool_take(struct entry *entry, struct handle_pool *pool, stru
         if (status || (handle = pop_for_locked(pool, entry, stream)))
             break;
         if (pool->first == FIRST_UNDER_WAY) {
-            pthread_cond_wait(&pool->first_over, &pool->lock);
+            (void)condition_wait(&pool->first_over, &pool->lock, NULL);
         } else if (!(status = create_locked(entry, pool, &handle))) {
             pool->stats.available++; /* for a moment that nobody sees */
             count_use_locked(pool);
@@ -668,7 +668,7 @@ static tarn_status prewarm(struct holder *holder, tarn_library library, int devi
         if (status)
             break;
         if (pool->first == FIRST_UNDER_WAY) {
-            pthread_cond_wait(&pool->first_over, &pool->lock);
+            (void)condition_wait(&pool->first_over, &pool->lock, NULL);
         } else if (!(status = create_locked(entry, pool, &handle))) {
             push_locked(pool, handle);
         }

@@ -5,6 +5,7 @@
  * additions; each entry's lock covers its loading, which runs with no lock held: the constructors of a vendor's library
  * are not our code. Neither lock is held together with another. */
 #include "handle/registry.h"
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -225,6 +226,7 @@ void entry_note_version(struct entry *entry, void *handle)
 /* By the one thread that found it untried; no lock is held. */
 static tarn_status load(struct entry *entry)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     const struct library *row = entry->row;
     struct loaded loaded = {0};
     struct library_calls calls = entry->calls; /* pointers that came with a registered row */
@@ -257,7 +259,7 @@ tarn_status entry_load(struct entry *entry)
         return TARN_OK;
     mutex_lock(&entry->lock);
     while ((state = atomic_load_explicit(&entry->state, memory_order_relaxed)) == LOAD_UNDER_WAY)
-        pthread_cond_wait(&entry->loaded, &entry->lock);
+        (void)condition_wait(&entry->loaded, &entry->lock, NULL);
     if (state == LOAD_NEVER_TRIED)
         atomic_store_explicit(&entry->state, LOAD_UNDER_WAY, memory_order_relaxed);
     mutex_unlock(&entry->lock);

@@ -5,6 +5,7 @@
  * zeroed before create, success with NULL is a failure, what a failure leaves there is garbage (cuSOLVER leaves a
  * dangling pointer, hipSPARSE says success without a device). Calls that may allocate run in the device's context and
  * in relaxed capture mode, so that a capture that tarn does not know survives them where the driver lets it. */
+#include "base/cancel.h"
 #include "base/debug_words.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -78,6 +79,7 @@ static tarn_status create_once(struct entry *entry, void **vendor)
 
 tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64_t *bytes)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct entry *entry = handle->library;
     struct device *device = handle->pool->device;
     struct visit visit;
@@ -117,6 +119,7 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
 
 tarn_status vendor_destroy(struct handle *handle)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct visit visit;
     tarn_status status = visit_begin(handle->pool->device, &visit);
     if (status)
@@ -200,6 +203,7 @@ static tarn_status bind_locked(struct handle *handle, struct stream *stream, uns
     if (handle->stream && handle->stream == stream && handle->generation == generation &&
         handle->captures == captures && handle->settings == settings && handle->mode_changes == modes && !handle->reset)
         return TARN_OK;
+    int cancel CANCEL_RESTORED = cancel_off();
     handle->stream = NULL; /* a failure from here on leaves nothing that can be relied upon */
     tarn_status status = workspace_wanted_locked(handle, stream, generation, &workspace);
     if (status || (status = tell_locked(handle, stream, workspace)))

@@ -4,6 +4,7 @@
 /* Checkpoints of a pool: lists of blocks, in host pages. A restore frees every block and takes the recorded ones out of what is free
  * then, as spans of their own whatever their size: so slabs, whose slots nobody but their cache can choose, play no part. All that
  * can fail comes before the first change. */
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -249,6 +250,7 @@ static bool has(const struct list *list, const struct kept *kept)
 static void tell(const struct list *from, const struct list *to, bool live,
                  void (*changed)(void *user, const tarn_pool_block *block, bool live), void *user)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     for (size_t i = 0; i < from->count; i++)
         if (!has(to, &from->blocks[i])) {
             tarn_pool_block block = block_of_caller(&from->blocks[i].block, from->blocks[i].front);

@@ -5,6 +5,7 @@
  * freed, so that a reader may keep one; a copy that says the same is used again, so that there are no more of them than
  * different settings. The environment is read once, at the first call that needs it and succeeds. Callbacks run without the lock. */
 #include "memory/config.h"
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -158,6 +159,7 @@ tarn_status memory_config_ready(void)
     const char *source = NULL, *text = NULL;
     if (atomic_load_explicit(&is_read, memory_order_acquire))
         return TARN_OK;
+    int cancel CANCEL_RESTORED = cancel_off();
     tarn_status status = find_text(&source, &text);
     if (status)
         return status;
@@ -191,6 +193,7 @@ static tarn_status config_check(void)
 
 tarn_status tarn_configure(const char *text)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct memory_config config, fixed;
     if (!text)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "text is NULL");

@@ -5,6 +5,7 @@
  * the observer in the list: so a walk goes on from where it was. Who removes an observer counts as running too, until
  * only callbacks of its own thread are left; the last to let go takes it out. */
 #include "memory/observe.h"
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -76,6 +77,7 @@ struct told {
 
 static bool call(const struct observer *observer, const struct told *told)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     const tarn_observer_options *options = &observer->options;
     switch (told->event) {
     case EVENT_MAPPED:
@@ -232,7 +234,7 @@ static void remove_locked(struct observer *observer)
     observer->running++;
     count(observer, false);
     while (observer->running > own)
-        pthread_cond_wait(&observer_let_go, &observers_lock);
+        (void)condition_wait(&observer_let_go, &observers_lock, NULL);
     let_go_locked(observer);
 }
 

@@ -5,6 +5,7 @@
  * pools_collect() leaves it behind; and destroys it when no heap, piece or request has to do with it any more. Lock order:
  * collecting, then what heap.h and arena.h say. */
 #include "memory/pool.h"
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -124,6 +125,7 @@ static void bury_if_empty(struct arena *arena, struct pool *pool, struct store *
 
 static void destroy(struct pool *pool)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct store *store = &pool->store;
     if (store->allocator.gone)
         store->allocator.gone(store->allocator.user);

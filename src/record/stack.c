@@ -6,6 +6,7 @@
  * musl has not. Under the thread sanitizer libc's too: at a thread's end libunwind takes a lock when the sanitizer has forgotten the
  * thread. */
 #include "record/stack.h"
+#include "base/cancel.h"
 #include "record/trace.h"
 
 #include <dlfcn.h>
@@ -60,6 +61,7 @@ int stack_walk(void **frames, int room)
 
 uint32_t trace_stack_here(unsigned skip)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     void *frames[TRACE_FRAMES + MOST_SKIPPED];
     struct trace_stack stack = {{0}};
     int count = unwind ? unwind(frames, TRACE_FRAMES + MOST_SKIPPED) : 0;

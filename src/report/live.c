@@ -7,6 +7,7 @@
  * `control` is held by who starts or stops something, also while it waits for the thread; `lock`, inside it, is for a few
  * instructions. No lock is held over a survey or over writing. Who takes the page away waits for the work under way first. Lock
  * order: the setup of devices, control, lock. */
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -85,10 +86,10 @@ static void sleep_locked(void)
     if (reporter.metrics.on && reporter.metrics.next < next)
         next = reporter.metrics.next;
     if (next == UINT64_MAX) {
-        pthread_cond_wait(&reporter.wake, &reporter.lock);
+        (void)condition_wait(&reporter.wake, &reporter.lock, NULL);
     } else if (next > time) {
         struct timespec until = time_in(next - time);
-        (void)pthread_cond_timedwait(&reporter.wake, &reporter.lock, &until);
+        (void)condition_wait(&reporter.wake, &reporter.lock, &until);
     }
 }
 
@@ -142,7 +143,7 @@ static void at_exit(void)
     pthread_cond_signal(&reporter.wake);
     int code = 0;
     while (reporter.works && code == 0)
-        code = pthread_cond_timedwait(&reporter.rest, &reporter.lock, &until);
+        code = condition_wait(&reporter.rest, &reporter.lock, &until);
     if (reporter.page.page && !reporter.works)
         page_remove(&reporter.page);
     else if (reporter.page.page)
@@ -212,7 +213,7 @@ static void job_end(struct job *job)
     mutex_lock(&reporter.lock);
     job->on = false;
     while (reporter.works)
-        pthread_cond_wait(&reporter.rest, &reporter.lock);
+        (void)condition_wait(&reporter.rest, &reporter.lock, NULL);
     mutex_unlock(&reporter.lock);
 }
 
@@ -405,6 +406,7 @@ static tarn_status check_options(const tarn_live_options *options)
 
 tarn_status tarn_live_start(const tarn_live_options *options)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     static const tarn_live_options nothing_special = {.size = sizeof nothing_special};
     options = options ? options : &nothing_special;
     tarn_status status = check_options(options);
@@ -425,6 +427,7 @@ tarn_status tarn_live_start(const tarn_live_options *options)
 
 tarn_status tarn_live_stop(void)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     tarn_status status = process_check();
     if (status)
         return status;

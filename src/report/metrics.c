@@ -8,6 +8,7 @@
  * prints the labels of a record. Only counters and gauges are used, and names that the older Prometheus text format takes too, so that
  * node_exporter's textfile collector reads the same text. Values are whole numbers, but for ratios. */
 #include "report/metrics.h"
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/device.h"
@@ -378,6 +379,7 @@ static tarn_status survey_now(struct surveyor **surveyor)
 
 tarn_status tarn_metrics_print(bool (*take)(void *argument, const void *text, size_t length), void *argument)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct surveyor *surveyor = NULL;
     if (!take)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "take is NULL");
@@ -398,6 +400,7 @@ tarn_status tarn_metrics_print(bool (*take)(void *argument, const void *text, si
 
 tarn_status tarn_metrics_write(const char *path)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct surveyor *surveyor = NULL;
     if (!path)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "path is NULL");

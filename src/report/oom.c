@@ -4,6 +4,7 @@
 /* What an out-of-memory error leaves behind where TARN_OOM_SNAPSHOT names a folder: tarn-oom-<process>-<n>.pickle, a snapshot, and
  * .txt, the error with the largest holders. At most MOST a process, so that a program that lives with such errors does not fill
  * the disk. Owns the count. What goes wrong is said behind the error and in the log, and changes nothing else. */
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -150,6 +151,7 @@ static tarn_status leave_both(const char *base, int device, const char *text)
 
 void oom_leave(int device, const char *text, char *where, size_t size)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     char base[3072];
     struct error_before before;
     const char *folder = getenv("TARN_OOM_SNAPSHOT");

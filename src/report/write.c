@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The public calls that write snapshots. Owns nothing; the picture and the sink live as long as a call. */
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/malloc.h"
@@ -56,6 +57,7 @@ static struct sink *sink_make(void)
 
 tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *options)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     tarn_status status = check(options);
     if (status)
         return status;
@@ -72,6 +74,7 @@ tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *o
 tarn_status tarn_snapshot_print(bool (*write)(void *argument, const void *data, size_t size), void *argument,
                                 const tarn_snapshot_options *options)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     if (!write)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "write is NULL");
     tarn_status status = check(options);

@@ -4,6 +4,7 @@
 /* How debug mode speaks: call sites, texts, the count, and the reports that wait for the caller's function. Those are a list
  * under `reports_lock`, a leaf; the function runs without it. A report for which the host has no memory is logged and counted,
  * and not given to the function. */
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -177,6 +178,7 @@ void debug_deliver(void)
     void *argument = NULL;
     if (delivers)
         return;
+    int cancel CANCEL_RESTORED = cancel_off();
     delivers = true;
     for (struct waiting_report *report; (report = take(&function, &argument));) {
         if (function)

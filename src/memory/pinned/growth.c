@@ -137,7 +137,7 @@ static bool moved_since(uint64_t moves)
 {
     mutex_lock(&pinned.lock);
     while (pinned.moving > 0 && pinned.moves == moves)
-        pthread_cond_wait(&pinned.moved, &pinned.lock);
+        (void)condition_wait(&pinned.moved, &pinned.lock, NULL);
     bool moved = pinned.moves != moves || pinned.leaving;
     mutex_unlock(&pinned.lock);
     return moved;

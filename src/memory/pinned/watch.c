@@ -20,7 +20,7 @@ static void sleep_locked(void)
 {
     struct timespec until;
     if (!pinned.queues && !pinned.dying) {
-        pthread_cond_wait(&pinned.work, &pinned.lock);
+        (void)condition_wait(&pinned.work, &pinned.lock, NULL);
         return;
     }
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -29,7 +29,7 @@ static void sleep_locked(void)
         until.tv_nsec -= 1000000000;
         until.tv_sec++;
     }
-    (void)pthread_cond_timedwait(&pinned.work, &pinned.lock, &until);
+    (void)condition_wait(&pinned.work, &pinned.lock, &until);
 }
 
 static void *watch(void *argument)

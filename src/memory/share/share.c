@@ -5,6 +5,7 @@
  * they are, so the driver is asked for their files with no lock held. Owns the name of this process among those that
  * export: random, so that it says nothing of the process and no later one has it. */
 #include "memory/share/share.h"
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -22,6 +23,7 @@ static uint64_t process_name;
 
 static void process_name_make(void)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     if (getrandom(&process_name, sizeof process_name, 0) == (ssize_t)sizeof process_name)
         return;
     struct timespec now;
@@ -60,6 +62,7 @@ void share_destroy(struct tarn_share *share)
 {
     if (!share)
         return;
+    int cancel CANCEL_RESTORED = cancel_off();
     for (uint32_t i = 0; i < share->head.parts; i++)
         if (share->parts[i].file >= 0)
             close(share->parts[i].file);

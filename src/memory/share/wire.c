@@ -5,6 +5,7 @@
  * passes on as SCM_RIGHTS (at most 253 a message). Every message has a fixed size, so that a stream and a socket that keeps
  * messages apart are read alike. Files come with a message's first byte. Nothing that arrives is trusted: what is not
  * expected ends the reception, and every file that came is closed. */
+#include "base/cancel.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "memory/share/share.h"
@@ -99,6 +100,7 @@ static tarn_status send_chunk(int socket, const tarn_share *share, uint32_t firs
 
 tarn_status tarn_share_send(int socket, const tarn_share *share)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     if (!share)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "share is NULL");
     bool packets = false;
@@ -226,6 +228,7 @@ static tarn_status receive(int socket, bool packets, tarn_share **result)
 
 tarn_status tarn_share_receive(int socket, tarn_share **share)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     if (!share)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "share is NULL");
     bool packets = false;

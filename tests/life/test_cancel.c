@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* pthread_cancel(): no call of tarn is a cancellation point. A thread that is to be cancelled makes every public call, and everything
+ * that waits, writes and calls back, and is there still; threads that are cancelled anywhere leave nothing locked and nothing lost. */
+#include "life/cancel_test.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/live.h>
+#include <tarn/metrics.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* What waits, writes, or calls back ------------------------------------------------------------------------------- */
+
+static char folder[64];
+
+static bool take(void *argument, const void *data, size_t size)
+{
+    (void)argument;
+    pthread_testcancel();
+    return data && size;
+}
+
+static void hear(void *argument, const tarn_range *range)
+{
+    (void)argument;
+    (void)range;
+    pthread_testcancel();
+}
+
+static void hear_shortage(void *argument, const tarn_shortage *shortage)
+{
+    (void)argument;
+    (void)shortage;
+    pthread_testcancel();
+}
+
+static bool give_nothing(void *argument, int device, size_t bytes)
+{
+    (void)argument;
+    (void)device;
+    (void)bytes;
+    pthread_testcancel();
+    return false;
+}
+
+static void *allocate_own(size_t size, int device, void *stream, void *user)
+{
+    (void)device;
+    (void)stream;
+    (void)user;
+    pthread_testcancel();
+    return aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+}
+
+static void free_own(void *pointer, size_t size, int device, void *stream, void *user)
+{
+    (void)size;
+    (void)device;
+    (void)stream;
+    (void)user;
+    pthread_testcancel();
+    free(pointer);
+}
+
+static void gone(void *user)
+{
+    (void)user;
+    pthread_testcancel();
+}
+
+/* As much as there is, while work holds it: the next request waits for that. */
+static void wait_on_the_ladder(void)
+{
+    tarn_stream first = lease(0), second = lease(0);
+    void *block = alloc_on(first, 150 * MIB), *more = NULL;
+    work_on(first, block, MIB, 1000000);
+    OK(tarn_free(block));
+    OK(tarn_alloc_on(second, 150 * MIB, &more));
+    OK(tarn_free(more));
+    GIVES(tarn_alloc_on(second, 1000 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
+    OK(tarn_trim(0, 0));
+    OK(tarn_stream_return(first));
+    OK(tarn_stream_return(second));
+}
+
+static void sleep_a_little(void *argument)
+{
+    (void)argument;
+    usleep(2000);
+}
+
+static void wait_for_work(void)
+{
+    tarn_event *event = NULL;
+    OK(tarn_event_create(0, &event));
+    OK(tarn_host_call(0, native_of(world.stream), sleep_a_little, NULL));
+    OK(tarn_event_record(event, world.stream));
+    OK(tarn_event_synchronize(event));
+    OK(tarn_host_call(0, native_of(world.stream), sleep_a_little, NULL));
+    OK(tarn_stream_synchronize(world.stream));
+    OK(tarn_host_call(0, native_of(world.stream), sleep_a_little, NULL));
+    OK(tarn_device_synchronize(0));
+    OK(tarn_event_destroy(event));
+}
+
+static void write_files(void)
+{
+    char path[100];
+    const tarn_trace_options trace = {.size = sizeof trace, .stacks = TARN_TRACE_STACKS_ALL};
+    const tarn_snapshot_options chrome = {.size = sizeof chrome, .format = TARN_SNAPSHOT_CHROME};
+    OK(tarn_trace_start(&trace));
+    for (int i = 0; i < 100; i++)
+        OK(tarn_free(alloc_on(world.stream, (size_t)i * 10000 + 1)));
+    snprintf(path, sizeof path, "%s/file", folder);
+    OK(tarn_snapshot_write(path, NULL));
+    OK(tarn_snapshot_write(path, &chrome));
+    OK(tarn_snapshot_print(take, NULL, NULL));
+    OK(tarn_metrics_write(path));
+    OK(tarn_metrics_print(take, NULL));
+    OK(tarn_trace_stop());
+    const tarn_live_options live = {.size = sizeof live, .directory = folder, .interval_ms = 10};
+    OK(tarn_live_start(&live));
+    OK(tarn_live_stop());
+    (void)remove(path);
+}
+
+static void call_back(void)
+{
+    const tarn_observer_options options = {.size = sizeof options,
+                                           .mapped = hear,
+                                           .unmapping = hear,
+                                           .out_of_memory = hear_shortage,
+                                           .reclaim = give_nothing};
+    const tarn_pool_allocator own = {.size = sizeof own, .alloc = allocate_own, .free = free_own, .gone = gone};
+    const tarn_pool_options pool_options = {.size = sizeof pool_options, .allocator = &own};
+    tarn_observer observer = 0;
+    tarn_pool *pool = NULL;
+    void *block = NULL;
+    OK(tarn_observer_add(&options, &observer));
+    wait_on_the_ladder();
+    OK(tarn_pool_create(&pool_options, &pool));
+    OK(tarn_pool_alloc(pool, world.stream, 3 * MIB, &block));
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    OK(tarn_trim(0, 0));
+    OK(tarn_observer_remove(observer));
+}
+
+static void take_and_give_back(void)
+{
+    void *handle = NULL, *pinned = NULL;
+    size_t destroyed = 0;
+    OK(tarn_handle_get(world.library, &handle));
+    OK(tarn_handle_prewarm(world.library, 0, 3));
+    OK(tarn_handle_trim(world.library, 0, &destroyed));
+    OK(tarn_pinned_alloc(10 * MIB, &pinned));
+    OK(tarn_pinned_free(pinned));
+    OK(tarn_pinned_trim(0));
+    OK(tarn_pool_suspend(world.pool, true));
+    OK(tarn_pool_resume(world.pool));
+    OK(tarn_trim(0, 0));
+}
+
+static void first_use(void)
+{
+    int count = 0;
+    OK(tarn_device_count(&count));
+    world_make();
+}
+
+static void all_at_once(void)
+{
+    outlives("the first use", first_use);
+#define OUTLIVES(function) outlives(#function, function)
+    OUTLIVES(wait_on_the_ladder);
+    OUTLIVES(wait_for_work);
+    OUTLIVES(write_files);
+    OUTLIVES(call_back);
+    OUTLIVES(take_and_give_back);
+    world_end();
+    nothing_is_left(0);
+    world_make();
+    OUTLIVES(every_call_returns);
+#undef OUTLIVES
+}
+
+static void shut_down(void)
+{
+    OK(tarn_shutdown());
+}
+
+static void at_the_shutdown(void)
+{
+    world_make();
+    outlives("the shutdown", shut_down);
+}
+
+static void no_call_is_a_cancellation_point(void **state)
+{
+    (void)state;
+    in_child(all_at_once);
+    in_child(at_the_shutdown);
+}
+
+/* At random -------------------------------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, HELD = 16 };
+
+struct victim {
+    pthread_t thread;
+    tarn_stream stream;
+    void *_Atomic held[HELD];
+};
+
+static struct victim victims[THREADS];
+
+/* Is cancelled between calls, if anywhere: then all that it has is in the table. */
+static void *live_and_die(void *argument)
+{
+    struct victim *victim = argument;
+    for (size_t i = 0;; i++) {
+        void *_Atomic *place = &victim->held[i % HELD];
+        void *block = atomic_load(place);
+        if (block)
+            OK(tarn_free(block));
+        atomic_store(place, NULL);
+        if (tarn_alloc_on(victim->stream, (i * 7919 % 4000 + 1) * (i % 11 ? 1 : 2000), &block) == TARN_OK)
+            atomic_store(place, block);
+        if (i % 50 == 0)
+            OK(tarn_trim(0, 0));
+        if (i % 20 == 0)
+            (void)tarn_snapshot_print(take, NULL, NULL);
+        pthread_testcancel();
+    }
+    return NULL;
+}
+
+static void end_of(struct victim *victim)
+{
+    void *result = NULL;
+    CHECK(pthread_cancel(victim->thread) == 0);
+    CHECK(pthread_join(victim->thread, &result) == 0 && result == PTHREAD_CANCELED);
+    for (int i = 0; i < HELD; i++)
+        OK(tarn_free(atomic_exchange(&victim->held[i], NULL)));
+}
+
+static void cancel_at_random(void)
+{
+    for (int i = 0; i < THREADS; i++) {
+        victims[i].stream = lease(0);
+        CHECK(pthread_create(&victims[i].thread, NULL, live_and_die, &victims[i]) == 0);
+    }
+    for (int i = 0; i < 100; i++) {
+        struct victim *victim = &victims[i % THREADS];
+        usleep((unsigned)(i * 37 % 2000));
+        end_of(victim);
+        CHECK(pthread_create(&victim->thread, NULL, live_and_die, victim) == 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        end_of(&victims[i]);
+    nothing_is_left(0);
+}
+
+static void a_cancelled_thread_leaves_nothing(void **state)
+{
+    (void)state;
+    in_child(cancel_at_random);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_call_is_a_cancellation_point),
+        cmocka_unit_test(a_cancelled_thread_leaves_nothing),
+    };
+    snprintf(folder, sizeof folder, "/tmp/tarn-cancel-XXXXXX");
+    CHECK(mkdtemp(folder) != NULL);
+    host_start_with(2, 256 * MIB);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)rmdir(folder);
+    return failed;
+}
