@@ -5,7 +5,8 @@
  *
  * Every tarn call that can fail returns a tarn_status and gives its results through trailing out-parameters, which it
  * leaves untouched on failure. A failed call leaves live blocks, their contents, streams and handles as they were.
- * All functions here are thread-safe, may be called during a capture, after a fork and after tarn_shutdown(). */
+ * All functions here are thread-safe, may be called during a capture, after a fork and after tarn_shutdown().
+ * TARN_ERROR_SHUTDOWN also says that the vendor's driver has shut down, as it does while the process exits. */
 #ifndef TARN_STATUS_H
 #define TARN_STATUS_H
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/cancel.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -53,6 +54,6 @@ void log_write(enum log_level level, const char *format, ...)
     if (end > sizeof line - 2)
         end = sizeof line - 2;
     line[end++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, end);
-    (void)written; /* there is nowhere left to say that the log is closed */
+    while (write(STDERR_FILENO, line, end) < 0 && errno == EINTR)
+        ; /* of any other failure there is nowhere left to say it */
 }

@@ -106,7 +106,10 @@ tarn_status page_create(const char *directory, const struct page_head *head, str
                       "a live page in %s: %s; TARN_LIVE_DIRECTORY names another directory, best one of memory as "
                       "/dev/shm",
                       directory, strerror(errno));
-    int code = posix_fallocate(made.file, 0, sizeof(struct page));
+    int code;
+    do
+        code = posix_fallocate(made.file, 0, sizeof(struct page));
+    while (code == EINTR); /* in memory, a signal ends it */
     void *memory =
         code ? MAP_FAILED : mmap(NULL, sizeof(struct page), PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
     if (memory == MAP_FAILED) {

@@ -194,6 +194,10 @@ static void in_scopes(void)
     tarn_block_info info = {.size = sizeof info};
     OK(tarn_pointer_info(here, &info));
     CHECK(!info.pool.first && !info.pool.second); /* nobody else's request goes there */
+    unsigned users = 0;
+    OK(tarn_pool_use_count(world.suspended, &users));
+    CHECK(users == 1);
+    GIVES(tarn_scope_end(left), TARN_ERROR_SCOPE);
     OK(tarn_free(here));
     OK(tarn_free(blocks[0]));
 }
