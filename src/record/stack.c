@@ -20,7 +20,8 @@
 
 #define MOST_SKIPPED 8
 
-static int (*unwind)(void **frames, int room);
+/* Set once. Threads that record may meet it while it is being found: then they have no stack yet. */
+static int (*_Atomic unwind)(void **frames, int room);
 
 static void find_unwinder(void)
 {
@@ -28,35 +29,30 @@ static void find_unwinder(void)
     void *library = sanitized ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL), *found = NULL;
     if (library)
         found = dlsym(library, "unw_backtrace");
-    unwind = backtrace;
+    int (*walks)(void **, int) = backtrace;
     if (found)
-        memcpy(&unwind, &found, sizeof unwind);
-}
-
-/* The first stack may make the unwinder load and allocate, so one is taken here. */
-static void prepare(void)
-{
+        memcpy(&walks, &found, sizeof walks);
     void *frames[2];
-    find_unwinder();
-    if (unwind)
-        (void)unwind(frames, 2);
+    if (walks) /* the first stack may make the unwinder load and allocate, so one is taken here */
+        (void)walks(frames, 2);
+    atomic_store(&unwind, walks);
 }
 
 void trace_stacks_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, prepare);
+    pthread_once(&once, find_unwinder);
 }
 
 bool stack_can_be_walked(void)
 {
     trace_stacks_prepare();
-    return unwind;
+    return atomic_load(&unwind);
 }
 
 int stack_walk(void **frames, int room)
 {
-    return stack_can_be_walked() ? unwind(frames, room) : 0;
+    return stack_can_be_walked() ? atomic_load(&unwind)(frames, room) : 0;
 }
 
 uint32_t trace_stack_here(unsigned skip)
@@ -64,7 +60,8 @@ uint32_t trace_stack_here(unsigned skip)
     int cancel CANCEL_RESTORED = cancel_off();
     void *frames[TRACE_FRAMES + MOST_SKIPPED];
     struct trace_stack stack = {{0}};
-    int count = unwind ? unwind(frames, TRACE_FRAMES + MOST_SKIPPED) : 0;
+    int (*walks)(void **, int) = atomic_load_explicit(&unwind, memory_order_acquire);
+    int count = walks ? walks(frames, TRACE_FRAMES + MOST_SKIPPED) : 0;
     for (int i = (int)skip; i < count && i - (int)skip < TRACE_FRAMES; i++)
         stack.frames[i - (int)skip] = (uint64_t)(uintptr_t)frames[i];
     return count > (int)skip ? intern(&trace_stacks, &stack) : 0;

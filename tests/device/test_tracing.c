@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -344,6 +345,35 @@ static void threads_end_and_others_begin(void)
     CHECK(strcmp(region_now()->name, "of the first") == 0);
 }
 
+static void *in_regions(void *stop)
+{
+    while (!atomic_load_explicit((atomic_bool *)stop, memory_order_relaxed)) {
+        OK(tarn_region_push("step")); /* a record that takes no lock, which would order it after the start */
+        OK(tarn_region_pop());
+    }
+    return NULL;
+}
+
+/* A thread that records may meet the unwinder while that is being found. */
+static void stacks_begin_while_others_record(void)
+{
+    tarn_trace_options options = {.size = sizeof options, .regions = true};
+    atomic_bool stop = false;
+    pthread_t threads[2];
+    OK(tarn_trace_start(&options));
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, in_regions, &stop) == 0);
+    usleep(5000);
+    options.stacks = TARN_TRACE_STACKS_ALL;
+    OK(tarn_trace_start(&options));
+    usleep(5000);
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    use_memory();
+    CHECK(last_record().stack > 0);
+}
+
 #define TEST_LIST(X)                          \
     X(options_out_of_range_are_refused)       \
     X(it_records_from_start_to_stop)          \
@@ -353,7 +383,8 @@ static void threads_end_and_others_begin(void)
     X(names_are_cut_and_checked)              \
     X(regions_can_be_records)                 \
     X(names_without_a_number_still_nest)      \
-    X(threads_end_and_others_begin)
+    X(threads_end_and_others_begin)           \
+    X(stacks_begin_while_others_record)
 
 #define TEST(function)                        \
     static void test_##function(void **state) \
