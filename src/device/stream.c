@@ -37,11 +37,11 @@ void stream_on_retire(tarn_status (*callback)(struct stream *stream))
     retire_callback = callback;
 }
 
-/* A retired slot whose last work has finished, or NULL. Looks at a bounded number of slots. */
-static struct stream *slot_reuse_locked(void)
+/* A retired slot whose last work has finished, or NULL. Looks at so many slots at most. */
+static struct stream *slot_reuse_locked(unsigned most)
 {
     unsigned used = atomic_load_explicit(&slots_used, memory_order_relaxed);
-    for (unsigned tries = 0; tries < CHUNK_SLOTS && tries < used - FIRST_SLOT; tries++) {
+    for (unsigned tries = 0; tries < most && tries < used - FIRST_SLOT; tries++) {
         if (reuse_from >= used)
             reuse_from = FIRST_SLOT;
         struct stream *stream = slot_at(reuse_from++);
@@ -56,9 +56,11 @@ static struct stream *slot_reuse_locked(void)
 
 static tarn_status slot_take_locked(struct stream **result)
 {
-    struct stream *stream = slot_reuse_locked();
+    struct stream *stream = slot_reuse_locked(CHUNK_SLOTS);
+    unsigned slot = atomic_load_explicit(&slots_used, memory_order_relaxed);
+    if (!stream && slot >= CHUNK_SLOTS * CHUNKS)
+        stream = slot_reuse_locked(slot); /* before giving up, every one */
     if (!stream) {
-        unsigned slot = atomic_load_explicit(&slots_used, memory_order_relaxed);
         if (slot >= CHUNK_SLOTS * CHUNKS)
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                           "all %d stream slots of this process are in use; retire or return "

@@ -125,6 +125,9 @@ tarn_status tarn_host_work(int number, void *native, const void *address, size_t
     tarn_status status = host_use(number, &device);
     if (status)
         return status;
+    if (size > UINTPTR_MAX - (uintptr_t)address)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host work: %zu bytes from %p go beyond the end of all addresses",
+                      size, address);
     const struct host_op op = {.kind = HOST_OP_TIMED, .due = duration};
     return submit("work", device, native, &op, (struct host_use[2]){{.address = (uintptr_t)address, .size = size}});
 }

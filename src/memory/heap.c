@@ -86,6 +86,16 @@ static void span_destroy_locked(struct heap *heap, struct span *span)
     heap->spare_count++;
 }
 
+/* A heap that may never be used again keeps none: there are as many heaps as pools were at once. */
+static void spare_spans_destroy_locked(struct heap *heap)
+{
+    for (struct span *span; (span = heap->spare_spans);) {
+        heap->spare_spans = span->next;
+        span_destroy(span);
+    }
+    heap->spare_count = 0;
+}
+
 struct run *run_create(void)
 {
     struct run *run = object_alloc(&runs);
@@ -865,6 +875,7 @@ bool heaps_give_up(struct store *store)
             if (!heap->retired)
                 heap_enter(store, heap->stream, NULL);
             caches_publish_locked(heap); /* while the pool is there to count it */
+            spare_spans_destroy_locked(heap);
             heap->retired = true;
             heap->store = &store->arena->store;
         }
