@@ -29,9 +29,15 @@ static bool is_full(void)
     return text && strcmp(text, "full") == 0;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLOW_BUILD 1
+#else
+#define SLOW_BUILD 0
+#endif
+
 static size_t many(size_t in_short, size_t in_full)
 {
-    return is_full() ? in_full : in_short;
+    return is_full() ? in_full : SLOW_BUILD ? in_short / 10 : in_short;
 }
 
 static double seconds_now(void)
@@ -236,6 +242,25 @@ static void many_streams(void)
         OK(tarn_stream_adopt(0, native, &streams[i]));
     }
     nothing_is_left(0);
+}
+
+static void many_tags(void)
+{
+    char text[80];
+    tarn_tag tag = 0;
+    host_start_with(1, GIB);
+    for (unsigned i = 1; i < 65536; i++) {
+        snprintf(text, sizeof text, "tag %u", i);
+        OK(tarn_tag_intern(text, &tag));
+        CHECK(tag == i);
+    }
+    tag = 0;
+    GIVES(tarn_tag_intern("one more", &tag), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_tag_intern("tag 40000", &tag)); /* those that are there can be had */
+    CHECK(tag == 40000 && strcmp(tarn_tag_text(65535), "tag 65535") == 0 && strcmp(tarn_tag_text(0), "") == 0);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    GIVES(tarn_tag_intern(text, &tag), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 /* Sizes ---------------------------------------------------------------------------------------------------------------- */
@@ -532,6 +557,7 @@ static void a_device_that_is_lost(void)
     X(many_threads)                  \
     X(many_devices)                  \
     X(many_streams)                  \
+    X(many_tags)                     \
     X(sizes_around_powers_of_two)    \
     X(a_block_beyond_four_gigabytes) \
     X(sizes_that_no_memory_has)      \
