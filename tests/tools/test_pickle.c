@@ -310,6 +310,51 @@ static void records_replace_dicts(void **state)
     finish(&reading);
 }
 
+/* Records that follow each other take no memory an item, and are items all the same. */
+static void records_in_a_row(void **state)
+{
+    (void)state;
+    struct reading reading;
+    size_t count = 0;
+    uint64_t dropped = 1;
+    pickle_value first;
+#define DICT    \
+    "}\x8c\x01" \
+    "aNs"
+    records = 7;
+    assert_true(read_bytes(&reading, BYTES("](" DICT DICT DICT "e" DICT "a."), reduce_all));
+    assert_true(pickle_list_run(&reading.pickle, reading.top.value, &first, &count));
+    assert_true(count == 4 && pickle_kind(first) == PICKLE_RECORD && pickle_number(first) == 7);
+    const pickle_value *items = pickle_list(&reading.pickle, reading.top.value, &count, &dropped);
+    assert_true(count == 4 && dropped == 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(pickle_kind(items[i]) == PICKLE_RECORD && pickle_number(items[i]) == 7 + i);
+    finish(&reading);
+
+    /* With a number among them, and one that is not kept, they are none. */
+    records = 7;
+    assert_true(read_bytes(&reading, BYTES("](" DICT DICT DICT "K\x05" DICT DICT "Ne."), reduce_all));
+    assert_false(pickle_list_run(&reading.pickle, reading.top.value, &first, &count));
+    items = pickle_list(&reading.pickle, reading.top.value, &count, &dropped);
+    assert_true(count == 6 && dropped == 1);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(i == 3 ? pickle_kind(items[i]) == PICKLE_INT : pickle_number(items[i]) == 7 + i - (i > 3));
+    finish(&reading);
+
+    /* Records of other numbers neither. */
+    records = 7;
+    assert_true(read_bytes(&reading, BYTES("](" DICT "\x94h\x00" DICT "e."), reduce_all));
+    assert_false(pickle_list_run(&reading.pickle, reading.top.value, &first, &count));
+    items = pickle_list(&reading.pickle, reading.top.value, &count, &dropped);
+    assert_true(count == 3 && pickle_number(items[0]) == 7 && pickle_number(items[1]) == 7 &&
+                pickle_number(items[2]) == 8);
+    finish(&reading);
+    assert_true(read_bytes(&reading, BYTES("]."), reduce_all));
+    assert_false(pickle_list_run(&reading.pickle, reading.top.value, &first, &count));
+    finish(&reading);
+#undef DICT
+}
+
 static void memo(void **state)
 {
     (void)state;
@@ -473,10 +518,19 @@ static void inputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers), cmocka_unit_test(scalars), cmocka_unit_test(tuples),
-        cmocka_unit_test(dicts),    cmocka_unit_test(lists),   cmocka_unit_test(records_replace_dicts),
-        cmocka_unit_test(memo),     cmocka_unit_test(stack),   cmocka_unit_test(refused),
-        cmocka_unit_test(lengths),  cmocka_unit_test(cycles),  cmocka_unit_test(depth),
+        cmocka_unit_test(integers),
+        cmocka_unit_test(scalars),
+        cmocka_unit_test(tuples),
+        cmocka_unit_test(dicts),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(records_replace_dicts),
+        cmocka_unit_test(records_in_a_row),
+        cmocka_unit_test(memo),
+        cmocka_unit_test(stack),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(lengths),
+        cmocka_unit_test(cycles),
+        cmocka_unit_test(depth),
         cmocka_unit_test(inputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

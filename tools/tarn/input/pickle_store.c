@@ -36,6 +36,7 @@ static const struct {
 struct pickle_node {
     void *items; /* pickle_value of a list, struct pickle_place of a dict */
     size_t count, capacity;
+    uint64_t run;             /* a list: so many further items, the records of the next numbers after the last one's */
     uint64_t dropped;         /* items of a list that were not kept */
     uint64_t offset;          /* in the stream, of the opcode that made it */
     size_t memo;              /* the last memo entry that was given it; while free, the next free node */
@@ -171,15 +172,42 @@ const char *pickle_get_pair(const struct pickle *pickle, pickle_value value, uin
     }
 }
 
-const pickle_value *pickle_list(const struct pickle *pickle, pickle_value list, size_t *count, uint64_t *dropped)
+static const uint64_t next_number = 1 << 8; /* from a record to the next, as values */
+
+/* Makes items of a list's run. */
+static bool list_unroll(struct pickle *pickle, struct pickle_node *node)
+{
+    if (!pickle_grow(pickle, &node->items, &node->capacity, node->count + node->run, sizeof(pickle_value)))
+        return false;
+    pickle_value *items = node->items;
+    for (; node->run; node->run--, node->count++)
+        items[node->count].bits = items[node->count - 1].bits + next_number;
+    return true;
+}
+
+bool pickle_list_run(const struct pickle *pickle, pickle_value list, pickle_value *first, size_t *count)
+{
+    if (tag_of(list) != TAG_LIST)
+        return false;
+    const struct pickle_node *node = &pickle->nodes[payload_of(list)];
+    const pickle_value *items = node->items;
+    if (node->count != 1 || node->dropped || tag_of(items[0]) != TAG_RECORD)
+        return false;
+    *first = items[0];
+    *count = 1 + node->run;
+    return true;
+}
+
+const pickle_value *pickle_list(struct pickle *pickle, pickle_value list, size_t *count, uint64_t *dropped)
 {
     if (tag_of(list) == TAG_PLAIN_LIST) {
         *count = 0;
         *dropped = payload_of(list);
         return NULL;
     }
-    const struct pickle_node *node = &pickle->nodes[payload_of(list)];
-    *count = node->count;
+    struct pickle_node *node = &pickle->nodes[payload_of(list)];
+    bool whole = !node->run || list_unroll(pickle, node);
+    *count = whole ? node->count : 0;
     *dropped = node->dropped;
     return node->items;
 }
@@ -453,6 +481,13 @@ static bool list_store(struct pickle *pickle, size_t index, pickle_value item)
         node->dropped++;
         return true;
     }
+    const pickle_value *last = node->count ? (pickle_value *)node->items + node->count - 1 : NULL;
+    if (tag == TAG_RECORD && last && value.bits == last->bits + (node->run + 1) * next_number) {
+        node->run++; /* the events of a trace: there may be hundreds of millions */
+        return deepen(pickle, index, value);
+    }
+    if (node->run && !list_unroll(pickle, node))
+        return false;
     if (!pickle_grow(pickle, &node->items, &node->capacity, node->count + 1, sizeof(pickle_value)))
         return false;
     ((pickle_value *)node->items)[node->count++] = value;

@@ -102,6 +102,12 @@ static bool read_trace(struct reader *reader, size_t device, pickle_value list, 
     struct path path = {PATH_TRACE, device, 0, pickle_offset(&reader->pickle, list, offset)};
     size_t count;
     uint64_t dropped;
+    pickle_value first;
+    if (pickle_list_run(&reader->pickle, list, &first, &count) && is_record(first, RECORD_EVENT)) {
+        trace->event_count = count; /* where they are already */
+        reader->trace_first[device] = record_place(first);
+        return reader_step(reader, &path, count);
+    }
     const pickle_value *items = pickle_list(&reader->pickle, list, &count, &dropped);
     trace->event_count = count;
     if (dropped)
@@ -109,15 +115,6 @@ static bool read_trace(struct reader *reader, size_t device, pickle_value list, 
                            dropped);
     if (!reader_step(reader, &path, count))
         return false;
-
-    size_t run = 0;
-    while (run < count && is_record(items[run], RECORD_EVENT) &&
-           record_place(items[run]) == record_place(items[0]) + run)
-        run++;
-    if (run == count) {
-        reader->trace_first[device] = count ? record_place(items[0]) : 0;
-        return true;
-    }
 
     path.kind = PATH_EVENT;
     reader->trace_first[device] = reader->snapshot->event_count;
@@ -418,6 +415,10 @@ static bool read_snapshot(struct reader *reader, bool opened)
         snprintf(reader->error->text, sizeof reader->error->text, "%s", reader->pickle.error);
     }
     done = done && read_top(reader, &top);
+    if (done && reader->pickle.error[0]) { /* a list that did not fit in memory */
+        done = false;
+        snprintf(reader->error->text, sizeof reader->error->text, "%s", reader->pickle.error);
+    }
     if (opened)
         take_texts(reader);
     for (size_t i = 0; done && i < snapshot->trace_count; i++)
