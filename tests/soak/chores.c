@@ -235,10 +235,11 @@ static void do_shortage(struct worker *worker)
         OK(tarn_free(block));
 }
 
+#define RECORDS 4096 /* of the trace, a thread */
+
 static void do_trace(struct worker *worker)
 {
-    tarn_trace_options options = {.size = sizeof options};
-    options.records = 4096;
+    tarn_trace_options options = {.size = sizeof options, .records = RECORDS};
     options.stacks = below(worker, 16) ? TARN_TRACE_STACKS_NONE : TARN_TRACE_STACKS_ALLOC;
     options.regions = below(worker, 2);
     switch (below(worker, 4)) {
@@ -448,6 +449,11 @@ void chores_tidy(struct worker *worker)
         OK(tarn_device_set(device));
         OK(tarn_stream_set(TARN_STREAM_LEGACY));
     }
+}
+
+void chores_warm(void)
+{
+    OK(tarn_trace_start(&(tarn_trace_options){.size = sizeof(tarn_trace_options), .records = RECORDS}));
 }
 
 void chores_rest(void)

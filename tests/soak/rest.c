@@ -96,14 +96,15 @@ void rest_check(const struct rest *rest)
         wrong("%" PRId64 " segments were not given back to the allocator of their pool", segments_of_allocators());
 }
 
-/* X(field, bound): what may be there beside a sixteenth more than after the first windows. Records lie in chunks of 64 KiB of a kind each,
- * and the C library keeps stacks of threads that ended; a leak of one record a pool or capture exceeds that in a minute. */
-#define REST_LIST(X)             \
-    X(metadata, 512 * 1024)      \
-    X(resident, 8 * 1024 * 1024) \
-    X(mappings, 64)              \
-    X(files, 4)                  \
-    X(events, 256)               \
+/* X(field, bound): what may be there beside a sixteenth more than after the first windows. Records lie in chunks of 64 KiB of a kind each, each
+ * thread comes by caches of more and more heaps, and the C library keeps stacks of threads that ended; a leak of one record a pool
+ * or capture exceeds that in a minute. */
+#define REST_LIST(X)                                    \
+    X(metadata, 256 * 1024 + 128 * 1024 * worker_count) \
+    X(resident, 8 * 1024 * 1024)                        \
+    X(mappings, 64)                                     \
+    X(files, 4)                                         \
+    X(events, 256)                                      \
     X(streams, 16)
 
 void rest_most(struct rest *most, const struct rest *rest)

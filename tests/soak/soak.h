@@ -59,6 +59,7 @@ struct worker {
     void *native[DEVICES];
 };
 
+extern unsigned worker_count;
 extern tarn_stream shared[DEVICES][SHARED];
 
 /* Whether the window is to be closed: looked at between any two things that take long. */
@@ -91,8 +92,10 @@ void mix_finish_mailboxes(const struct allocator *allocator);
 void chores_start(struct worker *workers, unsigned count);
 void chores_run(struct worker *worker);
 void chores_tidy(struct worker *worker);
-/* When all workers wait: no failures, no limits, no trace. */
+/* When all workers wait: no failures, no limits, no trace. And before a window in which all is to get as large as it will: a trace,
+ * so that each worker has its ring. */
 void chores_rest(void);
+void chores_warm(void);
 const char *chore_name(int chore);
 /* How often each was done, on one line a few. */
 void chores_print(void);
