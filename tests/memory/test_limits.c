@@ -136,12 +136,12 @@ static void many_pools(void)
     /* One after the other, in a trace that never ends. */
     tarn_trace_options trace = {.size = sizeof trace, .records = 1024};
     OK(tarn_trace_start(&trace));
-    for (size_t i = 0; i < 6000; i++) {
+    for (size_t i = 0, rounds = many(6000, 20000); i < rounds; i++) {
         pools_come_and_go(pools, blocks, 1);
-        if (i == 4000)
+        if (i == rounds * 2 / 3)
             rest = pages_bytes();
     }
-    CHECK(pages_bytes() == rest);
+    CHECK(SLOW_BUILD || pages_bytes() == rest); /* of so few, each is named by a record still */
     nothing_is_left(0);
     free(pools);
     free(blocks);
