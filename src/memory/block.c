@@ -248,5 +248,8 @@ tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info)
 {
     if (!info || info->size != sizeof *info)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "info is NULL, or its size is not sizeof(tarn_block_info)");
-    return import_info(pointer, info) ? TARN_OK : memory_block_do(pointer, note_info, info);
+    tarn_status status = memory_ready();
+    if (status || import_info(pointer, info))
+        return status;
+    return memory_block_do(pointer, note_info, info);
 }

@@ -267,6 +267,8 @@ static int list_files(void)
         fprintf(stderr, "inherited: %s\n", to);
         ours++;
     }
+    if (open)
+        closedir(open);
     return ours ? 1 : WELL;
 }
 

@@ -373,6 +373,7 @@ enum { CALLS = sizeof calls / sizeof *calls };
 static bool is_right(size_t i, tarn_status wanted)
 {
     prepare();
+    every_call_now = calls[i].name;
     tarn_status status = calls[i].call();
     if (calls[i].kind == OTHER || calls[i].kind == ANSWERS || (calls[i].kind == HOST && wanted == TARN_ERROR_SHUTDOWN))
         return true;

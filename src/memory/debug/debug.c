@@ -350,6 +350,8 @@ static void compare_devices(void)
 
 void debug_turn_slowly(void)
 {
+    if (atomic_load(&process_state) != PROCESS_RUNS)
+        return; /* in a child every lock may be somebody's who is not there */
     if (debug_has(DEBUG_CONTEXT))
         compare_devices();
     if (debug_has(DEBUG_CONTENTS) &&

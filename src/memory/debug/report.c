@@ -54,7 +54,9 @@ static unsigned walk(void *caller, void **frames)
 
 void debug_site_take(void *caller)
 {
-    debug_here.count = walk(caller, debug_here.frames);
+    bool runs =
+        atomic_load(&process_state) == PROCESS_RUNS; /* in a child a lock of the unwinder's may be another thread's */
+    debug_here.count = runs ? walk(caller, debug_here.frames) : 0;
 }
 
 void debug_append(struct debug_text *text, const char *format, ...)
