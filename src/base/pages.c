@@ -97,6 +97,48 @@ void pages_unmap(void *memory, size_t size)
     atomic_fetch_sub_explicit(&mapped_bytes, whole_pages(size), memory_order_relaxed);
 }
 
+/* The start of a chunk of objects with marks. Each is twice as large as the one before, so that few are looked through. */
+struct object_chunk {
+    _Alignas(64) struct object_chunk *before;
+    size_t size; /* bytes, with this */
+};
+
+/* What stands behind an object that is handed out: nothing else in the pool's memory is that number at that place. */
+#define MARK UINT64_C(0x9e3779b97f4a7c15)
+
+static _Atomic(uint64_t) *mark_of(const struct object_pool *pool, uintptr_t object)
+{
+    return (_Atomic(uint64_t) *)(object + pool->mark);
+}
+
+bool object_is_live(struct object_pool *pool, const void *address)
+{
+    uintptr_t object = (uintptr_t)address;
+    const struct object_chunk *chunk = atomic_load_explicit(&pool->chunks, memory_order_acquire);
+    while (chunk && object - (uintptr_t)chunk >= chunk->size)
+        chunk = chunk->before;
+    if (!chunk || object % sizeof(uint64_t) || (uintptr_t)chunk + chunk->size - object < pool->size)
+        return false;
+    return atomic_load_explicit(mark_of(pool, object), memory_order_acquire) == (MARK ^ object);
+}
+
+static bool chunk_take_locked(struct object_pool *pool)
+{
+    struct object_chunk *before = atomic_load_explicit(&pool->chunks, memory_order_relaxed);
+    size_t size = before ? 2 * before->size : CHUNK_BYTES;
+    char *chunk = map(size);
+    if (!chunk)
+        return false;
+    pool->fresh = chunk;
+    pool->fresh_end = chunk + size;
+    if (pool->mark) {
+        *(struct object_chunk *)(void *)chunk = (struct object_chunk){.before = before, .size = size};
+        pool->fresh += sizeof(struct object_chunk);
+        atomic_store_explicit(&pool->chunks, (struct object_chunk *)(void *)chunk, memory_order_release);
+    }
+    return true;
+}
+
 static void *object_take_locked(struct object_pool *pool)
 {
     void *object = pool->free;
@@ -104,13 +146,8 @@ static void *object_take_locked(struct object_pool *pool)
         memcpy(&pool->free, object, sizeof pool->free);
         return object;
     }
-    if ((size_t)(pool->fresh_end - pool->fresh) < pool->size) {
-        char *chunk = map(CHUNK_BYTES);
-        if (!chunk)
-            return NULL;
-        pool->fresh = chunk;
-        pool->fresh_end = chunk + CHUNK_BYTES;
-    }
+    if ((size_t)(pool->fresh_end - pool->fresh) < pool->size && !chunk_take_locked(pool))
+        return NULL;
     object = pool->fresh;
     pool->fresh += pool->size;
     return object;
@@ -125,6 +162,8 @@ static void *object_alloc_counted(struct object_pool *pool)
     mutex_unlock(&pool->lock);
     if (object)
         memset(object, 0, pool->zeroed);
+    if (object && pool->mark)
+        atomic_store_explicit(mark_of(pool, (uintptr_t)object), MARK ^ (uintptr_t)object, memory_order_release);
     return object;
 }
 
@@ -137,6 +176,8 @@ void object_free(struct object_pool *pool, void *object)
 {
     if (!object)
         return;
+    if (pool->mark)
+        atomic_store_explicit(mark_of(pool, (uintptr_t)object), 0, memory_order_release);
     mutex_lock(&pool->lock);
     memcpy(object, &pool->free, sizeof pool->free);
     pool->free = object;

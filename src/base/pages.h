@@ -29,6 +29,8 @@ struct object_pool {
     char *fresh;   /* lock: never used yet, up to fresh_end */
     char *fresh_end;
     uint64_t live; /* lock: objects handed out */
+    size_t mark;   /* bytes from an object's start to the mark of its being handed out; 0: it has none */
+    _Atomic(struct object_chunk *) chunks; /* the newest, where there are marks */
 };
 
 #define OBJECT_POOL(type)                                                       \
@@ -43,8 +45,19 @@ struct object_pool {
         .lock = MUTEX_INITIALIZER, .size = sizeof(type), .zeroed = offsetof(type, member) \
     }
 
+/* The same for objects that callers of tarn name by their addresses, of a type that is aligned to 8 or more: each has a mark behind it. */
+#define OBJECT_POOL_NAMED(type)                                                                         \
+    {                                                                                                   \
+        .lock = MUTEX_INITIALIZER, .size = sizeof(type) + _Alignof(type), .zeroed = sizeof(type),       \
+        .mark = sizeof(type)                                                                            \
+    }
+
 void *object_alloc(struct object_pool *pool);
 void object_free(struct object_pool *pool, void *object);
+
+/* Whether an address, any at all, is that of an object that the pool has handed out and not got back. Only for OBJECT_POOL_NAMED().
+ * Takes no lock, and reads nothing but the pool's own memory. An address that was handed out anew is another object's. */
+bool object_is_live(struct object_pool *pool, const void *address);
 
 /* Bytes mapped for all of the above, now. */
 uint64_t pages_bytes(void);

@@ -32,7 +32,7 @@ struct tarn_event {
 };
 
 static struct object_pool marks = OBJECT_POOL(struct mark);
-static struct object_pool events = OBJECT_POOL(struct tarn_event);
+static struct object_pool events = OBJECT_POOL_NAMED(struct tarn_event);
 
 static struct mark *mark_take_spare(struct device *device)
 {
@@ -231,6 +231,14 @@ void marks_destroy(struct device *device)
     }
 }
 
+tarn_status event_check(const tarn_event *event)
+{
+    if (object_is_live(&events, event))
+        return TARN_OK;
+    return failed(TARN_ERROR_INVALID_ARGUMENT, event ? "%p is no event, or one that was destroyed" : "event is NULL",
+                  (const void *)event);
+}
+
 struct mark *event_mark(tarn_event *event)
 {
     mutex_lock(&event->lock);
@@ -261,7 +269,7 @@ tarn_status tarn_event_destroy(tarn_event *event)
     if (!event)
         return TARN_OK;
     tarn_status status = device_layer_ready();
-    if (status)
+    if (status || (status = event_check(event)))
         return status;
     mark_release(event->mark);
     mutex_finish(&event->lock);
@@ -273,10 +281,8 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
 {
     struct stream *found = NULL;
     struct mark *mark = NULL;
-    if (!event)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, event->device->number, &found)))
+    if (status || (status = event_check(event)) || (status = stream_find(stream, event->device->number, &found)))
         return status;
     if (found->device != event->device->number)
         return failed(TARN_ERROR_INVALID_STREAM, "the event is of device %d, the stream of device %d",
@@ -302,10 +308,8 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
 /* Runs one of the calls on marks on what the event has recorded; nothing recorded is finished. */
 static tarn_status with_mark(tarn_event *event, tarn_status (*call)(struct mark *mark))
 {
-    if (!event)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
-    if (status)
+    if (status || (status = event_check(event)))
         return status;
     struct mark *mark = event_mark(event);
     if (mark)
@@ -327,10 +331,8 @@ tarn_status tarn_event_synchronize(tarn_event *event)
 tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event)
 {
     struct stream *found = NULL;
-    if (!event)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (status || (status = event_check(event)) || (status = stream_find(stream, thread_device(), &found)))
         return status;
     struct mark *mark = event_mark(event);
     if (mark)

@@ -73,6 +73,8 @@ void mark_release(struct mark *mark); /* NULL is fine */
 bool mark_is_captured(const struct mark *mark);
 void marks_destroy(struct device *device);
 
+/* Whether it is an event that was created and not destroyed, whatever the caller gave. */
+tarn_status event_check(const tarn_event *event);
 /* What `event` has recorded, kept for the caller; NULL when nothing. */
 struct mark *event_mark(tarn_event *event);
 

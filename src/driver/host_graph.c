@@ -32,7 +32,7 @@ static uint64_t walks;
 static struct host_hold *leaving;               /* of graphs that were destroyed */
 static struct host_hold *due, **due_end = &due; /* to be told, the oldest first */
 
-static struct object_pool graph_objects = OBJECT_POOL(struct host_graph);
+static struct object_pool graph_objects = OBJECT_POOL_NAMED(struct host_graph);
 static struct object_pool hold_objects = OBJECT_POOL(struct host_hold);
 static struct object_pool node_objects = OBJECT_POOL(struct host_node);
 
@@ -292,7 +292,7 @@ tarn_status host_node_before(int number, driver_node handle, driver_node *nodes,
 static tarn_status find_graph(const char *call, driver_graph handle, struct host_graph **graph)
 {
     *graph = handle;
-    if (handle && (*graph)->live)
+    if (object_is_live(&graph_objects, handle) && (*graph)->live)
         return TARN_OK;
     return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %p is not a graph", call, handle);
 }

@@ -32,7 +32,7 @@ static struct host_stream **timers;
 static size_t timer_count, timer_room, stream_total;
 
 struct object_pool host_op_objects = OBJECT_POOL(struct host_op);
-static struct object_pool stream_objects = OBJECT_POOL(struct host_stream);
+static struct object_pool stream_objects = OBJECT_POOL_NAMED(struct host_stream);
 
 void host_streams_lock(void)
 {
@@ -304,7 +304,7 @@ tarn_status host_stream_find_locked(const char *call, struct host_device *device
                                     struct host_stream **stream)
 {
     *stream = handle ? handle : &device->legacy;
-    if (!handle || ((*stream)->live && (*stream)->device == device))
+    if (!handle || (object_is_live(&stream_objects, handle) && (*stream)->live && (*stream)->device == device))
         return TARN_OK;
     return failed(TARN_ERROR_INVALID_STREAM, "host %s: %p is not a stream of device %d", call, handle, device->number);
 }

@@ -26,7 +26,7 @@
 
 static mutex holders_lock = MUTEX_INITIALIZER;
 static struct holder *holders, *spare_holders; /* holders_lock */
-static struct object_pool handle_objects = OBJECT_POOL(struct handle);
+static struct object_pool handle_objects = OBJECT_POOL_NAMED(struct handle);
 static atomic_uint_fast64_t lease_numbers;
 
 static void handles_thread_end(struct thread *thread);
@@ -574,11 +574,11 @@ tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lea
 }
 
 /* Takes the handle of a lease away from it, so that of two threads that return it, or bind it, at once one alone has it; NULL
- * where it is none. Handles' structs are never unmapped, so a stale lease finds another number. */
+ * where it is none: of a handle that was destroyed, or whose number is another's now. */
 static struct handle *lease_claim(const tarn_lease *given)
 {
     struct handle *handle = given ? given->owner : NULL;
-    if (!handle || !given->number || !handle->pool)
+    if (!given || !given->number || !object_is_live(&handle_objects, handle) || !handle->pool)
         return NULL;
     mutex_lock(&handle->pool->lock);
     bool matches = handle->lease == given->number;

@@ -389,7 +389,7 @@ struct call_owner {
     struct handle *handle;
     struct workspace *workspace;
 };
-static struct object_pool call_owners = OBJECT_POOL(struct call_owner);
+static struct object_pool call_owners = OBJECT_POOL_NAMED(struct call_owner);
 
 static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn_workspace_call *call)
 {
@@ -479,6 +479,10 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
+    if (!object_is_live(&call_owners, owner)) {
+        call_end(holder);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "this is not what tarn_workspace_begin() gave, or it has ended");
+    }
     struct handle *handle = owner->handle;
     mutex_lock(&handle->lock);
     int code = forget_locked(handle, owner->workspace);

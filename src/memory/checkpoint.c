@@ -38,7 +38,7 @@ struct checkpoint {
     struct list list;
 };
 
-static struct object_pool checkpoints = OBJECT_POOL(struct checkpoint);
+static struct object_pool checkpoints = OBJECT_POOL_NAMED(struct checkpoint);
 
 /* A visitor that fills a list. */
 struct collector {
@@ -105,6 +105,9 @@ tarn_status tarn_checkpoint_destroy(tarn_checkpoint *public)
     tarn_status status = process_check();
     if (status == TARN_ERROR_FORKED)
         return status;
+    if (!object_is_live(&checkpoints, checkpoint))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is no checkpoint, or one that was destroyed",
+                      (const void *)checkpoint);
     list_free(&checkpoint->list);
     object_free(&checkpoints, checkpoint);
     return TARN_OK;
@@ -267,8 +270,11 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     tarn_status status = pool_check(public);
     if (status || (status = store_check(&pool->store)))
         return status;
-    if (!checkpoint || memcmp(checkpoint->id, pool->store.id, sizeof checkpoint->id) != 0)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is NULL, or of another pool");
+    if (!object_is_live(&checkpoints, checkpoint))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is no checkpoint, or one that was destroyed",
+                      (const void *)checkpoint);
+    if (memcmp(checkpoint->id, pool->store.id, sizeof checkpoint->id) != 0)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is of another pool");
     const struct list *then = &checkpoint->list;
     debug_settle(&pool->store);
     if ((status = list_make(&pool->store, &now)))

@@ -206,11 +206,9 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
 tarn_status tarn_free_after(void *pointer, tarn_event *event)
 {
     struct block block;
-    if (!event)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = memory_ready();
     debug_enter(__builtin_return_address(0));
-    if (status || !pointer)
+    if (status || (status = event_check(event)) || !pointer)
         return status;
     status = block_lock_to_free(pointer, &block);
     if (status)

@@ -44,6 +44,8 @@ static tarn_status pool_for(tarn_pool *public, struct stream *stream, struct poo
         return status;
     if (!public)
         return pool_create(arena, true, pool);
+    if ((status = pool_check(public)))
+        return status;
     *pool = pool_of_public(public);
     if ((*pool)->store.arena != arena)
         return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d", stream->device,

@@ -16,7 +16,7 @@
 #include "memory/pinned/pinned.h"
 #include "memory/traced.h"
 
-static struct object_pool pools = OBJECT_POOL(struct pool);
+static struct object_pool pools = OBJECT_POOL_NAMED(struct pool);
 static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
 static mutex collecting = MUTEX_INITIALIZER;
 static void (*_Atomic end_callback)(tarn_pool_id id);
@@ -247,7 +247,29 @@ tarn_status pool_check(tarn_pool *pool)
     tarn_status status = memory_ready();
     if (status)
         return status;
-    return pool ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
+    if (!object_is_live(&pools, pool))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, pool ? "%p is no pool, or one that is gone" : "pool is NULL",
+                      (const void *)pool);
+    if (!atomic_load(&pool_of_public(pool)->count))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+    return TARN_OK;
+}
+
+/* One count more for a caller, and one less, which the caller then takes from the count of all. False where there is none. */
+static bool user_retain(struct pool *pool)
+{
+    if (!pool_retain(pool))
+        return false;
+    atomic_fetch_add(&pool->users, 1);
+    return true;
+}
+
+static bool user_let_go(struct pool *pool)
+{
+    unsigned users = atomic_load(&pool->users);
+    while (users && !atomic_compare_exchange_weak(&pool->users, &users, users - 1))
+        ;
+    return users != 0;
 }
 
 /* The start of a call that reads something of a pool. */
@@ -333,6 +355,7 @@ tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **resul
     mutex_lock(&arena->lock); /* others look for spare memory */
     pool_configure(pool, options);
     mutex_unlock(&arena->lock);
+    atomic_store(&pool->users, 1);
     *result = (tarn_pool *)pool;
     return TARN_OK;
 }
@@ -360,17 +383,13 @@ tarn_status tarn_pool_retain(tarn_pool *pool)
     tarn_status status = pool_check(pool);
     if (status)
         return status;
-    return pool_retain(pool_of_public(pool))
+    return user_retain(pool_of_public(pool))
                ? TARN_OK
                : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be had again");
 }
 
-tarn_status tarn_pool_release(tarn_pool *public)
+void pool_release(struct pool *pool)
 {
-    struct pool *pool = pool_of_public(public);
-    tarn_status status = memory_ready();
-    if (status || !pool)
-        return status;
     struct arena *arena = pool->store.arena;
     atomic_fetch_add(&pool->visits, 1); /* it stays for what follows */
     pool_let_go(pool);
@@ -379,6 +398,19 @@ tarn_status tarn_pool_release(tarn_pool *public)
         ladder_give_back(arena, &pool->store);
     atomic_fetch_sub(&pool->visits, 1);
     pools_collect(arena);
+}
+
+tarn_status tarn_pool_release(tarn_pool *public)
+{
+    struct pool *pool = pool_of_public(public);
+    tarn_status status = public ? pool_check(public) : memory_ready();
+    if (status || !public)
+        return status;
+    if (!user_let_go(pool))
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the pool was released as often as it was counted for callers: what counts it still are scopes, "
+                      "captures or graphs");
+    pool_release(pool);
     return TARN_OK;
 }
 
@@ -394,7 +426,7 @@ tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
             continue;
         mutex_lock(&arena->lock);
         for (struct store *store = arena->stores; store && !found; store = store->next)
-            if (store->id[0] == id.first && store->id[1] == id.second && pool_retain(pool_of_store(store))) {
+            if (store->id[0] == id.first && store->id[1] == id.second && user_retain(pool_of_store(store))) {
                 *pool = (tarn_pool *)store;
                 found = true;
             }

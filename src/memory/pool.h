@@ -17,6 +17,7 @@ struct pool {
     struct store store; /* first: a private pool's store is its pool */
     struct counters counters;
     atomic_uint count;          /* users, scopes, captures, graphs */
+    atomic_uint users;          /* of these, what callers may release */
     atomic_uint visits;         /* requests on their way: they keep the object, not the pool */
     bool use_on_oom;            /* arena lock */
     atomic_int state;           /* tarn_pool_state; suspend.c */
@@ -38,6 +39,8 @@ static inline struct pool *pool_of_public(tarn_pool *pool)
 bool pool_retain(struct pool *pool);
 /* One count less, from any thread, also one of the driver's: makes no call and takes no lock. */
 void pool_let_go(struct pool *pool);
+/* One count less, and what follows from it where that was the last. */
+void pool_release(struct pool *pool);
 /* A capture or graph uses the addresses: counts and holds; and ends that, from any thread. */
 bool pool_hold(struct pool *pool);
 void pool_hold_end(struct pool *pool);

@@ -317,7 +317,8 @@ tarn_status tarn_scope_end(tarn_scope value)
     process_changed();
     object_free(&joined_objects, joined);
     scope_free(gone);
-    return tarn_pool_release((tarn_pool *)pool);
+    pool_release(pool);
+    return TARN_OK;
 }
 
 tarn_status tarn_scope_join(tarn_scope value)

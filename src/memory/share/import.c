@@ -251,10 +251,10 @@ tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
 {
     struct device *found = NULL;
     struct arena *arena = NULL;
-    if (!share || !pointer)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "share or pointer is NULL");
+    if (!pointer)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
-    if (status || (status = device_find(device, &found)) || (status = device_check(found)) ||
+    if (status || (status = share_known(share)) || (status = device_find(device, &found)) || (status = device_check(found)) ||
         (status = share_check(share)) || (status = fits(share, found)) || (status = arena_of(found, &arena)))
         return status;
     return count_like(arena, &share->head, pointer) ? TARN_OK : import_new(arena, share, pointer);

@@ -40,19 +40,32 @@ static uint64_t process_name_get(void)
 
 /* ---- Shares ------------------------------------------------------------------------------------------------------ */
 
-static size_t share_bytes(uint32_t parts)
+static struct object_pool shares = OBJECT_POOL_NAMED(struct tarn_share);
+
+static size_t parts_bytes(const struct share_head *head)
 {
-    return sizeof(struct tarn_share) + parts * sizeof(struct share_part);
+    return head->parts * sizeof(struct share_part);
+}
+
+tarn_status share_known(const struct tarn_share *share)
+{
+    if (object_is_live(&shares, share))
+        return TARN_OK;
+    return failed(TARN_ERROR_INVALID_ARGUMENT, share ? "%p is no share, or one that was closed" : "share is NULL",
+                  (const void *)share);
 }
 
 struct tarn_share *share_create(const struct share_head *head)
 {
-    struct tarn_share *share = pages_alloc(share_bytes(head->parts));
-    if (!share) {
+    struct tarn_share *share = object_alloc(&shares);
+    struct share_part *parts = share ? pages_alloc(parts_bytes(head)) : NULL;
+    if (!parts) {
+        object_free(&shares, share);
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a share of %" PRIu32 " pieces", head->parts);
         return NULL;
     }
     share->head = *head;
+    share->parts = parts;
     for (uint32_t i = 0; i < head->parts; i++)
         share->parts[i].file = -1;
     return share;
@@ -68,7 +81,8 @@ void share_destroy(struct tarn_share *share)
             close(share->parts[i].file);
     if (share->arena)
         pieces_unpin(share->arena, share->start, share->head.bytes);
-    pages_free(share, share_bytes(share->head.parts));
+    pages_free(share->parts, parts_bytes(&share->head));
+    object_free(&shares, share);
 }
 
 tarn_status tarn_share_close(tarn_share *share)
@@ -76,8 +90,10 @@ tarn_status tarn_share_close(tarn_share *share)
     tarn_status status = process_check();
     if (status == TARN_ERROR_FORKED)
         return status;
-    share_destroy(share);
-    return TARN_OK;
+    status = share ? share_known(share) : TARN_OK;
+    if (!status)
+        share_destroy(share);
+    return status;
 }
 
 static tarn_status malformed(const char *what)
@@ -128,11 +144,10 @@ tarn_status share_check(const struct tarn_share *share)
 
 tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info)
 {
-    if (!share || !info || info->size != sizeof *info)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "share or info is NULL, or info->size is not "
-                                                   "sizeof(tarn_share_info)");
+    if (!info || info->size != sizeof *info)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "info is NULL, or info->size is not sizeof(tarn_share_info)");
     tarn_status status = process_check();
-    if (status)
+    if (status || (status = share_known(share)))
         return status;
     *info = (tarn_share_info){
         .size = sizeof *info,

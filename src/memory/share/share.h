@@ -36,8 +36,11 @@ struct tarn_share {
     struct share_head head;
     struct arena *arena; /* of an exporter's: where it is pinned; else NULL */
     uintptr_t start;
-    struct share_part parts[];
+    struct share_part *parts; /* head.parts */
 };
+
+/* Whether it is a share that was made or received and not closed, whatever the caller gave. */
+tarn_status share_known(const struct tarn_share *share);
 
 /* An empty share with room for the parts; NULL with an error text. Freed with its files closed and its pins taken back. */
 struct tarn_share *share_create(const struct share_head *head);

@@ -101,10 +101,10 @@ static tarn_status send_chunk(int socket, const tarn_share *share, uint32_t firs
 tarn_status tarn_share_send(int socket, const tarn_share *share)
 {
     int cancel CANCEL_RESTORED = cancel_off();
-    if (!share)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "share is NULL");
     bool packets = false;
     tarn_status status = process_check();
+    if (!status)
+        status = share_known(share);
     if (!status)
         status = check_socket(socket, &packets);
     if (!status)
