@@ -250,6 +250,22 @@ static struct stream *adopted_locked(int device, driver_stream native)
     return NULL;
 }
 
+static struct stream *adopt_again_locked(int device, void *native)
+{
+    struct stream *known = adopted_locked(device, native);
+    if (known)
+        known->adoptions++;
+    return known;
+}
+
+/* The driver is asked about a stream before it has a slot: one that it does not know could never be retired. */
+static tarn_status check_native(struct device *device, void *native)
+{
+    struct driver_capture capture;
+    tarn_status status = device_note(device, driver->capture_status(device->number, native, &capture));
+    return status == TARN_ERROR_CAPTURE ? TARN_OK : status;
+}
+
 tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
 {
     struct device *found = NULL;
@@ -263,10 +279,12 @@ tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
         return TARN_OK;
     }
     mutex_lock(&table_lock);
-    struct stream *known = adopted_locked(device, native);
-    if (known)
-        known->adoptions++;
-    else
+    struct stream *known = adopt_again_locked(device, native);
+    mutex_unlock(&table_lock);
+    if (!known && (status = check_native(found, native)))
+        return status;
+    mutex_lock(&table_lock);
+    if (!known && !(known = adopt_again_locked(device, native)))
         status = stream_enter_locked(device, native, 0, STREAM_IS_ADOPTED, &known);
     if (!status)
         *stream = stream_value(known);

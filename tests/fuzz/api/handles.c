@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* handle.h, with a library of functions below. */
+#include "api/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The library ---- */
+
+static int make(void **handle)
+{
+    *handle = malloc(16);
+    return *handle ? 0 : 1;
+}
+
+static int end(void *handle)
+{
+    free(handle);
+    return 0;
+}
+
+static int set_stream(void *handle, void *stream)
+{
+    memcpy(handle, &stream, sizeof stream);
+    return 0;
+}
+
+static int set_workspace(void *handle, void *pointer, size_t size)
+{
+    memcpy(handle, &pointer, sizeof pointer);
+    return size > DEVICE_MEMORY;
+}
+
+const tarn_library_row api_library = {
+    .size = sizeof api_library,
+    .name = "fuzzed",
+    .create = make,
+    .destroy = end,
+    .set_stream = set_stream,
+    .set_workspace = set_workspace,
+};
+
+/* What is wrong with it is refused, and its name is taken: so it cannot be registered twice, and numbers do not run out. */
+static void fuzz_tarn_library_register(void)
+{
+    tarn_library library;
+    tarn_library_row row = api_library;
+    row.size = struct_size(row.size);
+    row.name = take_bool() ? row.name : "cublas";
+    row.flags = (unsigned)take_number();
+    row.platform = (tarn_platform)take();
+    row.create = take_bool() ? NULL : make;
+    row.destroy = take_bool() ? NULL : end;
+    DEMAND(tarn_library_register(or_null(&row), or_null(&library)));
+}
+
+static void fuzz_tarn_library_find(void)
+{
+    tarn_library library = 0;
+    (void)tarn_library_find(any_text(), or_null(&library));
+}
+
+static void fuzz_tarn_library_count(void)
+{
+    int count;
+    (void)tarn_library_count(or_null(&count));
+}
+
+static void fuzz_tarn_library_info_get(void)
+{
+    tarn_library_info info = {.size = struct_size(sizeof info)};
+    (void)tarn_library_info_get(any_library(), or_null(&info));
+}
+
+/* ---- Handles ---- */
+
+static void fuzz_tarn_handle_get(void)
+{
+    void *handle;
+    (void)tarn_handle_get(any_library(), or_null(&handle));
+}
+
+static void fuzz_tarn_handle_get_on(void)
+{
+    void *handle;
+    (void)tarn_handle_get_on(any_library(), any_stream(), or_null(&handle));
+}
+
+static void fuzz_tarn_handle_lease(void)
+{
+    tarn_lease *lease = &world.leases[take() % SLOTS];
+    if (!lease->number)
+        (void)tarn_handle_lease(any_library(), any_stream(), or_null(lease));
+}
+
+/* One that is on lease, a copy of one with something wrong, or one that was returned. */
+static tarn_lease *any_lease(void)
+{
+    static tarn_lease copy;
+    uint8_t choice = take();
+    if (choice < 160)
+        return &world.leases[choice % SLOTS];
+    tarn_lease before = copy;
+    copy = world.leases[choice % SLOTS];
+    if (choice < 184)
+        copy = before; /* returned since, perhaps */
+    else if (choice < 200)
+        copy.owner = any_object(world.pools);
+    else if (choice < 216)
+        copy.number = take_number();
+    else if (choice < 232)
+        copy.handle = wrong_pointer();
+    return or_null(&copy);
+}
+
+static void lease_gone(const tarn_lease *lease, tarn_lease before)
+{
+    for (size_t i = 0; lease && i < SLOTS; i++)
+        if (world.leases[i].owner == before.owner && world.leases[i].number == before.number)
+            world.leases[i] = *lease;
+}
+
+static void fuzz_tarn_handle_lease_bind(void)
+{
+    tarn_lease *lease = any_lease(), before = lease ? *lease : (tarn_lease){0};
+    if (!tarn_handle_lease_bind(lease, any_stream()))
+        lease_gone(lease, before);
+}
+
+static void fuzz_tarn_handle_return(void)
+{
+    tarn_lease *lease = any_lease(), before = lease ? *lease : (tarn_lease){0};
+    if (!tarn_handle_return(lease))
+        lease_gone(lease, before);
+}
+
+static void fuzz_tarn_handle_prewarm(void)
+{
+    size_t count = take() < 224 ? take() % 4 : 65537 + (size_t)take_number() / 2;
+    (void)tarn_handle_prewarm(any_library(), any_device(), count);
+}
+
+static void fuzz_tarn_handle_trim(void)
+{
+    size_t destroyed;
+    (void)tarn_handle_trim(any_library(), any_device(), or_null(&destroyed));
+}
+
+static void fuzz_tarn_handle_wait_limit(void)
+{
+    (void)tarn_handle_wait_limit(take());
+}
+
+static void fuzz_tarn_handle_mode_set(void)
+{
+    (void)tarn_handle_mode_set(any_library(), (tarn_handle_mode)(take() % 4), (int)take_number());
+}
+
+static void fuzz_tarn_handle_stats_get(void)
+{
+    tarn_handle_stats stats = {.size = struct_size(sizeof stats)};
+    (void)tarn_handle_stats_get(any_library(), any_device(), or_null(&stats));
+}
+
+/* ---- Workspaces ---- */
+
+static void fuzz_tarn_workspace_policy_set(void)
+{
+    (void)tarn_workspace_policy_set((tarn_workspace_policy)(take() % 5));
+}
+
+static void fuzz_tarn_workspace_policy_get(void)
+{
+    tarn_workspace_policy policy;
+    (void)tarn_workspace_policy_get(or_null(&policy));
+}
+
+static void fuzz_tarn_workspace_size_set(void)
+{
+    (void)tarn_workspace_size_set(any_library(), (int64_t)any_size());
+}
+
+static void fuzz_tarn_workspace_size_get(void)
+{
+    size_t bytes;
+    (void)tarn_workspace_size_get(any_library(), any_device(), or_null(&bytes));
+}
+
+static void fuzz_tarn_workspace_get(void)
+{
+    void *pointer;
+    size_t bytes;
+    (void)tarn_workspace_get(any_library(), or_null(&pointer), or_null(&bytes));
+}
+
+static void fuzz_tarn_workspace_begin(void)
+{
+    tarn_workspace_call *call = &mine()->calls[take() % 4];
+    if (!call->owner)
+        (void)tarn_workspace_begin(any_library(), or_null(call));
+}
+
+/* By the thread that began it: that another does is for it not to do. */
+static void fuzz_tarn_workspace_end(void)
+{
+    uint8_t choice = take();
+    tarn_workspace_call *call = &mine()->calls[choice % 4], wrong = {.owner = any_object(world.pools)}, stale = *call;
+    if (choice < 200)
+        (void)tarn_workspace_end(or_null(call));
+    else
+        DEMAND(tarn_workspace_end(&wrong) == TARN_ERROR_INVALID_ARGUMENT || !wrong.owner);
+    if (stale.owner && !call->owner)
+        DEMAND(tarn_workspace_end(&stale) == TARN_ERROR_INVALID_ARGUMENT);
+}
+
+static void fuzz_tarn_workspace_clear(void)
+{
+    tarn_workspace_cleared cleared;
+    (void)tarn_workspace_clear(any_stream(), or_null(&cleared));
+}
+
+static void fuzz_tarn_workspace_clear_capture(void)
+{
+    tarn_workspace_cleared cleared;
+    (void)tarn_workspace_clear_capture(any_value(world.captures), or_null(&cleared));
+}
+
+static void fuzz_tarn_workspace_clear_pool(void)
+{
+    tarn_workspace_cleared cleared;
+    (void)tarn_workspace_clear_pool(any_object(world.pools), or_null(&cleared));
+}
+
+static void fuzz_tarn_workspace_clear_all(void)
+{
+    tarn_workspace_cleared cleared;
+    (void)tarn_workspace_clear_all(or_null(&cleared));
+}
+
+static void fuzz_tarn_workspace_stats_get(void)
+{
+    tarn_workspace_stats stats = {.size = struct_size(sizeof stats)};
+    (void)tarn_workspace_stats_get(any_device(), or_null(&stats));
+}
+
+const struct api_call api_handles[] = {
+    CALL(tarn_library_register),
+    CALL(tarn_library_find),
+    CALL(tarn_library_count),
+    CALL(tarn_library_info_get),
+    CALL(tarn_handle_get),
+    CALL(tarn_handle_get_on),
+    CALL(tarn_handle_lease),
+    CALL(tarn_handle_lease_bind),
+    CALL(tarn_handle_return),
+    CALL(tarn_handle_prewarm),
+    CALL(tarn_handle_trim),
+    CALL(tarn_handle_wait_limit),
+    CALL(tarn_handle_mode_set),
+    CALL(tarn_handle_stats_get),
+    CALL(tarn_workspace_policy_set),
+    CALL(tarn_workspace_policy_get),
+    CALL(tarn_workspace_size_set),
+    CALL(tarn_workspace_size_get),
+    CALL(tarn_workspace_get),
+    CALL(tarn_workspace_begin),
+    CALL(tarn_workspace_end),
+    CALL(tarn_workspace_clear),
+    CALL(tarn_workspace_clear_capture),
+    CALL(tarn_workspace_clear_pool),
+    CALL(tarn_workspace_clear_all),
+    CALL(tarn_workspace_stats_get),
+    {0},
+};

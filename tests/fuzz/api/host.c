@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* host.h. Bytes are written only where a program may: to a live block, on its own stream. */
+#include "api/api.h"
+
+#include <string.h>
+
+static void *any_native(void)
+{
+    void *native = NULL;
+    if (take() < 224)
+        (void)tarn_stream_native(any_stream(), &native);
+    else
+        native = any_object(world.events);
+    return native;
+}
+
+/* A live block of a device that runs its stream, with where that is; NULL where the choice fell on none. */
+static const struct block *any_place(int *device, void **native)
+{
+    const struct block *block = any_block();
+    tarn_block_info info = {.size = sizeof info};
+    tarn_capture_state state;
+    tarn_pool_state pool_state = TARN_POOL_RUNS;
+    tarn_pool *pool = NULL;
+    if (!block->live || block->kind != DEVICE_BLOCK || tarn_pointer_info(block->pointer, &info) ||
+        tarn_stream_device(info.stream, device) || *device != info.device ||
+        tarn_capture_status(info.stream, &state, NULL) || state != TARN_CAPTURE_NONE ||
+        tarn_stream_native(info.stream, native))
+        return NULL;
+    if ((info.pool.first || info.pool.second) && !tarn_pool_find(info.pool, &pool)) {
+        tarn_pool_allocator allocator = {.size = sizeof allocator};
+        (void)tarn_pool_state_get(pool, &pool_state);
+        if (tarn_pool_allocator_get(pool, &allocator) || allocator.alloc) /* of pages that nobody can write to */
+            pool_state = TARN_POOL_CHANGES;
+        (void)tarn_pool_release(pool);
+    } else if (info.pool.first || info.pool.second) {
+        return NULL;
+    }
+    return pool_state == TARN_POOL_RUNS ? block : NULL;
+}
+
+static void fuzz_tarn_host_configure(void)
+{
+    tarn_host_config config = {
+        .size = struct_size(sizeof config), .devices = any_device(), .memory = any_size(), .maps = any_size()};
+    DEMAND(tarn_host_configure(or_null(&config)));
+}
+
+static void fuzz_tarn_host_call_kinds(void)
+{
+    DEMAND(tarn_host_call_kinds() > 0 && tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS);
+}
+
+static void fuzz_tarn_host_call_name(void)
+{
+    (void)tarn_host_call_name((int)take_number());
+}
+
+static void fuzz_tarn_host_ledger_get(void)
+{
+    tarn_host_ledger ledger = {.size = struct_size(sizeof ledger)};
+    (void)tarn_host_ledger_get(any_device(), or_null(&ledger));
+}
+
+static void fuzz_tarn_host_ledger_reset(void)
+{
+    (void)tarn_host_ledger_reset(any_device());
+}
+
+static void fuzz_tarn_host_cost(void)
+{
+    uint64_t ns;
+    (void)tarn_host_cost((char)('A' + take() % 5), (int)take_number(), any_size(), take_number(), or_null(&ns));
+}
+
+/* A device that is lost stays so, and every later sequence would find nothing but that. */
+static void fuzz_tarn_host_fail(void)
+{
+    tarn_status status = (tarn_status)(take() % 27);
+    int kind = (int)(take() % TARN_HOST_MAX_KINDS) - 1;
+    (void)tarn_host_fail(kind, take() % 16, take() >= 240,
+                         status == TARN_ERROR_DEVICE_LOST ? TARN_ERROR_DRIVER : status);
+}
+
+static void fuzz_tarn_host_fail_hits(void)
+{
+    (void)tarn_host_fail_hits();
+}
+
+static void fuzz_tarn_host_time(void)
+{
+    uint64_t now;
+    (void)tarn_host_time(or_null(&now));
+}
+
+static void fuzz_tarn_host_advance(void)
+{
+    uint64_t now = 0;
+    (void)tarn_host_time(&now);
+    (void)tarn_host_advance(take_bool() ? now + (uint64_t)take() * 1000 : take());
+}
+
+static void fuzz_tarn_host_work(void)
+{
+    const void *address = any_pointer();
+    size_t size = any_size();
+    (void)tarn_host_work(any_device(), any_native(), address, size, (uint64_t)take() << (take() % 24));
+}
+
+static void fuzz_tarn_host_fill(void)
+{
+    int device = 0;
+    void *native = NULL;
+    const struct block *block = any_place(&device, &native);
+    if (block)
+        (void)tarn_host_fill(device, native, block->pointer, take(), block->size);
+}
+
+static void fuzz_tarn_host_copy(void)
+{
+    static char bytes[256];
+    int device = 0;
+    void *native = NULL;
+    const struct block *block = any_place(&device, &native);
+    if (block)
+        (void)tarn_host_copy(device, native, block->pointer, bytes,
+                             block->size < sizeof bytes ? block->size : sizeof bytes);
+}
+
+static void called(void *argument)
+{
+    DEMAND(argument == &world);
+}
+
+static void fuzz_tarn_host_call(void)
+{
+    (void)tarn_host_call(any_device(), any_native(), take() < 240 ? called : NULL, &world);
+}
+
+static void fuzz_tarn_host_graph_launch(void)
+{
+    (void)tarn_host_graph_launch(any_device(), any_object(world.graphs), any_native());
+}
+
+static void fuzz_tarn_host_graph_destroy(void)
+{
+    void *graph = any_object(world.graphs);
+    if (!tarn_host_graph_destroy(graph))
+        slot_ended(world.graphs, graph, 0);
+}
+
+static void fuzz_tarn_host_extent_get(void)
+{
+    tarn_host_extent extent;
+    (void)tarn_host_extent_get(any_device(), any_pointer(), any_size(), or_null(&extent));
+}
+
+/* Off only: what it reports is a mistake of the caller's, and these callers make them. */
+static void fuzz_tarn_host_check(void)
+{
+    (void)tarn_host_check(false, NULL, NULL);
+}
+
+const struct api_call api_host[] = {
+    CALL(tarn_host_configure),
+    CALL(tarn_host_call_kinds),
+    CALL(tarn_host_call_name),
+    CALL(tarn_host_ledger_get),
+    CALL(tarn_host_ledger_reset),
+    CALL(tarn_host_cost),
+    CALL(tarn_host_fail),
+    CALL(tarn_host_fail_hits),
+    CALL(tarn_host_time),
+    CALL(tarn_host_advance),
+    CALL(tarn_host_work),
+    CALL(tarn_host_fill),
+    CALL(tarn_host_copy),
+    CALL(tarn_host_call),
+    CALL(tarn_host_graph_launch),
+    CALL(tarn_host_graph_destroy),
+    CALL(tarn_host_extent_get),
+    CALL(tarn_host_check),
+    {0},
+};

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* pool.h and stats.h. */
+#include "api/api.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- Pools ---- */
+
+static void *take_pages(size_t size, int device, void *stream, void *user)
+{
+    (void)device;
+    (void)stream;
+    DEMAND(user == &world);
+    void *memory = size <= DEVICE_MEMORY ? mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void give_pages(void *pointer, size_t size, int device, void *stream, void *user)
+{
+    (void)device;
+    (void)stream;
+    DEMAND(user == &world && munmap(pointer, size) == 0);
+}
+
+static void fuzz_tarn_pool_create(void)
+{
+    tarn_pool *pool = NULL;
+    uint8_t which = take();
+    tarn_pool_allocator allocator = {.size = struct_size(sizeof allocator),
+                                     .alloc = take_pages,
+                                     .free = take() < 248 ? give_pages : NULL,
+                                     .user = &world};
+    tarn_pool_options options = {.size = struct_size(sizeof options),
+                                 .device = any_device(),
+                                 .limit = which & 1 ? any_size() : 0,
+                                 .use_on_oom = which & 2,
+                                 .no_remap = which & 4,
+                                 .exportable = which & 8,
+                                 .segments = take() < 128 ? TARN_SEGMENTS_DEFAULT : (tarn_segments)(take() % 8),
+                                 .no_split = (which & 48) == 48,
+                                 .allocator = (which & 48) == 16 ? &allocator : NULL};
+    if ((which & 48) == 32)
+        options.sizes = (tarn_segment_sizes){any_size(), any_size(), any_size(), any_size(), any_size(), any_size()};
+    if (has_room(world.pools) && !tarn_pool_create(or_null(&options), or_null(&pool)))
+        slot_add(world.pools, pool, 0);
+}
+
+static void fuzz_tarn_pool_graph_handle(void)
+{
+    tarn_pool *pool = NULL;
+    if (has_room(world.pools) && !tarn_pool_graph_handle(any_device(), or_null(&pool)))
+        slot_add(world.pools, pool, 0);
+}
+
+static void fuzz_tarn_pool_allocator_get(void)
+{
+    tarn_pool_allocator allocator = {.size = struct_size(sizeof allocator)};
+    (void)tarn_pool_allocator_get(any_object(world.pools), or_null(&allocator));
+}
+
+static void fuzz_tarn_pool_retain(void)
+{
+    tarn_pool *pool = any_object(world.pools);
+    if (has_room(world.pools) && !tarn_pool_retain(pool))
+        slot_add(world.pools, pool, 0);
+}
+
+static void fuzz_tarn_pool_release(void)
+{
+    tarn_pool *pool = any_object(world.pools);
+    if (!tarn_pool_release(pool))
+        slot_ended(world.pools, pool, 0);
+}
+
+static void fuzz_tarn_pool_find(void)
+{
+    tarn_pool *pool = NULL;
+    tarn_pool_id id = {take_number(), take_number()};
+    if (take_bool())
+        (void)tarn_pool_id_get(any_object(world.pools), &id);
+    if (has_room(world.pools) && !tarn_pool_find(id, or_null(&pool)))
+        slot_add(world.pools, pool, 0);
+}
+
+static void fuzz_tarn_pool_use_count(void)
+{
+    unsigned count = 0;
+    (void)tarn_pool_use_count(any_object(world.pools), or_null(&count));
+}
+
+static void fuzz_tarn_pool_id_get(void)
+{
+    tarn_pool_id id;
+    (void)tarn_pool_id_get(any_object(world.pools), or_null(&id));
+}
+
+static void fuzz_tarn_pool_device(void)
+{
+    int device;
+    (void)tarn_pool_device(any_object(world.pools), or_null(&device));
+}
+
+static void fuzz_tarn_pool_stats_get(void)
+{
+    tarn_stats stats = {.size = struct_size(sizeof stats)};
+    (void)tarn_pool_stats_get(any_object(world.pools), or_null(&stats));
+}
+
+static void fuzz_tarn_pool_stats_reset_peak(void)
+{
+    (void)tarn_pool_stats_reset_peak(any_object(world.pools));
+}
+
+static void fuzz_tarn_pool_stats_reset_accumulated(void)
+{
+    (void)tarn_pool_stats_reset_accumulated(any_object(world.pools));
+}
+
+static void fuzz_tarn_pool_trim(void)
+{
+    (void)tarn_pool_trim(any_object(world.pools), any_size());
+}
+
+static void fuzz_tarn_pool_limit_set(void)
+{
+    (void)tarn_pool_limit_set(any_object(world.pools), any_size());
+}
+
+static void fuzz_tarn_pool_limit_get(void)
+{
+    size_t bytes;
+    (void)tarn_pool_limit_get(any_object(world.pools), or_null(&bytes));
+}
+
+static void fuzz_tarn_pool_alloc(void)
+{
+    void *pointer = NULL;
+    tarn_pool *pool = any_object(world.pools);
+    tarn_stream stream = any_stream();
+    size_t size = any_size();
+    if (!tarn_pool_alloc(pool, stream, size, or_null(&pointer)))
+        block_add(DEVICE_BLOCK, pointer, size, stream);
+}
+
+static void fuzz_tarn_pool_blocks(void)
+{
+    tarn_pool_block blocks[BLOCKS];
+    size_t count = 0, room = take() % (BLOCKS + 1);
+    (void)tarn_pool_blocks(any_object(world.pools), or_null(blocks), room, or_null(&count));
+}
+
+static void fuzz_tarn_pool_check_live(void)
+{
+    void *pointers[BLOCKS];
+    bool same = false;
+    size_t count = take() % (BLOCKS + 1);
+    for (size_t i = 0; i < count; i++)
+        pointers[i] = any_pointer();
+    (void)tarn_pool_check_live(any_object(world.pools), or_null(pointers), count, or_null(&same));
+}
+
+/* ---- Suspending, checkpoints ---- */
+
+static void fuzz_tarn_pool_state_get(void)
+{
+    tarn_pool_state state;
+    (void)tarn_pool_state_get(any_object(world.pools), or_null(&state));
+}
+
+static void fuzz_tarn_pool_suspend(void)
+{
+    (void)tarn_pool_suspend(any_object(world.pools), take_bool());
+}
+
+static void fuzz_tarn_pool_resume(void)
+{
+    (void)tarn_pool_resume(any_object(world.pools));
+}
+
+static void fuzz_tarn_pool_checkpoint(void)
+{
+    tarn_checkpoint *checkpoint = NULL;
+    if (has_room(world.checkpoints) && !tarn_pool_checkpoint(any_object(world.pools), or_null(&checkpoint)))
+        slot_add(world.checkpoints, checkpoint, 0);
+}
+
+static void fuzz_tarn_checkpoint_destroy(void)
+{
+    tarn_checkpoint *checkpoint = any_object(world.checkpoints);
+    if (!tarn_checkpoint_destroy(checkpoint))
+        slot_ended(world.checkpoints, checkpoint, 0);
+}
+
+/* Without it, what becomes live is known by tarn alone: it is freed by the pool's list of blocks then. */
+static void on_change(void *user, const tarn_pool_block *block, bool live)
+{
+    DEMAND(user == &world);
+    if (live)
+        block_add(DEVICE_BLOCK, block->address, block->requested, block->stream);
+    else
+        block_ended(DEVICE_BLOCK, block->address);
+}
+
+static void fuzz_tarn_pool_restore(void)
+{
+    (void)tarn_pool_restore(any_object(world.pools), any_object(world.checkpoints), on_change, &world);
+}
+
+/* ---- Scopes ---- */
+
+static void scope_add(tarn_scope scope)
+{
+    struct mine *here = mine();
+    here->scopes[here->scope_count++] = (struct slot){.value = scope, .live = true};
+    slot_add(world.scopes, NULL, scope);
+}
+
+static void scope_gone(tarn_scope scope)
+{
+    struct mine *here = mine();
+    slot_ended(world.scopes, NULL, scope);
+    for (size_t i = 0; i < here->scope_count; i++)
+        if (here->scopes[i].value == scope) {
+            memmove(&here->scopes[i], &here->scopes[i + 1], (here->scope_count - i - 1) * sizeof here->scopes[0]);
+            here->scope_count--;
+            return;
+        }
+}
+
+static void fuzz_tarn_scope_begin(void)
+{
+    tarn_scope scope = 0;
+    tarn_pool *pool = any_object(world.pools);
+    tarn_scope_kind kind = (tarn_scope_kind)(take() % 4);
+    tarn_stream stream = any_stream();
+    if (mine()->scope_count < SLOTS && !tarn_scope_begin(pool, kind, stream, or_null(&scope)))
+        scope_add(scope);
+}
+
+static void fuzz_tarn_scope_end(void)
+{
+    tarn_scope scope = any_value(world.scopes);
+    if (!tarn_scope_end(scope))
+        scope_gone(scope);
+}
+
+static void fuzz_tarn_scope_join(void)
+{
+    tarn_scope scope = any_value(world.scopes);
+    if (mine()->scope_count < SLOTS && !tarn_scope_join(scope))
+        scope_add(scope);
+}
+
+static void fuzz_tarn_scope_leave(void)
+{
+    tarn_scope scope = any_value(world.scopes);
+    if (!tarn_scope_leave(scope))
+        scope_gone(scope);
+}
+
+/* ---- Captures with a pool ---- */
+
+static void capture_note(tarn_stream stream)
+{
+    tarn_capture_state state;
+    uint64_t id = 0;
+    if (!tarn_capture_status(stream, &state, &id))
+        slot_add(world.captures, NULL, id);
+}
+
+static void fuzz_tarn_pool_capture_begin(void)
+{
+    tarn_pool *pool = take_bool() ? any_object(world.pools) : NULL;
+    tarn_stream stream = any_stream();
+    if (!tarn_pool_capture_begin(pool, stream, (tarn_capture_mode)(take() % 4)))
+        capture_note(stream);
+}
+
+static void fuzz_tarn_pool_capture_announce(void)
+{
+    (void)tarn_pool_capture_announce(take_bool() ? any_object(world.pools) : NULL, any_stream());
+}
+
+static void fuzz_tarn_pool_keep_for_graph(void)
+{
+    (void)tarn_pool_keep_for_graph(any_object(world.pools), any_object(world.graphs));
+}
+
+/* ---- Statistics of devices ---- */
+
+static void fuzz_tarn_stats_get(void)
+{
+    tarn_stats stats = {.size = struct_size(sizeof stats)};
+    (void)tarn_stats_get(any_device(), or_null(&stats));
+}
+
+static void fuzz_tarn_stats_reset_peak(void)
+{
+    (void)tarn_stats_reset_peak(any_device());
+}
+
+static void fuzz_tarn_stats_reset_accumulated(void)
+{
+    (void)tarn_stats_reset_accumulated(any_device());
+}
+
+const struct api_call api_pools[] = {
+    CALL(tarn_pool_create),
+    CALL(tarn_pool_graph_handle),
+    CALL(tarn_pool_allocator_get),
+    CALL(tarn_pool_retain),
+    CALL(tarn_pool_release),
+    CALL(tarn_pool_find),
+    CALL(tarn_pool_use_count),
+    CALL(tarn_pool_id_get),
+    CALL(tarn_pool_device),
+    CALL(tarn_pool_stats_get),
+    CALL(tarn_pool_stats_reset_peak),
+    CALL(tarn_pool_stats_reset_accumulated),
+    CALL(tarn_pool_trim),
+    CALL(tarn_pool_limit_set),
+    CALL(tarn_pool_limit_get),
+    CALL(tarn_pool_alloc),
+    CALL(tarn_pool_blocks),
+    CALL(tarn_pool_check_live),
+    CALL(tarn_pool_state_get),
+    CALL(tarn_pool_suspend),
+    CALL(tarn_pool_resume),
+    CALL(tarn_pool_checkpoint),
+    CALL(tarn_checkpoint_destroy),
+    CALL(tarn_pool_restore),
+    CALL(tarn_scope_begin),
+    CALL(tarn_scope_end),
+    CALL(tarn_scope_join),
+    CALL(tarn_scope_leave),
+    CALL(tarn_pool_capture_begin),
+    CALL(tarn_pool_capture_announce),
+    CALL(tarn_pool_keep_for_graph),
+    CALL(tarn_stats_get),
+    CALL(tarn_stats_reset_peak),
+    CALL(tarn_stats_reset_accumulated),
+    {0},
+};

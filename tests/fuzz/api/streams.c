@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* status.h, device.h and stream.h, and what tarn.h has beside these. */
+#include "api/api.h"
+
+#include <string.h>
+
+/* ---- Statuses ---- */
+
+static void fuzz_tarn_status_name(void)
+{
+    DEMAND(strlen(tarn_status_name((tarn_status)take_number())) > 0);
+}
+
+static void fuzz_tarn_status_text(void)
+{
+    DEMAND(strlen(tarn_status_text((tarn_status)take_number())) > 0);
+}
+
+static void fuzz_tarn_last_error(void)
+{
+    DEMAND(strlen(tarn_last_error()) < 2048);
+}
+
+static void fuzz_tarn_last_status(void)
+{
+    DEMAND(strcmp(tarn_status_name(tarn_last_status()), "TARN_UNKNOWN") != 0);
+}
+
+static void fuzz_tarn_version(void)
+{
+    DEMAND(tarn_version()[0] == '0');
+}
+
+/* ---- Devices ---- */
+
+static void fuzz_tarn_device_count(void)
+{
+    int count = 0;
+    DEMAND(tarn_device_count(or_null(&count)) || count == DEVICES);
+}
+
+static void fuzz_tarn_device_properties_get(void)
+{
+    tarn_device_properties properties = {.size = struct_size(sizeof properties)};
+    (void)tarn_device_properties_get(any_device(), or_null(&properties));
+}
+
+static void fuzz_tarn_device_get(void)
+{
+    int device = -1;
+    DEMAND(tarn_device_get(or_null(&device)) || (device >= 0 && device < DEVICES));
+}
+
+static void fuzz_tarn_device_set(void)
+{
+    (void)tarn_device_set(any_device());
+}
+
+static void fuzz_tarn_device_exchange(void)
+{
+    int previous;
+    (void)tarn_device_exchange(any_device(), or_null(&previous));
+}
+
+static void fuzz_tarn_device_adopt(void)
+{
+    int device;
+    (void)tarn_device_adopt(or_null(&device));
+}
+
+static void fuzz_tarn_device_memory(void)
+{
+    size_t free_bytes = 0, total = 0;
+    DEMAND(tarn_device_memory(any_device(), or_null(&free_bytes), or_null(&total)) || free_bytes <= total || !total);
+}
+
+static void fuzz_tarn_device_synchronize(void)
+{
+    (void)tarn_device_synchronize(any_device());
+}
+
+static void fuzz_tarn_device_peer_possible(void)
+{
+    bool possible;
+    (void)tarn_device_peer_possible(any_device(), any_device(), or_null(&possible));
+}
+
+static void fuzz_tarn_device_peer_enable(void)
+{
+    (void)tarn_device_peer_enable(any_device(), any_device());
+}
+
+/* A guard that was set before, was not, or was restored. */
+static tarn_device_guard *any_device_guard(void)
+{
+    static tarn_device_guard guards[4];
+    return or_null(&guards[take() % 4]);
+}
+
+static void fuzz_tarn_device_guard_set(void)
+{
+    (void)tarn_device_guard_set(any_device_guard(), any_device());
+}
+
+static void fuzz_tarn_device_guard_restore(void)
+{
+    (void)tarn_device_guard_restore(any_device_guard());
+}
+
+/* ---- Streams ---- */
+
+static void fuzz_tarn_stream_get(void)
+{
+    tarn_stream stream;
+    (void)tarn_stream_get(any_device(), or_null(&stream));
+}
+
+static void fuzz_tarn_stream_set(void)
+{
+    (void)tarn_stream_set(any_stream());
+}
+
+static void fuzz_tarn_stream_adopt(void)
+{
+    tarn_stream stream = 0;
+    uint8_t choice = take();
+    int device = any_device();
+    void *native = choice < 192 ? world.natives[choice % DEVICES] : any_object(world.graphs);
+    if (has_room(world.streams) && !tarn_stream_adopt(device, native, or_null(&stream)))
+        slot_add(world.streams, NULL, stream);
+}
+
+static void fuzz_tarn_stream_retire(void)
+{
+    tarn_stream stream = any_stream();
+    if (!tarn_stream_retire(stream))
+        slot_ended(world.streams, NULL, stream);
+}
+
+static void fuzz_tarn_stream_from_pool(void)
+{
+    tarn_stream stream = 0;
+    if (!tarn_stream_from_pool(any_device(), 1 - (int)take_number() % 8, or_null(&stream)))
+        world.leased_streams[take() % SLOTS].value = stream; /* not leased: nothing is to be given back */
+}
+
+static void fuzz_tarn_stream_lease(void)
+{
+    tarn_stream stream = 0;
+    if (has_room(world.leased_streams) && !tarn_stream_lease(any_device(), -(int)(take() % 4), or_null(&stream)))
+        slot_add(world.leased_streams, NULL, stream);
+}
+
+static void fuzz_tarn_stream_return(void)
+{
+    tarn_stream stream = any_stream();
+    if (!tarn_stream_return(stream))
+        slot_ended(world.leased_streams, NULL, stream);
+}
+
+static void fuzz_tarn_stream_native(void)
+{
+    void *native;
+    (void)tarn_stream_native(any_stream(), or_null(&native));
+}
+
+static void fuzz_tarn_stream_device(void)
+{
+    int device = 0;
+    DEMAND(tarn_stream_device(any_stream(), or_null(&device)) || (device >= 0 && device < DEVICES));
+}
+
+static void fuzz_tarn_stream_priority(void)
+{
+    int priority;
+    (void)tarn_stream_priority(any_stream(), or_null(&priority));
+}
+
+static void fuzz_tarn_stream_query(void)
+{
+    (void)tarn_stream_query(any_stream());
+}
+
+static void fuzz_tarn_stream_synchronize(void)
+{
+    (void)tarn_stream_synchronize(any_stream());
+}
+
+static tarn_stream_guard *any_stream_guard(void)
+{
+    static tarn_stream_guard guards[4];
+    return or_null(&guards[take() % 4]);
+}
+
+static void fuzz_tarn_stream_guard_set(void)
+{
+    (void)tarn_stream_guard_set(any_stream_guard(), any_stream());
+}
+
+static void fuzz_tarn_stream_guard_restore(void)
+{
+    (void)tarn_stream_guard_restore(any_stream_guard());
+}
+
+/* ---- Events ---- */
+
+static void fuzz_tarn_event_create(void)
+{
+    tarn_event *event = NULL;
+    if (has_room(world.events) && !tarn_event_create(any_device(), or_null(&event)))
+        slot_add(world.events, event, 0);
+}
+
+static void fuzz_tarn_event_destroy(void)
+{
+    tarn_event *event = any_object(world.events);
+    if (!tarn_event_destroy(event))
+        slot_ended(world.events, event, 0);
+}
+
+static void fuzz_tarn_event_record(void)
+{
+    (void)tarn_event_record(any_object(world.events), any_stream());
+}
+
+static void fuzz_tarn_event_query(void)
+{
+    (void)tarn_event_query(any_object(world.events));
+}
+
+static void fuzz_tarn_event_synchronize(void)
+{
+    (void)tarn_event_synchronize(any_object(world.events));
+}
+
+static void fuzz_tarn_stream_wait(void)
+{
+    (void)tarn_stream_wait(any_stream(), any_object(world.events));
+}
+
+/* ---- Captures ---- */
+
+static void fuzz_tarn_capture_begin(void)
+{
+    tarn_stream stream = any_stream();
+    tarn_capture_state state;
+    uint64_t id = 0;
+    if (!tarn_capture_begin(stream, (tarn_capture_mode)(take() % 4)) && !tarn_capture_status(stream, &state, &id))
+        slot_add(world.captures, NULL, id);
+}
+
+static void fuzz_tarn_capture_announce(void)
+{
+    (void)tarn_capture_announce(any_stream());
+}
+
+static void fuzz_tarn_capture_end(void)
+{
+    void *graph = NULL;
+    tarn_stream stream = any_stream();
+    if (has_room(world.graphs) && !tarn_capture_end(stream, or_null(&graph)) && graph)
+        slot_add(world.graphs, graph, 0);
+}
+
+static void fuzz_tarn_capture_abort(void)
+{
+    (void)tarn_capture_abort(any_stream());
+}
+
+static void fuzz_tarn_capture_status(void)
+{
+    tarn_capture_state state;
+    uint64_t id;
+    (void)tarn_capture_status(any_stream(), or_null(&state), or_null(&id));
+}
+
+const struct api_call api_streams[] = {
+    CALL(tarn_status_name),
+    CALL(tarn_status_text),
+    CALL(tarn_last_error),
+    CALL(tarn_last_status),
+    CALL(tarn_version),
+    CALL(tarn_device_count),
+    CALL(tarn_device_properties_get),
+    CALL(tarn_device_get),
+    CALL(tarn_device_set),
+    CALL(tarn_device_exchange),
+    CALL(tarn_device_adopt),
+    CALL(tarn_device_memory),
+    CALL(tarn_device_synchronize),
+    CALL(tarn_device_peer_possible),
+    CALL(tarn_device_peer_enable),
+    CALL(tarn_device_guard_set),
+    CALL(tarn_device_guard_restore),
+    CALL(tarn_stream_get),
+    CALL(tarn_stream_set),
+    CALL(tarn_stream_adopt),
+    CALL(tarn_stream_retire),
+    CALL(tarn_stream_from_pool),
+    CALL(tarn_stream_lease),
+    CALL(tarn_stream_return),
+    CALL(tarn_stream_native),
+    CALL(tarn_stream_device),
+    CALL(tarn_stream_priority),
+    CALL(tarn_stream_query),
+    CALL(tarn_stream_synchronize),
+    CALL(tarn_stream_guard_set),
+    CALL(tarn_stream_guard_restore),
+    CALL(tarn_event_create),
+    CALL(tarn_event_destroy),
+    CALL(tarn_event_record),
+    CALL(tarn_event_query),
+    CALL(tarn_event_synchronize),
+    CALL(tarn_stream_wait),
+    CALL(tarn_capture_begin),
+    CALL(tarn_capture_announce),
+    CALL(tarn_capture_end),
+    CALL(tarn_capture_abort),
+    CALL(tarn_capture_status),
+    {0},
+};
