@@ -178,20 +178,28 @@ static tarn_status read_word(const char *text, size_t length, tarn_trace_options
     return TARN_OK;
 }
 
-static tarn_status read_environment_locked(void)
+tarn_status tracing_words_parse(const char *text, tarn_trace_options *options, bool *on)
 {
-    const char *text = getenv("TARN_TRACE");
-    ticks_init();
-    tarn_trace_options options = {.size = sizeof options};
     tarn_status status = TARN_OK;
-    bool on = false;
-    for (const char *at = text; at && *at && !status;) {
+    *options = (tarn_trace_options){.size = sizeof *options};
+    *on = false;
+    for (const char *at = text; *at && !status;) {
         at += strspn(at, ", \t");
         size_t length = strcspn(at, ", \t");
         if (length)
-            status = read_word(at, length, &options, &on);
+            status = read_word(at, length, options, on);
         at += length;
     }
+    return status;
+}
+
+static tarn_status read_environment_locked(void)
+{
+    const char *text = getenv("TARN_TRACE");
+    tarn_trace_options options;
+    bool on = false;
+    ticks_init();
+    tarn_status status = tracing_words_parse(text ? text : "", &options, &on);
     if (!status && on) {
         status = apply_locked(&options);
         trace_is_whole(); /* there is no memory yet that could be had without a record */

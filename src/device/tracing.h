@@ -9,6 +9,8 @@
 #include "device/stream.h"
 #include "record/trace.h"
 
+#include <tarn/trace.h>
+
 /* The place of a stream, as it was in `generation`, in a pool; held, where it is kept for further records. */
 uint32_t trace_place_of_stream(const struct stream *stream, unsigned generation, const uint64_t pool[2]);
 uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned generation, const uint64_t pool[2]);
@@ -25,6 +27,8 @@ void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint6
 /* The calling thread's ring, of the size that is wanted; NULL where it never had one and the host has no memory. */
 struct trace_ring *trace_ring_begin(struct thread *thread);
 
+/* What a text as TARN_TRACE has it asks for, and whether for a trace at all. TARN_ERROR_CONFIGURATION names the word that is none. */
+tarn_status tracing_words_parse(const char *text, tarn_trace_options *options, bool *on);
 /* Reads TARN_TRACE, once. */
 tarn_status tracing_init(void);
 /* What the memory layer does when the trace goes on or off: its fast paths take another way. Called with no lock but one of its

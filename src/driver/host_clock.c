@@ -143,7 +143,8 @@ tarn_status host_costs_start(void)
 {
     static char text[COSTS_ROOM + 1]; /* the caller has a lock */
     const char *path = getenv("TARN_HOST_COSTS");
-    if (costs_given || !path || !*path)
+    costs_given = false;
+    if (!path || !*path)
         return TARN_OK;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     size_t length = 0;

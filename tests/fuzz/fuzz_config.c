@@ -3,7 +3,10 @@
 
 /* libFuzzer's way into the language of the settings: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/config.
  * A text that is refused names a column of its own and changes nothing; one that is read is in range, and what is written
- * of it gives the same settings from any others. */
+ * of it gives the same settings from any others.
+ *
+ * Reader: src/memory/config_text.c
+ */
 #include "memory/config.h"
 
 #include <stdlib.h>

@@ -2,7 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* libFuzzer's way into the reader of RMM's logs: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/rmm. What does not begin with the
- * header gets one, so that the lines are met. Whatever is read must make a workload; whatever is not must name its line. */
+ * header gets one, so that the lines are met. Whatever is read must make a workload; whatever is not must name its line.
+ *
+ * Reader: tools/tarn/input/rmm_csv.c
+ */
 #include "input/rmm_csv.h"
 #include "input/workload.h"
 

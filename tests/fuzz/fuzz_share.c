@@ -2,8 +2,13 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* libFuzzer's way into what arrives on a socket as a share: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/share. The first
- * byte is the kind of socket, the second how many files come with each message; then a head and any number of chunks.
- * What is refused leaves no file open, and what is imported can be written to its end. */
+ * byte is the kind of socket and what is done with what arrived, the second how many files come with each message; then a head and any
+ * number of chunks. What is refused leaves no file open, and what is imported can be written to its end.
+ *
+ * Reader: src/memory/share/share.c share_known share_create share_destroy malformed share_head_check share_check tarn_share_info_get
+ * Reader: src/memory/share/wire.c
+ * Reader: src/memory/share/import.c
+ */
 #include "driver/driver.h"
 #include "memory/share/share.h"
 
@@ -20,6 +25,9 @@
 #define MOST 253             /* files that the kernel passes on with one message */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Bits of the first byte. */
+enum { IS_STREAM = 1, HAS_FILES_WITH_HEAD = 2, STAYS_OPEN = 4, OTHER_DEVICE = 8 };
 
 static int files[MOST];
 
@@ -43,7 +51,7 @@ static int open_files(void)
 /* A device, and a piece of one granule to send. */
 static void start(void)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = 1, .memory = 64 * GRANULE};
+    const tarn_host_config config = {.size = sizeof config, .devices = 2, .memory = 64 * GRANULE};
     driver_piece piece = 0;
     size_t free_bytes = 0, total = 0;
     demand(tarn_host_configure(&config) == TARN_OK && tarn_device_memory(0, &free_bytes, &total) == TARN_OK);
@@ -73,21 +81,51 @@ static void send_message(int socket, const uint8_t *bytes, size_t size, size_t c
     (void)sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); /* what does not fit is cut off */
 }
 
-static void take(int socket)
+/* An import is no block of this process, and the same memory a second time is the same address. */
+static void use(const tarn_share *share, const tarn_share_info *info, int device)
+{
+    void *pointer = NULL, *again = NULL;
+    tarn_block_info block = {.size = sizeof block};
+    if (tarn_import(share, device, &pointer))
+        return;
+    ((volatile char *)pointer)[info->bytes - 1] = 1;
+    *(volatile char *)pointer = 1;
+    demand(tarn_import(share, device, &again) == TARN_OK && again == pointer);
+    demand(tarn_pointer_info((char *)pointer + info->bytes - 1, &block) == TARN_OK && block.base == pointer &&
+           block.imported);
+    demand(tarn_free(pointer) == TARN_ERROR_INVALID_POINTER);
+    demand(tarn_import_close(pointer) == TARN_OK && tarn_import_close(pointer) == TARN_OK);
+    demand(tarn_import_close(pointer) == TARN_ERROR_INVALID_POINTER);
+}
+
+/* What was received goes on as it came. */
+static void send_on(const tarn_share *share, const tarn_share_info *info)
+{
+    int ends[2];
+    tarn_share *same = NULL;
+    tarn_share_info there = {.size = sizeof there};
+    demand(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    demand(tarn_share_send(ends[0], share) == TARN_OK && tarn_share_receive(ends[1], &same) == TARN_OK);
+    demand(tarn_share_info_get(same, &there) == TARN_OK && memcmp(&there, info, sizeof there) == 0);
+    demand(tarn_share_close(same) == TARN_OK && tarn_share_close(same) == TARN_ERROR_INVALID_ARGUMENT);
+    close(ends[0]);
+    demand(tarn_share_send(ends[1], share) == TARN_ERROR_SYSTEM);
+    close(ends[1]);
+    demand(tarn_share_send(ends[1], share) == TARN_ERROR_INVALID_ARGUMENT);
+}
+
+static void take(int socket, int device)
 {
     tarn_share *share = NULL;
-    void *pointer = NULL;
     if (tarn_share_receive(socket, &share)) {
         demand(!share);
         return;
     }
     tarn_share_info info = {.size = sizeof info};
     demand(tarn_share_info_get(share, &info) == TARN_OK && info.offset + info.bytes <= info.mapped);
-    if (tarn_import(share, 0, &pointer) == TARN_OK) {
-        ((volatile char *)pointer)[info.bytes - 1] = 1;
-        *(volatile char *)pointer = 1;
-        demand(tarn_import_close(pointer) == TARN_OK);
-    }
+    use(share, &info, device);
+    if (info.pieces <= MOST) /* more chunks than the socket holds would wait for a reader */
+        send_on(share, &info);
     demand(tarn_share_close(share) == TARN_OK);
 }
 
@@ -99,16 +137,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2)
         return 0;
     int before = open_files();
+    uint8_t flags = data[0];
     size_t count = data[1] % (MOST + 1u),
            head = size - 2 < sizeof(struct share_head) ? size - 2 : sizeof(struct share_head);
-    demand(socketpair(AF_UNIX, data[0] & 1 ? SOCK_STREAM : SOCK_SEQPACKET, 0, ends) == 0);
+    demand(socketpair(AF_UNIX, (flags & IS_STREAM ? SOCK_STREAM : SOCK_SEQPACKET) | SOCK_NONBLOCK, 0, ends) == 0);
     data += 2;
     size -= 2;
-    send_message(ends[0], data, head, 0);
+    send_message(ends[0], data, head, flags & HAS_FILES_WITH_HEAD ? count : 0);
     for (size_t at = head; at < size; at += CHUNK)
         send_message(ends[0], data + at, size - at < CHUNK ? size - at : CHUNK, count);
-    close(ends[0]);
-    take(ends[1]);
+    if (!(flags & STAYS_OPEN))
+        close(ends[0]);
+    take(ends[1], flags & OTHER_DEVICE ? 1 : 0);
+    if (flags & STAYS_OPEN)
+        close(ends[0]);
     close(ends[1]);
     demand(open_files() == before);
     return 0;

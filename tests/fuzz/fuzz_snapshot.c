@@ -2,12 +2,24 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* libFuzzer's way into the reader of snapshots and into their analysis: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/snapshot.
- * Whatever is read must be whole; whatever is not must say why. */
+ * Whatever is read must be whole; whatever is not must say why.
+ *
+ * Reader: tools/tarn/input/pickle.c
+ * Reader: tools/tarn/input/pickle_input.c
+ * Reader: tools/tarn/input/pickle_store.c
+ * Reader: tools/tarn/input/pickle_text.c
+ * Reader: tools/tarn/input/snapshot.c
+ * Reader: tools/tarn/input/snapshot_fields.c
+ * Reader: tools/tarn/input/snapshot_tarn.c
+ */
 #include "analysis/analysis.h"
 #include "input/snapshot.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -37,11 +49,26 @@ static void analyse(const struct snapshot *snapshot, int device)
     analysis_finish(&analysis);
 }
 
+/* An odd number of bytes comes from a file, which is read piece by piece. */
+static bool read_one(const uint8_t *data, size_t size, struct snapshot *snapshot, struct snapshot_error *error)
+{
+    char path[64];
+    if (size % 2 == 0)
+        return snapshot_read_buffer(data, size, snapshot, error);
+    int file = memfd_create("snapshot", MFD_CLOEXEC);
+    if (file < 0 || write(file, data, size) != (ssize_t)size)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    bool done = snapshot_read_file(path, snapshot, error);
+    close(file);
+    return done;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct snapshot snapshot;
     struct snapshot_error error;
-    if (!snapshot_read_buffer(data, size, &snapshot, &error)) {
+    if (!read_one(data, size, &snapshot, &error)) {
         if (strncmp(error.text, "byte ", 5) != 0 &&
             strncmp(error.text, "line ", 5) != 0) /* the latter of a log of RMM's */
             abort();

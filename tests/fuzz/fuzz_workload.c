@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into what is made of a trace: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/workload. Four bytes are an event, or a
- * mark of tarn's own: kind, address, size, and stream with pool and thread. However they contradict each other, each block is allocated once,
- * then freed and completed at most once, and what is made of the workload stays whole. */
-#include "input/workload.h"
+/* libFuzzer's way into what is made of a trace: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/workload. Four bytes are an event, a
+ * mark of tarn's own, a segment or a block of it: kind, address, size, and stream with pool and thread. However they contradict each other, each block is allocated once,
+ * then freed and completed at most once, and what is made of the workload stays whole.
+ *
+ * Reader: tools/tarn/input/workload.c
+ */
 #include "replay/c10.h"
 #include "replay/packing.h"
 #include "replay/plan_make.h"
+#include "input/workload.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define EVENTS 512
 #define MARKS 512
+#define SEGMENTS 64 /* of four blocks at most */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -72,9 +76,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct snapshot_event events[EVENTS];
     static struct snapshot_mark marks[MARKS];
+    static struct snapshot_segment segments[SEGMENTS];
+    static struct snapshot_block blocks[4 * SEGMENTS];
     uint64_t streams[] = {0, 5, 9}, pools[][2] = {{0, 0}, {0, 1}};
     struct snapshot_device device = {.total = UINT64_C(1) << 30, .limit = SNAPSHOT_NO_LIMIT};
-    size_t event_count = 0, mark_count = 0;
+    size_t event_count = 0, mark_count = 0, segment_count = 0, block_count = 0;
     for (size_t i = 0; i + 4 <= size && event_count < EVENTS && mark_count < MARKS; i += 4) {
         const uint8_t *at = data + i;
         uint32_t stream = at[3] % 3, thread = at[3] / 32;
@@ -86,6 +92,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                                             .stream = stream,
                                                             .pool = at[3] / 4 % 2,
                                                             .thread = thread};
+        } else if (at[0] >= 240 && segment_count < SEGMENTS && (at[0] >= 252 || !segment_count)) {
+            segments[segment_count++] = (struct snapshot_segment){.address = (uint64_t)at[1] << 12,
+                                                                  .total_size = (uint64_t)at[2] << (at[0] % 4 * 18),
+                                                                  .device = at[3] == 255,
+                                                                  .stream_place = stream,
+                                                                  .pool_place = at[3] / 4 % 2,
+                                                                  .first_block = block_count};
+        } else if (at[0] >= 240) {
+            struct snapshot_segment *last = &segments[segment_count - 1];
+            if (last->block_count == 4)
+                continue;
+            last->block_count++;
+            blocks[block_count++] = (struct snapshot_block){
+                .address = (uint64_t)at[1] << 12, .size = at[2], .requested_size = at[2] / 2, .state = at[3] % 3};
         } else {
             marks[mark_count++] = (struct snapshot_mark){.kind = at[0] % (SNAPSHOT_MARK_OTHER + 1),
                                                          .at = event_count,
@@ -101,6 +121,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct snapshot snapshot = {
         .traces = &trace,
         .trace_count = 1,
+        .segments = segments,
+        .segment_count = segment_count,
+        .blocks = blocks,
+        .block_count = block_count,
         .streams = streams,
         .stream_count = 3,
         .pools = pools,

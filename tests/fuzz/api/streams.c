@@ -142,8 +142,9 @@ static void fuzz_tarn_stream_retire(void)
 static void fuzz_tarn_stream_from_pool(void)
 {
     tarn_stream stream = 0;
-    if (!tarn_stream_from_pool(any_device(), 1 - (int)take_number() % 8, or_null(&stream)))
-        world.leased_streams[take() % SLOTS].value = stream; /* not leased: nothing is to be given back */
+    struct slot *slot = &world.leased_streams[take() % SLOTS];
+    if (!tarn_stream_from_pool(any_device(), 1 - (int)take_number() % 8, or_null(&stream)) && !slot->live)
+        slot->value = stream; /* not leased: nothing is to be given back */
 }
 
 static void fuzz_tarn_stream_lease(void)
