@@ -47,6 +47,26 @@ static void remove_directory(void)
     (void)rmdir(directory);
 }
 
+static int make_handle(void **handle)
+{
+    *handle = directory;
+    return 0;
+}
+
+static int end_handle(void *handle)
+{
+    return handle != directory;
+}
+
+static void use_handle(void)
+{
+    static const tarn_library_row row = {
+        .size = sizeof row, .name = "fuzzed", .create = make_handle, .destroy = end_handle};
+    tarn_library library = 0;
+    void *handle = NULL;
+    demand(tarn_library_register(&row, &library) == TARN_OK && tarn_handle_get(library, &handle) == TARN_OK);
+}
+
 static void start(void)
 {
     const tarn_host_config config = {.size = sizeof config, .devices = 2, .memory = (size_t)64 << 20};
@@ -60,6 +80,7 @@ static void start(void)
     demand(tarn_host_configure(&config) == TARN_OK && tarn_pool_create(NULL, &pool) == TARN_OK);
     demand(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 1 << 20, &block) == TARN_OK && tarn_malloc(4096));
     demand(tarn_pinned_alloc(4096, &block) == TARN_OK);
+    use_handle();
     survey_take(surveyor);
     demand(page_create(directory, &head, &file) == TARN_OK);
     page_write(&file, &surveyor->survey);
@@ -139,6 +160,7 @@ static void read_page(const char *path, int writer, uint8_t flags)
         memcpy(&before.head, &sound.head, sizeof before.head);
         before.sequence = atomic_load(&sound.sequence);
         before.survey = sound.survey;
+        before.survey.taken_ns -= UINT64_C(1000000000);
         show(&before, &now, flags);
         show(NULL, &now, flags);
         show(&now, &before, flags);
