@@ -10,6 +10,8 @@ PRESET ?= release
 # Passed to CMake when it configures, such as -DTARN_WERROR=ON or -DCMAKE_C_COMPILER=clang.
 CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
+# libfuzzer, or afl.
+ENGINE ?= libfuzzer
 # Parts of make portability; none: all.
 PARTS ?=
 SOAK_SECONDS ?= 3600
@@ -23,7 +25,7 @@ compile = cmake --build $(build_dir) --parallel $(JOBS)
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 
-.PHONY: all build demo test docs bench mutants fuzz soak portability coverage lint format install clean help require-cmake
+.PHONY: all build demo test docs bench mutants fuzz fuzz-coverage soak portability coverage lint format install clean help require-cmake
 
 all: build
 
@@ -60,9 +62,13 @@ mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ 
 	@$(cudss_headers)
 	@scripts/mutants $(if $(MUTANTS_PART),--part $(MUTANTS_PART)) $(MUTANTS)
 
-fuzz: ## Fuzz for FUZZ_SECONDS in all, divided among the targets
+fuzz: ## Fuzz for FUZZ_SECONDS in all, divided among the targets (ENGINE=afl: by AFL++)
 	@scripts/setup demo fuzz
-	@scripts/fuzz $(FUZZ_SECONDS)
+	@scripts/fuzz $(FUZZ_SECONDS) $(ENGINE)
+
+fuzz-coverage: ## How much of each reader the inputs stored for its fuzzer reach; below 90 % is a failure
+	@scripts/setup demo fuzz
+	@scripts/fuzz-coverage
 
 soak_tests = test.memory.model test.memory.storm test.memory.pool_storm
 soak_failures = $(if $(shell [ $(SOAK_SECONDS) -lt 600 ] || echo long), \

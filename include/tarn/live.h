@@ -4,7 +4,7 @@
 /* A live page: what tarn has in this process, for `tarn top` to show. Not part of tarn.h.
  *
  * While it is published a thread of the library's reads counters, pools, streams and handles some times a second and writes them to a
- * file of shared memory, of mode 0600, that the same user's (and root's) processes can read. Nothing else gets slower. The
+ * file of shared memory, of mode 0400, that the same user's (and root's) processes can read. Nothing else gets slower. The
  * page goes with tarn_live_stop(), tarn_shutdown() and the end of the process; what a process that was killed left is removed by the
  * next one that publishes there, and by `tarn top`. A child of fork() has no page.
  *

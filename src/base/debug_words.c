@@ -93,6 +93,6 @@ tarn_status debug_words_parse(const char *text, struct debug_settings *settings)
 
 tarn_status debug_words_read(void)
 {
-    const char *text = getenv("TARN_DEBUG");
+    const char *text = secure_getenv("TARN_DEBUG");
     return text ? debug_words_parse(text, &debug_settings) : TARN_OK;
 }

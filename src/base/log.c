@@ -15,7 +15,7 @@
 
 static enum log_level level_from_environment(void)
 {
-    const char *wanted = getenv("TARN_LOG");
+    const char *wanted = secure_getenv("TARN_LOG");
     if (!wanted)
         return LOG_NOTHING;
     if (strcmp(wanted, "errors") == 0)

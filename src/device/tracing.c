@@ -195,7 +195,7 @@ tarn_status tracing_words_parse(const char *text, tarn_trace_options *options, b
 
 static tarn_status read_environment_locked(void)
 {
-    const char *text = getenv("TARN_TRACE");
+    const char *text = secure_getenv("TARN_TRACE");
     tarn_trace_options options;
     bool on = false;
     ticks_init();

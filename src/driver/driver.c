@@ -36,7 +36,7 @@ enum { VENDORS = sizeof vendors / sizeof *vendors };
 /* The driver that is asked for by name; NULL for auto. */
 static tarn_status read_wish(const char **wish)
 {
-    const char *name = getenv("TARN_DRIVER");
+    const char *name = secure_getenv("TARN_DRIVER");
     *wish = NULL;
     if (host_configured()) {
         *wish = "host";

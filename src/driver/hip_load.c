@@ -117,7 +117,7 @@ static tarn_status find_all(char *why, size_t size)
 /* Whether virtual memory may be used where the runtime has it: TARN_HIP_VMM, else by the version. */
 static tarn_status read_wish(bool *wanted, char *why, size_t size)
 {
-    const char *value = getenv("TARN_HIP_VMM");
+    const char *value = secure_getenv("TARN_HIP_VMM");
     *wanted = hip.version >= FIRST_TESTED_VIRTUAL_MEMORY;
     if (!value || !*value)
         return TARN_OK;

@@ -69,7 +69,7 @@ static bool parse_number(const char *text, bool units, size_t *number)
 /* The variable's number where it is set and not empty, else `*number` as it was. */
 static tarn_status read_variable(const char *name, bool units, size_t *number)
 {
-    const char *text = getenv(name);
+    const char *text = secure_getenv(name);
     if (!text || !*text || parse_number(text, units, number))
         return TARN_OK;
     return failed(TARN_ERROR_CONFIGURATION, "%s=%s is not a number above 0%s", name, text,
@@ -97,8 +97,8 @@ static tarn_status choose_devices(size_t *devices)
     *devices = 1;
     tarn_status status = read_variable("TARN_HOST_DEVICES", false, devices);
     if (!status && *devices > TARN_MAX_DEVICES)
-        status = failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_DEVICES=%s is more than %d", getenv("TARN_HOST_DEVICES"),
-                        TARN_MAX_DEVICES);
+        status = failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_DEVICES=%s is more than %d",
+                        secure_getenv("TARN_HOST_DEVICES"), TARN_MAX_DEVICES);
     return status;
 }
 
@@ -112,7 +112,7 @@ static tarn_status choose_memory(size_t *memory)
     if (!status && (*memory % HOST_GRANULE || *memory > SIZE_MAX / 4))
         status =
             failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_MEMORY=%s is not a multiple of 2 MiB that a device can have",
-                   getenv("TARN_HOST_MEMORY"));
+                   secure_getenv("TARN_HOST_MEMORY"));
     return status;
 }
 

@@ -142,7 +142,7 @@ static tarn_status costs_read(const char *path, char *text, size_t length, struc
 tarn_status host_costs_start(void)
 {
     static char text[COSTS_ROOM + 1]; /* the caller has a lock */
-    const char *path = getenv("TARN_HOST_COSTS");
+    const char *path = secure_getenv("TARN_HOST_COSTS");
     costs_given = false;
     if (!path || !*path)
         return TARN_OK;

@@ -19,8 +19,10 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define PIECES_PER_CHUNK ((size_t)1024)
@@ -243,14 +245,23 @@ tarn_status host_export(int number, driver_piece piece, int *file)
     return status;
 }
 
-/* What is mapped must not end before the mapping does, whatever another process makes of the file. */
+#ifdef F_SEAL_FUTURE_WRITE
+#define SEALS_AGAINST_WRITING (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
+#else
+#define SEALS_AGAINST_WRITING F_SEAL_WRITE
+#endif
+
+/* What is mapped must not end before the mapping does, whatever another process makes of the file; nor may its pages be of a store that
+ * can run dry, as that of huge pages: a touch would end the process. */
 static tarn_status import_check(int file, size_t size)
 {
     struct stat known;
+    struct statfs store;
     if (fstat(file, &known))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "host import: %d is not an open file descriptor", file);
     int seals = fcntl(file, F_GET_SEALS), mode = fcntl(file, F_GETFL);
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || mode < 0 || (mode & O_ACCMODE) != O_RDWR)
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || seals & SEALS_AGAINST_WRITING || mode < 0 ||
+        (mode & O_ACCMODE) != O_RDWR || fstatfs(file, &store) || store.f_type != TMPFS_MAGIC)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "host import: descriptor %d is not of an exported piece: no memfd of a sealed size", file);
     if (known.st_size < 0 || (size_t)known.st_size != size)

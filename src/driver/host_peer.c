@@ -16,7 +16,7 @@ static atomic_uint_fast64_t
 
 tarn_status host_peers_start(void)
 {
-    const char *value = getenv("TARN_HOST_PEERS");
+    const char *value = secure_getenv("TARN_HOST_PEERS");
     bool none = value && strcmp(value, "none") == 0;
     if (value && *value && !none && strcmp(value, "all") != 0)
         return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_PEERS=%s: the values are all and none", value);

@@ -123,7 +123,7 @@ static bool find_in_toolkit(const struct library *row, struct loaded *loaded)
         {TARN_PLATFORM_CUDA, NULL, "/usr/local/cuda/lib64"},
     };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *directory = places[i].variable ? getenv(places[i].variable) : places[i].subdirectory;
+        const char *directory = places[i].variable ? secure_getenv(places[i].variable) : places[i].subdirectory;
         if (places[i].platform == row->platform && directory &&
             find_in(row, directory, strlen(directory), places[i].variable ? places[i].subdirectory : "", loaded))
             return true;
@@ -133,7 +133,7 @@ static bool find_in_toolkit(const struct library *row, struct loaded *loaded)
 
 static tarn_status library_open(const struct library *row, struct loaded *loaded, char *why, size_t size)
 {
-    if (find_in_path(row, getenv("TARN_LIBRARY_PATH"), loaded) || find_loaded(row, loaded) ||
+    if (find_in_path(row, secure_getenv("TARN_LIBRARY_PATH"), loaded) || find_loaded(row, loaded) ||
         loader_open(row->sonames, loaded, why, size) == TARN_OK)
         return TARN_OK;
     if (!find_in_toolkit(row, loaded))

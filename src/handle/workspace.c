@@ -76,7 +76,7 @@ static long long parse_kib(const char *text)
 static long long read_environment(const struct library *row)
 {
     for (int i = 0; i < 2 && row->workspace_variables[i]; i++) {
-        const char *text = getenv(row->workspace_variables[i]);
+        const char *text = secure_getenv(row->workspace_variables[i]);
         long long bytes = !text ? -1 : row->workspace_by_call ? parse_kib(text) : parse_groups(text);
         if (text && bytes < 0)
             log_write(LOG_ERRORS, "%s=%s makes no sense, and counts as not set", row->workspace_variables[i], text);

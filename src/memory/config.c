@@ -89,7 +89,7 @@ static tarn_status find_text(const char **source, const char **text)
 {
     static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
     *source = OWN_VARIABLE;
-    *text = getenv(OWN_VARIABLE);
+    *text = secure_getenv(OWN_VARIABLE);
     if (!*text || strcmp(*text, "pytorch") != 0)
         return TARN_OK;
     tarn_status status = device_layer_ready();
@@ -98,7 +98,7 @@ static tarn_status find_text(const char **source, const char **text)
         if (i == 1 && strcmp(driver->name, "hip") != 0)
             continue;
         *source = variables[i];
-        *text = getenv(variables[i]);
+        *text = secure_getenv(variables[i]);
     }
     return status;
 }

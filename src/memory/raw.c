@@ -19,7 +19,7 @@ tarn_status raw_ready(void)
     static atomic_bool is_read;
     if (atomic_load_explicit(&is_read, memory_order_acquire))
         return TARN_OK;
-    const char *wish = getenv("TARN_NO_CACHING");
+    const char *wish = secure_getenv("TARN_NO_CACHING");
     bool raw = wish && strcmp(wish, "1") == 0;
     if (wish && *wish && !raw && strcmp(wish, "0") != 0)
         return failed(TARN_ERROR_CONFIGURATION, "TARN_NO_CACHING=%s is neither 0 nor 1", wish);

@@ -387,7 +387,7 @@ static bool say_foreign(struct text *text, const struct facts *facts)
 
 static bool say_live(struct text *text, const struct facts *facts)
 {
-    bool traced = trace_is_on(), left = getenv("TARN_OOM_SNAPSHOT");
+    bool traced = trace_is_on(), left = secure_getenv("TARN_OOM_SNAPSHOT");
     if (!live_of(facts) || live_of(facts) < facts->reserved / 2 || (traced && left))
         return false;
     say(text, "live blocks fill it: run with %s%s%s to see which", left ? "" : "TARN_OOM_SNAPSHOT=<folder>",

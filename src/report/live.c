@@ -299,7 +299,7 @@ static bool is_name(const char *name)
 /* A variable that is set to something, or NULL. */
 static const char *wish(const char *variable)
 {
-    const char *text = getenv(variable);
+    const char *text = secure_getenv(variable);
     return text && *text ? text : NULL;
 }
 

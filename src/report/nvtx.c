@@ -323,7 +323,7 @@ static void use_tool(const char *path)
 tarn_status nvtx_begin(void)
 {
     static bool begun;
-    const char *wish = getenv("TARN_NVTX"), *path = getenv("NVTX_INJECTION64_PATH");
+    const char *wish = secure_getenv("TARN_NVTX"), *path = secure_getenv("NVTX_INJECTION64_PATH");
     bool asked = wish && strcmp(wish, "1") == 0, refused = wish && strcmp(wish, "0") == 0;
     if (wish && *wish && !asked && !refused)
         return failed(TARN_ERROR_CONFIGURATION, "TARN_NVTX=%.64s is neither 0 nor 1", wish);

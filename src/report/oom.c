@@ -154,7 +154,7 @@ void oom_leave(int device, const char *text, char *where, size_t size)
     int cancel CANCEL_RESTORED = cancel_off();
     char base[3072];
     struct error_before before;
-    const char *folder = getenv("TARN_OOM_SNAPSHOT");
+    const char *folder = secure_getenv("TARN_OOM_SNAPSHOT");
     if (!folder || !*folder || atomic_load(&files) >= MOST)
         return;
     unsigned number = atomic_fetch_add(&files, 1);

@@ -22,22 +22,21 @@
 
 #define MOST_NAMES 16 /* of one process number */
 
-static bool lock_file(int file, bool only_look)
+static bool lock_file(int file, short type)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(file, only_look ? F_OFD_GETLK : F_OFD_SETLK, &lock))
-        return false;
-    return !only_look || lock.l_type == F_UNLCK;
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+    return fcntl(file, F_OFD_SETLK, &lock) == 0;
 }
 
 bool page_is_shown(int file)
 {
-    return !lock_file(file, true);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(file, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
 }
 
 const char *page_directory(const char *wanted)
 {
-    const char *ways[] = {wanted, getenv("TARN_LIVE_DIRECTORY"), getenv("XDG_RUNTIME_DIR")};
+    const char *ways[] = {wanted, secure_getenv("TARN_LIVE_DIRECTORY"), secure_getenv("XDG_RUNTIME_DIR")};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (ways[i] && *ways[i])
             return ways[i];
@@ -54,14 +53,14 @@ static bool is_named(const char *path, int file)
            named.st_dev == opened.st_dev;
 }
 
-/* Removes a page if its process is dead. */
+/* Removes a page if its process is dead. Nobody can open one to write, so the lock is one of readers: it keeps the maker's away as well. */
 static void remove_left(const char *path)
 {
     struct stat info;
-    int file = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0)
         return;
-    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && lock_file(file, false) &&
+    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && lock_file(file, F_RDLCK) &&
         is_named(path, file))
         (void)unlink(path);
     close(file);
@@ -83,10 +82,10 @@ static int file_make(const char *directory, char *path, size_t size)
             errno = ENAMETOOLONG;
             return -1;
         }
-        int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
         if (file < 0 && errno != EEXIST)
             return -1;
-        if (file >= 0 && lock_file(file, false) && is_named(path, file))
+        if (file >= 0 && lock_file(file, F_WRLCK) && is_named(path, file))
             return file;
         if (file >= 0)
             close(file);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The live page: a file in a directory of shared memory in which a process shows its surveys, and who may see it. It has mode 0600,
- * is named tarn-live.PID, with ".1" and so on behind it where another PID namespace has a process of that number, and is locked
- * (F_OFD_SETLK) by its process as long as that lives: a page without a lock is one that a dead process left.
+/* The live page: a file in a directory of shared memory in which a process shows its surveys, and who may see it. It has mode 0400, so
+ * that its owner alone can open it, and only to read; is named tarn-live.PID, with ".1" and so on behind it where another PID namespace
+ * has a process of that number, and is locked (F_OFD_SETLK) by its process as long as that lives: a page without a lock is one that a dead
+ * process left.
  *
  * The head never changes once the name is there. The survey is written under a sequence: odd while it is written. A reader takes what
  * it copied between two equal even numbers, and trusts no count in it. */

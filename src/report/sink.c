@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define NAMES 16 /* that are tried for a temporary file */
+
 static void begin(struct sink *sink)
 {
     sink->write = NULL;
@@ -74,9 +76,13 @@ tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
     if (stat(path, &before) == 0 && !S_ISREG(before.st_mode))
         return failed(TARN_ERROR_SYSTEM, "%s is there and is no regular file, whose place another could take", path);
     memcpy(sink->path, path, length + 1);
-    if (!name_temporary(sink))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is no name of a file", path);
-    sink->file = open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights);
+    for (int i = 0; i < NAMES && sink->file < 0; i++) { /* what has the name may be anybody's, and left there for us */
+        if (!name_temporary(sink))
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is no name of a file", path);
+        sink->file = open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights);
+        if (sink->file < 0 && errno != EEXIST)
+            break;
+    }
     if (sink->file < 0)
         return failed(TARN_ERROR_SYSTEM, "%s cannot be written: a file beside it cannot be made: %s", path,
                       strerror(errno));

@@ -183,7 +183,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!(flags & HAS_OTHER_MAGIC))
         memcpy(page.head.magic, PAGE_MAGIC, sizeof page.head.magic);
     uint64_t sequence = atomic_load(&page.sequence);
-    atomic_store(&page.sequence, flags & IS_WRITTEN_TO ? sequence | 1 : sequence + (sequence == 0) * 2 & ~UINT64_C(1));
+    if (flags & IS_WRITTEN_TO)
+        sequence |= 1;
+    else if (sequence < 2 || sequence % 2)
+        sequence = 2;
+    atomic_store(&page.sequence, sequence);
     snprintf(path, sizeof path, "%s/" PAGE_PREFIX "1", directory);
     int writer = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     demand(writer >= 0 && write(writer, &page, length) == (ssize_t)length);

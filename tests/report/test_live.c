@@ -30,7 +30,7 @@ static void start_and_stop(void)
 {
     struct stat info;
     OK(tarn_live_start(&fast));
-    CHECK(lstat(own_path(), &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 07777) == 0600);
+    CHECK(lstat(own_path(), &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 07777) == 0400);
     CHECK(info.st_size == (off_t)sizeof(struct page));
     CHECK(is_shown(own_path()));
     GIVES(tarn_live_start(NULL), TARN_ERROR_BUSY);

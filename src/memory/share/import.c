@@ -16,11 +16,13 @@
 #include "memory/share/share.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 struct import {
     struct tree_node node;
     uintptr_t start; /* of the claimed addresses */
     struct share_head head;
+    uint64_t files; /* files_of() its parts */
     struct arena *arena;
     uint64_t count;
 };
@@ -56,12 +58,24 @@ static struct import *import_at_locked(uintptr_t address)
     return import && import->start <= address ? import : NULL;
 }
 
-/* The import of the same memory: the block's place in its process, its incarnation, and how it lies in its pieces. */
-static struct import *import_like_locked(const struct arena *arena, const struct share_head *head)
+/* What tells the memory of a share from other memory that says the same of itself: which files its parts are, where a driver's are files.
+ * Those that are not, as CUDA's, cannot be told apart: there the exporter's name, which is random, is all that is known. */
+static uint64_t files_of(const tarn_share *share)
+{
+    uint64_t sum = 0;
+    struct stat info;
+    for (uint32_t i = 0; i < share->head.parts; i++)
+        if (fstat(share->parts[i].file, &info) == 0 && S_ISREG(info.st_mode))
+            sum = (sum ^ info.st_ino ^ (uint64_t)info.st_dev << 32) * UINT64_C(0x9e3779b97f4a7c15);
+    return sum;
+}
+
+/* The import of the same memory: the block's place in its process, its incarnation, how it lies in its pieces, and these. */
+static struct import *import_like_locked(const struct arena *arena, const struct share_head *head, uint64_t files)
 {
     for (struct tree_node *node = tree_first(&imports); node; node = tree_next(node)) {
         struct import *import = TREE_ENTRY(node, struct import, node);
-        if (import->arena == arena && memcmp(&import->head, head, sizeof *head) == 0)
+        if (import->arena == arena && import->files == files && memcmp(&import->head, head, sizeof *head) == 0)
             return import;
     }
     return NULL;
@@ -74,10 +88,10 @@ static void enter_locked(struct import *import)
     atomic_fetch_add(&import_count, 1);
 }
 
-static bool count_like(const struct arena *arena, const struct share_head *head, void **pointer)
+static bool count_like(const struct arena *arena, const struct share_head *head, uint64_t files, void **pointer)
 {
     mutex_lock(&imports_lock);
-    struct import *like = import_like_locked(arena, head);
+    struct import *like = import_like_locked(arena, head, files);
     if (like) {
         like->count++;
         *pointer = pointer_of(like);
@@ -215,7 +229,7 @@ static tarn_status fits(const tarn_share *share, const struct device *device)
 static void enter(struct import *import, void **pointer)
 {
     mutex_lock(&imports_lock);
-    struct import *like = import_like_locked(import->arena, &import->head);
+    struct import *like = import_like_locked(import->arena, &import->head, import->files);
     if (like)
         like->count++;
     else
@@ -232,12 +246,13 @@ static void enter(struct import *import, void **pointer)
     object_free(&import_objects, import);
 }
 
-static tarn_status import_new(struct arena *arena, const tarn_share *share, void **pointer)
+static tarn_status import_new(struct arena *arena, const tarn_share *share, uint64_t files, void **pointer)
 {
     struct import *import = object_alloc(&import_objects);
     if (!import)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an import");
     import->head = share->head;
+    import->files = files;
     import->arena = arena;
     tarn_status status = map_share(arena, share, &import->start);
     if (status)
@@ -254,10 +269,12 @@ tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
-    if (status || (status = share_known(share)) || (status = device_find(device, &found)) || (status = device_check(found)) ||
-        (status = share_check(share)) || (status = fits(share, found)) || (status = arena_of(found, &arena)))
+    if (status || (status = share_known(share)) || (status = device_find(device, &found)) ||
+        (status = device_check(found)) || (status = share_check(share)) || (status = fits(share, found)) ||
+        (status = arena_of(found, &arena)))
         return status;
-    return count_like(arena, &share->head, pointer) ? TARN_OK : import_new(arena, share, pointer);
+    uint64_t files = files_of(share);
+    return count_like(arena, &share->head, files, pointer) ? TARN_OK : import_new(arena, share, files, pointer);
 }
 
 /* Takes an import out of the set with the last close of it. */
