@@ -7,10 +7,10 @@
  *
  * Reader: tools/tarn/input/workload.c
  */
+#include "input/workload.h"
 #include "replay/c10.h"
 #include "replay/packing.h"
 #include "replay/plan_make.h"
-#include "input/workload.h"
 
 #include <stdlib.h>
 #include <string.h>
