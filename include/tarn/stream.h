@@ -37,8 +37,8 @@ TARN_API tarn_status tarn_stream_get(int device, tarn_stream *stream);
 TARN_API tarn_status tarn_stream_set(tarn_stream stream);
 
 /* Enters a stream of the driver's that the caller owns. The same (device, native) pair adopted twice is the same stream,
- * and must be retired as often. TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for a NULL `stream`; where the driver does not
- * know `native` as a stream of the device, what it says to that: TARN_ERROR_INVALID_STREAM, or TARN_ERROR_DRIVER. */
+ * and must be retired as often. TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for a NULL `stream`; TARN_ERROR_INVALID_STREAM
+ * where the driver says that `native` is none of the device's streams. */
 TARN_API tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream);
 
 /* Forgets an adopted stream; call it before the stream is destroyed. Memory in its heap that is not live goes to the

@@ -258,12 +258,17 @@ static struct stream *adopt_again_locked(int device, void *native)
     return known;
 }
 
-/* The driver is asked about a stream before it has a slot: one that it does not know could never be retired. */
-static tarn_status check_native(struct device *device, void *native)
+/* The driver is asked about a stream before it has a slot: one that it does not know could never be retired. Where it fails otherwise, the
+ * stream may be right. */
+static bool is_none_of_the_driver(const struct device *device, void *native)
 {
     struct driver_capture capture;
-    tarn_status status = device_note(device, driver->capture_status(device->number, native, &capture));
-    return status == TARN_ERROR_CAPTURE ? TARN_OK : status;
+    struct error_before before;
+    error_attempt_begin(&before);
+    tarn_status status = driver->capture_status(device->number, native, &capture);
+    bool none = status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT;
+    error_attempt_end(&before, none ? TARN_ERROR_INVALID_STREAM : TARN_OK);
+    return none;
 }
 
 tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
@@ -281,8 +286,8 @@ tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
     mutex_lock(&table_lock);
     struct stream *known = adopt_again_locked(device, native);
     mutex_unlock(&table_lock);
-    if (!known && (status = check_native(found, native)))
-        return status;
+    if (!known && is_none_of_the_driver(found, native))
+        return TARN_ERROR_INVALID_STREAM;
     mutex_lock(&table_lock);
     if (!known && !(known = adopt_again_locked(device, native)))
         status = stream_enter_locked(device, native, 0, STREAM_IS_ADOPTED, &known);
