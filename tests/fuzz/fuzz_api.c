@@ -37,8 +37,9 @@ uint8_t take(void)
 /* ---- The other thread: runs what it is given, while the first one waits ---- */
 
 static struct {
+    pthread_t thread;
     sem_t wanted, done;
-    void (*call)(void);
+    void (*call)(void); /* NULL: it ends */
 } other;
 
 static void *other_thread(void *argument)
@@ -47,10 +48,11 @@ static void *other_thread(void *argument)
     for (;;) {
         while (sem_wait(&other.wanted))
             ;
+        if (!other.call)
+            return argument;
         other.call();
         sem_post(&other.done);
     }
-    return argument;
 }
 
 static void run_on_other(void (*call)(void))
@@ -63,9 +65,13 @@ static void run_on_other(void (*call)(void))
 
 /* ---- The beginning ---- */
 
-static void remove_directory(void)
+/* The other thread ends too: at the end of the process the leak sanitizer cannot read what libraries that were opened since keep for it. */
+static void finish(void)
 {
     char command[128];
+    other.call = NULL;
+    sem_post(&other.wanted);
+    pthread_join(other.thread, NULL);
     snprintf(command, sizeof command, "rm -rf '%s'", world.directory);
     (void)!system(command);
 }
@@ -73,7 +79,6 @@ static void remove_directory(void)
 static void start(void)
 {
     const tarn_host_config config = {.size = sizeof config, .devices = DEVICES, .memory = DEVICE_MEMORY};
-    pthread_t thread;
     size_t free_bytes, total;
     DEMAND(tarn_host_configure(&config) == TARN_OK);
     DEMAND(tarn_library_register(&api_library, &world.library) == TARN_OK);
@@ -84,11 +89,10 @@ static void start(void)
     }
     strcpy(world.directory, "/tmp/tarn-fuzz-XXXXXX");
     DEMAND(mkdtemp(world.directory) != NULL);
-    atexit(remove_directory);
     world.wrong_file = open("/dev/null", O_RDWR | O_CLOEXEC);
     DEMAND(world.wrong_file >= 0);
     DEMAND(sem_init(&other.wanted, 0, 0) == 0 && sem_init(&other.done, 0, 0) == 0);
-    DEMAND(pthread_create(&thread, NULL, other_thread, NULL) == 0);
+    DEMAND(pthread_create(&other.thread, NULL, other_thread, NULL) == 0 && atexit(finish) == 0);
 }
 
 static void begin(void)
