@@ -836,8 +836,10 @@ void heaps_leave_behind(struct store *store)
     mutex_lock(&heaps_lock);
     atomic_store(&store->left_behind, true); /* before: a cache that is made from now on is closed */
     for (struct heap *heap = store->arena->heaps; heap; heap = heap->next) {
+        if (heap->store != store) /* it changes under this lock too; there may be thousands of others' */
+            continue;
         mutex_lock(&heap->lock);
-        if (heap->store == store && !heap->retired) {
+        if (!heap->retired) {
             count_retired(heap->arena, 1);
             caches_close_locked(heap);
             caches_reclaim_locked(heap); /* so that heaps_learn() finds all that is free */
@@ -865,20 +867,22 @@ bool heaps_give_up(struct store *store)
     bool empty = true;
     mutex_lock(&heaps_lock);
     for (struct heap *heap = store->arena->heaps; heap && empty; heap = heap->next) {
+        if (heap->store != store)
+            continue;
         mutex_lock(&heap->lock);
-        empty = heap->store != store || is_empty_locked(heap);
+        empty = is_empty_locked(heap);
         mutex_unlock(&heap->lock);
     }
     for (struct heap *heap = store->arena->heaps; heap && empty; heap = heap->next) {
+        if (heap->store != store)
+            continue;
         mutex_lock(&heap->lock);
-        if (heap->store == store) {
-            if (!heap->retired)
-                heap_enter(store, heap->stream, NULL);
-            caches_publish_locked(heap); /* while the pool is there to count it */
-            spare_spans_destroy_locked(heap);
-            heap->retired = true;
-            heap->store = &store->arena->store;
-        }
+        if (!heap->retired)
+            heap_enter(store, heap->stream, NULL);
+        caches_publish_locked(heap); /* while the pool is there to count it */
+        spare_spans_destroy_locked(heap);
+        heap->retired = true;
+        heap->store = &store->arena->store;
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);

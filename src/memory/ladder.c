@@ -522,6 +522,8 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
          heap = heap_next(arena, heap)) {
         struct run *leaving = NULL;
         size_t given = 0;
+        if (store && heap_store(heap) != store)
+            continue;
         move_begin(arena);
         struct store *own = heap_store(heap);
         if (store ? own == store : store_serves(own, &arena->store)) {
