@@ -14,15 +14,11 @@
 
 #include <string.h>
 
-static struct object_pool spans = OBJECT_POOL_KEEPING(struct span, heap);
-static struct object_pool runs = OBJECT_POOL(struct run);
 static struct object_pool heaps = OBJECT_POOL(struct heap);
 
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
 
 #define SPAN_BY_START(node) TREE_ENTRY(node, struct span, by_start)
-
-#define SPARE_SPANS 64 /* the most that a heap keeps at hand */
 
 static int by_size(const struct tree_node *a, const struct tree_node *b)
 {
@@ -46,67 +42,6 @@ static bool is_ending_behind(const struct tree_node *node, uint64_t address)
 static bool is_at_least(const struct tree_node *node, uint64_t size)
 {
     return SPAN_OF(node)->size >= size;
-}
-
-struct span *span_create(void)
-{
-    struct span *span = object_alloc(&spans);
-    if (!span)
-        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a span");
-    return span;
-}
-
-void span_destroy(struct span *span)
-{
-    object_free(&spans, span);
-}
-
-/* The same out of what the heap has at hand. */
-static struct span *span_create_locked(struct heap *heap)
-{
-    struct span *span = heap->spare_spans;
-    if (!span || pages_fail_armed())
-        return span_create();
-    heap->spare_spans = span->next;
-    heap->spare_count--;
-    memset(span, 0, offsetof(struct span, heap));
-    return span;
-}
-
-static void span_destroy_locked(struct heap *heap, struct span *span)
-{
-    if (!span)
-        return;
-    if (heap->spare_count == SPARE_SPANS) {
-        span_destroy(span);
-        return;
-    }
-    span->next = heap->spare_spans;
-    heap->spare_spans = span;
-    heap->spare_count++;
-}
-
-/* A heap that may never be used again keeps none: there are as many heaps as pools were at once. */
-static void spare_spans_destroy_locked(struct heap *heap)
-{
-    for (struct span *span; (span = heap->spare_spans);) {
-        heap->spare_spans = span->next;
-        span_destroy(span);
-    }
-    heap->spare_count = 0;
-}
-
-struct run *run_create(void)
-{
-    struct run *run = object_alloc(&runs);
-    if (!run)
-        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a run");
-    return run;
-}
-
-void run_destroy(struct run *run)
-{
-    object_free(&runs, run);
 }
 
 static void run_insert_locked(struct heap *heap, enum zone_kind zone, struct run *run)
@@ -831,13 +766,21 @@ tarn_status heap_retire(struct stream *stream)
     return status;
 }
 
+/* The next heap of a store after `heap`, NULL first; heaps_lock, under which a heap changes its store. There may be thousands of
+ * others', so their locks are not taken. */
+static struct heap *heap_of_store_locked(const struct store *store, const struct heap *heap)
+{
+    struct heap *next = heap ? heap->next : store->arena->heaps;
+    while (next && next->store != store)
+        next = next->next;
+    return next;
+}
+
 void heaps_leave_behind(struct store *store)
 {
     mutex_lock(&heaps_lock);
     atomic_store(&store->left_behind, true); /* before: a cache that is made from now on is closed */
-    for (struct heap *heap = store->arena->heaps; heap; heap = heap->next) {
-        if (heap->store != store) /* it changes under this lock too; there may be thousands of others' */
-            continue;
+    for (struct heap *heap = heap_of_store_locked(store, NULL); heap; heap = heap_of_store_locked(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap->retired) {
             count_retired(heap->arena, 1);
@@ -866,16 +809,14 @@ bool heaps_give_up(struct store *store)
 {
     bool empty = true;
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = store->arena->heaps; heap && empty; heap = heap->next) {
-        if (heap->store != store)
-            continue;
+    for (struct heap *heap = heap_of_store_locked(store, NULL); heap && empty;
+         heap = heap_of_store_locked(store, heap)) {
         mutex_lock(&heap->lock);
         empty = is_empty_locked(heap);
         mutex_unlock(&heap->lock);
     }
-    for (struct heap *heap = store->arena->heaps; heap && empty; heap = heap->next) {
-        if (heap->store != store)
-            continue;
+    for (struct heap *heap = heap_of_store_locked(store, NULL), *next; heap && empty; heap = next) {
+        next = heap_of_store_locked(store, heap);
         mutex_lock(&heap->lock);
         if (!heap->retired)
             heap_enter(store, heap->stream, NULL);

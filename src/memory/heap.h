@@ -233,6 +233,11 @@ struct span *span_create(void);
 void span_destroy(struct span *span);
 struct run *run_create(void);
 void run_destroy(struct run *run);
+/* The same of spans, out of what the heap has at hand and back there; and an end of what it has: one that may never be used again
+ * keeps none, since there are as many heaps as pools were at once. */
+struct span *span_create_locked(struct heap *heap);
+void span_destroy_locked(struct heap *heap, struct span *span);
+void spare_spans_destroy_locked(struct heap *heap);
 
 /* Makes the part of a held span from `offset` on a span of its own, the fresh one given, behind it. */
 void span_cut(struct span *span, size_t offset, struct span *fresh);
