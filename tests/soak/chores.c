@@ -373,7 +373,7 @@ static struct chore {
     {"trims", 6, do_trim, 0},           {"failures", 60, do_failures, 0}, {"limits", 30, do_limit, 0},
     {"shortages", 6, do_shortage, 0},   {"traces", 30, do_trace, 0},      {"snapshots", 1, do_snapshot, 0},
     {"questions", 60, do_questions, 0}, {"handles", 60, do_handle, 0},    {"observers", 10, do_observer, 0},
-    {"threads", 20, do_death, 0},       {"pools", 60, do_pool, 0},        {"scopes", 40, do_scope, 0},
+    {"threads", 60, do_death, 0},       {"pools", 60, do_pool, 0},        {"scopes", 40, do_scope, 0},
     {"captures", 60, do_capture, 0},    {"suspends", 30, do_suspend, 0},  {"checkpoints", 20, do_checkpoint, 0},
 };
 #define CHORES (sizeof chores / sizeof *chores)

@@ -100,7 +100,7 @@ void rest_check(const struct rest *rest)
  * thread comes by caches of more and more heaps, and the C library keeps stacks of threads that ended; a leak of one record a pool
  * or capture exceeds that in a minute. */
 #define REST_LIST(X)                                    \
-    X(metadata, 256 * 1024 + 128 * 1024 * worker_count) \
+    X(metadata, 768 * 1024 + 128 * 1024 * worker_count) \
     X(resident, 8 * 1024 * 1024)                        \
     X(mappings, 64)                                     \
     X(files, 4)                                         \
