@@ -335,11 +335,11 @@ static void sizes_that_no_memory_has(void)
     host_start_with(1, 2 * GIB);
     tarn_stream stream = lease(0);
     tarn_pool *pool = NULL, *plain = NULL;
-    tarn_pool_options segments = {.size = sizeof segments, .device = 0, .segments = TARN_SEGMENTS_PLAIN};
+    tarn_pool_options options = {.size = sizeof options, .device = 0, .segments = TARN_SEGMENTS_PLAIN};
     tarn_alloc_options aligned = {
         .size = sizeof aligned, .device = 0, .stream = stream, .alignment = TARN_MAX_ALIGNMENT};
     OK(tarn_pool_create(NULL, &pool));
-    OK(tarn_pool_create(&segments, &plain));
+    OK(tarn_pool_create(&options, &plain));
     void *live = alloc_on(stream, 1000), *large = alloc_on(stream, 3 * MIB), *block = NULL;
     memset(live, 7, 1000);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

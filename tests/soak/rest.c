@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,12 +39,12 @@ static int64_t count_entries(const char *path)
 static int64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
-    int64_t total = 0, resident = 0;
-    if (file && fscanf(file, "%" SCNd64 " %" SCNd64, &total, &resident) != 2)
-        resident = 0;
+    char line[128] = "", *second = NULL;
+    if (file && fgets(line, sizeof line, file))
+        second = strchr(line, ' '); /* the first is all that is mapped */
     if (file)
         fclose(file);
-    return resident * sysconf(_SC_PAGESIZE);
+    return second ? (int64_t)strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE) : 0;
 }
 
 static void must(const char *what, tarn_status status)

@@ -231,8 +231,8 @@ static bool with_frames;
 static void read_and_measure(void)
 {
     char folder[] = "/tmp/tarn-large-XXXXXX", path[64];
-    int pipes[2], status = 1;
-    struct told told;
+    int pipes[2] = {-1, -1}, status = 1;
+    struct told told = {0};
     CHECK(mkdtemp(folder) && pipe(pipes) == 0);
     snprintf(path, sizeof path, "%s/snapshot", folder);
     CHECK(mkfifo(path, 0600) == 0);
