@@ -26,7 +26,7 @@ enum { WELL = 7 };
 static int rounds(void)
 {
     const char *text = getenv("TARN_LIFE_ROUNDS");
-    return text ? atoi(text) : 4;
+    return text ? atoi(text) : 3;
 }
 
 /* Threads at work -------------------------------------------------------------------------------------------------- */

@@ -481,7 +481,7 @@ static void *storm(void *argument)
 static int rounds(void)
 {
     const char *text = getenv("TARN_LIFE_ROUNDS");
-    return text ? atoi(text) : 25;
+    return text ? atoi(text) : 16;
 }
 
 static void *forks(void *argument)
