@@ -25,8 +25,8 @@ enum { WELL = 7 };
 
 static int rounds(void)
 {
-    const char *text = getenv("TARN_LIFE_ROUNDS");
-    return text ? atoi(text) : 3;
+    const char *times = getenv("TARN_LIFE_TIMES");
+    return 3 * (times ? atoi(times) : 1);
 }
 
 /* Threads at work -------------------------------------------------------------------------------------------------- */

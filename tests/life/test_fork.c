@@ -480,14 +480,16 @@ static void *storm(void *argument)
 
 static int rounds(void)
 {
-    const char *text = getenv("TARN_LIFE_ROUNDS");
-    return text ? atoi(text) : 16;
+    const char *times = getenv("TARN_LIFE_TIMES");
+    return 16 * (times ? atoi(times) : 1);
 }
 
 static void *forks(void *argument)
 {
-    for (int i = 0; i < rounds(); i++)
+    for (int i = 0; i < rounds(); i++) {
+        alarm(60); /* for each anew */
         in_child(i % 4 == 3 ? all_is_refused_and_it_exits : all_is_refused);
+    }
     return argument;
 }
 

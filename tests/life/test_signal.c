@@ -56,8 +56,8 @@ static void catch_all(void)
 
 static int rounds(void)
 {
-    const char *text = getenv("TARN_LIFE_ROUNDS");
-    return text ? atoi(text) : 200;
+    const char *times = getenv("TARN_LIFE_TIMES");
+    return 200 * (times ? atoi(times) : 1);
 }
 
 static char folder[64];
