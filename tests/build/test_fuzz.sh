@@ -24,4 +24,11 @@ for name in $exported; do
 done
 twice=$(uniq -d <<<"$fuzzed")
 [ -z "$twice" ] || { echo "more than once: $twice" && status=1; }
+
+# What is stored for it calls each of them.
+if [ -x "$TARN_BUILD/tests/fuzz.api" ]; then
+    called=$(TARN_FUZZ_SHOW=1 "$TARN_BUILD/tests/fuzz.api" tests/fuzz/corpus/api 2>&1 | sed -n 's/^\(tarn_[a-z0-9_]*\).*/\1/p' | LC_ALL=C sort -u)
+    never=$(LC_ALL=C comm -23 <(sort -u <<<"$fuzzed") - <<<"$called")
+    [ -z "$never" ] || { echo "no input in tests/fuzz/corpus/api calls:" "$never" && status=1; }
+fi
 exit "$status"

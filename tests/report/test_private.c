@@ -12,14 +12,12 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <tarn/live.h>
 #include <tarn/metrics.h>
@@ -318,12 +316,64 @@ static void test_names(void **state)
         print_message("without root there is no other user to be\n");
 }
 
-int main(void)
+/* ---- A program that runs with another's rights -------------------------------------------------------------------- */
+
+enum { ENVIRONMENT_COUNTS = 10, ENVIRONMENT_IS_IGNORED };
+
+/* What this program is when it is run as a copy with the set-user-ID bit, and when without. */
+static int as_another(void)
 {
+    int count = 0;
+    bool secure = getauxval(AT_SECURE) != 0;
+    host_start_with(1, 16 * MIB);
+    tarn_status status = tarn_device_count(&count);
+    if (secure)
+        return status == TARN_OK ? ENVIRONMENT_IS_IGNORED : 1;
+    return status == TARN_ERROR_CONFIGURATION ? ENVIRONMENT_COUNTS : 1;
+}
+
+static int run_copy(mode_t rights)
+{
+    char command[256];
+    int status = -1;
+    const char *path = in_directory("copy");
+    snprintf(command, sizeof command, "cp /proc/%ld/exe '%s'", (long)getpid(), path);
+    CHECK(system(command) == 0 && chmod(path, rights) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        become(OTHER);
+        (void)setenv("TARN_DEBUG", "nonsense", 1);
+        (void)execl(path, path, "as-another", (char *)NULL);
+        _exit(127);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    (void)unlink(path);
+    return WEXITSTATUS(status);
+}
+
+static void test_environment(void **state)
+{
+    (void)state;
+    directory_make();
+    CHECK(run_copy(0755) == ENVIRONMENT_COUNTS);
+    int result = geteuid() == 0 ? run_copy(04755) : ENVIRONMENT_COUNTS;
+    CHECK(result == ENVIRONMENT_IS_IGNORED ||
+          result == ENVIRONMENT_COUNTS); /* the latter on a file system that is mounted so */
+    if (result == ENVIRONMENT_COUNTS)
+        print_message("no program runs with another's rights here\n");
+    directory_remove();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "as-another") == 0)
+        return as_another();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_other_user),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
