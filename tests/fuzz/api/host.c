@@ -30,10 +30,7 @@ static const struct block *any_place(int *device, void **native)
         tarn_stream_native(info.stream, native))
         return NULL;
     if ((info.pool.first || info.pool.second) && !tarn_pool_find(info.pool, &pool)) {
-        tarn_pool_allocator allocator = {.size = sizeof allocator};
         (void)tarn_pool_state_get(pool, &pool_state);
-        if (tarn_pool_allocator_get(pool, &allocator) || allocator.alloc) /* of pages that nobody can write to */
-            pool_state = TARN_POOL_CHANGES;
         (void)tarn_pool_release(pool);
     } else if (info.pool.first || info.pool.second) {
         return NULL;

@@ -14,7 +14,9 @@ static void *take_pages(size_t size, int device, void *stream, void *user)
     (void)device;
     (void)stream;
     DEMAND(user == &world);
-    void *memory = size <= DEVICE_MEMORY ? mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    void *memory = MAP_FAILED;
+    if (size <= DEVICE_MEMORY)
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
