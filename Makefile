@@ -25,7 +25,7 @@ compile = cmake --build $(build_dir) --parallel $(JOBS)
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 
-.PHONY: all build demo test docs bench mutants fuzz fuzz-coverage soak portability coverage lint format install clean help require-cmake
+.PHONY: all build demo test docs bench mutants models fuzz fuzz-coverage soak portability coverage lint format install clean help require-cmake
 
 all: build
 
@@ -61,6 +61,10 @@ mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ 
 	@scripts/setup demo test docs
 	@$(cudss_headers)
 	@scripts/mutants $(if $(MUTANTS_PART),--part $(MUTANTS_PART)) $(MUTANTS)
+
+models: ## Have a model checker try all executions of the parts that take no lock (MODELS_LONG=1: in a larger scope, for an hour)
+	@scripts/setup demo models
+	@scripts/models
 
 fuzz: ## Fuzz for FUZZ_SECONDS in all, divided among the targets (ENGINE=afl: by AFL++)
 	@scripts/setup demo fuzz

@@ -8,7 +8,7 @@
  * nothing has happened to streams, captures, settings, or the process. Everything else runs between call_begin() and
  * call_end(), which tarn_shutdown() waits out. Handles are created, destroyed and bound with no pool's lock held. A
  * handle belongs to one owner at a time; an owner's thread alone binds it. Locks: pool, then handle; `holders_lock`
- * with no other. */
+ * with no other. tests/spin/handle_pool.pml is a model of it (docs/models.md): who changes the one changes the other. */
 #include "handle/pool.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -578,13 +578,16 @@ tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lea
 static struct handle *lease_claim(const tarn_lease *given)
 {
     struct handle *handle = given ? given->owner : NULL;
-    if (!given || !given->number || !object_is_live(&handle_objects, handle) || !handle->pool)
+    if (!given || !given->number || !object_is_live(&handle_objects, handle))
         return NULL;
-    mutex_lock(&handle->pool->lock);
+    struct handle_pool *pool = handle->pool; /* once: of a stale lease it may change */
+    if (!pool)
+        return NULL;
+    mutex_lock(&pool->lock);
     bool matches = handle->lease == given->number;
     if (matches)
         handle->lease = 0;
-    mutex_unlock(&handle->pool->lock);
+    mutex_unlock(&pool->lock);
     return matches ? handle : NULL;
 }
 
@@ -824,7 +827,8 @@ static void wait_for_calls(void)
     struct holder *holder = holders;
     mutex_unlock(&holders_lock);
     for (; holder; holder = holder->all)
-        while (atomic_load_explicit(&holder->busy, memory_order_acquire))
+        /* In one order with the change of the state: acquiring, it could come before that. */
+        while (atomic_load(&holder->busy))
             nanosleep(&moment, NULL);
 }
 

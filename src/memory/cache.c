@@ -220,20 +220,20 @@ static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
     struct slab *slab = remote->slab;
     unsigned word = (unsigned)(remote - slab->remote);
     uint64_t freed = atomic_exchange_explicit(&slab->freed[word], 0, memory_order_acq_rel);
-    while (freed) {
-        unsigned slot = word * 64 + (unsigned)__builtin_ctzll(freed);
-        freed &= freed - 1;
+    for (uint64_t left = freed; left; left &= left - 1) {
+        unsigned slot = word * 64 + (unsigned)__builtin_ctzll(left);
         if (!slab_is_taken(slab, slot)) {
             log_write(LOG_ERRORS, "the block at %#zx was freed twice, by two threads",
                       (size_t)slab_address(slab, slot));
-            continue;
+            freed &= ~(left & -left);
         }
         slab_note_clear(&slab->notes[slot]);
-        come_home_locked(cache, slab, slot); /* with the last of the word the slab may be gone */
     }
+    for (; freed; freed &= freed - 1) /* with the last of them the slab may be gone */
+        come_home_locked(cache, slab, word * 64 + (unsigned)__builtin_ctzll(freed));
 }
 
-/* Takes up what other threads have freed. */
+/* Takes up what other threads have freed. tests/spin/cache_freed.pml is a model of this and of cache_give_remote(). */
 static void drain_locked(struct cache *cache)
 {
     struct slab_remote *remote = atomic_exchange_explicit(&cache->remote, NULL, memory_order_acquire);
@@ -362,13 +362,15 @@ static void barrier_everywhere(void)
         (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
+/* tests/spin/cache_taking.pml is a model of this, of hand_back(), cache_enter() and cache_leave(). `busy` is read in the one order that
+ * entries have where there is no membarrier: an acquiring load could come before the store of the gate. */
 static void revoke_locked(struct heap *heap)
 {
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
         atomic_store_explicit(&cache->gate, CACHE_REVOKED, memory_order_seq_cst);
     barrier_everywhere();
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
-        while (atomic_load_explicit(&cache->busy, memory_order_acquire))
+        while (atomic_load_explicit(&cache->busy, memory_order_seq_cst))
             sched_yield();
 }
 
