@@ -23,7 +23,7 @@ static const struct driver plain = {.name = "host",
 
 const struct driver *driver;
 
-static mutex start_lock = MUTEX_INITIALIZER;
+static mutex start_lock = MUTEX_INITIALIZER(LOCK_SIM);
 static atomic_bool started, exits;
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */

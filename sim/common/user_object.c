@@ -22,7 +22,7 @@ struct part {
     unsigned count;
 };
 
-static mutex lock = MUTEX_INITIALIZER;
+static mutex lock = MUTEX_INITIALIZER(LOCK_SIM_OBJECTS);
 static struct object_pool objects = OBJECT_POOL(struct sim_user_object);
 static struct object_pool parts = OBJECT_POOL(struct part);
 

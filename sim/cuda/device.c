@@ -11,7 +11,7 @@
 
 #define STACK 32
 
-static mutex contexts_lock = MUTEX_INITIALIZER;
+static mutex contexts_lock = MUTEX_INITIALIZER(LOCK_SIM_CONTEXTS);
 static struct CUctx_st primary[TARN_MAX_DEVICES];
 static atomic_uint lost[TARN_MAX_DEVICES]; /* the sticky code of a lost device */
 static _Thread_local cu_context stack[STACK];

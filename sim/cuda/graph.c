@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static mutex graphs_lock = MUTEX_INITIALIZER;
+static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_SIM);
 static struct object_pool graphs = OBJECT_POOL(struct CUgraph_st);
 static struct object_pool execs = OBJECT_POOL(struct CUgraphExec_st);
 

@@ -1,45 +1,104 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A mutex that cannot fail, over pthreads; a lock that many share; and a lock for a few dozen instructions. */
+/* A mutex that cannot fail, over pthreads; a lock that many share; and a lock for a few dozen instructions. Each has a rank, the name
+ * of its place in the one order in which locks are taken (lock_order.h), which builds with TARN_DEBUG_CHECKS check at each taking; others know
+ * nothing of it. */
 #ifndef TARN_BASE_LOCK_H
 #define TARN_BASE_LOCK_H
 
 #include "base/cancel.h"
+#include "base/lock_order.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
+
+typedef struct {
+    pthread_mutex_t pthread;
+    enum lock_rank rank;
+} mutex;
+#define MUTEX_INITIALIZER(its_rank)                              \
+    {                                                            \
+        .pthread = PTHREAD_MUTEX_INITIALIZER, .rank = (its_rank) \
+    }
+#define MUTEX_PTHREAD(m) (&(m)->pthread)
+#define MUTEX_RANK(m) ((m)->rank)
+
+/* What the calling thread has of locks. Before a lock is waited for, `lock_before` aborts if that is against the order, with the names of
+ * both locks and the places where they are taken. */
+void lock_before(enum lock_rank rank, const char *file, int line);
+void lock_taken(const void *lock, enum lock_rank rank, const char *file, int line);
+void lock_left(const void *lock);
+
+#else
+
 typedef pthread_mutex_t mutex;
-#define MUTEX_INITIALIZER PTHREAD_MUTEX_INITIALIZER
+#define MUTEX_INITIALIZER(its_rank) PTHREAD_MUTEX_INITIALIZER
+#define MUTEX_PTHREAD(m) (m)
+#define MUTEX_RANK(m) LOCK_LEAF
 
-static inline void mutex_init(mutex *m)
+static inline void lock_before(enum lock_rank rank, const char *file, int line)
 {
-    pthread_mutex_init(m, NULL);
+    (void)rank, (void)file, (void)line;
 }
 
-static inline void mutex_lock(mutex *m)
+static inline void lock_taken(const void *lock, enum lock_rank rank, const char *file, int line)
 {
-    pthread_mutex_lock(m);
+    (void)lock, (void)rank, (void)file, (void)line;
 }
+
+static inline void lock_left(const void *lock)
+{
+    (void)lock;
+}
+
+#endif
+
+static inline void mutex_init(mutex *m, enum lock_rank rank)
+{
+    *m = (mutex)MUTEX_INITIALIZER(rank);
+    (void)rank;
+}
+
+static inline void mutex_lock_from(mutex *m, const char *file, int line)
+{
+    lock_before(MUTEX_RANK(m), file, line);
+    pthread_mutex_lock(MUTEX_PTHREAD(m));
+    lock_taken(m, MUTEX_RANK(m), file, line);
+}
+#define mutex_lock(m) mutex_lock_from(m, __FILE__, __LINE__)
+
+/* Never waits, so it may go against the order; what is taken under it may not. */
+static inline bool mutex_try_from(mutex *m, const char *file, int line)
+{
+    if (pthread_mutex_trylock(MUTEX_PTHREAD(m)))
+        return false;
+    lock_taken(m, MUTEX_RANK(m), file, line);
+    return true;
+}
+#define mutex_try(m) mutex_try_from(m, __FILE__, __LINE__)
 
 static inline void mutex_unlock(mutex *m)
 {
-    pthread_mutex_unlock(m);
+    lock_left(m);
+    pthread_mutex_unlock(MUTEX_PTHREAD(m));
 }
 
 static inline void mutex_finish(mutex *m)
 {
-    pthread_mutex_destroy(m);
+    pthread_mutex_destroy(MUTEX_PTHREAD(m));
 }
 
 /* Waits with the lock let go meanwhile. `until` is of the condition's clock, NULL for ever; ETIMEDOUT after it. */
 static inline int condition_wait(pthread_cond_t *condition, mutex *m, const struct timespec *until)
 {
     int before = cancel_off();
-    int code = until ? pthread_cond_timedwait(condition, m, until) : pthread_cond_wait(condition, m);
+    int code = until ? pthread_cond_timedwait(condition, MUTEX_PTHREAD(m), until)
+                     : pthread_cond_wait(condition, MUTEX_PTHREAD(m));
     cancel_restore(before);
     return code;
 }
@@ -48,68 +107,75 @@ static inline int condition_wait(pthread_cond_t *condition, mutex *m, const stru
  * do so behind the gate, which who wants it alone keeps shut meanwhile. (glibc's rwlock could be told to do that, musl's could not.) A
  * thread that has it, shared or alone, must not ask for it again. */
 typedef struct {
-    mutex gate;
+    pthread_mutex_t gate;
     pthread_rwlock_t lock;
+    enum lock_rank rank;
 } shared_lock;
 
-static inline void shared_init(shared_lock *s)
+static inline void shared_init(shared_lock *s, enum lock_rank rank)
 {
-    mutex_init(&s->gate);
+    pthread_mutex_init(&s->gate, NULL);
     pthread_rwlock_init(&s->lock, NULL);
+    s->rank = rank;
 }
 
-static inline void shared_lock_shared(shared_lock *s)
+static inline void shared_lock_from(shared_lock *s, bool alone, const char *file, int line)
 {
-    mutex_lock(&s->gate);
-    pthread_rwlock_rdlock(&s->lock);
-    mutex_unlock(&s->gate);
+    lock_before(s->rank, file, line);
+    pthread_mutex_lock(&s->gate);
+    if (alone)
+        pthread_rwlock_wrlock(&s->lock);
+    else
+        pthread_rwlock_rdlock(&s->lock);
+    pthread_mutex_unlock(&s->gate);
+    lock_taken(s, s->rank, file, line);
 }
+#define shared_lock_shared(s) shared_lock_from(s, false, __FILE__, __LINE__)
+#define shared_lock_alone(s) shared_lock_from(s, true, __FILE__, __LINE__)
 
-static inline void shared_lock_alone(shared_lock *s)
+/* These never wait, so they need not queue either, and may go against the order. */
+static inline bool shared_try_from(shared_lock *s, bool alone, const char *file, int line)
 {
-    mutex_lock(&s->gate);
-    pthread_rwlock_wrlock(&s->lock);
-    mutex_unlock(&s->gate);
+    if (alone ? pthread_rwlock_trywrlock(&s->lock) : pthread_rwlock_tryrdlock(&s->lock))
+        return false;
+    lock_taken(s, s->rank, file, line);
+    return true;
 }
-
-/* These two never wait, so they need not queue either. */
-static inline bool shared_try_shared(shared_lock *s)
-{
-    return pthread_rwlock_tryrdlock(&s->lock) == 0;
-}
-
-static inline bool shared_try_alone(shared_lock *s)
-{
-    return pthread_rwlock_trywrlock(&s->lock) == 0;
-}
+#define shared_try_shared(s) shared_try_from(s, false, __FILE__, __LINE__)
+#define shared_try_alone(s) shared_try_from(s, true, __FILE__, __LINE__)
 
 static inline void shared_unlock(shared_lock *s)
 {
+    lock_left(s);
     pthread_rwlock_unlock(&s->lock);
 }
 
 static inline void shared_finish(shared_lock *s)
 {
     pthread_rwlock_destroy(&s->lock);
-    mutex_finish(&s->gate);
+    pthread_mutex_destroy(&s->gate);
 }
 
 /* Costs half of a mutex, since its unlock is a plain store, which is why nobody can sleep at it: it is held for a few dozen
- * instructions, never over a call that may take a lock or enter the system. Zeroed is unlocked. */
+ * instructions, never over a call that may take a lock or enter the system: a leaf of the order. Zeroed is unlocked. */
 typedef struct {
     atomic_bool held;
 } spinlock;
 
-static inline void spin_lock(spinlock *s)
+static inline void spin_lock_from(spinlock *s, const char *file, int line)
 {
+    lock_before(LOCK_SPIN, file, line);
     for (unsigned tries = 1; atomic_exchange_explicit(&s->held, true, memory_order_acquire); tries++)
         while (atomic_load_explicit(&s->held, memory_order_relaxed))
             if (tries++ % 64 == 0)
                 sched_yield(); /* whoever holds it may have lost its processor */
+    lock_taken(s, LOCK_SPIN, file, line);
 }
+#define spin_lock(s) spin_lock_from(s, __FILE__, __LINE__)
 
 static inline void spin_unlock(spinlock *s)
 {
+    lock_left(s);
     atomic_store_explicit(&s->held, false, memory_order_release);
 }
 

@@ -187,7 +187,7 @@ void object_free(struct object_pool *pool, void *object)
 
 #define SMALL(bytes)                                                  \
     {                                                                 \
-        .lock = MUTEX_INITIALIZER, .size = (bytes), .zeroed = (bytes) \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = (bytes), .zeroed = (bytes) \
     }
 static struct object_pool small_pools[SMALL_CLASSES] = {SMALL(32),  SMALL(64),   SMALL(128),  SMALL(256),
                                                         SMALL(512), SMALL(1024), SMALL(2048), SMALL(4096)};

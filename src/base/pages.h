@@ -33,16 +33,16 @@ struct object_pool {
     _Atomic(struct object_chunk *) chunks; /* the newest, where there are marks */
 };
 
-#define OBJECT_POOL(type)                                                       \
-    {                                                                           \
-        .lock = MUTEX_INITIALIZER, .size = sizeof(type), .zeroed = sizeof(type) \
+#define OBJECT_POOL(type)                                                                     \
+    {                                                                                         \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = sizeof(type), .zeroed = sizeof(type) \
     }
 
 /* The same for objects that are looked at after they were given back: from `member` on they keep what they last held. It
  * must not be the first one. */
-#define OBJECT_POOL_KEEPING(type, member)                                                 \
-    {                                                                                     \
-        .lock = MUTEX_INITIALIZER, .size = sizeof(type), .zeroed = offsetof(type, member) \
+#define OBJECT_POOL_KEEPING(type, member)                                                               \
+    {                                                                                                   \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = sizeof(type), .zeroed = offsetof(type, member) \
     }
 
 /* The same for objects that callers of tarn name by their addresses, of a type that is aligned to 8 or more: each has a mark behind it. */

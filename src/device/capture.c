@@ -25,7 +25,7 @@ struct capture {
     bool ending;    /* a thread is about to end it */
 };
 
-static mutex table_lock = MUTEX_INITIALIZER;
+static mutex table_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
 static pthread_cond_t one_ended; /* of the monotonic clock */
 static struct capture *captures; /* table_lock */
 static atomic_uint_fast64_t epoch = 1;

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-static mutex setup_lock = MUTEX_INITIALIZER;
+static mutex setup_lock = MUTEX_INITIALIZER(LOCK_SETUP);
 static atomic_bool ready;
 static struct device devices[TARN_MAX_DEVICES]; /* setup_lock until ready */
 static int devices_known;
@@ -64,8 +64,8 @@ static void thread_end(void *value)
 static tarn_status device_init(struct device *device, int number)
 {
     device->number = number;
-    mutex_init(&device->lock);
-    mutex_init(&device->record_lock);
+    mutex_init(&device->lock, LOCK_DEVICE);
+    mutex_init(&device->record_lock, LOCK_RECORD);
     tarn_status status = driver->device_properties(number, &device->properties);
     return status ? status : stream_make_legacy(device);
 }

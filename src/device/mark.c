@@ -258,7 +258,7 @@ tarn_status tarn_event_create(int device, tarn_event **event)
     tarn_event *created = object_alloc(&events);
     if (!created)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an event");
-    mutex_init(&created->lock);
+    mutex_init(&created->lock, LOCK_EVENT);
     created->device = found;
     *event = created;
     return TARN_OK;

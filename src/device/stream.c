@@ -16,7 +16,7 @@
 #define CHUNKS 256
 #define FIRST_SLOT 2u /* the values 0 and 1 are the constants, so generation 0 starts here */
 
-static mutex table_lock = MUTEX_INITIALIZER;
+static mutex table_lock = MUTEX_INITIALIZER(LOCK_STREAMS);
 static _Atomic(struct stream *) chunks[CHUNKS]; /* written under table_lock */
 static atomic_uint slots_used = FIRST_SLOT;     /* table_lock to change */
 static unsigned reuse_from = FIRST_SLOT;        /* table_lock: where the search for a retired slot goes on */
@@ -74,7 +74,7 @@ static tarn_status slot_take_locked(struct stream **result)
         }
         stream = slot_at(slot);
         stream->slot = slot;
-        mutex_init(&stream->lock);
+        mutex_init(&stream->lock, LOCK_STREAM);
         atomic_store_explicit(&slots_used, slot + 1, memory_order_release);
     }
     *result = stream;

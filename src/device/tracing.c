@@ -16,11 +16,11 @@
 #define MOST_RECORDS ((size_t)1 << 28)
 #define OWN_FRAMES 2 /* trace_event() and trace_stack_here() */
 
-static mutex settings_lock = MUTEX_INITIALIZER;
+static mutex settings_lock = MUTEX_INITIALIZER(LOCK_TRACE_SETTINGS);
 static tarn_trace_options settings = {.size = sizeof settings}; /* settings_lock */
 static bool is_read;                                            /* settings_lock: TARN_TRACE was read */
 static atomic_bool with_regions;
-static mutex turning = MUTEX_INITIALIZER; /* of who turns the trace on or off, until all know */
+static mutex turning = MUTEX_INITIALIZER(LOCK_TURNING); /* of who turns the trace on or off, until all know */
 static void (*_Atomic turn)(void);
 
 /* Records --------------------------------------------------------------------------------------------------------- */

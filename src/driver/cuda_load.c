@@ -157,7 +157,7 @@ static cu_result ask_granule(struct cuda_device *device)
 
 static cu_result device_init(struct cuda_device *device, int ordinal)
 {
-    *device = (struct cuda_device){.lock = MUTEX_INITIALIZER};
+    *device = (struct cuda_device){.lock = MUTEX_INITIALIZER(LOCK_CUDA_DEVICE)};
     cu_result code = cuda.call.cuDeviceGet(&device->handle, ordinal);
     if (!code)
         code = cuda.call.cuDeviceTotalMem_v2(&device->memory, device->handle);

@@ -18,7 +18,7 @@
 
 const struct driver *driver;
 
-static mutex choice_lock = MUTEX_INITIALIZER;
+static mutex choice_lock = MUTEX_INITIALIZER(LOCK_CHOICE);
 static atomic_bool chosen;
 static char reason[1024]; /* choice_lock until chosen */
 

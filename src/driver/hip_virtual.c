@@ -30,7 +30,7 @@ static int by_address(const struct tree_node *a, const struct tree_node *b)
     return left < right ? -1 : left > right;
 }
 
-static mutex ranges_lock = MUTEX_INITIALIZER;
+static mutex ranges_lock = MUTEX_INITIALIZER(LOCK_HIP_RANGES);
 static struct tree ranges = {.order = by_address}; /* ranges_lock */
 static struct object_pool range_objects = OBJECT_POOL(struct range);
 

@@ -27,7 +27,7 @@ struct host host;
 static struct {
     mutex lock;
     tarn_host_config wanted; /* zero: by the environment */
-} configuration = {.lock = MUTEX_INITIALIZER};
+} configuration = {.lock = MUTEX_INITIALIZER(LOCK_HOST_CONFIGURATION)};
 
 static struct {
     mutex lock;
@@ -36,7 +36,7 @@ static struct {
     bool forever;
     tarn_status status;
     uint64_t calls, hits;
-} injection = {.lock = MUTEX_INITIALIZER};
+} injection = {.lock = MUTEX_INITIALIZER(LOCK_HOST_INJECTION)};
 
 /* ---- Configuration ----------------------------------------------------------------------------------------------- */
 
@@ -310,7 +310,7 @@ tarn_status host_use(int device, struct host_device **found)
  * happened when the call returns, whichever thread does it. */
 void host_settle_now(void)
 {
-    static mutex settle_lock = MUTEX_INITIALIZER;
+    static mutex settle_lock = MUTEX_INITIALIZER(LOCK_HOST_SETTLE);
     mutex_lock(&settle_lock);
     while (atomic_load(&host.unsettled)) {
         if (atomic_exchange(&host.sweeps, false))

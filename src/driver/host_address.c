@@ -22,7 +22,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-mutex host_memory_lock = MUTEX_INITIALIZER;
+mutex host_memory_lock = MUTEX_INITIALIZER(LOCK_HOST_MEMORY);
 
 static int region_order(const struct tree_node *a, const struct tree_node *b)
 {

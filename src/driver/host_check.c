@@ -51,7 +51,8 @@ static void (*report_function)(void *, const char *);
 static void *report_argument;
 static void (*report_found)(const struct driver_conflict *);
 
-static mutex deliver_lock = MUTEX_INITIALIZER; /* held while a report is delivered: one at a time, in order */
+static mutex deliver_lock =
+    MUTEX_INITIALIZER(LOCK_HOST_DELIVER); /* held while a report is delivered: one at a time, in order */
 static struct object_pool owner_objects = OBJECT_POOL(struct owner);
 static struct object_pool report_objects = OBJECT_POOL(struct report);
 

@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-static mutex lock = MUTEX_INITIALIZER;
+static mutex lock = MUTEX_INITIALIZER(LOCK_HOST_STREAMS);
 static pthread_cond_t something_ended = PTHREAD_COND_INITIALIZER;
 static unsigned sleepers; /* host threads that wait for real work */
 static uint64_t now;      /* ns */

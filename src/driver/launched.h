@@ -17,7 +17,7 @@ struct launched_list {
 
 #define LAUNCHED_LIST             \
     {                             \
-        .lock = MUTEX_INITIALIZER \
+        .lock = MUTEX_INITIALIZER(LOCK_LAUNCHED) \
     }
 
 /* What runs a graph; NULL when it was not launched. */

@@ -24,7 +24,7 @@
 #define LIBRARIES (TARN_MAX_LIBRARIES + 1)
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-static mutex holders_lock = MUTEX_INITIALIZER;
+static mutex holders_lock = MUTEX_INITIALIZER(LOCK_HOLDERS);
 static struct holder *holders, *spare_holders; /* holders_lock */
 static struct object_pool handle_objects = OBJECT_POOL_NAMED(struct handle);
 static atomic_uint_fast64_t lease_numbers;
@@ -117,7 +117,7 @@ struct handle_pool *pool_known(const struct entry *entry, int device)
 static void pools_init(struct handle_pool *pools, int devices)
 {
     for (int i = 0; i < devices; i++) {
-        mutex_init(&pools[i].lock);
+        mutex_init(&pools[i].lock, LOCK_HANDLE_POOL);
         pthread_cond_init(&pools[i].first_over, NULL);
         pools[i].device = device_at(i);
         pools[i].stats.device_bytes_last = pools[i].stats.device_bytes_max = -1;
@@ -254,7 +254,7 @@ static tarn_status create_locked(struct entry *entry, struct handle_pool *pool, 
         handle->library = entry;
         handle->pool = pool;
         handle->reset = true;
-        mutex_init(&handle->lock);
+        mutex_init(&handle->lock, LOCK_HANDLE);
         status = vendor_create(handle, alone, &ns, &bytes);
     } else {
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a handle of %s", entry->row->name);

@@ -22,13 +22,13 @@
 #define ENTRY(NAME, at, name)                                                            \
     [at] = {.row = &library_##name,                                                      \
             .number = (at),                                                              \
-            .lock = MUTEX_INITIALIZER,                                                   \
+            .lock = MUTEX_INITIALIZER(LOCK_LIBRARY),                                                   \
             .loaded = PTHREAD_COND_INITIALIZER,                                          \
             .mode_values = {[MODE_POINTER] = -1, [MODE_MATH] = -1, [MODE_ATOMICS] = -1}, \
             .workspace_bytes = -1,                                                       \
             .workspace_environment = -2},
 
-static mutex registry_lock = MUTEX_INITIALIZER;
+static mutex registry_lock = MUTEX_INITIALIZER(LOCK_REGISTRY);
 static struct entry entries[TARN_MAX_LIBRARIES + 1] = {TARN_LIBRARY_LIST(ENTRY)}; /* [0] is none */
 static atomic_int entries_used = BUILT_IN;                                        /* registry_lock to change */
 
@@ -495,7 +495,7 @@ tarn_status tarn_library_register(const tarn_library_row *row, tarn_library *lib
         };
         for (int i = 0; i < LIBRARY_MODES; i++)
             atomic_init(&entry->mode_values[i], -1);
-        mutex_init(&entry->lock);
+        mutex_init(&entry->lock, LOCK_LIBRARY);
         pthread_cond_init(&entry->loaded, NULL);
         atomic_store_explicit(&entries_used, number, memory_order_release);
         *library = number;

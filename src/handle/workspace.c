@@ -29,7 +29,7 @@ static atomic_int policy = TARN_WORKSPACE_CACHED;
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool workspace_objects = OBJECT_POOL(struct workspace);
 
-static mutex stats_lock = MUTEX_INITIALIZER;
+static mutex stats_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 static tarn_workspace_stats stats[TARN_MAX_DEVICES]; /* stats_lock */
 
 uint64_t workspaces_epoch(void)

@@ -14,7 +14,7 @@
 
 #define ADDRESS_FACTOR 4 /* of the device's memory: room for runs to grow in place */
 
-static mutex arenas_lock = MUTEX_INITIALIZER; /* of device->memory while it is made */
+static mutex arenas_lock = MUTEX_INITIALIZER(LOCK_ARENAS); /* of device->memory while it is made */
 static struct object_pool arenas = OBJECT_POOL(struct arena);
 static struct object_pool pieces = OBJECT_POOL(struct piece);
 static _Atomic(struct arena *) by_device[TARN_MAX_DEVICES];
@@ -54,7 +54,7 @@ void store_init(struct store *store, struct arena *arena, struct counters *count
     store->arena = arena;
     store->counters = counters;
     store->limit = SIZE_MAX;
-    mutex_init(&store->lookup);
+    mutex_init(&store->lookup, LOCK_LEAF);
     store->no_slabs = segments == CONFIG_SEGMENTS_EXACT;
     store->plain = !arena->device->properties.virtual_memory || segments == CONFIG_SEGMENTS_PLAIN || store->no_slabs ||
                    (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
@@ -108,9 +108,9 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->device = device;
     arena->granule = device->properties.granule;
     arena->limit = SIZE_MAX;
-    mutex_init(&arena->lock);
-    pthread_rwlock_init(&arena->mapping, NULL);
-    shared_init(&arena->moving);
+    mutex_init(&arena->lock, LOCK_ARENA);
+    shared_init(&arena->mapping, LOCK_MAPPING);
+    shared_init(&arena->moving, LOCK_MOVING);
     counters_init(&arena->counters, NULL);
     store_init(&arena->store, arena, &arena->counters);
     store_init(&arena->raw, arena, &arena->counters);
@@ -145,7 +145,7 @@ fail_tables:
     driver->unreserve(device->number, arena->base, arena->size);
 fail_reserve:
     shared_finish(&arena->moving);
-    pthread_rwlock_destroy(&arena->mapping);
+    shared_finish(&arena->mapping);
     object_free(&arenas, arena);
     return status;
 }
@@ -554,9 +554,9 @@ static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *li
 tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
 {
     size_t size = list->bytes;
-    pthread_rwlock_rdlock(&arena->mapping);
+    shared_lock_shared(&arena->mapping);
     tarn_status status = map_shared(arena, list, start, before);
-    pthread_rwlock_unlock(&arena->mapping);
+    shared_unlock(&arena->mapping);
     if (!status)
         generation_begin(arena, start - before, before + size);
     return status;
@@ -564,17 +564,17 @@ tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t s
 
 tarn_status pieces_map_claimed(struct arena *arena, struct piece_list *list, uintptr_t start)
 {
-    pthread_rwlock_rdlock(&arena->mapping);
+    shared_lock_shared(&arena->mapping);
     tarn_status status = map_claimed_shared(arena, list, start);
-    pthread_rwlock_unlock(&arena->mapping);
+    shared_unlock(&arena->mapping);
     return status;
 }
 
 tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size)
 {
-    pthread_rwlock_rdlock(&arena->mapping);
+    shared_lock_shared(&arena->mapping);
     tarn_status status = access_shared(arena, start, size);
-    pthread_rwlock_unlock(&arena->mapping);
+    shared_unlock(&arena->mapping);
     if (!status)
         generation_begin(arena, start, size);
     return status;
@@ -583,9 +583,9 @@ tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size)
 tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
 {
     generation_ends(arena, start, size);
-    pthread_rwlock_rdlock(&arena->mapping);
+    shared_lock_shared(&arena->mapping);
     tarn_status status = unmap_shared(arena, start, size, list);
-    pthread_rwlock_unlock(&arena->mapping);
+    shared_unlock(&arena->mapping);
     generation_ended(arena, start, size, !status);
     return status;
 }
@@ -608,9 +608,9 @@ static tarn_status alias_shared(struct arena *arena, uintptr_t start, size_t siz
 
 tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left)
 {
-    pthread_rwlock_rdlock(&arena->mapping);
+    shared_lock_shared(&arena->mapping);
     tarn_status status = alias_shared(arena, start, size, second, left);
-    pthread_rwlock_unlock(&arena->mapping);
+    shared_unlock(&arena->mapping);
     return status;
 }
 
@@ -628,9 +628,9 @@ void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t se
 tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size)
 {
     generation_ends(arena, start, size);
-    pthread_rwlock_rdlock(&arena->mapping);
+    shared_lock_shared(&arena->mapping);
     tarn_status status = device_note(arena->device, driver->unmap(arena->device->number, start, size));
-    pthread_rwlock_unlock(&arena->mapping);
+    shared_unlock(&arena->mapping);
     generation_ended(arena, start, size, !status);
     if (!status)
         arena_unclaim(arena, start, size);
@@ -666,9 +666,9 @@ tarn_status arena_grant(struct device *device, int peer)
     struct arena *arena = atomic_load_explicit(&by_device[device->number], memory_order_acquire);
     if (!arena)
         return TARN_OK;
-    pthread_rwlock_wrlock(&arena->mapping);
+    shared_lock_alone(&arena->mapping);
     tarn_status status = grant_alone(arena, peer);
-    pthread_rwlock_unlock(&arena->mapping);
+    shared_unlock(&arena->mapping);
     return status;
 }
 
@@ -803,7 +803,7 @@ bool arena_finish(struct arena *arena)
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
     pages_free(arena->raw.heaps, arena->raw.heap_slots * sizeof(struct heap *));
     shared_finish(&arena->moving);
-    pthread_rwlock_destroy(&arena->mapping);
+    shared_finish(&arena->mapping);
     mutex_finish(&arena->lock);
     object_free(&arenas, arena);
     return true;

@@ -78,7 +78,7 @@ struct arena {
     struct piece **pieces; /* by granule from base: the piece mapped there, or NULL */
     uint64_t *generations; /* by granule: of the mapping there (generation.h), or 0 */
     struct counters counters;
-    pthread_rwlock_t mapping; /* shared by who maps or unmaps; alone is who grants a new peer what is mapped */
+    shared_lock mapping; /* shared by who maps or unmaps; alone is who grants a new peer what is mapped */
 
     /* Shared by who moves memory; alone is who must know that nobody does: ladder.c. Before every other lock. */
     shared_lock moving;

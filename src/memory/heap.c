@@ -575,8 +575,8 @@ static struct heap *heap_create(struct arena *arena)
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a heap");
         return NULL;
     }
-    mutex_init(&heap->lock);
-    mutex_init(&heap->caches_lock);
+    mutex_init(&heap->lock, LOCK_HEAP);
+    mutex_init(&heap->caches_lock, LOCK_LEAF);
     heap->arena = arena;
     heap->number = atomic_fetch_add(&numbers, 1);
     for (int zone = 0; zone < ZONES; zone++)
@@ -612,7 +612,7 @@ static void count_retired(struct arena *arena, int change)
     mutex_unlock(&arena->lock);
 }
 
-static mutex heaps_lock = MUTEX_INITIALIZER; /* of the making of heaps; before a heap's and an arena's */
+static mutex heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS); /* of the making of heaps; before a heap's and an arena's */
 
 /* Where a store keeps its heap of a stream. */
 struct heap *heap_if_used(struct store *store, struct stream *stream)

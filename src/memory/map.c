@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 _Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
-static mutex leaf_lock = MUTEX_INITIALIZER;
+static mutex leaf_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 
 static tarn_status leaf_make(size_t index)
 {

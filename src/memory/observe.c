@@ -29,7 +29,7 @@ struct frame {
     enum event event;
 };
 
-static mutex observers_lock = MUTEX_INITIALIZER; /* of all below but what is marked */
+static mutex observers_lock = MUTEX_INITIALIZER(LOCK_OBSERVERS); /* of all below but what is marked */
 static pthread_cond_t observer_let_go = PTHREAD_COND_INITIALIZER;
 static struct observer *observers;
 static tarn_observer last_number;

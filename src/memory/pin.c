@@ -29,7 +29,7 @@ static int by_range(const struct tree_node *a, const struct tree_node *b)
     return left->size < right->size ? -1 : left->size > right->size;
 }
 
-static mutex pins_lock = MUTEX_INITIALIZER; /* of the set; leaf, taken under a heap's */
+static mutex pins_lock = MUTEX_INITIALIZER(LOCK_PINS); /* of the set; taken under a heap's */
 static struct tree pins = {.order = by_range};
 static struct object_pool pin_objects = OBJECT_POOL(struct pin);
 

@@ -18,7 +18,7 @@
 
 static struct object_pool pools = OBJECT_POOL_NAMED(struct pool);
 static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
-static mutex collecting = MUTEX_INITIALIZER;
+static mutex collecting = MUTEX_INITIALIZER(LOCK_COLLECTING);
 static void (*_Atomic end_callback)(tarn_pool_id id);
 
 bool pool_retain(struct pool *pool)

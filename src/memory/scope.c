@@ -35,7 +35,7 @@ struct joined {
     tarn_scope since; /* newest where it was joined, not where it was begun */
 };
 
-static mutex scopes_lock = MUTEX_INITIALIZER;
+static mutex scopes_lock = MUTEX_INITIALIZER(LOCK_SCOPES);
 static struct scope *scopes; /* open ones, newest first */
 static tarn_scope last_value;
 static atomic_uint shared_scopes;  /* open ones that are not of threads */

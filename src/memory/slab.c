@@ -14,7 +14,7 @@ uint32_t slab_sizes[SLAB_CLASSES];
 #define OBJECT_BYTES(slots) (sizeof(struct slab) + (slots) * sizeof(slab_note))
 #define POOL(slots)                                                                                      \
     {                                                                                                    \
-        .lock = MUTEX_INITIALIZER, .size = (OBJECT_BYTES(slots) + CACHE_LINE - 1) & ~(CACHE_LINE - 1ul), \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = (OBJECT_BYTES(slots) + CACHE_LINE - 1) & ~(CACHE_LINE - 1ul), \
         .zeroed = offsetof(struct slab, owner)                                                           \
     }
 static struct object_pool slabs[] = {POOL(16), POOL(32), POOL(64), POOL(128)};

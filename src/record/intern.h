@@ -23,9 +23,9 @@ struct intern {
     atomic_uint used;               /* numbers given */
 };
 
-#define INTERN(type, limit)                                              \
-    {                                                                    \
-        .lock = MUTEX_INITIALIZER, .size = sizeof(type), .most = (limit) \
+#define INTERN(type, limit)                                                           \
+    {                                                                                 \
+        .lock = MUTEX_INITIALIZER(LOCK_INTERN), .size = sizeof(type), .most = (limit) \
     }
 #define INTERN_MOST (INTERN_CHUNKS * INTERN_CHUNK)
 

@@ -24,7 +24,7 @@ struct entry {
 };
 
 /* A leaf: of all here, but that a place whose number one was given is read without. */
-static mutex lock = MUTEX_INITIALIZER;
+static mutex lock = MUTEX_INITIALIZER(LOCK_PLACES);
 static _Atomic(struct entry *) chunks[CHUNKS];
 static uint32_t buckets[BUCKETS];
 static uint32_t most; /* numbers ever given: from 1 to this */

@@ -18,7 +18,7 @@ struct intern trace_regions = INTERN(struct trace_region, INTERN_MOST),
 atomic_bool trace_on;
 atomic_int trace_stack_mode;
 
-static mutex rings_lock = MUTEX_INITIALIZER;
+static mutex rings_lock = MUTEX_INITIALIZER(LOCK_RINGS);
 static _Atomic(struct trace_ring *) rings; /* rings_lock to change */
 static unsigned threads;                   /* rings_lock: that had a ring */
 static atomic_size_t records_wanted;       /* of a ring that is made */

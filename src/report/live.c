@@ -51,7 +51,7 @@ static struct {
     struct surveyor *surveyor; /* the thread's */
     struct page_file page;     /* the thread's while it works; else control */
     bool metrics_fail;         /* the thread's: the last time; it is said once */
-} reporter = {.control = MUTEX_INITIALIZER, .lock = MUTEX_INITIALIZER};
+} reporter = {.control = MUTEX_INITIALIZER(LOCK_REPORT_CONTROL), .lock = MUTEX_INITIALIZER(LOCK_REPORT)};
 
 static struct timespec time_in(uint64_t ns)
 {
@@ -135,7 +135,7 @@ static void *report(void *argument)
 /* The process ends without a shutdown: the page goes, the thread does nothing more, and nobody waits for what hangs. */
 static void at_exit(void)
 {
-    if (atomic_load(&process_state) == PROCESS_IS_FORKED || pthread_mutex_trylock(&reporter.control))
+    if (atomic_load(&process_state) == PROCESS_IS_FORKED || !mutex_try(&reporter.control))
         return; /* another thread starts or stops it: what it leaves is found to be left */
     struct timespec until = time_in(EXIT_WAIT_MS * NS_PER_MS);
     mutex_lock(&reporter.lock);

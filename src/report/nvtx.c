@@ -35,7 +35,7 @@ static int by_start(const struct tree_node *a, const struct tree_node *b)
     return (x > y) - (x < y);
 }
 
-static mutex heaps_lock = MUTEX_INITIALIZER; /* of the tree */
+static mutex heaps_lock = MUTEX_INITIALIZER(LOCK_LEAF); /* of the tree */
 static struct tree heaps = {.order = by_start};
 static struct object_pool heap_objects = OBJECT_POOL(struct heap_told);
 

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The lock that many share: who wants it alone gets it though those who share it never all let go by themselves. */
+/* The lock that many share: who wants it alone gets it though those who share it never all let go by themselves. And, where it is
+ * compiled in, the check of the order: each order that is none ends a process, each that is one does not. */
 #include "base/lock.h"
 #include "support/host.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -56,7 +62,7 @@ static void test_comes_before_those_who_come_later(void **state)
 {
     (void)state;
     pthread_t sharers[3], alone;
-    shared_init(&lock);
+    shared_init(&lock, LOCK_LEAF);
     for (int i = 0; i < 3; i++)
         pthread_create(&sharers[i], NULL, share, NULL);
     while (atomic_load(&sharing) < 2)
@@ -77,7 +83,7 @@ static void test_comes_before_those_who_come_later(void **state)
 static void test_tries(void **state)
 {
     (void)state;
-    shared_init(&lock);
+    shared_init(&lock, LOCK_LEAF);
     assert_true(shared_try_shared(&lock));
     assert_true(shared_try_shared(&lock));
     assert_false(shared_try_alone(&lock));
@@ -90,11 +96,141 @@ static void test_tries(void **state)
     shared_finish(&lock);
 }
 
+#if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
+
+static mutex arena_lock = MUTEX_INITIALIZER(LOCK_ARENA), heap_lock = MUTEX_INITIALIZER(LOCK_HEAP),
+             heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS), other_heap_lock = MUTEX_INITIALIZER(LOCK_HEAP);
+static shared_lock moving;
+static spinlock spin;
+
+/* What a process says that does `work`; "" where it ends as it should. */
+static const char *said_by(void (*work)(void))
+{
+    static char text[1024];
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (!child) {
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        (void)signal(SIGABRT, SIG_DFL);
+        (void)dup2(ends[1], STDERR_FILENO);
+        work();
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t size = 0;
+    for (ssize_t got; (got = read(ends[0], text + size, sizeof text - 1 - size)) > 0;)
+        size += (size_t)got;
+    text[size] = 0;
+    close(ends[0]);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(size ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT : WIFEXITED(status) && !WEXITSTATUS(status));
+    return text;
+}
+
+static void in_order(void)
+{
+    shared_lock_shared(&moving);
+    mutex_lock(&heap_lock);
+    mutex_lock(&arena_lock);
+    spin_lock(&spin);
+    mutex_unlock(&heap_lock); /* not as they were taken */
+    spin_unlock(&spin);
+    mutex_unlock(&arena_lock);
+    shared_unlock(&moving);
+    mutex_lock(&heap_lock); /* and nothing is left */
+    mutex_unlock(&heap_lock);
+}
+
+static void against_the_order(void)
+{
+    mutex_lock(&arena_lock);
+    mutex_lock(&heap_lock);
+}
+
+static void shared_against_the_order(void)
+{
+    mutex_lock(&heap_lock);
+    shared_lock_shared(&moving);
+}
+
+static void under_a_spinlock(void)
+{
+    spin_lock(&spin);
+    mutex_lock(&arena_lock);
+}
+
+static void twice(void)
+{
+    mutex_lock(&heap_lock);
+    mutex_lock(&other_heap_lock);
+}
+
+static void twice_under_heaps(void)
+{
+    mutex_lock(&heaps_lock);
+    mutex_lock(&heap_lock);
+    mutex_lock(&other_heap_lock);
+}
+
+static void tried_against_the_order(void)
+{
+    mutex_lock(&arena_lock);
+    if (!mutex_try(&heap_lock) || !shared_try_shared(&moving))
+        _exit(1);
+    mutex_unlock(&arena_lock);
+    mutex_lock(&arena_lock);
+}
+
+static void under_a_tried_one(void)
+{
+    if (!mutex_try(&arena_lock))
+        _exit(1);
+    mutex_lock(&heap_lock);
+}
+
+static void left_and_not_taken(void)
+{
+    mutex_unlock(&heap_lock);
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    shared_init(&moving, LOCK_MOVING);
+    assert_string_equal(said_by(in_order), "");
+    assert_string_equal(said_by(twice_under_heaps), "");
+    assert_string_equal(said_by(tried_against_the_order), "");
+    assert_non_null(strstr(said_by(shared_against_the_order), "moving"));
+    assert_non_null(strstr(said_by(under_a_spinlock), "a spinlock"));
+    assert_non_null(strstr(said_by(twice), "a heap's lock"));
+    assert_non_null(strstr(said_by(under_a_tried_one), "a heap's lock"));
+    assert_non_null(strstr(said_by(left_and_not_taken), "not taken"));
+    const char *text = said_by(against_the_order), *place = strstr(text, "test_lock.c:");
+    assert_non_null(strstr(text, "a heap's lock is taken at"));
+    assert_non_null(strstr(text, "under an arena's lock"));
+    assert_non_null(place);
+    assert_non_null(strstr(place + 1, "test_lock.c:"));
+    shared_finish(&moving);
+}
+
+#else
+
+static void test_order(void **state)
+{
+    (void)state; /* not compiled in: a mutex is a pthread_mutex_t */
+    assert_int_equal(sizeof(mutex), sizeof(pthread_mutex_t));
+}
+
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_comes_before_those_who_come_later),
         cmocka_unit_test(test_tries),
+        cmocka_unit_test(test_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 
 #define BUFFER ((size_t)1 << 20) /* bytes looked at in one go */
 
-static mutex working = MUTEX_INITIALIZER;
+static mutex working = MUTEX_INITIALIZER(LOCK_WORKING);
 
 /* All under `working`. */
 static struct worker {

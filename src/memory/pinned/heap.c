@@ -34,7 +34,7 @@ static int block_order(const struct tree_node *a, const struct tree_node *b)
 }
 
 struct pinned pinned = {
-    .lock = MUTEX_INITIALIZER,
+    .lock = MUTEX_INITIALIZER(LOCK_PINNED),
     .segments = {.order = segment_order},
     .standard = {.holders = 1},
     .limit = SIZE_MAX,

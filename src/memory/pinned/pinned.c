@@ -11,7 +11,7 @@
 #include "memory/config.h"
 #include "memory/pinned/heap.h"
 
-static mutex settings_lock = MUTEX_INITIALIZER;
+static mutex settings_lock = MUTEX_INITIALIZER(LOCK_PINNED_SETTINGS);
 static struct pinned_pool *(*_Atomic route)(struct stream *stream);
 
 static void pinned_shutdown(void)

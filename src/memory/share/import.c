@@ -33,7 +33,7 @@ static int by_address(const struct tree_node *a, const struct tree_node *b)
     return left < right ? -1 : left > right;
 }
 
-static mutex imports_lock = MUTEX_INITIALIZER; /* of the set; leaf */
+static mutex imports_lock = MUTEX_INITIALIZER(LOCK_LEAF); /* of the set; leaf */
 static struct tree imports = {.order = by_address};
 static atomic_size_t import_count; /* in the set; read without the lock */
 static struct object_pool import_objects = OBJECT_POOL(struct import);
