@@ -4,10 +4,11 @@
 /* The storm of private pools: each thread does at random whatever the headers allow with pools that all of them share. Pools are made,
  * counted and released, with blocks that others free later; scopes are begun, joined, left and ended; pools are trimmed, suspended
  * and resumed; streams capture into pools, graphs are launched and destroyed; streams are adopted and retired at full speed; memory
- * is short. What is checked: a live block holds what its thread wrote and is of a pool that may have served it, a free of a live
+ * is short. What is checked: no two live blocks share a unit, a live block holds what its thread wrote and is of a pool that may have served it, a free of a live
  * block succeeds, only statuses come that may, and in the end nothing is left. TARN_SEED and TARN_STORM_STEPS say which storm. */
 #include "base/pages.h"
 #include "support/host.h"
+#include "support/shadow.h"
 #include "support/snapshots.h"
 
 #include <inttypes.h>
@@ -153,6 +154,7 @@ static void allocate(struct worker *worker, struct block *block)
     CHECK(!status || may_fail(status) || status == TARN_ERROR_SUSPENDED);
     if (!status) {
         *block = (struct block){start, size, (unsigned char)below(worker, 256)};
+        shadow_enter(start, size);
         paint(block);
     }
 }
@@ -161,6 +163,7 @@ static void release(struct worker *worker, struct block *block)
 {
     tarn_status status = TARN_ERROR_NO_ROOM;
     check_paint(block);
+    shadow_leave(block->start, block->size); /* before anybody else can have it */
     if (below(worker, 4) == 0)
         status = tarn_free_on(block->start, some_stream(worker));
     if (status) {
@@ -169,6 +172,24 @@ static void release(struct worker *worker, struct block *block)
         OK(tarn_free(block->start));
     }
     block->start = NULL;
+}
+
+/* Another stream's work, after which the block waits when it is freed; or more room in place. */
+static void use(struct worker *worker, struct block *block)
+{
+    size_t size = 0;
+    if (below(worker, 2)) {
+        tarn_stream stream = some_stream(worker);
+        tarn_status status = tarn_record_stream(block->start, stream);
+        CHECK(!status || may_fail(status));
+        (void)tarn_host_work(0, native_of(stream), block->start, block->size, below(worker, 3000));
+    } else if (tarn_extend(block->start, block->size + below(worker, 4096)) == TARN_OK) {
+        OK(tarn_usable_size(block->start, &size));
+        shadow_leave(block->start, block->size);
+        shadow_enter(block->start, size);
+        block->size = size;
+        paint(block);
+    }
 }
 
 static void exchange(struct worker *worker, struct block *block)
@@ -410,6 +431,8 @@ static void step(struct worker *worker)
         allocate(worker, block);
     else if (what < 40)
         exchange(worker, block);
+    else if (what < 52)
+        use(worker, block);
     else
         release(worker, block);
     pthread_rwlock_unlock(&contents);
@@ -483,6 +506,7 @@ static void run(bool with_failures)
     }
     for (int i = 0; i < THREADS; i++)
         OK(tarn_stream_retire(workers[i].adopted));
+    shadow_is_empty();
     verify(0);
     nothing_is_left(0);
 }

@@ -2,11 +2,12 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The model of many threads: each does at random whatever the headers allow, with memory short, limits that change, streams that
- * are adopted and retired at full speed, and driver calls and host allocations that fail meanwhile. What is checked: a live block
- * holds what its thread wrote, a free of a live block succeeds, only statuses come that may, and in the end everything is at rest
+ * are adopted and retired at full speed, and driver calls and host allocations that fail meanwhile. What is checked: no two live blocks
+ * share a unit, a live block holds what its thread wrote, a free of a live block succeeds, only statuses come that may, and in the end everything is at rest
  * and nothing is left. TARN_SEED and TARN_STORM_STEPS say which storm. */
 #include "base/pages.h"
 #include "support/host.h"
+#include "support/shadow.h"
 #include "support/snapshots.h"
 
 #include <inttypes.h>
@@ -118,16 +119,32 @@ static void allocate(struct worker *worker, struct block *block)
     CHECK(!status || may_fail(status));
     if (!status) {
         *block = (struct block){start, size, (unsigned char)below(worker, 256)};
+        shadow_enter(start, size);
         paint(block);
     }
+}
+
+/* Freed behind what a stream has to do now. */
+static tarn_status free_after(struct worker *worker, void *start)
+{
+    tarn_event *event = NULL;
+    tarn_status status = tarn_event_create(0, &event);
+    if (!status && !(status = tarn_event_record(event, some_stream(worker))))
+        status = tarn_free_after(start, event);
+    (void)tarn_event_destroy(event);
+    return status;
 }
 
 static void release(struct worker *worker, struct block *block)
 {
     tarn_status status = TARN_ERROR_NO_ROOM;
+    uint64_t how = below(worker, 8);
     check_paint(block);
-    if (below(worker, 4) == 0)
+    shadow_leave(block->start, block->size); /* before anybody else can have it */
+    if (how < 2)
         status = tarn_free_on(block->start, some_stream(worker));
+    else if (how == 2)
+        status = free_after(worker, block->start);
     if (status) {
         CHECK(status == TARN_ERROR_NO_ROOM || may_fail(status)); /* and the block lives */
         check_paint(block);
@@ -149,6 +166,8 @@ static void use(struct worker *worker, struct block *block)
     case 1:
         if (tarn_extend(block->start, block->size + below(worker, 4096)) == TARN_OK) {
             OK(tarn_usable_size(block->start, &size));
+            shadow_leave(block->start, block->size);
+            shadow_enter(block->start, size);
             block->size = size;
             paint(block);
         }
@@ -303,6 +322,7 @@ static void run(bool with_failures)
     }
     for (int i = 0; i < THREADS; i++)
         OK(tarn_stream_retire(workers[i].adopted));
+    shadow_is_empty();
     verify(0);
     nothing_is_left(0);
 }
