@@ -33,7 +33,16 @@ struct block {
     unsigned char paint;
 };
 
+#define BURST 150
+#define BURSTS 4
+struct burst {
+    size_t size;
+    unsigned count;
+    unsigned char paint, *blocks[BURST];
+};
+
 static tarn_stream shared[SHARED];
+static _Atomic(struct burst *) bursts[BURSTS];
 static _Atomic(struct block *) mailboxes[MAILBOXES];
 static uint64_t seed = 1;
 static bool inject;
@@ -193,6 +202,39 @@ static void exchange(struct worker *worker, struct block *block)
     free(parcel);
 }
 
+/* More small blocks of one size than a magazine holds, which this thread frees, or whoever comes next. */
+static void free_burst(struct burst *burst)
+{
+    for (unsigned i = 0; burst && i < burst->count; i++) {
+        CHECK(*burst->blocks[i] == burst->paint);
+        shadow_leave(burst->blocks[i], burst->size);
+        OK(tarn_free(burst->blocks[i]));
+    }
+    free(burst);
+}
+
+static void burst(struct worker *worker)
+{
+    tarn_stream stream = some_stream(worker);
+    struct burst *made = calloc(1, sizeof *made);
+    CHECK(made);
+    made->size = 1 + below(worker, 16384);
+    made->paint = (unsigned char)below(worker, 256);
+    while (made->count < BURST) {
+        void *start = NULL;
+        tarn_status status = tarn_alloc_on(stream, made->size, &start);
+        CHECK(!status || may_fail(status));
+        if (status)
+            break;
+        shadow_enter(start, made->size);
+        made->blocks[made->count] = start;
+        *made->blocks[made->count++] = made->paint;
+    }
+    if (below(worker, 2))
+        made = atomic_exchange(&bursts[below(worker, BURSTS)], made);
+    free_burst(made);
+}
+
 static void renew_stream(struct worker *worker)
 {
     tarn_status status;
@@ -260,6 +302,8 @@ static void *storm(void *argument)
             disturb(worker);
         else if (what == 1)
             renew_stream(worker);
+        else if (what == 2 && below(worker, 2))
+            burst(worker);
         else if (what == 2)
             (void)tarn_stream_set(some_stream(worker));
         else if (!block->start)
@@ -314,6 +358,8 @@ static void run(bool with_failures)
             if (workers[i].blocks[k].start)
                 release(&workers[i], &workers[i].blocks[k]);
     }
+    for (int i = 0; i < BURSTS; i++)
+        free_burst(atomic_exchange(&bursts[i], NULL));
     for (int i = 0; i < MAILBOXES; i++) {
         struct block *parcel = atomic_exchange(&mailboxes[i], NULL);
         if (parcel && parcel->start)
