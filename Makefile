@@ -62,9 +62,9 @@ mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ 
 	@$(cudss_headers)
 	@scripts/mutants $(if $(MUTANTS_PART),--part $(MUTANTS_PART)) $(MUTANTS)
 
-models: ## Have a model checker try all executions of the parts that take no lock (MODELS_LONG=1: in a larger scope, for an hour)
+models: ## Have a model checker try all executions of the parts that take no lock (MODELS_LONG=1: in a larger scope too, MODELS=<names> for some)
 	@scripts/setup demo models
-	@scripts/models
+	@scripts/models $(MODELS)
 
 fuzz: ## Fuzz for FUZZ_SECONDS in all, divided among the targets (ENGINE=afl: by AFL++)
 	@scripts/setup demo fuzz

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { LOCKS_AT_ONCE = 1024 }; /* all heaps of an arena are held for a picture of it */
@@ -21,8 +22,15 @@ struct held {
     const char *file;
 };
 
-static _Thread_local struct held held[LOCKS_AT_ONCE];
-static _Thread_local unsigned held_count;
+/* Apart from the thread's static storage, of which a library that is opened at run time gets little. */
+struct locks {
+    unsigned count;
+    struct held held[LOCKS_AT_ONCE];
+};
+
+static _Thread_local struct locks *mine; /* NULL before the first, and again at the thread's end */
+static pthread_key_t at_end;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *const names[] = {
 #define X(name, text) text,
@@ -30,10 +38,32 @@ static const char *const names[] = {
 #undef X
 };
 
+/* What the thread's end takes after this makes it anew, and this is called again. */
+static void forget(void *locks)
+{
+    mine = NULL;
+    munmap(locks, sizeof(struct locks));
+}
+
+static void prepare(void)
+{
+    (void)pthread_key_create(&at_end, forget);
+}
+
+static void make_mine(void)
+{
+    void *memory = mmap(NULL, sizeof(struct locks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        abort();
+    pthread_once(&once, prepare);
+    (void)pthread_setspecific(at_end, memory);
+    mine = memory;
+}
+
 static bool has_rank(enum lock_rank rank)
 {
-    for (unsigned i = 0; i < held_count; i++)
-        if (held[i].rank == rank)
+    for (unsigned i = 0; i < mine->count; i++)
+        if (mine->held[i].rank == rank)
             return true;
     return false;
 }
@@ -56,27 +86,28 @@ static __attribute__((format(printf, 1, 2), noreturn)) void give_up(const char *
 
 void lock_before(enum lock_rank rank, const char *file, int line)
 {
-    for (unsigned i = 0; i < held_count; i++)
-        if (!may_follow(held[i].rank, rank))
+    for (unsigned i = 0; mine && i < mine->count; i++)
+        if (!may_follow(mine->held[i].rank, rank))
             give_up("tarn: %s is taken at %s:%d under %s, taken at %s:%d: against lock_order.h\n", names[rank], file,
-                    line, names[held[i].rank], held[i].file, held[i].line);
+                    line, names[mine->held[i].rank], mine->held[i].file, mine->held[i].line);
 }
 
 void lock_taken(const void *lock, enum lock_rank rank, const char *file, int line)
 {
-    if (held_count == LOCKS_AT_ONCE)
+    if (!mine)
+        make_mine();
+    if (mine->count == LOCKS_AT_ONCE)
         give_up("tarn: %s:%d: more than %d locks at once\n", file, line, LOCKS_AT_ONCE);
-    held[held_count++] = (struct held){lock, rank, line, file};
+    mine->held[mine->count++] = (struct held){lock, rank, line, file};
 }
 
 void lock_left(const void *lock)
 {
-    unsigned i = held_count;
-    while (i-- > 0)
-        if (held[i].lock == lock) {
-            held_count--;
-            for (; i < held_count; i++)
-                held[i] = held[i + 1];
+    for (unsigned i = mine ? mine->count : 0; i-- > 0;)
+        if (mine->held[i].lock == lock) {
+            mine->count--;
+            for (; i < mine->count; i++)
+                mine->held[i] = mine->held[i + 1];
             return;
         }
     give_up("tarn: a lock is left that this thread has not taken\n");
