@@ -28,6 +28,11 @@ typedef struct {
 #define MUTEX_PTHREAD(m) (&(m)->pthread)
 #define MUTEX_RANK(m) ((m)->rank)
 
+static inline void mutex_rank_set(mutex *m, enum lock_rank rank)
+{
+    m->rank = rank;
+}
+
 /* What the calling thread has of locks. Before a lock is waited for, `lock_before` aborts if that is against the order, with the names of
  * both locks and the places where they are taken. */
 void lock_before(enum lock_rank rank, const char *file, int line);
@@ -40,6 +45,11 @@ typedef pthread_mutex_t mutex;
 #define MUTEX_INITIALIZER(its_rank) PTHREAD_MUTEX_INITIALIZER
 #define MUTEX_PTHREAD(m) (m)
 #define MUTEX_RANK(m) LOCK_LEAF
+
+static inline void mutex_rank_set(mutex *m, enum lock_rank rank)
+{
+    (void)m, (void)rank;
+}
 
 static inline void lock_before(enum lock_rank rank, const char *file, int line)
 {
@@ -60,8 +70,8 @@ static inline void lock_left(const void *lock)
 
 static inline void mutex_init(mutex *m, enum lock_rank rank)
 {
-    *m = (mutex)MUTEX_INITIALIZER(rank);
-    (void)rank;
+    pthread_mutex_init(MUTEX_PTHREAD(m), NULL);
+    mutex_rank_set(m, rank);
 }
 
 static inline void mutex_lock_from(mutex *m, const char *file, int line)

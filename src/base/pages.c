@@ -185,8 +185,8 @@ void object_free(struct object_pool *pool, void *object)
     mutex_unlock(&pool->lock);
 }
 
-#define SMALL(bytes)                                                  \
-    {                                                                 \
+#define SMALL(bytes)                                                                \
+    {                                                                               \
         .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = (bytes), .zeroed = (bytes) \
     }
 static struct object_pool small_pools[SMALL_CLASSES] = {SMALL(32),  SMALL(64),   SMALL(128),  SMALL(256),

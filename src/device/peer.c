@@ -13,7 +13,7 @@ enum answer { UNKNOWN, NO, YES };
 
 static _Atomic(signed char) answers[TARN_MAX_DEVICES][TARN_MAX_DEVICES]; /* enum answer; [device][peer] */
 static atomic_uint_fast64_t reached_by[TARN_MAX_DEVICES];                /* by device: a bit for each that reaches it */
-static mutex enable_lock = MUTEX_INITIALIZER(LOCK_ENABLE);                            /* one peer is enabled at a time */
+static mutex enable_lock = MUTEX_INITIALIZER(LOCK_ENABLE);               /* one peer is enabled at a time */
 static tarn_status (*enable_callback)(struct device *device, int peer);  /* enable_lock */
 
 void peers_on_enable(tarn_status (*callback)(struct device *device, int peer))

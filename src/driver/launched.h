@@ -15,8 +15,8 @@ struct launched_list {
     struct launched *first; /* lock */
 };
 
-#define LAUNCHED_LIST             \
-    {                             \
+#define LAUNCHED_LIST                            \
+    {                                            \
         .lock = MUTEX_INITIALIZER(LOCK_LAUNCHED) \
     }
 

@@ -22,7 +22,7 @@
 #define ENTRY(NAME, at, name)                                                            \
     [at] = {.row = &library_##name,                                                      \
             .number = (at),                                                              \
-            .lock = MUTEX_INITIALIZER(LOCK_LIBRARY),                                                   \
+            .lock = MUTEX_INITIALIZER(LOCK_LIBRARY),                                     \
             .loaded = PTHREAD_COND_INITIALIZER,                                          \
             .mode_values = {[MODE_POINTER] = -1, [MODE_MATH] = -1, [MODE_ATOMICS] = -1}, \
             .workspace_bytes = -1,                                                       \

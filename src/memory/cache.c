@@ -27,10 +27,10 @@ static struct object_pool caches = OBJECT_POOL(struct cache);
 
 /* Magazines by how many slots they hold: 256 KiB of them, but from 16 to 128. */
 enum { MAGAZINE_LEAST = 16, MAGAZINE_MOST = 128, MAGAZINE_BYTES = 256 << 10 };
-#define MAGAZINE(slots)                                                                                       \
-    {                                                                                                         \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = sizeof(struct magazine) + (slots) * sizeof(struct magazine_entry), \
-        .zeroed = sizeof(struct magazine)                                                                     \
+#define MAGAZINE(slots)                                                                                              \
+    {                                                                                                                \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS),                                                                     \
+        .size = sizeof(struct magazine) + (slots) * sizeof(struct magazine_entry), .zeroed = sizeof(struct magazine) \
     }
 static struct object_pool magazines[] = {MAGAZINE(16), MAGAZINE(32), MAGAZINE(64), MAGAZINE(128)};
 
