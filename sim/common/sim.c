@@ -179,8 +179,61 @@ static void sleep_ms(unsigned long ms)
         ;
 }
 
+/* By number: what a test sets while the process runs. */
+static struct {
+    atomic_ulong nth, code, calls, hits; /* nth 0: off */
+    atomic_bool forever;
+} numbered;
+
+static _Thread_local bool own;
+
+void sim_fail(uint64_t nth, bool forever, unsigned code)
+{
+    atomic_store(&numbered.nth, 0);
+    atomic_store(&numbered.calls, 0);
+    atomic_store(&numbered.hits, 0);
+    atomic_store(&numbered.forever, forever);
+    atomic_store(&numbered.code, code);
+    atomic_store(&numbered.nth, nth);
+}
+
+uint64_t sim_fail_calls(void)
+{
+    return atomic_load(&numbered.calls);
+}
+
+uint64_t sim_fail_hits(void)
+{
+    return atomic_load(&numbered.hits);
+}
+
+void sim_own_begin(void)
+{
+    own = true;
+}
+
+void sim_own_end(void)
+{
+    own = false;
+}
+
+static unsigned fail_by_number(void)
+{
+    unsigned long nth = atomic_load_explicit(&numbered.nth, memory_order_acquire);
+    if (!nth || own)
+        return 0;
+    unsigned long number = atomic_fetch_add(&numbered.calls, 1) + 1;
+    if (number != nth && !(number > nth && atomic_load(&numbered.forever)))
+        return 0;
+    atomic_fetch_add(&numbered.hits, 1);
+    return (unsigned)atomic_load(&numbered.code);
+}
+
 unsigned sim_knob(const char *call)
 {
+    unsigned code = fail_by_number();
+    if (code)
+        return code;
     pthread_once(&rules_read, read_all_rules);
     for (int i = 0; i < delay_count; i++)
         if (is_meant(&delays[i], call))

@@ -11,6 +11,7 @@
 #ifndef SIM_COMMON_SIM_H
 #define SIM_COMMON_SIM_H
 
+#include "common/machine.h"
 #include "driver/driver.h"
 
 #include <stdbool.h>
@@ -27,6 +28,14 @@ enum sim_state sim_state(void);
 
 /* What the knobs say of this call of `call`: waits where it is to be slow, and gives the code to fail with, or 0. */
 unsigned sim_knob(const char *call);
+
+/* The same by number, whatever the call: what a `machine` has. Calls by a thread between sim_own_begin() and sim_own_end() neither
+ * fail nor count. */
+void sim_fail(uint64_t nth, bool forever, unsigned code);
+uint64_t sim_fail_calls(void);
+uint64_t sim_fail_hits(void);
+void sim_own_begin(void);
+void sim_own_end(void);
 
 /* A number from the environment, or `otherwise`. Says on standard error what is no number. */
 unsigned sim_number(const char *variable, unsigned otherwise);

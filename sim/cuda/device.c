@@ -321,7 +321,7 @@ cu_result cuDevicePrimaryCtxGetState(cu_device device, unsigned *flags, int *act
 
 cu_result cuCtxGetCurrent(cu_context *context)
 {
-    cu_result code = check_process();
+    cu_result code = sim_enter_process("cuCtxGetCurrent");
     if (!code)
         *context = current();
     return code;
@@ -329,7 +329,7 @@ cu_result cuCtxGetCurrent(cu_context *context)
 
 cu_result cuCtxSetCurrent(cu_context context)
 {
-    cu_result code = check_process();
+    cu_result code = sim_enter_process("cuCtxSetCurrent");
     if (code)
         return code;
     if (context && !context->holders)

@@ -364,7 +364,8 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     mutex_lock(&device->record_lock);
     if (!ending->announced)
         status = device_note(device, driver->capture_end(device->number, stream->native, &ending->graph));
-    ending->over = !status || (ending->orphaned && ending->gives_up) || !driver_captures(stream);
+    bool lost = status && atomic_load(&device->lost); /* what captured is gone: it must not bar other devices for ever */
+    ending->over = !status || lost || (ending->orphaned && ending->gives_up) || !driver_captures(stream);
     if (ending->over)
         leave(stream);
     else
@@ -432,8 +433,9 @@ tarn_status tarn_capture_abort(tarn_stream stream)
         (void)tell_end(&ending); /* which cannot fail without a graph */
     if (graph)
         return device_note(device_at(ending.stream->device), driver->graph_destroy(ending.stream->device, graph));
-    /* An invalidated capture, or one with streams that were not joined, is over all the same; and one that only the thread could end
-     * that is gone is forgotten. */
+    /* An invalidated capture, one with streams that were not joined, or one of a lost device is over all the same; and one that only
+     * the thread could end that is gone is forgotten. */
     bool over = status == TARN_ERROR_CAPTURE && ending.claimed && (ending.orphaned || !driver_captures(ending.stream));
+    over = over || (status == TARN_ERROR_DEVICE_LOST && ending.over);
     return over ? TARN_OK : status;
 }

@@ -34,14 +34,26 @@ tarn_status hip_capture_begin(int device, driver_stream stream, enum driver_capt
     return hip_leave(&scope, code, "hipStreamBeginCapture");
 }
 
-/* The capture on a stream that hipStreamEndCapture() was asked to end counts no longer, unless it goes on: another
- * thread's, or one that other streams have not joined. One that was invalidated cannot be harmed any more. */
-static void count_end(hip_stream stream)
+/* The state of a capture; ACTIVE where the runtime does not say. */
+static hip_stream_capture_status ask_state(hip_stream stream)
 {
     int cancel CANCEL_RESTORED = cancel_off();
     hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
-    if (hip.call.hipStreamIsCapturing(stream, &state) == HIP_OK && state == HIP_CAPTURE_IS_ACTIVE)
-        return;
+    hip_result code = hip.call.hipStreamIsCapturing(stream, &state);
+    if (code)
+        (void)hip.call.hipGetLastError();
+    return code ? HIP_CAPTURE_IS_ACTIVE : state;
+}
+
+/* Whether the capture on a stream that captured is over after hipStreamEndCapture() gave `code`. It goes on where it is another
+ * thread's, or other streams have not joined. One that was invalidated cannot be harmed any more. */
+static bool is_over(hip_stream stream, hip_result code)
+{
+    return !code || code == HIP_CAPTURE_INVALIDATED || ask_state(stream) != HIP_CAPTURE_IS_ACTIVE;
+}
+
+static void count_end(void)
+{
     int count = atomic_load(&hip.captures);
     while (count > 0 && !atomic_compare_exchange_weak(&hip.captures, &count, count - 1))
         ;
@@ -54,13 +66,12 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
     tarn_status status = hip_enter(device, false, &scope);
     if (status)
         return status;
-    hip_stream_capture_status before = HIP_CAPTURE_IS_NONE;
-    (void)hip.call.hipStreamIsCapturing(stream, &before);
+    bool captured = ask_state(stream) != HIP_CAPTURE_IS_NONE;
     hip_result code = hip.call.hipStreamEndCapture(stream, &result);
     if (!code && !result)
         code = HIP_CAPTURE_INVALIDATED;
-    if (before != HIP_CAPTURE_IS_NONE)
-        count_end(stream);
+    if (captured && is_over(stream, code))
+        count_end();
     if (!code) {
         /* A graph of this address was destroyed behind our back: what ran it must not run for the new one. */
         hip_graph_exec stale = launched_forget(&launched, result);

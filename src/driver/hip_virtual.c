@@ -4,7 +4,8 @@
 /* HIP's virtual memory as entries of the driver table. Keeps for each reserved range what is mapped where, for two
  * reasons: HIP follows an address or a size that it does not know into a NULL pointer (hipMemAddressFree, hipMemUnmap:
  * ROCm/clr, hipamd/src/hip_vm.cpp), so that it must never be given one; and its hipMemUnmap takes one mapping at a time,
- * where the driver table allows many in a row. Map and unmap wait for the legacy stream: they order the device. */
+ * where the driver table allows many in a row, and means all of them or none. Map and unmap wait for the legacy stream: they order
+ * the device. */
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -14,14 +15,21 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A reserved range, and by granule the bytes of the mapping that begins there, CONTINUED inside of one, 0 outside. */
+/* A mapping, at the granule where it begins. */
 #define CONTINUED SIZE_MAX
+struct mapping {
+    size_t size; /* bytes; CONTINUED at the further granules of one, 0 where nothing is mapped */
+    hip_piece piece;
+    uint64_t devices; /* one bit for each that has access */
+};
+
+/* A reserved range. */
 struct range {
     struct tree_node node;
     int device;
     uintptr_t address;
     size_t size, granule, mapped; /* bytes */
-    size_t *mappings;             /* pages_map */
+    struct mapping *mappings;     /* by granule; pages_map */
 };
 
 static int by_address(const struct tree_node *a, const struct tree_node *b)
@@ -66,7 +74,7 @@ static struct range *range_around_locked(int device, uintptr_t address, size_t s
     return range;
 }
 
-static size_t *mapping_at(const struct range *range, uintptr_t address)
+static struct mapping *mapping_at(const struct range *range, uintptr_t address)
 {
     return &range->mappings[(address - range->address) / range->granule];
 }
@@ -74,25 +82,25 @@ static size_t *mapping_at(const struct range *range, uintptr_t address)
 /* Whether no mapping touches [address, address + size). */
 static bool is_empty_locked(const struct range *range, uintptr_t address, size_t size)
 {
-    const size_t *at = mapping_at(range, address), *end = at + size / range->granule;
-    while (at < end && !*at)
+    const struct mapping *at = mapping_at(range, address), *end = at + size / range->granule;
+    while (at < end && !at->size)
         at++;
     return at == end;
 }
 
-/* Enters a mapping of [address, address + size), or takes it out. */
-static void enter_locked(struct range *range, uintptr_t address, size_t size)
+/* Enters a mapping of [address, address + size); takes out a row of whole ones. */
+static void enter_locked(struct range *range, uintptr_t address, size_t size, hip_piece piece)
 {
-    size_t *at = mapping_at(range, address), *end = at + size / range->granule;
-    *at = size;
+    struct mapping *at = mapping_at(range, address), *end = at + size / range->granule;
+    *at = (struct mapping){.size = size, .piece = piece};
     while (++at < end)
-        *at = CONTINUED;
+        at->size = CONTINUED;
     range->mapped += size;
 }
 
 static void remove_locked(struct range *range, uintptr_t address, size_t size)
 {
-    memset(mapping_at(range, address), 0, size / range->granule * sizeof(size_t));
+    memset(mapping_at(range, address), 0, size / range->granule * sizeof(struct mapping));
     range->mapped -= size;
 }
 
@@ -100,7 +108,7 @@ static void remove_locked(struct range *range, uintptr_t address, size_t size)
 static bool is_row_locked(const struct range *range, uintptr_t address, size_t size)
 {
     for (uintptr_t at = address; at < address + size;) {
-        size_t mapped = *mapping_at(range, at);
+        size_t mapped = mapping_at(range, at)->size;
         if (!mapped || mapped == CONTINUED || mapped > address + size - at)
             return false;
         at += mapped;
@@ -310,7 +318,7 @@ tarn_status hip_map(int device, uintptr_t address, size_t size, driver_piece pie
     struct range *range = range_around_locked(device, address, size);
     bool fits = range && piece && is_empty_locked(range, address, size);
     if (fits)
-        enter_locked(range, address, size);
+        enter_locked(range, address, size, theirs(piece));
     mutex_unlock(&ranges_lock);
     if (!fits)
         return hip_leave(&scope, HIP_INVALID_VALUE,
@@ -322,16 +330,47 @@ tarn_status hip_map(int device, uintptr_t address, size_t size, driver_piece pie
     return hip_leave(&scope, code, "hipMemMap of %zu bytes at %#" PRIxPTR, size, address);
 }
 
-/* The mapping that begins at an address, in bytes, if the row up to `end` is whole. */
-static size_t first_of_row(int device, uintptr_t address, uintptr_t end)
+/* The mapping that begins at an address, if the row up to `end` is whole; or one of no size. */
+static struct mapping first_of_row(int device, uintptr_t address, uintptr_t end)
 {
     mutex_lock(&ranges_lock);
     const struct range *range = range_around_locked(device, address, end - address);
-    size_t size = range && is_row_locked(range, address, end - address) ? *mapping_at(range, address) : 0;
+    struct mapping first = {0};
+    if (range && is_row_locked(range, address, end - address))
+        first = *mapping_at(range, address);
     mutex_unlock(&ranges_lock);
-    return size;
+    return first;
 }
 
+static hip_result give_access(uintptr_t address, size_t size, uint64_t devices)
+{
+    struct hip_access access[TARN_MAX_DEVICES];
+    size_t count = 0;
+    for (int device = 0; device < TARN_MAX_DEVICES; device++)
+        if (devices >> device & 1)
+            access[count++] = (struct hip_access){.location = {.type = HIP_LOCATION_DEVICE, .id = device},
+                                                  .flags = HIP_ACCESS_READ_WRITE};
+    return hip.call.hipMemSetAccess((void *)address, size, access, count);
+}
+
+/* Maps again what an unmap that failed further on has unmapped; forgets what cannot be. */
+static hip_result map_again(int device, uintptr_t start, uintptr_t end)
+{
+    hip_result code = HIP_OK, first_failure = HIP_OK;
+    for (uintptr_t at = start; at < end;) {
+        struct mapping mapping = first_of_row(device, at, end);
+        code = hip.call.hipMemMap((void *)at, mapping.size, 0, mapping.piece, 0);
+        if (code)
+            forget(device, at, mapping.size);
+        else if (mapping.devices)
+            code = give_access(at, mapping.size, mapping.devices);
+        first_failure = first_failure ? first_failure : code;
+        at += mapping.size;
+    }
+    return first_failure;
+}
+
+/* What is unmapped in part, and cannot be put back, would be taken for memory: then nothing of the device can be used. */
 tarn_status hip_unmap(int device, uintptr_t address, size_t size)
 {
     int cancel CANCEL_RESTORED = cancel_off();
@@ -339,45 +378,62 @@ tarn_status hip_unmap(int device, uintptr_t address, size_t size)
     tarn_status status = enter_virtual(device, "hipMemUnmap", &scope);
     if (status)
         return status;
-    uintptr_t end = address + size;
-    hip_result code = end > address ? HIP_OK : HIP_INVALID_VALUE;
-    for (uintptr_t at = address; !code && at < end;) {
-        size_t mapped = first_of_row(device, at, end);
-        if (!mapped)
-            return hip_leave(&scope, HIP_INVALID_VALUE,
-                             "hipMemUnmap of %zu bytes at %#" PRIxPTR ", which are not whole mappings of this device",
-                             size, address);
-        code = hip.call.hipMemUnmap((void *)at, mapped);
-        if (!code)
-            forget(device, at, mapped);
+    uintptr_t at = address, end = address + size;
+    hip_result code = HIP_OK;
+    if (end <= address || !first_of_row(device, address, end).size)
+        return hip_leave(&scope, HIP_INVALID_VALUE,
+                         "hipMemUnmap of %zu bytes at %#" PRIxPTR ", which are not whole mappings of this device", size,
+                         address);
+    while (at < end) {
+        size_t mapped = first_of_row(device, at, end).size;
+        if ((code = hip.call.hipMemUnmap((void *)at, mapped)))
+            break;
         at += mapped;
     }
-    return hip_leave(&scope, code, "hipMemUnmap of %zu bytes at %#" PRIxPTR, size, address);
+    if (!code)
+        forget(device, address, size);
+    hip_result again = code ? map_again(device, address, at) : HIP_OK;
+    status = hip_leave(&scope, code, "hipMemUnmap of %zu bytes at %#" PRIxPTR, size, address);
+    if (!again)
+        return status;
+    (void)hip.call.hipGetLastError();
+    return failed(TARN_ERROR_DEVICE_LOST,
+                  "hipMemUnmap on device %d failed after %zu of %zu bytes at %#" PRIxPTR
+                  ", and these cannot be mapped again",
+                  device, (size_t)(at - address), size, address);
+}
+
+static void note_access(int device, uintptr_t address, size_t size, uint64_t devices)
+{
+    mutex_lock(&ranges_lock);
+    const struct range *range = range_around_locked(device, address, size);
+    for (uintptr_t at = address; range && at < address + size; at += range->granule)
+        mapping_at(range, at)->devices |= devices;
+    mutex_unlock(&ranges_lock);
 }
 
 tarn_status hip_set_access(int device, uintptr_t address, size_t size, const int *devices, int count)
 {
     int cancel CANCEL_RESTORED = cancel_off();
-    struct hip_access access[TARN_MAX_DEVICES];
+    uint64_t bits = 0;
     struct hip_scope scope;
     if (count < 1 || count > TARN_MAX_DEVICES)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "hipMemSetAccess for %d devices", count);
     for (int i = 0; i < count; i++) {
         if (devices[i] < 0 || devices[i] >= hip.devices)
             return hip_no_device(devices[i]);
-        access[i] = (struct hip_access){
-            .location = {.type = HIP_LOCATION_DEVICE, .id = devices[i]},
-            .flags = HIP_ACCESS_READ_WRITE,
-        };
+        bits |= (uint64_t)1 << devices[i];
     }
     tarn_status status = enter_virtual(device, "hipMemSetAccess", &scope);
     if (status)
         return status;
-    if (!first_of_row(device, address, address + size))
+    if (!first_of_row(device, address, address + size).size)
         return hip_leave(&scope, HIP_INVALID_VALUE,
                          "hipMemSetAccess on %zu bytes at %#" PRIxPTR ", which are not whole mappings of this device",
                          size, address);
-    hip_result code = hip.call.hipMemSetAccess((void *)address, size, access, (size_t)count);
+    hip_result code = give_access(address, size, bits);
+    if (!code)
+        note_access(device, address, size, bits);
     return hip_leave(&scope, code, "hipMemSetAccess for %d devices on %zu bytes at %#" PRIxPTR, count, size, address);
 }
 

@@ -152,6 +152,9 @@ tarn_status host_start(void);
 tarn_status host_no_device(enum driver_call call, int device) __attribute__((cold));
 tarn_status host_inject(enum driver_call call) __attribute__((cold));
 
+/* For tests: how many calls tarn_host_fail() has looked at since it was set, until it had failed what it was to fail. */
+uint64_t host_fail_calls(void);
+
 /* The first line of each entry of the table: finds the device, counts the call, and fails it where a test asked for
  * that. Calls without a device are counted on device 0. A call that fails is counted and charged nothing. */
 static inline tarn_status host_enter(enum driver_call call, int device, struct host_device **found)

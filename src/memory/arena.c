@@ -463,7 +463,8 @@ static void enter_piece(struct arena *arena, const struct piece *piece, struct p
 static void map_undo(struct arena *arena, struct piece_list *list, const struct piece *unmapped, uintptr_t start,
                      uintptr_t address, uintptr_t end)
 {
-    bool stuck = address > start && driver->unmap(arena->device->number, start, address - start);
+    bool stuck =
+        address > start && device_note(arena->device, driver->unmap(arena->device->number, start, address - start));
     bool mapped = true;
     struct piece *piece;
 
@@ -598,7 +599,8 @@ static tarn_status alias_shared(struct arena *arena, uintptr_t start, size_t siz
         tarn_status status =
             device_note(arena->device, driver->map(device, second + (address - start), piece->size, piece->handle));
         if (status) {
-            *left = address > start && driver->unmap(device, second, address - start) ? address - start : 0;
+            bool stuck = address > start && device_note(arena->device, driver->unmap(device, second, address - start));
+            *left = stuck ? address - start : 0;
             return status;
         }
         address += piece->size;

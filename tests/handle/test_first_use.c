@@ -5,26 +5,28 @@
  * with all that follow. What is made once a process (a device, its address range, its tables, the slots of streams) is made here and
  * nowhere else where failures are tried. Then nothing fails any more, and the same must work as if nothing had happened. Every attempt
  * is a process of its own. */
-#include "base/pages.h"
 #include "support/failures.h"
 #include "support/host.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <cmocka.h>
 
-/* Of the attempt that a child makes, and how many calls failed in it. */
-static bool driver_calls, forever;
-static uint64_t nth, *failures;
-static uint64_t *reserved; /* by device: bytes of addresses after a run in which nothing failed */
+static struct failure attempted; /* nth 0: none */
+static struct {
+    uint64_t calls, hits;
+    uint64_t addresses[2]; /* by device: bytes reserved after a run in which nothing failed */
+} * shared;                /* with the child that makes the attempt */
 
 static void stop_failing(void)
 {
-    *failures += driver_calls ? tarn_host_fail_hits() : pages_fail_hits();
     clear_injection();
+    shared->calls = failure_calls();
+    shared->hits = failure_hits();
 }
 
 static void use_memory(void)
@@ -92,7 +94,7 @@ static void use_capture(void)
         if (TRY(tarn_alloc_on(stream, MIB, &block)))
             (void)TRY(tarn_free(block));
         if (TRY(tarn_capture_end(stream, &graph))) {
-            (void)TRY(tarn_host_graph_destroy(graph));
+            (void)TRY(machine->graph_destroy(graph));
         } else {
             stop_failing(); /* what could not be ended either lies on the way of all that follows */
             (void)tarn_capture_abort(stream);
@@ -101,12 +103,23 @@ static void use_capture(void)
     (void)TRY(tarn_stream_return(stream));
 }
 
+/* HIP's plain segments cannot be shared. */
+static bool shares(void)
+{
+    const char *name = getenv("TARN_DRIVER"), *virtual_memory = getenv("TARN_HIP_VMM");
+    return !name || strcmp(name, "hip") != 0 || (virtual_memory && *virtual_memory == '1');
+}
+
 static void use_share(void)
 {
     tarn_pool_options options = {.size = sizeof options, .device = 0, .exportable = true};
     tarn_pool *pool;
     tarn_share *share;
     void *block;
+    if (!shares()) {
+        CHECK(tarn_pool_create(&options, &pool) != TARN_OK);
+        return;
+    }
     if (!TRY(tarn_pool_create(&options, &pool)))
         return;
     if (TRY(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, MIB, &block))) {
@@ -163,11 +176,10 @@ static const struct use *used;
 static void attempt(void)
 {
     host_start_with(2, 64 * MIB);
-    if (driver_calls)
-        OK(tarn_host_fail(-1, nth, forever, TARN_ERROR_DRIVER));
-    else
-        pages_fail(nth, forever);
     injecting = true;
+    found_less = machine->fail && attempted.nth && attempted.kind != FAIL_memory;
+    if (attempted.nth)
+        failure_arm(&attempted);
     used->run();
     stop_failing();
     used->run();
@@ -177,42 +189,49 @@ static void attempt(void)
         OK(tarn_trim(device, 0));
         tarn_host_ledger ledger = ledger_of(device);
         /* A driver that takes nothing back while a capture is thrown away keeps its graph, and the graph its memory. */
-        if (!driver_calls || !forever)
+        if (attempted.kind != FAIL_driver || !attempted.forever)
             CHECK(ledger.mapped == 0 && ledger.pieces == 0 && ledger.plain == 0 && ledger.graphs == 0);
-        if (!nth)
-            reserved[device] = ledger.reserved_addresses;
-        CHECK(ledger.reserved_addresses <= reserved[device]); /* less where the first range was refused */
+        if (!attempted.nth)
+            shared->addresses[device] = ledger.reserved_addresses;
+        CHECK(ledger.reserved_addresses <= shared->addresses[device]); /* less where the first range was refused */
     }
     OK(tarn_shutdown());
+}
+
+static void each_failure(void)
+{
+    uint64_t calls[FAILURE_KINDS] = {0}, injections = 0;
+    attempted = (struct failure){0};
+    in_child(attempt);
+    for (attempted.kind = 0; attempted.kind < FAILURE_KINDS; attempted.kind++) {
+        int variants = 2 * failure_ways(attempted.kind);
+        if (!variants)
+            continue;
+        attempted.nth = UINT64_MAX;
+        in_child(attempt);
+        calls[attempted.kind] = shared->calls;
+        uint64_t stride = failure_stride(shared->calls, variants, 200);
+        for (attempted.nth = 1; attempted.nth <= calls[attempted.kind]; attempted.nth += stride) {
+            for (int variant = 0; variant < variants; variant++) {
+                attempted.forever = variant % 2;
+                attempted.way = variant / 2;
+                in_child(attempt);
+                CHECK(shared->hits > 0);
+                injections++;
+            }
+        }
+    }
+    failure_counts(used->name, calls, injections);
 }
 
 static void test_each_failure_of_the_first_use(void **state)
 {
     (void)state;
-    failures = mmap(NULL, 3 * sizeof *failures, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(failures != MAP_FAILED);
-    reserved = failures + 1;
-    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
-        used = &uses[i];
-        nth = 0;
-        in_child(attempt);
-        for (int way = 0; way < 4; way++) {
-            driver_calls = way & 1;
-            forever = way & 2;
-            uint64_t failed = 0;
-            for (nth = 1; nth < 1000; nth++) {
-                *failures = 0;
-                in_child(attempt);
-                if (!*failures)
-                    break;
-                failed++;
-            }
-            printf("%-15s %-16s %-9s: %d failed\n", used->name, driver_calls ? "driver calls" : "host allocations",
-                   forever ? "and later" : "one", (int)failed);
-            assert_true(failed > 0 && nth < 1000);
-        }
-    }
-    munmap(failures, 3 * sizeof *failures);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    for (used = uses; used < uses + sizeof uses / sizeof *uses; used++)
+        each_failure();
+    munmap(shared, sizeof *shared);
 }
 
 int main(void)

@@ -7,21 +7,8 @@
 
 #include "support/host.h"
 
-#include <dirent.h>
-
 #define PIECE (20 * MIB)
 #define DEVICE (512 * MIB)
-
-static inline int open_files(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    CHECK(folder != NULL);
-    while (readdir(folder))
-        count++;
-    closedir(folder);
-    return count;
-}
 
 static inline tarn_share *export_of(const void *block)
 {

@@ -5,11 +5,9 @@
  * own allocations are counted; then once for each of them, with that one failing, and with it and all later ones failing.
  * A call that fails must leave its results, the live blocks, the heaps and the counters as they should be; and once
  * nothing fails any more the same scenario must succeed and leave nothing behind. */
-#include "base/pages.h"
 #include "support/failures.h"
 #include "support/host.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -81,7 +79,7 @@ static void free_block(int index)
 /* Queues work, which may fail for want of host memory. */
 static void use(int stream, const void *address, uint64_t ns)
 {
-    (void)tarn_host_work(0, t.natives[stream], address, 1, ns);
+    (void)machine->work(0, t.natives[stream], address, 1, ns);
 }
 
 /* Scenarios -------------------------------------------------------------------------------------------------------- */
@@ -172,7 +170,7 @@ static void blocks_that_other_streams_use(void)
             check_paint(block);
     }
     OK(tarn_event_destroy(event));
-    (void)tarn_host_advance(time_now() + 1000);
+    (void)machine->advance(time_now() + 1000);
     allocate(0, 20 * MIB, true);
 }
 
@@ -217,7 +215,7 @@ static void streams_come_and_go(void)
         return;
     for (int i = 0; i < 3; i++) {
         if (TRY(tarn_alloc_on(t.adopted, (size_t)i * MIB + 900, &pointer))) {
-            (void)tarn_host_work(0, t.natives[3], pointer, 1, 400);
+            (void)machine->work(0, t.natives[3], pointer, 1, 400);
             OK(tarn_free(pointer));
         }
     }
@@ -260,8 +258,7 @@ static void devices(void)
 
 /* The run ----------------------------------------------------------------------------------------------------------- */
 
-/* What must hold after a scenario, whatever failed in it. Leaves nothing behind. */
-static void settle(void)
+static void check_blocks(void)
 {
     int64_t requested = 0;
     for (int i = 0; i < t.count; i++) {
@@ -270,6 +267,12 @@ static void settle(void)
     }
     tarn_stats stats = stats_of(0);
     CHECK(stats.allocation[0].current == t.count && stats.requested_bytes[0].current == requested);
+}
+
+/* What must hold after a scenario, whatever failed in it. Leaves nothing behind. */
+static void settle(void)
+{
+    check_blocks();
     verify(0);
     while (t.count > 0)
         free_block(t.count - 1);
@@ -282,18 +285,25 @@ static void settle(void)
 }
 
 static const struct scenario scenarios[] = {
-    {"small blocks", small_blocks, settle},
-    {"growth and re-mapping", growth_and_remapping, settle},
-    {"aligned blocks", aligned_blocks, settle},
-    {"out of memory beside other streams", out_of_memory_beside_other_streams, settle},
-    {"blocks that other streams use", blocks_that_other_streams_use, settle},
-    {"trims", trims, settle},
-    {"streams come and go", streams_come_and_go, settle},
-    {"events", events, settle},
-    {"devices", devices, settle},
+    {"small blocks", small_blocks},
+    {"growth and re-mapping", growth_and_remapping},
+    {"aligned blocks", aligned_blocks},
+    {"out of memory beside other streams", out_of_memory_beside_other_streams},
+    {"blocks that other streams use", blocks_that_other_streams_use},
+    {"trims", trims},
+    {"streams come and go", streams_come_and_go},
+    {"events", events},
+    {"devices", devices},
 };
 
-static void set_up_streams(void)
+static void lost(void)
+{
+    check_blocks();
+    while (t.count > 0)
+        free_block(t.count - 1);
+}
+
+static void set_up(void)
 {
     for (int i = 0; i < 4; i++) {
         tarn_stream stream = lease(0);
@@ -303,28 +313,16 @@ static void set_up_streams(void)
     }
 }
 
-static void all_scenarios(void)
-{
-    set_up_streams();
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
-        each_failure_of(&scenarios[i]);
-    fflush(NULL);
-}
-
-/* In a child, so that each first use below begins in a process that never used tarn. */
 static void any_failure_leaves_what_lives_and_passes(void **state)
 {
     (void)state;
-    in_child(all_scenarios);
+    static const struct scenarios shared = {set_up, settle, lost};
+    each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
 }
 
 /* The first use ----------------------------------------------------------------------------------------------------- */
 
-static struct {
-    bool driver_calls, forever;
-    uint64_t nth;
-    tarn_status status;
-} first;
+static struct failure first;
 
 static void use_first(void)
 {
@@ -352,54 +350,45 @@ static void use_first(void)
     (void)TRY(tarn_trim(0, 0));
 }
 
+static uint64_t *first_calls; /* by kind; shared with the children */
+
 static void fail_the_first_use(void)
 {
     injecting = true;
-    if (first.driver_calls)
-        OK(tarn_host_fail(-1, first.nth, first.forever, first.status));
-    else
-        pages_fail(first.nth, first.forever);
+    failure_arm(&first);
     use_first();
-    CHECK((first.driver_calls ? tarn_host_fail_hits() : pages_fail_hits()) > 0);
     clear_injection();
+    if (first.nth == UINT64_MAX)
+        first_calls[first.kind] = failure_calls();
+    else
+        CHECK(failure_hits() > 0);
     use_first();
     nothing_is_left(0);
     OK(tarn_shutdown());
 }
 
-static uint64_t *first_counts; /* shared with the child */
-
-static void count_the_first_use(void)
-{
-    pages_fail(UINT64_MAX, false);
-    use_first();
-    uint64_t allocations = pages_fail_calls();
-    pages_fail(0, false);
-
-    first_counts[0] = all_calls(0);
-    first_counts[1] = allocations;
-}
-
 static void any_failure_of_the_first_use_passes(void **state)
 {
     (void)state;
-    static const tarn_status statuses[] = {TARN_ERROR_DRIVER, TARN_ERROR_OUT_OF_MEMORY};
-    in_child(count_the_first_use);
-    CHECK(first_counts[0] > 5 && first_counts[1] > 5);
     uint64_t injections = 0;
-    for (int kind = 0; kind < 2; kind++) {
-        for (first.nth = 1; first.nth <= first_counts[kind]; first.nth++) {
-            for (int variant = 0; variant < (kind ? 2 : 4); variant++) {
-                first.driver_calls = kind == 0;
+    for (first.kind = 0; first.kind < FAILURE_KINDS; first.kind++) {
+        int variants = 2 * failure_ways(first.kind);
+        if (!variants)
+            continue;
+        first.nth = UINT64_MAX;
+        in_child(fail_the_first_use);
+        uint64_t calls = first_calls[first.kind], stride = failure_stride(calls, variants, machine->fail ? 150 : 400);
+        CHECK(calls > 5);
+        for (first.nth = 1; first.nth <= calls; first.nth += stride) {
+            for (int variant = 0; variant < variants; variant++) {
                 first.forever = variant % 2;
-                first.status = statuses[variant / 2];
+                first.way = variant / 2;
                 in_child(fail_the_first_use);
                 injections++;
             }
         }
     }
-    printf("%-36s %4" PRIu64 " driver calls, %4" PRIu64 " allocations: %5" PRIu64 " injections\n", "first use",
-           first_counts[0], first_counts[1], injections);
+    failure_counts("first use", first_calls, injections);
 }
 
 int main(void)
@@ -409,8 +398,8 @@ int main(void)
         cmocka_unit_test(any_failure_leaves_what_lives_and_passes),
     };
     host_start_with(1, MEMORY);
-    first_counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (first_counts == MAP_FAILED)
+    first_calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (first_calls == MAP_FAILED)
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
 
 /* What test_failures.c demands, with private pools: a call that fails must leave its results, the live blocks, the pools, their counts,
  * scopes and captures as they should be; and once nothing fails any more the same scenario must succeed and leave nothing. */
-#include "base/pages.h"
 #include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
@@ -187,7 +186,7 @@ static void pools_are_trimmed(void)
     for (size_t i = 0; i < 6; i++)
         allocate_from(0, t.streams[i % 2], (i + 1) * 2 * MIB);
     for (int i = t.count - 1; i > 0; i -= 2) {
-        (void)tarn_host_work(0, native_of(t.streams[i % 2]), t.blocks[i].start, 1, 500);
+        (void)machine->work(0, native_of(t.streams[i % 2]), t.blocks[i].start, 1, 500);
         free_block(i);
     }
     if (!t.pools[0])
@@ -218,21 +217,24 @@ static void capture(int pool, void **graph, bool with_graph)
         return;
     t.capturing = true;
     if (TRY(tarn_alloc_on(t.streams[0], 3 * MIB, &inside))) {
-        (void)tarn_host_work(0, native_of(t.streams[0]), inside, 3 * MIB, 100);
+        (void)machine->work(0, native_of(t.streams[0]), inside, 3 * MIB, 100);
         OK(tarn_free(inside));
     }
     allocate_on(t.streams[0], 900);
     end_capture(with_graph, graph);
+    if (device_is_lost()) {
+        t.capturing = false; /* it is over with its device */
+        return;
+    }
     if (t.capturing) { /* it is over without a graph, or the driver could not end it: then it is open still */
         tarn_capture_state state = TARN_CAPTURE_NONE;
         injecting ? clear_injection() : (void)0;
-        OK(tarn_capture_status(t.streams[0], &state, NULL));
-        if (state != TARN_CAPTURE_NONE)
-            OK(tarn_capture_abort(t.streams[0]));
+        if (TRY(tarn_capture_status(t.streams[0], &state, NULL)) && state != TARN_CAPTURE_NONE)
+            (void)TRY(tarn_capture_abort(t.streams[0]));
         t.capturing = false;
     }
     if (*graph)
-        (void)tarn_host_graph_launch(0, *graph, native_of(t.streams[0])); /* the test's own: for want of host memory */
+        (void)machine->graph_launch(0, *graph, native_of(t.streams[0])); /* the test's own: for want of host memory */
 }
 
 static void captures_end_with_graphs(void)
@@ -264,8 +266,8 @@ static void captures_are_announced(void)
         return;
     allocate_on(t.streams[0], 3 * MIB);
     allocate_on(t.streams[0], 3000);
-    (void)tarn_host_work(0, native_of(t.streams[0]), NULL, 0, 100);
-    while (!TRY(tarn_capture_end(t.streams[0], NULL)))
+    (void)machine->work(0, native_of(t.streams[0]), NULL, 0, 100);
+    while (!TRY(tarn_capture_end(t.streams[0], NULL)) && !device_is_lost())
         clear_injection();
     drop(0);
 }
@@ -286,8 +288,7 @@ static void streams_are_retired(void)
     allocate_from(0, t.streams[0], 3 * MIB);
 }
 
-/* What must hold after a scenario, whatever failed in it. Leaves nothing behind. */
-static void settle(void)
+static void check_blocks(void)
 {
     int64_t requested = 0;
     for (int i = 0; i < t.count; i++) {
@@ -296,11 +297,17 @@ static void settle(void)
     }
     tarn_stats stats = stats_of(0);
     CHECK(stats.allocation[0].current == t.count && stats.requested_bytes[0].current == requested);
+}
+
+/* What must hold after a scenario, whatever failed in it. Leaves nothing behind. */
+static void settle(void)
+{
+    check_blocks();
     verify(0);
     CHECK(!t.capturing);
     for (int i = 0; i < 2; i++) {
         if (t.graphs[i])
-            OK(tarn_host_graph_destroy(t.graphs[i]));
+            OK(machine->graph_destroy(t.graphs[i]));
         t.graphs[i] = NULL;
     }
     for (int i = SCOPES - 1; i >= 0; i--)
@@ -321,24 +328,39 @@ static void settle(void)
 }
 
 static const struct scenario scenarios[] = {
-    {"pools come and go", pools_come_and_go, settle},
-    {"scopes begin and end", scopes_begin_and_end, settle},
-    {"memory runs out", memory_runs_out, settle},
-    {"pools are trimmed", pools_are_trimmed, settle},
-    {"captures end with graphs", captures_end_with_graphs, settle},
-    {"captures are aborted", captures_are_aborted, settle},
-    {"captures are announced", captures_are_announced, settle},
-    {"streams are retired", streams_are_retired, settle},
+    {"pools come and go", pools_come_and_go},
+    {"scopes begin and end", scopes_begin_and_end},
+    {"memory runs out", memory_runs_out},
+    {"pools are trimmed", pools_are_trimmed},
+    {"captures end with graphs", captures_end_with_graphs},
+    {"captures are aborted", captures_are_aborted},
+    {"captures are announced", captures_are_announced},
+    {"streams are retired", streams_are_retired},
 };
+
+static void lost(void)
+{
+    check_blocks();
+    for (int i = SCOPES - 1; i >= 0; i--)
+        end_scope(i);
+    while (t.count > 0)
+        free_block(t.count - 1);
+    for (int i = 0; i < POOLS; i++)
+        drop(i);
+}
+
+static void set_up(void)
+{
+    for (int i = 0; i < 2; i++)
+        t.streams[i] = lease(0);
+    OK(driver->stream_create(0, 0, false, &t.native));
+}
 
 static void any_failure_leaves_what_lives_and_passes(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++)
-        t.streams[i] = lease(0);
-    OK(driver->stream_create(0, 0, false, &t.native));
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
-        each_failure_of(&scenarios[i]);
+    static const struct scenarios shared = {set_up, settle, lost};
+    each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
 }
 
 int main(void)

@@ -5,17 +5,12 @@
  * are counted, then once for each of them, with that one failing, and with it and all later ones failing. A call that fails
  * leaves its results, what lives, and the books as they were; a free never fails; and once nothing fails the scenario
  * succeeds again and leaves nothing behind. */
-#include "base/pages.h"
+#include "support/failures.h"
 #include "support/pinned.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 
 #define BLOCKS 64
 
 static struct {
-    bool injecting;
-    int failures;
     unsigned char *blocks[BLOCKS];
     size_t sizes[BLOCKS];
     int count;
@@ -30,18 +25,6 @@ static struct pinned_pool *choose(struct stream *stream)
         pinned_pool_retain(t.pool);
     return t.pool;
 }
-
-static bool went_well(tarn_status status, const char *what)
-{
-    if (!status)
-        return true;
-    t.failures++;
-    if (!t.injecting)
-        status_at(status, TARN_OK, what, __FILE__, __LINE__);
-    return false;
-}
-
-#define TRY(call) went_well((call), #call)
 
 static void take(size_t size)
 {
@@ -102,7 +85,7 @@ static void room_is_short(void)
     take(5 * MIB);
     use(0, 0);
     if (t.count)
-        (void)tarn_host_work(0, native_of(t.streams[0]), t.blocks[0], 1, 100);
+        (void)machine->work(0, native_of(t.streams[0]), t.blocks[0], 1, 100);
     give_all();
     take(6 * MIB);
     give_all();
@@ -142,8 +125,7 @@ static void graphs_use_it(void)
         }
         give_all();
         if (!TRY(tarn_capture_abort(t.streams[0]))) { /* the driver may have refused: it is open still */
-            OK(tarn_host_fail(-1, 0, false, TARN_OK));
-            pages_fail(0, false);
+            clear_injection();
             tarn_status status = tarn_capture_abort(t.streams[0]);
             CHECK(status == TARN_OK || status == TARN_ERROR_INVALID_ARGUMENT); /* or only its graph was not destroyed */
         }
@@ -166,10 +148,7 @@ static void it_is_trimmed(void)
     (void)TRY(tarn_pinned_trim(0));
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} scenarios[] = {
+static const struct scenario scenarios[] = {
     {"blocks are cut and joined", cut_and_grow},
     {"streams use blocks", streams_use_it},
     {"room is short", room_is_short},
@@ -177,13 +156,6 @@ static const struct {
     {"graphs use it", graphs_use_it},
     {"memory is trimmed", it_is_trimmed},
 };
-
-static void clear(void)
-{
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
-    pages_fail(0, false);
-    t.injecting = false;
-}
 
 /* Back to where every run starts. */
 static void settle(void)
@@ -194,59 +166,29 @@ static void settle(void)
     pinned_nothing_is_left(1);
 }
 
-static void run_clean(int scenario)
+static void lost(void)
 {
-    t.failures = 0;
-    scenarios[scenario].run();
-    CHECK(t.failures == 0);
-    settle();
+    OK(pinned_verify());
+    give_all();
 }
 
-static void inject(int scenario, bool driver_calls, uint64_t nth, bool forever, tarn_status status)
+static void set_up(void)
 {
-    t.injecting = true;
-    if (driver_calls)
-        OK(tarn_host_fail(-1, nth, forever, status));
-    else
-        pages_fail(nth, forever);
-    scenarios[scenario].run();
-    clear();
-    settle();
-    run_clean(scenario);
-}
-
-static void each_failure(void)
-{
-    static const tarn_status statuses[] = {TARN_ERROR_DRIVER, TARN_ERROR_OUT_OF_MEMORY};
-    host_start_with(1, 64 * MIB);
     pinned_on_route(choose);
     for (int i = 0; i < 2; i++)
         t.streams[i] = lease(0);
-    for (int i = 0; i < (int)(sizeof scenarios / sizeof *scenarios); i++) {
-        run_clean(i);
-        run_clean(i);
-        uint64_t before = all_calls(0);
-        pages_fail(UINT64_MAX, false);
-        scenarios[i].run();
-        uint64_t allocations = pages_fail_calls(), calls = all_calls(0) - before;
-        clear();
-        settle();
-        CHECK(calls > 4 && allocations > 1);
-        for (uint64_t n = 1; n <= calls + 4; n++)
-            for (int variant = 0; variant < 4; variant++)
-                inject(i, true, n, variant % 2, statuses[variant / 2]);
-        for (uint64_t n = 1; n <= allocations + 2; n++)
-            for (int forever = 0; forever < 2; forever++)
-                inject(i, false, n, forever, TARN_OK);
-        printf("%-28s %3" PRIu64 " driver calls, %3" PRIu64 " allocations\n", scenarios[i].name, calls, allocations);
-    }
-    fflush(NULL);
 }
 
-IN_CHILD(each_failure)
+static void each_failure(void **state)
+{
+    (void)state;
+    static const struct scenarios shared = {set_up, settle, lost};
+    each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
+}
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_failure)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_failure)};
+    host_start_with(1, 64 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

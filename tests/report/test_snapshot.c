@@ -688,11 +688,16 @@ static void settle(void)
     OK(tarn_snapshot_write(path_of("failures.pickle"), NULL));
 }
 
+static void trace_all(void)
+{
+    start_with("records=1024,regions");
+}
+
 static void every_failure(void)
 {
-    static const struct scenario scenario = {"snapshots_and_allocations", snapshots_and_allocations, settle};
-    start_with("records=1024,regions");
-    each_failure_of(&scenario);
+    static const struct scenario scenario = {"snapshots and allocations", snapshots_and_allocations};
+    static const struct scenarios shared = {trace_all, settle, NULL};
+    each_failure_of(&shared, &scenario, 1);
     is_right(path_of("failures.pickle"));
 }
 

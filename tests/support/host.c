@@ -5,10 +5,13 @@
 #include "memory/ghost.h"
 #include "memory/verify.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,7 +52,7 @@ void in_child_that_exits(void (*function)(void), int code)
     CHECK(child >= 0);
     if (child == 0) {
         is_child = true;
-        alarm(60);
+        alarm(getenv("TARN_FAILURES") ? 1800 : 60);
         function();
         _exit(0);
     }
@@ -63,8 +66,36 @@ void in_child(void (*function)(void))
     in_child_that_exits(function, 0);
 }
 
+static const struct machine host_machine = {
+    .ledger_get = tarn_host_ledger_get,
+    .time = tarn_host_time,
+    .advance = tarn_host_advance,
+    .work = tarn_host_work,
+    .graph_launch = tarn_host_graph_launch,
+    .graph_destroy = tarn_host_graph_destroy,
+};
+const struct machine *machine = &host_machine;
+
+static void simulated_start_with(const char *library, int devices, size_t memory)
+{
+    char text[32];
+    void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    CHECK(opened);
+    machine = dlsym(opened, "tarn_sim_machine");
+    CHECK(machine);
+    snprintf(text, sizeof text, "%d", devices);
+    CHECK(setenv("TARN_HOST_DEVICES", text, 1) == 0);
+    snprintf(text, sizeof text, "%zu", memory);
+    CHECK(setenv("TARN_HOST_MEMORY", text, 1) == 0);
+}
+
 void host_start_with(int devices, size_t memory)
 {
+    const char *name = getenv("TARN_DRIVER");
+    if (name && (strcmp(name, "cuda") == 0 || strcmp(name, "hip") == 0)) {
+        simulated_start_with(strcmp(name, "cuda") == 0 ? "libcuda.so.1" : "libamdhip64.so.7", devices, memory);
+        return;
+    }
     tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
     OK(tarn_host_configure(&config));
 }
@@ -72,7 +103,7 @@ void host_start_with(int devices, size_t memory)
 tarn_host_ledger ledger_of(int device)
 {
     tarn_host_ledger ledger = {.size = sizeof ledger};
-    OK(tarn_host_ledger_get(device, &ledger));
+    OK(machine->ledger_get(device, &ledger));
     return ledger;
 }
 
@@ -109,13 +140,13 @@ uint64_t all_calls(int device)
 uint64_t time_now(void)
 {
     uint64_t now = 0;
-    OK(tarn_host_time(&now));
+    OK(machine->time(&now));
     return now;
 }
 
 void time_pass(uint64_t ns)
 {
-    OK(tarn_host_advance(time_now() + ns));
+    OK(machine->advance(time_now() + ns));
 }
 
 void *native_of(tarn_stream stream)
@@ -136,7 +167,7 @@ void work_on(tarn_stream stream, const void *address, size_t size, uint64_t ns)
 {
     int device = -1;
     OK(tarn_stream_device(stream, &device));
-    OK(tarn_host_work(device, native_of(stream), address, size, ns));
+    OK(machine->work(device, native_of(stream), address, size, ns));
 }
 
 void *alloc_on(tarn_stream stream, size_t size)
@@ -238,6 +269,17 @@ void nothing_is_left(int device)
         CHECK(stats.name[class].current == 0);
     TARN_STATS_CLASS_LIST(X)
 #undef X
+}
+
+int open_files(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    CHECK(folder != NULL);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
 }
 
 uint64_t random_next(uint64_t *state)

@@ -6,6 +6,8 @@
 #ifndef TESTS_SUPPORT_HOST_H
 #define TESTS_SUPPORT_HOST_H
 
+#include "common/machine.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +30,10 @@ void in_child(void (*function)(void));
 /* The same, and the child must end with this exit status. */
 void in_child_that_exits(void (*function)(void), int code);
 
-/* Configures the host device; before the first use. */
+/* What is below the driver: the host device, or the one inside the simulated library that host_start_with() opened. */
+extern const struct machine *machine;
+
+/* Configures the host device; before the first use. With TARN_DRIVER=cuda or hip, the one of the simulated library. */
 void host_start_with(int devices, size_t memory);
 
 tarn_host_ledger ledger_of(int device);
@@ -57,6 +62,9 @@ tarn_status default_heap(struct stream *stream, struct heap **heap);
 void verify(int device);
 /* Ends all work, trims, and demands that nothing is left: of blocks, of memory, in the counters. */
 void nothing_is_left(int device);
+
+/* How many files the process has open. */
+int open_files(void);
 
 /* xorshift64. */
 uint64_t random_next(uint64_t *state);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The machine inside, for tests of programs that run on the simulated libamdhip64. */
+#include "hip/sim_hip.h"
+
+static tarn_status work(int device, void *native, const void *address, size_t size, uint64_t duration)
+{
+    driver_stream queue = NULL;
+    return sim_stream(native, &device, &queue) ? TARN_ERROR_INVALID_STREAM
+                                               : tarn_host_work(device, queue, address, size, duration);
+}
+
+static tarn_status graph_launch(int device, void *graph, void *native)
+{
+    driver_stream queue = NULL;
+    hip_graph launched = graph;
+    return sim_stream(native, &device, &queue) ? TARN_ERROR_INVALID_STREAM
+                                               : tarn_host_graph_launch(device, launched->host, queue);
+}
+
+static tarn_status graph_destroy(void *graph)
+{
+    hip_graph destroyed = graph;
+    sim_own_begin();
+    hip_result code = hipGraphDestroy(destroyed);
+    sim_own_end();
+    return code ? TARN_ERROR_DRIVER : TARN_OK;
+}
+
+SIM_EXPORT extern const struct machine tarn_sim_machine;
+const struct machine tarn_sim_machine = {
+    .ledger_get = tarn_host_ledger_get,
+    .time = tarn_host_time,
+    .advance = tarn_host_advance,
+    .work = work,
+    .graph_launch = graph_launch,
+    .graph_destroy = graph_destroy,
+    .fail = sim_fail,
+    .fail_calls = sim_fail_calls,
+    .fail_hits = sim_fail_hits,
+};
