@@ -19,7 +19,7 @@ enum { ALIVE = 0x5ea1ab1e, DEAD = 0x0dead0 };
 struct handle {
     atomic_uint magic;
     atomic_int inside;
-    int device;
+    int device; /* -1: its create could not find out */
     int modes[VENDOR_MODES];
     void *stream;
     void *memory; /* of the device; NULL: none */
@@ -33,7 +33,7 @@ struct handle {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct handle *handles;
 static struct handle dangling = {.magic = DEAD};
-static atomic_ulong creates, alive, misuses, late_calls, blocks;
+static atomic_ulong creates, alive, undestroyed, misuses, late_calls, blocks;
 
 /* ---- Counters ---------------------------------------------------------------------------------------------------- */
 
@@ -60,7 +60,11 @@ unsigned long tarn_sim_calls(const char *symbol)
     static const struct {
         const char *word;
         atomic_ulong *count;
-    } words[] = {{"alive", &alive}, {"misuse", &misuses}, {"late", &late_calls}, {"memory", &blocks}};
+    } words[] = {{"alive", &alive},
+                 {"undestroyed", &undestroyed},
+                 {"misuse", &misuses},
+                 {"late", &late_calls},
+                 {"memory", &blocks}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i].word, symbol) == 0)
             return atomic_load(words[i].count);
@@ -124,6 +128,49 @@ void vendor_version_parts(int parts[3])
     const char *text = knob("VERSION");
     if (!text || !read_version(text, parts))
         (void)read_version(SIM_VERSION, parts);
+}
+
+/* ---- Failures by number ------------------------------------------------------------------------------------------ */
+
+static struct {
+    atomic_ulong nth, calls, hits; /* nth 0: off */
+    atomic_bool forever;
+    atomic_int way;
+} numbered;
+
+static void fail(unsigned long nth, bool forever, int way)
+{
+    atomic_store(&numbered.nth, 0);
+    atomic_store(&numbered.calls, 0);
+    atomic_store(&numbered.hits, 0);
+    atomic_store(&numbered.forever, forever);
+    atomic_store(&numbered.way, way);
+    atomic_store(&numbered.nth, nth);
+}
+
+static unsigned long fail_calls(void)
+{
+    return atomic_load(&numbered.calls);
+}
+
+static unsigned long fail_hits(void)
+{
+    return atomic_load(&numbered.hits);
+}
+
+const struct vendor_failures tarn_sim_failures = {.fail = fail, .calls = fail_calls, .hits = fail_hits};
+
+/* Whether this call is to fail. */
+static bool fails_now(void)
+{
+    unsigned long nth = atomic_load(&numbered.nth), number;
+    if (!nth)
+        return false;
+    number = atomic_fetch_add(&numbered.calls, 1) + 1;
+    if (number != nth && !(number > nth && atomic_load(&numbered.forever)))
+        return false;
+    atomic_fetch_add(&numbered.hits, 1);
+    return true;
 }
 
 static void note(atomic_ulong *counter, const char *symbol, const char *what)
@@ -195,6 +242,26 @@ static int leave_failed(int code, int device, void *place)
     return code;
 }
 
+static int fail_create(void *place)
+{
+    void *garbage = &dangling, *none = NULL;
+    switch ((enum vendor_way)atomic_load(&numbered.way)) {
+    case VENDOR_IS_OUT_OF_MEMORY:
+        return leave_failed(vendor_library.out_of_memory, 0, place);
+    case VENDOR_SUCCEEDS_WITHOUT:
+        memcpy(place, &none, sizeof none);
+        return 0;
+    case VENDOR_FAILS_WITH_GARBAGE:
+        if (vendor_library.leavings == VENDOR_LEAVES_REAL) /* what is there is no garbage then */
+            break;
+        memcpy(place, &garbage, sizeof garbage);
+        return vendor_library.no_device;
+    default:
+        break;
+    }
+    return leave_failed(vendor_library.no_device, 0, place);
+}
+
 int vendor_create(const char *symbol, void *place)
 {
     int device = -1;
@@ -202,6 +269,8 @@ int vendor_create(const char *symbol, void *place)
     vendor_count(symbol);
     if (!place)
         return vendor_library.bad_argument;
+    if (fails_now())
+        return fail_create(place);
     unsigned long number = atomic_fetch_add(&creates, 1) + 1;
     be_slow();
     int code = below_device(&device);
@@ -229,7 +298,7 @@ static struct handle *enter(const char *symbol, void *pointer)
 {
     struct handle *handle = pointer;
     vendor_count(symbol);
-    if (!handle)
+    if (!handle || fails_now())
         return NULL;
     if (atomic_load(&handle->magic) != ALIVE) {
         note(&misuses, symbol, "this is no handle");
@@ -248,14 +317,17 @@ static void leave(struct handle *handle)
 /* Waits for the device, as the real ones do. */
 int vendor_destroy(const char *symbol, void *pointer)
 {
+    unsigned long failed_before = fail_hits();
     struct handle *handle = enter(symbol, pointer);
     int device = -1;
-    if (!handle)
+    if (!handle) {
+        atomic_fetch_add(&undestroyed, pointer && fail_hits() > failed_before);
         return vendor_library.bad_handle;
+    }
     int below = below_synchronize();
     if (below == BELOW_DEINITIALIZED)
         note(&late_calls, symbol, "called after the driver's end");
-    else if (below_device(&device) || device != handle->device)
+    else if (below_device(&device) == BELOW_OK && handle->device >= 0 && device != handle->device)
         note(&misuses, symbol, "another device than the handle's is current");
     if (handle->memory && !(below && vendor_library.aborts_on_failure))
         below = below_free(handle->memory);
@@ -347,7 +419,7 @@ int vendor_property(const char *symbol, int which, int *value)
 {
     int parts[3] = {0};
     vendor_count(symbol);
-    if (!value || which < 0 || which > 2)
+    if (!value || which < 0 || which > 2 || fails_now())
         return vendor_library.bad_argument;
     vendor_version_parts(parts);
     *value = parts[which];

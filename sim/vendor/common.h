@@ -57,7 +57,24 @@ struct vendor_library {
 
 extern const struct vendor_library vendor_library;
 
-/* How often the library's symbol was called. Further words: "alive", the handles that are; "misuse", uses of what is no
+/* How the calls of the library fail, by number and whatever the call: the `nth` from now (1 is the next), and with `forever` all
+ * after it; 0 clears. `calls` and `hits` are how many there were since that was set, and how many failed. A destroy that fails so leaves
+ * the handle alive. */
+enum vendor_way {
+    VENDOR_FAILS,             /* with a status of the library's, and what it leaves in the place for a handle */
+    VENDOR_IS_OUT_OF_MEMORY,  /* the same */
+    VENDOR_SUCCEEDS_WITHOUT,  /* a create says that it succeeded, and made no handle */
+    VENDOR_FAILS_WITH_GARBAGE /* a create leaves what is no handle */
+};
+struct vendor_failures {
+    void (*fail)(unsigned long nth, bool forever, int way);
+    unsigned long (*calls)(void);
+    unsigned long (*hits)(void);
+};
+SIM_EXPORT extern const struct vendor_failures tarn_sim_failures;
+
+/* How often the library's symbol was called. Further words: "alive", the handles that are; "undestroyed", of these, whose destroy
+ * failed by number; "misuse", uses of what is no
  * handle, of a handle by two threads at once, or destroys on another device than its own; "late", creates and destroys
  * after the driver's end; "memory", blocks that a handle has from the memory given to it. The one symbol that no
  * vendor's library has. */

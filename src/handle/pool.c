@@ -724,12 +724,17 @@ static void pool_keep(struct handle_pool *pool, struct workspace *list)
     mutex_unlock(&pool->lock);
 }
 
-/* The handle first, then the memory that it points to. All are destroyed; gives the first failure. With `keep`, what
- * captures have bound outlives its handle. */
-static tarn_status handles_destroy(struct handle *list, bool keep, size_t *count)
+/* The handle first, then the memory that it points to. With `keep`, what captures have bound outlives its handle. All that are
+ * available are destroyed; gives the first failure. None is, where the device cannot be reached: at a shutdown, because the driver is
+ * gone or the device lost, that is better than a crash (rocBLAS aborts). */
+static tarn_status handles_destroy(struct handle_pool *pool, bool keep, size_t *count)
 {
-    tarn_status result = TARN_OK;
-    for (*count = 0; list; ++*count) {
+    struct visit visit;
+    tarn_status result = visit_begin(pool->device, &visit);
+    *count = 0;
+    if (result)
+        return result;
+    for (struct handle *list = detach_available(pool); list; ++*count) {
         struct handle *next = list->next;
         tarn_status status = vendor_destroy(list);
         if (!result)
@@ -738,12 +743,13 @@ static tarn_status handles_destroy(struct handle *list, bool keep, size_t *count
         struct workspace *gone = workspaces_sweep_locked(list, true);
         mutex_unlock(&list->lock);
         if (keep)
-            pool_keep(list->pool, workspaces_of_captures(&gone));
+            pool_keep(pool, workspaces_of_captures(&gone));
         workspaces_free(gone);
         mutex_finish(&list->lock);
         object_free(&handle_objects, list);
         list = next;
     }
+    visit_end(&visit);
     return result;
 }
 
@@ -766,7 +772,7 @@ static tarn_status trim(tarn_library library, int device, size_t *destroyed)
     if (any_capture_open())
         return failed(TARN_ERROR_CAPTURE,
                       "handles are not destroyed while a capture is open: a destroy waits for the device");
-    status = handles_destroy(detach_available(pool), true, &count);
+    status = handles_destroy(pool, true, &count);
     if (destroyed)
         *destroyed = count;
     return status;
@@ -847,7 +853,7 @@ static void handles_shutdown(void)
             size_t count = 0;
             if (!pool)
                 continue;
-            if (handles_destroy(detach_available(pool), false, &count))
+            if (handles_destroy(pool, false, &count))
                 log_write(LOG_ERRORS, "tarn_shutdown(): %s", tarn_last_error());
             mutex_lock(&pool->lock);
             struct workspace *kept = pool->kept;

@@ -89,8 +89,15 @@ struct handle_pool *pool_known(const struct entry *entry, int device);
 /* The vendor's create on the pool's device: in its context, in relaxed capture mode, and once more after idle memory
  * was given back when the device is full. Measures the time and, if `alone`, the device memory (else -1). */
 tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64_t *bytes);
-/* Many destroys in a row share one change of context. */
-tarn_status vendor_destroy(struct handle *handle);
+/* Around destroys, many in a row: the device's context is current, the capture mode relaxed. */
+struct visit {
+    int device, previous;
+    bool knows_previous, relaxed;
+    enum driver_capture_mode mode;
+};
+tarn_status visit_begin(struct device *device, struct visit *visit);
+void visit_end(struct visit *visit);
+tarn_status vendor_destroy(const struct handle *handle);
 /* Stream, then workspace, then modes: what differs from what the vendor was told. Also the check of
  * TARN_DEBUG=handles. */
 tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned generation);

@@ -19,14 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Around calls that work on a device: its context is current, the capture mode relaxed. */
-struct visit {
-    int device, previous;
-    bool knows_previous, relaxed;
-    enum driver_capture_mode mode;
-};
-
-static tarn_status visit_begin(struct device *device, struct visit *visit)
+tarn_status visit_begin(struct device *device, struct visit *visit)
 {
     *visit = (struct visit){.device = device->number, .mode = DRIVER_CAPTURE_RELAXED};
     tarn_status status = device_check(device);
@@ -41,7 +34,7 @@ static tarn_status visit_begin(struct device *device, struct visit *visit)
 
 /* A thread on whose device nothing was current keeps the device's context, which what it does next needs
  * (aten/src/ATen/cuda/CublasHandlePool.cpp). */
-static void visit_end(struct visit *visit)
+void visit_end(struct visit *visit)
 {
     if (visit->relaxed)
         (void)driver->capture_mode(&visit->mode);
@@ -117,18 +110,11 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
     return status;
 }
 
-tarn_status vendor_destroy(struct handle *handle)
+tarn_status vendor_destroy(const struct handle *handle)
 {
     int cancel CANCEL_RESTORED = cancel_off();
-    struct visit visit;
-    tarn_status status = visit_begin(handle->pool->device, &visit);
-    if (status)
-        return status; /* the driver is gone or the device lost: better a leak than a crash (rocBLAS aborts) */
     int code = handle->library->calls.destroy(handle->vendor);
-    if (code)
-        status = entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->destroy, code);
-    visit_end(&visit);
-    return status;
+    return code ? entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->destroy, code) : TARN_OK;
 }
 
 /* Binding --------------------------------------------------------------------------------------------------------- */

@@ -301,6 +301,7 @@ static void lost(void)
     check_blocks();
     while (t.count > 0)
         free_block(t.count - 1);
+    check_blocks();
 }
 
 static void set_up(void)

@@ -347,6 +347,7 @@ static void lost(void)
         free_block(t.count - 1);
     for (int i = 0; i < POOLS; i++)
         drop(i);
+    check_blocks();
 }
 
 static void set_up(void)

@@ -70,7 +70,11 @@ struct scenarios {
     void (*set_up)(void);
     void (*settle)(void); /* after each run: checks what must hold, whatever failed in it, and leaves nothing behind */
     void (*lost)(void);   /* the same where the device was lost: blocks can be freed. NULL: losses are not tried */
+    unsigned without;     /* 1 << FAIL_...: of kinds that are not tried */
 };
+
+/* The simulated library, as dlopen() gave it, whose calls are of the kind "handle". */
+void failure_library(void *library);
 
 /* Prints how many failures were injected; fails where they are fewer than the calls of the clean run. */
 void each_failure_of(const struct scenarios *scenarios, const struct scenario *list, size_t count);

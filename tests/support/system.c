@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -275,6 +276,21 @@ WRAPPED(long, syscall, (long number, ...))
 WRAPPED(int, pthread_create, (pthread_t * thread, const pthread_attr_t *how, void *(*run)(void *), void *argument))
 {
     return fails("pthread_create") >= 0 ? EAGAIN : __real_pthread_create(thread, how, run, argument);
+}
+
+static void *run_it(void *argument)
+{
+    void (*run)(void);
+    memcpy(&run, argument, sizeof run);
+    run();
+    return NULL;
+}
+
+void system_in_thread(void (*run)(void))
+{
+    pthread_t thread;
+    if (__real_pthread_create(&thread, NULL, run_it, &run) || pthread_join(thread, NULL))
+        abort();
 }
 
 WRAPPED(int, pthread_key_create, (pthread_key_t * key, void (*end)(void *)))

@@ -20,4 +20,7 @@ bool system_failure_named(const char *text);
 /* Only these, by name, with spaces between; NULL: all. */
 void system_only(const char *names);
 
+/* Runs a function in a thread of its own, whose start never fails and is not counted. */
+void system_in_thread(void (*run)(void));
+
 #endif
