@@ -512,9 +512,16 @@ static tarn_status map_shared(struct arena *arena, struct piece_list *list, uint
     return status;
 }
 
+/* Where the device is lost memory stays where it is: nobody knows what still uses it. */
+static tarn_status unmap(struct arena *arena, uintptr_t start, size_t size)
+{
+    tarn_status status = device_check(arena->device);
+    return status ? status : device_note(arena->device, driver->unmap(arena->device->number, start, size));
+}
+
 static tarn_status unmap_shared(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
 {
-    tarn_status status = device_note(arena->device, driver->unmap(arena->device->number, start, size));
+    tarn_status status = unmap(arena, start, size);
     if (status)
         return status;
     for (uintptr_t address = start; address < start + size;) {
@@ -631,7 +638,7 @@ tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size)
 {
     generation_ends(arena, start, size);
     shared_lock_shared(&arena->mapping);
-    tarn_status status = device_note(arena->device, driver->unmap(arena->device->number, start, size));
+    tarn_status status = unmap(arena, start, size);
     shared_unlock(&arena->mapping);
     generation_ended(arena, start, size, !status);
     if (!status)

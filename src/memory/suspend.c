@@ -47,11 +47,14 @@ static struct run *next_run(const struct heap *heap, const struct run *run)
 
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
+/* Of a lost device they stay: copies that were begun may still be under way. */
 static void saved_free(struct pool *pool)
 {
+    bool lost = atomic_load(&pool->store.arena->device->lost);
     for (struct saved *saved = pool->saved, *next; saved; saved = next) {
         next = saved->next;
-        pages_unmap(saved->copy, saved->size);
+        if (!lost)
+            pages_unmap(saved->copy, saved->size);
         object_free(&saved_objects, saved);
     }
     pool->saved = NULL;
@@ -93,21 +96,25 @@ static tarn_status save_prepare(struct pool *pool, struct heap *heap)
 }
 
 /* Copies what was saved, one way or the other, and waits for it. `ended` becomes false where not even the driver can say that the
- * copies have: then both sides must stay. */
+ * copies have: then both sides must stay, so that the device counts as lost, unless a capture is in the way of the answer. */
 static tarn_status copy_saved(struct pool *pool, bool back, bool *ended)
 {
     struct device *device = pool->store.arena->device;
     tarn_status status = TARN_OK;
+    bool queued = false;
     *ended = true;
-    if (!pool->saved)
-        return TARN_OK;
     for (const struct saved *saved = pool->saved; saved && !status; saved = saved->next) {
         uintptr_t copy = (uintptr_t)saved->copy;
         status = driver->copy(device->number, back ? saved->start : copy, back ? copy : saved->start, saved->size,
                               device->legacy->native);
+        queued = queued || !status;
     }
-    tarn_status waited = driver->stream_synchronize(device->number, device->legacy->native);
+    tarn_status waited = queued ? driver->stream_synchronize(device->number, device->legacy->native) : TARN_OK;
     *ended = !waited || driver->device_synchronize(device->number) == TARN_OK;
+    if (!*ended && waited != TARN_ERROR_CAPTURE)
+        status = failed_within(TARN_ERROR_DEVICE_LOST,
+                               "copies on device %d were begun, and the driver does not say whether they have ended",
+                               device->number);
     return device_note(device, status ? status : waited);
 }
 

@@ -696,7 +696,7 @@ static void trace_all(void)
 static void every_failure(void)
 {
     static const struct scenario scenario = {"snapshots and allocations", snapshots_and_allocations};
-    static const struct scenarios shared = {trace_all, settle, NULL};
+    static const struct scenarios shared = {trace_all, settle, NULL, 0};
     each_failure_of(&shared, &scenario, 1);
     is_right(path_of("failures.pickle"));
 }

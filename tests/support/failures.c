@@ -221,6 +221,7 @@ static struct progress {
     int variant; /* twice the way, one more for ever; the last two are losses */
     bool counted, is_over;
     uint64_t calls[FAILURE_KINDS], injections, missed;
+    struct failure current;
 } * progress;
 
 static const struct scenarios *frame;
@@ -243,18 +244,15 @@ static uint64_t stride(void)
     return failure_stride(progress->calls[progress->kind], variants_of(progress->kind), machine->fail ? 600 : 3000);
 }
 
-/* A device that failed so is lost for good, and so is one with half of what was to be unmapped, which HIP leaves. */
+/* A device that failed so is lost for good, and so may be one that fails for ever in the middle of what must not stay half done. */
 static bool may_be_lost(const struct failure *failure)
 {
-    const char *half = getenv("TARN_HIP_VMM");
-    return failure->way == FAILURE_LOSS || (failure->kind == FAIL_driver && failure->forever && half && *half == '1');
+    return failure->way == FAILURE_LOSS || (failure->kind == FAIL_driver && failure->forever);
 }
-
-static struct failure current;
 
 bool device_is_lost(void)
 {
-    return may_be_lost(&current) && atomic_load(&device_at(0)->lost);
+    return may_be_lost(&progress->current) && atomic_load(&device_at(0)->lost);
 }
 
 bool went_well(tarn_status status, bool may_be_full, const char *what)
@@ -287,7 +285,7 @@ static void count_calls(enum failure_kind kind)
 /* Ends the process where the device was lost. */
 static void settle_after(void)
 {
-    if (current.way == FAILURE_LOSS)
+    if (progress->current.way == FAILURE_LOSS)
         (void)tarn_device_synchronize(0); /* who has not seen it yet */
     if (!device_is_lost()) {
         frame->settle();
@@ -305,17 +303,17 @@ static void settle_after(void)
 
 static void fail_one(void)
 {
-    current = failure_at();
+    progress->current = failure_at();
     uint64_t ahead = stride();
     injecting = true;
-    failure_arm(&current);
+    failure_arm(&progress->current);
     scenario->run();
     clear_injection();
     if (failure_hits() > 0) {
         progress->injections++;
     } else {
-        CHECK(failure_calls() <
-              current.nth); /* what ran before may have left less to do, as a mark that was seen to have ended */
+        /* What ran before may have left less to do, as a mark that was seen to have ended. */
+        CHECK(failure_calls() < progress->current.nth);
         progress->missed++;
     }
     if (++progress->variant == variants_of(progress->kind)) {
@@ -348,6 +346,18 @@ static void go_on(void)
     progress->is_over = true;
 }
 
+static void go_on_in_child(void)
+{
+    const struct failure *failure = &progress->current;
+    int status = child_status(go_on);
+    if (!status)
+        return;
+    fprintf(stderr, "\"%s\" ended with status %#x; the last failure was of %s call %" PRIu64 "%s, way %d\n",
+            scenario->name, status, kinds[failure->kind].name, failure->nth,
+            failure->forever ? " and all later ones" : "", failure->way);
+    check_at(false, scenario->name, __FILE__, __LINE__);
+}
+
 void each_failure_of(const struct scenarios *scenarios, const struct scenario *list, size_t count)
 {
     progress = mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -356,7 +366,7 @@ void each_failure_of(const struct scenarios *scenarios, const struct scenario *l
     for (scenario = list; scenario < list + count; scenario++) {
         *progress = (struct progress){.nth = 1};
         while (!progress->is_over)
-            in_child(go_on);
+            go_on_in_child();
         failure_counts(scenario->name, progress->calls, progress->injections);
         CHECK(progress->missed <= 24 + progress->injections / 16);
     }

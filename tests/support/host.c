@@ -45,7 +45,7 @@ void status_at(tarn_status status, tarn_status wanted, const char *text, const c
     check_at(false, text, file, line);
 }
 
-void in_child_that_exits(void (*function)(void), int code)
+int child_status(void (*function)(void))
 {
     fflush(NULL);
     pid_t child = fork();
@@ -58,6 +58,12 @@ void in_child_that_exits(void (*function)(void), int code)
     }
     int status = 0;
     CHECK(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+void in_child_that_exits(void (*function)(void), int code)
+{
+    int status = child_status(function);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == code);
 }
 

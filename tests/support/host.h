@@ -29,6 +29,8 @@ void status_at(tarn_status status, tarn_status wanted, const char *text, const c
 void in_child(void (*function)(void));
 /* The same, and the child must end with this exit status. */
 void in_child_that_exits(void (*function)(void), int code);
+/* The same; gives what waitpid() says of the child. */
+int child_status(void (*function)(void));
 
 /* What is below the driver: the host device, or the one inside the simulated library that host_start_with() opened. */
 extern const struct machine *machine;
