@@ -225,56 +225,6 @@ static void a_graph_runs_before_and_after(void **state)
     end();
 }
 
-/* Every driver call and every host allocation of a suspend and a resume fails, once and for ever: it runs with its contents, or is
- * suspended and can be resumed. */
-static void round_of(uint64_t nth, bool forever, bool driver_fails, uint64_t *hits)
-{
-    begin();
-    for (int resumes = 0; resumes < 2; resumes++) {
-        if (resumes) {
-            OK(tarn_pool_suspend(pool, true));
-            CHECK(state_of() == TARN_POOL_KEPT);
-        }
-        if (driver_fails)
-            OK(tarn_host_fail(-1, (unsigned)nth, forever, TARN_ERROR_DRIVER));
-        else
-            pages_fail(nth, forever);
-        tarn_status status = resumes ? tarn_pool_resume(pool) : tarn_pool_suspend(pool, true);
-        uint64_t failed = driver_fails ? tarn_host_fail_hits() : pages_fail_hits();
-        if (driver_fails)
-            OK(tarn_host_fail(-1, 0, false, TARN_OK));
-        else
-            pages_fail(0, false);
-        *hits += failed;
-        CHECK(!status || failed);
-        verify(0);
-        if (state_of() != TARN_POOL_RUNS) {
-            CHECK(!resumes == !status || status);
-            OK(tarn_pool_resume(pool));
-        }
-        check_contents();
-    }
-    end();
-}
-
-static void every_failure_leaves_it_running_or_suspended(void **state)
-{
-    (void)state;
-    for (int kind = 0; kind < 4; kind++) {
-        uint64_t all = 0;
-        for (uint64_t nth = 1;; nth++) {
-            uint64_t hits = 0;
-            round_of(nth, kind % 2, kind / 2, &hits);
-            all += hits;
-            if (!hits)
-                break;
-        }
-        print_message("%s, %s: %llu injections\n", kind / 2 ? "driver calls" : "host allocations",
-                      kind % 2 ? "for ever" : "once", (unsigned long long)all);
-        CHECK(all >= 4);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,7 +235,6 @@ int main(void)
         cmocka_unit_test(a_suspended_pool_that_is_released_gives_its_addresses_back),
         cmocka_unit_test(it_waits_for_the_work_that_uses_the_memory),
         cmocka_unit_test(a_graph_runs_before_and_after),
-        cmocka_unit_test(every_failure_leaves_it_running_or_suspended),
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);
