@@ -135,7 +135,11 @@ static tarn_status leave_both(const char *base, int device, const char *text)
     char path[4096];
     struct sink *sink = pages_alloc(sizeof *sink);
     struct picture *picture = pages_alloc(sizeof *picture);
-    tarn_status status = sink && picture ? picture_take(picture) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    tarn_status status = TARN_OK;
+    if (sink && picture)
+        status = picture_take(picture);
+    else
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a snapshot");
     snprintf(path, sizeof path, "%s.pickle", base);
     if (!status)
         status = leave(sink, picture, path, device, NULL);

@@ -45,12 +45,11 @@ const char *page_directory(const char *wanted)
 
 /* Making ---------------------------------------------------------------------------------------------------------- */
 
-/* Whether a name means the open file. */
-static bool is_named(const char *path, int file)
+/* Whether a name means the file. */
+static bool is_named(const char *path, const struct stat *file)
 {
-    struct stat named, opened;
-    return lstat(path, &named) == 0 && fstat(file, &opened) == 0 && named.st_ino == opened.st_ino &&
-           named.st_dev == opened.st_dev;
+    struct stat named;
+    return lstat(path, &named) == 0 && named.st_ino == file->st_ino && named.st_dev == file->st_dev;
 }
 
 /* Removes a page if its process is dead. Nobody can open one to write, so the lock is one of readers: it keeps the maker's away as well. */
@@ -61,7 +60,7 @@ static void remove_left(const char *path)
     if (file < 0)
         return;
     if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && lock_file(file, F_RDLCK) &&
-        is_named(path, file))
+        is_named(path, &info))
         (void)unlink(path);
     close(file);
 }
@@ -73,7 +72,7 @@ static bool path_make(char *path, size_t size, const char *directory, const char
 }
 
 /* Makes a new file of a free name, locked. -1 with errno. */
-static int file_make(const char *directory, char *path, size_t size)
+static int file_make(const char *directory, char *path, size_t size, struct stat *made)
 {
     for (int i = 0; i < 2 * MOST_NAMES; i++) {
         char name[64];
@@ -85,12 +84,25 @@ static int file_make(const char *directory, char *path, size_t size)
         int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
         if (file < 0 && errno != EEXIST)
             return -1;
-        if (file >= 0 && lock_file(file, F_WRLCK) && is_named(path, file))
-            return file;
-        if (file >= 0)
-            close(file);
-        else
+        if (file < 0) {
             remove_left(path); /* then the name is tried once more */
+            continue;
+        }
+        if (fstat(file, made) || !lock_file(file, F_WRLCK)) {
+            int code = errno;
+            bool is_taken =
+                code == EAGAIN || code == EACCES; /* by another process, for one that was left: it removes it */
+            if (!is_taken)
+                (void)unlink(path);
+            close(file);
+            errno = code;
+            if (!is_taken)
+                return -1;
+        } else if (is_named(path, made)) {
+            return file;
+        } else {
+            close(file);
+        }
     }
     errno = EEXIST;
     return -1;
@@ -99,7 +111,7 @@ static int file_make(const char *directory, char *path, size_t size)
 tarn_status page_create(const char *directory, const struct page_head *head, struct page_file *result)
 {
     struct page_file made;
-    made.file = file_make(directory, made.path, sizeof made.path);
+    made.file = file_make(directory, made.path, sizeof made.path, &made.made);
     if (made.file < 0)
         return failed(TARN_ERROR_SYSTEM,
                       "a live page in %s: %s; TARN_LIVE_DIRECTORY names another directory, best one of memory as "
@@ -134,7 +146,7 @@ void page_remove(struct page_file *file)
 {
     if (!file->page)
         return;
-    if (is_named(file->path, file->file))
+    if (is_named(file->path, &file->made))
         (void)unlink(file->path);
     munmap(file->page, sizeof(struct page));
     close(file->file);

@@ -15,6 +15,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #define PAGE_MAGIC "tarnlive"
@@ -44,6 +45,7 @@ struct page_file {
     struct page *page; /* NULL: none */
     int file;
     char path[4096];
+    struct stat made; /* which file it is, whatever its name means later */
 };
 
 /* The directory where pages are: `wanted`, or else TARN_LIVE_DIRECTORY, XDG_RUNTIME_DIR, or /dev/shm: the first that is set to
