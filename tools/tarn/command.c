@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 int command_usage_error(const char *name, const char *format, ...)
 {
@@ -38,4 +39,13 @@ int command_option_error(const char *name, int given, char *const *argv, const s
         if (strncmp(option->name, text + 2, (size_t)length - 2) == 0) /* it begins so: then another one does as well */
             return command_usage_error(name, "the option %.*s may mean more than one", length, text);
     return command_usage_error(name, "there is no option %.*s", length, text);
+}
+
+bool command_may_write(const char *name, const char *path)
+{
+    struct stat before;
+    if (stat(path, &before) || S_ISREG(before.st_mode))
+        return true;
+    fprintf(stderr, "tarn %s: %s cannot be written: it is there, and is no regular file\n", name, path);
+    return false;
 }

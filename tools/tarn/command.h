@@ -6,6 +6,7 @@
 #define TOOLS_COMMAND_H
 
 #include <getopt.h>
+#include <stdbool.h>
 
 /* Exit statuses of the program. */
 enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2 };
@@ -25,5 +26,8 @@ int command_usage_error(const char *name, const char *format, ...) __attribute__
 
 /* The same for what getopt_long() gave '?' or ':' for; `options` begins with ':' so that it prints nothing itself. */
 int command_option_error(const char *name, int given, char *const *argv, const struct option *options);
+
+/* Whether a file may take this place: a device or a pipe that is there would give way to it. Else says so on standard error. */
+bool command_may_write(const char *name, const char *path);
 
 #endif

@@ -150,6 +150,8 @@ static bool write_page(const char *path, const struct report_file *one, const st
         fputs("tarn report: the page could not be written\n", stderr);
         return false;
     }
+    if (!command_may_write("report", path))
+        return false;
     size_t size = strlen(path) + 8;
     char *draft = malloc(size);
     int file = -1;
@@ -158,21 +160,27 @@ static bool write_page(const char *path, const struct report_file *one, const st
         file = mkstemp(draft);
     }
     FILE *out = file >= 0 ? fdopen(file, "w") : NULL;
-    bool done = out && report_page_write(out, one, two);
     mode_t mask = umask(0);
     umask(mask);
+    bool done = out && fchmod(file, 0666 & ~mask) == 0 && report_page_write(out, one, two);
+    int reason = errno;
     if (file >= 0 && !out)
         close(file);
-    done = done && fchmod(file, 0666 & ~mask) == 0;
-    done = out && fclose(out) == 0 && done;
-    done = done && rename(draft, path) == 0;
+    if (out && fclose(out) && done) {
+        reason = errno;
+        done = false;
+    }
+    if (done && rename(draft, path)) {
+        reason = errno;
+        done = false;
+    }
     struct stat made;
     if (done && stat(path, &made) == 0 && made.st_size > PAGE_LARGE)
         fprintf(stderr, "tarn report: %s has %s: a browser may refuse it; --text and --json have no such limit\n", path,
                 units_bytes((uint64_t)made.st_size).text);
     if (!done)
         fprintf(stderr, "tarn report: %s: the page could not be written: %s\n", path,
-                errno ? strerror(errno) : "memory is short");
+                reason ? strerror(reason) : "memory is short");
     if (!done && file >= 0)
         unlink(draft);
     free(draft);

@@ -8,6 +8,7 @@
 #include "replay/replay_file.h"
 #include "units.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <libgen.h>
@@ -304,8 +305,8 @@ static bool write_output(const struct arguments *arguments, const struct plan_dr
         return complain(arguments->path, error);
     if (rename(made, arguments->output) == 0)
         return true;
+    snprintf(error, sizeof error, "%s cannot be written: %s", arguments->output, strerror(errno));
     unlink(made);
-    snprintf(error, sizeof error, "%s cannot be written", arguments->output);
     return complain(arguments->path, error);
 }
 
@@ -315,6 +316,8 @@ static int plan(struct arguments *arguments)
     struct plan_draft draft = {0};
     struct findings findings = {0};
     char error[256];
+    if (arguments->output && !command_may_write("plan", arguments->output))
+        return COMMAND_FAILED;
     if (!read_workload(arguments, &workload))
         return COMMAND_FAILED;
     findings.requested = workload.peak_requested;

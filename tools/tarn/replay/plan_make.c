@@ -198,9 +198,11 @@ bool plan_draft_write(const struct plan_draft *draft, const char *path, char mad
     umask(mask);
     bool done = out && fchmod(file, 0666 & ~mask) == 0 && write_stream(draft, out);
     int reason = errno;
-    if (out)
-        done = fclose(out) == 0 && done;
-    else if (file >= 0)
+    if (out && fclose(out) && done) {
+        reason = errno;
+        done = false;
+    }
+    if (!out && file >= 0)
         close(file);
     if (done)
         return true;
