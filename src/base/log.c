@@ -6,12 +6,34 @@
 #include "base/cancel.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+/* Writes to standard error. Where that is a pipe without a reader the signal must not end the caller's program. */
+static void say(const char *text, size_t size)
+{
+    static const struct timespec at_once = {0};
+    sigset_t broken, before, pending;
+    sigemptyset(&broken);
+    sigaddset(&broken, SIGPIPE);
+    sigpending(&pending);
+    bool blocked = pthread_sigmask(SIG_BLOCK, &broken, &before) == 0;
+    ssize_t written;
+    while ((written = write(STDERR_FILENO, text, size)) < 0 && errno == EINTR)
+        ; /* of any other failure there is nowhere left to say it */
+    if (written < 0 && errno == EPIPE && blocked && !sigismember(&pending, SIGPIPE))
+        (void)sigtimedwait(&broken, NULL, &at_once);
+    if (blocked)
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
 
 static enum log_level level_from_environment(void)
 {
@@ -25,8 +47,7 @@ static enum log_level level_from_environment(void)
     if (strcmp(wanted, "all") == 0)
         return LOG_ALL;
     static const char hint[] = "tarn: TARN_LOG is none of errors, info and all; nothing is logged\n";
-    ssize_t written = write(STDERR_FILENO, hint, sizeof hint - 1);
-    (void)written;
+    say(hint, sizeof hint - 1);
     return LOG_NOTHING;
 }
 
@@ -54,6 +75,5 @@ void log_write(enum log_level level, const char *format, ...)
     if (end > sizeof line - 2)
         end = sizeof line - 2;
     line[end++] = '\n';
-    while (write(STDERR_FILENO, line, end) < 0 && errno == EINTR)
-        ; /* of any other failure there is nowhere left to say it */
+    say(line, end);
 }

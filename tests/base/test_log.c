@@ -5,7 +5,9 @@
 #include "base/log.h"
 #include "support/host.h"
 
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,10 +83,29 @@ static void test_a_line_too_long_is_cut_and_ends(void **state)
     assert_string_equal(end, "\ntarn: after it\n");
 }
 
+/* A log that nobody reads any more does not end the program, and leaves its signals as they were. */
+static void speak_to_nobody(void)
+{
+    int ends[2];
+    sigset_t mask, pending;
+    CHECK(setenv("TARN_LOG", "all", 1) == 0 && signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+    CHECK(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO && close(ends[0]) == 0);
+    speak_at_each_level();
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &mask) == 0 && !sigismember(&mask, SIGPIPE));
+    CHECK(sigpending(&pending) == 0 && !sigismember(&pending, SIGPIPE));
+}
+
+static void test_a_closed_pipe(void **state)
+{
+    (void)state;
+    in_child(speak_to_nobody);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_a_closed_pipe),
         cmocka_unit_test(test_a_line_too_long_is_cut_and_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ if mount -t tmpfs -o size=256k none "$work/small" 2>"$work/shell"; then
         prints=true && [[ $line =~ -o$ ]] && prints=false
         $prints || arguments+=("$work/small/made")
         for kib in $(sizes 256); do
-            rm -f "$work/small/made" && head -c $(((256 - kib) / 4 * 4096)) /dev/zero >"$work/small/rest"
+            rm -f "$work/small/made" && head -c $((262144 - kib * 1024)) /dev/zero >"$work/small/rest"
             if $prints; then
                 status=0 && "$tarn" "${arguments[@]}" >"$work/small/made" 2>"$work/err" </dev/null || status=$?
                 [ $status -ne 0 ] || break # it fits
