@@ -364,7 +364,8 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     mutex_lock(&device->record_lock);
     if (!ending->announced)
         status = device_note(device, driver->capture_end(device->number, stream->native, &ending->graph));
-    bool lost = status && atomic_load(&device->lost); /* what captured is gone: it must not bar other devices for ever */
+    bool lost =
+        status && atomic_load(&device->lost); /* what captured is gone: it must not bar other devices for ever */
     ending->over = !status || lost || (ending->orphaned && ending->gives_up) || !driver_captures(stream);
     if (ending->over)
         leave(stream);

@@ -10,6 +10,7 @@
  * handle belongs to one owner at a time; an owner's thread alone binds it. Locks: pool, then handle; `holders_lock`
  * with no other. tests/spin/handle_pool.pml is a model of it (docs/models.md): who changes the one changes the other. */
 #include "handle/pool.h"
+#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -729,6 +730,7 @@ static void pool_keep(struct handle_pool *pool, struct workspace *list)
  * gone or the device lost, that is better than a crash (rocBLAS aborts). */
 static tarn_status handles_destroy(struct handle_pool *pool, bool keep, size_t *count)
 {
+    int cancel CANCEL_RESTORED = cancel_off();
     struct visit visit;
     tarn_status result = visit_begin(pool->device, &visit);
     *count = 0;
