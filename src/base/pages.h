@@ -46,9 +46,10 @@ struct object_pool {
     }
 
 /* The same for objects that callers of tarn name by their addresses, of a type that is aligned to 8 or more: each has a mark behind it. */
-#define OBJECT_POOL_NAMED(type)                                                                                        \
-    {                                                                                                                  \
-        .lock = MUTEX_INITIALIZER, .size = sizeof(type) + _Alignof(type), .zeroed = sizeof(type), .mark = sizeof(type) \
+#define OBJECT_POOL_NAMED(type)                                                                                 \
+    {                                                                                                           \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = sizeof(type) + _Alignof(type), .zeroed = sizeof(type), \
+        .mark = sizeof(type)                                                                                    \
     }
 
 void *object_alloc(struct object_pool *pool);
