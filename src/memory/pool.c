@@ -107,8 +107,8 @@ static bool is_over(struct store *store)
 static void bury_if_empty(struct arena *arena, struct pool *pool, struct store **dead)
 {
     struct store *store = &pool->store;
-    if (atomic_load(&store->suspended))
-        pool_suspension_end(pool);
+    if (!pool_suspension_end(pool))
+        return; /* later, then */
     (void)store_take(&arena->store, store, SIZE_MAX);
     if (!is_over(store) || !heaps_give_up(store))
         return;

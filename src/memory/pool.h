@@ -16,13 +16,14 @@
 struct pool {
     struct store store; /* first: a private pool's store is its pool */
     struct counters counters;
-    atomic_uint count;          /* users, scopes, captures, graphs */
-    atomic_uint users;          /* of these, what callers may release */
-    atomic_uint visits;         /* requests on their way: they keep the object, not the pool */
-    bool use_on_oom;            /* arena lock */
-    atomic_int state;           /* tarn_pool_state; suspend.c */
-    struct saved *saved;        /* contents; of the thread that changes the state */
-    struct pinned_pool *pinned; /* of its captures; scopes_lock. NULL until one asked */
+    atomic_uint count;   /* users, scopes, captures, graphs */
+    atomic_uint users;   /* of these, what callers may release */
+    atomic_uint visits;  /* requests on their way: they keep the object, not the pool */
+    bool use_on_oom;     /* arena lock */
+    atomic_int state;    /* tarn_pool_state; suspend.c */
+    struct saved *saved; /* contents; of the thread that changes the state */
+    enum { COPIES_ENDED, COPIES_OUT, COPIES_BACK } copies; /* likewise: begun, and not known to have ended */
+    struct pinned_pool *pinned;                            /* of its captures; scopes_lock. NULL until one asked */
 };
 
 static inline struct pool *pool_of_store(struct store *store)
@@ -56,8 +57,9 @@ tarn_status pool_check(tarn_pool *pool);
 void pools_collect(struct arena *arena);
 void pools_leave_behind(struct arena *arena);
 
-/* Lets go of what a suspended pool has, when nobody can resume it any more: its addresses where nothing is live, its contents. */
-void pool_suspension_end(struct pool *pool);
+/* Lets go of what a suspended pool has, when nobody can resume it any more: its addresses where nothing is live, its contents. False
+ * where somebody is at it, or its copies may be under way: then its memory stays. */
+bool pool_suspension_end(struct pool *pool);
 /* Takes the memory out of the addresses that a suspend failed to take it out of; into the cache. */
 void pool_suspension_complete(struct pool *pool);
 

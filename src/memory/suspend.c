@@ -47,14 +47,11 @@ static struct run *next_run(const struct heap *heap, const struct run *run)
 
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
-/* Of a lost device they stay: copies that were begun may still be under way. */
 static void saved_free(struct pool *pool)
 {
-    bool lost = atomic_load(&pool->store.arena->device->lost);
     for (struct saved *saved = pool->saved, *next; saved; saved = next) {
         next = saved->next;
-        if (!lost)
-            pages_unmap(saved->copy, saved->size);
+        pages_unmap(saved->copy, saved->size);
         object_free(&saved_objects, saved);
     }
     pool->saved = NULL;
@@ -95,42 +92,69 @@ static tarn_status save_prepare(struct pool *pool, struct heap *heap)
     return status;
 }
 
-/* Copies what was saved, one way or the other, and waits for it. `ended` becomes false where not even the driver can say that the
- * copies have: then both sides must stay, so that the device counts as lost, unless a capture is in the way of the answer. */
-static tarn_status copy_saved(struct pool *pool, bool back, bool *ended)
+/* Copies what was saved, one way or the other, and waits for it. Where not even the driver can say that the copies have ended, the pool
+ * remembers that: until it is known, both sides stay. */
+static tarn_status copy_saved(struct pool *pool, bool back)
 {
     struct device *device = pool->store.arena->device;
-    tarn_status status = TARN_OK;
-    bool queued = false;
-    *ended = true;
+    tarn_status status = TARN_OK, waited = TARN_OK;
     for (const struct saved *saved = pool->saved; saved && !status; saved = saved->next) {
         uintptr_t copy = (uintptr_t)saved->copy;
         status = driver->copy(device->number, back ? saved->start : copy, back ? copy : saved->start, saved->size,
                               device->legacy->native);
-        queued = queued || !status;
+        if (!status)
+            pool->copies = back ? COPIES_BACK : COPIES_OUT;
     }
-    tarn_status waited = queued ? driver->stream_synchronize(device->number, device->legacy->native) : TARN_OK;
-    *ended = !waited || driver->device_synchronize(device->number) == TARN_OK;
-    if (!*ended && waited != TARN_ERROR_CAPTURE)
-        status = failed_within(TARN_ERROR_DEVICE_LOST,
-                               "copies on device %d were begun, and the driver does not say whether they have ended",
-                               device->number);
+    if (pool->copies)
+        waited = driver->stream_synchronize(device->number, device->legacy->native);
+    if (!waited || driver->device_synchronize(device->number) == TARN_OK)
+        pool->copies = COPIES_ENDED;
     return device_note(device, status ? status : waited);
+}
+
+/* Waits for copies of an earlier change that are not known to have ended. Of those out of the memory, which is still there then, nothing
+ * is wanted any more. The caller bars captures. */
+static tarn_status copies_wait(struct pool *pool)
+{
+    struct device *device = pool->store.arena->device;
+    if (!pool->copies)
+        return TARN_OK;
+    tarn_status status = device_note(device, driver->stream_synchronize(device->number, device->legacy->native));
+    if (status)
+        return status;
+    if (pool->copies == COPIES_OUT)
+        saved_free(pool);
+    pool->copies = COPIES_ENDED;
+    return TARN_OK;
+}
+
+/* For who cannot wait: whether none are under way. Asks the driver where no known capture forbids it. */
+static bool copies_ended(struct pool *pool)
+{
+    struct device *device = pool->store.arena->device;
+    struct error_before before;
+    if (!pool->copies)
+        return true;
+    error_attempt_begin(&before);
+    tarn_status status = captures_bar(device, "a look at a pool's copies");
+    if (!status) {
+        status = driver->stream_query(device->number, device->legacy->native);
+        captures_unbar(device);
+    }
+    error_attempt_end(&before, TARN_OK);
+    return !status;
 }
 
 static tarn_status save(struct pool *pool)
 {
     tarn_status status = TARN_OK;
-    bool ended = true;
     for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap))
         if (!status)
             status = save_prepare(pool, heap);
     if (!status)
-        status = copy_saved(pool, false, &ended);
-    if (status && ended)
+        status = copy_saved(pool, false);
+    if (status && !pool->copies)
         saved_free(pool);
-    else if (status)
-        pool->saved = NULL; /* the device may still write there: left to it for good */
     return status;
 }
 
@@ -376,11 +400,19 @@ struct change {
     tarn_status status;
 };
 
+static struct change in_part(const struct pool *pool, bool keep, tarn_status status)
+{
+    return (struct change){
+        keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED,
+        failed_within(status, "pool (%llu, %llu) is suspended in part: resume it",
+                      (unsigned long long)pool->store.id[0], (unsigned long long)pool->store.id[1]),
+    };
+}
+
 static struct change suspend(struct pool *pool, bool keep)
 {
     struct store *store = &pool->store;
     struct taken *taken = NULL;
-    int suspended = keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED;
     tarn_status status = refuse_pinned(store);
     if (!status)
         status = wait_for_work(store);
@@ -388,20 +420,20 @@ static struct change suspend(struct pool *pool, bool keep)
         end_ghosts(store);
     if (!status && keep)
         status = save(pool);
+    if (status && pool->copies)
+        return in_part(pool, keep, status);
     if (status)
         return (struct change){TARN_POOL_RUNS, status};
 
     status = empty_all(store, &taken);
     if (!status)
-        return (struct change){suspended, release_all(store, taken)};
+        return (struct change){keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED, release_all(store, taken)};
     struct error_before before;
     error_attempt_begin(&before);
     bool undone = put_back(store->arena, taken) == TARN_OK;
     error_attempt_end(&before, TARN_OK);
     if (!undone)
-        return (struct change){suspended,
-                               failed_within(status, "pool (%llu, %llu) is suspended in part: resume it",
-                                             (unsigned long long)store->id[0], (unsigned long long)store->id[1])};
+        return in_part(pool, keep, status);
     saved_free(pool);
     return (struct change){TARN_POOL_RUNS, status};
 }
@@ -472,15 +504,16 @@ static struct change resume(struct pool *pool, int before)
 {
     struct store *store = &pool->store;
     struct taken *taken = NULL;
-    bool ended = true;
-    tarn_status status = fill_or_make_room(store);
+    tarn_status status = copies_wait(pool);
     if (!status)
-        status = copy_saved(pool, true, &ended);
+        status = fill_or_make_room(store);
+    if (!status)
+        status = copy_saved(pool, true);
     if (!status) {
         saved_free(pool);
         return (struct change){TARN_POOL_RUNS, TARN_OK};
     }
-    if (!ended)
+    if (pool->copies)
         return (struct change){before, status};
     struct error_before cause;
     error_attempt_begin(&cause);
@@ -543,16 +576,21 @@ void pool_suspension_complete(struct pool *pool)
     int state;
     if (!suspended_begin(pool, &state))
         return;
-    (void)empty_all(&pool->store, &taken);
+    if (copies_ended(pool))
+        (void)empty_all(&pool->store, &taken);
     taken_to_cache(&pool->store, taken);
     atomic_store(&pool->state, state);
 }
 
-void pool_suspension_end(struct pool *pool)
+bool pool_suspension_end(struct pool *pool)
 {
     int state;
     if (!suspended_begin(pool, &state))
-        return;
+        return state == TARN_POOL_RUNS;
+    if (!copies_ended(pool)) {
+        atomic_store(&pool->state, state);
+        return false;
+    }
     saved_free(pool);
     for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap)) {
         struct run *run, *spare = NULL;
@@ -568,4 +606,5 @@ void pool_suspension_end(struct pool *pool)
         mutex_unlock(&heap->lock);
     }
     atomic_store(&pool->state, state);
+    return true;
 }

@@ -151,7 +151,7 @@ static const char *find_line(const char *test, const char *name, char *line, int
     char path[4096], key[256];
     const char *source = getenv("TARN_SOURCE");
     snprintf(path, sizeof path, "%s/tests/support/injections.txt", source ? source : ".");
-    int length = snprintf(key, sizeof key, "%s: %s: ", test, name);
+    int length = snprintf(key, sizeof key, "%s: %s:", test, name);
     FILE *file = fopen(path, "re");
     const char *found = NULL;
     while (file && !found && fgets(line, size, file))
