@@ -8,9 +8,6 @@ source "$(dirname "$0")/../support/program.sh"
 command=("$tarn" info)
 json_more='l = {library["name"]: library for library in a["libraries"]}'
 
-# What vendors' libraries allocate when they are opened is theirs.
-echo 'leak:libamdhip64.so' >"$work/suppressions"
-export LSAN_OPTIONS="${LSAN_OPTIONS:-}:suppressions=$work/suppressions"
 unset TARN_DRIVER TARN_LIBRARY_PATH TARN_ALLOC_CONF
 export TARN_HOST_DEVICES=2 TARN_HOST_MEMORY=3G
 export TARN_DRIVER=host
