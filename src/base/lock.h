@@ -68,9 +68,16 @@ static inline void lock_left(const void *lock)
 
 #endif
 
+/* Where the C library can, who waits turns round a while before it sleeps: most of these are held for less than a sleep takes. */
 static inline void mutex_init(mutex *m, enum lock_rank rank)
 {
-    pthread_mutex_init(MUTEX_PTHREAD(m), NULL);
+    pthread_mutexattr_t how;
+    pthread_mutexattr_init(&how);
+#ifdef __GLIBC__
+    pthread_mutexattr_settype(&how, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+    pthread_mutex_init(MUTEX_PTHREAD(m), &how);
+    pthread_mutexattr_destroy(&how);
     mutex_rank_set(m, rank);
 }
 
