@@ -92,6 +92,13 @@ static void prepare(void)
     workspace_to_end = world.workspace;
 }
 
+/* Memory that may be written to where there is no block too: the host device serves before the first use and after a shutdown. */
+static void *one_byte(void)
+{
+    static char byte;
+    return world.block ? world.block : &byte;
+}
+
 static void nothing(void *argument)
 {
     (void)argument;
@@ -216,8 +223,8 @@ static tarn_library_row row = {.size = sizeof row,
     HOST(tarn_host_time, (&out.word))                                                    \
     HOST(tarn_host_advance, (1))                                                         \
     HOST(tarn_host_work, (0, NULL, world.block, 1, 0))                                   \
-    HOST(tarn_host_fill, (0, NULL, world.block, 0, 1))                                   \
-    HOST(tarn_host_copy, (0, NULL, world.block, world.block, 1))                         \
+    HOST(tarn_host_fill, (0, NULL, one_byte(), 0, 1))                                    \
+    HOST(tarn_host_copy, (0, NULL, one_byte(), one_byte(), 1))                           \
     HOST(tarn_host_call, (0, NULL, nothing, NULL))                                       \
     HOST(tarn_host_graph_launch, (0, world.graph, NULL))                                 \
     HOST(tarn_host_extent_get, (0, world.block, 1, &out.extent))                         \
