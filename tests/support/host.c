@@ -52,7 +52,7 @@ int child_status(void (*function)(void))
     CHECK(child >= 0);
     if (child == 0) {
         is_child = true;
-        alarm(getenv("TARN_FAILURES") ? 1800 : 60);
+        alarm(getenv("TARN_FAILURES") ? 1800 : 240);
         function();
         _exit(0);
     }
