@@ -81,11 +81,6 @@ static struct use *use_destroy(struct use *use)
     return next;
 }
 
-void use_drop_first(struct use **uses)
-{
-    *uses = use_destroy(*uses);
-}
-
 /* Marks the work of the using stream so far, if that was not done. */
 static tarn_status use_mark(struct use *use)
 {

@@ -14,9 +14,6 @@ tarn_status use_add_own(struct use **uses, const struct heap *heap);
 /* The same for a mark, which is then the list's. */
 tarn_status use_add_mark(struct use **uses, struct mark *mark);
 
-/* Takes back the use that was added last. */
-void use_drop_first(struct use **uses);
-
 /* Adds to `sum`, once a stream, the uses of the heap's live blocks; and waits for the work that their streams have queued until
  * now. Ends the list, also on failure. */
 tarn_status uses_sum_locked(struct heap *heap, struct use **sum);

@@ -122,13 +122,6 @@ void counters_freed_and_completed_locked(struct counters *counters, size_t size,
         live_end(counters, class, size, requested);
 }
 
-void counters_allocated(struct counters *counters, size_t size, size_t requested)
-{
-    counters_lock(counters);
-    counters_allocated_locked(counters, size, requested);
-    counters_unlock(counters);
-}
-
 void counters_freed_and_completed(struct counters *counters, size_t size, size_t requested)
 {
     counters_lock(counters);

@@ -53,8 +53,7 @@ static inline void counters_unlock(struct counters *counters)
 void counters_allocated_locked(struct counters *counters, size_t size, size_t requested);
 void counters_freed_and_completed_locked(struct counters *counters, size_t size, size_t requested);
 
-/* A block was handed out; freed by its owner; became reusable. Sizes in bytes. */
-void counters_allocated(struct counters *counters, size_t size, size_t requested);
+/* A block was freed by its owner; became reusable. Sizes in bytes. */
 void counters_freed(struct counters *counters, size_t size, size_t requested);
 void counters_completed(struct counters *counters, size_t size);
 void counters_freed_and_completed(struct counters *counters, size_t size, size_t requested);
