@@ -4,7 +4,6 @@
 /* Threads that end in the middle of something: of a capture, a scope, a lease, with a cache full of blocks that others free, and whose
  * destructors use tarn after tarn's own has run. What was theirs is given up without a driver call, others can end what they began,
  * and nothing grows, however many come and go. */
-#include "base/pages.h"
 #include "support/every_call.h"
 
 #include <limits.h>
@@ -346,9 +345,9 @@ static void each_leaves_nothing(void **state)
         for (int repetition = 0; repetition < REPETITIONS; repetition++) {
             ends[i]();
             if (repetition == REPETITIONS / 4)
-                bytes = pages_bytes();
+                bytes = metadata_bytes();
         }
-        CHECK(pages_bytes() <= bytes + (64 << 10));
+        CHECK(metadata_bytes() <= bytes + (64 << 10));
         all_is_given_back();
     }
 }

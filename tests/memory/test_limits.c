@@ -92,10 +92,10 @@ static void many_live_blocks(void)
         nothing_is_left(0);
         (void)hold_blocks(blocks, count, size); /* what is reused in another order may need a chunk more, once */
         nothing_is_left(0);
-        uint64_t rest = pages_bytes();
+        uint64_t rest = metadata_bytes();
         (void)hold_blocks(blocks, count, size);
         nothing_is_left(0);
-        CHECK(pages_bytes() <= rest + 64 * KIB);
+        CHECK(metadata_bytes() <= rest + 64 * KIB);
         printf("%zu live blocks of %zu bytes: %.1f bytes of metadata each, %.2f s\n", count, size,
                (double)taken / (double)count, took);
         CHECK(taken <= count * kinds[i].metadata + MIB);
@@ -130,20 +130,20 @@ static void many_pools(void)
     double took = seconds_now() - began;
     uint64_t taken = pages_bytes() - before;
     nothing_is_left(0);
-    uint64_t rest = pages_bytes();
+    uint64_t rest = metadata_bytes();
     pools_come_and_go(pools, blocks, count);
     nothing_is_left(0);
     printf("%zu pools at once: %" PRIu64 " bytes of metadata each, %.2f s\n", count, taken / count, took);
-    CHECK(pages_bytes() == rest);
+    CHECK(metadata_bytes() == rest);
     /* One after the other, in a trace that never ends. */
     tarn_trace_options trace = {.size = sizeof trace, .records = 1024};
     OK(tarn_trace_start(&trace));
     for (size_t i = 0, rounds = many(6000, 20000); i < rounds; i++) {
         pools_come_and_go(pools, blocks, 1);
         if (i == rounds * 2 / 3)
-            rest = pages_bytes();
+            rest = metadata_bytes();
     }
-    CHECK(SLOW_BUILD || pages_bytes() == rest); /* of so few, each is named by a record still */
+    CHECK(SLOW_BUILD || metadata_bytes() == rest); /* of so few, each is named by a record still */
     nothing_is_left(0);
     free(pools);
     free(blocks);
@@ -175,9 +175,9 @@ static void many_threads(void)
     CHECK(threads);
     host_start_with(1, 4 * GIB);
     void *block = threads_one_by_one(100, NULL);
-    uint64_t rest = pages_bytes();
+    uint64_t rest = metadata_bytes();
     block = threads_one_by_one(many(1000, 10000), block);
-    CHECK(pages_bytes() == rest);
+    CHECK(metadata_bytes() == rest);
     /* Many at once, several times. */
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < width; i++)

@@ -3,7 +3,6 @@
 
 #include "support/host.h"
 
-#include "base/pages.h"
 #include "memory/pool.h"
 
 #include <pthread.h>
@@ -335,9 +334,9 @@ static void ten_thousand_pools_one_after_the_other_cost_no_metadata(void **state
         OK(tarn_free(pool_alloc(pool, stream, i % 2 ? 1000 : 3 * MIB)));
         OK(tarn_pool_release(pool));
         if (i == 100)
-            before = pages_bytes();
+            before = metadata_bytes();
     }
-    CHECK(pages_bytes() == before);
+    CHECK(metadata_bytes() == before);
     nothing_is_left(0);
     OK(tarn_stream_return(stream));
 }

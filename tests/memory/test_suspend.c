@@ -3,7 +3,6 @@
 
 #include "support/host.h"
 
-#include "base/pages.h"
 #include "driver/driver.h"
 
 #include <setjmp.h>
@@ -105,9 +104,9 @@ static void discarded_contents_leave_addresses_and_blocks(void **state)
 {
     (void)state;
     begin();
-    uint64_t metadata = pages_bytes();
+    uint64_t metadata = metadata_bytes();
     OK(tarn_pool_suspend(pool, false));
-    CHECK(state_of() == TARN_POOL_DISCARDED && pages_bytes() <= metadata + 65536 && ledger_of(0).created == 0);
+    CHECK(state_of() == TARN_POOL_DISCARDED && metadata_bytes() <= metadata + 65536 && ledger_of(0).created == 0);
     OK(tarn_pool_resume(pool));
     for (int i = 0; i < BLOCKS; i++)
         if (blocks[i])

@@ -4,7 +4,6 @@
 /* Storms, for the sanitizers above all: threads that share streams, pass blocks to each other, and run a small device
  * full. Running out of memory is allowed in a storm; afterwards everything must be as if it had not been.
  * TARN_STORM_STEPS is the length. */
-#include "base/pages.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -203,10 +202,10 @@ static void thousands_of_short_threads_use_few_streams(void **state)
             OK(tarn_free(block));
         }
         if (i == 100)
-            bytes = pages_bytes();
+            bytes = metadata_bytes();
     }
     CHECK(calls_of(0, "stream_create") - made <= 4);
-    CHECK(pages_bytes() <= bytes + MIB);
+    CHECK(metadata_bytes() <= bytes + MIB);
     nothing_is_left(0);
 }
 

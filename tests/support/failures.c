@@ -332,7 +332,7 @@ static void go_on(void)
     for (int i = 0; i < 3; i++) /* until the state before each run is the same */
         run_clean();
     int files = open_files();
-    uint64_t bytes = pages_bytes();
+    uint64_t bytes = metadata_bytes();
     for (enum failure_kind kind = 0; !progress->counted && kind < FAILURE_KINDS; kind++)
         if (failure_ways(kind) && !(frame->without >> kind & 1))
             count_calls(kind);
@@ -343,8 +343,8 @@ static void go_on(void)
             CHECK(open_files() == files);
         }
         progress->nth = 1;
-        CHECK(pages_bytes() <=
-              bytes + 512 * 1024); /* a few pages for texts and reserves; a leak has hundreds of runs to show */
+        /* A few pages for texts and reserves; a leak has hundreds of runs to show. */
+        CHECK(metadata_bytes() <= bytes + 384 * 1024);
     }
     progress->is_over = true;
 }

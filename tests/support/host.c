@@ -2,7 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 #include "support/host.h"
+#include "base/pages.h"
 #include "memory/ghost.h"
+#include "memory/map.h"
 #include "memory/verify.h"
 
 #include <dirent.h>
@@ -275,6 +277,15 @@ void nothing_is_left(int device)
         CHECK(stats.name[class].current == 0);
     TARN_STATS_CLASS_LIST(X)
 #undef X
+}
+
+uint64_t metadata_bytes(void)
+{
+    uint64_t bytes = pages_bytes();
+    for (size_t i = 0; i < MAP_ROOT_ENTRIES; i++)
+        if (atomic_load_explicit(&map_root[i], memory_order_acquire))
+            bytes -= MAP_LEAF_ENTRIES * sizeof(map_entry);
+    return bytes;
 }
 
 int open_files(void)

@@ -65,6 +65,10 @@ void verify(int device);
 /* Ends all work, trims, and demands that nothing is left: of blocks, of memory, in the counters. */
 void nothing_is_left(int device);
 
+/* Bytes of tarn's metadata, without the page map: that keeps 256 KiB for every 2 GiB of addresses in which memory ever lay, and which
+ * those are is up to the machine. What leaks is seen in the rest. */
+uint64_t metadata_bytes(void);
+
 /* How many files the process has open. */
 int open_files(void);
 
