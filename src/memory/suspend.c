@@ -504,7 +504,11 @@ static struct change resume(struct pool *pool, int before)
 {
     struct store *store = &pool->store;
     struct taken *taken = NULL;
+    bool whole =
+        pool->copies == COPIES_OUT; /* the suspend came no further: the memory is there, and alone has the contents */
     tarn_status status = copies_wait(pool);
+    if (whole)
+        return (struct change){status ? before : TARN_POOL_RUNS, status};
     if (!status)
         status = fill_or_make_room(store);
     if (!status)

@@ -3,6 +3,7 @@
 
 #include "support/host.h"
 
+#include "base/status.h"
 #include "driver/driver.h"
 
 #include <setjmp.h>
@@ -224,6 +225,163 @@ static void a_graph_runs_before_and_after(void **state)
     end();
 }
 
+/* What fails together, which the host device's own failures, of one kind at a time, cannot. */
+static struct {
+    const struct driver *real;
+    struct driver driver;
+    bool synchronizes, maps, accesses;
+    int copies_left, unmaps_left; /* -1: any number works */
+} failing;
+
+static tarn_status no(const char *what)
+{
+    return failed(TARN_ERROR_DRIVER, "%s fails, as the test wants", what);
+}
+
+static tarn_status stream_synchronize(int device, driver_stream native)
+{
+    return failing.synchronizes ? no("a wait") : failing.real->stream_synchronize(device, native);
+}
+
+static tarn_status device_synchronize(int device)
+{
+    return failing.synchronizes ? no("a wait") : failing.real->device_synchronize(device);
+}
+
+static tarn_status copy(int device, uintptr_t to, uintptr_t from, size_t size, driver_stream native)
+{
+    if (failing.copies_left == 0)
+        return no("a copy");
+    failing.copies_left--;
+    return failing.real->copy(device, to, from, size, native);
+}
+
+static tarn_status unmap(int device, uintptr_t address, size_t size)
+{
+    if (failing.unmaps_left == 0)
+        return no("an unmap");
+    failing.unmaps_left--;
+    return failing.real->unmap(device, address, size);
+}
+
+static tarn_status map(int device, uintptr_t address, size_t size, driver_piece piece)
+{
+    return failing.maps ? no("a map") : failing.real->map(device, address, size, piece);
+}
+
+static tarn_status set_access(int device, uintptr_t address, size_t size, const int *devices, int count)
+{
+    return failing.accesses ? no("an access") : failing.real->set_access(device, address, size, devices, count);
+}
+
+static void nothing_fails(void)
+{
+    failing.synchronizes = failing.maps = failing.accesses = false;
+    failing.copies_left = failing.unmaps_left = -1;
+}
+
+static void failing_begin(void)
+{
+    failing.real = driver;
+    failing.driver = *driver;
+    failing.driver.stream_synchronize = stream_synchronize;
+    failing.driver.device_synchronize = device_synchronize;
+    failing.driver.copy = copy;
+    failing.driver.unmap = unmap;
+    failing.driver.map = map;
+    failing.driver.set_access = set_access;
+    nothing_fails();
+    driver = &failing.driver;
+}
+
+static void failing_end(void)
+{
+    driver = failing.real;
+}
+
+static void fails_to_resume(void)
+{
+    GIVES(tarn_pool_resume(pool), TARN_ERROR_DRIVER);
+    CHECK(state_of() == TARN_POOL_KEPT);
+}
+
+/* All copies begun, or some; then a resume that cannot wait for them either, and one that gets further. */
+static void contents_stay_where_nobody_knows_of_the_copies_out(void **state)
+{
+    (void)state;
+    for (int copies = -1; copies <= 2; copies++) {
+        begin();
+        failing_begin();
+        failing.copies_left = copies;
+        failing.synchronizes = copies != 0;
+        GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_DRIVER);
+        CHECK(state_of() == (copies ? TARN_POOL_KEPT : TARN_POOL_RUNS));
+        if (copies) {
+            GIVES(tarn_pool_resume(pool), TARN_ERROR_DRIVER);
+            nothing_fails();
+            failing.accesses = failing.maps = true; /* whatever it may try with memory that was never taken out */
+            failing.copies_left = failing.unmaps_left = 0;
+            OK(tarn_pool_resume(pool));
+        }
+        failing_end();
+        check_contents();
+        end();
+    }
+}
+
+static void contents_stay_where_nobody_knows_of_the_copies_back(void **state)
+{
+    (void)state;
+    for (int copies = -1; copies <= 2; copies++) {
+        begin();
+        OK(tarn_pool_suspend(pool, true));
+        failing_begin();
+        failing.copies_left = copies;
+        failing.synchronizes = true;
+        fails_to_resume();
+        fails_to_resume();
+        nothing_fails();
+        failing.accesses = true;
+        fails_to_resume();
+        nothing_fails();
+        failing.copies_left = 1;
+        fails_to_resume();
+        nothing_fails();
+        OK(tarn_pool_resume(pool));
+        failing_end();
+        check_contents();
+        end();
+    }
+}
+
+static void contents_stay_where_the_memory_neither_goes_nor_comes_back(void **state)
+{
+    (void)state;
+    for (int unmaps = 1; unmaps <= 3; unmaps++) {
+        begin();
+        failing_begin();
+        failing.unmaps_left = unmaps;
+        failing.maps = true;
+        GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_DRIVER);
+        CHECK(state_of() == TARN_POOL_KEPT);
+        verify(0);
+        fails_to_resume();
+        nothing_fails();
+        failing.accesses = true;
+        fails_to_resume();
+        nothing_fails();
+        failing.copies_left = 1;
+        fails_to_resume();
+        nothing_fails();
+        verify(0);
+        OK(tarn_pool_resume(pool));
+        failing_end();
+        verify(0);
+        check_contents();
+        end();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +392,9 @@ int main(void)
         cmocka_unit_test(a_suspended_pool_that_is_released_gives_its_addresses_back),
         cmocka_unit_test(it_waits_for_the_work_that_uses_the_memory),
         cmocka_unit_test(a_graph_runs_before_and_after),
+        cmocka_unit_test(contents_stay_where_nobody_knows_of_the_copies_out),
+        cmocka_unit_test(contents_stay_where_nobody_knows_of_the_copies_back),
+        cmocka_unit_test(contents_stay_where_the_memory_neither_goes_nor_comes_back),
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);
