@@ -34,6 +34,7 @@ struct handle {
     bool reset;                                /* another thread may have changed its modes since */
     struct workspace *workspaces;              /* by stream and capture */
     struct workspace *bound;                   /* whose memory the vendor's handle points to */
+    bool points;                               /* it was told of some, that may be gone by now, and not to forget it */
 };
 
 /* The handles of a library on a device. */

@@ -168,12 +168,13 @@ static tarn_status tell_locked(struct handle *handle, struct stream *stream, str
     if (calls->set_stream && (code = calls->set_stream(handle->vendor, stream->native)))
         return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_stream, code);
     if (calls->set_workspace && !entry->row->workspace_by_call) {
-        bool unset = !workspace && handle->bound && (entry->row->unset_workspace || !calls->set_stream);
+        bool unset = !workspace && handle->points && (entry->row->unset_workspace || !calls->set_stream);
         if (workspace || unset)
             code = calls->set_workspace(handle->vendor, workspace ? workspace->pointer : NULL,
                                         workspace ? workspace->size : 0);
         if (code)
             return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
+        handle->points = workspace != NULL;
     }
     handle->bound = workspace;
     return set_modes_locked(handle);

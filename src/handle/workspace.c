@@ -407,10 +407,12 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn
     }
     mutex_lock(&handle->lock);
     int code = entry->calls.set_workspace(handle->vendor, made->pointer, made->size);
-    if (!code)
+    if (!code) {
         handle->bound = made;
-    else
+        handle->points = true;
+    } else {
         handle->stream = NULL;
+    }
     mutex_unlock(&handle->lock);
     if (code) {
         slot_forget(thread_here->handles, handle);
@@ -463,6 +465,7 @@ static int forget_locked(struct handle *handle, const struct workspace *workspac
     if (!code && (handle->library->row->unset_workspace || !calls->set_stream || !handle->stream))
         code = calls->set_workspace(handle->vendor, NULL, 0);
     handle->bound = NULL;
+    handle->points = code != 0;
     if (code)
         handle->stream = NULL;
     return code;

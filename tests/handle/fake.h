@@ -158,8 +158,9 @@ static const char *fake_status_text(int status)
     return status == 7 ? "FAKE_IS_BUSY" : "FAKE_ERROR";
 }
 
-/* A new library with the fake's functions; each test has its own, with pools of its own. */
-static inline tarn_library fake_register(unsigned flags, bool workspace)
+/* A new library with the fake's functions; each test has its own, with pools of its own. `streams` is its way to be told of them, which
+ * it may lack. */
+static inline tarn_library fake_register_with(unsigned flags, bool workspace, int (*streams)(void *, void *))
 {
     static int count;
     char name[32];
@@ -172,7 +173,7 @@ static inline tarn_library fake_register(unsigned flags, bool workspace)
         .out_of_memory = 2,
         .create = fake_create,
         .destroy = fake_destroy,
-        .set_stream = fake_set_stream,
+        .set_stream = streams,
         .get_stream = fake_get_stream,
         .set_workspace = workspace ? fake_set_workspace : NULL,
         .set_pointer_mode = fake_set_pointer_mode,
@@ -182,6 +183,11 @@ static inline tarn_library fake_register(unsigned flags, bool workspace)
         print_error("%s\n", tarn_last_error());
     assert_int_not_equal(library, 0);
     return library;
+}
+
+static inline tarn_library fake_register(unsigned flags, bool workspace)
+{
+    return fake_register_with(flags, workspace, fake_set_stream);
 }
 
 static inline int fake_calls(enum fake_call call)

@@ -218,6 +218,58 @@ static void test_policies(void **state)
     assert_status(tarn_workspace_policy_set((tarn_workspace_policy)7), TARN_ERROR_INVALID_ARGUMENT);
 }
 
+static void *get_and_wait(void *argument)
+{
+    struct pausing *pausing = argument;
+    void *got;
+    assert_ok(tarn_handle_get(pausing->library, &got));
+    pausing->handle = got;
+    pthread_barrier_wait(&pausing->barrier);
+    pthread_barrier_wait(&pausing->barrier);
+    return NULL;
+}
+
+/* A library that forgets a workspace only when it is told to is told so, however the memory went that it was given. */
+static void test_no_handle_points_to_memory_that_was_cleared(void **state)
+{
+    (void)state;
+    static const tarn_workspace_policy without[] = {TARN_WORKSPACE_LIBRARY, TARN_WORKSPACE_PER_CALL};
+    struct pausing pausing = {.library = fake_register_with(0, true, NULL)};
+    void *got;
+    pthread_barrier_init(&pausing.barrier, NULL, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tarn_handle_get(pausing.library, &got));
+        struct fake_handle *handle = got;
+        assert_non_null(handle->workspace);
+        assert_ok(tarn_workspace_clear_all(NULL)); /* its owner's own: at once */
+        assert_ok(tarn_workspace_policy_set(without[i]));
+        assert_ok(tarn_handle_get(pausing.library, &got));
+        assert_null(handle->workspace);
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+        assert_ok(tarn_handle_get(pausing.library, &got));
+        assert_non_null(handle->workspace);
+        assert_ok(tarn_workspace_policy_set(without[i]));
+        assert_ok(tarn_handle_get(pausing.library, &got));
+        assert_null(handle->workspace);
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    }
+
+    /* Another thread's: at its end. The next to have that handle is the first here who has none. */
+    pausing.library = fake_register_with(0, true, NULL);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, get_and_wait, &pausing), 0);
+    pthread_barrier_wait(&pausing.barrier);
+    assert_ok(tarn_workspace_clear_all(NULL));
+    pthread_barrier_wait(&pausing.barrier);
+    pthread_join(thread, NULL);
+    assert_int_equal(workspace_stats().bytes, 0);
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
+    assert_ok(tarn_handle_get(pausing.library, &got));
+    assert_ptr_equal(got, pausing.handle);
+    assert_null(pausing.handle->workspace);
+    pthread_barrier_destroy(&pausing.barrier);
+}
+
 static void test_no_room_for_a_workspace(void **state)
 {
     (void)state;
@@ -423,6 +475,7 @@ int main(void)
         WORKSPACE_TEST(test_a_clear_frees_nothing_under_another_thread),
         WORKSPACE_TEST(test_fifteen_threads_get_and_five_clear),
         WORKSPACE_TEST(test_policies),
+        WORKSPACE_TEST(test_no_handle_points_to_memory_that_was_cleared),
         WORKSPACE_TEST(test_no_room_for_a_workspace),
         WORKSPACE_TEST(test_sizes),
         WORKSPACE_TEST(test_captures_have_workspaces_of_their_own),
