@@ -121,11 +121,12 @@ typedef enum tarn_capture_state {
 } tarn_capture_state;
 
 /* Begins a capture on a stream. TARN_ERROR_INVALID_ARGUMENT for a default stream; TARN_ERROR_CAPTURE when it captures already,
- * or is announced to; TARN_ERROR_BUSY while a pool of its device is being suspended or resumed. */
+ * or is announced to; TARN_ERROR_BUSY while a pool of its device is being suspended or resumed, or tarn_handle_trim() destroys handles. */
 TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
 
 /* Says that the caller is about to begin a capture on `stream` by the vendor's own call; tarn_capture_end() or _abort() on the
- * stream ends what this began, whichever call ended the vendor's capture. TARN_ERROR_CAPTURE when it was announced already. */
+ * stream ends what this began, whichever call ended the vendor's capture. TARN_ERROR_CAPTURE when it was announced already;
+ * TARN_ERROR_BUSY as above. */
 TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
 
 /* Ends a known capture. Where tarn began it, `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys; an

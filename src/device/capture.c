@@ -124,6 +124,25 @@ void captures_unbar(const struct device *device)
     atomic_fetch_sub(&barred[device->number], 1);
 }
 
+tarn_status captures_bar_all(const char *what)
+{
+    for (int i = 0; i < device_count(); i++) {
+        tarn_status status = captures_bar(device_at(i), what);
+        if (!status)
+            continue;
+        while (i-- > 0)
+            captures_unbar(device_at(i));
+        return status;
+    }
+    return TARN_OK;
+}
+
+void captures_unbar_all(void)
+{
+    for (int i = 0; i < device_count(); i++)
+        captures_unbar(device_at(i));
+}
+
 tarn_status tarn_capture_status(tarn_stream stream, tarn_capture_state *state, uint64_t *id)
 {
     struct stream *found = NULL;
@@ -163,7 +182,8 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
 {
     if (atomic_load(&barred[stream->device]))
         return failed(TARN_ERROR_BUSY,
-                      "a pool of device %d is being suspended or resumed; begin the capture when that has ended",
+                      "a pool of device %d is being suspended or resumed, or handles are being destroyed; begin the "
+                      "capture when that has ended",
                       stream->device);
     struct thread *thread = thread_self();
     struct capture *capture = thread ? object_alloc(&capture_objects) : NULL;

@@ -36,6 +36,9 @@ tarn_status captures_refuse(const struct device *device, const char *what);
 /* The same, and from then on no known capture begins on the device until captures_unbar(): for who waits for all of it. */
 tarn_status captures_bar(struct device *device, const char *what);
 void captures_unbar(const struct device *device);
+/* The same on all devices, or on none. */
+tarn_status captures_bar_all(const char *what);
+void captures_unbar_all(void);
 tarn_status captures_refuse_all(const char *what);
 
 /* What the memory layer does when a known capture has ended, with its graph, or with NULL and without one. Where it fails, the

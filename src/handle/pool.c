@@ -755,14 +755,6 @@ static tarn_status handles_destroy(struct handle_pool *pool, bool keep, size_t *
     return result;
 }
 
-static bool any_capture_open(void)
-{
-    for (int i = 0; i < device_count(); i++)
-        if (captures_open(device_at(i)))
-            return true;
-    return false;
-}
-
 static tarn_status trim(tarn_library library, int device, size_t *destroyed)
 {
     struct entry *entry = NULL;
@@ -771,10 +763,10 @@ static tarn_status trim(tarn_library library, int device, size_t *destroyed)
     tarn_status status = find_pool(library, device, &entry, &pool);
     if (status || (status = device_check(pool->device)))
         return status;
-    if (any_capture_open())
-        return failed(TARN_ERROR_CAPTURE,
-                      "handles are not destroyed while a capture is open: a destroy waits for the device");
+    if ((status = captures_bar_all("destroying handles, which waits for the device")))
+        return status;
     status = handles_destroy(pool, true, &count);
+    captures_unbar_all();
     if (destroyed)
         *destroyed = count;
     return status;
@@ -845,8 +837,8 @@ static void handles_shutdown(void)
     wait_for_calls();
     if (thread_here && thread_here->handles)
         holder_empty(thread_here->handles);
-    if (any_capture_open()) {
-        log_write(LOG_ERRORS, "tarn_shutdown() during a capture: handles are not destroyed");
+    if (captures_bar_all("destroying handles")) { /* one that began as the shutdown did */
+        log_write(LOG_ERRORS, "tarn_shutdown(): %s", tarn_last_error());
         return;
     }
     for (int number = 1; number <= entry_count(); number++)
@@ -863,4 +855,5 @@ static void handles_shutdown(void)
             mutex_unlock(&pool->lock);
             workspaces_free(kept);
         }
+    captures_unbar_all();
 }

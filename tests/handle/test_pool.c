@@ -411,6 +411,46 @@ static void test_captures(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
+static tarn_stream begins_in_destroy;
+static int destroys_that_begin;
+
+/* Another thread begins a capture just when a handle is destroyed. */
+static void *begin_capture(void *argument)
+{
+    (void)argument;
+    assert_refused(tarn_capture_begin(begins_in_destroy, TARN_CAPTURE_GLOBAL), TARN_ERROR_BUSY, "destroyed");
+    assert_status(tarn_capture_announce(begins_in_destroy), TARN_ERROR_BUSY);
+    return NULL;
+}
+
+static int destroy_while_a_capture_begins(void *handle)
+{
+    in_thread(begin_capture, NULL);
+    destroys_that_begin++;
+    return fake_destroy(handle);
+}
+
+static void test_no_capture_begins_during_a_trim(void **state)
+{
+    (void)state;
+    tarn_library library = 0;
+    const tarn_library_row row = {
+        .size = sizeof row, .name = "begins", .create = fake_create, .destroy = destroy_while_a_capture_begins};
+    void *graph = NULL;
+    begins_in_destroy = new_stream();
+    assert_ok(tarn_library_register(&row, &library));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tarn_handle_prewarm(library, 0, 1));
+        assert_ok(tarn_capture_begin(begins_in_destroy, TARN_CAPTURE_GLOBAL)); /* after the trim again */
+        assert_refused(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE, "destroy");
+        assert_ok(tarn_capture_end(begins_in_destroy, &graph));
+        assert_ok(tarn_host_graph_destroy(graph));
+        assert_ok(tarn_handle_trim(library, 0, NULL));
+        assert_int_equal(destroys_that_begin, i + 1);
+    }
+    assert_ok(tarn_stream_return(begins_in_destroy));
+}
+
 /* One that tarn was not told of is seen when its stream is used; one that was announced, by everybody. */
 static void test_other_captures(void **state)
 {
@@ -495,6 +535,7 @@ int main(void)
         TEST(test_of_two_returns_at_once_one_counts),
         TEST(test_prewarm_and_trim),
         TEST(test_captures),
+        TEST(test_no_capture_begins_during_a_trim),
         TEST(test_other_captures),
         TEST(test_retired_stream_is_refused),
         TEST(test_arguments),
