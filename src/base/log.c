@@ -4,35 +4,25 @@
 /* The log. Owns the level, read from the environment once. A line is one write(), so that threads do not mix. */
 #include "base/log.h"
 #include "base/cancel.h"
+#include "base/quiet.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-/* Writes to standard error. Where that is a pipe without a reader the signal must not end the caller's program. */
+/* Writes to standard error. */
 static void say(const char *text, size_t size)
 {
-    static const struct timespec at_once = {0};
-    sigset_t broken, before, pending;
-    sigemptyset(&broken);
-    sigaddset(&broken, SIGPIPE);
-    sigpending(&pending);
-    bool blocked = pthread_sigmask(SIG_BLOCK, &broken, &before) == 0;
-    ssize_t written;
-    while ((written = write(STDERR_FILENO, text, size)) < 0 && errno == EINTR)
+    struct quiet quiet;
+    quiet_begin(&quiet);
+    while (write(STDERR_FILENO, text, size) < 0 && errno == EINTR)
         ; /* of any other failure there is nowhere left to say it */
-    if (written < 0 && errno == EPIPE && blocked && !sigismember(&pending, SIGPIPE))
-        (void)sigtimedwait(&broken, NULL, &at_once);
-    if (blocked)
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    quiet_end(&quiet);
 }
 
 static enum log_level level_from_environment(void)
@@ -61,7 +51,7 @@ void log_write(enum log_level level, const char *format, ...)
     }
     if ((int)level > wanted)
         return;
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
 
     char line[1200] = "tarn: ";
     size_t start = strlen(line);

@@ -15,6 +15,7 @@
 #include "driver/host_memory.h"
 #include "base/cancel.h"
 #include "base/pages.h"
+#include "base/quiet.h"
 #include "base/status.h"
 
 #include <fcntl.h>
@@ -89,6 +90,16 @@ uint64_t host_piece_number(void)
     return slot->handle;
 }
 
+/* A process whose files may not grow so far (ulimit -f) is told by the status, and not ended. */
+static int grow(int file, size_t size)
+{
+    struct quiet quiet;
+    quiet_begin(&quiet);
+    int code = ftruncate(file, (off_t)size);
+    quiet_end(&quiet);
+    return code;
+}
+
 /* Gives the piece a stretch of the device's file. The file grows by the device's size at a time: it is sparse. */
 static tarn_status piece_place(struct host_device *device, struct host_piece *piece)
 {
@@ -100,7 +111,7 @@ static tarn_status piece_place(struct host_device *device, struct host_piece *pi
     uint64_t end = device->file_next + piece->size;
     if (end > device->file_end) {
         uint64_t length = end + device->memory;
-        if (ftruncate(device->file, (off_t)length))
+        if (grow(device->file, length))
             return host_system_failed("create", "ftruncate");
         device->file_end = length;
     }
@@ -111,11 +122,11 @@ static tarn_status piece_place(struct host_device *device, struct host_piece *pi
 
 static tarn_status piece_open(struct host_piece *piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     piece->file = memfd_create("tarn-piece", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (piece->file < 0)
         return host_system_failed("create", "memfd_create");
-    if (ftruncate(piece->file, (off_t)piece->size) == 0 &&
+    if (grow(piece->file, piece->size) == 0 &&
         fcntl(piece->file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return TARN_OK;
     tarn_status status = host_system_failed("create", "the size of a memfd");
@@ -165,7 +176,7 @@ tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *p
  * unused memory of the file; the offset is not used again. */
 static void piece_end(struct host_piece *piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct host_device *device = piece->device;
     if (piece->file >= 0)
         close(piece->file);

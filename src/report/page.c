@@ -7,6 +7,7 @@
  * so no page is removed that somebody has just made. The lock belongs to the open file, which a child of fork() shares, and so closes.
  * The memory is asked for when the file is made: a full disk is an error then, and no SIGBUS later. */
 #include "report/page.h"
+#include "base/quiet.h"
 #include "base/status.h"
 
 #include <dirent.h>
@@ -117,10 +118,13 @@ tarn_status page_create(const char *directory, const struct page_head *head, str
                       "a live page in %s: %s; TARN_LIVE_DIRECTORY names another directory, best one of memory as "
                       "/dev/shm",
                       directory, strerror(errno));
+    struct quiet quiet;
     int code;
+    quiet_begin(&quiet);
     do
         code = posix_fallocate(made.file, 0, sizeof(struct page));
     while (code == EINTR); /* in memory, a signal ends it */
+    quiet_end(&quiet);
     void *memory =
         code ? MAP_FAILED : mmap(NULL, sizeof(struct page), PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
     if (memory == MAP_FAILED) {

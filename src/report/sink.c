@@ -3,6 +3,7 @@
 
 /* Owns nothing. A file is made for its owner alone, beside the name that it will have, and never through a link. */
 #include "report/sink.h"
+#include "base/quiet.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -41,18 +42,20 @@ void sink_to_nowhere(struct sink *sink)
 static bool write_file(void *argument, const void *data, size_t size)
 {
     struct sink *sink = argument;
-    for (const char *at = data; size;) {
+    struct quiet quiet;
+    sink->error = 0;
+    quiet_begin(&quiet);
+    for (const char *at = data; size && !sink->error;) {
         ssize_t written = write(sink->file, at, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0) {
+        if (written >= 0) {
+            at += written;
+            size -= (size_t)written;
+        } else if (errno != EINTR) {
             sink->error = errno;
-            return false;
         }
-        at += written;
-        size -= (size_t)written;
     }
-    return true;
+    quiet_end(&quiet);
+    return !sink->error;
 }
 
 /* "/a/.b.PID.N.tmp" for "/a/b": in the same folder, and of no name that anybody looks for. */

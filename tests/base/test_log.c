@@ -11,6 +11,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,11 +103,34 @@ static void test_a_closed_pipe(void **state)
     in_child(speak_to_nobody);
 }
 
+/* Nor does one whose file may not grow. A signal that the caller keeps for later is the caller's. */
+static void speak_to_a_full_file(void)
+{
+    const struct rlimit limit = {10, 10};
+    sigset_t mask, pending;
+    int file = memfd_create("log", MFD_CLOEXEC);
+    CHECK(setenv("TARN_LOG", "all", 1) == 0 && signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
+    CHECK(file >= 0 && dup2(file, STDERR_FILENO) == STDERR_FILENO && setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    speak_at_each_level();
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &mask) == 0 && !sigismember(&mask, SIGXFSZ));
+    CHECK(sigpending(&pending) == 0 && !sigismember(&pending, SIGXFSZ));
+    CHECK(sigaddset(&mask, SIGXFSZ) == 0 && pthread_sigmask(SIG_SETMASK, &mask, NULL) == 0 && raise(SIGXFSZ) == 0);
+    speak_at_each_level();
+    CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ));
+}
+
+static void test_a_file_that_may_not_grow(void **state)
+{
+    (void)state;
+    in_child(speak_to_a_full_file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels),
         cmocka_unit_test(test_a_closed_pipe),
+        cmocka_unit_test(test_a_file_that_may_not_grow),
         cmocka_unit_test(test_a_line_too_long_is_cut_and_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -468,6 +468,26 @@ static void what_the_system_refuses_has_no_effect(void **state)
     assert_ok(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &piece));
 }
 
+/* Where files may not grow memory cannot be had, and the program goes on. */
+static void a_limit_of_files_is_a_status(void **state)
+{
+    (void)state;
+    struct rlimit before, less = {0};
+    driver_piece piece = 0;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    less = (struct rlimit){.rlim_cur = MIB, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+    tarn_status ordinary = driver->create(0, GRANULE, 0, &piece);
+    tarn_status exportable = driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &piece);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(ordinary, TARN_ERROR_DRIVER);
+    assert_int_equal(exportable, TARN_ERROR_DRIVER);
+    assert_non_null(strstr(tarn_last_error(), "File too large"));
+    assert_int_equal(ledger_of(0).created, 0);
+    assert_ok(driver->create(0, GRANULE, 0, &piece));
+    assert_ok(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &piece));
+}
+
 static void the_first_piece_needs_host_memory(void **state)
 {
     (void)state;
@@ -584,6 +604,7 @@ int main(void)
         TEST(the_budget_is_an_upper_bound_of_the_kernels_count),
         TEST(the_kernels_limit_is_the_same_status),
         TEST(what_the_system_refuses_has_no_effect),
+        TEST(a_limit_of_files_is_a_status),
         TEST(the_first_piece_needs_host_memory),
         TEST(a_fork_child_does_not_see_device_memory),
         TEST(finish_gives_everything_back),

@@ -175,7 +175,6 @@ static void no_room(void)
     CHECK(page_files() == 0);
     /* Where a disk is full, or a limit as here, the page is refused when it is made, and not by a signal when it is written. */
     struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
-    signal(SIGXFSZ, SIG_IGN);
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     GIVES(tarn_live_start(&fast), TARN_ERROR_SYSTEM);
     CHECK(page_files() == 0);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What is written may raise a signal that ends the caller's program: SIGPIPE where nobody reads, SIGXFSZ where a file may not grow
+ * (ulimit -f). Both come to the thread that writes, so between these two they are kept from it; the failure is told by errno. */
+#ifndef TARN_BASE_QUIET_H
+#define TARN_BASE_QUIET_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+struct quiet {
+    sigset_t before, pending; /* of the thread: what was blocked, and what waited already */
+    bool blocked;
+};
+
+void quiet_begin(struct quiet *quiet);
+/* Leaves the thread's signals, and errno, as they were. */
+void quiet_end(const struct quiet *quiet);
+
+#endif
