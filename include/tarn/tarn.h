@@ -14,6 +14,7 @@
  *   cancellation  no call is a cancellation point, nor are the callbacks that it makes: a thread is cancelled before a call or after
  *                 it. Asynchronous cancellation must be off during calls, as POSIX asks for nearly all functions. A callback must come back:
  *                 no longjmp(), pthread_exit() or exception out of it
+ *   errno         a call that succeeds leaves it as it was, and every call the mask of signals and the way that numbers are rounded
  *   thread's end  what was the thread's is given up with no call of the driver. Its destructors (pthread_key_create(), thread_local) may
  *                 use tarn, but for handles in the last of PTHREAD_DESTRUCTOR_ITERATIONS
  *   exit          threads may go on in any call while the process exits, and exit handlers and static destructors may use tarn. Once

@@ -2,29 +2,37 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* pthread_cancel(): no call of tarn is a cancellation point, since a thread that ended inside one would take along what it has locked
- * or detached. Whatever waits, enters the system where that may wait, or runs somebody else's code stands between these two. */
+ * or detached. Whatever waits, enters the system where that may wait, or runs somebody else's code stands between these two. So does what
+ * they do to errno: it is the caller's, and as it was behind them. */
 #ifndef TARN_BASE_CANCEL_H
 #define TARN_BASE_CANCEL_H
 
+#include <errno.h>
 #include <pthread.h>
 
-/* Gives what to restore. */
-static inline int cancel_off(void)
+/* What to restore. */
+struct cancel {
+    int before; /* whether the thread could be cancelled */
+    int error;  /* errno */
+};
+
+static inline struct cancel cancel_off(void)
 {
-    int before = PTHREAD_CANCEL_ENABLE;
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-    return before;
+    struct cancel cancel = {.before = PTHREAD_CANCEL_ENABLE, .error = errno};
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel.before);
+    return cancel;
 }
 
-static inline void cancel_restore(int before)
+static inline void cancel_restore(struct cancel cancel)
 {
-    (void)pthread_setcancelstate(before, &before);
+    (void)pthread_setcancelstate(cancel.before, &cancel.before);
+    errno = cancel.error;
 }
 
-/* For functions with many ways out: `int cancelled CANCEL_RESTORED = cancel_off();` */
-static inline void cancel_restore_variable(const int *before)
+/* For functions with many ways out: `struct cancel cancel CANCEL_RESTORED = cancel_off();` */
+static inline void cancel_restore_variable(const struct cancel *cancel)
 {
-    cancel_restore(*before);
+    cancel_restore(*cancel);
 }
 #define CANCEL_RESTORED __attribute__((cleanup(cancel_restore_variable), unused))
 

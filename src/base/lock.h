@@ -113,7 +113,7 @@ static inline void mutex_finish(mutex *m)
 /* Waits with the lock let go meanwhile. `until` is of the condition's clock, NULL for ever; ETIMEDOUT after it. */
 static inline int condition_wait(pthread_cond_t *condition, mutex *m, const struct timespec *until)
 {
-    int before = cancel_off();
+    struct cancel before = cancel_off();
     int code = until ? pthread_cond_timedwait(condition, MUTEX_PTHREAD(m), until)
                      : pthread_cond_wait(condition, MUTEX_PTHREAD(m));
     cancel_restore(before);

@@ -123,7 +123,7 @@ tarn_status device_layer_ready(void)
     tarn_status status = process_check();
     if (status || atomic_load_explicit(&ready, memory_order_acquire))
         return status;
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     process_use_begin();
     mutex_lock(&setup_lock);
     if (!atomic_load_explicit(&ready, memory_order_relaxed))
@@ -229,7 +229,7 @@ void device_on_shutdown_first(void (*callback)(void))
 
 tarn_status tarn_shutdown(void)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
         return process_refuse();
     tarn_status status = atomic_load(&ready) ? captures_refuse_all("a shutdown") : TARN_OK;

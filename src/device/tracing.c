@@ -218,7 +218,7 @@ tarn_status tracing_init(void)
 
 tarn_status tarn_trace_start(const tarn_trace_options *options)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     static const tarn_trace_options by_default = {.size = sizeof by_default};
     tarn_status status = device_layer_ready();
     if (status)

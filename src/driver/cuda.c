@@ -45,7 +45,7 @@ static void priorities(int number, int *least, int *greatest)
 
 tarn_status cuda_device_properties(int number, struct driver_properties *properties)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (number < 0 || number >= cuda.devices)
         return cuda_no_device(number);
     const struct cuda_device *device = &cuda.device[number];
@@ -71,7 +71,7 @@ tarn_status cuda_device_properties(int number, struct driver_properties *propert
 
 tarn_status cuda_activate(int device)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     cu_context context;
     if (device < 0 || device >= cuda.devices)
         return cuda_no_device(device);
@@ -85,7 +85,7 @@ tarn_status cuda_activate(int device)
 
 tarn_status cuda_current(int *device)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     cu_context context = NULL;
     cu_device handle = 0;
     cu_result code = cuda.call.cuCtxGetCurrent(&context);
@@ -108,7 +108,7 @@ tarn_status cuda_current(int *device)
 
 tarn_status cuda_is_active(int device, bool *active)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     unsigned flags = 0;
     int state = 0;
     if (device < 0 || device >= cuda.devices)
@@ -270,7 +270,7 @@ static tarn_status enter_virtual(int device, const char *call, struct cuda_scope
 
 tarn_status cuda_reserve(int device, size_t size, size_t alignment, uintptr_t *address)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     cu_address result = 0;
     struct cuda_scope scope;
     tarn_status status = enter_virtual(device, "cuMemAddressReserve", &scope);
@@ -285,7 +285,7 @@ tarn_status cuda_reserve(int device, size_t size, size_t alignment, uintptr_t *a
 
 tarn_status cuda_unreserve(int device, uintptr_t address, size_t size)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct cuda_scope scope;
     tarn_status status = enter_virtual(device, "cuMemAddressFree", &scope);
     if (status)
@@ -296,7 +296,7 @@ tarn_status cuda_unreserve(int device, uintptr_t address, size_t size)
 
 tarn_status cuda_create(int device, size_t size, unsigned flags, driver_piece *piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     cu_piece result = 0;
     struct cuda_scope scope;
     if (flags & ~(DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA))
@@ -329,7 +329,7 @@ tarn_status cuda_create(int device, size_t size, unsigned flags, driver_piece *p
 
 tarn_status cuda_release(int device, driver_piece piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct cuda_scope scope;
     tarn_status status = enter_virtual(device, "cuMemRelease", &scope);
     if (status)
@@ -339,7 +339,7 @@ tarn_status cuda_release(int device, driver_piece piece)
 
 tarn_status cuda_map(int device, uintptr_t address, size_t size, driver_piece piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct cuda_scope scope;
     tarn_status status = enter_virtual(device, "cuMemMap", &scope);
     if (status)
@@ -350,7 +350,7 @@ tarn_status cuda_map(int device, uintptr_t address, size_t size, driver_piece pi
 
 tarn_status cuda_unmap(int device, uintptr_t address, size_t size)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct cuda_scope scope;
     tarn_status status = enter_virtual(device, "cuMemUnmap", &scope);
     if (status)
@@ -361,7 +361,7 @@ tarn_status cuda_unmap(int device, uintptr_t address, size_t size)
 
 tarn_status cuda_set_access(int device, uintptr_t address, size_t size, const int *devices, int count)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct cu_access access[TARN_MAX_DEVICES];
     struct cuda_scope scope;
     if (count < 1 || count > TARN_MAX_DEVICES)
@@ -394,7 +394,7 @@ static tarn_status enter_sharing(int device, const char *call, struct cuda_scope
 
 tarn_status cuda_export(int device, driver_piece piece, int *file)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     int result = -1;
     struct cuda_scope scope;
     tarn_status status = enter_sharing(device, "cuMemExportToShareableHandle", &scope);
@@ -413,7 +413,7 @@ tarn_status cuda_export(int device, driver_piece piece, int *file)
 /* The descriptor goes by value. CUDA says of no piece how large it is: one of another size is refused by the map. */
 tarn_status cuda_import(int device, int file, size_t size, driver_piece *piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     cu_piece result = 0;
     struct cuda_scope scope;
     tarn_status status = enter_sharing(device, "cuMemImportFromShareableHandle", &scope);
@@ -581,7 +581,7 @@ tarn_status cuda_call(int device, driver_stream stream, void (*function)(void *)
 
 tarn_status cuda_peer_possible(int device, int peer, bool *possible)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     int can = 1;
     if (device < 0 || device >= cuda.devices || peer < 0 || peer >= cuda.devices)
         return cuda_no_device(device < 0 || device >= cuda.devices ? device : peer);

@@ -60,8 +60,7 @@ struct cuda_scope {
     int device;
     bool pushed, exchanged;
     cu_capture_mode mode; /* the thread's own */
-    bool entered;
-    int cancel; /* whether the thread could be cancelled */
+    struct cancel cancel; /* as it was before */
 };
 
 /* The first line of a call: makes the device's primary context current, without a word to a context that is. With

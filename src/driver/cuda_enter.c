@@ -24,7 +24,7 @@ tarn_status cuda_missing(const char *call)
 
 tarn_status cuda_failed(cu_result code, const char *call)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     char text[192];
     cuda_say(text, sizeof text, code);
     tarn_status status = cuda_status(code);
@@ -48,7 +48,7 @@ static tarn_status retain_locked(struct cuda_device *device)
 
 tarn_status cuda_context(int number, cu_context *context)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct cuda_device *device = &cuda.device[number];
     *context = atomic_load_explicit(&device->context, memory_order_acquire);
     if (*context)
@@ -68,8 +68,6 @@ static void put_back(const struct cuda_scope *scope)
         (void)cuda.call.cuCtxPopCurrent_v2(&popped);
     if (scope->exchanged)
         (void)cuda.call.cuThreadExchangeStreamCaptureMode(&mode);
-    if (scope->entered)
-        cancel_restore(scope->cancel);
 }
 
 tarn_status cuda_enter(int device, bool relaxed, struct cuda_scope *scope)
@@ -78,7 +76,6 @@ tarn_status cuda_enter(int device, bool relaxed, struct cuda_scope *scope)
     if (device < 0 || device >= cuda.devices)
         return cuda_no_device(device);
     scope->cancel = cancel_off();
-    scope->entered = true;
     if (relaxed && cuda.call.cuThreadExchangeStreamCaptureMode)
         scope->exchanged = cuda.call.cuThreadExchangeStreamCaptureMode(&scope->mode) == CU_OK;
 
@@ -101,18 +98,20 @@ tarn_status cuda_enter(int device, bool relaxed, struct cuda_scope *scope)
     return TARN_OK;
 fail:
     put_back(scope);
+    cancel_restore(scope->cancel);
     return status;
 }
 
 tarn_status cuda_leave_silently(const struct cuda_scope *scope, cu_result code)
 {
+    struct cancel cancel CANCEL_RESTORED = scope->cancel;
     put_back(scope);
     return code ? cuda_status(code) : TARN_OK;
 }
 
 tarn_status cuda_leave(const struct cuda_scope *scope, cu_result code, const char *format, ...)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = scope->cancel;
     put_back(scope);
     if (!code)
         return TARN_OK;

@@ -112,7 +112,7 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
 
 tarn_status cuda_capture_mode(enum driver_capture_mode *mode)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     cu_capture_mode value = (cu_capture_mode)*mode;
     if (!cuda.call.cuThreadExchangeStreamCaptureMode)
         return cuda_missing("cuThreadExchangeStreamCaptureMode");

@@ -41,7 +41,7 @@ static void nvml_open(void)
 
 size_t cuda_processes(int device, struct driver_process *list, size_t room)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct nvml_process found[NVML_MOST];
     unsigned count = NVML_MOST;

@@ -111,7 +111,7 @@ tarn_status driver_init(void)
 {
     if (atomic_load_explicit(&chosen, memory_order_acquire))
         return TARN_OK;
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     process_use_begin();
     mutex_lock(&choice_lock);
     tarn_status status = atomic_load(&chosen) ? TARN_OK : choose_locked();

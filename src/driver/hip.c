@@ -21,7 +21,7 @@ tarn_status hip_device_count(int *count)
 
 tarn_status hip_device_properties(int number, struct driver_properties *properties)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (number < 0 || number >= hip.devices)
         return hip_no_device(number);
     const struct hip_device *device = &hip.device[number];
@@ -47,7 +47,7 @@ tarn_status hip_device_properties(int number, struct driver_properties *properti
 
 tarn_status hip_activate(int device)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (device < 0 || device >= hip.devices)
         return hip_no_device(device);
     hip_result code = hip.call.hipSetDevice(device);
@@ -56,7 +56,7 @@ tarn_status hip_activate(int device)
 
 tarn_status hip_current(int *device)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     int current = 0;
     hip_result code = hip.call.hipGetDevice(&current);
     if (code)
@@ -94,7 +94,7 @@ tarn_status hip_memory_info(int device, size_t *free_bytes, size_t *total_bytes)
  * stream show on the legacy one. */
 static bool capture_is_open(void)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
     if (atomic_load(&hip.captures) > 0)
         return true;
@@ -423,7 +423,7 @@ tarn_status hip_call(int device, driver_stream stream, void (*function)(void *),
 
 tarn_status hip_peer_possible(int device, int peer, bool *possible)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     int can = 1;
     if (device < 0 || device >= hip.devices || peer < 0 || peer >= hip.devices)
         return hip_no_device(device < 0 || device >= hip.devices ? device : peer);

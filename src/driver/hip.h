@@ -66,8 +66,7 @@ struct hip_scope {
     int device, before; /* the thread's current one before the call */
     bool moved, exchanged;
     hip_stream_capture_mode mode; /* the thread's own */
-    bool entered;
-    int cancel; /* whether the thread could be cancelled */
+    struct cancel cancel;         /* as it was before */
 };
 
 /* The first line of a call: makes the device the thread's current one. With `relaxed` the thread's capture mode is relaxed

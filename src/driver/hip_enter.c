@@ -23,7 +23,7 @@ static void forget_error(hip_result code)
 
 tarn_status hip_failed(hip_result code, const char *call)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     char text[192];
     forget_error(code);
     hip_say(text, sizeof text, code);
@@ -39,8 +39,6 @@ static void put_back(const struct hip_scope *scope)
         (void)hip.call.hipSetDevice(scope->before);
     if (scope->exchanged)
         (void)hip.call.hipThreadExchangeStreamCaptureMode(&mode);
-    if (scope->entered)
-        cancel_restore(scope->cancel);
 }
 
 tarn_status hip_enter(int device, bool relaxed, struct hip_scope *scope)
@@ -49,7 +47,6 @@ tarn_status hip_enter(int device, bool relaxed, struct hip_scope *scope)
     if (device < 0 || device >= hip.devices)
         return hip_no_device(device);
     scope->cancel = cancel_off();
-    scope->entered = true;
     const char *call = "hipGetDevice";
     hip_result code = hip.call.hipGetDevice(&scope->before);
     if (!code && scope->before != device) {
@@ -65,12 +62,13 @@ tarn_status hip_enter(int device, bool relaxed, struct hip_scope *scope)
     if (!code)
         return TARN_OK;
     put_back(scope);
+    cancel_restore(scope->cancel);
     return hip_failed(code, call);
 }
 
 tarn_status hip_leave_silently(const struct hip_scope *scope, hip_result code)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = scope->cancel;
     forget_error(code);
     put_back(scope);
     return code ? hip_status(code) : TARN_OK;
@@ -78,7 +76,7 @@ tarn_status hip_leave_silently(const struct hip_scope *scope, hip_result code)
 
 tarn_status hip_leave(const struct hip_scope *scope, hip_result code, const char *format, ...)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = scope->cancel;
     forget_error(code);
     put_back(scope);
     if (!code)

@@ -37,7 +37,7 @@ tarn_status hip_capture_begin(int device, driver_stream stream, enum driver_capt
 /* The state of a capture; ACTIVE where the runtime does not say. */
 static hip_stream_capture_status ask_state(hip_stream stream)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
     hip_result code = hip.call.hipStreamIsCapturing(stream, &state);
     if (code)
@@ -88,7 +88,7 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
 static hip_result ask(hip_stream stream, hip_stream_capture_status *state, unsigned long long *id,
                       const hip_graph_node **nodes, size_t *count)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     hip_result code = hip.call.hipStreamIsCapturing(stream, state);
     if (code || *state != HIP_CAPTURE_IS_ACTIVE)
         return code;
@@ -122,7 +122,7 @@ tarn_status hip_capture_status(int device, driver_stream stream, struct driver_c
 
 tarn_status hip_capture_mode(enum driver_capture_mode *mode)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     hip_stream_capture_mode value = (hip_stream_capture_mode)*mode;
     hip_result code = hip.call.hipThreadExchangeStreamCaptureMode(&value);
     if (code)

@@ -138,7 +138,7 @@ static struct range *range_create(int device, size_t size)
 
 tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *address)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     void *result = NULL;
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemAddressReserve", &scope);
@@ -168,7 +168,7 @@ tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *ad
 
 tarn_status hip_unreserve(int device, uintptr_t address, size_t size)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemAddressFree", &scope);
     if (status)
@@ -206,7 +206,7 @@ static hip_piece theirs(driver_piece piece)
 
 tarn_status hip_create(int device, size_t size, unsigned flags, driver_piece *piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     hip_piece result = NULL;
     struct hip_scope scope;
     if (flags & ~(DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA))
@@ -232,7 +232,7 @@ tarn_status hip_create(int device, size_t size, unsigned flags, driver_piece *pi
 
 tarn_status hip_release(int device, driver_piece piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemRelease", &scope);
     if (status)
@@ -258,7 +258,7 @@ static tarn_status enter_sharing(int device, const char *call, struct hip_scope 
 
 tarn_status hip_export(int device, driver_piece piece, int *file)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     int result = -1;
     struct hip_scope scope;
     tarn_status status = enter_sharing(device, "hipMemExportToShareableHandle", &scope);
@@ -278,7 +278,7 @@ tarn_status hip_export(int device, driver_piece piece, int *file)
 /* HIP says of no piece how large it is: one of another size is refused by the map. */
 tarn_status hip_import(int device, int file, size_t size, driver_piece *piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     hip_piece result = NULL;
     struct hip_scope scope;
     tarn_status status = enter_sharing(device, "hipMemImportFromShareableHandle", &scope);
@@ -308,7 +308,7 @@ static void forget(int device, uintptr_t address, size_t size)
 
 tarn_status hip_map(int device, uintptr_t address, size_t size, driver_piece piece)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemMap", &scope);
     if (status)
@@ -373,7 +373,7 @@ static hip_result map_again(int device, uintptr_t start, uintptr_t end)
 /* What is unmapped in part, and cannot be put back, would be taken for memory: then nothing of the device can be used. */
 tarn_status hip_unmap(int device, uintptr_t address, size_t size)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct hip_scope scope;
     tarn_status status = enter_virtual(device, "hipMemUnmap", &scope);
     if (status)
@@ -414,7 +414,7 @@ static void note_access(int device, uintptr_t address, size_t size, uint64_t dev
 
 tarn_status hip_set_access(int device, uintptr_t address, size_t size, const int *devices, int count)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     uint64_t bits = 0;
     struct hip_scope scope;
     if (count < 1 || count > TARN_MAX_DEVICES)

@@ -108,7 +108,7 @@ tarn_status host_host_alloc(int number, size_t size, uintptr_t *address)
 
 static tarn_status register_locked(struct host_device *device, uintptr_t address, size_t size)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     const struct pinned *next = range_after(address);
     if (next && next->address < address + size)
         return failed(TARN_ERROR_INVALID_ARGUMENT,

@@ -69,7 +69,7 @@ static void *find_loaded(const char *const *sonames, const char **soname)
 
 tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char *why, size_t size)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     const char *soname = NULL;
     void *library = find_loaded(sonames, &soname);
     if (size)

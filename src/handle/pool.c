@@ -730,7 +730,7 @@ static void pool_keep(struct handle_pool *pool, struct workspace *list)
  * gone or the device lost, that is better than a crash (rocBLAS aborts). */
 static tarn_status handles_destroy(struct handle_pool *pool, bool keep, size_t *count)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct visit visit;
     tarn_status result = visit_begin(pool->device, &visit);
     *count = 0;

@@ -226,7 +226,7 @@ void entry_note_version(struct entry *entry, void *handle)
 /* By the one thread that found it untried; no lock is held. */
 static tarn_status load(struct entry *entry)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     const struct library *row = entry->row;
     struct loaded loaded = {0};
     struct library_calls calls = entry->calls; /* pointers that came with a registered row */

@@ -72,7 +72,7 @@ static tarn_status create_once(struct entry *entry, void **vendor)
 
 tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64_t *bytes)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct entry *entry = handle->library;
     struct device *device = handle->pool->device;
     struct visit visit;
@@ -112,7 +112,7 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
 
 tarn_status vendor_destroy(const struct handle *handle)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     int code = handle->library->calls.destroy(handle->vendor);
     return code ? entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->destroy, code) : TARN_OK;
 }
@@ -190,7 +190,7 @@ static tarn_status bind_locked(struct handle *handle, struct stream *stream, uns
     if (handle->stream && handle->stream == stream && handle->generation == generation &&
         handle->captures == captures && handle->settings == settings && handle->mode_changes == modes && !handle->reset)
         return TARN_OK;
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     handle->stream = NULL; /* a failure from here on leaves nothing that can be relied upon */
     tarn_status status = workspace_wanted_locked(handle, stream, generation, &workspace);
     if (status || (status = tell_locked(handle, stream, workspace)))

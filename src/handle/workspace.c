@@ -393,7 +393,7 @@ static struct object_pool call_owners = OBJECT_POOL_NAMED(struct call_owner);
 
 static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn_workspace_call *call)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct entry *entry = handle->library;
     struct workspace *made = NULL;
     struct call_owner *owner = object_alloc(&call_owners);
@@ -455,7 +455,7 @@ tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call
 /* Makes the vendor's handle forget the workspace; 0 where it has already. */
 static int forget_locked(struct handle *handle, const struct workspace *workspace)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     const struct library_calls *calls = &handle->library->calls;
     int code = 0;
     if (handle->bound != workspace)

@@ -253,7 +253,7 @@ static bool has(const struct list *list, const struct kept *kept)
 static void tell(const struct list *from, const struct list *to, bool live,
                  void (*changed)(void *user, const tarn_pool_block *block, bool live), void *user)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     for (size_t i = 0; i < from->count; i++)
         if (!has(to, &from->blocks[i])) {
             tarn_pool_block block = block_of_caller(&from->blocks[i].block, from->blocks[i].front);

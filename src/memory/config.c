@@ -159,7 +159,7 @@ tarn_status memory_config_ready(void)
     const char *source = NULL, *text = NULL;
     if (atomic_load_explicit(&is_read, memory_order_acquire))
         return TARN_OK;
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_status status = find_text(&source, &text);
     if (status)
         return status;
@@ -193,7 +193,7 @@ static tarn_status config_check(void)
 
 tarn_status tarn_configure(const char *text)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct memory_config config, fixed;
     if (!text)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "text is NULL");

@@ -77,7 +77,7 @@ struct told {
 
 static bool call(const struct observer *observer, const struct told *told)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     const tarn_observer_options *options = &observer->options;
     switch (told->event) {
     case EVENT_MAPPED:

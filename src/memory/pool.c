@@ -125,7 +125,7 @@ static void bury_if_empty(struct arena *arena, struct pool *pool, struct store *
 
 static void destroy(struct pool *pool)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct store *store = &pool->store;
     if (store->allocator.gone)
         store->allocator.gone(store->allocator.user);

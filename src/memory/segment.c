@@ -140,7 +140,7 @@ static tarn_status ask(struct store *store, size_t size, driver_stream native, u
         return device_note(device, driver->alloc_async(device->number, size, native, address));
     if (!store_calls_back(store))
         return device_note(device, driver->alloc(device->number, size, address));
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     *address = (uintptr_t)store->allocator.alloc(size, device->number, native, store->allocator.user);
     if (*address)
         return TARN_OK;
@@ -155,7 +155,7 @@ static tarn_status give_back(struct store *store, uintptr_t address, size_t size
         return device_note(device, driver->free_async(device->number, address, native));
     if (!store_calls_back(store))
         return device_note(device, driver->free(device->number, address));
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     store->allocator.free((void *)address, size, device->number, native, store->allocator.user);
     return TARN_OK;
 }

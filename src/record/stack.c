@@ -25,6 +25,7 @@ static int (*_Atomic unwind)(void **frames, int room);
 
 static void find_unwinder(void)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     bool sanitized = dlsym(RTLD_DEFAULT, "__tsan_init");
     void *library = sanitized ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL), *found = NULL;
     if (library)
@@ -52,12 +53,13 @@ bool stack_can_be_walked(void)
 
 int stack_walk(void **frames, int room)
 {
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     return stack_can_be_walked() ? atomic_load(&unwind)(frames, room) : 0;
 }
 
 uint32_t trace_stack_here(unsigned skip)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     void *frames[TRACE_FRAMES + MOST_SKIPPED];
     struct trace_stack stack = {{0}};
     int (*walks)(void **, int) = atomic_load_explicit(&unwind, memory_order_acquire);

@@ -406,7 +406,7 @@ static tarn_status check_options(const tarn_live_options *options)
 
 tarn_status tarn_live_start(const tarn_live_options *options)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     static const tarn_live_options nothing_special = {.size = sizeof nothing_special};
     options = options ? options : &nothing_special;
     tarn_status status = check_options(options);
@@ -427,7 +427,7 @@ tarn_status tarn_live_start(const tarn_live_options *options)
 
 tarn_status tarn_live_stop(void)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_status status = process_check();
     if (status)
         return status;

@@ -379,7 +379,7 @@ static tarn_status survey_now(struct surveyor **surveyor)
 
 tarn_status tarn_metrics_print(bool (*take)(void *argument, const void *text, size_t length), void *argument)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct surveyor *surveyor = NULL;
     if (!take)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "take is NULL");
@@ -400,7 +400,7 @@ tarn_status tarn_metrics_print(bool (*take)(void *argument, const void *text, si
 
 tarn_status tarn_metrics_write(const char *path)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct surveyor *surveyor = NULL;
     if (!path)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "path is NULL");

@@ -155,7 +155,7 @@ static tarn_status leave_both(const char *base, int device, const char *text)
 
 void oom_leave(int device, const char *text, char *where, size_t size)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     char base[3072];
     struct error_before before;
     const char *folder = secure_getenv("TARN_OOM_SNAPSHOT");

@@ -57,7 +57,7 @@ static struct sink *sink_make(void)
 
 tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *options)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_status status = check(options);
     if (status)
         return status;
@@ -74,7 +74,7 @@ tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *o
 tarn_status tarn_snapshot_print(bool (*write)(void *argument, const void *data, size_t size), void *argument,
                                 const tarn_snapshot_options *options)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (!write)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "write is NULL");
     tarn_status status = check(options);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tarn/debug.h>
 #include <tarn/live.h>
 #include <tarn/metrics.h>
 #include <unistd.h>
@@ -270,10 +271,40 @@ static void no_call_is_a_cancellation_point(void **state)
     in_child(cancel_at_random);
 }
 
+/* Stacks of calls are taken by a library that asks the system. */
+static void take_and_free(void)
+{
+    for (size_t i = 1; i < 100; i++)
+        OK(tarn_free(alloc_on(world.stream, i * 1000)));
+    OK(tarn_debug_check(0));
+}
+
+static void first_debugged_use(void)
+{
+    int count = 0;
+    OK(tarn_device_count(&count));
+    world.stream = lease(0);
+}
+
+static void debug_and_trace(void)
+{
+    outlives("the first use with debug mode and a trace", first_debugged_use);
+    outlives("what debug mode looks at", take_and_free);
+}
+
+static void debug_mode_and_traces_have_none(void **state)
+{
+    (void)state;
+    CHECK(setenv("TARN_DEBUG", "all", 1) == 0 && setenv("TARN_TRACE", "on", 1) == 0);
+    in_child(debug_and_trace);
+    CHECK(unsetenv("TARN_DEBUG") == 0 && unsetenv("TARN_TRACE") == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_call_is_a_cancellation_point),
+        cmocka_unit_test(debug_mode_and_traces_have_none),
     };
     snprintf(folder, sizeof folder, "/tmp/tarn-cancel-XXXXXX");
     CHECK(mkdtemp(folder) != NULL);

@@ -433,13 +433,28 @@ void every_call_gives(tarn_status wanted, tarn_status shutdown)
     GIVES(tarn_shutdown(), shutdown);
 }
 
+static void nothing_before(void) {}
+
+static void nothing_after(const char *name, tarn_status status)
+{
+    (void)name;
+    (void)status;
+}
+
 void every_call_returns(void)
+{
+    every_call_between(nothing_before, nothing_after);
+}
+
+void every_call_between(void (*to_do_before)(void), void (*to_do_after)(const char *name, tarn_status status))
 {
     (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
     for (size_t i = 0; i < CALLS; i++) {
         prepare();
         every_call_now = calls[i].name;
-        (void)calls[i].call();
+        to_do_before();
+        tarn_status status = calls[i].call();
+        to_do_after(calls[i].name, status);
     }
     every_call_now = "none";
 }

@@ -39,6 +39,8 @@ void every_call_gives(tarn_status wanted, tarn_status shutdown);
 /* The same, whatever they give. every_call_now is the one that runs. */
 void every_call_returns(void);
 extern const char *every_call_now;
+/* The same with something before and after each. */
+void every_call_between(void (*before)(void), void (*after)(const char *name, tarn_status status));
 
 /* Demands that these are all that src/tarn.map names. */
 void every_call_is_listed(void);

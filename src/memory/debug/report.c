@@ -180,7 +180,7 @@ void debug_deliver(void)
     void *argument = NULL;
     if (delivers)
         return;
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     delivers = true;
     for (struct waiting_report *report; (report = take(&function, &argument));) {
         if (function)

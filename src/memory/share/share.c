@@ -23,7 +23,7 @@ static uint64_t process_name;
 
 static void process_name_make(void)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (getrandom(&process_name, sizeof process_name, 0) == (ssize_t)sizeof process_name)
         return;
     struct timespec now;
@@ -75,7 +75,7 @@ void share_destroy(struct tarn_share *share)
 {
     if (!share)
         return;
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     for (uint32_t i = 0; i < share->head.parts; i++)
         if (share->parts[i].file >= 0)
             close(share->parts[i].file);

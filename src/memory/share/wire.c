@@ -100,7 +100,7 @@ static tarn_status send_chunk(int socket, const tarn_share *share, uint32_t firs
 
 tarn_status tarn_share_send(int socket, const tarn_share *share)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     bool packets = false;
     tarn_status status = process_check();
     if (!status)
@@ -228,7 +228,7 @@ static tarn_status receive(int socket, bool packets, tarn_share **result)
 
 tarn_status tarn_share_receive(int socket, tarn_share **share)
 {
-    int cancel CANCEL_RESTORED = cancel_off();
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (!share)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "share is NULL");
     bool packets = false;
