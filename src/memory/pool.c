@@ -291,12 +291,12 @@ static bool asks_for_plain(const tarn_pool_options *options)
 
 static tarn_status check_options(const tarn_pool_options *options)
 {
+    if (options->size != sizeof *options) /* before any other field is read */
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "options->size is not sizeof(tarn_pool_options)");
     const tarn_segment_sizes *sizes = &options->sizes;
     const size_t all[] = {sizes->small_segment, sizes->large_segment, sizes->own_segment,
                           sizes->rounding,      sizes->max_split,     sizes->max_non_split_rounding};
     const tarn_pool_allocator *allocator = options->allocator;
-    if (options->size != sizeof *options)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "options->size is not sizeof(tarn_pool_options)");
     if ((unsigned)options->segments > TARN_SEGMENTS_EXACT)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no tarn_segments", (int)options->segments);
     if (allocator && (allocator->size != sizeof *allocator || !allocator->alloc || !allocator->free))
