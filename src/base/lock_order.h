@@ -8,6 +8,7 @@
 
 /* Rank, the lock in words. From LEAF on none is taken under another one of these. */
 #define LOCK_LIST(X)                                                 \
+    X(MOVING, "an arena's `moving`")                                 \
     X(SETUP, "setup_lock (device.c)")                                \
     X(CHOICE, "choice_lock (driver.c)")                              \
     X(TURNING, "turning (tracing.c)")                                \
@@ -20,7 +21,6 @@
     X(HANDLE_POOL, "a handle pool's lock")                           \
     X(HANDLE, "a handle's lock")                                     \
     X(WORKING, "working (debug/work.c)")                             \
-    X(MOVING, "an arena's `moving`")                                 \
     X(COLLECTING, "collecting (pool.c)")                             \
     X(SCOPES, "scopes_lock (scope.c)")                               \
     X(HEAPS, "heaps_lock (heap.c)")                                  \

@@ -5,10 +5,16 @@
 
 #include "base/status.h"
 #include "driver/driver.h"
+#include "memory/cache.h"
+#include "memory/pool.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -382,6 +388,102 @@ static void contents_stay_where_the_memory_neither_goes_nor_comes_back(void **st
     }
 }
 
+/* Room is made for what is missing, and the rest of what is idle stays at hand. */
+static void a_resume_takes_no_more_of_others_than_it_needs(void **state)
+{
+    (void)state;
+    void *others[12];
+    begin();
+    OK(tarn_pool_suspend(pool, true));
+    for (int i = 0; i < 12; i++)
+        others[i] = alloc_on(stream, 20 * MIB);
+    for (int i = 0; i < 12; i++)
+        OK(tarn_free(others[i]));
+    size_t reserved = ledger_of(0).created;
+    OK(tarn_pool_resume(pool));
+    tarn_stats stats = {.size = sizeof stats};
+    OK(tarn_pool_stats_get(pool, &stats));
+    size_t own = (size_t)stats.reserved_bytes[0].current;
+    CHECK(reserved >= 240 * MIB && own < 80 * MIB && ledger_of(0).created - own >= 140 * MIB);
+    check_contents();
+    end();
+}
+
+/* Another thread has the pool grow, and is in the driver for it. */
+static atomic_bool grows, together;
+
+static tarn_status create_slowly(int device, size_t size, unsigned flags, driver_piece *piece)
+{
+    atomic_store(&grows, true);
+    while (state_of() == TARN_POOL_RUNS)
+        sched_yield();
+    usleep(20000); /* in which a suspend that did not wait would come to its unmaps */
+    tarn_status status = failing.real->create(device, size, flags, piece);
+    atomic_store(&grows, false);
+    return status;
+}
+
+static tarn_status unmap_alone(int device, uintptr_t address, size_t size)
+{
+    if (atomic_load(&grows))
+        atomic_store(&together, true);
+    return failing.real->unmap(device, address, size);
+}
+
+static void *grow(void *argument)
+{
+    tarn_status status = tarn_pool_alloc(pool, stream, 60 * MIB, argument);
+    CHECK(status == TARN_OK || status == TARN_ERROR_SUSPENDED);
+    return NULL;
+}
+
+static void it_waits_for_growth_that_is_under_way(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *block = NULL;
+    begin();
+    failing_begin();
+    failing.driver.create = create_slowly;
+    failing.driver.unmap = unmap_alone;
+    CHECK(pthread_create(&thread, NULL, grow, &block) == 0);
+    while (!atomic_load(&grows))
+        sched_yield();
+    OK(tarn_pool_suspend(pool, true));
+    CHECK(pthread_join(thread, NULL) == 0);
+    failing_end();
+    CHECK(state_of() == TARN_POOL_KEPT && !atomic_load(&together));
+    verify(0);
+    OK(tarn_pool_resume(pool));
+    check_contents();
+    OK(tarn_free(block));
+    end();
+}
+
+/* Small blocks take no lock then, as before. */
+static void caches_are_open_afterwards(void **state)
+{
+    (void)state;
+    begin();
+    for (int round = 0; round < 3; round++) {
+        const struct store *store = &pool_of_public(pool)->store;
+        unsigned open = 0;
+        for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap))
+            for (const struct cache *cache = heap_store(heap) == store ? heap->caches : NULL; cache;
+                 cache = cache->next)
+                open += !cache->bypassed && atomic_load(&cache->gate) != CACHE_REVOKED && heap->keeps;
+        CHECK(open == 2);
+        failing_begin();
+        failing.synchronizes = round == 1;
+        (void)tarn_pool_suspend(pool, true);
+        nothing_fails();
+        failing_end();
+        if (state_of() != TARN_POOL_RUNS)
+            OK(tarn_pool_resume(pool));
+    }
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +497,9 @@ int main(void)
         cmocka_unit_test(contents_stay_where_nobody_knows_of_the_copies_out),
         cmocka_unit_test(contents_stay_where_nobody_knows_of_the_copies_back),
         cmocka_unit_test(contents_stay_where_the_memory_neither_goes_nor_comes_back),
+        cmocka_unit_test(a_resume_takes_no_more_of_others_than_it_needs),
+        cmocka_unit_test(it_waits_for_growth_that_is_under_way),
+        cmocka_unit_test(caches_are_open_afterwards),
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);
