@@ -417,17 +417,18 @@ static tarn_status create_slowly(int device, size_t size, unsigned flags, driver
     atomic_store(&grows, true);
     while (state_of() == TARN_POOL_RUNS)
         sched_yield();
-    usleep(20000); /* in which a suspend that did not wait would come to its unmaps */
+    for (int i = 0; i < 200 && !atomic_load(&together); i++)
+        usleep(1000); /* in which a suspend that did not wait would come to its copies */
     tarn_status status = failing.real->create(device, size, flags, piece);
     atomic_store(&grows, false);
     return status;
 }
 
-static tarn_status unmap_alone(int device, uintptr_t address, size_t size)
+static tarn_status copy_alone(int device, uintptr_t to, uintptr_t from, size_t size, driver_stream native)
 {
     if (atomic_load(&grows))
         atomic_store(&together, true);
-    return failing.real->unmap(device, address, size);
+    return failing.real->copy(device, to, from, size, native);
 }
 
 static void *grow(void *argument)
@@ -445,7 +446,7 @@ static void it_waits_for_growth_that_is_under_way(void **state)
     begin();
     failing_begin();
     failing.driver.create = create_slowly;
-    failing.driver.unmap = unmap_alone;
+    failing.driver.copy = copy_alone;
     CHECK(pthread_create(&thread, NULL, grow, &block) == 0);
     while (!atomic_load(&grows))
         sched_yield();
