@@ -268,6 +268,40 @@ static void test_leases(void **state)
 }
 
 /* Where a handle of another stream is there and cannot be had, one is made. */
+static int record_kind(void)
+{
+    for (int kind = 0; kind < tarn_host_call_kinds(); kind++)
+        if (strcmp(tarn_host_call_name(kind), "event_record") == 0)
+            return kind;
+    return -1;
+}
+
+/* A handle that cannot be ordered behind what it was used for goes back. */
+static void test_by_stream_without_an_event(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(TARN_LIBRARY_BY_STREAM, false);
+    tarn_stream a = new_stream(), b = new_stream();
+    tarn_lease lease = {0};
+    void *handle = NULL;
+    assert_ok(tarn_handle_lease(library, a, &lease));
+    void *first = lease.handle;
+    assert_ok(tarn_handle_return(&lease));
+    for (int i = 0; i < 3; i++) {
+        assert_ok(tarn_host_work(0, native(a), NULL, 0, 1000)); /* so that there is something to wait for */
+        assert_ok(tarn_host_fail(record_kind(), 1, true, TARN_ERROR_DRIVER));
+        tarn_status status = i == 2 ? tarn_handle_lease(library, b, &lease) : tarn_handle_get_on(library, b, &handle);
+        assert_ok(tarn_host_fail(-1, 0, false, TARN_OK));
+        assert_int_equal(status, TARN_ERROR_DRIVER);
+        assert_int_equal(handle_stats(library).in_use, 0);
+        assert_int_equal(handle_stats(library).available, 1);
+    }
+    assert_ok(tarn_handle_get_on(library, b, &handle));
+    assert_ptr_equal(handle, first);
+    assert_ok(tarn_stream_return(a));
+    assert_ok(tarn_stream_return(b));
+}
+
 static void test_by_stream_in_a_capture(void **state)
 {
     (void)state;
@@ -531,6 +565,7 @@ int main(void)
         TEST(test_every_failure_leaves_things_as_they_were),
         TEST(test_by_stream),
         TEST(test_leases),
+        TEST(test_by_stream_without_an_event),
         TEST(test_by_stream_in_a_capture),
         TEST(test_of_two_returns_at_once_one_counts),
         TEST(test_prewarm_and_trim),

@@ -5,6 +5,9 @@
  * of PyTorch for clears that race with gets (aten/src/ATen/test/cuda_cublas_handle_pool_test.cpp) is here. */
 #include "handle/fake.h"
 
+#include "base/pages.h"
+#include "driver/driver.h"
+
 static int back_to_default(void **state)
 {
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
@@ -276,7 +279,10 @@ static void test_no_room_for_a_workspace(void **state)
     tarn_library library = fake_register(0, true);
     void *handle = NULL;
     assert_ok(tarn_workspace_size_set(library, (int64_t)1 << 32));
-    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+    uint64_t metadata = pages_bytes();
+    for (int i = 0; i < 3000; i++)
+        assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+    assert_true(pages_bytes() <= metadata + 65536);
     assert_null(handle);
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
     assert_true(get(library)->workspace_follows);
@@ -330,6 +336,28 @@ static void *capture_and_end(void *argument)
 }
 
 /* pytorch/pytorch#192061: a graph that was captured in a short-lived thread outlived its workspace. */
+/* One that tarn was not told of has the stream's, as every other use of it. */
+static void test_an_unknown_capture_has_the_streams_workspace(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, true);
+    tarn_stream stream = new_stream();
+    driver_graph graph = NULL;
+    void *got;
+    assert_ok(tarn_handle_get_on(library, stream, &got));
+    struct fake_handle *handle = got;
+    void *workspace = handle->workspace;
+    assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_RELAXED));
+    assert_ok(tarn_workspace_size_set(library, 1 << 12)); /* so that it is looked for anew */
+    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ptr_equal(handle->workspace, workspace);
+    assert_int_equal(workspace_stats().captured_count, 0);
+    assert_ok(driver->capture_end(0, native(stream), &graph));
+    assert_ok(driver->graph_destroy(0, graph));
+    assert_ok(tarn_workspace_clear_all(NULL));
+    assert_ok(tarn_stream_return(stream));
+}
+
 static void test_a_graphs_workspace_outlives_thread_and_handle(void **state)
 {
     (void)state;
@@ -479,6 +507,7 @@ int main(void)
         WORKSPACE_TEST(test_no_room_for_a_workspace),
         WORKSPACE_TEST(test_sizes),
         WORKSPACE_TEST(test_captures_have_workspaces_of_their_own),
+        WORKSPACE_TEST(test_an_unknown_capture_has_the_streams_workspace),
         WORKSPACE_TEST(test_a_graphs_workspace_outlives_thread_and_handle),
         WORKSPACE_TEST(test_a_captures_workspace_is_of_its_pool_and_goes_with_it),
     };

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -80,6 +81,49 @@ static void refused(int file, const char *part)
     CHECK(open_files() == before);
     CHECK(ledger_of(0).mappings == 0 && ledger_of(0).mapped == 0);
     close(file);
+}
+
+/* Files that come with a share and are none of it are closed; those that could not come are said to be lost. */
+static void more_files_than_a_share_has(void)
+{
+    enum { SENT = 150 };
+    const struct share_head head = head_of(GRANULE);
+    struct chunk chunk = {.magic = SHARE_MAGIC, .count = 1, .sizes = {GRANULE}};
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(SENT * sizeof(int))];
+    } rights = {
+        .header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(SENT * sizeof(int))}};
+    struct iovec all = {&chunk, sizeof chunk};
+    struct msghdr message = {
+        .msg_iov = &all, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights.room};
+    struct rlimit before, less;
+    int ends[2], files[SENT];
+    host_start_with(1, 64 * MIB);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    files[0] = sealed_file(GRANULE, 0, F_SEAL_SHRINK);
+    for (int i = 1; i < SENT; i++)
+        files[i] = files[0];
+    memcpy(CMSG_DATA(&rights.header), files, sizeof files);
+    int open = open_files();
+    tarn_share *share = NULL;
+    CHECK(send(ends[0], &head, sizeof head, 0) == sizeof head && sendmsg(ends[0], &message, 0) == sizeof chunk);
+    GIVES(tarn_share_receive(ends[1], &share), TARN_ERROR_SYSTEM);
+    CHECK(strstr(tarn_last_error(), "files that came were lost") && open_files() == open);
+
+    rights.header.cmsg_len = CMSG_LEN(sizeof(int)); /* one, for which there is no room */
+    message.msg_controllen = CMSG_SPACE(sizeof(int));
+    CHECK(send(ends[0], &head, sizeof head, 0) == sizeof head && sendmsg(ends[0], &message, 0) == sizeof chunk);
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    less = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &less) == 0);
+    tarn_status status = tarn_share_receive(ends[1], &share);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    GIVES(status, TARN_ERROR_SYSTEM);
+    CHECK(strstr(tarn_last_error(), "ulimit -n") && !share && open_files() == open);
+    close(files[0]);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void files_that_are_no_pieces_are_refused(void)
@@ -170,6 +214,7 @@ static void test_files(void **state)
     (void)state;
     in_child(files_that_are_no_pieces_are_refused);
     in_child(files_of_huge_pages_are_refused);
+    in_child(more_files_than_a_share_has);
 }
 
 static void test_names(void **state)
