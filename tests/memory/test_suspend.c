@@ -388,6 +388,28 @@ static void contents_stay_where_the_memory_neither_goes_nor_comes_back(void **st
     }
 }
 
+/* Released while it is suspended in part: freed and trimmed, nothing is left of it. */
+static void a_pool_suspended_in_part_can_be_released(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        begin();
+        failing_begin();
+        failing.synchronizes = way < 2;
+        failing.maps = way >= 2;
+        failing.unmaps_left = way < 2 ? -1 : 1;
+        GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_DRIVER);
+        CHECK(state_of() == TARN_POOL_KEPT);
+        for (int i = 0; i < BLOCKS && way % 2; i++) {
+            OK(tarn_free(blocks[i]));
+            blocks[i] = NULL;
+        }
+        nothing_fails();
+        failing_end();
+        end();
+    }
+}
+
 /* Room is made for what is missing, and the rest of what is idle stays at hand. */
 static void a_resume_takes_no_more_of_others_than_it_needs(void **state)
 {
@@ -498,6 +520,7 @@ int main(void)
         cmocka_unit_test(contents_stay_where_nobody_knows_of_the_copies_out),
         cmocka_unit_test(contents_stay_where_nobody_knows_of_the_copies_back),
         cmocka_unit_test(contents_stay_where_the_memory_neither_goes_nor_comes_back),
+        cmocka_unit_test(a_pool_suspended_in_part_can_be_released),
         cmocka_unit_test(a_resume_takes_no_more_of_others_than_it_needs),
         cmocka_unit_test(it_waits_for_growth_that_is_under_way),
         cmocka_unit_test(caches_are_open_afterwards),
