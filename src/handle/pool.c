@@ -292,6 +292,13 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* The end of a wait; 0 where there is none to be. */
+static uint64_t deadline_after(uint64_t ns)
+{
+    uint64_t now = now_ns();
+    return ns == 0 ? 0 : ns < UINT64_MAX - now ? now + ns : UINT64_MAX;
+}
+
 /* Whether a handle may be made now. `stream` may be NULL. Waits until `deadline` for captures of other threads. No lock
  * held. */
 static tarn_status may_create(const struct entry *entry, struct device *device, struct stream *stream,
@@ -327,7 +334,7 @@ static struct handle *pop_for_locked(struct handle_pool *pool, const struct entr
 static tarn_status pool_take(struct entry *entry, struct handle_pool *pool, struct stream *stream, uint64_t wait_ns,
                              struct handle **result)
 {
-    uint64_t deadline = wait_ns ? now_ns() + wait_ns : 0;
+    uint64_t deadline = deadline_after(wait_ns);
     tarn_status status = TARN_OK;
     struct handle *handle = NULL;
     mutex_lock(&pool->lock);
@@ -667,7 +674,7 @@ static tarn_status prewarm(struct holder *holder, tarn_library library, int devi
     while (!status && pool->stats.available < count) {
         struct handle *handle = NULL;
         mutex_unlock(&pool->lock);
-        status = may_create(entry, pool->device, NULL, holder->wait_ns ? now_ns() + holder->wait_ns : 0);
+        status = may_create(entry, pool->device, NULL, deadline_after(holder->wait_ns));
         mutex_lock(&pool->lock);
         if (status)
             break;
