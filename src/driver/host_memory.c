@@ -14,6 +14,7 @@
  * Everything is under host_memory_lock. */
 #include "driver/host_memory.h"
 #include "base/cancel.h"
+#include "base/file.h"
 #include "base/pages.h"
 #include "base/quiet.h"
 #include "base/status.h"
@@ -104,7 +105,7 @@ static int grow(int file, size_t size)
 static tarn_status piece_place(struct host_device *device, struct host_piece *piece)
 {
     if (device->file < 0) {
-        device->file = memfd_create("tarn-device", MFD_CLOEXEC);
+        device->file = file_apart(memfd_create("tarn-device", MFD_CLOEXEC));
         if (device->file < 0)
             return host_system_failed("create", "memfd_create");
     }
@@ -123,7 +124,7 @@ static tarn_status piece_place(struct host_device *device, struct host_piece *pi
 static tarn_status piece_open(struct host_piece *piece)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    piece->file = memfd_create("tarn-piece", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    piece->file = file_apart(memfd_create("tarn-piece", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (piece->file < 0)
         return host_system_failed("create", "memfd_create");
     if (grow(piece->file, piece->size) == 0 &&
@@ -235,7 +236,7 @@ static tarn_status export_locked(const struct host_device *device, driver_piece 
                       device->number);
     if (piece->file < 0)
         return failed(TARN_ERROR_NOT_SUPPORTED, "host export: piece %#" PRIx64 " was not created exportable", handle);
-    int copy = fcntl(piece->file, F_DUPFD_CLOEXEC, 0);
+    int copy = fcntl(piece->file, F_DUPFD_CLOEXEC, FILE_LEAST);
     if (copy < 0)
         return host_system_failed("export", "F_DUPFD_CLOEXEC");
     *file = copy;
@@ -287,7 +288,7 @@ static tarn_status import_locked(struct host_device *device, int file, size_t si
     struct host_piece *piece = slot_take();
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host import: no memory for the piece");
-    piece->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+    piece->file = fcntl(file, F_DUPFD_CLOEXEC, FILE_LEAST);
     if (piece->file < 0) {
         tarn_status status = host_system_failed("import", "F_DUPFD_CLOEXEC");
         slot_give(piece);

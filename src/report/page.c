@@ -7,6 +7,7 @@
  * so no page is removed that somebody has just made. The lock belongs to the open file, which a child of fork() shares, and so closes.
  * The memory is asked for when the file is made: a full disk is an error then, and no SIGBUS later. */
 #include "report/page.h"
+#include "base/file.h"
 #include "base/quiet.h"
 #include "base/status.h"
 
@@ -82,7 +83,7 @@ static int file_make(const char *directory, char *path, size_t size, struct stat
             errno = ENAMETOOLONG;
             return -1;
         }
-        int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
+        int file = file_apart(open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
         if (file < 0 && errno != EEXIST)
             return -1;
         if (file < 0) {

@@ -6,6 +6,7 @@
  * export: random, so that it says nothing of the process and no later one has it. */
 #include "memory/share/share.h"
 #include "base/cancel.h"
+#include "base/file.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -13,6 +14,7 @@
 #include "memory/malloc.h"
 #include "memory/pin.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/random.h>
@@ -252,6 +254,14 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
     return TARN_OK;
 }
 
+static tarn_status export_part(struct device *device, struct share_part *part)
+{
+    tarn_status status = device_note(device, driver->export(device->number, part->piece, &part->file));
+    if (!status && (part->file = file_apart(part->file)) < 0)
+        status = failed(TARN_ERROR_SYSTEM, "no number for a file of a share: %s", strerror(errno));
+    return status;
+}
+
 tarn_status tarn_export(const void *pointer, tarn_share **result)
 {
     struct exporting exporting = {.pointer = pointer};
@@ -263,7 +273,7 @@ tarn_status tarn_export(const void *pointer, tarn_share **result)
     struct tarn_share *share = exporting.share;
     struct device *device = share->arena->device;
     for (uint32_t i = 0; !status && i < share->head.parts; i++)
-        status = device_note(device, driver->export(device->number, share->parts[i].piece, &share->parts[i].file));
+        status = export_part(device, &share->parts[i]);
     if (status) {
         share_destroy(share);
         return status;

@@ -6,6 +6,7 @@
  * messages apart are read alike. Files come with a message's first byte. Nothing that arrives is trusted: what is not
  * expected ends the reception, and every file that came is closed. */
 #include "base/cancel.h"
+#include "base/file.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "memory/share/share.h"
@@ -141,10 +142,11 @@ static void take_files(struct msghdr *message, struct received *received)
         for (size_t i = 0; i < count; i++) {
             int file = -1;
             memcpy(&file, CMSG_DATA(header) + i * sizeof(int), sizeof file);
-            if (received->count < MOST) {
+            if (received->count < MOST && (file = file_apart(file)) >= 0) {
                 received->files[received->count++] = file;
             } else {
-                close(file);
+                if (file >= 0)
+                    close(file);
                 received->lost = true;
             }
         }

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Files of ours among the caller's. */
+#ifndef TARN_BASE_FILE_H
+#define TARN_BASE_FILE_H
+
+/* The least number that a file of ours may have: where a program has closed its standard streams, the system would give one of theirs,
+ * and what the program then writes as a message would go into device memory, or into a report. */
+enum { FILE_LEAST = 3 };
+
+/* Takes over an open file, or -1: gives it under a number that it may have, closed by exec. -1 with errno where it was that, or where
+ * there is no number left; then it is closed. */
+int file_apart(int file);
+
+#endif
