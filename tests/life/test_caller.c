@@ -18,6 +18,11 @@
 
 #include <cmocka.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#define STACK ((size_t)1 << 20)
+#else
+#define STACK ((size_t)64 << 10)
+#endif
 enum { THEIRS = 4242 }; /* no error that there is */
 
 static unsigned succeeded, failed_calls, changed;
@@ -75,6 +80,23 @@ static void state_check(const char *name, tarn_status status)
         state_check(name, got); \
         GIVES(got, TARN_OK);    \
     } while (0)
+
+/* Fibers and threads with little stack make calls too. */
+static void *little_stack(void *argument)
+{
+    every_call_between(state_set, state_check);
+    return argument;
+}
+
+static void with_little_stack(void)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    world_make();
+    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, STACK) == 0);
+    CHECK(pthread_create(&thread, &attributes, little_stack, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_attr_destroy(&attributes) == 0 && changed == 0);
+}
 
 static void *first_use_in_a_thread(void *argument)
 {
@@ -141,9 +163,16 @@ static void with_everything_on(void **state)
     CHECK(rmdir(folder) == 0);
 }
 
+static void on_a_little_stack(void **state)
+{
+    (void)state;
+    in_child(with_little_stack);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_a_little_stack),
         cmocka_unit_test(on_the_driver),
         cmocka_unit_test(on_what_is_found),
         cmocka_unit_test(with_everything_on),
