@@ -102,6 +102,25 @@ static void what_is_held_keeps_its_number(void)
     CHECK(!is(number, MANY + 1));
 }
 
+/* Who has let go of a number may be about to write it: it outlives the next look. */
+static void what_was_held_until_now_keeps_its_number_a_while(void)
+{
+    struct trace_ring *ring = start();
+    struct trace_place place = some(MANY + 1);
+    uint32_t number = trace_place_hold(&place);
+    uint64_t next = 1;
+    for (; next <= 6 * LEAST; next++)
+        come_and_go(ring, next, 1);
+    trace_place_drop(number);
+    uint32_t given = number_of(MANY + 2); /* at the same time, and by nobody kept: it goes with the other */
+    for (; is(given, MANY + 2); next++) {
+        CHECK(is(number, MANY + 1) && next < MANY);
+        come_and_go(ring, next, 1);
+    }
+    come_and_go(ring, MANY + 3, MANY);
+    CHECK(!is(number, MANY + 1));
+}
+
 static void who_reads_keeps_all(void)
 {
     struct trace_ring *ring = start();
@@ -135,12 +154,13 @@ static void without_host_memory_there_is_no_number(void)
     come_and_go(ring, 2 * MANY, MANY);
 }
 
-#define TESTS(X)                          \
-    X(the_same_place_has_the_same_number) \
-    X(numbers_are_used_again)             \
-    X(what_a_ring_has_keeps_its_number)   \
-    X(what_is_held_keeps_its_number)      \
-    X(who_reads_keeps_all)                \
+#define TESTS(X)                                        \
+    X(the_same_place_has_the_same_number)               \
+    X(numbers_are_used_again)                           \
+    X(what_a_ring_has_keeps_its_number)                 \
+    X(what_is_held_keeps_its_number)                    \
+    X(what_was_held_until_now_keeps_its_number_a_while) \
+    X(who_reads_keeps_all)                              \
     X(without_host_memory_there_is_no_number)
 
 #define IN_CHILD(function)                    \

@@ -4,11 +4,13 @@
 /* The life of a live page: who makes it, who may see it, and that it goes, however its process ends. Each test runs in a process of its
  * own, since a process is shut down once. */
 #include "base/pages.h"
+#include "driver/driver.h"
 #include "report/page_test.h"
 
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -57,6 +59,42 @@ static void exit_while_it_is_written(void)
     OK(tarn_live_start(&fast));
     free(page_wait(own_path(), 2));
     exit(0);
+}
+
+/* The thread is held up in the driver while the page goes. */
+static const struct driver *real;
+static atomic_bool asked, stopped;
+
+static tarn_status memory_info_slowly(int device, size_t *free_bytes, size_t *total_bytes)
+{
+    tarn_status status = real->memory_info(device, free_bytes, total_bytes);
+    atomic_store(&asked, true);
+    for (int i = 0; i < 100 && !atomic_load(&stopped); i++)
+        usleep(2000); /* a stop that does not wait comes back meanwhile */
+    CHECK(!atomic_load(&stopped));
+    return status;
+}
+
+static void stop_while_it_is_written(void)
+{
+    OK(tarn_free(alloc_on(TARN_STREAM_LEGACY, 1000)));
+    struct driver slow = *driver;
+    real = driver;
+    slow.memory_info = memory_info_slowly;
+    driver = &slow;
+    OK(tarn_live_start(&fast));
+    while (!atomic_load(&asked))
+        usleep(1000);
+    OK(tarn_live_stop());
+    atomic_store(&stopped, true);
+    driver = real;
+    CHECK(page_files() == 0);
+}
+
+static void a_stop_waits_for_what_is_under_way(void **state)
+{
+    (void)state;
+    in_child(stop_while_it_is_written);
 }
 
 static void it_goes_when_the_process_exits(void **state)
@@ -392,6 +430,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_is_there_from_start_to_stop),
+        cmocka_unit_test(a_stop_waits_for_what_is_under_way),
         cmocka_unit_test(it_goes_when_the_process_exits),
         cmocka_unit_test(it_is_published_at_the_first_use_where_the_environment_says_so),
         cmocka_unit_test(nothing_is_published_otherwise),
