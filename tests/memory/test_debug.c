@@ -615,6 +615,19 @@ static void leaks_are_listed_by_site(void)
     says("\n  allocated at memory.debug+0x");
 }
 
+/* Of blocks that are gone it knows the last ones, and no more are kept. */
+static void what_it_knows_does_not_grow(void)
+{
+    begin("leaks");
+    uint64_t metadata = 0;
+    for (int i = 0; i < 20000; i++) {
+        OK(tarn_free(tarn_malloc((size_t)i % 5000 + 1)));
+        if (i == 8000)
+            metadata = metadata_bytes();
+    }
+    CHECK(tarn_debug_reports() == 0 && metadata_bytes() <= metadata + 65536);
+}
+
 static void nothing_is_on_without_words(void)
 {
     begin("");
@@ -698,6 +711,7 @@ static void abort_stops_at_the_first(void **state)
     X(a_restored_pool)                                         \
     X(the_drivers_device_is_another)                           \
     X(leaks_are_listed_by_site)                                \
+    X(what_it_knows_does_not_grow)                             \
     X(nothing_is_on_without_words)                             \
     X(an_unknown_word_refuses_everything)
 

@@ -90,7 +90,8 @@ static void refuse(size_t i, size_t size)
 {
     size_t there = size < calls[i].size ? size : calls[i].size;
     if (there < sizeof size)
-        there = sizeof size; /* of what it says of itself all is there */
+        there = sizeof size;                                /* of what it says of itself all is there */
+    there = (there + sizeof size - 1) & ~(sizeof size - 1); /* and it is aligned */
     char *start = page + PAGE - there, before[PAGE];
     memset(page, 0x5a, PAGE);
     memcpy(start, &size, sizeof size);
