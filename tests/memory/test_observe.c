@@ -518,6 +518,40 @@ static void a_callback_may_remove_its_own_observer(void **state)
 }
 
 /* Observers come and go while memory does. */
+/* Removes the observer behind its own, once. */
+static tarn_observer behind;
+
+static void remove_the_next(void *argument, const tarn_range *range)
+{
+    (void)range;
+    ++*(int *)argument;
+    if (behind)
+        OK(tarn_observer_remove(behind));
+    behind = 0;
+}
+
+static void count_call(void *argument, const tarn_range *range)
+{
+    (void)range;
+    ++*(int *)argument;
+}
+
+static void a_callback_may_remove_the_next_observer(void **state)
+{
+    (void)state;
+    int first = 0, second = 0, third = 0;
+    tarn_observer remover = add((tarn_observer_options){.mapped = remove_the_next, .argument = &first});
+    behind = add((tarn_observer_options){.mapped = count_call, .argument = &second});
+    tarn_observer last = add((tarn_observer_options){.mapped = count_call, .argument = &third});
+    OK(tarn_trim(0, 0));
+    void *block = alloc_on(own, 60 * MIB);
+    CHECK(first > 0 && second == 0 && third == first);
+    OK(tarn_free(block));
+    OK(tarn_observer_remove(remover));
+    OK(tarn_observer_remove(last));
+    OK(tarn_trim(0, 0));
+}
+
 static atomic_bool storm_ends;
 
 static void count_here(void *argument, const tarn_range *range)
@@ -611,6 +645,7 @@ int main(void)
         cmocka_unit_test(what_is_given_back_serves_before_the_driver_is_asked),
         cmocka_unit_test(a_removal_waits_for_the_callback_that_runs),
         cmocka_unit_test(a_callback_may_remove_its_own_observer),
+        cmocka_unit_test(a_callback_may_remove_the_next_observer),
         cmocka_unit_test(observers_come_and_go_while_memory_does),
     };
     int failures = cmocka_run_group_tests(first, NULL, NULL);
