@@ -46,10 +46,24 @@ static void an_address_is_an_object_while_it_is_handed_out(void)
     CHECK(!object_is_live(&things, (void *)UINTPTR_MAX) && !object_is_live(&things, (void *)(UINTPTR_MAX - 7)));
 }
 
+/* Where the next page is nobody's, or may not be read. */
+static void nothing_behind_a_chunk_is_read(void)
+{
+    static struct object_pool things = OBJECT_POOL_NAMED(struct thing);
+    void *guard = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(guard != MAP_FAILED && object_alloc(&things));
+    const char *end = things.fresh_end;
+    if (end != guard) /* the system may put the chunk elsewhere: then this page is guarded, or another's */
+        (void)mmap((void *)(uintptr_t)end, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    for (const char *at = end - 256; at < end + 256; at += 8)
+        CHECK(!object_is_live(&things, at));
+}
+
 static void test_addresses(void **state)
 {
     (void)state;
     in_child(an_address_is_an_object_while_it_is_handed_out);
+    in_child(nothing_behind_a_chunk_is_read);
 }
 
 /* ---- What callers do ---- */
