@@ -16,18 +16,8 @@
 
 #include <cmocka.h>
 
-static struct failure attempted; /* nth 0: none */
-static struct {
-    uint64_t calls, hits;
-    uint64_t addresses[2]; /* by device: bytes reserved after a run in which nothing failed */
-} * shared;                /* with the child that makes the attempt */
-
-static void stop_failing(void)
-{
-    clear_injection();
-    shared->calls = failure_calls();
-    shared->hits = failure_hits();
-}
+static uint64_t
+    *addresses; /* by device: bytes reserved after a run in which nothing failed; shared with the children */
 
 static void use_memory(void)
 {
@@ -96,7 +86,7 @@ static void use_capture(void)
         if (TRY(tarn_capture_end(stream, &graph))) {
             (void)TRY(machine->graph_destroy(graph));
         } else {
-            stop_failing(); /* what could not be ended either lies on the way of all that follows */
+            clear_injection(); /* what could not be ended either lies on the way of all that follows */
             (void)tarn_capture_abort(stream);
         }
     }
@@ -163,79 +153,45 @@ static void use_handle(void)
     (void)TRY(tarn_stream_return(stream));
 }
 
-static const struct use {
-    const char *name;
-    void (*run)(void);
-} uses[] = {{"memory", use_memory},   {"another device", use_another_device},
-            {"pinned", use_pinned},   {"pool", use_pool},
-            {"capture", use_capture}, {"share", use_share},
-            {"handle", use_handle}};
+static void (*use)(void);
 
-static const struct use *used;
-
-static void attempt(void)
+static void use_again(void)
 {
-    host_start_with(2, 64 * MIB);
-    injecting = true;
-    found_less = machine->fail && attempted.nth && attempted.kind != FAIL_memory;
-    if (attempted.nth)
-        failure_arm(&attempted);
-    used->run();
-    stop_failing();
-    used->run();
+    use();
     OK(tarn_workspace_clear_all(NULL));
     OK(tarn_pinned_trim(0));
     for (int device = 0; device < 2; device++) {
         OK(tarn_trim(device, 0));
         tarn_host_ledger ledger = ledger_of(device);
         /* A driver that takes nothing back while a capture is thrown away keeps its graph, and the graph its memory. */
-        if (attempted.kind != FAIL_driver || !attempted.forever)
+        if (failure_tried()->kind != FAIL_driver || !failure_tried()->forever)
             CHECK(ledger.mapped == 0 && ledger.pieces == 0 && ledger.plain == 0 && ledger.graphs == 0);
-        if (!attempted.nth)
-            shared->addresses[device] = ledger.reserved_addresses;
-        CHECK(ledger.reserved_addresses <= shared->addresses[device]); /* less where the first range was refused */
+        if (!failure_is_tried())
+            addresses[device] = ledger.reserved_addresses;
+        CHECK(ledger.reserved_addresses <= addresses[device]); /* less where the first range was refused */
     }
     OK(tarn_shutdown());
-}
-
-static void each_failure(void)
-{
-    uint64_t calls[FAILURE_KINDS] = {0}, injections = 0;
-    attempted = (struct failure){0};
-    in_child(attempt);
-    for (attempted.kind = 0; attempted.kind < FAILURE_KINDS; attempted.kind++) {
-        int variants = 2 * failure_ways(attempted.kind);
-        if (!variants)
-            continue;
-        attempted.nth = UINT64_MAX;
-        in_child(attempt);
-        calls[attempted.kind] = shared->calls;
-        uint64_t stride = failure_stride(shared->calls, variants, 200);
-        for (attempted.nth = 1; attempted.nth <= calls[attempted.kind]; attempted.nth += stride) {
-            for (int variant = 0; variant < variants; variant++) {
-                attempted.forever = variant % 2;
-                attempted.way = variant / 2;
-                in_child(attempt);
-                CHECK(shared->hits > 0);
-                injections++;
-            }
-        }
-    }
-    failure_counts(used->name, calls, injections);
 }
 
 static void test_each_failure_of_the_first_use(void **state)
 {
     (void)state;
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(shared != MAP_FAILED);
-    for (used = uses; used < uses + sizeof uses / sizeof *uses; used++)
-        each_failure();
-    munmap(shared, sizeof *shared);
+    static const struct scenario uses[] = {{"memory", use_memory},   {"another device", use_another_device},
+                                           {"pinned", use_pinned},   {"pool", use_pool},
+                                           {"capture", use_capture}, {"share", use_share},
+                                           {"handle", use_handle}};
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        use = uses[i].run;
+        each_failure_of_once(&(struct once){.name = uses[i].name, .run = use, .after = use_again, .most = 200});
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_failure_of_the_first_use)};
+    host_start_with(2, 64 * MIB);
+    addresses = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (addresses == MAP_FAILED)
+        return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

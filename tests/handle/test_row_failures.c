@@ -177,7 +177,7 @@ static void each_failure(void **state)
     const char *name = getenv("TARN_DRIVER");
     tarn_platform platform = name && strcmp(name, "cuda") == 0 ? TARN_PLATFORM_CUDA : TARN_PLATFORM_HIP;
     if (!name || strcmp(name, "host") == 0) {
-        static const struct scenarios shared = {set_up, settle, lost, 0};
+        static const struct scenarios shared = {.set_up = set_up, .settle = settle, .lost = lost};
         each_failure_of(&shared, &(struct scenario){"a registered row", run}, 1);
         return;
     }
@@ -187,7 +187,10 @@ static void each_failure(void **state)
             continue;
         /* These of AMD's end the process where the driver fails below them (ROCm/rocm-libraries issue 11838). */
         bool may_end = strstr("rocblas hipblas hipblaslt hipsolver", row->name) != NULL;
-        struct scenarios shared = {set_up, settle, may_end ? NULL : lost, may_end ? 1u << FAIL_driver : 0};
+        struct scenarios shared = {.set_up = set_up,
+                                   .settle = settle,
+                                   .lost = may_end ? NULL : lost,
+                                   .without = may_end ? 1u << FAIL_driver : 0};
         each_failure_of(&shared, &(struct scenario){row->name, run}, 1);
     }
 }

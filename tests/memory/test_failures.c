@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -182,7 +181,7 @@ static void trims(void)
     for (int i = 0; i < 4; i++)
         allocate(i % 2, (size_t)(i + 1) * 3 * MIB, false);
     for (int i = t.count - 1; i > 0; i -= 2) {
-        use(0, t.blocks[i].pointer, 500);
+        use(1, t.blocks[i].pointer, 500);
         free_block(i);
     }
     (void)TRY(tarn_trim(0, 8 * MIB));
@@ -322,13 +321,11 @@ static void set_up(void)
 static void any_failure_leaves_what_lives_and_passes(void **state)
 {
     (void)state;
-    static const struct scenarios shared = {set_up, settle, lost, 0};
+    static const struct scenarios shared = {.set_up = set_up, .settle = settle, .lost = lost};
     each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
 }
 
 /* The first use ----------------------------------------------------------------------------------------------------- */
-
-static struct failure first;
 
 static void use_first(void)
 {
@@ -356,19 +353,8 @@ static void use_first(void)
     (void)TRY(tarn_trim(0, 0));
 }
 
-static uint64_t *first_calls; /* by kind; shared with the children */
-
-static void fail_the_first_use(void)
+static void use_again(void)
 {
-    injecting = true;
-    found_less = machine->fail && first.kind != FAIL_memory && first.nth != UINT64_MAX;
-    failure_arm(&first);
-    use_first();
-    clear_injection();
-    if (first.nth == UINT64_MAX)
-        first_calls[first.kind] = failure_calls();
-    else
-        CHECK(failure_hits() > 0);
     use_first();
     nothing_is_left(0);
     OK(tarn_shutdown());
@@ -377,25 +363,8 @@ static void fail_the_first_use(void)
 static void any_failure_of_the_first_use_passes(void **state)
 {
     (void)state;
-    uint64_t injections = 0;
-    for (first.kind = 0; first.kind < FAILURE_KINDS; first.kind++) {
-        int variants = 2 * failure_ways(first.kind);
-        if (!variants)
-            continue;
-        first.nth = UINT64_MAX;
-        in_child(fail_the_first_use);
-        uint64_t calls = first_calls[first.kind], stride = failure_stride(calls, variants, machine->fail ? 150 : 400);
-        CHECK(calls > 5);
-        for (first.nth = 1; first.nth <= calls; first.nth += stride) {
-            for (int variant = 0; variant < variants; variant++) {
-                first.forever = variant % 2;
-                first.way = variant / 2;
-                in_child(fail_the_first_use);
-                injections++;
-            }
-        }
-    }
-    failure_counts("first use", first_calls, injections);
+    each_failure_of_once(
+        &(struct once){.name = "first use", .run = use_first, .after = use_again, .most = machine->fail ? 150 : 400});
 }
 
 int main(void)
@@ -407,8 +376,5 @@ int main(void)
     const char *settings = getenv("TARN_ALLOC_CONF");
     asynchronous = settings && strstr(settings, "backend");
     host_start_with(1, asynchronous ? 16 * MEMORY : MEMORY); /* each block is whole granules there */
-    first_calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (first_calls == MAP_FAILED)
-        return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

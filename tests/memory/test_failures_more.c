@@ -404,7 +404,7 @@ static void set_up(void)
 static void any_failure_leaves_what_lives_and_passes(void **state)
 {
     (void)state;
-    static const struct scenarios shared = {set_up, settle, lost, 0};
+    static const struct scenarios shared = {.set_up = set_up, .settle = settle, .lost = lost};
     each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
 }
 

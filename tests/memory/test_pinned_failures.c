@@ -182,7 +182,7 @@ static void set_up(void)
 static void each_failure(void **state)
 {
     (void)state;
-    static const struct scenarios shared = {set_up, settle, lost, 0};
+    static const struct scenarios shared = {.set_up = set_up, .settle = settle, .lost = lost};
     each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
 }
 

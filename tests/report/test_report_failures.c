@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <tarn/live.h>
 #include <tarn/metrics.h>
@@ -163,25 +162,23 @@ static void every_failure(void **state)
         {"metrics are written", metrics_are_written},
         {"live pages are made", live_pages_are_made},
     };
-    static const struct scenarios shared = {trace_all, nothing_lives, NULL, 1u << FAIL_driver};
+    static const struct scenarios shared = {.set_up = trace_all, .settle = nothing_lives, .without = 1u << FAIL_driver};
     each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
 }
 
 /* ---- What is left where memory runs out ---------------------------------------------------------------------------- */
 
-static struct failure attempted;
-static uint64_t *shared_calls, *shared_hits;
+static void leave_what_is_found(void)
+{
+    trace_all();
+    CHECK(setenv("TARN_OOM_SNAPSHOT", folder, 1) == 0);
+}
 
 static void run_out(void)
 {
     void *pointer = &pointer;
-    trace_all();
-    CHECK(setenv("TARN_OOM_SNAPSHOT", folder, 1) == 0);
-    failure_arm(&attempted);
     tarn_status status = tarn_alloc_on(TARN_STREAM_LEGACY, 100 * MIB, &pointer);
-    failure_clear();
-    *shared_calls = failure_calls();
-    *shared_hits = failure_hits();
+    clear_injection();
     CHECK(status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_OUT_OF_HOST_MEMORY);
     int left = files();
     bool told = strstr(tarn_last_error(), "A snapshot is in"),
@@ -212,32 +209,18 @@ static void run_out(void)
 static void what_is_left_of_a_shortage(void **state)
 {
     (void)state;
-    static const enum failure_kind kinds[] = {FAIL_memory, FAIL_system};
-    uint64_t calls[FAILURE_KINDS] = {0}, injections = 0;
-    for (int i = 0; i < 2; i++) {
-        attempted = (struct failure){.kind = kinds[i], .nth = UINT64_MAX};
-        in_child(run_out);
-        calls[kinds[i]] = *shared_calls;
-        for (attempted.nth = 1; attempted.nth <= calls[kinds[i]]; attempted.nth++) {
-            for (int variant = 0; variant < 2 * failure_ways(kinds[i]); variant++) {
-                attempted.forever = variant % 2;
-                attempted.way = variant / 2;
-                in_child(run_out);
-                injections += *shared_hits > 0;
-            }
-        }
-    }
-    failure_counts("what is left of a shortage", calls, injections);
-    CHECK(injections + 20 >= 2 * calls[FAIL_memory] + 6 * calls[FAIL_system]);
+    each_failure_of_once(&(struct once){.name = "what is left of a shortage",
+                                        .before = leave_what_is_found,
+                                        .run = run_out,
+                                        .without = 1u << FAIL_driver,
+                                        .most = UINT64_MAX});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_failure), cmocka_unit_test(what_is_left_of_a_shortage)};
     snprintf(folder, sizeof folder, "%s/files", snapshots_folder());
-    shared_calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared_calls == MAP_FAILED || mkdir(folder, 0700))
+    if (mkdir(folder, 0700))
         return 1;
-    shared_hits = shared_calls + 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -695,7 +695,7 @@ static void trace_all(void)
 static void every_failure(void)
 {
     static const struct scenario scenario = {"snapshots and allocations", snapshots_and_allocations};
-    static const struct scenarios shared = {trace_all, settle, NULL, 0};
+    static const struct scenarios shared = {.set_up = trace_all, .settle = settle};
     each_failure_of(&shared, &scenario, 1);
     is_right(path_of("failures.pickle"));
 }

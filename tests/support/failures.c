@@ -139,7 +139,8 @@ uint64_t failure_hits(void)
 
 /* ---- Counts ------------------------------------------------------------------------------------------------------ */
 
-uint64_t failure_stride(uint64_t calls, int variants, uint64_t most)
+/* From one call that is made to fail to the next, so that there are about `most`; 1 with TARN_FAILURES=all. */
+static uint64_t stride_of(uint64_t calls, int variants, uint64_t most)
 {
     const char *form = getenv("TARN_FAILURES");
     if (form && strcmp(form, "all") == 0)
@@ -188,7 +189,8 @@ static void hold(const char *test, const char *name, const uint64_t calls[FAILUR
     }
 }
 
-void failure_counts(const char *name, const uint64_t calls[FAILURE_KINDS], uint64_t injections)
+/* Prints and holds the calls of a scenario by kind, and how many failures were injected. */
+static void show_counts(const char *name, const uint64_t calls[FAILURE_KINDS], uint64_t injections)
 {
     const char *test = getenv("TARN_TEST"), *total = getenv("TARN_INJECTIONS");
     char line[512] = "";
@@ -223,8 +225,8 @@ bool injecting, found_less;
 /* How far the failures of a scenario are; shared with the children. */
 static struct progress {
     uint64_t nth; /* the next */
-    enum failure_kind kind;
-    int variant; /* twice the way, one more for ever; the last two are losses */
+    int pass;     /* a kind; after all of them LOSSES */
+    int variant;  /* twice the way, one more for ever */
     bool counted, is_over;
     uint64_t calls[FAILURE_KINDS], injections, missed;
     struct failure current;
@@ -233,21 +235,40 @@ static struct progress {
 static const struct scenarios *frame;
 static const struct scenario *scenario;
 
-static int variants_of(enum failure_kind kind)
+/* The device is lost at calls of the driver. Each takes a process, so they come last: what leaks at failures of the driver is seen in
+ * the one process that has most of them. */
+#define LOSSES FAILURE_KINDS
+
+static enum failure_kind kind_of_pass(void)
 {
-    return 2 * (failure_ways(kind) + (kind == FAIL_driver && frame->lost));
+    return progress->pass == LOSSES ? FAIL_driver : (enum failure_kind)progress->pass;
+}
+
+static int variants(void)
+{
+    return progress->pass == LOSSES ? 2 * (frame->lost != NULL) : 2 * failure_ways(kind_of_pass());
 }
 
 static struct failure failure_at(void)
 {
-    int way = progress->variant / 2, ways = failure_ways(progress->kind);
-    return (struct failure){progress->kind, progress->nth, progress->variant % 2, way < ways ? way : FAILURE_LOSS};
+    int way = progress->pass == LOSSES ? FAILURE_LOSS : progress->variant / 2;
+    return (struct failure){kind_of_pass(), progress->nth, progress->variant % 2, way};
 }
 
 static uint64_t stride(void)
 {
-    /* A loss takes a process. */
-    return failure_stride(progress->calls[progress->kind], variants_of(progress->kind), machine->fail ? 600 : 3000);
+    uint64_t most = frame->most ? frame->most : machine->fail ? 600 : 3000;
+    return stride_of(progress->calls[kind_of_pass()], 2 * failure_ways(kind_of_pass()), most);
+}
+
+const struct failure *failure_tried(void)
+{
+    return &progress->current;
+}
+
+bool failure_is_tried(void)
+{
+    return progress->current.nth != UINT64_MAX;
 }
 
 /* A device that failed so is lost for good, and so may be one that fails for ever in the middle of what must not stay half done. */
@@ -281,7 +302,8 @@ static void run_clean(void)
 
 static void count_calls(enum failure_kind kind)
 {
-    failure_arm(&(struct failure){.kind = kind, .nth = UINT64_MAX});
+    progress->current = (struct failure){.kind = kind, .nth = UINT64_MAX};
+    failure_arm(&progress->current);
     scenario->run();
     failure_clear();
     frame->settle();
@@ -322,7 +344,7 @@ static void fail_one(void)
         CHECK(failure_calls() < progress->current.nth);
         progress->missed++;
     }
-    if (++progress->variant == variants_of(progress->kind)) {
+    if (++progress->variant == variants()) {
         progress->variant = 0;
         progress->nth += ahead;
     }
@@ -340,8 +362,8 @@ static void go_on(void)
         if (failure_ways(kind) && !(frame->without >> kind & 1))
             count_calls(kind);
     progress->counted = true;
-    for (; progress->kind < FAILURE_KINDS; progress->kind++) {
-        while (progress->nth <= progress->calls[progress->kind]) {
+    for (; progress->pass <= LOSSES; progress->pass++) {
+        while (variants() && progress->nth <= progress->calls[kind_of_pass()]) {
             fail_one();
             CHECK(open_files() == files);
         }
@@ -364,17 +386,85 @@ static void go_on_in_child(void)
     check_at(false, scenario->name, __FILE__, __LINE__);
 }
 
+static void share_progress(void)
+{
+    if (!progress)
+        progress = mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(progress != MAP_FAILED);
+}
+
+static void show_progress(const char *name)
+{
+    show_counts(name, progress->calls, progress->injections);
+    CHECK(progress->missed <= 24 + progress->injections / 16);
+}
+
 void each_failure_of(const struct scenarios *scenarios, const struct scenario *list, size_t count)
 {
-    progress = mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(progress != MAP_FAILED);
+    share_progress();
     frame = scenarios;
     for (scenario = list; scenario < list + count; scenario++) {
         *progress = (struct progress){.nth = 1};
         while (!progress->is_over)
             go_on_in_child();
-        failure_counts(scenario->name, progress->calls, progress->injections);
-        CHECK(progress->missed <= 24 + progress->injections / 16);
+        show_progress(scenario->name);
     }
-    munmap(progress, sizeof *progress);
+}
+
+/* ---- What a process does once ------------------------------------------------------------------------------------ */
+
+static const struct once *once;
+
+static void attempt(void)
+{
+    if (once->before)
+        once->before();
+    injecting = failure_is_tried();
+    found_less = injecting && !once->before && machine->fail && progress->current.kind != FAIL_memory;
+    failure_arm(&progress->current);
+    once->run();
+    clear_injection();
+    if (!failure_is_tried())
+        progress->calls[progress->current.kind] = failure_calls();
+    else if (failure_hits() > 0)
+        progress->injections++;
+    else
+        progress->missed++;
+    if (once->after)
+        once->after();
+}
+
+static void attempt_in_child(void)
+{
+    const struct failure *failure = &progress->current;
+    int status = child_status(attempt);
+    if (!status)
+        return;
+    fprintf(stderr, "\"%s\" ended with status %#x at a failure of %s call %" PRIu64 "%s, way %d\n", once->name, status,
+            kinds[failure->kind].name, failure->nth, failure->forever ? " and all later ones" : "", failure->way);
+    check_at(false, once->name, __FILE__, __LINE__);
+}
+
+static void attempt_each(enum failure_kind kind)
+{
+    int count = 2 * failure_ways(kind);
+    progress->current = (struct failure){.kind = kind, .nth = UINT64_MAX};
+    attempt_in_child();
+    uint64_t ahead = stride_of(progress->calls[kind], count, once->most);
+    for (uint64_t nth = 1; nth <= progress->calls[kind]; nth += ahead)
+        for (int variant = 0; variant < count; variant++) {
+            progress->current = (struct failure){kind, nth, variant % 2, variant / 2};
+            attempt_in_child();
+        }
+}
+
+void each_failure_of_once(const struct once *what)
+{
+    share_progress();
+    *progress = (struct progress){.nth = 1};
+    once = what;
+    for (enum failure_kind kind = 0; kind < FAILURE_KINDS; kind++)
+        if (failure_ways(kind) && !(what->without >> kind & 1))
+            attempt_each(kind);
+    show_progress(what->name);
 }

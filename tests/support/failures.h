@@ -71,6 +71,7 @@ struct scenarios {
     void (*settle)(void); /* after each run: checks what must hold, whatever failed in it, and leaves nothing behind */
     void (*lost)(void);   /* the same where the device was lost: blocks can be freed. NULL: losses are not tried */
     unsigned without;     /* 1 << FAIL_...: of kinds that are not tried */
+    uint64_t most;        /* failures of a kind in a scenario, or about so many; 0: as many as take a second */
 };
 
 /* The simulated library, as dlopen() gave it, whose calls are of the kind "handle". */
@@ -83,12 +84,23 @@ void each_failure_of(const struct scenarios *scenarios, const struct scenario *l
 void clear_injection(void);
 bool device_is_lost(void);
 
-/* ---- What makes its attempts by itself ---------------------------------------------------------------------------- */
+/* ---- What a process does once ------------------------------------------------------------------------------------- */
 
-/* From one call that is made to fail to the next, so that there are about `most`; 1 with TARN_FAILURES=all. */
-uint64_t failure_stride(uint64_t calls, int variants, uint64_t most);
+/* Each attempt is a process of its own, child of one that never used tarn. */
+struct once {
+    const char *name;
+    void (*before)(void); /* nothing fails yet; or NULL */
+    void (*run)(void);
+    void (*after)(void); /* nothing fails any more: checks what must hold; or NULL */
+    unsigned without;    /* 1 << FAIL_...: of kinds that are not tried */
+    uint64_t most;       /* failures of a kind, or about so many */
+};
 
-/* Prints and holds the calls of a scenario by kind, and how many failures were injected. */
-void failure_counts(const char *name, const uint64_t calls[FAILURE_KINDS], uint64_t injections);
+/* The same as each_failure_of() for it. */
+void each_failure_of_once(const struct once *once);
+
+/* The failure that is tried, or was until it was cleared; its nth is UINT64_MAX where calls are only counted. */
+const struct failure *failure_tried(void);
+bool failure_is_tried(void);
 
 #endif

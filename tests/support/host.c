@@ -79,6 +79,7 @@ static const struct machine host_machine = {
     .time = tarn_host_time,
     .advance = tarn_host_advance,
     .work = tarn_host_work,
+    .fill = tarn_host_fill,
     .graph_launch = tarn_host_graph_launch,
     .graph_destroy = tarn_host_graph_destroy,
 };
