@@ -148,16 +148,20 @@ static tarn_status ask(struct store *store, size_t size, driver_stream native, u
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1], size);
 }
 
+/* Where the device is lost memory stays where it is: nobody knows what still uses it. That of a caller's allocator is the caller's. */
 static tarn_status give_back(struct store *store, uintptr_t address, size_t size, driver_stream native)
 {
     struct device *device = store->arena->device;
-    if (store->ordered)
-        return device_note(device, driver->free_async(device->number, address, native));
-    if (!store_calls_back(store))
-        return device_note(device, driver->free(device->number, address));
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    store->allocator.free((void *)address, size, device->number, native, store->allocator.user);
-    return TARN_OK;
+    if (store_calls_back(store)) {
+        struct cancel cancel CANCEL_RESTORED = cancel_off();
+        store->allocator.free((void *)address, size, device->number, native, store->allocator.user);
+        return TARN_OK;
+    }
+    tarn_status status = device_check(device);
+    if (status)
+        return status;
+    return device_note(device, store->ordered ? driver->free_async(device->number, address, native)
+                                              : driver->free(device->number, address));
 }
 
 /* Gives a segment back behind the work of its stream, which stays while the heap's lock is held. One that is gone orders nothing:
@@ -181,7 +185,9 @@ static tarn_status give_back_in_order(struct run *run)
         return status;
     status = mark ? mark_wait(mark) : TARN_OK;
     mark_release(mark);
-    return status ? status : device_note(device, driver->free(device->number, run->start));
+    if (status || (status = device_check(device)))
+        return status;
+    return device_note(device, driver->free(device->number, run->start));
 }
 
 static bool is_taken(uintptr_t address, size_t size)

@@ -314,6 +314,30 @@ static void a_lost_device_gives_no_cached_memory(void **state)
     in_child(lose);
 }
 
+/* Work may still use it, whatever the driver's book says. */
+static void lose_segments(void)
+{
+    void *block = NULL, *refused = NULL;
+    OK(tarn_configure("segments:plain"));
+    host_start_with(1, MEMORY);
+    OK(tarn_host_check(true, NULL, NULL));
+    own = lease(0);
+    block = alloc_on(own, 30 * MIB);
+    work_on(own, block, MIB, 1000000);
+    OK(tarn_host_fail(kind_of("alloc"), 1, false, TARN_ERROR_DEVICE_LOST));
+    GIVES(tarn_alloc_on(own, 40 * MIB, &refused), TARN_ERROR_DEVICE_LOST);
+    OK(tarn_free(block));
+    CHECK(tarn_trim(0, 0) == TARN_ERROR_DEVICE_LOST);
+    OK(tarn_shutdown());
+    CHECK(calls_of(0, "free") == 0 && ledger_of(0).reports == 0);
+}
+
+static void a_lost_device_keeps_its_segments(void **state)
+{
+    (void)state;
+    in_child(lose_segments);
+}
+
 static void *child_of_a_thread(void *argument)
 {
     (void)argument;
@@ -362,7 +386,8 @@ static int start(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest before[] = {cmocka_unit_test(a_lost_device_gives_no_cached_memory)};
+    const struct CMUnitTest before[] = {cmocka_unit_test(a_lost_device_gives_no_cached_memory),
+                                        cmocka_unit_test(a_lost_device_keeps_its_segments)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_retired_stream_is_refused_although_its_cache_has_another_owner),
         cmocka_unit_test_setup(streams_that_come_and_go_use_the_memory_of_those_before_them, start),
