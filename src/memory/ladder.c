@@ -458,7 +458,9 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
         if (waits == SIZE_MAX)
             waits = waits_ahead(arena);
         if (waits-- == 0 || !wait_for_any(arena, &purpose, &status)) {
-            bool anew = atomic_load(&arena->let_go) != counts || take_from_others(heap, size);
+            /* What has ended since debug mode's blocks were looked at is waited for no more, and still to be let go. */
+            bool anew =
+                atomic_load(&arena->let_go) != counts || debug_relieve(arena, &let_go) || take_from_others(heap, size);
             if (endings-- == 0 || !anew)
                 return TARN_ERROR_OUT_OF_MEMORY;
         }
