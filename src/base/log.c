@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/cancel.h"
 #include "base/quiet.h"
+#include "base/status.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -53,17 +55,16 @@ void log_write(enum log_level level, const char *format, ...)
         return;
     struct cancel cancel CANCEL_RESTORED = cancel_off();
 
-    char line[1200] = "tarn: ";
+    char line[ERROR_TEXT_BYTES + 64] = "tarn: "; /* with a status before the text */
     size_t start = strlen(line);
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(line + start, sizeof line - start - 1, format, arguments);
+    size_t room = sizeof line - start - 1; /* and one for its end */
+    int length = vsnprintf(line + start, room, format, arguments);
     va_end(arguments);
     if (length < 0)
         return;
-    size_t end = start + (size_t)length;
-    if (end > sizeof line - 2)
-        end = sizeof line - 2;
+    size_t end = text_was_cut(line + start, room, length) ? strlen(line) : start + (size_t)length;
     line[end++] = '\n';
     say(line, end);
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -116,7 +117,7 @@ void error_set(tarn_status status, const char *format, ...)
     char *text = text_of_thread(&size);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, size, format, arguments);
+    (void)text_was_cut(text, size, vsnprintf(text, size, format, arguments));
     va_end(arguments);
     log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
 }
@@ -133,7 +134,8 @@ void error_within(tarn_status status, const char *format, ...)
     int length = vsnprintf(text, size, format, arguments);
     va_end(arguments);
     if (length >= 0 && (size_t)length < size)
-        snprintf(text + length, size - (size_t)length, ": %.1800s", inner);
+        length += snprintf(text + length, size - (size_t)length, ": %s", inner);
+    (void)text_was_cut(text, size, length);
     log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
 }
 
@@ -151,7 +153,7 @@ void error_attempt_end(const struct error_before *before, tarn_status status)
     size_t size;
     char *text = text_of_thread(&size);
     if (!status)
-        snprintf(text, size, "%s", before->text);
+        (void)text_was_cut(text, size, snprintf(text, size, "%s", before->text));
     else if (!attempts)
         log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
 }

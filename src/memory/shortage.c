@@ -8,6 +8,7 @@
  * (pytorch/pytorch#173049). */
 #include "memory/shortage.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "device/capture.h"
 #include "memory/kept.h"
 #include "memory/ladder.h"
@@ -208,8 +209,10 @@ static __attribute__((format(printf, 2, 3))) void say(struct text *text, const c
     va_start(arguments, format);
     int length = vsnprintf(text->at + text->used, text->size - text->used, format, arguments);
     va_end(arguments);
-    if (length > 0)
-        text->used += (size_t)length < text->size - text->used ? (size_t)length : text->size - text->used - 1;
+    if (length >= 0 && (size_t)length < text->size - text->used)
+        text->used += (size_t)length;
+    else if (text_was_cut(text->at, text->size, (int)text->used + length))
+        text->used = text->size - 1;
 }
 
 /* "1.50 GiB", "64 MiB", "512 B": exact where it is short. */
@@ -418,7 +421,7 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
     struct facts facts = {.arena = arena, .store = heap->store, .size = size};
-    char buffer[ERROR_TEXT_BYTES] = "", where[ERROR_TEXT_BYTES / 4] = "";
+    char where[ERROR_TEXT_BYTES / 4] = "", buffer[ERROR_TEXT_BYTES - sizeof where] = ""; /* there is room for both */
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
     COUNT(facts.store->counters, num_ooms);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "memory/shortage.h"
 #include "report/notes.h"
 #include "report/snapshot.h"
@@ -78,8 +79,10 @@ static void print_holders(struct sink *sink, const struct picture *picture, int 
 {
     size_t bytes = (picture->blocks.count + 1) * sizeof(struct holder_sum);
     struct holder_sum *sums = pages_alloc(bytes);
-    if (!sums)
+    if (!sums) {
+        sink_print(sink, "\nThere is no host memory to add up the live blocks with.\n");
         return;
+    }
     size_t count = collect(picture, device, sums);
     qsort(sums, count, sizeof *sums, by_key);
     count = add_up(sums, count);
@@ -167,11 +170,10 @@ void oom_leave(int device, const char *text, char *where, size_t size)
     snprintf(base, sizeof base, "%.2900s/tarn-oom-%ld-%u", folder, (long)getpid(), number + 1);
     error_attempt_begin(&before);
     tarn_status status = leave_both(base, device, text);
-    if (status)
-        snprintf(where, size, " No snapshot was left: %.300s", tarn_last_error());
-    else
-        snprintf(where, size, " A snapshot is in %.200s.pickle, the largest holders in .txt beside it%s.", base,
-                 number + 1 == MOST ? "; no more are left by this process" : "");
+    int length = status ? snprintf(where, size, " No snapshot was left: %s", tarn_last_error())
+                        : snprintf(where, size, " A snapshot is in %s.pickle, the largest holders in .txt beside it%s.",
+                                   base, number + 1 == MOST ? "; no more are left by this process" : "");
+    (void)text_was_cut(where, size, length);
     error_attempt_end(&before, TARN_OK);
     if (status)
         log_write(LOG_ERRORS, "TARN_OOM_SNAPSHOT:%s", where);

@@ -61,7 +61,12 @@ static void long_texts_are_cut_and_stay_terminated(void **state)
     text[sizeof text - 1] = 0;
     (void)failed(TARN_ERROR_BUSY, "%s", text);
     size_t most = strlen(tarn_last_error());
-    CHECK(most >= 1000 && most < sizeof text);
+    CHECK(most >= 1000 && most < sizeof text && strcmp(tarn_last_error() + most - 4, "x...") == 0);
+    memset(text, '\xA0', sizeof text - 1); /* of a character of many bytes: none of these ends one */
+    text[most - 6] = 'x';
+    (void)failed(TARN_ERROR_BUSY, "%s", text);
+    CHECK(strcmp(tarn_last_error() + most - 6, "...") == 0);
+    memset(text, 'x', sizeof text - 1);
     for (int i = 0; i < 5; i++) {
         error_within(TARN_ERROR_BUSY, "%.600s", text);
         CHECK(strlen(tarn_last_error()) <= most);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "memory/debug/block.h"
 #include "record/stack.h"
 
@@ -66,8 +67,10 @@ void debug_append(struct debug_text *text, const char *format, ...)
     size_t room = sizeof text->text - text->length;
     int length = vsnprintf(text->text + text->length, room, format, arguments);
     va_end(arguments);
-    if (length > 0)
-        text->length += (size_t)length < room ? (size_t)length : room - 1;
+    if (length >= 0 && (size_t)length < room)
+        text->length += (size_t)length;
+    else if (text_was_cut(text->text, sizeof text->text, (int)text->length + length))
+        text->length = sizeof text->text - 1;
 }
 
 static const char *file_name(const char *path)
