@@ -13,6 +13,7 @@ struct machine {
     tarn_status (*time)(uint64_t *now);
     tarn_status (*advance)(uint64_t now);
     tarn_status (*work)(int device, void *native, const void *address, size_t size, uint64_t duration);
+    tarn_status (*fill)(int device, void *native, void *address, int value, size_t size);
     tarn_status (*graph_launch)(int device, void *graph, void *native);
     tarn_status (*graph_destroy)(void *graph);
     /* The vendor's calls by anyone: the `nth` from now fails (1 is the next), and with `forever` all after it, with `code`; 0

@@ -11,6 +11,13 @@ static tarn_status work(int device, void *native, const void *address, size_t si
                                                : tarn_host_work(device, queue, address, size, duration);
 }
 
+static tarn_status fill(int device, void *native, void *address, int value, size_t size)
+{
+    driver_stream queue = NULL;
+    return sim_stream(native, &device, &queue) ? TARN_ERROR_INVALID_STREAM
+                                               : tarn_host_fill(device, queue, address, value, size);
+}
+
 static tarn_status graph_launch(int device, void *graph, void *native)
 {
     driver_stream queue = NULL;
@@ -34,6 +41,7 @@ const struct machine tarn_sim_machine = {
     .time = tarn_host_time,
     .advance = tarn_host_advance,
     .work = work,
+    .fill = fill,
     .graph_launch = graph_launch,
     .graph_destroy = graph_destroy,
     .fail = sim_fail,

@@ -73,6 +73,9 @@ static inline size_t debug_back(const struct debug_block *block)
 #define DEBUG_NEW_BYTE 0xCD
 #define DEBUG_DEAD_BYTE 0xDD
 
+/* How many blocks that are gone are remembered. Constant from the first use on; for tests, in which what grows must stop soon. */
+extern size_t debug_history;
+
 /* debug.c: the blocks. A leaf, under which nothing is called but the log. */
 extern mutex debug_lock;
 /* The block that has memory at an address, or the last one that had; NULL where none is remembered. */

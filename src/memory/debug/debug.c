@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-#define HISTORY 4096    /* blocks that are gone */
+#define HISTORY 4096    /* blocks that are gone, most */
 #define TURN_FREES 16   /* after so many frees freed blocks are looked at */
 #define TURN_PART 8     /* and after this part of the quarantine's bytes */
 #define ANY_DEVICE (-1) /* for debug_work(): none is emptied */
@@ -29,8 +29,9 @@ static int order_by_start(const struct tree_node *a, const struct tree_node *b)
 }
 
 mutex debug_lock = MUTEX_INITIALIZER(LOCK_DEBUG);
-static struct tree blocks = {.order = order_by_start};              /* debug lock */
-static struct debug_block *history[HISTORY];                        /* debug lock */
+static struct tree blocks = {.order = order_by_start}; /* debug lock */
+static struct debug_block *history[HISTORY];           /* debug lock */
+size_t debug_history = HISTORY;
 static size_t history_count;                                        /* debug lock: ever added */
 static struct debug_block *ready_first, **ready_end = &ready_first; /* debug lock */
 static struct object_pool objects = OBJECT_POOL(struct debug_block);
@@ -78,9 +79,9 @@ static struct debug_block *at_locked(uintptr_t address)
 /* The newest block that is gone and had an address; with `owner` not 0 that which had this number. */
 static struct debug_block *gone_locked(uintptr_t address, uint64_t owner)
 {
-    size_t kept = history_count < HISTORY ? history_count : HISTORY;
+    size_t kept = history_count < debug_history ? history_count : debug_history;
     for (size_t i = 1; i <= kept; i++) {
-        struct debug_block *block = history[(history_count - i) % HISTORY];
+        struct debug_block *block = history[(history_count - i) % debug_history];
         if (address - block->start < block->size && (!owner || block->owner == owner))
             return block;
     }
@@ -105,7 +106,7 @@ static void forget_locked(struct debug_block *block)
 {
     tree_remove(&blocks, &block->node);
     atomic_store(&block->state, DEBUG_GONE);
-    struct debug_block **place = &history[history_count++ % HISTORY];
+    struct debug_block **place = &history[history_count++ % debug_history];
     if (*place)
         object_free(&objects, *place);
     *place = block;
