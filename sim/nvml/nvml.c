@@ -2,14 +2,15 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A simulated libnvidia-ml.so.1, as far as tarn asks: TARN_SIM_PROCESSES lists the processes of every device, as "PID:BYTES" joined by
- * commas; bytes "?" are not told. Not set: nvmlInit_v2() fails, as without a driver. */
-#include <stdbool.h>
+ * commas; bytes "?" are not told. Not set: nvmlInit_v2() fails, as without a driver. Calls fail by number as those of the libraries with
+ * handles do. */
+#include "vendor/common.h"
+
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
-enum { OK = 0, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9 };
+enum { OK = 0, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, NO_MEMORY = 20, UNKNOWN = 999 };
 
 struct device {
     int nothing;
@@ -23,24 +24,89 @@ struct process {
 
 static struct device the_device;
 
-EXPORT int nvmlInit_v2(void)
+static struct {
+    atomic_ulong nth, calls, hits; /* nth 0: off */
+    atomic_bool forever;
+    atomic_int way;
+} numbered;
+
+static void fail(unsigned long nth, bool forever, int way)
 {
+    atomic_store(&numbered.nth, 0);
+    atomic_store(&numbered.calls, 0);
+    atomic_store(&numbered.hits, 0);
+    atomic_store(&numbered.forever, forever);
+    atomic_store(&numbered.way, way);
+    atomic_store(&numbered.nth, nth);
+}
+
+static unsigned long calls(void)
+{
+    return atomic_load(&numbered.calls);
+}
+
+static unsigned long hits(void)
+{
+    return atomic_load(&numbered.hits);
+}
+
+const struct vendor_failures tarn_sim_failures = {.fail = fail, .calls = calls, .hits = hits};
+
+/* Whether this call is to fail, and with what. What it leaves in a place for something is not what is asked for. */
+static bool fails(void *place, size_t size, int *code)
+{
+    unsigned long nth = atomic_load(&numbered.nth), number;
+    if (!nth)
+        return false;
+    number = atomic_fetch_add(&numbered.calls, 1) + 1;
+    if (number != nth && !(number > nth && atomic_load(&numbered.forever)))
+        return false;
+    atomic_fetch_add(&numbered.hits, 1);
+    switch ((enum vendor_way)atomic_load(&numbered.way)) {
+    case VENDOR_IS_OUT_OF_MEMORY:
+        *code = NO_MEMORY;
+        return true;
+    case VENDOR_SUCCEEDS_WITHOUT:
+        *code = OK;
+        return true;
+    case VENDOR_FAILS_WITH_GARBAGE:
+        memset(place, 0x5A, size);
+        break;
+    case VENDOR_FAILS:
+        break;
+    }
+    *code = UNKNOWN;
+    return true;
+}
+
+SIM_EXPORT int nvmlInit_v2(void)
+{
+    int code;
+    if (fails(NULL, 0, &code))
+        return code;
     return getenv("TARN_SIM_PROCESSES") ? OK : DRIVER_NOT_LOADED;
 }
 
-EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *address, struct device **device)
+SIM_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *address, struct device **device)
 {
+    int code;
+    if (fails(device, sizeof *device, &code))
+        return code;
     if (!strchr(address, ':'))
         return NOT_FOUND;
     *device = &the_device;
     return OK;
 }
 
-EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsigned *count, struct process *list)
+SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsigned *count, struct process *list)
 {
+    int code;
+    if (fails(count, sizeof *count, &code))
+        return code;
+    if (device != &the_device)
+        abort();
     const char *at = getenv("TARN_SIM_PROCESSES");
     unsigned room = *count;
-    (void)device;
     *count = 0;
     while (at && *at) {
         char *end;

@@ -43,19 +43,20 @@ size_t cuda_processes(int device, struct driver_process *list, size_t room)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct nvml_process found[NVML_MOST];
+    struct nvml_process found[NVML_MOST] = {0}; /* what is said to be there need not be */
     unsigned count = NVML_MOST;
     char address[32];
     nvml_device handle = NULL;
     pthread_once(&once, nvml_open);
     if (!nvml.there || cuda.call.cuDeviceGetPCIBusId(address, sizeof address, cuda.device[device].handle) != CU_OK ||
-        nvml.find(address, &handle) != NVML_OK || nvml.compute(handle, &count, found) != NVML_OK)
+        nvml.find(address, &handle) != NVML_OK || !handle || nvml.compute(handle, &count, found) != NVML_OK)
         return 0;
-    size_t stored = count < room ? count : room;
-    for (size_t i = 0; i < stored; i++)
-        list[i] = (struct driver_process){
-            .number = found[i].number,
-            .bytes = found[i].bytes == ~0ull ? SIZE_MAX : (size_t)found[i].bytes,
-        };
+    size_t stored = 0;
+    for (size_t i = 0; i < count && i < NVML_MOST && stored < room; i++)
+        if (found[i].number)
+            list[stored++] = (struct driver_process){
+                .number = found[i].number,
+                .bytes = found[i].bytes == ~0ull ? SIZE_MAX : (size_t)found[i].bytes,
+            };
     return stored;
 }

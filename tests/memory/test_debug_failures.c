@@ -45,18 +45,6 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-static bool ends(const char *text, const char *with)
-{
-    size_t length = strlen(text), last = strlen(with);
-    return length >= last && strcmp(text + length - last, with) == 0;
-}
-
-/* Of a shortage: all of it, or, where there was no memory for the text, its beginning and a sign that there was more. */
-static bool is_whole_sentence(const char *text)
-{
-    return strstr(text, " on device 0 ") && (strstr(text, " tarn reserves ") ? ends(text, ".") : ends(text, "..."));
-}
-
 /* A frame is an address, a name, or a file, each with a number in hexadecimal at its end. */
 static bool is_end_of_a_frame(const char *end)
 {
@@ -278,7 +266,7 @@ static void memory_is_short(void)
     if (!status)
         OK(tarn_free(pointer));
     if (status == TARN_ERROR_OUT_OF_MEMORY)
-        CHECK(is_whole_sentence(tarn_last_error()));
+        CHECK(is_whole_shortage(tarn_last_error()));
     OK(tarn_limit_set(0, SIZE_MAX));
     (void)TRY(tarn_trim(0, 0));
 }

@@ -294,6 +294,17 @@ bool went_well(tarn_status status, bool may_be_full, const char *what)
     return false;
 }
 
+static bool ends(const char *text, const char *with)
+{
+    size_t length = strlen(text), last = strlen(with);
+    return length >= last && strcmp(text + length - last, with) == 0;
+}
+
+bool is_whole_shortage(const char *text)
+{
+    return strstr(text, " on device 0 ") && ends(text, strstr(text, " tarn reserves ") ? "." : "...");
+}
+
 static void run_clean(void)
 {
     scenario->run();

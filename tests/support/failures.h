@@ -59,6 +59,9 @@ bool went_well(tarn_status status, bool may_be_full, const char *what);
 
 #define TRY(call) went_well((call), false, #call)
 
+/* Whether a text of a shortage is all of it; or, where there was no memory for it, the beginning, and a sign that there is more. */
+bool is_whole_shortage(const char *text);
+
 struct scenario {
     const char *name;
     void (*run)(void);
