@@ -25,7 +25,7 @@
 
 struct heap_told {
     struct tree_node node;
-    uintptr_t start;
+    uintptr_t start, end;
     nvtx_heap_handle handle;
 };
 
@@ -122,7 +122,7 @@ static void tell_segment(uintptr_t start, size_t size, const uint64_t pool[2], i
     struct nvtx_range range = {size, (const void *)start};
     struct heap_told *heap = object_alloc(&heap_objects);
     if (!heap)
-        return; /* its blocks are not told of either */
+        return;
     name_pool(name, sizeof name, pool);
     snprintf(text, sizeof text, "%s on device %d", name, device);
     struct nvtx_heap_description description = {
@@ -136,7 +136,12 @@ static void tell_segment(uintptr_t start, size_t size, const uint64_t pool[2], i
         .text.ascii = text,
     };
     heap->start = start;
+    heap->end = start + size;
     heap->handle = tool.heap_register(NULL, &description);
+    if (heap->handle == NVTX_HEAP_NO_TOOL) {
+        object_free(&heap_objects, heap);
+        return;
+    }
     mutex_lock(&heaps_lock);
     tree_insert(&heaps, &heap->node);
     mutex_unlock(&heaps_lock);
@@ -147,12 +152,24 @@ static bool begins_behind(const struct tree_node *node, uint64_t key)
     return TREE_ENTRY(node, struct heap_told, node)->start > key;
 }
 
-/* The heap around an address, which exists while a block is there. */
+/* The heap around an address, which exists while a block is there; NULL where the tool was not told of it, or did not take it: then
+ * its blocks are not told of either. */
 static struct heap_told *heap_around_locked(uintptr_t address)
 {
     struct tree_node *behind = tree_find_first(&heaps, begins_behind, address);
     struct tree_node *node = behind ? tree_previous(behind) : tree_last(&heaps);
-    return node ? TREE_ENTRY(node, struct heap_told, node) : NULL;
+    struct heap_told *heap = node ? TREE_ENTRY(node, struct heap_told, node) : NULL;
+    return heap && address < heap->end ? heap : NULL;
+}
+
+/* Its handle; NVTX_HEAP_NO_TOOL where there is none. */
+static nvtx_heap_handle heap_around(uintptr_t address)
+{
+    mutex_lock(&heaps_lock);
+    const struct heap_told *heap = heap_around_locked(address);
+    nvtx_heap_handle handle = heap ? heap->handle : NVTX_HEAP_NO_TOOL;
+    mutex_unlock(&heaps_lock);
+    return handle;
 }
 
 static void tell_segment_gone(uintptr_t start)
@@ -193,11 +210,8 @@ static void tell_name(uintptr_t start, const uint64_t pool[2], tarn_tag tag)
 
 static void tell_block(uintptr_t start, size_t size, const uint64_t pool[2], tarn_tag tag)
 {
-    mutex_lock(&heaps_lock);
-    const struct heap_told *heap = heap_around_locked(start);
-    nvtx_heap_handle handle = heap ? heap->handle : NULL;
-    mutex_unlock(&heaps_lock);
-    if (!heap)
+    nvtx_heap_handle handle = heap_around(start);
+    if (handle == NVTX_HEAP_NO_TOOL)
         return;
     struct nvtx_range range = {size, (const void *)start};
     struct nvtx_regions_register regions = {
@@ -224,7 +238,7 @@ static void tell_block_resized(uintptr_t start, size_t size)
         .range_size = sizeof range,
         .ranges = &range,
     };
-    if (tool.regions_resize)
+    if (tool.regions_resize && heap_around(start) != NVTX_HEAP_NO_TOOL)
         tool.regions_resize(NULL, &regions);
 }
 
@@ -239,7 +253,8 @@ static void tell_block_gone(uintptr_t start)
         .region_size = sizeof region,
         .regions = &region,
     };
-    tool.regions_unregister(NULL, &regions);
+    if (heap_around(start) != NVTX_HEAP_NO_TOOL)
+        tool.regions_unregister(NULL, &regions);
 }
 
 static const struct announcer blocks_told = {

@@ -18,6 +18,7 @@
 typedef void (*nvtx_function)(void);
 typedef struct nvtxDomainRegistration_st *nvtx_domain;
 typedef struct nvtxMemHeap_v1 *nvtx_heap_handle;
+#define NVTX_HEAP_NO_TOOL ((nvtx_heap_handle)(intptr_t)-1) /* of a tool that takes no heaps */
 
 /* X(MODULE, number, entries): the modules of the core, and how many entries the table of each has; entry 0 is nothing. */
 #define NVTX_MODULE_LIST(X) \

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A tool's library as NVTX_INJECTION64_PATH names one: it keeps what it is told, and counts what makes no sense. As a tool does
- * it believes sizes that structures say, and nothing else. NVTX_TEST_TOOL=deaf takes nothing, NVTX_TEST_TOOL=fails fails. */
+ * it believes sizes that structures say, and nothing else. NVTX_TEST_TOOL=deaf takes nothing, NVTX_TEST_TOOL=fails fails, and
+ * NVTX_TEST_TOOL=refuses takes no heaps. */
 #include "injection.h"
 #include "report/nvtx_abi.h"
 
@@ -47,9 +48,17 @@ static int region_behind(uintptr_t address)
     return low;
 }
 
+static int is_asked(const char *what)
+{
+    const char *tool = getenv("NVTX_TEST_TOOL");
+    return tool && strcmp(tool, what) == 0;
+}
+
 static nvtx_heap_handle heap_register(nvtx_domain domain, const struct nvtx_heap_description *heap)
 {
     const struct nvtx_range *range = heap->range;
+    if (is_asked("refuses"))
+        return NVTX_HEAP_NO_TOOL;
     pthread_mutex_lock(&lock);
     if (domain || heap->compatible != 0x0102 || heap->size != sizeof *heap || heap->range_size != sizeof *range ||
         heap->usage != 1 || heap->type != 1 || heap->text_type != 1)
@@ -169,12 +178,6 @@ static nvtx_domain domain_create(const char *name)
 {
     snprintf(told.domain, sizeof told.domain, "%s", name);
     return (nvtx_domain)(uintptr_t)7;
-}
-
-static int is_asked(const char *what)
-{
-    const char *tool = getenv("NVTX_TEST_TOOL");
-    return tool && strcmp(tool, what) == 0;
 }
 
 EXPORT int InitializeInjectionNvtx2(nvtx_get_table *get_table)

@@ -7,6 +7,7 @@
 #include "driver/loader.h"
 #include "injection.h"
 #include "memory/announce.h"
+#include "support/failures.h"
 #include "support/host.h"
 
 #include <dlfcn.h>
@@ -244,6 +245,18 @@ static void tool_is_missing(void)
     CHECK(tarn_malloc(1000) && !announcer && !nvtx_ranges);
 }
 
+/* What is in no heap is told of neither when it begins nor when it changes or ends. */
+static void tool_refuses(void)
+{
+    CHECK(setenv("NVTX_TEST_TOOL", "refuses", 1) == 0);
+    start("1", "segments:plain");
+    void *block = alloc_on(lease(0), 100);
+    OK(tarn_extend(block, 500));
+    OK(tarn_free(block));
+    no_mistake();
+    CHECK(told_now()->ever == 0);
+}
+
 static void malformed(void)
 {
     CHECK(setenv("TARN_NVTX", "on", 1) == 0);
@@ -259,6 +272,7 @@ static void without_a_tool_that_listens_nobody_is_told(void **state)
     in_child(tool_is_deaf);
     in_child(tool_fails);
     in_child(tool_is_missing);
+    in_child(tool_refuses);
     in_child(malformed);
 }
 
@@ -301,6 +315,51 @@ static void what_is_told_is_in_order_whoever_frees(void **state)
     in_child(threads);
 }
 
+/* The library, a symbol of it, memory for what is told: what there is none for is not told, and the program goes on. */
+static void listen_in(void)
+{
+    tarn_event *event = NULL;
+    void *blocks[6] = {NULL};
+    static const size_t sizes[] = {100, 3 * MIB + 5, 12 * MIB, 5000, MIB, 20 * MIB};
+    for (int i = 0; i < 6; i++)
+        (void)TRY(tarn_alloc_on(i % 2 ? TARN_STREAM_PER_THREAD : TARN_STREAM_LEGACY, sizes[i], &blocks[i]));
+    if (TRY(tarn_region_push("a region")))
+        OK(tarn_region_pop());
+    if (blocks[0])
+        (void)TRY(tarn_extend(blocks[0], 300));
+    if (blocks[1] && TRY(tarn_event_create(0, &event))) {
+        if (TRY(tarn_free_after(blocks[1], event)))
+            blocks[1] = NULL;
+        OK(tarn_event_destroy(event));
+    }
+    for (int i = 0; i < 6; i++)
+        if (blocks[i])
+            OK(tarn_free(blocks[i]));
+    (void)TRY(tarn_trim(0, 0));
+}
+
+static void listen_again(void)
+{
+    listen_in();
+    nothing_is_left(0);
+    OK(tarn_shutdown());
+    void *library = dlopen(getenv("NVTX_INJECTION64_PATH"), RTLD_NOW);
+    CHECK(library);
+    loader_store(&told_now, dlsym(library, "told_now"));
+    no_mistake();
+    CHECK(told_now()->regions == 0 && told_now()->heaps == 0 && told_now()->depth == 0);
+    CHECK(failure_is_tried() || (told_now()->ever == 12 && told_now()->resized == 2 && told_now()->ranges[0]));
+}
+
+static void what_fails_is_not_told_and_nothing_else_fails(void **state)
+{
+    (void)state;
+    CHECK(setenv("TARN_NVTX", "1", 1) == 0 && setenv("TARN_ALLOC_CONF", "segments:plain", 1) == 0);
+    CHECK(setenv("NVTX_INJECTION64_PATH", getenv("TARN_TEST_INJECTION"), 1) == 0);
+    each_failure_of_once(
+        &(struct once){.name = "a tool listens", .run = listen_in, .after = listen_again, .most = 400});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +370,7 @@ int main(void)
         cmocka_unit_test(regions_are_ranges_on_its_timeline),
         cmocka_unit_test(without_a_tool_that_listens_nobody_is_told),
         cmocka_unit_test(what_is_told_is_in_order_whoever_frees),
+        cmocka_unit_test(what_fails_is_not_told_and_nothing_else_fails),
     };
     host_start_with(2, 1024 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);
