@@ -134,9 +134,14 @@ WRAPPED(void *, dlopen, (const char *name, int flags))
     return fails("dlopen") >= 0 ? do_not_find(name) : __real_dlopen(name, flags);
 }
 
+void *(*system_instead)(const char *symbol);
+
 WRAPPED(void *, dlsym, (void *library, const char *name))
 {
-    return fails("dlsym") >= 0 ? do_not_find(name) : __real_dlsym(library, name);
+    int way = fails("dlsym");
+    if (way < 0)
+        return __real_dlsym(library, name);
+    return way == SOFT && system_instead ? system_instead(name) : do_not_find(name);
 }
 
 WRAPPED(int, open, (const char *path, int flags, ...))

@@ -17,6 +17,9 @@ uint64_t system_hits(void);
 /* Whether a text names a library or a symbol that this thread was made not to find since it was armed. */
 bool system_failure_named(const char *text);
 
+/* In the third way dlsym() finds what this gives in place of the library's function; NULL, as it is: nothing, as in the others. */
+extern void *(*system_instead)(const char *symbol);
+
 /* Only these, by name, with spaces between; NULL: all. */
 void system_only(const char *names);
 
