@@ -5,6 +5,7 @@
  * caller; plain segments; observers; blocks that other threads free; regions, tags and limits; memory between processes. */
 #include "support/failures.h"
 #include "support/host.h"
+#include "support/kept.h"
 #include "support/system.h"
 
 #include <setjmp.h>
@@ -22,15 +23,8 @@
 #include <cmocka.h>
 
 #define MEMORY (128 * MIB)
-#define BLOCKS 64
 
 static struct {
-    struct {
-        unsigned char *start;
-        size_t size;
-        bool checked; /* what is in it counts */
-    } blocks[BLOCKS];
-    int count;
     tarn_pool *pool; /* NULL: none */
     bool suspended;
     tarn_checkpoint *checkpoint;
@@ -42,38 +36,9 @@ static struct {
     int taken; /* of the caller's segments, not given back */
 } t;
 
-static unsigned char paint_of(int index)
-{
-    return (unsigned char)(t.blocks[index].size % 251 + 1);
-}
-
-static void keep(void *pointer, size_t size)
-{
-    CHECK(t.count < BLOCKS);
-    t.blocks[t.count].start = pointer;
-    t.blocks[t.count].size = size;
-    t.blocks[t.count].checked = true;
-    memset(pointer, paint_of(t.count), size < 4096 ? size : 4096);
-    t.count++;
-}
-
-static void free_block(int index)
-{
-    for (size_t i = 0; t.blocks[index].checked && i < t.blocks[index].size && i < 4096; i++)
-        CHECK(t.blocks[index].start[i] == paint_of(index));
-    OK(tarn_free(t.blocks[index].start));
-    t.blocks[index] = t.blocks[--t.count];
-}
-
 static void take(tarn_stream stream, size_t size)
 {
-    void *pointer = &t;
-    tarn_status status =
-        t.pool ? tarn_pool_alloc(t.pool, stream, size, &pointer) : tarn_alloc_on(stream, size, &pointer);
-    if (went_well(status, false, "alloc"))
-        keep(pointer, size);
-    else
-        CHECK(pointer == &t);
+    (void)kept_alloc(t.pool, stream, size);
 }
 
 static bool make(tarn_pool_options *options)
@@ -108,8 +73,8 @@ static void suspend_and_resume(bool keep_contents)
     take(t.streams[0], 2 * MIB);
     take(t.streams[1], 3000);
     if (!keep_contents)
-        for (int i = 0; i < t.count; i++)
-            t.blocks[i].checked = false;
+        for (int i = 0; i < kept.count; i++)
+            kept.blocks[i].checked = false;
     tarn_status status = tarn_pool_suspend(t.pool, keep_contents);
     bool done = status == TARN_ERROR_NOT_SUPPORTED || TRY(status); /* plain segments cannot be */
     t.suspended = is_suspended();                                  /* in part, where not all could be undone */
@@ -139,20 +104,20 @@ static void count_change(void *user, const tarn_pool_block *block, bool live)
 /* The blocks are those of the checkpoint; one at an address that was live may be another now. */
 static void restore(void)
 {
-    tarn_pool_block blocks[BLOCKS];
+    tarn_pool_block blocks[KEPT_MOST];
     int change = 0;
     size_t count = 0;
     if (!TRY(tarn_pool_restore(t.pool, t.checkpoint, count_change, &change))) {
         CHECK(change == 0);
         return;
     }
-    OK(tarn_pool_blocks(t.pool, blocks, BLOCKS, &count));
-    CHECK((int)count == t.count + change);
-    t.count = (int)count;
-    for (int i = 0; i < t.count; i++) {
-        t.blocks[i].start = blocks[i].address;
-        t.blocks[i].size = blocks[i].requested;
-        t.blocks[i].checked = false;
+    OK(tarn_pool_blocks(t.pool, blocks, KEPT_MOST, &count));
+    CHECK((int)count == kept.count + change);
+    kept.count = (int)count;
+    for (int i = 0; i < kept.count; i++) {
+        kept.blocks[i].start = blocks[i].address;
+        kept.blocks[i].size = blocks[i].requested;
+        kept.blocks[i].checked = false;
     }
 }
 
@@ -167,8 +132,8 @@ static void pools_are_restored(void)
         return;
     }
     take(t.streams[0], 5000);
-    if (t.count > 0)
-        free_block(0);
+    if (kept.count > 0)
+        kept_free(0);
     take(t.streams[0], 4 * MIB);
     restore();
     OK(tarn_checkpoint_destroy(t.checkpoint));
@@ -203,8 +168,7 @@ static void callers_give_memory(void)
         return;
     for (size_t i = 0; i < 6; i++)
         take(t.streams[i % 2], i % 2 ? 3 * MIB * i : 900);
-    for (int i = t.count - 1; i >= 0; i -= 2)
-        free_block(i);
+    kept_free_every_second();
     (void)TRY(tarn_pool_trim(t.pool, 0));
     take(t.streams[0], 4 * MIB);
 }
@@ -218,8 +182,8 @@ static void segments_are_plain(void)
         take(t.streams[0], 12 * MIB);
         take(t.streams[1], 800);
         take(t.streams[0], 3 * MIB);
-        if (t.count > 1)
-            free_block(t.count - 1);
+        if (kept.count > 1)
+            kept_free(kept.count - 1);
         (void)TRY(tarn_pool_trim(t.pool, 0));
         drop(); /* with live blocks */
     }
@@ -247,16 +211,9 @@ static void observers_come_and_go(void)
     }
     take(t.streams[0], 5 * MIB);
     take(t.streams[1], 2000);
-    while (t.count > 0)
-        free_block(t.count - 1);
+    kept_free_all();
     (void)TRY(tarn_trim(0, 0));
     take(t.streams[0], 4 * MIB);
-}
-
-static void free_every_second(void)
-{
-    for (int i = t.count - 1; i >= 0; i -= 2)
-        free_block(i);
 }
 
 static void take_in_a_thread(void)
@@ -269,9 +226,9 @@ static void take_in_a_thread(void)
 static void threads_free_what_others_took(void)
 {
     system_in_thread(take_in_a_thread);
-    system_in_thread(free_every_second);
+    system_in_thread(kept_free_every_second);
     take(t.streams[0], 400);
-    free_every_second();
+    kept_free_every_second();
     system_in_thread(take_in_a_thread);
 }
 
@@ -286,7 +243,7 @@ static void names_and_limits(void)
     tarn_alloc_options options = {.size = sizeof options, .stream = t.streams[0], .tag = tag == 7 ? 0 : tag};
     void *pointer = &t;
     if (TRY(tarn_alloc(&options, 5000, &pointer)))
-        keep(pointer, 5000);
+        kept_add(pointer, 5000);
     (void)TRY(tarn_limit_set(0, 16 * MIB));
     pointer = &t;
     tarn_status status = tarn_alloc_on(t.streams[0], 40 * MIB, &pointer);
@@ -295,20 +252,20 @@ static void names_and_limits(void)
     OK(tarn_limit_set(0, SIZE_MAX));
     OK(tarn_caching_set(false));
     take(t.streams[1], 3 * MIB);
-    free_every_second();
+    kept_free_every_second();
     OK(tarn_caching_set(true));
     tarn_range range;
-    if (t.count > 0)
-        (void)TRY(tarn_range_get(t.blocks[0].start, &range));
+    if (kept.count > 0)
+        (void)TRY(tarn_range_get(kept.blocks[0].start, &range));
 }
 
 /* From one end of a pair of sockets to the other, and mapped a second time here. */
 static void send_and_import(int from, int to)
 {
-    if (!TRY(tarn_export(t.blocks[0].start, &t.share)) || !TRY(tarn_share_send(from, t.share)) ||
+    if (!TRY(tarn_export(kept.blocks[0].start, &t.share)) || !TRY(tarn_share_send(from, t.share)) ||
         !TRY(tarn_share_receive(to, &t.received)) || !TRY(tarn_import(t.received, 0, &t.imported)))
         return;
-    CHECK(*(unsigned char *)t.imported == paint_of(0));
+    CHECK(*(unsigned char *)t.imported == kept_paint(0));
     if (TRY(tarn_import_close(t.imported)))
         t.imported = NULL;
 }
@@ -321,7 +278,7 @@ static void memory_is_shared(void)
     if (status == TARN_ERROR_NOT_SUPPORTED || !TRY(status)) /* plain segments are not shared */
         return;
     take(t.streams[0], 22 * MIB);
-    if (t.count == 0)
+    if (kept.count == 0)
         return;
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
     send_and_import(ends[0], ends[1]);
@@ -346,15 +303,6 @@ static const struct scenario scenarios[] = {
 
 /* ---- The run ----------------------------------------------------------------------------------------------------- */
 
-static void check_counters(void)
-{
-    int64_t requested = 0;
-    for (int i = 0; i < t.count; i++)
-        requested += (int64_t)t.blocks[i].size;
-    tarn_stats stats = stats_of(0);
-    CHECK(stats.allocation[0].current == t.count && stats.requested_bytes[0].current == requested);
-}
-
 static void end_all(void)
 {
     if (t.observer)
@@ -362,10 +310,9 @@ static void end_all(void)
     t.observer = 0;
     OK(tarn_checkpoint_destroy(t.checkpoint));
     t.checkpoint = NULL;
-    while (t.count > 0)
-        free_block(t.count - 1);
+    kept_free_all();
     drop();
-    check_counters();
+    kept_check();
 }
 
 static void settle(void)
@@ -376,7 +323,7 @@ static void settle(void)
     if (t.imported)
         OK(tarn_import_close(t.imported));
     t.imported = NULL;
-    check_counters();
+    kept_check();
     if (t.observer) {
         tarn_host_ledger ledger = ledger_of(0);
         CHECK(t.mapped <= ledger.mapped || ledger.plain > 0);
@@ -390,8 +337,8 @@ static void settle(void)
 
 static void lost(void)
 {
-    for (int i = 0; i < t.count; i++)
-        t.blocks[i].checked = false; /* there may be nothing mapped any more */
+    for (int i = 0; i < kept.count; i++)
+        kept.blocks[i].checked = false; /* there may be nothing mapped any more */
     end_all();
 }
 

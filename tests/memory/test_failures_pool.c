@@ -6,6 +6,7 @@
 #include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
+#include "support/kept.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,16 +16,10 @@
 #include <cmocka.h>
 
 #define MEMORY (96 * MIB)
-#define BLOCKS 64
 #define POOLS 4
 #define SCOPES 4
 
 static struct {
-    struct {
-        unsigned char *start;
-        size_t size;
-    } blocks[BLOCKS];
-    int count;
     tarn_pool *pools[POOLS];
     tarn_scope scopes[SCOPES]; /* in the order of their begin; 0: not open */
     tarn_stream streams[2], adopted;
@@ -32,33 +27,6 @@ static struct {
     bool capturing;  /* streams[0] */
     void *graphs[2]; /* NULL: none */
 } t;
-
-static unsigned char paint_of(int index)
-{
-    return (unsigned char)(t.blocks[index].size % 251 + 1);
-}
-
-static void keep(void *pointer, size_t size)
-{
-    CHECK(t.count < BLOCKS);
-    t.blocks[t.count].start = pointer;
-    t.blocks[t.count].size = size;
-    memset(pointer, paint_of(t.count), size < 4096 ? size : 4096);
-    t.count++;
-}
-
-static void check_block(int index)
-{
-    for (size_t i = 0; i < t.blocks[index].size && i < 4096; i++)
-        CHECK(t.blocks[index].start[i] == paint_of(index));
-}
-
-static void free_block(int index)
-{
-    check_block(index);
-    OK(tarn_free(t.blocks[index].start));
-    t.blocks[index] = t.blocks[--t.count];
-}
 
 static void make(int index, bool use_on_oom)
 {
@@ -78,22 +46,13 @@ static void drop(int index)
 
 static void allocate_from(int index, tarn_stream stream, size_t size)
 {
-    void *pointer = &t;
-    if (!t.pools[index])
-        return;
-    if (!TRY(tarn_pool_alloc(t.pools[index], stream, size, &pointer)))
-        CHECK(pointer == &t);
-    else
-        keep(pointer, size);
+    if (t.pools[index])
+        (void)kept_alloc(t.pools[index], stream, size);
 }
 
 static void allocate_on(tarn_stream stream, size_t size)
 {
-    void *pointer = &t;
-    if (!TRY(tarn_alloc_on(stream, size, &pointer)))
-        CHECK(pointer == &t);
-    else
-        keep(pointer, size);
+    (void)kept_alloc(NULL, stream, size);
 }
 
 static void begin_scope(int index, int pool, tarn_scope_kind kind)
@@ -126,12 +85,11 @@ static void pools_come_and_go(void)
         allocate_from(0, t.streams[i % 2], i % 3 ? 700 + i * 3000 : i * MIB + 1);
         allocate_from(1, t.streams[1], (i + 1) * 90000);
     }
-    for (int i = t.count - 1; i >= 0; i -= 2)
-        free_block(i);
+    kept_free_every_second();
     drop(0); /* with live blocks */
     allocate_on(t.streams[0], 5 * MIB);
-    while (t.count > 2)
-        free_block(0);
+    while (kept.count > 2)
+        kept_free(0);
     make(2, false);
     allocate_from(2, t.streams[0], 12 * MIB);
     drop(2);
@@ -165,16 +123,15 @@ static void memory_runs_out(void)
     make(1, false);
     allocate_from(0, t.streams[0], 30 * MIB);
     allocate_from(1, t.streams[0], 20 * MIB);
-    while (t.count > 0)
-        free_block(t.count - 1);
+    kept_free_all();
     allocate_on(t.streams[0], 40 * MIB);
     tarn_status status = tarn_alloc_on(t.streams[0], 28 * MIB, &pointer);
     if (went_well(status, true, "alloc"))
-        keep(pointer, 28 * MIB);
+        kept_add(pointer, 28 * MIB);
     pointer = &t;
     status = t.pools[1] ? tarn_pool_alloc(t.pools[1], t.streams[1], 60 * MIB, &pointer) : TARN_ERROR_OUT_OF_MEMORY;
     if (went_well(status, true, "alloc"))
-        keep(pointer, 60 * MIB);
+        kept_add(pointer, 60 * MIB);
     for (int i = 0; i < 2; i++)
         if (t.pools[i])
             drop(i);
@@ -185,9 +142,9 @@ static void pools_are_trimmed(void)
     make(0, false);
     for (size_t i = 0; i < 6; i++)
         allocate_from(0, t.streams[i % 2], (i + 1) * 2 * MIB);
-    for (int i = t.count - 1; i > 0; i -= 2) {
-        (void)machine->work(0, native_of(t.streams[i % 2]), t.blocks[i].start, 1, 500);
-        free_block(i);
+    for (int i = kept.count - 1; i > 0; i -= 2) {
+        (void)machine->work(0, native_of(t.streams[i % 2]), kept.blocks[i].start, 1, 500);
+        kept_free(i);
     }
     if (!t.pools[0])
         return;
@@ -281,28 +238,16 @@ static void streams_are_retired(void)
     allocate_from(0, t.adopted, 3000);
     allocate_on(t.adopted, 5 * MIB);
     allocate_on(t.adopted, 5000);
-    for (int i = t.count - 1; i >= 0; i -= 2)
-        free_block(i);
+    kept_free_every_second();
     if (TRY(tarn_stream_retire(t.adopted)))
         t.adopted = 0;
     allocate_from(0, t.streams[0], 3 * MIB);
 }
 
-static void check_blocks(void)
-{
-    int64_t requested = 0;
-    for (int i = 0; i < t.count; i++) {
-        check_block(i);
-        requested += (int64_t)t.blocks[i].size;
-    }
-    tarn_stats stats = stats_of(0);
-    CHECK(stats.allocation[0].current == t.count && stats.requested_bytes[0].current == requested);
-}
-
 /* What must hold after a scenario, whatever failed in it. Leaves nothing behind. */
 static void settle(void)
 {
-    check_blocks();
+    kept_check();
     verify(0);
     CHECK(!t.capturing);
     for (int i = 0; i < 2; i++) {
@@ -312,8 +257,7 @@ static void settle(void)
     }
     for (int i = SCOPES - 1; i >= 0; i--)
         end_scope(i);
-    while (t.count > 0)
-        free_block(t.count - 1);
+    kept_free_all();
     for (int i = 0; i < POOLS; i++) {
         unsigned count = 1;
         if (t.pools[i])
@@ -340,14 +284,13 @@ static const struct scenario scenarios[] = {
 
 static void lost(void)
 {
-    check_blocks();
+    kept_check();
     for (int i = SCOPES - 1; i >= 0; i--)
         end_scope(i);
-    while (t.count > 0)
-        free_block(t.count - 1);
+    kept_free_all();
     for (int i = 0; i < POOLS; i++)
         drop(i);
-    check_blocks();
+    kept_check();
 }
 
 static void set_up(void)
