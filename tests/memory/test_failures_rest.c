@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What test_failures.c demands, of the calls that the others do not make: traces, snapshots and metrics; settings while memory is in use;
+ * pins; scopes that workers join; what is asked of pools, blocks, streams and devices; pools that callers' graphs keep. */
+#include "driver/driver.h"
+#include "support/failures.h"
+#include "support/host.h"
+#include "support/kept.h"
+#include "support/system.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/config.h>
+#include <tarn/debug.h>
+#include <tarn/metrics.h>
+#include <tarn/share.h>
+#include <tarn/snapshot.h>
+#include <tarn/trace.h>
+
+#include <cmocka.h>
+
+#define MEMORY (96 * MIB)
+
+static struct {
+    tarn_stream streams[2];
+    tarn_pool *pool; /* NULL: none */
+    tarn_scope scope;
+    unsigned char *pinned; /* NULL: nothing is */
+    void *graph;
+    bool announced;
+} t;
+
+static bool make(void)
+{
+    return TRY(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options)}, &t.pool));
+}
+
+static void drop(void)
+{
+    if (t.pool)
+        OK(tarn_pool_release(t.pool));
+    t.pool = NULL;
+}
+
+static bool swallow(void *argument, const void *data, size_t size)
+{
+    (void)data;
+    *(size_t *)argument += size;
+    return true;
+}
+
+/* ---- Scenarios --------------------------------------------------------------------------------------------------- */
+
+static void traces_begin_and_end(void)
+{
+    static int number;
+    char name[32];
+    size_t printed = 0;
+    uint64_t had = 0, lost = 0;
+    tarn_trace_options options = {.size = sizeof options, .records = 512, .regions = true};
+    snprintf(name, sizeof name, "region %d", number++ % 50); /* a name stays for good */
+    (void)TRY(tarn_trace_start(&options));
+    bool inside = TRY(tarn_region_push(name));
+    kept_alloc(NULL, t.streams[0], 3000);
+    kept_alloc(NULL, t.streams[1], 3 * MIB);
+    if (inside)
+        OK(tarn_region_pop());
+    kept_free_every_second();
+    (void)TRY(tarn_trace_count(&had, &lost));
+    (void)TRY(tarn_snapshot_print(swallow, &printed, NULL));
+    (void)TRY(tarn_metrics_print((bool (*)(void *, const void *, size_t))swallow, &printed));
+    (void)TRY(tarn_trace_stop());
+    (void)TRY(tarn_trace_clear());
+    kept_alloc(NULL, t.streams[0], 800);
+}
+
+/* The settings are those from before, or the new ones. */
+static void settings_change(void)
+{
+    static const char *const texts[] = {"garbage_collection_threshold:0.5,max_split_size_mb:40",
+                                        "roundup_power2_divisions:4", ""};
+    char before[2048], now[2048];
+    for (int i = 0; i < 3; i++) {
+        bool known = TRY(tarn_configuration(before, sizeof before, NULL));
+        if (!TRY(tarn_configure(texts[i])) && known && TRY(tarn_configuration(now, sizeof now, NULL)))
+            CHECK(strcmp(before, now) == 0);
+        const char *note = NULL;
+        (void)TRY(tarn_configuration_note(0, &note));
+        kept_alloc(NULL, t.streams[i % 2], (size_t)(i + 1) * MIB);
+    }
+}
+
+static void callers_pin_memory(void)
+{
+    kept_alloc(NULL, t.streams[0], 5 * MIB);
+    kept_alloc(NULL, t.streams[0], 9000);
+    if (kept.count == 0)
+        return;
+    unsigned char *start = kept.blocks[0].start;
+    if (TRY(tarn_pin(start, 5000)))
+        t.pinned = start;
+    kept_free(0);
+    (void)TRY(tarn_trim(0, 0));
+    if (t.pinned && TRY(tarn_unpin(t.pinned, 5000)))
+        t.pinned = NULL;
+    (void)TRY(tarn_trim(0, 0));
+}
+
+static void work_in_scope(void)
+{
+    if (!TRY(tarn_scope_join(t.scope)))
+        return;
+    kept_alloc(NULL, t.streams[1], 2 * MIB);
+    OK(tarn_scope_leave(t.scope));
+    kept_alloc(NULL, t.streams[1], 700);
+}
+
+static void workers_join_scopes(void)
+{
+    if (!make())
+        return;
+    if (TRY(tarn_scope_begin(t.pool, TARN_SCOPE_THREAD, 0, &t.scope))) {
+        system_in_thread(work_in_scope);
+        system_in_thread(work_in_scope);
+        OK(tarn_scope_end(t.scope));
+    }
+    drop();
+}
+
+static void pools_are_asked(void)
+{
+    tarn_pool *found = NULL;
+    tarn_pool_id id;
+    tarn_pool_allocator allocator = {.size = sizeof allocator};
+    tarn_stats stats = {.size = sizeof stats};
+    void *pointer = &t;
+    bool same = false;
+    if (!TRY(tarn_pool_graph_handle(0, &t.pool)))
+        return;
+    OK(tarn_pool_id_get(t.pool, &id));
+    if (TRY(tarn_pool_find(id, &found))) {
+        CHECK(found == t.pool);
+        OK(tarn_pool_release(found));
+    }
+    if (TRY(tarn_pool_retain(t.pool)))
+        OK(tarn_pool_release(t.pool));
+    (void)TRY(tarn_pool_allocator_get(t.pool, &allocator));
+    (void)TRY(tarn_pool_limit_set(t.pool, 8 * MIB));
+    kept_alloc(t.pool, t.streams[0], 3 * MIB);
+    tarn_status status = tarn_pool_alloc(t.pool, t.streams[1], 20 * MIB, &pointer);
+    if (status)
+        CHECK(pointer == &t);
+    else
+        kept_add(pointer, 20 * MIB); /* the limit could not be set */
+    CHECK(status || injecting);
+    void *pointers[KEPT_MOST];
+    for (int i = 0; i < kept.count; i++)
+        pointers[i] = kept.blocks[i].start;
+    if (TRY(tarn_pool_check_live(t.pool, pointers, (size_t)kept.count, &same)))
+        CHECK(same);
+    (void)TRY(tarn_pool_stats_get(t.pool, &stats));
+    (void)TRY(tarn_pool_stats_reset_peak(t.pool));
+    drop(); /* with live blocks */
+}
+
+static void blocks_and_streams_are_asked(void)
+{
+    tarn_block_info info = {.size = sizeof info};
+    int previous = -1;
+    bool possible = false;
+    void *host = &t;
+    kept_alloc(NULL, t.streams[0], 3000);
+    (void)machine->work(0, native_of(t.streams[0]), NULL, 0, 1000);
+    tarn_status status = tarn_stream_query(t.streams[0]);
+    if (status != TARN_ERROR_NOT_READY)
+        (void)TRY(status);
+    if (kept.count > 0 && TRY(tarn_pointer_info(kept.blocks[0].start + 5, &info)))
+        CHECK(info.base == kept.blocks[0].start);
+    (void)TRY(tarn_device_exchange(0, &previous));
+    (void)TRY(tarn_device_peer_possible(0, 0, &possible));
+    if (TRY(tarn_pinned_alloc_on(t.streams[0], 70000, &host)))
+        OK(tarn_pinned_free(host));
+    else
+        CHECK(host == &t);
+    (void)TRY(tarn_stats_reset_peak(0));
+    CHECK(tarn_debug_reports() == 0);
+    (void)TRY(tarn_debug_check(0));
+}
+
+/* A capture of the caller's, in tarn's default pool and in one that the graph keeps. */
+static void callers_capture(void)
+{
+    bool named = make();
+    for (int i = 0; i <= named; i++) {
+        void *graph = NULL, *native = native_of(t.streams[0]);
+        if (!TRY(i ? tarn_pool_capture_announce(t.pool, t.streams[0]) : tarn_capture_announce(t.streams[0])))
+            continue;
+        t.announced = true;
+        bool begun = driver->capture_begin(0, native, DRIVER_CAPTURE_RELAXED) == TARN_OK;
+        kept_alloc(NULL, t.streams[0], 900);
+        if (begun && driver->capture_end(0, native, &graph) != TARN_OK) {
+            clear_injection();
+            (void)driver->capture_end(0, native, &graph);
+        }
+        if (i && graph) {
+            tarn_status status = tarn_pool_keep_for_graph(t.pool, graph);
+            if (status != TARN_ERROR_NOT_SUPPORTED)
+                (void)TRY(status);
+        }
+        while (!TRY(tarn_capture_end(t.streams[0], NULL)) && !device_is_lost())
+            clear_injection();
+        t.announced = false;
+        if (graph && machine->graph_destroy(graph) != TARN_OK)
+            t.graph = graph;
+    }
+}
+
+static const struct scenario scenarios[] = {
+    {"traces begin and end", traces_begin_and_end}, {"settings change", settings_change},
+    {"callers pin memory", callers_pin_memory},     {"workers join scopes", workers_join_scopes},
+    {"pools are asked", pools_are_asked},           {"blocks and streams are asked", blocks_and_streams_are_asked},
+    {"callers capture", callers_capture},
+};
+
+/* ---- The run ----------------------------------------------------------------------------------------------------- */
+
+static void settle(void)
+{
+    kept_check();
+    OK(tarn_trace_stop());
+    OK(tarn_trace_clear());
+    OK(tarn_configure(""));
+    if (t.graph)
+        OK(machine->graph_destroy(t.graph));
+    t.graph = NULL;
+    CHECK(!t.announced);
+    if (t.pinned)
+        OK(tarn_unpin(t.pinned, 5000));
+    t.pinned = NULL;
+    verify(0);
+    kept_free_all();
+    drop();
+    OK(tarn_pinned_trim(0));
+    nothing_is_left(0);
+}
+
+static void lost(void)
+{
+    kept_check();
+    kept_free_all();
+    if (t.pinned)
+        OK(tarn_unpin(t.pinned, 5000));
+    drop();
+    kept_check();
+}
+
+static void set_up(void)
+{
+    for (int i = 0; i < 2; i++)
+        t.streams[i] = lease(0);
+}
+
+static void any_failure_leaves_what_lives_and_passes(void **state)
+{
+    (void)state;
+    static const struct scenarios shared = {.set_up = set_up, .settle = settle, .lost = lost};
+    each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_failure_leaves_what_lives_and_passes)};
+    host_start_with(1, MEMORY);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
