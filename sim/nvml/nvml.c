@@ -70,7 +70,8 @@ static bool fails(void *place, size_t size, int *code)
         *code = OK;
         return true;
     case VENDOR_FAILS_WITH_GARBAGE:
-        memset(place, 0x5A, size);
+        if (place)
+            memset(place, 0x5A, size);
         break;
     case VENDOR_FAILS:
         break;

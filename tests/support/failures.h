@@ -75,6 +75,7 @@ struct scenarios {
     void (*lost)(void);   /* the same where the device was lost: blocks can be freed. NULL: losses are not tried */
     unsigned without;     /* 1 << FAIL_...: of kinds that are not tried */
     uint64_t most;        /* failures of a kind in a scenario, or about so many; 0: as many as take a second */
+    bool varies; /* how many calls there are depends on what threads in the background are about: half is enough */
 };
 
 /* The simulated library, as dlopen() gave it, whose calls are of the kind "handle". */
@@ -97,6 +98,7 @@ struct once {
     void (*after)(void); /* nothing fails any more: checks what must hold; or NULL */
     unsigned without;    /* 1 << FAIL_...: of kinds that are not tried */
     uint64_t most;       /* failures of a kind, or about so many */
+    bool varies;         /* as above */
 };
 
 /* The same as each_failure_of() for it. */
