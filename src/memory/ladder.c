@@ -415,7 +415,8 @@ static tarn_status climb(struct heap *heap, enum zone_kind zone, size_t size, si
     int endings = 16;    /* of pools meanwhile, for which everything is tried again */
     for (;;) {
         uint64_t counts = atomic_load(&arena->let_go);
-        tarn_status status = take(heap, zone, size, alignment, span);
+        tarn_status status = device_check(arena->device); /* what a loss set free is for nobody */
+        status = status ? status : take(heap, zone, size, alignment, span);
         if (status == TARN_ERROR_OUT_OF_MEMORY && !asked) {
             asked = true;
             if (observe_reclaim(arena->device->number, size))

@@ -305,6 +305,20 @@ static void memory_pressure_empties_the_quarantine_first(void)
     ends_clean();
 }
 
+/* What the loss sets free is for nobody: debug mode's own copy of it may not have ended. */
+static void a_loss_while_memory_is_looked_for(void)
+{
+    begin("quarantine");
+    OK(tarn_limit_set(0, 16 * MIB));
+    void *first = tarn_malloc(14 * MIB), *second = &second;
+    OK(tarn_free(first));
+    OK(tarn_device_synchronize(0));
+    CHECK(tarn_debug_reports() == 0); /* it is in quarantine */
+    OK(tarn_host_fail(kind_of("stream_synchronize"), 1, false, TARN_ERROR_DEVICE_LOST));
+    GIVES(tarn_alloc_on(stream, 14 * MIB, &second), TARN_ERROR_DEVICE_LOST);
+    CHECK(second == (void *)&second && tarn_debug_reports() == 0);
+}
+
 /* Refused frees ---------------------------------------------------------------------------------------------------- */
 
 static void free_twice(const char *words, bool gone)
@@ -695,6 +709,7 @@ static void abort_stops_at_the_first(void **state)
     X(a_write_after_the_free)                                  \
     X(the_oldest_leave_a_full_quarantine_and_are_looked_at)    \
     X(memory_pressure_empties_the_quarantine_first)            \
+    X(a_loss_while_memory_is_looked_for)                       \
     X(a_second_free_names_the_first)                           \
     X(a_second_free_out_of_quarantine_names_the_first)         \
     X(a_second_free_long_after_the_first_names_it)             \

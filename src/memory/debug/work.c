@@ -64,7 +64,8 @@ static bool is_equipped(struct worker *worker)
 static tarn_status copy_out(struct worker *worker, size_t at, uintptr_t address, size_t size)
 {
     worker->unsettled = true;
-    return driver->copy(worker->device->number, (uintptr_t)buffer + at, address, size, worker->stream);
+    return device_note(worker->device,
+                       driver->copy(worker->device->number, (uintptr_t)buffer + at, address, size, worker->stream));
 }
 
 /* Comparing ---------------------------------------------------------------------------------------------------------- */
@@ -200,8 +201,8 @@ static bool examine(struct worker *worker, struct debug_block *block)
     bool filled = false;
     if (debug_has(DEBUG_POISON | DEBUG_QUARANTINE)) {
         worker->unsettled = true;
-        filled =
-            driver->set(worker->device->number, block->start, DEBUG_DEAD_BYTE, block->size, worker->stream) == TARN_OK;
+        filled = device_note(worker->device, driver->set(worker->device->number, block->start, DEBUG_DEAD_BYTE,
+                                                         block->size, worker->stream)) == TARN_OK;
         if (!settle(worker))
             return false;
     }
