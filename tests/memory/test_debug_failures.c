@@ -408,7 +408,6 @@ int main(void)
         cmocka_unit_test(what_leaks_is_listed),
     };
     setenv("TARN_DEBUG", "all", 1);
-    debug_history = 64;
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "base/pages.h"
 #include "device/device.h"
 #include "driver/host.h"
+#include "memory/debug/block.h"
 #include "support/host.h"
 #include "support/system.h"
 #include "vendor/common.h"
@@ -402,6 +403,7 @@ static void share_progress(void)
     if (!progress)
         progress = mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(progress != MAP_FAILED);
+    debug_history = 64; /* what may grow has soon done so */
 }
 
 static void show_progress(const char *name, bool varies)
