@@ -201,6 +201,18 @@ static void magazine_make(struct cache *cache, unsigned class)
     cache->magazines[class] = magazine;
 }
 
+/* Gives back the memory of a magazine without slots: the next block of its class makes one. */
+static void magazine_drop(struct cache *cache, unsigned class)
+{
+    struct object_pool *pool = NULL;
+    struct magazine *magazine = cache->magazines[class];
+    if (magazine == &magazine_none)
+        return;
+    (void)magazine_size(slab_sizes[class], &pool);
+    cache->magazines[class] = &magazine_none;
+    object_free(pool, magazine);
+}
+
 /* Sends what has lain longest in a magazine home, all but `keep` slots. */
 static void flush_locked(struct cache *cache, struct magazine *magazine, unsigned keep)
 {
@@ -273,6 +285,8 @@ void cache_give_locked(struct slab *slab, unsigned slot)
         return;
     }
     slab_note_clear(&slab->notes[slot]);
+    if (thread && !cache->bypassed)
+        magazine_make(cache, slab->class); /* it may have been dropped since the block was taken */
     struct magazine *magazine = cache->magazines[slab->class];
     if (magazine->top == magazine->limit)
         flush_locked(cache, magazine, magazine->limit / 2);
@@ -374,11 +388,13 @@ static void revoke_locked(struct heap *heap)
             sched_yield();
 }
 
-/* Gives all empty slabs of a cache to the heap. */
+/* Gives all empty slabs of a cache to the heap, and its magazines to other caches: a thread may have a cache of every heap that it ever
+ * used, and a magazine of each class in it is many times as large as the cache. */
 static void shed_locked(struct cache *cache)
 {
     for (unsigned class = 0; class < SLAB_CLASSES; class ++) {
         flush_locked(cache, cache->magazines[class], 0);
+        magazine_drop(cache, class);
         for (struct slab *slab = cache->listed[class], *next; slab; slab = next) {
             next = slab->next;
             if (is_quiet(slab))

@@ -254,6 +254,63 @@ static void the_current_stream_is_followed(void **state)
     nothing_is_left(1);
 }
 
+static struct heap *heap_of_stream(tarn_stream stream)
+{
+    struct stream *found = NULL;
+    struct heap *heap = NULL;
+    OK(stream_find(stream, 0, &found));
+    OK(default_heap(found, &heap));
+    return heap;
+}
+
+/* A block of each class in turn, so that the cache has all of its magazines. */
+static void use_all_classes(tarn_stream stream)
+{
+    for (unsigned class = 0; class < SLAB_CLASSES; class ++)
+        OK(tarn_free(alloc_on(stream, slab_sizes[class])));
+}
+
+static void a_trim_has_the_memory_of_magazines(void **state)
+{
+    (void)state;
+    enum { STREAMS = 40 };
+    tarn_stream streams[STREAMS];
+    uint64_t bytes = 0;
+    for (int i = 0; i < STREAMS; i++) {
+        streams[i] = lease(0);
+        use_all_classes(streams[i]);
+        OK(tarn_trim(0, 0));
+        if (i == 0)
+            bytes = metadata_bytes();
+    }
+    /* A heap and a cache each; the magazines are some 40 KiB. */
+    CHECK(metadata_bytes() <= bytes + (uint64_t)STREAMS * 8 * 1024);
+    const struct cache *cache = heap_of_stream(streams[0])->caches;
+    for (unsigned class = 0; class < SLAB_CLASSES; class ++)
+        CHECK(cache->magazines[class] == &magazine_none);
+    for (int i = 0; i < STREAMS; i++)
+        OK(tarn_stream_return(streams[i]));
+    nothing_is_left(0);
+}
+
+static void a_free_makes_the_magazine_that_a_trim_took(void **state)
+{
+    (void)state;
+    void *blocks[16];
+    const struct cache *cache = NULL;
+    for (int i = 0; i < 16; i++)
+        blocks[i] = alloc_on(own, 1024);
+    for (cache = heap_of_stream(own)->caches; atomic_load(&cache->thread) != thread_here; cache = cache->next)
+        ;
+    OK(tarn_trim(0, 0));
+    const unsigned class = slab_class(1024);
+    CHECK(cache->magazines[class] == &magazine_none);
+    for (int i = 0; i < 16; i++)
+        OK(tarn_free(blocks[i]));
+    CHECK(cache->magazines[class]->top == 15); /* but for the first all took the short way */
+    nothing_is_left(0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -288,6 +345,8 @@ int main(void)
         cmocka_unit_test(counters_are_exact_although_they_are_published_late),
         cmocka_unit_test(a_stale_stream_is_refused_although_the_thread_has_its_cache),
         cmocka_unit_test(the_current_stream_is_followed),
+        cmocka_unit_test(a_trim_has_the_memory_of_magazines),
+        cmocka_unit_test(a_free_makes_the_magazine_that_a_trim_took),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
