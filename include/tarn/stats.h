@@ -98,6 +98,20 @@ TARN_API tarn_status tarn_stats_reset_peak(int device);
 /* Makes the sums of increases and decreases, and the scalars, zero. */
 TARN_API tarn_status tarn_stats_reset_accumulated(int device);
 
+/* One kind of records in the library's own bookkeeping. Which kinds there are may change with any release. */
+typedef struct tarn_metadata_kind {
+    size_t size;         /* sizeof(tarn_metadata_kind) */
+    const char *name;    /* of a record: "span"; lives as long as the process */
+    size_t record_bytes; /* of one record */
+    int64_t records;     /* how many are in use */
+    int64_t bytes; /* host memory for these, and for as many more as there once were: that is kept for later ones */
+} tarn_metadata_kind;
+
+/* Calls `each` for every kind of which there was a record: what metadata_bytes is made of, to which their bytes add up while no other
+ * thread uses tarn. With no lock held: `each` may call tarn. TARN_ERROR_INVALID_ARGUMENT for no function; after fork() and after
+ * tarn_shutdown() as every call. */
+TARN_API tarn_status tarn_metadata_list(void (*each)(void *argument, const tarn_metadata_kind *kind), void *argument);
+
 #ifdef __cplusplus
 }
 #endif

@@ -122,6 +122,28 @@ bool object_is_live(struct object_pool *pool, const void *address)
     return atomic_load_explicit(mark_of(pool, object), memory_order_acquire) == (MARK ^ object);
 }
 
+static _Atomic(struct object_pool *) pools_in_use; /* those with a chunk, the newest first; none ever leaves */
+
+static void pool_enter(struct object_pool *pool)
+{
+    pool->next = atomic_load_explicit(&pools_in_use, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&pools_in_use, &pool->next, pool, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+}
+
+void object_pools_each(void (*call)(void *argument, const struct object_pool *pool, uint64_t live, uint64_t bytes),
+                       void *argument)
+{
+    struct object_pool *pool = atomic_load_explicit(&pools_in_use, memory_order_acquire);
+    for (; pool; pool = pool->next) {
+        mutex_lock(&pool->lock);
+        uint64_t live = pool->live, bytes = pool->bytes;
+        mutex_unlock(&pool->lock);
+        call(argument, pool, live, bytes);
+    }
+}
+
 static bool chunk_take_locked(struct object_pool *pool)
 {
     struct object_chunk *before = atomic_load_explicit(&pool->chunks, memory_order_relaxed);
@@ -129,6 +151,9 @@ static bool chunk_take_locked(struct object_pool *pool)
     char *chunk = map(size);
     if (!chunk)
         return false;
+    if (!pool->bytes)
+        pool_enter(pool);
+    pool->bytes += size;
     pool->fresh = chunk;
     pool->fresh_end = chunk + size;
     if (pool->mark) {
@@ -185,9 +210,9 @@ void object_free(struct object_pool *pool, void *object)
     mutex_unlock(&pool->lock);
 }
 
-#define SMALL(bytes)                                                                \
-    {                                                                               \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = (bytes), .zeroed = (bytes) \
+#define SMALL(bytes)                                                                                                  \
+    {                                                                                                                 \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "up to " #bytes " bytes", .size = (bytes), .zeroed = (bytes) \
     }
 static struct object_pool small_pools[SMALL_CLASSES] = {SMALL(32),  SMALL(64),   SMALL(128),  SMALL(256),
                                                         SMALL(512), SMALL(1024), SMALL(2048), SMALL(4096)};

@@ -28,28 +28,31 @@ struct object_pool {
     void *free;    /* lock: a chain of given-back objects */
     char *fresh;   /* lock: never used yet, up to fresh_end */
     char *fresh_end;
-    uint64_t live; /* lock: objects handed out */
-    size_t mark;   /* bytes from an object's start to the mark of its being handed out; 0: it has none */
+    uint64_t live;            /* lock: objects handed out */
+    uint64_t bytes;           /* lock: of all chunks */
+    const char *name;         /* of its objects: "struct span" */
+    struct object_pool *next; /* constant once there is a chunk: in the list of those that have one */
+    size_t mark;              /* bytes from an object's start to the mark of its being handed out; 0: it has none */
     _Atomic(struct object_chunk *) chunks; /* the newest, where there are marks */
 };
 
-#define OBJECT_POOL(type)                                                                     \
-    {                                                                                         \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = sizeof(type), .zeroed = sizeof(type) \
+#define OBJECT_POOL(type)                                                                                    \
+    {                                                                                                        \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = #type, .size = sizeof(type), .zeroed = sizeof(type) \
     }
 
 /* The same for objects that are looked at after they were given back: from `member` on they keep what they last held. It
  * must not be the first one. */
-#define OBJECT_POOL_KEEPING(type, member)                                                               \
-    {                                                                                                   \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = sizeof(type), .zeroed = offsetof(type, member) \
+#define OBJECT_POOL_KEEPING(type, member)                                                                              \
+    {                                                                                                                  \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = #type, .size = sizeof(type), .zeroed = offsetof(type, member) \
     }
 
 /* The same for objects that callers of tarn name by their addresses, of a type that is aligned to 8 or more: each has a mark behind it. */
-#define OBJECT_POOL_NAMED(type)                                                                                 \
-    {                                                                                                           \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = sizeof(type) + _Alignof(type), .zeroed = sizeof(type), \
-        .mark = sizeof(type)                                                                                    \
+#define OBJECT_POOL_NAMED(type)                                                                        \
+    {                                                                                                  \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = #type, .size = sizeof(type) + _Alignof(type), \
+        .zeroed = sizeof(type), .mark = sizeof(type)                                                   \
     }
 
 void *object_alloc(struct object_pool *pool);
@@ -61,6 +64,11 @@ bool object_is_live(struct object_pool *pool, const void *address);
 
 /* Bytes mapped for all of the above, now. */
 uint64_t pages_bytes(void);
+
+/* Calls a function, with no lock held, for each pool that has had an object, those of small memory among them: how many of its objects
+ * are handed out, and the bytes of its chunks. The rest of pages_bytes() is whole pages. */
+void object_pools_each(void (*call)(void *argument, const struct object_pool *pool, uint64_t live, uint64_t bytes),
+                       void *argument);
 
 /* For tests: the `nth` allocation from now fails (1 is the next), and with `forever` all after it; 0 clears. Counts calls of
  * pages_map, pages_alloc and object_alloc by anyone. pages_fail_calls is how many there were since it was set, pages_fail_hits how many failed. */

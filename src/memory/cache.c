@@ -29,7 +29,7 @@ static struct object_pool caches = OBJECT_POOL(struct cache);
 enum { MAGAZINE_LEAST = 16, MAGAZINE_MOST = 128, MAGAZINE_BYTES = 256 << 10 };
 #define MAGAZINE(slots)                                                                                              \
     {                                                                                                                \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS),                                                                     \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "magazine of " #slots,                                      \
         .size = sizeof(struct magazine) + (slots) * sizeof(struct magazine_entry), .zeroed = sizeof(struct magazine) \
     }
 static struct object_pool magazines[] = {MAGAZINE(16), MAGAZINE(32), MAGAZINE(64), MAGAZINE(128)};

@@ -7,9 +7,11 @@
 #include "device/capture.h"
 #include "memory/config.h"
 #include "memory/ladder.h"
+#include "memory/map.h"
 #include "memory/pool.h"
 #include "memory/traced.h"
 
+#include <string.h>
 #include <tarn/memory.h>
 #include <tarn/stats.h>
 
@@ -121,4 +123,41 @@ tarn_status tarn_stats_reset_accumulated(int device)
     if (arena)
         ladder_reset_accumulated(arena, NULL);
     return status;
+}
+
+/* Who is told of each kind, and the bytes of those that were told. */
+struct listing {
+    void (*each)(void *argument, const tarn_metadata_kind *kind);
+    void *argument;
+    uint64_t bytes;
+};
+
+static void tell(struct listing *listing, const char *name, size_t record_bytes, uint64_t records, uint64_t bytes)
+{
+    const tarn_metadata_kind kind = {sizeof kind, name, record_bytes, (int64_t)records, (int64_t)bytes};
+    listing->each(listing->argument, &kind);
+    listing->bytes += bytes;
+}
+
+static void tell_objects(void *argument, const struct object_pool *pool, uint64_t live, uint64_t bytes)
+{
+    const char *name = strncmp(pool->name, "struct ", 7) == 0 ? pool->name + 7 : pool->name;
+    tell(argument, name, pool->size, live, bytes);
+}
+
+tarn_status tarn_metadata_list(void (*each)(void *argument, const tarn_metadata_kind *kind), void *argument)
+{
+    struct listing listing = {.each = each, .argument = argument};
+    if (!each)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no function");
+    tarn_status status = device_layer_ready();
+    if (status)
+        return status;
+    object_pools_each(tell_objects, &listing);
+    const size_t leaf = MAP_LEAF_ENTRIES * sizeof(map_entry), page = 4096;
+    uint64_t bytes = map_bytes();
+    tell(&listing, "leaf of the page map", leaf, bytes / leaf, bytes);
+    bytes = pages_bytes() - listing.bytes; /* asked last: what grows meanwhile is in it, so that it is never below 0 */
+    tell(&listing, "page", page, bytes / page, bytes);
+    return TARN_OK;
 }

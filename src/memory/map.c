@@ -10,6 +10,7 @@
 #include "base/status.h"
 
 _Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
+static atomic_uint_fast64_t leaf_bytes;
 static mutex leaf_lock = MUTEX_INITIALIZER(LOCK_LEAF);
 
 static tarn_status leaf_make(size_t index)
@@ -18,13 +19,20 @@ static tarn_status leaf_make(size_t index)
     mutex_lock(&leaf_lock);
     if (!atomic_load_explicit(&map_root[index], memory_order_relaxed)) {
         _Atomic(map_entry) *leaf = pages_map(MAP_LEAF_ENTRIES * sizeof *leaf);
-        if (leaf)
+        if (leaf) {
+            atomic_fetch_add_explicit(&leaf_bytes, MAP_LEAF_ENTRIES * sizeof *leaf, memory_order_relaxed);
             atomic_store_explicit(&map_root[index], leaf, memory_order_release);
-        else
+        } else {
             status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a leaf of the page map");
+        }
     }
     mutex_unlock(&leaf_lock);
     return status;
+}
+
+uint64_t map_bytes(void)
+{
+    return atomic_load_explicit(&leaf_bytes, memory_order_relaxed);
 }
 
 tarn_status map_prepare(uintptr_t start, size_t size)

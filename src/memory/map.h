@@ -74,6 +74,8 @@ static inline map_entry map_get(uintptr_t address)
 /* Makes room for entries of a range. May fail; afterwards map_set() in it cannot. */
 tarn_status map_prepare(uintptr_t start, size_t size);
 void map_set(uintptr_t address, map_entry entry);
+/* Bytes of all leaves. */
+uint64_t map_bytes(void);
 /* Sets it where it is still `*before`; else false, and `*before` is what it is. */
 bool map_replace(uintptr_t address, map_entry *before, map_entry entry);
 

@@ -12,10 +12,10 @@ uint32_t slab_sizes[SLAB_CLASSES];
 
 /* Objects by the number of slots: up to 16, 32, 64, 128. */
 #define OBJECT_BYTES(slots) (sizeof(struct slab) + (slots) * sizeof(slab_note))
-#define POOL(slots)                                                                                                    \
-    {                                                                                                                  \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .size = (OBJECT_BYTES(slots) + CACHE_LINE - 1) & ~(CACHE_LINE - 1ul), \
-        .zeroed = offsetof(struct slab, owner)                                                                         \
+#define POOL(slots)                                                                                                  \
+    {                                                                                                                \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "slab of " #slots,                                          \
+        .size = (OBJECT_BYTES(slots) + CACHE_LINE - 1) & ~(CACHE_LINE - 1ul), .zeroed = offsetof(struct slab, owner) \
     }
 static struct object_pool slabs[] = {POOL(16), POOL(32), POOL(64), POOL(128)};
 

@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -195,6 +196,53 @@ static void devices_are_counted_apart_and_arguments_checked(void **state)
     nothing_is_left(1);
 }
 
+struct kinds {
+    int64_t bytes, events, spans;
+    bool map, pages;
+};
+
+static void add_kind(void *argument, const tarn_metadata_kind *kind)
+{
+    struct kinds *kinds = argument;
+    CHECK(kind->size == sizeof *kind && kind->record_bytes > 0);
+    CHECK(kind->records >= 0 && (uint64_t)kind->bytes >= (uint64_t)kind->records * kind->record_bytes);
+    kinds->bytes += kind->bytes;
+    if (strcmp(kind->name, "tarn_event") == 0)
+        kinds->events = kind->records;
+    if (strcmp(kind->name, "span") == 0)
+        kinds->spans = kind->records;
+    kinds->map |= strcmp(kind->name, "leaf of the page map") == 0 && kind->records > 0;
+    kinds->pages |= strcmp(kind->name, "page") == 0 && kind->records > 0;
+    tarn_stats stats = stats_of(0); /* no lock is held */
+    CHECK(kinds->bytes <= stats.metadata_bytes);
+}
+
+static struct kinds kinds_now(void)
+{
+    struct kinds kinds = {0};
+    OK(tarn_metadata_list(add_kind, &kinds));
+    CHECK(kinds.bytes == stats_of(0).metadata_bytes);
+    CHECK(kinds.map && kinds.pages && kinds.spans > 0);
+    return kinds;
+}
+
+static void metadata_is_told_by_kind(void **state)
+{
+    (void)state;
+    tarn_event *events[3];
+    void *block = alloc_on(own, 8 * MIB);
+    int64_t before = kinds_now().events;
+    for (int i = 0; i < 3; i++)
+        OK(tarn_event_create(0, &events[i]));
+    CHECK(kinds_now().events == before + 3);
+    for (int i = 0; i < 3; i++)
+        OK(tarn_event_destroy(events[i]));
+    CHECK(kinds_now().events == before);
+    OK(tarn_free(block));
+    GIVES(tarn_metadata_list(NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    nothing_is_left(0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -215,6 +263,7 @@ int main(void)
         cmocka_unit_test(resets_touch_what_they_name_and_nothing_else),
         cmocka_unit_test(a_failed_request_counts_nothing_but_itself),
         cmocka_unit_test(devices_are_counted_apart_and_arguments_checked),
+        cmocka_unit_test(metadata_is_told_by_kind),
     };
     host_start_with(2, 128 * MIB);
     return cmocka_run_group_tests(tests, set_up, NULL);

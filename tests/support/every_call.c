@@ -124,6 +124,12 @@ static void hear_check(void *argument, const char *text)
     (void)text;
 }
 
+static void take_kind(void *argument, const tarn_metadata_kind *kind)
+{
+    (void)argument;
+    (void)kind;
+}
+
 static bool take(void *argument, const void *data, size_t size)
 {
     (void)argument;
@@ -300,6 +306,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_import, (world.share, 0, &out.pointer))                                 \
     REFUSED(tarn_snapshot_write, ("/dev/null", NULL))                                    \
     REFUSED(tarn_snapshot_print, (take, NULL, NULL))                                     \
+    REFUSED(tarn_metadata_list, (take_kind, NULL))                                       \
     REFUSED(tarn_stats_get, (0, &out.stats))                                             \
     REFUSED(tarn_stats_reset_peak, (0))                                                  \
     REFUSED(tarn_stats_reset_accumulated, (0))                                           \

@@ -282,11 +282,7 @@ void nothing_is_left(int device)
 
 uint64_t metadata_bytes(void)
 {
-    uint64_t bytes = pages_bytes();
-    for (size_t i = 0; i < MAP_ROOT_ENTRIES; i++)
-        if (atomic_load_explicit(&map_root[i], memory_order_acquire))
-            bytes -= MAP_LEAF_ENTRIES * sizeof(map_entry);
-    return bytes;
+    return pages_bytes() - map_bytes();
 }
 
 int open_files(void)

@@ -293,6 +293,16 @@ static void fuzz_tarn_pool_keep_for_graph(void)
 
 /* ---- Statistics of devices ---- */
 
+static void on_kind(void *argument, const tarn_metadata_kind *kind)
+{
+    DEMAND(argument == &world && *kind->name && kind->records >= 0 && kind->bytes >= 0);
+}
+
+static void fuzz_tarn_metadata_list(void)
+{
+    (void)tarn_metadata_list(take() < 248 ? on_kind : NULL, &world);
+}
+
 static void fuzz_tarn_stats_get(void)
 {
     tarn_stats stats = {.size = struct_size(sizeof stats)};
@@ -341,6 +351,7 @@ const struct api_call api_pools[] = {
     CALL(tarn_pool_capture_begin),
     CALL(tarn_pool_capture_announce),
     CALL(tarn_pool_keep_for_graph),
+    CALL(tarn_metadata_list),
     CALL(tarn_stats_get),
     CALL(tarn_stats_reset_peak),
     CALL(tarn_stats_reset_accumulated),
