@@ -78,6 +78,9 @@ struct rest rest_look(void)
         rest.streams += (int64_t)ledger.streams;
         rest.graphs = (int64_t)ledger.graphs;
     }
+    kinds_look(&rest.kinds);
+    rest.pages = kinds_find(&rest.kinds, "page").bytes;
+    rest.leaves = kinds_find(&rest.kinds, "leaf of the page map").bytes;
     rest.mappings = count_lines("/proc/self/maps");
     rest.files = count_entries("/proc/self/fd");
     rest.resident = resident_bytes();
@@ -86,6 +89,7 @@ struct rest rest_look(void)
 
 void rest_check(const struct rest *rest)
 {
+    kinds_check(&rest->kinds, rest->graphs);
     if (rest->reserved || rest->mapped || rest->pinned || rest->graphs > graphs_orphaned())
         wrong("all was freed and trimmed, and there are %" PRId64 " bytes reserved, %" PRId64
               " mappings or active blocks, %" PRId64 " bytes pinned and %" PRId64 " graphs",
@@ -101,15 +105,19 @@ void rest_check(const struct rest *rest)
         wrong("%" PRId64 " segments were not given back to the allocator of their pool", segments_of_allocators());
 }
 
-/* X(field, bound): what may be there beside a sixteenth more than after the first windows. Records lie in chunks of 64 KiB of a kind each, each
- * thread comes by caches of more and more heaps, and the C library keeps stacks of threads that ended; a leak of one record a pool
- * or capture exceeds that in a minute. */
-#define REST_LIST(X)                                    \
-    X(metadata, 768 * 1024 + 128 * 1024 * worker_count) \
-    X(resident, 8 * 1024 * 1024)                        \
-    X(mappings, 64)                                     \
-    X(files, 4)                                         \
-    X(events, 256)                                      \
+/* X(field, bound): what may be there beside a sixteenth more than after the first windows.
+ *   metadata   what is kept of each kind is the most that there ever was, between two looks too; kinds_check() finds a leak
+ *   pages      tables of heaps by thread and by pool, which double; chunks of 64 KiB of the trace's names of stacks and regions
+ *   leaves     one for each 2 GiB of addresses, and which those are the system says
+ *   resident   the C library keeps stacks of threads that ended */
+#define REST_LIST(X)                                         \
+    X(metadata, first->metadata / 2)                         \
+    X(pages, 256 * 1024 + 16 * 1024 * worker_count)          \
+    X(leaves, 8 * 256 * 1024)                                \
+    X(resident, 8 * 1024 * 1024 + 256 * 1024 * worker_count) \
+    X(mappings, 64 + 4 * worker_count)                       \
+    X(files, 4)                                              \
+    X(events, 256)                                           \
     X(streams, 16)
 
 void rest_most(struct rest *most, const struct rest *rest)
@@ -119,12 +127,13 @@ void rest_most(struct rest *most, const struct rest *rest)
         most->field = rest->field;
     REST_LIST(MOST)
 #undef MOST
+    most->kinds = rest->kinds;
 }
 
 void rest_compare(const struct rest *first, struct rest last, uint64_t threads)
 {
     /* The names of threads that were in a trace are kept, as far as those have numbers. */
-    last.metadata -= (int64_t)(threads < TRACED_THREADS ? threads : TRACED_THREADS) * TRACED_THREAD_BYTES;
+    last.pages -= (int64_t)(threads < TRACED_THREADS ? threads : TRACED_THREADS) * TRACED_THREAD_BYTES;
 #define COMPARE(field, bound)                                    \
     if (last.field > first->field + first->field / 16 + (bound)) \
         wrong(#field " grew from %" PRId64 " after the first windows to %" PRId64, first->field, last.field);

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -386,6 +387,8 @@ static void print_summary(const struct storm *storm)
            " and %" PRId64 ", the driver's events %" PRId64 " and %" PRId64 ", reserved %" PRId64 "\n",
            first->metadata / 1024, last->metadata / 1024, first->resident / 1024, last->resident / 1024,
            first->mappings, last->mappings, first->files, last->files, first->events, last->events, last->reserved);
+    if (is_wrong())
+        kinds_print(&first->kinds, &last->kinds);
 }
 
 /* The whole ------------------------------------------------------------------------------------------------------------ */
@@ -488,6 +491,10 @@ int main(int argc, char **argv)
     if (window == 0)
         window = seconds > 360 ? 60 : seconds / 6;
     setvbuf(stdout, NULL, _IOLBF, 0);
+#ifdef __GLIBC__
+    mallopt(M_ARENA_MAX,
+            1); /* of another than the first one malloc_trim() leaves the end as it is, with MiB of symbols */
+#endif
     workers = calloc(worker_count, sizeof *workers);
     tarn_host_config config = {.size = sizeof config, .devices = DEVICES};
     config.memory = (worker_count < 5 ? 5 : worker_count) * 256 * MIB;

@@ -101,9 +101,24 @@ const char *chore_name(int chore);
 void chores_print(void);
 uint64_t failures_injected(void);
 
+/* What tarn's bookkeeping is made of: tarn_metadata_list(). */
+#define MOST_KINDS 128
+struct kinds {
+    unsigned count;
+    tarn_metadata_kind list[MOST_KINDS];
+};
+void kinds_look(struct kinds *kinds);
+/* All zeros for a kind of which there is nothing. */
+tarn_metadata_kind kinds_find(const struct kinds *kinds, const char *name);
+/* Complains of more records than may be in use while nothing is, but for `graphs`. */
+void kinds_check(const struct kinds *kinds, int64_t graphs);
+void kinds_print(const struct kinds *first, const struct kinds *last);
+
 /* What the process has while nothing is in use. */
 struct rest {
     int64_t metadata;         /* bytes of tarn's bookkeeping */
+    int64_t pages, leaves;    /* bytes of these: whole pages, the page map */
+    struct kinds kinds;       /* all of them */
     int64_t resident;         /* bytes, of the process */
     int64_t mappings, files;  /* of the process */
     int64_t events, streams;  /* of the driver */
