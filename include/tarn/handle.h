@@ -123,8 +123,8 @@ typedef struct tarn_library_row {
     int (*destroy)(void *handle);                             /* ends it */
     int (*set_stream)(void *handle, void *stream);            /* binds it to a stream */
     int (*get_stream)(void *handle, void **stream);           /* which one that is, for TARN_DEBUG=handles */
-    int (*set_workspace)(void *handle, void *pointer,
-                         size_t size);               /* where given, the handle has a workspace: see below */
+    /* Where given, the handle has a workspace: see below. NULL and 0: it must not use the one it had any more. */
+    int (*set_workspace)(void *handle, void *pointer, size_t size);
     int (*set_pointer_mode)(void *handle, int mode); /* 0 is what the next thread finds */
     const char *(*status_text)(int status);          /* what a status means */
 } tarn_library_row;

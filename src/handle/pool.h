@@ -33,8 +33,8 @@ struct handle {
     int modes[LIBRARY_MODES];                  /* as it was told */
     bool reset;                                /* another thread may have changed its modes since */
     struct workspace *workspaces;              /* by stream and capture */
-    struct workspace *bound;                   /* whose memory the vendor's handle points to */
-    bool points;                               /* it was told of some, that may be gone by now, and not to forget it */
+    struct workspace *bound;                   /* whose memory the vendor's handle points to, unless that was freed */
+    bool points; /* it may point to a workspace, freed or not, unless setting the stream ends that */
 };
 
 /* The handles of a library on a device. */

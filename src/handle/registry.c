@@ -428,6 +428,7 @@ static tarn_status row_create(const tarn_library_row *given, struct library **re
     row->unchecked = true;
     row->create_number = given->create_number;
     row->out_of_memory[0] = given->out_of_memory;
+    row->unset_workspace = true; /* whatever its set_stream does, the handle is told */
     row->workspace_size = row->set_workspace ? library_cublas.workspace_size : NULL;
     if (full) {
         row_destroy(row);

@@ -159,23 +159,24 @@ static tarn_status set_modes_locked(struct handle *handle)
     return TARN_OK;
 }
 
-/* Stream, workspace, modes, in this order: setting the stream ends the use of a workspace. */
+/* The end of a workspace where it takes a call, stream, workspace, modes, in this order: setting the stream ends the use of a workspace
+ * with some libraries, and makes others that were told of none use their own again. */
 static tarn_status tell_locked(struct handle *handle, struct stream *stream, struct workspace *workspace)
 {
     const struct entry *entry = handle->library;
     const struct library_calls *calls = &entry->calls;
     int code = 0;
+    bool has_workspaces = calls->set_workspace && !entry->row->workspace_by_call;
+    bool unset = !workspace && handle->points && (entry->row->unset_workspace || !calls->set_stream);
+    if (has_workspaces && unset && (code = calls->set_workspace(handle->vendor, NULL, 0)))
+        return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
+    handle->points = handle->points && !unset;
     if (calls->set_stream && (code = calls->set_stream(handle->vendor, stream->native)))
         return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_stream, code);
-    if (calls->set_workspace && !entry->row->workspace_by_call) {
-        bool unset = !workspace && handle->points && (entry->row->unset_workspace || !calls->set_stream);
-        if (workspace || unset)
-            code = calls->set_workspace(handle->vendor, workspace ? workspace->pointer : NULL,
-                                        workspace ? workspace->size : 0);
-        if (code)
-            return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
-        handle->points = workspace != NULL;
-    }
+    handle->points = handle->points || workspace;
+    if (has_workspaces && workspace &&
+        (code = calls->set_workspace(handle->vendor, workspace->pointer, workspace->size)))
+        return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
     handle->bound = workspace;
     return set_modes_locked(handle);
 }

@@ -406,13 +406,12 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn
         return status;
     }
     mutex_lock(&handle->lock);
+    handle->points = true;
     int code = entry->calls.set_workspace(handle->vendor, made->pointer, made->size);
-    if (!code) {
+    if (!code)
         handle->bound = made;
-        handle->points = true;
-    } else {
+    else
         handle->stream = NULL;
-    }
     mutex_unlock(&handle->lock);
     if (code) {
         slot_forget(thread_here->handles, handle);
@@ -460,12 +459,12 @@ static int forget_locked(struct handle *handle, const struct workspace *workspac
     int code = 0;
     if (handle->bound != workspace)
         return 0; /* the stream was set since: that made it forget */
-    if (calls->set_stream && handle->stream)
-        code = calls->set_stream(handle->vendor, handle->stream->native);
-    if (!code && (handle->library->row->unset_workspace || !calls->set_stream || !handle->stream))
+    if (handle->library->row->unset_workspace || !calls->set_stream || !handle->stream)
         code = calls->set_workspace(handle->vendor, NULL, 0);
-    handle->bound = NULL;
     handle->points = code != 0;
+    if (!code && calls->set_stream && handle->stream)
+        code = calls->set_stream(handle->vendor, handle->stream->native);
+    handle->bound = NULL;
     if (code)
         handle->stream = NULL;
     return code;

@@ -45,6 +45,7 @@ static struct {
     atomic_int fail_nth[FAKE_CALLS], fail_status; /* fail_nth: from now, 1 is the next; 0 none */
     atomic_int create_ms, creating, creating_peak, misuse;
     _Atomic(enum fake_lie) lie;
+    atomic_bool keeps_workspace; /* setting the stream does not end its use, as with rocBLAS */
 } fake;
 
 static inline int fake_enter(enum fake_call call)
@@ -115,8 +116,9 @@ static int fake_set_stream(void *handle, void *stream)
     struct fake_handle *of = handle;
     int code = fake_enter(FAKE_SET_STREAM);
     fake_use(of);
-    if (!code) {
+    if (!code)
         of->stream = stream;
+    if (!code && !atomic_load(&fake.keeps_workspace)) {
         of->workspace = NULL; /* as cuBLAS does */
         of->workspace_size = 0;
         of->workspace_follows = false;

@@ -273,6 +273,34 @@ static void test_no_handle_points_to_memory_that_was_cleared(void **state)
     pthread_barrier_destroy(&pausing.barrier);
 }
 
+static void test_a_library_that_keeps_its_workspace_is_told_when_it_is_gone(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, true);
+    tarn_workspace_call call = {0};
+    atomic_store(&fake.keeps_workspace, true);
+    assert_ok(tarn_workspace_size_set(library, 1 << 20));
+    for (int clears = 0; clears < 2; clears++) {
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+        struct fake_handle *handle = get(library);
+        assert_non_null(handle->workspace);
+        if (clears) /* freed at once; the next get is what tells the library */
+            assert_ok(tarn_workspace_clear_all(NULL));
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
+        assert_ptr_equal(get(library), handle);
+        assert_null(handle->workspace);
+        int told = fake_calls(FAKE_SET_WORKSPACE);
+        assert_ok(tarn_workspace_clear_all(NULL));
+        get(library);
+        assert_int_equal(fake_calls(FAKE_SET_WORKSPACE), told); /* once is enough */
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+        assert_ok(tarn_workspace_begin(library, &call));
+        assert_ptr_equal(handle->workspace, call.pointer);
+        assert_ok(tarn_workspace_end(&call));
+        assert_null(handle->workspace);
+    }
+}
+
 static void test_no_room_for_a_workspace(void **state)
 {
     (void)state;
@@ -504,6 +532,7 @@ int main(void)
         WORKSPACE_TEST(test_fifteen_threads_get_and_five_clear),
         WORKSPACE_TEST(test_policies),
         WORKSPACE_TEST(test_no_handle_points_to_memory_that_was_cleared),
+        WORKSPACE_TEST(test_a_library_that_keeps_its_workspace_is_told_when_it_is_gone),
         WORKSPACE_TEST(test_no_room_for_a_workspace),
         WORKSPACE_TEST(test_sizes),
         WORKSPACE_TEST(test_captures_have_workspaces_of_their_own),
