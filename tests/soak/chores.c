@@ -11,7 +11,6 @@
 
 tarn_stream shared[DEVICES][SHARED];
 static void *shared_native[DEVICES][SHARED];
-static tarn_library library;
 static atomic_uint_fast64_t injected;
 static atomic_bool fails_for_ever;
 
@@ -299,44 +298,6 @@ static void do_questions(struct worker *worker)
         wrong("what is no stream was taken for one");
 }
 
-/* A library of the soak's own. */
-static atomic_int_fast64_t handles;
-
-static int handle_create(void **handle)
-{
-    *handle = malloc(64);
-    atomic_fetch_add(&handles, *handle != NULL);
-    return *handle ? 0 : 1;
-}
-
-static int handle_destroy(void *handle)
-{
-    free(handle);
-    atomic_fetch_sub(&handles, 1);
-    return 0;
-}
-
-static int handle_set_stream(void *handle, void *stream)
-{
-    *(void **)handle = stream;
-    return 0;
-}
-
-static void do_handle(struct worker *worker)
-{
-    void *handle = NULL;
-    tarn_lease lease = {0};
-    struct place place = some_place(worker, (int)below(worker, DEVICES));
-    OK_OR(tarn_handle_get(library, &handle), MAY(TARN_ERROR_CAPTURE));
-    if (OK_OR(tarn_handle_get_on(library, place.stream, &handle), MAY(TARN_ERROR_CAPTURE)) &&
-        *(void **)handle != place.native)
-        wrong("a handle is bound to another stream than asked");
-    if (below(worker, 2) && OK_OR(tarn_handle_lease(library, place.stream, &lease), MAY(TARN_ERROR_CAPTURE)))
-        OK(tarn_handle_return(&lease));
-    if (below(worker, 8) == 0)
-        OK_OR(tarn_handle_trim(library, (int)below(worker, DEVICES), NULL), MAY(TARN_ERROR_CAPTURE));
-}
-
 static void note_range(void *argument, const tarn_range *range)
 {
     atomic_fetch_add((atomic_uint_fast64_t *)argument, range->bytes > 0);
@@ -368,13 +329,30 @@ static struct chore {
     void (*run)(struct worker *worker);
     atomic_uint_fast64_t times;
 } chores[] = {
-    {"streams", 60, do_stream, 0},      {"work", 200, do_work, 0},        {"fills", 20, do_fill, 0},
-    {"leases", 40, do_lease, 0},        {"events", 60, do_event, 0},      {"pinned", 60, do_pinned, 0},
-    {"trims", 6, do_trim, 0},           {"failures", 60, do_failures, 0}, {"limits", 30, do_limit, 0},
-    {"shortages", 6, do_shortage, 0},   {"traces", 30, do_trace, 0},      {"snapshots", 1, do_snapshot, 0},
-    {"questions", 60, do_questions, 0}, {"handles", 60, do_handle, 0},    {"observers", 10, do_observer, 0},
-    {"threads", 60, do_death, 0},       {"pools", 60, do_pool, 0},        {"scopes", 40, do_scope, 0},
-    {"captures", 60, do_capture, 0},    {"suspends", 30, do_suspend, 0},  {"checkpoints", 20, do_checkpoint, 0},
+    {"streams", 60, do_stream, 0},
+    {"work", 200, do_work, 0},
+    {"fills", 20, do_fill, 0},
+    {"leases", 40, do_lease, 0},
+    {"events", 60, do_event, 0},
+    {"pinned", 60, do_pinned, 0},
+    {"trims", 6, do_trim, 0},
+    {"failures", 60, do_failures, 0},
+    {"limits", 30, do_limit, 0},
+    {"shortages", 6, do_shortage, 0},
+    {"traces", 30, do_trace, 0},
+    {"snapshots", 1, do_snapshot, 0},
+    {"questions", 60, do_questions, 0},
+    {"handles", 60, do_handle, 0},
+    {"observers", 10, do_observer, 0},
+    {"threads", 60, do_death, 0},
+    {"pools", 60, do_pool, 0},
+    {"scopes", 40, do_scope, 0},
+    {"workspaces", 60, do_workspace, 0},
+    {"shares", 30, do_share, 0},
+    {"pins", 20, do_pin, 0},
+    {"captures", 60, do_capture, 0},
+    {"suspends", 30, do_suspend, 0},
+    {"checkpoints", 20, do_checkpoint, 0},
 };
 #define CHORES (sizeof chores / sizeof *chores)
 
@@ -408,7 +386,7 @@ void chores_print(void)
             printf("(there was no time for %s)\n", chores[i].name);
 }
 
-static void must(bool is_so, const char *what)
+void must(bool is_so, const char *what)
 {
     if (is_so)
         return;
@@ -418,12 +396,7 @@ static void must(bool is_so, const char *what)
 
 void chores_start(struct worker *workers, unsigned count)
 {
-    tarn_library_row row = {.size = sizeof row,
-                            .name = "soak",
-                            .create = handle_create,
-                            .destroy = handle_destroy,
-                            .set_stream = handle_set_stream};
-    must(tarn_library_register(&row, &library) == TARN_OK, "tarn_library_register");
+    handles_start();
     for (int device = 0; device < DEVICES; device++) {
         for (int i = 0; i < SHARED; i++)
             must(tarn_stream_lease(device, 0, &shared[device][i]) == TARN_OK &&
@@ -440,6 +413,7 @@ void chores_start(struct worker *workers, unsigned count)
 
 void chores_tidy(struct worker *worker)
 {
+    handles_tidy(worker);
     for (int device = DEVICES; device-- > 0;) {
         for (int tries = 0; worker->adopted[device] && tries < 100; tries++) {
             calm();
@@ -461,8 +435,5 @@ void chores_rest(void)
     calm();
     OK(tarn_trace_stop());
     OK(tarn_trace_clear());
-    for (int device = 0; device < DEVICES; device++) {
-        size_t destroyed = 0;
-        OK(tarn_handle_trim(library, device, &destroyed));
-    }
+    handles_rest();
 }

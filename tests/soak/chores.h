@@ -36,6 +36,24 @@ void leave(struct worker *worker, void *block, size_t size);
 /* Waits for all work of a stream that does not capture. */
 void settle(tarn_stream stream);
 
+/* What the soak cannot begin without. */
+void must(bool is_so, const char *what);
+
+void do_handle(struct worker *worker);
+void do_workspace(struct worker *worker);
+/* A handle with a workspace inside a capture of the worker's own stream; and, once nothing runs that graph any more, the end of it. */
+void handle_in_capture(struct worker *worker, tarn_stream stream);
+void handle_after_capture(tarn_stream stream);
+/* Registers the soak's libraries; gives back what a worker's handles have; has nothing left of handles but those of workers, and
+ * complains of more. */
+void handles_start(void);
+void handles_tidy(struct worker *worker);
+void handles_rest(void);
+void handles_check(void);
+
+void do_share(struct worker *worker);
+void do_pin(struct worker *worker);
+
 void do_pool(struct worker *worker);
 void do_scope(struct worker *worker);
 void do_capture(struct worker *worker);

@@ -231,6 +231,9 @@ void do_capture(struct worker *worker)
     }
     if (below(worker, 3) == 0)
         capture_fork(worker, device, place.stream);
+    bool has_handle = below(worker, 3) == 0;
+    if (has_handle)
+        handle_in_capture(worker, place.stream);
     if (below(worker, 8) == 0) {
         for (int tries = 0; tries < 100; tries++) {
             tarn_status status = tarn_capture_abort(place.stream);
@@ -244,6 +247,8 @@ void do_capture(struct worker *worker)
         if (graph)
             graph_launch(worker, &place, graph);
     }
+    if (has_handle)
+        handle_after_capture(place.stream);
     blocks_free(worker, &inside, 2);
 }
 

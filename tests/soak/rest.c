@@ -48,7 +48,7 @@ static int64_t resident_bytes(void)
     return second ? (int64_t)strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE) : 0;
 }
 
-static void must(const char *what, tarn_status status)
+static void demand(const char *what, tarn_status status)
 {
     if (status)
         wrong("%s, while nothing is in use: %s", what, tarn_last_error());
@@ -61,15 +61,15 @@ struct rest rest_look(void)
     malloc_trim(0); /* who looks up symbols leaves some MiB behind in an arena of the C library */
 #endif
     for (int device = 0; device < DEVICES; device++) {
-        must("tarn_device_synchronize", tarn_device_synchronize(device));
-        must("tarn_trim", tarn_trim(device, 0));
+        demand("tarn_device_synchronize", tarn_device_synchronize(device));
+        demand("tarn_trim", tarn_trim(device, 0));
     }
-    must("tarn_pinned_trim", tarn_pinned_trim(0));
+    demand("tarn_pinned_trim", tarn_pinned_trim(0));
     for (int device = 0; device < DEVICES; device++) {
         tarn_host_ledger ledger = {.size = sizeof ledger};
         tarn_stats stats = {.size = sizeof stats};
-        must("tarn_host_ledger_get", tarn_host_ledger_get(device, &ledger));
-        must("tarn_stats_get", tarn_stats_get(device, &stats));
+        demand("tarn_host_ledger_get", tarn_host_ledger_get(device, &ledger));
+        demand("tarn_stats_get", tarn_stats_get(device, &stats));
         rest.metadata = stats.metadata_bytes;
         rest.reserved += (int64_t)ledger.created + stats.reserved_bytes[TARN_STAT_ALL].current;
         rest.mapped += (int64_t)ledger.mappings + stats.active[TARN_STAT_ALL].current;
@@ -101,6 +101,7 @@ void rest_check(const struct rest *rest)
               " kept",
               stats.allocated_bytes.current, stats.active_bytes.current, stats.pending_bytes, stats.kept_bytes);
     }
+    handles_check();
     if (segments_of_allocators() != 0)
         wrong("%" PRId64 " segments were not given back to the allocator of their pool", segments_of_allocators());
 }
