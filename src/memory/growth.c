@@ -425,7 +425,7 @@ static void growth_alias_undo(struct growth *growth)
         arena_unclaim(arena, growth->start + aliased, growth->donation.aliases - aliased);
 }
 
-/* As heap_shed(), of pieces that come to `most` bytes at most, while the heap is one of `store`, which is not plain. */
+/* As heap_shed(), of pieces that come to `most` bytes at most, of a store that is not plain. */
 static tarn_status heap_give_up(struct heap *heap, const struct store *store, size_t wanted, size_t most, size_t *given)
 {
     struct donation donation = {.end = &donation.first};
@@ -582,14 +582,15 @@ tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_
     return status == TARN_ERROR_OUT_OF_MEMORY ? grow_once(heap, zone, size, alignment, true, span) : status;
 }
 
-tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given, struct run **leaving)
+tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given, struct run **leaving)
 {
     struct run *own = NULL;
-    mutex_lock(&heap->lock);
-    struct store *store = heap->store;
     *given = 0;
-    if (store->plain)
+    if (!store->plain)
+        return heap_give_up(heap, store, wanted, SIZE_MAX, given);
+    mutex_lock(&heap->lock);
+    if (heap->store == store)
         segments_detach_locked(heap, wanted, given, store_calls_back(store) ? leaving : &own);
     mutex_unlock(&heap->lock);
-    return store->plain ? segments_release(own) : heap_give_up(heap, store, wanted, SIZE_MAX, given);
+    return segments_release(own);
 }

@@ -13,9 +13,11 @@
  * TARN_ERROR_OUT_OF_MEMORY: nothing of its own was unmapped. */
 tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
 
-/* Unmaps idle pieces of the heap's free spans, at least `wanted` bytes where there are as many, into the arena's cache. Never
- * waits. Gives the bytes in `given`, also on failure. Segments of a caller's allocator are put in front of `leaving`. */
-tarn_status heap_shed(struct heap *heap, size_t wanted, size_t *given, struct run **leaving);
+/* Unmaps idle pieces of the heap's free spans, at least `wanted` bytes where there are as many, into the cache of `store`, which must not
+ * go away meanwhile. Never waits. Gives the bytes in `given`, also on failure. Segments of a caller's allocator are put in front of
+ * `leaving`. Does nothing where the heap is not one of `store`: a heap that was emptied becomes another's at any time, who may rely on
+ * its memory's staying where it is. */
+tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given, struct run **leaving);
 
 /* Whether a free span holds a whole piece, or is a whole segment, which it would give up once it is idle. */
 bool span_holds_piece_locked(const struct heap *heap, const struct span *span);

@@ -218,8 +218,7 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
     if (source == LEFT_BEHIND)
         total = take_unmapped(own->store, wanted);
     for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
-        /* While moves are shared no store goes away. The heap may become another's that gives nothing: what is shed then lies in
-         * the cache of that one. */
+        /* While moves are shared no store goes away. The heap may become another's meanwhile, which gives nothing. */
         struct store *store = heap == own ? NULL : source_of(heap, own->store, source);
         size_t given = 0;
         if (!store)
@@ -227,7 +226,7 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
         collect(heap);
         total += source != IN_USE ? segments_adopt(own, heap, wanted - total) : 0;
         if (total < wanted)
-            (void)heap_shed(heap, wanted - total, &given, &leaving);
+            (void)heap_shed(heap, store, wanted - total, &given, &leaving);
         total += pass_on(store, own->store, wanted - total, given);
     }
     move_end(arena);
@@ -392,7 +391,7 @@ static tarn_status grow_alone(struct heap *heap, enum zone_kind zone, size_t siz
             continue;
         collect(other);
         if (other != heap)
-            (void)heap_shed(other, size - total, &given, &leaving);
+            (void)heap_shed(other, store, size - total, &given, &leaving);
         total += pass_on(store, heap->store, size - total, given);
     }
     tarn_status status = take(heap, zone, size, alignment, span);
@@ -534,7 +533,7 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
                 pool_suspension_complete(pool_of_store(own));
             collect(heap);
             size_t now = bytes_of(arena, store);
-            status = now > keep ? heap_shed(heap, now - keep, &given, &leaving) : TARN_OK;
+            status = now > keep ? heap_shed(heap, own, now - keep, &given, &leaving) : TARN_OK;
             first = first ? first : status;
             status = store_release_cache(own, share_of(arena, own, store, keep));
             first = first ? first : status;

@@ -3,6 +3,7 @@
 
 /* How a heap comes by memory. The checker of the host device is on: an unmap of memory in use would be reported. */
 #include "memory/growth.h"
+#include "memory/pool.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -308,18 +309,48 @@ static void shedding_gives_at_least_what_is_wanted_and_says_how_much(void **stat
     OK(default_heap(stream, &heap));
     for (int i = 0; i < 5; i++)
         blocks[i] = alloc_on(own, PIECE);
-    OK(heap_shed(heap, SIZE_MAX, &given, NULL));
+    OK(heap_shed(heap, heap->store, SIZE_MAX, &given, NULL));
     CHECK(given == 0);
     for (int i = 0; i < 5; i += 2)
         OK(tarn_free(blocks[i]));
-    OK(heap_shed(heap, 1, &given, NULL));
+    OK(heap_shed(heap, heap->store, 1, &given, NULL));
     CHECK(given == PIECE && heap->arena->store.cache.bytes == PIECE);
-    OK(heap_shed(heap, PIECE + 1, &given, NULL));
+    OK(heap_shed(heap, heap->store, PIECE + 1, &given, NULL));
     CHECK(given == 2 * PIECE && heap->free_bytes == 0);
     verify(0);
     OK(tarn_free(blocks[1]));
     OK(tarn_free(blocks[3]));
     nothing_is_left(0);
+}
+
+/* Whoever looked for memory to take may find the heap to be another's by then: of a pool, whose memory is its own. */
+static void a_heap_that_became_a_pools_sheds_nothing_for_another(void **state)
+{
+    (void)state;
+    static const tarn_segments kinds[] = {TARN_SEGMENTS_VIRTUAL, TARN_SEGMENTS_PLAIN};
+    for (int kind = 0; kind < 2; kind++) {
+        tarn_pool_options options = {.size = sizeof options, .segments = kinds[kind]};
+        tarn_pool *pools[2];
+        struct stream *stream = NULL;
+        struct heap *heap = NULL;
+        struct run *leaving = NULL;
+        void *block = NULL;
+        size_t given = 1;
+        for (int i = 0; i < 2; i++)
+            OK(tarn_pool_create(&options, &pools[i]));
+        OK(tarn_pool_alloc(pools[0], own, PIECE, &block));
+        OK(tarn_free(block));
+        OK(stream_find(own, 0, &stream));
+        OK(heap_of(&pool_of_public(pools[0])->store, stream, &heap));
+        uint64_t mapped = ledger_of(0).mapped, created = ledger_of(0).created;
+        OK(heap_shed(heap, &pool_of_public(pools[1])->store, SIZE_MAX, &given, &leaving));
+        CHECK(given == 0 && !leaving && ledger_of(0).mapped == mapped && ledger_of(0).created == created);
+        OK(heap_shed(heap, heap->store, SIZE_MAX, &given, &leaving));
+        CHECK(given >= PIECE && !leaving);
+        for (int i = 0; i < 2; i++)
+            OK(tarn_pool_release(pools[i]));
+        nothing_is_left(0);
+    }
 }
 
 static void repeating_the_same_sequence_makes_no_driver_call_in_the_end(void **state)
@@ -370,6 +401,7 @@ int main(void)
         cmocka_unit_test(the_profile_footprint_creates_what_is_missing_and_no_more),
         cmocka_unit_test(pieces_move_between_streams_only_when_idle_and_keep_what_is_beside_them),
         cmocka_unit_test(a_growth_that_fails_leaves_live_blocks_and_can_be_repeated),
+        cmocka_unit_test(a_heap_that_became_a_pools_sheds_nothing_for_another),
         cmocka_unit_test(shedding_gives_at_least_what_is_wanted_and_says_how_much),
         cmocka_unit_test(repeating_the_same_sequence_makes_no_driver_call_in_the_end),
     };
