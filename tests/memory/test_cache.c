@@ -283,7 +283,7 @@ static void a_trim_has_the_memory_of_magazines(void **state)
         if (i == 0)
             bytes = metadata_bytes();
     }
-    /* A heap and a cache each; the magazines are some 40 KiB. */
+    /* A heap and a cache each; the magazines are 23 KiB. */
     CHECK(metadata_bytes() <= bytes + (uint64_t)STREAMS * 8 * 1024);
     const struct cache *cache = heap_of_stream(streams[0])->caches;
     for (unsigned class = 0; class < SLAB_CLASSES; class ++)
