@@ -4,6 +4,8 @@
 /* The table of libraries: numbers and names, what is registered at run time, what is looked for and where, and what is
  * said when it is not there. */
 #include "handle/fake.h"
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include "abi/handle_symbols.h"
 #include "base/pages.h"
@@ -303,6 +305,52 @@ static void test_memory_of_libraries(void **state)
     assert_ok(tarn_handle_return(&lease));
 }
 
+static atomic_int answers;
+static pthread_barrier_t all_made; /* the loader, which is held up, is asked for each thread */
+
+static void *ask_for(void *argument)
+{
+    tarn_library_info info = {.size = sizeof info};
+    pthread_barrier_wait(&all_made);
+    assert_ok(tarn_library_info_get(*(tarn_library *)argument, &info));
+    assert_false(info.found);
+    assert_non_null(strstr(info.reason, "libslowly.so.1"));
+    atomic_fetch_add(&answers, 1);
+    return NULL;
+}
+
+/* Threads that want a library while another one opens it, which takes as long as somebody is to write to this file, have its answer. */
+static void test_found_by_another_thread(void **state)
+{
+    (void)state;
+    const char *const sonames[] = {"libslowly.so.1", NULL};
+    const tarn_library_row row = {
+        .size = sizeof row, .name = "slowly", .sonames = sonames, .create_name = "create", .destroy_name = "destroy"};
+    char folder[] = "/tmp/tarn-registry-XXXXXX", path[64];
+    tarn_library library;
+    pthread_t threads[4];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/libslowly.so.1", folder);
+    assert_int_equal(mkfifo(path, 0600) || setenv("TARN_LIBRARY_PATH", folder, 1), 0);
+    assert_ok(tarn_library_register(&row, &library));
+    assert_int_equal(pthread_barrier_init(&all_made, NULL, 5), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_for, &library), 0);
+    alarm(60);
+    pthread_barrier_wait(&all_made);
+    for (int i = 0; atomic_load(&answers) < 4; i++) {
+        usleep(i ? 1000 : 50000); /* first until they wait, most likely */
+        int file = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        if (file >= 0)
+            close(file);
+    }
+    alarm(0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&all_made);
+    assert_int_equal(unsetenv("TARN_LIBRARY_PATH") || unlink(path) || rmdir(folder), 0);
+}
+
 static void test_numbers_run_out(void **state)
 {
     (void)state;
@@ -332,6 +380,7 @@ int main(void)
         TEST(test_failed_handle_is_real),
         TEST(test_directories),
         TEST(test_memory_of_libraries),
+        TEST(test_found_by_another_thread),
         TEST(test_numbers_run_out), /* the last */
     };
     host_start(1, 256 * MIB);

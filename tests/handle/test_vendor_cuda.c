@@ -66,6 +66,42 @@ static void cudss_has_its_memory_from_tarn(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
+struct asking {
+    pthread_barrier_t barrier;
+    void *pointer;
+    tarn_status status, usable;
+};
+
+static void *ask_and_keep(void *argument)
+{
+    struct asking *asking = argument;
+    size_t size = 0;
+    asking->status = tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &asking->pointer, &size);
+    pthread_barrier_wait(&asking->barrier); /* others clear all */
+    pthread_barrier_wait(&asking->barrier);
+    asking->usable = tarn_usable_size(asking->pointer, &size);
+    return NULL;
+}
+
+/* A thread that was given a workspace for its calls has it until it asks again. */
+static void the_workspace_of_cublaslt_stays_while_others_clear(void **state)
+{
+    (void)state;
+    struct asking asking = {.status = TARN_ERROR_SYSTEM};
+    tarn_workspace_cleared cleared;
+    pthread_t thread;
+    assert_int_equal(pthread_barrier_init(&asking.barrier, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, ask_and_keep, &asking), 0);
+    pthread_barrier_wait(&asking.barrier);
+    assert_ok(tarn_workspace_clear_all(&cleared));
+    pthread_barrier_wait(&asking.barrier);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&asking.barrier);
+    assert_ok(asking.status);
+    assert_ok(asking.usable);
+    assert_int_equal(cleared.deferred, MIB);
+}
+
 /* cuBLASLt takes its workspace as an argument: one a thread and stream, of tarn's memory, under every policy. */
 static void the_workspace_of_cublaslt_is_asked_for(void **state)
 {
@@ -204,6 +240,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_create_past_tarn_breaks_a_capture),
         cmocka_unit_test(cudss_has_its_memory_from_tarn),
         cmocka_unit_test(the_workspace_of_cublaslt_is_asked_for),
+        cmocka_unit_test(the_workspace_of_cublaslt_stays_while_others_clear),
     };
     int failures = run_each();
     return failures + cmocka_run_group_tests(tests, NULL, NULL);
