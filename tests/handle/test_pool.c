@@ -268,6 +268,24 @@ static void test_leases(void **state)
 }
 
 /* Where a handle of another stream is there and cannot be had, one is made. */
+/* A lease that could not be bound is one still. */
+static void test_a_lease_outlives_a_failed_bind(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register(0, false);
+    tarn_stream a = new_stream(), b = new_stream();
+    tarn_lease lease = {0};
+    assert_ok(tarn_handle_lease(library, a, &lease));
+    fake_fail(FAKE_SET_STREAM, 1, 7);
+    assert_refused(tarn_handle_lease_bind(&lease, b), TARN_ERROR_LIBRARY, "set_stream");
+    assert_status(tarn_handle_lease_bind(&lease, UINT64_MAX - 5), TARN_ERROR_INVALID_STREAM);
+    assert_ok(tarn_handle_lease_bind(&lease, b));
+    assert_ok(tarn_handle_return(&lease));
+    assert_int_equal(handle_stats(library).in_use, 0);
+    assert_ok(tarn_stream_return(a));
+    assert_ok(tarn_stream_return(b));
+}
+
 static int record_kind(void)
 {
     for (int kind = 0; kind < tarn_host_call_kinds(); kind++)
@@ -565,6 +583,7 @@ int main(void)
         TEST(test_every_failure_leaves_things_as_they_were),
         TEST(test_by_stream),
         TEST(test_leases),
+        TEST(test_a_lease_outlives_a_failed_bind),
         TEST(test_by_stream_without_an_event),
         TEST(test_by_stream_in_a_capture),
         TEST(test_of_two_returns_at_once_one_counts),
