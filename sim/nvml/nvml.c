@@ -99,7 +99,8 @@ SIM_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *address, struct devi
     return OK;
 }
 
-SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(struct device *device, unsigned *count, struct process *list)
+SIM_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const struct device *device, unsigned *count,
+                                                       struct process *list)
 {
     int code;
     if (fails(count, sizeof *count, &code))

@@ -60,7 +60,7 @@ static void traces_begin_and_end(void)
     static int number;
     char name[32];
     size_t printed = 0;
-    uint64_t had = 0, lost = 0;
+    uint64_t had = 0, missed = 0;
     tarn_trace_options options = {.size = sizeof options, .records = 512, .regions = true};
     snprintf(name, sizeof name, "region %d", number++ % 50); /* a name stays for good */
     (void)TRY(tarn_trace_start(&options));
@@ -70,7 +70,7 @@ static void traces_begin_and_end(void)
     if (inside)
         OK(tarn_region_pop());
     kept_free_every_second();
-    (void)TRY(tarn_trace_count(&had, &lost));
+    (void)TRY(tarn_trace_count(&had, &missed));
     (void)TRY(tarn_snapshot_print(swallow, &printed, NULL));
     (void)TRY(tarn_metrics_print((bool (*)(void *, const void *, size_t))swallow, &printed));
     (void)TRY(tarn_trace_stop());
