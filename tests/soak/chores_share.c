@@ -65,9 +65,7 @@ static void use_share(struct worker *worker, tarn_share *share, int device, unsi
         import_close(again);
         compare(worker, block, seen, size);
     }
-    import_close(seen);
-    if (tarn_import_close(seen) == TARN_OK)
-        wrong("an import was closed once more than it was imported");
+    import_close(seen); /* once more would close whoever's import is there by now */
 }
 
 void do_share(struct worker *worker)
