@@ -191,9 +191,9 @@ TARN_API tarn_status tarn_handle_return(tarn_lease *lease);
 TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
 
 /* Destroys the handles that no thread has, with their workspaces, but for those of captures, which last until they are
- * cleared; `destroyed` (may be NULL) receives how many. The vendor's destroy waits for the device. TARN_ERROR_CAPTURE while a known capture is open anywhere, and none can begin meanwhile; then
- * nothing was destroyed, nor is anything where the driver cannot go to the device. TARN_ERROR_LIBRARY when a destroy failed: that handle is
- * given up, the others are destroyed. TARN_ERROR_INVALID_DEVICE. */
+ * cleared; `destroyed` (may be NULL) receives how many. The vendor's destroy waits for the device. TARN_ERROR_CAPTURE while a known capture
+ * is open anywhere, and none can begin meanwhile; then nothing was destroyed, nor is anything where the driver cannot go to the device.
+ * TARN_ERROR_LIBRARY when a destroy failed: that handle is given up, the others are destroyed. TARN_ERROR_INVALID_DEVICE. */
 TARN_API tarn_status tarn_handle_trim(tarn_library library, int device, size_t *destroyed);
 
 /* How long the calling thread waits, in ns, for captures of others to end when it must make a handle and captures

@@ -33,7 +33,8 @@ extern "C" {
 /* Gives a block of `size` bytes, whose contents are undefined. Of 0 bytes: NULL, with TARN_OK. Makes a context on the
  * thread's current device where no device has one, and nowhere else.
  * TARN_ERROR_OUT_OF_MEMORY: neither the driver nor the limit has room, after all that is not in use was given back and
- * pending work was waited for, or the request is above the limit itself. TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_DEVICE_LOST, TARN_ERROR_DRIVER. */
+ * pending work was waited for, or the request is above the limit itself. TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_DEVICE_LOST,
+ * TARN_ERROR_DRIVER. */
 TARN_API tarn_status tarn_pinned_alloc(size_t size, void **pointer);
 
 /* The same for work of `stream`: a capture of that stream may have a pool of its own for it, instead of one of the

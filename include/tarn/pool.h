@@ -158,14 +158,14 @@ typedef enum tarn_pool_state {
 TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state);
 
 /* Gives all memory of a running pool back to the driver, after waiting for the work that its streams have queued, and those recorded
- * for its blocks, and, where a graph counts the pool, for all work of the device. With `keep` the contents of live blocks are copied to host memory first, as many
- * bytes as the pool's live blocks and slabs of small blocks have. Blocks may be freed while it is suspended; an allocation from it gives
- * TARN_ERROR_SUSPENDED. All or nothing: on failure it runs, with its contents; tarn_pool_state_get() says so, or, where the driver
- * refused to undo or to release, that it is suspended all the same. TARN_ERROR_NOT_SUPPORTED for one of plain segments;
+ * for its blocks, and, where a graph counts the pool, for all work of the device. With `keep` the contents of live blocks are copied to
+ * host memory first, as many bytes as the pool's live blocks and slabs of small blocks have. Blocks may be freed while it is suspended; an
+ * allocation from it gives TARN_ERROR_SUSPENDED. All or nothing: on failure it runs, with its contents; tarn_pool_state_get() says so, or,
+ * where the driver refused to undo or to release, that it is suspended all the same. TARN_ERROR_NOT_SUPPORTED for one of plain segments;
  * TARN_ERROR_SUSPENDED for a pool that does not run; TARN_ERROR_BUSY while any of its memory is pinned or exported (share.h);
- * TARN_ERROR_CAPTURE while a known capture is open on the device; TARN_ERROR_OUT_OF_HOST_MEMORY where the contents do not fit.
- * Where copies were begun and the driver does not say whether they have ended, the call fails and the pool is suspended in part, its
- * memory where it was: tarn_pool_resume() waits for them. Nothing else may use the pool's memory meanwhile, or be queued that does. */
+ * TARN_ERROR_CAPTURE while a known capture is open on the device; TARN_ERROR_OUT_OF_HOST_MEMORY where the contents do not fit. Where copies
+ * were begun and the driver does not say whether they have ended, the call fails and the pool is suspended in part, its memory where it
+ * was: tarn_pool_resume() waits for them. Nothing else may use the pool's memory meanwhile, or be queued that does. */
 TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
 
 /* Gives a suspended pool memory again, at the same addresses, with the contents if they were kept. All or nothing: on failure it

@@ -38,8 +38,9 @@ TARN_API tarn_status tarn_unpin(const void *pointer, size_t size);
  * while importers still see it. A share shows whole pieces, with what else lies in them: blocks that must not be seen by the
  * importer belong to another device or process. */
 
-/* Creates the device's memory exportable from now on; or let only that of some pools be so (tarn_pool_options). Before it is first used, or when all of it was given back:
- * TARN_ERROR_BUSY while any is reserved. TARN_ERROR_NOT_SUPPORTED where the device cannot; TARN_ERROR_INVALID_DEVICE. */
+/* Creates the device's memory exportable from now on; or let only that of some pools be so (tarn_pool_options). Before it is first used, or
+ * when all of it was given back: TARN_ERROR_BUSY while any is reserved. TARN_ERROR_NOT_SUPPORTED where the device cannot;
+ * TARN_ERROR_INVALID_DEVICE. */
 TARN_API tarn_status tarn_export_enable(int device);
 
 /* A handle on memory that one process exports and others import. Each process closes what it made or received. */

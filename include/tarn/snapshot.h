@@ -38,8 +38,8 @@ typedef struct tarn_snapshot_options {
 
 /* Writes a snapshot to a file that only its owner can read, in place of one that is there: under another name in the same folder
  * first, so that nobody finds half of one. `options` NULL: a pickle without a limit. TARN_ERROR_INVALID_ARGUMENT for a NULL path,
- * an option out of range, or a limit below what there is without any record, which the text names; TARN_ERROR_SYSTEM where the file cannot be
- * written, with the reason; TARN_ERROR_OUT_OF_HOST_MEMORY. On failure what was there before is untouched. */
+ * an option out of range, or a limit below what there is without any record, which the text names; TARN_ERROR_SYSTEM where the file cannot
+ * be written, with the reason; TARN_ERROR_OUT_OF_HOST_MEMORY. On failure what was there before is untouched. */
 TARN_API tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *options);
 
 /* The same, given to a function piece by piece, by the calling thread with no lock held; it says whether to go on. Where it says no:

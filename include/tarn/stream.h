@@ -130,9 +130,9 @@ TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mo
 TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
 
 /* Ends a known capture. Where tarn began it, `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys; an
- * invalidated capture is over too, and gives TARN_ERROR_CAPTURE, as is one of a device that is lost: TARN_ERROR_DEVICE_LOST. Where it was only announced, the caller has ended it;
- * `graph` may be NULL then and receives NULL. TARN_ERROR_INVALID_ARGUMENT for a stream without a known capture.
- * TARN_ERROR_CAPTURE, and the capture goes on, in a thread that did not begin it, unless it is relaxed or announced. */
+ * invalidated capture is over too, and gives TARN_ERROR_CAPTURE, as is one of a device that is lost: TARN_ERROR_DEVICE_LOST. Where it was
+ * only announced, the caller has ended it; `graph` may be NULL then and receives NULL. TARN_ERROR_INVALID_ARGUMENT for a stream without a
+ * known capture. TARN_ERROR_CAPTURE, and the capture goes on, in a thread that did not begin it, unless it is relaxed or announced. */
 TARN_API tarn_status tarn_capture_end(tarn_stream stream, void **graph);
 
 /* Ends a known capture and throws away what it recorded, if tarn began it; by the same threads. By any where the one that began it has

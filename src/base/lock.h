@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A mutex that cannot fail, over pthreads; a lock that many share; and a lock for a few dozen instructions. Each has a rank, the name
- * of its place in the one order in which locks are taken (lock_order.h), which builds with TARN_DEBUG_CHECKS check at each taking; others know
- * nothing of it. */
+ * of its place in the one order in which locks are taken (lock_order.h), which builds with TARN_DEBUG_CHECKS check at each taking; others
+ * know nothing of it. */
 #ifndef TARN_BASE_LOCK_H
 #define TARN_BASE_LOCK_H
 

@@ -71,7 +71,8 @@ void object_pools_each(void (*call)(void *argument, const struct object_pool *po
                        void *argument);
 
 /* For tests: the `nth` allocation from now fails (1 is the next), and with `forever` all after it; 0 clears. Counts calls of
- * pages_map, pages_alloc and object_alloc by anyone. pages_fail_calls is how many there were since it was set, pages_fail_hits how many failed. */
+ * pages_map, pages_alloc and object_alloc by anyone. pages_fail_calls is how many there were since it was set, pages_fail_hits how many
+ * failed. */
 void pages_fail(uint64_t nth, bool forever);
 uint64_t pages_fail_calls(void);
 /* Whether failures are being counted: then whoever keeps objects at hand must ask for each anew. */

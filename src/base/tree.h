@@ -31,8 +31,8 @@ struct tree_node *tree_last(const struct tree *tree);
 struct tree_node *tree_next(const struct tree_node *node);
 struct tree_node *tree_previous(const struct tree_node *node);
 
-/* A search walks down: `is_enough(node, key)` is false for a first part of the order and true for the rest; the result is the first node for
- * which it is true, or NULL. */
+/* A search walks down: `is_enough(node, key)` is false for a first part of the order and true for the rest; the result is the first node
+ * for which it is true, or NULL. */
 typedef bool (*tree_test)(const struct tree_node *node, uint64_t key);
 struct tree_node *tree_find_first(const struct tree *tree, tree_test is_enough, uint64_t key);
 

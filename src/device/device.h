@@ -101,8 +101,8 @@ void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thre
 void device_on_shutdown(void (*callback)(void));
 void device_on_shutdown_first(void (*callback)(void));
 /* What is done when the devices are known, before the first call goes on, and again at tarn_shutdown() before everything else; for who
- * looks at tarn from above, at most four; `end` may be NULL. Registered before the first use. What `begin` gives, that call fails with, and it is
- * asked again by the next. */
+ * looks at tarn from above, at most four; `end` may be NULL. Registered before the first use. What `begin` gives, that call fails with, and
+ * it is asked again by the next. */
 void device_on_use(tarn_status (*begin)(void), void (*end)(void));
 /* Said by such a callback: something of the driver's stays in use until the process ends. */
 void device_keep_driver(void);

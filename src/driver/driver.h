@@ -44,8 +44,8 @@ struct driver_properties {
     int capability_major, capability_minor; /* compute capability; 0 on the host device */
 };
 
-/* X(call, parameters). Which of them may wait for queued work: free, host_free, host_unregister, unmap (on some drivers), release, *_synchronize,
- * stream_destroy. is_active says whether the device has a context already, and makes none.
+/* X(call, parameters). Which of them may wait for queued work: free, host_free, host_unregister, unmap (on some drivers), release,
+ * *_synchronize, stream_destroy. is_active says whether the device has a context already, and makes none.
  * Plain memory in the order of a stream, from the driver's own pool. TARN_ERROR_CAPTURE where the stream captures, since both would
  * become nodes of the graph; TARN_ERROR_NOT_SUPPORTED where the driver has no such pools:
  *   alloc_async         memory for what is queued on the stream from now on. May wait where the device is full

@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What the files of the host device share. host.c owns configuration, devices and the way into a call; host_address.c
- * address space and plain allocations; host_memory.c pieces and mappings; host_pinned.c pinned memory of the host; host_stream.c queues, events and the clock of
- * queued work; host_worker.c the threads that run real work; host_clock.c the cost tables; host_check.c owners, uses
- * and reports.
+ * address space and plain allocations; host_memory.c pieces and mappings; host_pinned.c pinned memory of the host; host_stream.c queues,
+ * events and the clock of queued work; host_worker.c the threads that run real work; host_clock.c the cost tables; host_check.c owners,
+ * uses and reports.
  *
  * Locks, in the order in which they are taken: memory, streams, then the leaves (an object pool's, the injection's).
  * The locks of settling and of delivering reports are taken with none of these held; so a report is delivered with those

@@ -540,7 +540,8 @@ tarn_status host_memory_info(int number, size_t *free_bytes, size_t *total_bytes
 
 /* ---- What lies behind an address --------------------------------------------------------------------------------- */
 
-/* The extent at `address` for the device, or length 0; of another device's memory only what it can reach. Two steps where the region is the one asked about last. */
+/* The extent at `address` for the device, or length 0; of another device's memory only what it can reach. Two steps where the region is the
+ * one asked about last. */
 static tarn_host_extent extent_at(const struct host_device *device, uintptr_t address)
 {
     const struct host_region *region = host_region_at(address);

@@ -2,13 +2,14 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The virtual clock of driver time: what each call costs, never slept. Two tables, because what is published about CUDA
- * disagrees, and a third that is measured on some machine and read from a file: A charges physical memory by the MiB as a first touch of zeroed pages does and access by the call; B takes
- * physical memory as nearly free of its size and access by the piece. A call that the tables do not name costs nothing.
+ * disagrees, and a third that is measured on some machine and read from a file: A charges physical memory by the MiB as a first touch of
+ * zeroed pages does and access by the call; B takes physical memory as nearly free of its size and access by the piece. A call that the
+ * tables do not name costs nothing.
  *
  * Sources: map, set_access, unmap, create of 2 MiB and reserve: kvcached's bench_vmm on an A100; event record: RMM
  * issue 448. Pinned memory is an estimate: pages are zeroed and locked at some 4 GiB/s, and locked alone at 10. So is 1 us for
- * what comes from the driver's own pool and goes back there. This file owns the tables, of which C is written once, before the device starts; the sums are atomic fields
- * of the device. */
+ * what comes from the driver's own pool and goes back there. This file owns the tables, of which C is written once, before the device
+ * starts; the sums are atomic fields of the device. */
 #include "base/status.h"
 #include "driver/host.h"
 

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What the files of the host device's memory share: host_address.c owns address space, the budget of mappings and
- * plain allocations; host_memory.c pieces and what is mapped where; host_pinned.c pinned memory of the host. All of it is under one lock, the first in the order
- * of locks; system calls are made with it. Functions here assume that it is held. */
+ * plain allocations; host_memory.c pieces and what is mapped where; host_pinned.c pinned memory of the host. All of it is under one lock,
+ * the first in the order of locks; system calls are made with it. Functions here assume that it is held. */
 #ifndef TARN_DRIVER_HOST_MEMORY_H
 #define TARN_DRIVER_HOST_MEMORY_H
 

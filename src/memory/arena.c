@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns each device's address range, the bitmap of claimed granules, and every physical piece. Makes the driver calls on
- * memory, none of them under an arena's or a heap's lock. Keeps: a piece is mapped once, in the cache, stuck, or in the hands of one thread;
- * `reserved` is the bytes of the pieces that exist, and never above the limit through a create of ours. */
+ * memory, none of them under an arena's or a heap's lock. Keeps: a piece is mapped once, in the cache, stuck, or in the hands of one
+ * thread; `reserved` is the bytes of the pieces that exist, and never above the limit through a create of ours. */
 #include "memory/arena.h"
 #include "base/pages.h"
 #include "base/status.h"

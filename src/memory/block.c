@@ -68,8 +68,8 @@ static struct heap *heap_of_entry(map_entry entry)
     return span ? atomic_load_explicit(&span->heap, memory_order_relaxed) : NULL;
 }
 
-/* The entry of a page with the lock of its heap held; 0, nothing held, when the page has none, or more than one heap's. An entry that is not the
- * caller's own may change at any moment: it says nothing before the lock of the heap that it names is held. */
+/* The entry of a page with the lock of its heap held; 0, nothing held, when the page has none, or more than one heap's. An entry that is
+ * not the caller's own may change at any moment: it says nothing before the lock of the heap that it names is held. */
 static map_entry page_lock(uintptr_t page, struct heap **heap)
 {
     for (map_entry entry = map_get(page); entry && entry != MAP_SHARED; entry = map_get(page)) {

@@ -3,8 +3,8 @@
 
 /* The slow side of caches: what fills and empties a magazine, what other threads have freed, and the taking of a cache from
  * its thread. Invariants: a slot is at home, in its class's magazine, or taken; a slab is listed exactly while one of its
- * slots is at home; what is at home or in a magazine has a clear note. Everything here but cache_give_remote() and the ends of cache_of() runs under the heap's lock, which a
- * cache's thread never waits for while it is busy. */
+ * slots is at home; what is at home or in a magazine has a clear note. Everything here but cache_give_remote() and the ends of cache_of()
+ * runs under the heap's lock, which a cache's thread never waits for while it is busy. */
 #include "memory/cache.h"
 #include "base/log.h"
 #include "base/pages.h"

@@ -6,8 +6,8 @@
  *     text  := [item {"," item} [","]]
  *     item  := key ":" (word | "[" word ":" word {"," word ":" word} "]")
  *
- * Blanks count nowhere, not even inside a word that is no path, as in PyTorch; but every value must be whole, in its range and in its order, also
- * where PyTorch makes something of less. Owns the table of keys, which is constant; no lock, no allocation. */
+ * Blanks count nowhere, not even inside a word that is no path, as in PyTorch; but every value must be whole, in its range and in its
+ * order, also where PyTorch makes something of less. Owns the table of keys, which is constant; no lock, no allocation. */
 #include "base/status.h"
 #include "memory/config.h"
 

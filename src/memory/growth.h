@@ -7,9 +7,9 @@
 
 #include "memory/heap.h"
 
-/* Of a plain store see segment.h. Maps idle pieces of the heap's own free spans and of the arena's cache, and creates what is missing, so that one free
- * span of `size` bytes at `alignment` comes to be; cuts it off and gives it as SPAN_TAKEN. Never waits. On failure live blocks are
- * as they were; pieces may have moved to the cache, or have joined the heap's free memory without being of use.
+/* Of a plain store see segment.h. Maps idle pieces of the heap's own free spans and of the arena's cache, and creates what is missing, so
+ * that one free span of `size` bytes at `alignment` comes to be; cuts it off and gives it as SPAN_TAKEN. Never waits. On failure live
+ * blocks are as they were; pieces may have moved to the cache, or have joined the heap's free memory without being of use.
  * TARN_ERROR_OUT_OF_MEMORY: nothing of its own was unmapped. */
 tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
 

@@ -23,8 +23,8 @@ bool plan_may_begin(const struct heap *heap, size_t size);
  * had, of which the log tells. While moves are shared. */
 void plan_begin(struct heap *heap);
 
-/* Cuts a span for a request where the plan has it, or if that is not free, or the request is not planned, where the plan has nothing as long
- * as the block is likely to live. SPAN_TAKEN; TARN_ERROR_OUT_OF_MEMORY, without a text, where the ordinary way must be gone. */
+/* Cuts a span for a request where the plan has it, or if that is not free, or the request is not planned, where the plan has nothing as
+ * long as the block is likely to live. SPAN_TAKEN; TARN_ERROR_OUT_OF_MEMORY, without a text, where the ordinary way must be gone. */
 tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct span **span);
 
 /* Ends the following: the stream is retired, or all memory of the heap was given up; another may begin. What is in the arena stays the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A plan as a file, which `tarn plan` writes and the setting plan:FILE names: the requests of a recorded run, in their order, and where each
- * is best put. All numbers are little endian.
+/* A plan as a file, which `tarn plan` writes and the setting plan:FILE names: the requests of a recorded run, in their order, and where
+ * each is best put. All numbers are little endian.
  *
  *     byte 0   magic "tarnplan"     8   version 1            12  requests, how many
  *     16       arena, bytes         24  small, bytes         32  bound, bytes
@@ -51,8 +51,8 @@ struct plan {
 /* Of the header but its last field, and of the requests, as the file has them. */
 uint64_t plan_checksum(const struct plan_header *header, const struct plan_request *requests);
 
-/* Reads a plan. TARN_ERROR_CONFIGURATION for a file that cannot be read or is not right; the text begins with `source`, the key and the path,
- * and names the place and the value. */
+/* Reads a plan. TARN_ERROR_CONFIGURATION for a file that cannot be read or is not right; the text begins with `source`, the key and the
+ * path, and names the place and the value. */
 tarn_status plan_load(const char *source, const char *path, const struct plan **plan);
 
 /* The one that is in force, or NULL: config.c. */

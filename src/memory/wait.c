@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns uses and each heap's list of waiting blocks. A block waits in what was made when it was used, so that freeing it
- * cannot fail for want of host memory; a mark that cannot be made then is made later. Under the heap's lock, but for the adding to a list that is not yet a block's. */
+ * cannot fail for want of host memory; a mark that cannot be made then is made later. Under the heap's lock, but for the adding to a list
+ * that is not yet a block's. */
 #include "memory/wait.h"
 #include "base/pages.h"
 #include "base/status.h"

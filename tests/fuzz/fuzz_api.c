@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Random sequences of calls of the whole public API, on a small host device. Seeds: corpus/api. Two bytes are a call: which header's and by
- * which of two threads, and which function; the bytes behind them choose its arguments, from what earlier calls gave, from what was given back
- * since, and from what never was any of these.
+ * which of two threads, and which function; the bytes behind them choose its arguments, from what earlier calls gave, from what was given
+ * back since, and from what never was any of these.
  *
  * Whatever is called: nothing crashes, a good argument among bad ones does no harm, and when everything is given back nothing is left. The
  * functions of no part are named in tests/build/test_fuzz.sh, with the reason. */

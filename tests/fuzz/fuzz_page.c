@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into what `tarn top` reads of other processes: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/page. A page is made
- * that is right, and shown twice with what the input says put into it: three bytes of place, one of length, and as many bytes; before
+/* libFuzzer's way into what `tarn top` reads of other processes: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/page. A page is
+ * made that is right, and shown twice with what the input says put into it: three bytes of place, one of length, and as many bytes; before
  * these, a byte of flags and two of the length that the file is cut to. Whatever is read must be shown, as a table and as JSON.
  *
  * Reader: tools/tarn/top/top_page.c

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* libFuzzer's way into the reader of plans: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/plan. A checksum that is wrong is put
- * right, so that what it covers is met too, unless the reserved field says otherwise. Of less than two bytes something else is opened. Whatever is read must be within its own numbers; whatever is not must say why.
+ * right, so that what it covers is met too, unless the reserved field says otherwise. Of less than two bytes something else is opened.
+ * Whatever is read must be within its own numbers; whatever is not must say why.
  *
  * Reader: src/memory/plan_file.c
  */

@@ -4,8 +4,9 @@
 /* The storm of private pools: each thread does at random whatever the headers allow with pools that all of them share. Pools are made,
  * counted and released, with blocks that others free later; scopes are begun, joined, left and ended; pools are trimmed, suspended
  * and resumed; streams capture into pools, graphs are launched and destroyed; streams are adopted and retired at full speed; memory
- * is short. What is checked: no two live blocks share a unit, a live block holds what its thread wrote and is of a pool that may have served it, a free of a live
- * block succeeds, only statuses come that may, and in the end nothing is left. TARN_SEED and TARN_STORM_STEPS say which storm. */
+ * is short. What is checked: no two live blocks share a unit, a live block holds what its thread wrote and is of a pool that may have
+ * served it, a free of a live block succeeds, only statuses come that may, and in the end nothing is left. TARN_SEED and TARN_STORM_STEPS
+ * say which storm. */
 #include "base/pages.h"
 #include "support/host.h"
 #include "support/shadow.h"

@@ -122,7 +122,8 @@ static void import_and_die(int socket)
     raise(SIGKILL);
 }
 
-/* Imports each share that comes, and answers with what its first byte is and whether it got the pointer before, until the other side closes. */
+/* Imports each share that comes, and answers with what its first byte is and whether it got the pointer before, until the other side
+ * closes. */
 static void import_and_compare(int socket)
 {
     void *before = NULL;

@@ -3,8 +3,8 @@
 
 /* The model of many threads: each does at random whatever the headers allow, with memory short, limits that change, streams that
  * are adopted and retired at full speed, and driver calls and host allocations that fail meanwhile. What is checked: no two live blocks
- * share a unit, a live block holds what its thread wrote, a free of a live block succeeds, only statuses come that may, and in the end everything is at rest
- * and nothing is left. TARN_SEED and TARN_STORM_STEPS say which storm. */
+ * share a unit, a live block holds what its thread wrote, a free of a live block succeeds, only statuses come that may, and in the end
+ * everything is at rest and nothing is left. TARN_SEED and TARN_STORM_STEPS say which storm. */
 #include "base/pages.h"
 #include "support/host.h"
 #include "support/shadow.h"

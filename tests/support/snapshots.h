@@ -14,8 +14,8 @@ const char *snapshots_folder(void);
 /* Runs tests/report/check_snapshot.py with arguments as a shell has them; whether it found all right. */
 bool snapshots_check(const char *arguments);
 
-/* Begins to write snapshots where TARN_TEST_SNAPSHOTS, how many are kept, is set; and ends and checks the last of them. One that cannot be had for want of
- * host memory is let go where `may_fail`. */
+/* Begins to write snapshots where TARN_TEST_SNAPSHOTS, how many are kept, is set; and ends and checks the last of them. One that cannot be
+ * had for want of host memory is let go where `may_fail`. */
 void snapshots_begin(bool may_fail);
 void snapshots_end(void);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A stream of bytes for the pickle machine, or another reader: a file or a buffer, plain or zstd-compressed, read in order and never held whole.
- * Its memory does not grow with the file. Not thread-safe; two inputs are independent. */
+/* A stream of bytes for the pickle machine, or another reader: a file or a buffer, plain or zstd-compressed, read in order and never held
+ * whole. Its memory does not grow with the file. Not thread-safe; two inputs are independent. */
 #ifndef TOOLS_PICKLE_INPUT_H
 #define TOOLS_PICKLE_INPUT_H
 

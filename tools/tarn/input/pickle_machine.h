@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The inside of the pickle machine, shared by pickle.c (opcodes) and pickle_store.c (values, stack, memo, containers) and by nothing else. */
+/* The inside of the pickle machine, shared by pickle.c (opcodes) and pickle_store.c (values, stack, memo, containers) and by nothing
+ * else. */
 #ifndef TOOLS_PICKLE_MACHINE_H
 #define TOOLS_PICKLE_MACHINE_H
 

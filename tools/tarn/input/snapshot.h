@@ -203,8 +203,8 @@ struct snapshot_error {
     char text[512];
 };
 
-/* Reads a whole snapshot file or a log of RMM's, plain or zstd-compressed (told by its first bytes). False on failure, with `error` filled and
- * `snapshot` zeroed; true fills `snapshot`, which the caller gives to snapshot_finish(). */
+/* Reads a whole snapshot file or a log of RMM's, plain or zstd-compressed (told by its first bytes). False on failure, with `error` filled
+ * and `snapshot` zeroed; true fills `snapshot`, which the caller gives to snapshot_finish(). */
 bool snapshot_read_file(const char *path, struct snapshot *snapshot, struct snapshot_error *error);
 
 /* The same from a buffer of `size` bytes that need not outlive the call. */

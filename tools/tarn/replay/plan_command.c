@@ -94,7 +94,8 @@ static bool read_workload(struct arguments *arguments, struct workload *workload
     return done || complain(arguments->path, text);
 }
 
-/* Replays the file with settings on a device of `memory` bytes, 0 for a large one. False where that fails otherwise than for want of memory. */
+/* Replays the file with settings on a device of `memory` bytes, 0 for a large one. False where that fails otherwise than for want of
+ * memory. */
 static bool run_replay(const struct arguments *arguments, const char *conf, uint64_t memory,
                        struct replay_result *result)
 {

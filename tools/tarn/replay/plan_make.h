@@ -27,8 +27,8 @@ bool plan_draft_make(const struct workload *workload, uint64_t effort, struct pl
                      size_t error_size);
 void plan_draft_finish(struct plan_draft *draft);
 
-/* Writes the plan to a new file beside `path`, whose name it gives in `made` (room for PLAN_PATH_MOST bytes). False with `error` filled; then there is
- * no file. */
+/* Writes the plan to a new file beside `path`, whose name it gives in `made` (room for PLAN_PATH_MOST bytes). False with `error` filled;
+ * then there is no file. */
 #define PLAN_PATH_MOST 256
 bool plan_draft_write(const struct plan_draft *draft, const char *path, char made[PLAN_PATH_MOST], char *error,
                       size_t error_size);
