@@ -12,9 +12,10 @@
 
 #include <tarn/memory.h>
 
-/* One vendor handle. Its owner is the thread or the lease that has it; nobody's while it is available. */
+/* One vendor handle. Its owner is the thread or the lease that has it; nobody's while it is available. No two share a line of the
+ * processor's cache: each bind writes to it. */
 struct handle {
-    void *vendor;
+    _Alignas(64) void *vendor;
     struct entry *library;
     struct handle_pool *pool;
     struct handle *all;    /* pool lock: the next of all that exist */
@@ -32,9 +33,9 @@ struct handle {
     uint64_t captures, settings, mode_changes; /* the epochs of captures, workspaces and modes when it was told */
     int modes[LIBRARY_MODES];                  /* as it was told */
     bool reset;                                /* another thread may have changed its modes since */
-    struct workspace *workspaces;              /* by stream and capture */
-    struct workspace *bound;                   /* whose memory the vendor's handle points to, unless that was freed */
-    bool points; /* it may point to a workspace, freed or not, unless setting the stream ends that */
+    bool points;                  /* it may point to a workspace, freed or not, unless setting the stream ends that */
+    struct workspace *workspaces; /* by stream and capture */
+    struct workspace *bound;      /* whose memory the vendor's handle points to, unless that was freed */
 };
 
 /* The handles of a library on a device. */
