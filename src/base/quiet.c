@@ -36,8 +36,8 @@ void quiet_end(const struct quiet *quiet)
     for (int i = 0; i < RAISED; i++)
         if (sigismember(&now, raised[i]) && !sigismember(&quiet->pending, raised[i]))
             any = sigaddset(&ours, raised[i]) == 0;
-    if (any)
-        (void)sigtimedwait(&ours, NULL, &at_once);
+    while (any && sigtimedwait(&ours, NULL, &at_once) > 0)
+        ; /* both may have come */
     (void)pthread_sigmask(SIG_SETMASK, &quiet->before, NULL);
     errno = error;
 }
