@@ -12,7 +12,7 @@ CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 # libfuzzer, or afl.
 ENGINE ?= libfuzzer
-# Parts of make portability; none: all.
+# Parts of make portability and of make nightly; none: all.
 PARTS ?=
 SOAK_SECONDS ?= 3600
 
@@ -25,7 +25,7 @@ compile = cmake --build $(build_dir) --parallel $(JOBS)
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 
-.PHONY: all build demo test docs bench mutants models fuzz fuzz-coverage soak portability coverage lint format install clean help require-cmake
+.PHONY: all build demo test docs bench wheel mutants models fuzz fuzz-coverage soak nightly portability coverage lint format install clean help require-cmake
 
 all: build
 
@@ -57,6 +57,10 @@ bench: ## Build the release and run every benchmark
 	@cmake --build build --parallel $(JOBS) --target product benchmarks
 	@scripts/bench build
 
+wheel: ## Build the Python package as pip does, install it into build/python, and run its tests there
+	@scripts/setup demo wheel
+	@scripts/wheel build/python
+
 mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names> for some, MUTANTS_PART=0/6 for a sixth)
 	@scripts/setup demo test docs
 	@$(cudss_headers)
@@ -84,6 +88,10 @@ soak: ## Everything at once at full speed for SOAK_SECONDS, beside mimalloc, and
 	@cmake --preset asan $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet)
 	@cmake --build build-asan --parallel $(JOBS) --target $(soak_tests) $(soak_failures)
 	@scripts/soak $(SOAK_SECONDS) build build-asan
+
+NIGHTLY_SECONDS ?= 3600
+nightly: ## What takes too long for each change, part by part; soak and fuzz for NIGHTLY_SECONDS each (PARTS=<names> for some)
+	@scripts/nightly $(NIGHTLY_SECONDS) $(PARTS)
 
 portability: ## Other compilers, C libraries and processors, and the ABI beside its baseline (PARTS=<names> for some)
 	@scripts/setup demo test portability

@@ -7,7 +7,9 @@
  * Every allocator runs the same sequence, in the same process. A round runs each of them twice, the first time for what the one
  * before has left of the processor's caches, in an order that rotates; what is printed is the median of the second runs, and tarn's
  * beside each peer's. Touched: the first 64 bytes of each block are written
- * after the allocation. */
+ * after the allocation.
+ *
+ * usage: bench_alloc [scaling]     "scaling": only the table by the number of threads */
 #include "bench_alloc/measure.h"
 
 #include <dirent.h>
@@ -136,7 +138,7 @@ static void traces(bool touch, const struct sequence *sequences, size_t count)
     geometric_mean(logs, count);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static struct sequence sequences[TRACES];
     const char *folders = getenv("TARN_TRACES");
@@ -144,6 +146,10 @@ int main(void)
     size_t count = 0, longest = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     peers_open();
+    if (argc > 1 && strcmp(argv[1], "scaling") == 0) {
+        bench_scaling();
+        return 0;
+    }
     small_blocks(false);
     small_blocks(true);
     large_blocks();
@@ -167,6 +173,7 @@ int main(void)
     if (count)
         bench_latencies(&sequences[longest]);
     bench_threads();
+    bench_scaling();
     for (size_t i = 0; i < count; i++)
         sequence_finish(&sequences[i]);
     return 0;

@@ -22,9 +22,9 @@ static struct {
     tarn_status (*library_register)(const tarn_library_row *, tarn_library *);
     tarn_status (*handle_get)(tarn_library, void **);
     tarn_status (*handle_get_on)(tarn_library, tarn_stream, void **);
-    tarn_status (*stream_from_pool)(int, int, tarn_stream *);
+    tarn_status (*stream_shared_get)(int, int, tarn_stream *);
     tarn_status (*stream_set)(tarn_stream);
-    tarn_status (*host_configure)(const tarn_host_config *);
+    tarn_status (*host_configuration_set)(const tarn_host_configuration *);
     const char *(*last_error)(void);
 } tarn;
 
@@ -178,29 +178,33 @@ static void load(const char *path)
         fprintf(stderr, "bench_handle: %s\n", dlerror());
         exit(1);
     }
-#define LOAD(name) *(void **)&tarn.name = dlsym(library, "tarn_" #name)
-    LOAD(library_register);
-    LOAD(handle_get);
-    LOAD(handle_get_on);
-    LOAD(stream_from_pool);
-    LOAD(stream_set);
-    LOAD(host_configure);
-    LOAD(last_error);
+#define LOAD(name)                                                 \
+    if (!(*(void **)&tarn.name = dlsym(library, "tarn_" #name))) { \
+        fprintf(stderr, "bench_handle: %s\n", dlerror());          \
+        exit(1);                                                   \
+    }
+    LOAD(library_register)
+    LOAD(handle_get)
+    LOAD(handle_get_on)
+    LOAD(stream_shared_get)
+    LOAD(stream_set)
+    LOAD(host_configuration_set)
+    LOAD(last_error)
 }
 
 int main(int argc, char **argv)
 {
     tarn_library_row row = {
         .size = sizeof row, .name = "bench", .create = create, .destroy = destroy, .set_stream = set_stream};
-    const tarn_host_config config = {.size = sizeof config, .devices = 1, .memory = (size_t)1 << 30};
+    const tarn_host_configuration config = {.size = sizeof config, .devices = 1, .memory = (size_t)1 << 30};
     load(argc > 1 ? argv[1] : TARN_LIBRARY);
-    must(tarn.host_configure(&config));
+    must(tarn.host_configuration_set(&config));
     must(tarn.library_register(&row, &plain));
     row.name = "bench_workspace";
     row.set_workspace = set_workspace;
     must(tarn.library_register(&row, &with_workspace));
-    must(tarn.stream_from_pool(0, 0, &streams[0]));
-    must(tarn.stream_from_pool(0, 0, &streams[1]));
+    must(tarn.stream_shared_get(0, 0, &streams[0]));
+    must(tarn.stream_shared_get(0, 0, &streams[1]));
 
     printf("%-46s %10s %10s\n", "ns", "1 thread", "2 threads");
     for (int kind = 0; kind < KINDS; kind++)

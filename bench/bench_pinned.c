@@ -129,9 +129,9 @@ static void waste(void)
 
 int main(void)
 {
-    tarn_host_config config = {.size = sizeof config};
-    if (tarn_host_configure(&config))
-        die("tarn_host_configure");
+    tarn_host_configuration config = {.size = sizeof config};
+    if (tarn_host_configuration_set(&config))
+        die("tarn_host_configuration_set");
     printf(
         "tarn %s, pinned host memory, one thread of the host device\n\nns for an allocation and its free, median of %d "
         "rounds\n",
@@ -147,7 +147,8 @@ int main(void)
     pairs("pair, 64 KiB, 128 held", 65536);
     for (size_t i = 1; i < 256; i += 2)
         give(held[i]);
-    if (tarn_pinned_trim(0) || tarn_pinned_stats_reset_peak() || tarn_pinned_stats_reset_accumulated())
+    if (tarn_pinned_trim(0) || tarn_pinned_stats_reset(TARN_STATS_PEAK) ||
+        tarn_pinned_stats_reset(TARN_STATS_ACCUMULATED))
         die("tarn_pinned_trim");
     waste();
     return 0;

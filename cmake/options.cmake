@@ -7,6 +7,7 @@ set(TARN_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (when tarn i
 option(TARN_PROGRAM "Build the program `tarn`" ${PROJECT_IS_TOP_LEVEL})
 option(TARN_SIM "Build the simulated vendor libraries" ${PROJECT_IS_TOP_LEVEL})
 option(TARN_INSTALL "Create the install rules" ${PROJECT_IS_TOP_LEVEL})
+option(TARN_PYTHON "Create the install rules of the Python package too (component python)" OFF)
 option(TARN_WERROR "Treat warnings as errors" OFF)
 option(TARN_DEBUG_CHECKS "Compile the internal checks of the invariants in" OFF)
 option(TARN_LTO "Optimise across files when linking (GCC)" OFF)

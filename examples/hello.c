@@ -27,18 +27,18 @@ int main(void)
     must(tarn_stream_lease(0, 0, &second));
     must(tarn_event_create(0, &filled));
 
-    must(tarn_alloc_on(first, size, &block)); /* work on `first` may use it from now on */
-    must(tarn_stream_native(first, &native)); /* what the driver calls the stream */
+    must(tarn_alloc_on(first, size, &block));     /* work on `first` may use it from now on */
+    must(tarn_stream_native_get(first, &native)); /* what the driver calls the stream */
     must(tarn_host_fill(0, native, block, 1, size));
     must(tarn_event_record(filled, first));
 
     must(tarn_stream_wait(second, filled));
-    must(tarn_stream_native(second, &native));
+    must(tarn_stream_native_get(second, &native));
     must(tarn_host_fill(0, native, block, 2, size));
     must(tarn_record_stream(block, second)); /* its memory waits for `second` too; */
     must(tarn_free(block));                  /* the free itself waits for nothing */
 
-    must(tarn_stats_get(0, &stats));
+    must(tarn_device_stats_get(0, &stats));
     printf(
         "%lld bytes allocated, %lld active, %lld reserved\n", (long long)stats.allocated_bytes[TARN_STAT_ALL].current,
         (long long)stats.active_bytes[TARN_STAT_ALL].current, (long long)stats.reserved_bytes[TARN_STAT_ALL].current);

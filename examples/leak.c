@@ -116,7 +116,7 @@ int main(int argc, char **argv)
     load();
     for (unsigned i = 0; i < REQUESTS; i++) {
         serve(&(struct request){.number = i, .prompt = i % PROMPTS});
-        must(tarn_stats_get(0, &stats));
+        must(tarn_device_stats_get(0, &stats));
         if (i % 20 == 0)
             printf("request %u: %zu prefixes, %lld MiB allocated\n", i, prefix_count,
                    (long long)(stats.allocated_bytes[TARN_STAT_ALL].current >> 20));

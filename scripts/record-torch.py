@@ -13,6 +13,8 @@ Weights are random, nothing is downloaded. Needs PyTorch, and the zstd program o
 import argparse
 import bisect
 import gc
+import importlib
+import itertools
 import math
 import os
 import pickle
@@ -301,6 +303,36 @@ def encoder_finetune(device):
             optimizer.step()
             optimizer.zero_grad()
     return model, optimizer, loss
+
+
+# ---- the programs of bench/torch, which are recorded when they are named
+
+PROGRAMS = Path(__file__).resolve().parent.parent / "bench" / "torch"
+
+
+def program_run(name):
+    """A program's steps in its size for recordings; at the end nothing of it is alive."""
+
+    def run(device):
+        sys.path.insert(0, str(PROGRAMS))
+        program = importlib.import_module(name)
+        steps = program.steps(device, **program.SIZES["record"])
+        for number in itertools.count():
+            with record_function(f"step {number}"):
+                if next(steps, steps) is steps:
+                    return None
+
+    return run
+
+
+def programs():
+    """Their names and descriptions, of those whose name is not a workload's."""
+    found = {}
+    for path in sorted(PROGRAMS.glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "\ndef steps(" in text and path.stem not in WORKLOADS:
+            found[path.stem] = " ".join(text.split('"""')[1].split())
+    return found
 
 
 # ---- recording
@@ -627,12 +659,17 @@ def main():
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder to write to (default: examples/traces)")
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="default: cuda, if any")
-    parser.add_argument("--only", metavar="NAME", action="append", help="record this one only (may be repeated)")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", help="record this one only, a program of bench/torch too (may be repeated)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of weights and inputs (default: 1)")
     parser.add_argument("--threads", type=int, default=2, help="threads for a run on the CPU (default: 2)")
     parser.add_argument("--list", action="store_true", help="say what can be recorded, and stop")
     options = parser.parse_args()
 
+    usual = list(WORKLOADS)
+    for name, description in programs().items():
+        WORKLOADS[name] = (description, program_run(name))
     if options.list:
         for name, (description, _) in WORKLOADS.items():
             print(f"{name}: {description}")
@@ -646,7 +683,7 @@ def main():
         sys.exit("record-torch: PyTorch finds no GPU; --device cpu records on the CPU")
     cuda = options.device != "cpu" and torch.cuda.is_available()
     out = options.out or Path(__file__).resolve().parent.parent / "examples" / "traces"
-    names = options.only or list(WORKLOADS)
+    names = options.only or usual
     if len(names) == 1:
         record(names[0], options.seed, cuda, options.threads, out)
         return

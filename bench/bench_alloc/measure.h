@@ -35,8 +35,9 @@ void sort(double *values, size_t count);
 /* Empty slots for a sequence. */
 void **slots_make(const struct sequence *sequence);
 
-/* The two halves of bench_alloc that are not a table of medians. */
+/* The parts of bench_alloc that are not a table of medians. */
 void bench_latencies(const struct sequence *sequence);
 void bench_threads(void);
+void bench_scaling(void);
 
 #endif

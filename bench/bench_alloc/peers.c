@@ -6,16 +6,19 @@
 #include "peers.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tarn/host.h>
+#include <tarn/stream.h>
 
 #ifdef TARN_HAVE_MIMALLOC
 #include <mimalloc.h>
 #endif
 
+#define STREAMS 16
 #define HOST_MEMORY ((size_t)160 << 30) /* bytes; what is not touched is not there */
 
 struct peer peers[PEERS];
@@ -38,12 +41,32 @@ static void *symbol(void *library, const char *name)
 /* A function out of a library, of the type of `pointer`. */
 #define FUNCTION(library, name, pointer) (*(void **)(&(pointer)) = symbol(library, name))
 
+static tarn_status (*tarn_shared_get)(int device, int priority, tarn_stream *stream);
+static tarn_status (*tarn_set)(tarn_stream stream);
+
+static void tarn_stream_use(int stream)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static tarn_stream streams[STREAMS];
+    static int made;
+    tarn_stream wanted = TARN_STREAM_LEGACY;
+    pthread_mutex_lock(&lock);
+    while (made <= stream)
+        if (tarn_shared_get(0, 0, &streams[made++]) != TARN_OK)
+            die("tarn_stream_shared_get", "failed");
+    if (stream >= 0)
+        wanted = streams[stream];
+    pthread_mutex_unlock(&lock);
+    if (tarn_set(wanted) != TARN_OK)
+        die("tarn_stream_set", "failed");
+}
+
 static void tarn_open(void)
 {
     const char *path = getenv("TARN_LIBRARY");
     const char *(*version)(void);
-    tarn_status (*configure)(const tarn_host_config *);
-    tarn_host_config config = {.size = sizeof config, .devices = 1, .memory = HOST_MEMORY};
+    tarn_status (*configure)(const tarn_host_configuration *);
+    tarn_host_configuration config = {.size = sizeof config, .devices = 1, .memory = HOST_MEMORY};
     struct peer *tarn = &peers[peer_count++];
     void *library = dlopen(path && *path ? path : TARN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!library)
@@ -51,10 +74,13 @@ static void tarn_open(void)
     tarn->name = "tarn";
     FUNCTION(library, "tarn_malloc", tarn->alloc);
     FUNCTION(library, "tarn_free", tarn->free_checked);
+    FUNCTION(library, "tarn_stream_shared_get", tarn_shared_get);
+    FUNCTION(library, "tarn_stream_set", tarn_set);
+    tarn->stream_use = tarn_stream_use;
     FUNCTION(library, "tarn_version", version);
-    FUNCTION(library, "tarn_host_configure", configure);
+    FUNCTION(library, "tarn_host_configuration_set", configure);
     if (configure(&config) != TARN_OK)
-        die("tarn_host_configure", "failed");
+        die("tarn_host_configuration_set", "failed");
     printf("tarn %s, one stream of the host device\n", version());
 }
 
@@ -62,7 +88,7 @@ static void mimalloc_open(void)
 {
 #ifdef TARN_HAVE_MIMALLOC
     int version = mi_version(); /* 209 is 2.0.9 */
-    peers[peer_count++] = (struct peer){"mimalloc", mi_malloc, mi_free, NULL};
+    peers[peer_count++] = (struct peer){"mimalloc", mi_malloc, mi_free, NULL, NULL};
     printf("mimalloc %d.%d.%d\n", version / 100, version / 10 % 10, version % 10);
 #else
     puts("mimalloc: not built in (libmimalloc-dev): left out");
@@ -136,7 +162,7 @@ static void umf_open(void)
     int (*version)(void);
     FUNCTION(library, "umfGetCurrentVersion", version);
     int number = version();
-    peers[peer_count++] = (struct peer){"UMF", umf_alloc, umf_free, NULL};
+    peers[peer_count++] = (struct peer){"UMF", umf_alloc, umf_free, NULL, NULL};
     printf("UMF %d.%d, disjoint pool over the system's memory\n", number >> 16, number & 0xffff);
 }
 

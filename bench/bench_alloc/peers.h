@@ -16,6 +16,8 @@ struct peer {
     void *(*alloc)(size_t size);
     void (*free)(void *block);
     tarn_status (*free_checked)(void *block); /* in place of `free`, for one whose frees may fail */
+    void (*stream_use)(
+        int stream); /* gives the calling thread one of 16 streams; -1: the default one. NULL: it knows none */
 };
 
 extern struct peer peers[PEERS];

@@ -45,18 +45,29 @@ struct sequence sequence_held(size_t size)
     return sequence;
 }
 
-struct sequence sequence_random(void)
+static struct sequence sequence_random_of(const size_t *sizes, size_t count)
 {
-    static const size_t sizes[] = {512, 4096, 65536};
     struct sequence sequence = sequence_make(SMALL_STEPS, RANDOM_SLOTS);
     uint64_t state = 0x9e3779b97f4a7c15u;
     for (size_t i = 0; i < sequence.count; i++) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        sequence.steps[i] = (struct step){sizes[(state >> 40) % 3], (uint32_t)(state >> 16) % RANDOM_SLOTS};
+        sequence.steps[i] = (struct step){sizes[(state >> 40) % count], (uint32_t)(state >> 16) % RANDOM_SLOTS};
     }
     return sequence;
+}
+
+struct sequence sequence_random(void)
+{
+    static const size_t sizes[] = {512, 4096, 65536};
+    return sequence_random_of(sizes, sizeof sizes / sizeof *sizes);
+}
+
+struct sequence sequence_random_large(void)
+{
+    static const size_t sizes[] = {256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20};
+    return sequence_random_of(sizes, sizeof sizes / sizeof *sizes);
 }
 
 #ifdef TARN_HAVE_TRACES

@@ -23,18 +23,18 @@ extern "C" {
  * does not name them; all other settings stay. "all:default" at the beginning puts every setting back.
  * TARN_ERROR_CONFIGURATION, and nothing is changed, for what cannot be read, is out of range, or counts only until memory
  * is first used; the text names the column. TARN_ERROR_INVALID_ARGUMENT for NULL; TARN_ERROR_OUT_OF_HOST_MEMORY. */
-TARN_API tarn_status tarn_configure(const char *text);
+TARN_API tarn_status tarn_configuration_set(const char *text);
 
-/* Writes the settings in force into `buffer`, of `size` bytes, as a text that tarn_configure() makes the same settings
+/* Writes the settings in force into `buffer`, of `size` bytes, as a text that tarn_configuration_set() makes the same settings
  * of. `needed`, which may be NULL, receives the bytes that this takes with the 0 at the end, also where it fails for want of
  * room: TARN_ERROR_INVALID_ARGUMENT, and the buffer is left as it was. Without a buffer (NULL and 0) it only receives
  * `needed`. */
-TARN_API tarn_status tarn_configuration(char *buffer, size_t size, size_t *needed);
+TARN_API tarn_status tarn_configuration_get(char *buffer, size_t size, size_t *needed);
 
 /* The settings in force that were changed and have no effect here, one by one from index 0: "key: why not". NULL, with
  * TARN_OK, for an index past the last. The strings are constant. TARN_ERROR_INVALID_ARGUMENT for an index below 0 or where
  * `text` is NULL. */
-TARN_API tarn_status tarn_configuration_note(int index, const char **text);
+TARN_API tarn_status tarn_configuration_note_get(int index, const char **text);
 
 #ifdef __cplusplus
 }

@@ -4,9 +4,9 @@
 /* What debug mode finds. Not part of tarn.h.
  *
  * TARN_DEBUG, read at the first use of tarn, is a list of words joined by commas: redzone, poison, quarantine[=BYTES], sites,
- * check, context, leaks, handles, abort, or all; docs/debug.md says what each does. An unknown word makes every call
- * fail with TARN_ERROR_CONFIGURATION. What is found is written to the log (TARN_LOG=errors), counted, and given to a
- * function. The functions here are thread-safe, and work without TARN_DEBUG too, which then finds nothing. */
+ * check, context, leaks, handles, abort, quiet, or all; docs/debug.md says what each does. An unknown word makes every call
+ * fail with TARN_ERROR_CONFIGURATION. What is found is written to standard error, unless `quiet` is among the words,
+ * counted, and given to a function. The functions here are thread-safe, and work without TARN_DEBUG too, which then finds nothing. */
 #ifndef TARN_DEBUG_H
 #define TARN_DEBUG_H
 
@@ -42,7 +42,7 @@ typedef struct tarn_debug_report {
 /* Has `function` called for each report from now on, by a thread that calls tarn, at the beginning or the end of a call and with
  * no lock held: it may call tarn. Reports that a background thread finds come with the next call. NULL: nobody is told. Does
  * nothing in a child of fork(). */
-TARN_API void tarn_debug_on_report(void (*function)(void *argument, const tarn_debug_report *report), void *argument);
+TARN_API void tarn_debug_callback_set(void (*function)(const tarn_debug_report *report, void *user), void *user);
 
 /* How many reports there were. First looks at what has been freed and whose work has ended; waits for no work. */
 TARN_API uint64_t tarn_debug_reports(void);
@@ -50,7 +50,7 @@ TARN_API uint64_t tarn_debug_reports(void);
 /* Looks at every block now: waits for the work that freed blocks of `device` wait for, looks at their red zones and at what
  * lies in quarantine, which is empty then; with redzone waits for the work of every stream that has blocks, and looks at the
  * red zones of live ones. TARN_ERROR_CAPTURE while a known capture
- * is open on the device; and as tarn_trim(). */
+ * is open on the device; and as tarn_device_trim(). */
 TARN_API tarn_status tarn_debug_check(int device);
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
 
 /* Devices, and the current device of a thread.
  *
- * A device is a number from 0 to tarn_device_count() - 1. Each thread has a current device, 0 at first, which is tarn's
+ * A device is a number from 0 to tarn_device_count_get() - 1. Each thread has a current device, 0 at first, which is tarn's
  * own value: no driver context is made on a device before it is used. All functions are thread-safe. Every function may
  * also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER and TARN_ERROR_OUT_OF_HOST_MEMORY.
  *
@@ -45,7 +45,7 @@ typedef struct tarn_device_properties {
 } tarn_device_properties;
 
 /* The number of devices; counted once. TARN_ERROR_NO_DRIVER where no driver answers. */
-TARN_API tarn_status tarn_device_count(int *count);
+TARN_API tarn_status tarn_device_count_get(int *count);
 
 /* TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for a NULL or a `size` that is unknown. */
 TARN_API tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties);
@@ -60,18 +60,19 @@ TARN_API tarn_status tarn_device_exchange(int device, int *previous);
 TARN_API tarn_status tarn_device_adopt(int *device);
 
 /* Free and total bytes, as the driver reports them now. Free counts what tarn keeps in reserve as used. */
-TARN_API tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_bytes);
+TARN_API tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size_t *total_bytes);
 
 /* Waits for all work on the device. TARN_ERROR_CAPTURE while a known capture is open on it; the capture survives. */
 TARN_API tarn_status tarn_device_synchronize(int device);
 
 /* Whether `device` can reach the memory of `peer`, and the reaching itself, for plain memory and for all of tarn's on `peer`, now and
  * later. Enabling twice is TARN_OK. TARN_ERROR_NOT_SUPPORTED where the hardware cannot. */
-TARN_API tarn_status tarn_device_peer_possible(int device, int peer, bool *possible);
+TARN_API tarn_status tarn_device_peer_get(int device, int peer, bool *possible);
 TARN_API tarn_status tarn_device_peer_enable(int device, int peer);
 
-/* A guard sets a device and remembers the one before; restore puts that back. A guard is restored by the thread that
- * set it; guards nest like brackets. Restoring twice, or a guard whose set failed, does nothing and is TARN_OK. */
+/* A guard sets a device and remembers the one before; restore puts that back, and makes no context on a device that has
+ * none. A guard is restored by the thread that set it; guards nest like brackets. Restoring twice, or a guard whose set
+ * failed, does nothing and is TARN_OK. The structure does not grow, as no guard's does. */
 typedef struct tarn_device_guard {
     int previous; /* the device before */
     bool active;  /* set, and not restored yet */

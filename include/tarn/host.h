@@ -14,7 +14,7 @@
  * about it, or waiting for it, means all of them. A child of fork() has none of the device's memory. Captures follow
  * CUDA's rules, with what those refuse and invalidate. Devices reach each other's memory, unless TARN_HOST_PEERS=none.
  *
- * Streams are named here as the driver names them: tarn_stream_native() gives `native`; NULL is the legacy stream of
+ * Streams are named here as the driver names them: tarn_stream_native_get() gives `native`; NULL is the legacy stream of
  * `device`. All functions are thread-safe. Where another driver was chosen they give TARN_ERROR_NOT_SUPPORTED,
  * and in a child of fork() TARN_ERROR_FORKED. */
 #ifndef TARN_HOST_H
@@ -30,16 +30,16 @@ extern "C" {
 #endif
 
 /* What the host device is. */
-typedef struct tarn_host_config {
-    size_t size;   /* sizeof(tarn_host_config) */
+typedef struct tarn_host_configuration {
+    size_t size;   /* sizeof(tarn_host_configuration) */
     int devices;   /* 1 to TARN_MAX_DEVICES; 0: TARN_HOST_DEVICES, or 1 */
     size_t memory; /* bytes a device, a multiple of 2 MiB; 0: TARN_HOST_MEMORY, or 16 GiB */
     size_t maps;   /* mappings that the process may have; 0: TARN_HOST_MAPS, or vm.max_map_count less a reserve */
-} tarn_host_config;
+} tarn_host_configuration;
 
 /* Decides what the host device is, in place of the environment. Before tarn is first used, else TARN_ERROR_BUSY. Also
  * makes "host" the driver. */
-TARN_API tarn_status tarn_host_configure(const tarn_host_config *config);
+TARN_API tarn_status tarn_host_configuration_set(const tarn_host_configuration *config);
 
 /* Kinds of driver calls, 0 to tarn_host_call_kinds() - 1, and their names ("map", "event_record"); NULL beyond. */
 #define TARN_HOST_MAX_KINDS 64
@@ -74,19 +74,19 @@ TARN_API tarn_status tarn_host_ledger_reset(int device);
  * in whole numbers, with # before a comment, as scripts/gpu-check measures them. A kind that the file does not have costs
  * nothing by C. A file that makes no sense is TARN_ERROR_CONFIGURATION at the first use. TARN_ERROR_NOT_SUPPORTED for C
  * where no file is named. */
-TARN_API tarn_status tarn_host_cost(char table, int kind, size_t bytes, uint64_t pieces, uint64_t *ns);
+TARN_API tarn_status tarn_host_cost_get(char table, int kind, size_t bytes, uint64_t pieces, uint64_t *ns);
 
 /* Fails calls of one kind, or of every kind (-1), on every device: the `nth` from now (1 is the next), and with
  * `forever` all after it, with `status`, before they have any effect. nth 0 clears. `tarn_host_fail_hits` is how many
  * have failed since it was set. */
-TARN_API tarn_status tarn_host_fail(int kind, uint64_t nth, bool forever, tarn_status status);
+TARN_API tarn_status tarn_host_fail_set(int kind, uint64_t nth, bool forever, tarn_status status);
 TARN_API uint64_t tarn_host_fail_hits(void);
 
 /* The clock of queued work, in ns, from 0. `advance` moves it forward to `now`, never back, and finishes what ends by
  * then. A host wait for work moves it just as far as the end of what is waited for, and is charged as driver time of
  * the waiting call's device. Where only timed work is queued everything is deterministic and no other thread takes
  * part. */
-TARN_API tarn_status tarn_host_time(uint64_t *now);
+TARN_API tarn_status tarn_host_time_get(uint64_t *now);
 TARN_API tarn_status tarn_host_advance(uint64_t now);
 
 /* Queues work on a stream that uses [address, address + size) and ends `duration` ns after the time at which it is
@@ -98,7 +98,7 @@ TARN_API tarn_status tarn_host_work(int device, void *native, const void *addres
  * host. */
 TARN_API tarn_status tarn_host_fill(int device, void *native, void *address, int value, size_t size);
 TARN_API tarn_status tarn_host_copy(int device, void *native, void *to, const void *from, size_t size);
-TARN_API tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *argument);
+TARN_API tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *user);
 
 /* Launches a graph that a capture gave (tarn_capture_end()), any number of times; destroys it, while its work may still
  * run. Memory that it writes or reads must still be mapped at each launch: TARN_ERROR_INVALID_ARGUMENT. */
@@ -107,7 +107,7 @@ TARN_API tarn_status tarn_host_graph_destroy(void *graph);
 
 /* The physical memory behind an address: how many bytes from `address` on, at most `size`, lie in one piece without a
  * break, which piece (the driver's number of it, or one for a plain allocation; never 0, never used twice), at which
- * offset, and whether access is set. TARN_ERROR_INVALID_POINTER where nothing is mapped. */
+ * offset, and whether access is set. The structure does not grow. TARN_ERROR_INVALID_POINTER where nothing is mapped. */
 typedef struct tarn_host_extent {
     uint64_t piece;  /* its number */
     uint64_t offset; /* bytes: where in the piece the address lies */
@@ -125,7 +125,7 @@ TARN_API tarn_status tarn_host_extent_get(int device, const void *address, size_
  *   owner when that was queued.
  * Only work that was queued while it is on counts. Turn it on before the
  * first allocation: then small blocks take no short cut past it. */
-TARN_API tarn_status tarn_host_check(bool on, void (*report)(void *argument, const char *text), void *argument);
+TARN_API tarn_status tarn_host_check_set(bool on, void (*report)(const char *text, void *user), void *user);
 
 #ifdef __cplusplus
 }

@@ -25,7 +25,7 @@ extern "C" {
 
 /* Gives the text in parts, `length` bytes each and not ended by 0, with no lock held. Where `take` answers false the rest is left out:
  * TARN_ERROR_SYSTEM. */
-TARN_API tarn_status tarn_metrics_print(bool (*take)(void *argument, const void *text, size_t length), void *argument);
+TARN_API tarn_status tarn_metrics_print(bool (*take)(const void *text, size_t length, void *user), void *user);
 
 /* Writes the text to a file: to a temporary one beside it first, which then replaces it, so that a reader finds the old text or the new
  * and never a part. TARN_ERROR_SYSTEM, with the file as it was, where that fails; TARN_ERROR_INVALID_ARGUMENT for what is no path. */

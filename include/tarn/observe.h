@@ -24,7 +24,7 @@ extern "C" {
 
 #define TARN_ALL_DEVICES (-1) /* in place of a number: of every device */
 
-/* Mapped addresses. */
+/* Mapped addresses. The structure does not grow. */
 typedef struct tarn_range {
     void *address;       /* the first */
     size_t bytes;        /* whole granules of the device, or a plain segment */
@@ -32,11 +32,11 @@ typedef struct tarn_range {
     int device;          /* whose memory it is */
 } tarn_range;
 
-/* A request that fails for want of memory. */
+/* A request that fails for want of memory. tarn alone makes one: fields may be added at its end. */
 typedef struct tarn_shortage {
     size_t requested; /* bytes that one stretch would have needed, rounded */
     size_t reserved;  /* bytes that tarn has of the device */
-    size_t limit;     /* bytes that it may have; SIZE_MAX: no limit is set */
+    size_t limit;     /* bytes that it may have; TARN_NO_LIMIT: no limit is set */
     size_t free;      /* bytes that the driver calls free */
     size_t total;     /* bytes of the device */
     int device;       /* whose memory was wanted */
@@ -55,17 +55,17 @@ typedef struct tarn_shortage {
  * memory: it gives back what it can do without, and says whether it freed anything; then the search is repeated. Both may
  * do with tarn what they like; while one of them runs no other of these two is called in its thread. */
 typedef struct tarn_observer_options {
-    size_t size;    /* sizeof(tarn_observer_options) */
-    int device;     /* whose memory; TARN_ALL_DEVICES */
-    void *argument; /* given to each callback; must be valid until tarn_observer_remove() has returned */
+    size_t size; /* sizeof(tarn_observer_options) */
+    int device;  /* whose memory; TARN_ALL_DEVICES */
+    void *user;  /* given to each callback; must be valid until tarn_observer_remove() has returned */
     /* A range was mapped. */
-    void (*mapped)(void *argument, const tarn_range *range);
+    void (*mapped)(const tarn_range *range, void *user);
     /* A range is about to be unmapped. */
-    void (*unmapping)(void *argument, const tarn_range *range);
+    void (*unmapping)(const tarn_range *range, void *user);
     /* A request is about to fail. */
-    void (*out_of_memory)(void *argument, const tarn_shortage *shortage);
+    void (*out_of_memory)(const tarn_shortage *shortage, void *user);
     /* So many bytes are about to be asked of the driver; gives whether anything was freed. */
-    bool (*reclaim)(void *argument, int device, size_t bytes);
+    bool (*reclaim)(int device, size_t bytes, void *user);
 } tarn_observer_options;
 
 /* Names an observer; 0 is none, and no number comes twice. */

@@ -11,8 +11,8 @@
  *
  * Captures. A block that was recorded on a stream while that captured is read or written at every launch of the graph:
  * freed, it is kept and not used again, until tarn_pinned_forget_captures() says that the graphs are gone, or, where the capture has
- * a pool (pool.h), nothing counts that any more. A block that
- * was not recorded is used again at once, inside the capture too. No event is recorded on, and nothing is asked of, a stream that captures.
+ * a pool (pool.h), nothing counts that any more. One that captures of several pools used, or one without a pool too, waits for
+ * tarn_pinned_forget_captures(). A block that was not recorded is used again at once, inside the capture too. No event is recorded on, and nothing is asked of, a stream that captures.
  *
  * All calls are thread-safe and may be made during a capture, where nothing else is said. Each may give TARN_ERROR_NO_DRIVER,
  * TARN_ERROR_CONFIGURATION, TARN_ERROR_FORKED and TARN_ERROR_SHUTDOWN. */
@@ -52,12 +52,12 @@ TARN_API tarn_status tarn_pinned_free(void *pointer);
 TARN_API tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
 
 /* The bytes that a block really has. `pointer` must be the start of a live block: TARN_ERROR_INVALID_POINTER. */
-TARN_API tarn_status tarn_pinned_usable_size(const void *pointer, size_t *size);
+TARN_API tarn_status tarn_pinned_usable_size_get(const void *pointer, size_t *size);
 
 /* Whether the address is in a live block of tarn's pinned memory. Of memory that the program pinned by other means tarn knows
  * nothing. Makes no context and starts nothing: false before tarn was used, after tarn_shutdown() and in a child of fork(),
  * which has none of this memory. */
-TARN_API bool tarn_is_pinned(const void *pointer);
+TARN_API bool tarn_pinned_contains(const void *pointer);
 
 /* Gives free memory back to the driver until at most `keep` bytes are allocated from it. First waits for the work that freed
  * blocks wait for. Live and kept blocks and a reserved segment stay, so that TARN_OK may leave more. TARN_ERROR_CAPTURE
@@ -65,7 +65,7 @@ TARN_API bool tarn_is_pinned(const void *pointer);
  * was given back. */
 TARN_API tarn_status tarn_pinned_trim(size_t keep);
 
-/* The most bytes that are allocated from the driver; SIZE_MAX, the initial value, is no limit. One below what is allocated
+/* The most bytes that are allocated from the driver; TARN_NO_LIMIT, the initial value, is none. One below what is allocated
  * now only stops growth. */
 TARN_API tarn_status tarn_pinned_limit_set(size_t bytes);
 TARN_API tarn_status tarn_pinned_limit_get(size_t *bytes);
@@ -81,8 +81,8 @@ typedef struct tarn_pinned_settings {
     unsigned register_threads;  /* that touch pages side by side: a power of two, at most 128. 1 */
     size_t reserve_segment;     /* bytes of one segment that is taken at the first growth and kept. 0: none */
     bool background_threads;    /* a thread looks for finished work while blocks wait for it. Off */
-    size_t max_round_threshold; /* bytes: larger requests are rounded up to 256 bytes only. SIZE_MAX */
-    size_t max_cached_size;     /* bytes: larger blocks go back to the driver when they are free. SIZE_MAX */
+    size_t max_round_threshold; /* bytes: larger requests are rounded up to 256 bytes only. TARN_NO_LIMIT */
+    size_t max_cached_size;     /* bytes: larger blocks go back to the driver when they are free. TARN_NO_LIMIT */
     bool free_catch_all;        /* PyTorch's, about C++ exceptions: without effect, since no call throws. Off */
 } tarn_pinned_settings;
 
@@ -93,7 +93,7 @@ typedef struct tarn_pinned_settings {
 TARN_API tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings);
 TARN_API tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings);
 
-/* How long calls of the driver took, in ns; all 0 where there were none. */
+/* How long calls of the driver took, in ns; all 0 where there were none. It never grows, as it lies in others. */
 typedef struct tarn_pinned_duration {
     int64_t total, max, min; /* ns: of all, of the longest, of the shortest */
     int64_t count;           /* calls */
@@ -124,10 +124,8 @@ typedef struct tarn_pinned_stats {
 
 /* Looks for finished work first. TARN_ERROR_INVALID_ARGUMENT for a NULL or a `size` that is unknown. */
 TARN_API tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats);
-/* Makes every peak the current value. */
-TARN_API tarn_status tarn_pinned_stats_reset_peak(void);
-/* Makes the sums of increases and decreases, the times, the counts of calls and the buckets zero. */
-TARN_API tarn_status tarn_pinned_stats_reset_accumulated(void);
+/* As tarn_device_stats_reset(); what only grows is also the times, the counts of calls and the buckets. */
+TARN_API tarn_status tarn_pinned_stats_reset(tarn_stats_what what);
 
 #ifdef __cplusplus
 }

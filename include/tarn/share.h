@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Device memory that others use: pins for who registered it, exports and imports for other processes. (Pinned memory of the
- * host is pinned.h, and has nothing to do with these pins.) All functions are
+/* Device memory that others use: anchors for code that registered it, exports and imports for other processes. All functions are
  * thread-safe and may be called during a capture. Each may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN and
  * TARN_ERROR_NO_DRIVER. */
 #ifndef TARN_SHARE_H
@@ -17,15 +16,15 @@
 extern "C" {
 #endif
 
-/* Pins the physical memory under `size` bytes of a live block: until it is unpinned as often, it is not unmapped, moved,
+/* Anchors the physical memory under `size` bytes of a live block: until the anchor is taken back, it is not unmapped, moved,
  * mapped at a second address or given back, also when the block is freed meanwhile; blocks of the same stream may use it
- * then. Whole pieces are pinned (tarn_range_get() shows one), and counted as reserved. TARN_ERROR_INVALID_POINTER where no
+ * then. Whole pieces are anchored (tarn_range_get() shows one), and counted as reserved. TARN_ERROR_INVALID_POINTER where no
  * live block holds all of the range, TARN_ERROR_INVALID_ARGUMENT for 0 bytes, TARN_ERROR_OUT_OF_HOST_MEMORY. */
-TARN_API tarn_status tarn_pin(const void *pointer, size_t size);
+TARN_API tarn_status tarn_anchor(const void *pointer, size_t size);
 
-/* Takes one pin back; `pointer` and `size` are what was given to tarn_pin(). TARN_ERROR_INVALID_ARGUMENT for what is not
- * pinned so. */
-TARN_API tarn_status tarn_unpin(const void *pointer, size_t size);
+/* Takes one anchor back; `pointer` and `size` are what was given to tarn_anchor(). TARN_ERROR_INVALID_ARGUMENT for what is not
+ * anchored so. */
+TARN_API tarn_status tarn_unanchor(const void *pointer, size_t size);
 
 /* ---- Memory for other processes ----------------------------------------------------------------------------------
  *
@@ -46,13 +45,13 @@ TARN_API tarn_status tarn_export_enable(int device);
 /* A handle on memory that one process exports and others import. Each process closes what it made or received. */
 typedef struct tarn_share tarn_share;
 
-/* Makes a share of the live block that begins at `pointer`. Its pieces are pinned until the share is closed; the memory itself
+/* Makes a share of the live block that begins at `pointer`. Its pieces are anchored until the share is closed; the memory itself
  * lasts as long as anyone has it mapped. TARN_ERROR_INVALID_POINTER; TARN_ERROR_NOT_SUPPORTED, with the remedy, where it
  * was not created exportable; TARN_ERROR_OUT_OF_HOST_MEMORY; TARN_ERROR_DRIVER, also where the process may open no more
  * files: a share has one for each piece. */
 TARN_API tarn_status tarn_export(const void *pointer, tarn_share **share);
 
-/* Gives a share up: its files are closed and its pins taken back. What was imported by it stays. NULL is fine. Also after
+/* Gives a share up: its files are closed and its anchors taken back. What was imported by it stays. NULL is fine. Also after
  * tarn_shutdown(). */
 TARN_API tarn_status tarn_share_close(tarn_share *share);
 

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tarn/memory.h>
 #include <tarn/status.h>
 
 #ifdef __cplusplus
@@ -33,7 +34,8 @@ typedef enum tarn_snapshot_format {
 typedef struct tarn_snapshot_options {
     size_t size;                 /* sizeof(tarn_snapshot_options) */
     tarn_snapshot_format format; /* TARN_SNAPSHOT_PICKLE */
-    uint64_t max_bytes; /* of the file: where it would be longer, the oldest records are left out. 0: no limit */
+    uint64_t
+        max_bytes; /* of the file: where it would be longer, the oldest records are left out. TARN_NO_LIMIT: it may be of any length */
 } tarn_snapshot_options;
 
 /* Writes a snapshot to a file that only its owner can read, in place of one that is there: under another name in the same folder
@@ -44,8 +46,46 @@ TARN_API tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_o
 
 /* The same, given to a function piece by piece, by the calling thread with no lock held; it says whether to go on. Where it says no:
  * TARN_ERROR_SYSTEM. */
-TARN_API tarn_status tarn_snapshot_print(bool (*write)(void *argument, const void *data, size_t size), void *argument,
+TARN_API tarn_status tarn_snapshot_print(bool (*write)(const void *data, size_t size, void *user), void *user,
                                          const tarn_snapshot_options *options);
+
+/* What a part of a segment is. */
+typedef enum tarn_memory_state {
+    TARN_MEMORY_FREE,   /* nobody has it */
+    TARN_MEMORY_LIVE,   /* a block */
+    TARN_MEMORY_WAITING /* a block that was freed, and that work on other streams still uses */
+} tarn_memory_state;
+
+/* A part of a segment: a block, or free memory between blocks. It does not grow, as it lies in arrays. */
+typedef struct tarn_memory_part {
+    void *address;           /* its start */
+    size_t bytes;            /* of it */
+    size_t requested;        /* bytes that the caller asked for; 0 where it is free */
+    tarn_memory_state state; /* what it is */
+    tarn_tag tag;            /* of the block; 0: none */
+    uint64_t reserved[2];    /* 0; for later versions */
+} tarn_memory_part;
+
+/* A run of mapped addresses that one stream has in one pool, cut into parts without a gap. */
+typedef struct tarn_memory_segment {
+    size_t size;                   /* sizeof(tarn_memory_segment), as tarn has it */
+    void *address;                 /* its start */
+    size_t bytes;                  /* of it */
+    int device;                    /* whose memory it is */
+    tarn_stream stream;            /* that has it; may be retired since */
+    void *native;                  /* what the vendor calls the stream */
+    tarn_pool_id pool;             /* (0, 0) is the default pool */
+    bool large;                    /* it serves requests above 1 MiB */
+    bool is_virtual;               /* it is mapped, and not a plain segment */
+    const tarn_memory_part *parts; /* in the order of addresses, until the function returns */
+    size_t part_count;             /* how many they are */
+} tarn_memory_segment;
+
+/* Calls `each` for every segment of every device, in the order of addresses: what a snapshot has, as structures. Each device is as it was at
+ * one moment. `each` runs with no lock held and may call tarn.
+ *   TARN_ERROR_INVALID_ARGUMENT     `each` is NULL
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY   `each` was not called */
+TARN_API tarn_status tarn_memory_list(void (*each)(const tarn_memory_segment *segment, void *user), void *user);
 
 #ifdef __cplusplus
 }

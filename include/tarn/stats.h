@@ -3,7 +3,13 @@
 
 /* Statistics of one device's memory, with the names and meanings of PyTorch's (c10/core/CachingDeviceAllocator.h,
  * torch.cuda.memory_stats). Thread-safe, no driver call. While other threads allocate, the values of one reading may be
- * of slightly different moments; at rest they are exact. */
+ * of slightly different moments; at rest they are exact.
+ *
+ * A peak is exact for blocks above 64 KiB, except where threads that use different streams compete: threads that take the counters from
+ * each other again and again, with fewer than 64 blocks between. Each such stream then publishes what it has counted at 64 MiB of
+ * difference of large blocks, at 8 MiB of small ones, and at 1,024 blocks of each class. The peak may be too high or too low by as much
+ * per such stream, until the counters are the same thread's twice in a row, or the peaks are reset. For blocks up to 64 KiB it may be
+ * off by 1 MiB per thread and stream. */
 #ifndef TARN_STATS_H
 #define TARN_STATS_H
 
@@ -15,7 +21,8 @@
 extern "C" {
 #endif
 
-/* One counter: its value, its highest value since the last reset, and the sums of its increases and decreases. */
+/* One counter: its value, its highest value since the last reset, and the sums of its increases and decreases. It never grows, as it lies
+ * in others. */
 typedef struct tarn_stat {
     int64_t current, peak; /* now, and at most */
     int64_t allocated;     /* sum of the increases */
@@ -51,9 +58,9 @@ typedef enum tarn_stat_class {
     X(inactive_split_bytes)      \
     X(requested_bytes)
 
-/* X(name): one counter each, 0 while there is no oversize limit (max_split_size).
- *   oversize_allocations  blocks of the limit and above
- *   oversize_segments     segments of the limit and above */
+/* X(name): one counter each. Nothing more is counted while there is no oversize limit (max_split_size).
+ *   oversize_allocations  blocks of the limit and above, by the limit of the time when they were allocated
+ *   oversize_segments     segments of the limit and above, by the limit of the time when they came */
 #define TARN_STATS_SINGLE_LIST(X) \
     X(oversize_allocations)       \
     X(oversize_segments)
@@ -73,7 +80,7 @@ typedef enum tarn_stat_class {
     X(num_device_free)            \
     X(num_oom_rejections)
 
-/* The counters of a device, or of a pool. */
+/* The counters of a device, or of a pool. What is added comes behind the last field, never into a list in front of others. */
 typedef struct tarn_stats {
     size_t size;            /* sizeof(tarn_stats), set by the caller */
     int64_t max_split_size; /* bytes; -1 is no limit */
@@ -90,13 +97,16 @@ typedef struct tarn_stats {
 } tarn_stats;
 
 /* TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for a NULL or a `size` that is unknown. */
-TARN_API tarn_status tarn_stats_get(int device, tarn_stats *stats);
+TARN_API tarn_status tarn_device_stats_get(int device, tarn_stats *stats);
 
-/* Makes every peak the current value. */
-TARN_API tarn_status tarn_stats_reset_peak(int device);
+/* What of statistics begins again. */
+typedef enum tarn_stats_what {
+    TARN_STATS_PEAK,       /* every peak becomes the current value */
+    TARN_STATS_ACCUMULATED /* the sums of increases and decreases, and what only grows, become zero */
+} tarn_stats_what;
 
-/* Makes the sums of increases and decreases, and the scalars, zero. */
-TARN_API tarn_status tarn_stats_reset_accumulated(int device);
+/* TARN_ERROR_INVALID_DEVICE; TARN_ERROR_INVALID_ARGUMENT for an unknown `what`. */
+TARN_API tarn_status tarn_device_stats_reset(int device, tarn_stats_what what);
 
 /* One kind of records in the library's own bookkeeping. Which kinds there are may change with any release. */
 typedef struct tarn_metadata_kind {
@@ -110,7 +120,7 @@ typedef struct tarn_metadata_kind {
 /* Calls `each` for every kind of which there was a record: what metadata_bytes is made of, to which their bytes add up while no other
  * thread uses tarn. With no lock held: `each` may call tarn. TARN_ERROR_INVALID_ARGUMENT for no function; after fork() and after
  * tarn_shutdown() as every call. */
-TARN_API tarn_status tarn_metadata_list(void (*each)(void *argument, const tarn_metadata_kind *kind), void *argument);
+TARN_API tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void *user), void *user);
 
 #ifdef __cplusplus
 }

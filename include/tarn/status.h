@@ -25,6 +25,9 @@ extern "C" {
 #define TARN_API
 #endif
 
+/* In place of a number of bytes: no limit. 0 is a limit of 0. */
+#define TARN_NO_LIMIT 18446744073709551615ul
+
 /* X(name, value, text). Values are part of the ABI and never change. */
 #define TARN_STATUS_LIST(X)                                                                                \
     X(TARN_OK, 0, "success")                                                                               \

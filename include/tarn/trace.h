@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define TARN_TRACE_RECORDS ((size_t)65536) /* of a thread, where nothing else is said; 40 bytes each */
+#define TARN_TRACE_RECORDS 65536ul /* of a thread, where nothing else is said; 40 bytes each */
 
 /* When call stacks are taken: some us each time. Their names are looked up when a snapshot is written. */
 typedef enum tarn_trace_stacks {
@@ -50,7 +50,7 @@ TARN_API tarn_status tarn_trace_stop(void);
 TARN_API tarn_status tarn_trace_clear(void);
 
 /* Records kept now, and lost: overwritten, or made by a thread for whose ring the host had no memory. Either may be NULL. */
-TARN_API tarn_status tarn_trace_count(uint64_t *kept, uint64_t *lost);
+TARN_API tarn_status tarn_trace_count_get(uint64_t *kept, uint64_t *lost);
 
 /* The calling thread enters a region, inside the one that it is in: "step 3", then "layer 7". Blocks that it allocates until it
  * leaves are noted with all the names, joined by "/". `name` is copied, 59 bytes of it at most. Works, at some 50 ns, with the

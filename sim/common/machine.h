@@ -16,9 +16,11 @@ struct machine {
     tarn_status (*fill)(int device, void *native, void *address, int value, size_t size);
     tarn_status (*graph_launch)(int device, void *graph, void *native);
     tarn_status (*graph_destroy)(void *graph);
+    /* Returns when no real work can run before the clock moves or more is queued. */
+    void (*settle)(void);
     /* The vendor's calls by anyone: the `nth` from now fails (1 is the next), and with `forever` all after it, with `code`; 0
      * clears. How many there were since that was set, and how many failed. NULL on the host device, which has
-     * tarn_host_fail(). */
+     * tarn_host_fail_set(). */
     void (*fail)(uint64_t nth, bool forever, unsigned code);
     uint64_t (*fail_calls)(void);
     uint64_t (*fail_hits)(void);

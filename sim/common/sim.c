@@ -7,7 +7,7 @@
 #include "base/lock.h"
 #include "base/process.h"
 #include "base/status.h"
-#include "driver/host.h"
+#include "driver/host/host.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static const struct driver plain = {.name = "host",
 
 const struct driver *driver;
 
-static mutex start_lock = MUTEX_INITIALIZER(LOCK_SIM);
+static mutex start_lock = MUTEX_INITIALIZER(LOCK_SIM_START);
 static atomic_bool started, exits;
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
@@ -187,8 +187,6 @@ static struct {
     atomic_bool forever;
 } numbered;
 
-static _Thread_local bool own;
-
 void sim_fail(uint64_t nth, bool forever, unsigned code)
 {
     atomic_store(&numbered.nth, 0);
@@ -209,20 +207,10 @@ uint64_t sim_fail_hits(void)
     return atomic_load(&numbered.hits);
 }
 
-void sim_own_begin(void)
-{
-    own = true;
-}
-
-void sim_own_end(void)
-{
-    own = false;
-}
-
 static unsigned fail_by_number(void)
 {
     unsigned long nth = atomic_load_explicit(&numbered.nth, memory_order_acquire);
-    if (!nth || own)
+    if (!nth)
         return 0;
     unsigned long number = atomic_fetch_add(&numbered.calls, 1) + 1;
     if (number != nth && !(number > nth && atomic_load(&numbered.forever)))

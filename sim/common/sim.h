@@ -29,13 +29,16 @@ enum sim_state sim_state(void);
 /* What the knobs say of this call of `call`: waits where it is to be slow, and gives the code to fail with, or 0. */
 unsigned sim_knob(const char *call);
 
-/* The same by number, whatever the call: what a `machine` has. Calls by a thread between sim_own_begin() and sim_own_end() neither
- * fail nor count. */
+/* The same by number, whatever the call: what a `machine` has. */
 void sim_fail(uint64_t nth, bool forever, unsigned code);
 uint64_t sim_fail_calls(void);
 uint64_t sim_fail_hits(void);
-void sim_own_begin(void);
-void sim_own_end(void);
+
+/* What machine.c asks of the library that it is in. These neither fail by a knob nor count as calls: the host device's stream of a native
+ * one, with its device in place of the one given; the host device's graph of a native one; and a native graph's end. */
+tarn_status sim_native_stream(void *native, int *device, driver_stream *stream);
+driver_graph sim_native_graph(void *native);
+tarn_status sim_native_graph_destroy(void *native);
 
 /* A number from the environment, or `otherwise`. Says on standard error what is no number. */
 unsigned sim_number(const char *variable, unsigned otherwise);

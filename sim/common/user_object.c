@@ -22,7 +22,7 @@ struct part {
     unsigned count;
 };
 
-static mutex lock = MUTEX_INITIALIZER(LOCK_SIM_OBJECTS);
+static mutex user_objects_lock = MUTEX_INITIALIZER(LOCK_SIM_OBJECTS);
 static struct object_pool objects = OBJECT_POOL(struct sim_user_object);
 static struct object_pool parts = OBJECT_POOL(struct part);
 
@@ -36,14 +36,14 @@ struct sim_user_object *sim_user_object_create(void (*destroy)(void *), void *ar
 
 bool sim_user_object_release(struct sim_user_object *object, unsigned count)
 {
-    mutex_lock(&lock);
+    mutex_lock(&user_objects_lock);
     bool has = object->live && object->count >= count;
     if (has)
         object->count -= count;
     bool last = has && !object->count;
     if (last)
         object->live = false;
-    mutex_unlock(&lock);
+    mutex_unlock(&user_objects_lock);
     if (last) {
         object->destroy(object->argument);
         object_free(&objects, object);
@@ -53,11 +53,11 @@ bool sim_user_object_release(struct sim_user_object *object, unsigned count)
 
 bool sim_user_object_retain(struct sim_user_object *object, unsigned count)
 {
-    mutex_lock(&lock);
+    mutex_lock(&user_objects_lock);
     bool live = object->live;
     if (live)
         object->count += count;
-    mutex_unlock(&lock);
+    mutex_unlock(&user_objects_lock);
     return live;
 }
 
@@ -75,9 +75,9 @@ tarn_status sim_user_object_hold(struct sim_user_object *object, int device, dri
     if (!part)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     *part = (struct part){object, count};
-    mutex_lock(&lock);
+    mutex_lock(&user_objects_lock);
     bool has = object->live && (more || object->count >= count);
-    mutex_unlock(&lock);
+    mutex_unlock(&user_objects_lock);
     tarn_status status = has ? TARN_OK : TARN_ERROR_INVALID_ARGUMENT;
     if (!status && more)
         (void)sim_user_object_retain(object, count);

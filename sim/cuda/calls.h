@@ -7,7 +7,7 @@
 #ifndef SIM_CUDA_CALLS_H
 #define SIM_CUDA_CALLS_H
 
-#include "driver/cuda_abi.h"
+#include "driver/cuda/cuda_abi.h"
 
 #define SIM_CUDA_CALL_LIST(X)                                                                                \
     X(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, false, (cu_device device))             \
@@ -30,7 +30,6 @@
     X(cuStreamCreate, 2000, cuStreamCreate, false, (cu_stream * stream, unsigned flags))                     \
     X(cuStreamGetFlags, 5050, cuStreamGetFlags, false, (cu_stream stream, unsigned *flags))                  \
     X(cuStreamGetPriority, 5050, cuStreamGetPriority, false, (cu_stream stream, int *priority))              \
-    X(cuStreamGetCtx, 9020, cuStreamGetCtx, false, (cu_stream stream, cu_context * context))                 \
     X(cuStreamIsCapturing, 10000, cuStreamIsCapturing, false, (cu_stream stream, cu_capture_status * state)) \
     X(cuGraphNodeGetDependencies, 12030, cuGraphNodeGetDependencies_v2, false,                               \
       (cu_graph_node node, cu_graph_node * nodes, struct cu_edge * edges, size_t * count))                   \

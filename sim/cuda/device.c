@@ -251,6 +251,7 @@ cu_result cuDeviceGetAttribute(int *value, cu_device_attribute attribute, cu_dev
     enum { UNIFIED_ADDRESSING = 41, MAJOR = 75, MINOR = 76 };
     bool is_known = attribute == CU_HAS_PRIORITIES || attribute == CU_HAS_VIRTUAL_MEMORY ||
                     attribute == CU_HAS_POSIX_FD || attribute == CU_HAS_RDMA || attribute == UNIFIED_ADDRESSING;
+    is_known = is_known || attribute == CU_HAS_HOST_PIECES;
     *value = attribute == MAJOR ? 9 : attribute == MINOR ? 0 : is_known;
     return CU_OK;
 }

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_SIM);
+static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_SIM_GRAPHS);
 static struct object_pool graphs = OBJECT_POOL(struct CUgraph_st);
 static struct object_pool execs = OBJECT_POOL(struct CUgraphExec_st);
 
@@ -260,18 +260,31 @@ cu_result cuGraphExecDestroy(cu_graph_exec exec)
     return code;
 }
 
-cu_result cuGraphDestroy(cu_graph graph)
+static cu_result graph_end(cu_graph graph)
 {
-    int device;
-    cu_result code = sim_enter("cuGraphDestroy", &device);
-    if (code)
-        return code;
     mutex_lock(&graphs_lock);
     bool live = graph && graph->live;
     if (live)
         graph->live = false;
     mutex_unlock(&graphs_lock);
     return live ? let_go(graph) : CU_INVALID_VALUE;
+}
+
+cu_result cuGraphDestroy(cu_graph graph)
+{
+    int device;
+    cu_result code = sim_enter("cuGraphDestroy", &device);
+    return code ? code : graph_end(graph);
+}
+
+driver_graph sim_native_graph(void *native)
+{
+    return ((cu_graph)native)->host;
+}
+
+tarn_status sim_native_graph_destroy(void *native)
+{
+    return graph_end(native) ? TARN_ERROR_DRIVER : TARN_OK;
 }
 
 /* ---- User objects ------------------------------------------------------------------------------------------------ */

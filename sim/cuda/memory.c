@@ -3,7 +3,7 @@
 
 /* Memory of the simulated libcuda. A piece's handle has its device in the uppermost byte, as CUDA's calls name none. */
 #include "cuda/sim_cuda.h"
-#include "driver/host_memory.h"
+#include "driver/host/host_memory.h"
 
 #include <sys/stat.h>
 
@@ -167,8 +167,11 @@ cu_result cuMemHostUnregister(void *memory)
 
 static cu_result check_properties(const struct cu_allocation_properties *properties)
 {
-    if (!properties || properties->type != CU_ALLOCATION_PINNED || properties->location.type != CU_LOCATION_DEVICE ||
-        properties->handle_types > CU_HANDLE_POSIX_FD)
+    if (!properties || properties->type != CU_ALLOCATION_PINNED || properties->handle_types > CU_HANDLE_POSIX_FD)
+        return CU_INVALID_VALUE;
+    if (properties->location.type == CU_LOCATION_HOST_NUMA)
+        return properties->location.id == 0 && !properties->handle_types ? CU_OK : CU_INVALID_VALUE;
+    if (properties->location.type != CU_LOCATION_DEVICE)
         return CU_INVALID_VALUE;
     int count = 0;
     if (driver->device_count(&count) || properties->location.id < 0 || properties->location.id >= count)
@@ -185,9 +188,10 @@ cu_result cuMemGetAllocationGranularity(size_t *size, const struct cu_allocation
         return code;
     if (!size || kind > 1)
         return CU_INVALID_VALUE;
-    code = sim_code(driver->device_properties(properties->location.id, &known));
+    bool of_host = properties->location.type == CU_LOCATION_HOST_NUMA;
+    code = sim_code(driver->device_properties(of_host ? 0 : properties->location.id, &known));
     if (!code)
-        *size = known.granule;
+        *size = kind == CU_GRANULARITY_RECOMMENDED ? known.recommended : known.granule;
     return code;
 }
 
@@ -225,8 +229,11 @@ cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_p
         return code;
     if (!piece || flags)
         return CU_INVALID_VALUE;
-    int device = properties->location.id;
-    unsigned kind = properties->handle_types & CU_HANDLE_POSIX_FD ? DRIVER_PIECE_EXPORTABLE : 0;
+    bool of_host = properties->location.type == CU_LOCATION_HOST_NUMA;
+    int device = of_host ? current : properties->location.id;
+    unsigned kind = of_host                                         ? DRIVER_PIECE_HOST
+                    : properties->handle_types & CU_HANDLE_POSIX_FD ? DRIVER_PIECE_EXPORTABLE
+                                                                    : 0;
     code = sim_code(driver->create(device, size, kind, &result));
     if (!code)
         *piece = (cu_piece)device << PIECE_BITS | (result & PIECE_MASK);

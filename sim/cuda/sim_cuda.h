@@ -19,7 +19,7 @@
 
 #include "common/sim.h"
 #include "cuda/calls.h"
-#include "driver/cuda_abi.h"
+#include "driver/cuda/cuda_abi.h"
 
 #include <stdatomic.h>
 #include <tarn/device.h>

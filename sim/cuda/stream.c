@@ -5,8 +5,8 @@
 #include "base/pages.h"
 #include "cuda/sim_cuda.h"
 
-#define LEGACY ((cu_stream)1)
-#define PER_THREAD ((cu_stream)2)
+#define LEGACY CU_LEGACY_STREAM
+#define PER_THREAD CU_THREADS_STREAM
 
 static struct object_pool streams = OBJECT_POOL(struct CUstream_st);
 static struct object_pool events = OBJECT_POOL(struct CUevent_st);
@@ -55,6 +55,11 @@ cu_result sim_stream(cu_stream stream, int *device, driver_stream *host)
     *device = stream->device;
     *host = stream->host;
     return sim_lost(*device);
+}
+
+tarn_status sim_native_stream(void *native, int *device, driver_stream *stream)
+{
+    return sim_stream(native, device, stream) ? TARN_ERROR_INVALID_STREAM : TARN_OK;
 }
 
 /* The way into a call about a stream. */
@@ -131,6 +136,21 @@ cu_result cuStreamGetPriority(cu_stream stream, int *priority)
     return code;
 }
 
+cu_result cuStreamGetId(cu_stream stream, unsigned long long *id)
+{
+    int device;
+    uint64_t number = 0;
+    driver_stream host = NULL;
+    cu_result code = enter("cuStreamGetId", stream, &device, &host);
+    if (!code)
+        code = id ? sim_code(driver->stream_number(device, host, &number)) : CU_INVALID_VALUE;
+    if (code == CU_CAPTURE_UNSUPPORTED)
+        (void)driver->stream_query(device, host); /* which invalidates the capture, as this does on an H200 */
+    if (!code)
+        *id = number;
+    return code;
+}
+
 cu_result cuStreamGetCtx(cu_stream stream, cu_context *context)
 {
     int device;
@@ -138,6 +158,14 @@ cu_result cuStreamGetCtx(cu_stream stream, cu_context *context)
     cu_result code = enter("cuStreamGetCtx", stream, &device, &host);
     if (!code)
         *context = sim_context(device);
+    return code;
+}
+
+cu_result cuStreamGetCtx_v2(cu_stream stream, cu_context *context, cu_green_context *green)
+{
+    cu_result code = cuStreamGetCtx(stream, context);
+    if (!code)
+        *green = NULL;
     return code;
 }
 

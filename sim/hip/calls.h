@@ -6,7 +6,7 @@
 #ifndef SIM_HIP_CALLS_H
 #define SIM_HIP_CALLS_H
 
-#include "driver/hip_abi.h"
+#include "driver/hip/hip_abi.h"
 
 struct hip_dimensions {
     uint32_t x, y, z;

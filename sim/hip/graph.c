@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_SIM);
+static mutex graphs_lock = MUTEX_INITIALIZER(LOCK_SIM_GRAPHS);
 static struct object_pool graphs = OBJECT_POOL(struct ihipGraph);
 static struct object_pool execs = OBJECT_POOL(struct hipGraphExec);
 
@@ -242,17 +242,32 @@ hip_result hipGraphExecDestroy(hip_graph_exec exec)
     return sim_leave(code);
 }
 
-hip_result hipGraphDestroy(hip_graph graph)
+static hip_result graph_end(hip_graph graph)
 {
-    hip_result code = sim_enter(__func__);
     mutex_lock(&graphs_lock);
-    bool live = !code && graph && graph->live;
+    bool live = graph && graph->live;
     if (live)
         graph->live = false;
     mutex_unlock(&graphs_lock);
+    return live ? let_go(graph) : HIP_INVALID_VALUE;
+}
+
+hip_result hipGraphDestroy(hip_graph graph)
+{
+    hip_result code = sim_enter(__func__);
     if (!code)
-        code = live ? let_go(graph) : HIP_INVALID_VALUE;
+        code = graph_end(graph);
     return sim_leave(code);
+}
+
+driver_graph sim_native_graph(void *native)
+{
+    return ((hip_graph)native)->host;
+}
+
+tarn_status sim_native_graph_destroy(void *native)
+{
+    return graph_end(native) ? TARN_ERROR_DRIVER : TARN_OK;
 }
 
 /* ---- User objects ------------------------------------------------------------------------------------------------ */

@@ -4,7 +4,7 @@
 /* Memory of the simulated libamdhip64. Its addresses are addresses of the process; an address range belongs to the device
  * that was current when it was reserved. */
 #include "base/pages.h"
-#include "driver/host_memory.h"
+#include "driver/host/host_memory.h"
 #include "hip/sim_hip.h"
 
 #include <sys/stat.h>

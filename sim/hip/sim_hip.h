@@ -17,8 +17,8 @@
 #define SIM_HIP_SIM_HIP_H
 
 #include "common/sim.h"
-#include "driver/hip_abi.h"
-#include "driver/host.h"
+#include "driver/hip/hip_abi.h"
+#include "driver/host/host.h"
 #include "hip/calls.h"
 
 #include <tarn/device.h>

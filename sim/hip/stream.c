@@ -5,7 +5,7 @@
 #include "base/pages.h"
 #include "hip/sim_hip.h"
 
-#define PER_THREAD ((hip_stream)2)
+#define PER_THREAD HIP_THREADS_STREAM
 
 static struct object_pool streams = OBJECT_POOL(struct ihipStream_t);
 static struct object_pool events = OBJECT_POOL(struct ihipEvent_t);
@@ -37,7 +37,7 @@ hip_result sim_stream(hip_stream stream, int *device, driver_stream *found)
 {
     *found = NULL;
     *device = sim_device();
-    if (!stream)
+    if (!stream || stream == HIP_LEGACY_STREAM)
         return HIP_OK;
     if (stream == PER_THREAD) {
         hip_result code = own[*device] ? HIP_OK : create(*device, HIP_STREAM_BLOCKING, 0, &own[*device]);
@@ -50,6 +50,11 @@ hip_result sim_stream(hip_stream stream, int *device, driver_stream *found)
     *device = stream->device;
     *found = stream->host;
     return HIP_OK;
+}
+
+tarn_status sim_native_stream(void *native, int *device, driver_stream *stream)
+{
+    return sim_stream(native, device, stream) ? TARN_ERROR_INVALID_STREAM : TARN_OK;
 }
 
 /* The way into a call about a stream. */
@@ -132,6 +137,35 @@ hip_result hipStreamGetPriority(hip_stream stream, int *priority)
         *priority = queue && stream != PER_THREAD ? stream->priority : 0;
     return sim_leave(code);
 }
+
+#if SIM_HIP_VERSION >= 50600000
+hip_result hipStreamGetDevice(hip_stream stream, int *device)
+{
+    int found;
+    driver_stream queue;
+    hip_result code = enter(__func__, stream, &found, &queue);
+    if (!code && !device)
+        code = HIP_INVALID_VALUE;
+    if (!code)
+        *device = found;
+    return sim_leave(code);
+}
+#endif
+
+#if SIM_HIP_VERSION >= 70100000
+hip_result hipStreamGetId(hip_stream stream, unsigned long long *id)
+{
+    int device;
+    uint64_t number = 0;
+    driver_stream queue;
+    hip_result code = enter(__func__, stream, &device, &queue);
+    if (!code)
+        code = id ? sim_code(host_stream_number(device, queue, &number), HIP_CAPTURE_UNSUPPORTED) : HIP_INVALID_VALUE;
+    if (!code)
+        *id = number;
+    return sim_leave(code);
+}
+#endif
 
 /* ---- Host functions ---------------------------------------------------------------------------------------------- */
 

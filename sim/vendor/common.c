@@ -21,6 +21,7 @@ struct handle {
     atomic_int inside;
     int device; /* -1: its create could not find out */
     int modes[VENDOR_MODES];
+    void *setting; /* vendor_set_pointer() */
     void *stream;
     void *memory; /* of the device; NULL: none */
     void *workspace;
@@ -37,7 +38,7 @@ static atomic_ulong creates, alive, undestroyed, misuses, late_calls, blocks;
 
 /* ---- Counters ---------------------------------------------------------------------------------------------------- */
 
-#define SYMBOLS 32
+#define SYMBOLS 48
 
 static struct {
     const char *symbol;
@@ -203,7 +204,8 @@ static int allocate(void **memory)
     int code = vendor_library.device_bytes ? below_alloc(memory, vendor_library.device_bytes) : BELOW_OK;
     if (code && vendor_library.exits_on_failure)
         exit(EXIT_FAILURE);
-    return code == BELOW_OK ? 0 : code == BELOW_OUT_OF_MEMORY ? vendor_library.out_of_memory : vendor_library.no_device;
+    int full = vendor_library.full ? vendor_library.full : vendor_library.out_of_memory;
+    return code == BELOW_OK ? 0 : code == BELOW_OUT_OF_MEMORY ? full : vendor_library.no_device;
 }
 
 static struct handle *handle_make(int device, void *memory)
@@ -214,6 +216,9 @@ static struct handle *handle_make(int device, void *memory)
     made->device = device;
     made->memory = memory;
     memcpy(made->modes, vendor_library.modes, sizeof made->modes);
+    const char *atomics = vendor_library.atomics_variable ? getenv(vendor_library.atomics_variable) : NULL;
+    if (atomics)
+        made->modes[VENDOR_ATOMICS_MODE] = strtol(atomics, NULL, 10) != 0;
     atomic_store(&made->magic, ALIVE);
     atomic_fetch_add(&alive, 1);
     pthread_mutex_lock(&lock);
@@ -249,6 +254,8 @@ static int fail_create(void *place)
     case VENDOR_IS_OUT_OF_MEMORY:
         return leave_failed(vendor_library.out_of_memory, 0, place);
     case VENDOR_SUCCEEDS_WITHOUT:
+        if (vendor_library.fills_a_structure)
+            break;
         memcpy(place, &none, sizeof none);
         return 0;
     case VENDOR_FAILS_WITH_GARBAGE:
@@ -373,13 +380,17 @@ int vendor_set_workspace(const char *symbol, void *pointer, void *workspace, siz
     struct handle *handle = enter(symbol, pointer);
     if (!handle)
         return vendor_library.bad_handle;
-    bool refused = (uintptr_t)workspace % 256 != 0 || (!workspace && size);
-    if (!refused) {
+    int code = (uintptr_t)workspace % 256 != 0 || (!workspace && size) ? vendor_library.bad_argument : 0;
+    if (!code && vendor_library.frees_own_memory && handle->memory) {
+        code = below_free(handle->memory) ? vendor_library.failed : 0;
+        handle->memory = code ? handle->memory : NULL;
+    }
+    if (!code) {
         handle->workspace = workspace;
         handle->workspace_size = size;
     }
     leave(handle);
-    return refused ? vendor_library.bad_argument : 0;
+    return code;
 }
 
 int vendor_has_workspace(const char *symbol, void *pointer, bool *has)
@@ -409,6 +420,27 @@ int vendor_get_mode(const char *symbol, void *pointer, enum vendor_mode mode, in
         return vendor_library.bad_handle;
     if (value)
         *value = handle->modes[mode];
+    leave(handle);
+    return value ? 0 : vendor_library.bad_argument;
+}
+
+int vendor_set_pointer(const char *symbol, void *pointer, void *value)
+{
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
+    handle->setting = value;
+    leave(handle);
+    return 0;
+}
+
+int vendor_get_pointer(const char *symbol, void *pointer, void **value)
+{
+    struct handle *handle = enter(symbol, pointer);
+    if (!handle)
+        return vendor_library.bad_handle;
+    if (value)
+        *value = handle->setting;
     leave(handle);
     return value ? 0 : vendor_library.bad_argument;
 }

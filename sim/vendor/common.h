@@ -11,7 +11,7 @@
  *
  *   TARN_SIM_<LIBRARY>_FAIL=N[+|-M]   the N-th create of the process, every one from it on, or all to the M-th, is out of
  *                                     memory; <LIBRARY> is CUDNN, CUBLAS, CUBLASLT, CUSPARSE, CUSOLVER, CUDSS, CURAND,
- *                                     MIOPEN, ROCBLAS, HIPBLAS, HIPBLASLT, ROCSPARSE, HIPSPARSE, HIPSOLVER
+ *                                     MIOPEN, ROCBLAS, HIPBLAS, HIPBLASLT, ROCSPARSE, HIPSPARSE, HIPSOLVER, CUSPARSELT
  *   TARN_SIM_<LIBRARY>_SLOW=MS        a create takes that many milliseconds more
  *   TARN_SIM_<LIBRARY>_VERSION=A.B.C  the version to claim
  *   TARN_SIM_STRICT=1                 ends the process where a handle is misused, or a call comes after the driver's end
@@ -25,7 +25,20 @@
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 
-enum vendor_mode { VENDOR_POINTER_MODE, VENDOR_MATH_MODE, VENDOR_ATOMICS_MODE, VENDOR_MODES };
+enum vendor_mode {
+    VENDOR_POINTER_MODE,
+    VENDOR_MATH_MODE,
+    VENDOR_ATOMICS_MODE,
+    VENDOR_DETERMINISTIC_MODE,
+    VENDOR_METRIC,
+    VENDOR_SM_COUNT,
+    VENDOR_EMULATION_STRATEGY,
+    VENDOR_SPECIAL_VALUES,
+    VENDOR_MANTISSA_CONTROL,
+    VENDOR_MANTISSA_MOST,
+    VENDOR_MANTISSA_OFFSET,
+    VENDOR_MODES
+};
 
 /* What a failed create leaves in the place for the handle. */
 enum vendor_leavings {
@@ -45,13 +58,18 @@ struct vendor_library {
     size_t device_bytes; /* that a create allocates. From the vendors' sources where these are public, else invented */
     /* Statuses. */
     int no_device, old_driver, out_of_memory, bad_handle, bad_argument, failed;
+    int full; /* what a create gives whose allocation the driver refuses; 0: out_of_memory */
     enum vendor_leavings leavings;
     bool silent_without_device; /* says success, without a handle: hipSPARSE */
     bool prints_without_device; /* on standard output: cuSPARSE */
-    bool exits_on_failure;      /* hipBLASLt: ROCm/rocm-libraries issue 11838 */
-    bool aborts_on_failure;     /* in destroy: rocBLAS, and what has its handles */
-    bool keeps_workspace;       /* when the stream is set; cuBLAS goes back to its own */
-    int modes[VENDOR_MODES];    /* of a new handle */
+    bool
+        fills_a_structure; /* of the program's, in place of a pointer: no create that succeeds is without a handle. cuSPARSELt */
+    bool exits_on_failure;        /* hipBLASLt: ROCm/rocm-libraries issue 11838 */
+    bool aborts_on_failure;       /* in destroy: rocBLAS, and what has its handles */
+    bool keeps_workspace;         /* when the stream is set; cuBLAS goes back to its own */
+    bool frees_own_memory;        /* when a workspace is set: rocBLAS, library/src/rocblas_auxiliary.cpp */
+    int modes[VENDOR_MODES];      /* of a new handle */
+    const char *atomics_variable; /* of the environment, which says otherwise for the atomics of a new handle */
     struct vendor_status texts[12];
 };
 
@@ -90,6 +108,9 @@ int vendor_set_workspace(const char *symbol, void *pointer, void *workspace, siz
 int vendor_has_workspace(const char *symbol, void *pointer, bool *has);
 int vendor_set_mode(const char *symbol, void *pointer, enum vendor_mode mode, int value);
 int vendor_get_mode(const char *symbol, void *pointer, enum vendor_mode mode, int *value);
+/* A setting that is a pointer; each library has one at most. */
+int vendor_set_pointer(const char *symbol, void *pointer, void *value);
+int vendor_get_pointer(const char *symbol, void *pointer, void **value);
 int vendor_property(const char *symbol, int which, int *value);
 const char *vendor_text(const char *symbol, int code);
 

@@ -18,6 +18,7 @@ const struct vendor_library vendor_library = {
     .no_device = 1001,
     .old_driver = 3005,
     .out_of_memory = 4004,
+    .full = 4000,
     .bad_handle = 2000,
     .bad_argument = 2002,
     .failed = 5003,
@@ -26,12 +27,14 @@ const struct vendor_library vendor_library = {
               {2000, "CUDNN_STATUS_BAD_PARAM"},
               {2002, "CUDNN_STATUS_BAD_PARAM_NULL_POINTER"},
               {3005, "CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER"},
+              {4000, "CUDNN_STATUS_INTERNAL_ERROR"},
               {4004, "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"},
               {5003, "CUDNN_STATUS_EXECUTION_FAILED_CUDART"}},
 #else
     .no_device = 1,
     .old_driver = 1,
     .out_of_memory = 2,
+    .full = 4,
     .bad_handle = 3,
     .bad_argument = 3,
     .failed = 8,
@@ -39,6 +42,7 @@ const struct vendor_library vendor_library = {
               {1, "CUDNN_STATUS_NOT_INITIALIZED"},
               {2, "CUDNN_STATUS_ALLOC_FAILED"},
               {3, "CUDNN_STATUS_BAD_PARAM"},
+              {4, "CUDNN_STATUS_INTERNAL_ERROR"},
               {8, "CUDNN_STATUS_EXECUTION_FAILED"}},
 #endif
 };

@@ -7,7 +7,8 @@
 #include <cusolverDn.h>
 #include <cusolverSp.h>
 #else
-typedef int cusolverStatus_t, cusolverMathMode_t, libraryPropertyType;
+typedef int cusolverStatus_t, cusolverMathMode_t, cusolverDeterministicMode_t, cudaEmulationStrategy_t,
+    libraryPropertyType;
 typedef void *cusolverDnHandle_t, *cusolverSpHandle_t, *cudaStream_t;
 #endif
 
@@ -18,10 +19,11 @@ const struct vendor_library vendor_library = {
     .no_device = 1,
     .old_driver = 1,
     .out_of_memory = 2,
+    .full = 7,
     .bad_handle = 1,
     .bad_argument = 3,
     .failed = 6,
-    .modes = {[VENDOR_MATH_MODE] = 1},
+    .modes = {[VENDOR_MATH_MODE] = 1, [VENDOR_DETERMINISTIC_MODE] = 1},
 };
 
 VENDOR_CREATE(cusolverDnCreate, cusolverStatus_t, cusolverDnHandle_t)
@@ -31,6 +33,14 @@ VENDOR_GET_STREAM(cusolverDnGetStream, cusolverStatus_t, cusolverDnHandle_t, cud
 #if SIM_MAJOR >= 12
 VENDOR_SET_MODE(cusolverDnSetMathMode, cusolverStatus_t, cusolverDnHandle_t, cusolverMathMode_t, MATH_MODE)
 VENDOR_GET_MODE(cusolverDnGetMathMode, cusolverStatus_t, cusolverDnHandle_t, cusolverMathMode_t, MATH_MODE)
+VENDOR_SET_MODE(cusolverDnSetDeterministicMode, cusolverStatus_t, cusolverDnHandle_t, cusolverDeterministicMode_t,
+                DETERMINISTIC_MODE)
+VENDOR_GET_MODE(cusolverDnGetDeterministicMode, cusolverStatus_t, cusolverDnHandle_t, cusolverDeterministicMode_t,
+                DETERMINISTIC_MODE)
+VENDOR_SET_MODE(cusolverDnSetEmulationStrategy, cusolverStatus_t, cusolverDnHandle_t, cudaEmulationStrategy_t,
+                EMULATION_STRATEGY)
+VENDOR_GET_MODE(cusolverDnGetEmulationStrategy, cusolverStatus_t, cusolverDnHandle_t, cudaEmulationStrategy_t,
+                EMULATION_STRATEGY)
 #endif
 VENDOR_CREATE(cusolverSpCreate, cusolverStatus_t, cusolverSpHandle_t)
 VENDOR_DESTROY(cusolverSpDestroy, cusolverStatus_t, cusolverSpHandle_t)

@@ -18,7 +18,9 @@ const struct vendor_library vendor_library = {
     .bad_handle = 8,
     .bad_argument = 3,
     .failed = 6,
-    .modes = {[VENDOR_ATOMICS_MODE] = 1},
+    .frees_own_memory = true,
+    .modes = {[VENDOR_ATOMICS_MODE] = SIM_MAJOR < 3}, /* rocBLAS's */
+    .atomics_variable = "ROCBLAS_DEFAULT_ATOMICS_MODE",
     .texts = {{0, "HIPBLAS_STATUS_SUCCESS"},
               {1, "HIPBLAS_STATUS_NOT_INITIALIZED"},
               {2, "HIPBLAS_STATUS_ALLOC_FAILED"},

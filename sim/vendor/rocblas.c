@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-typedef int rocblas_status, rocblas_pointer_mode, rocblas_math_mode, rocblas_atomics_mode;
+typedef int rocblas_status, rocblas_pointer_mode, rocblas_math_mode, rocblas_atomics_mode, rocblas_performance_metric;
 typedef void *rocblas_handle, *hipStream_t;
 
 const struct vendor_library vendor_library = {
@@ -19,7 +19,9 @@ const struct vendor_library vendor_library = {
     .bad_handle = 1,
     .bad_argument = 3,
     .failed = 6,
-    .modes = {[VENDOR_ATOMICS_MODE] = 1},
+    .frees_own_memory = true,
+    .modes = {[VENDOR_ATOMICS_MODE] = SIM_MAJOR < 5}, /* its CHANGELOG, 5.0.0 */
+    .atomics_variable = "ROCBLAS_DEFAULT_ATOMICS_MODE",
     .texts = {{0, "rocblas_status_success"},
               {1, "rocblas_status_invalid_handle"},
               {3, "rocblas_status_invalid_pointer"},
@@ -38,6 +40,8 @@ VENDOR_SET_MODE(rocblas_set_math_mode, rocblas_status, rocblas_handle, rocblas_m
 VENDOR_GET_MODE(rocblas_get_math_mode, rocblas_status, rocblas_handle, rocblas_math_mode, MATH_MODE)
 VENDOR_SET_MODE(rocblas_set_atomics_mode, rocblas_status, rocblas_handle, rocblas_atomics_mode, ATOMICS_MODE)
 VENDOR_GET_MODE(rocblas_get_atomics_mode, rocblas_status, rocblas_handle, rocblas_atomics_mode, ATOMICS_MODE)
+VENDOR_SET_MODE(rocblas_set_performance_metric, rocblas_status, rocblas_handle, rocblas_performance_metric, METRIC)
+VENDOR_GET_MODE(rocblas_get_performance_metric, rocblas_status, rocblas_handle, rocblas_performance_metric, METRIC)
 VENDOR_TEXT(rocblas_status_to_string, rocblas_status)
 
 VENDOR_ENTRY(bool, rocblas_is_managing_device_memory, rocblas_handle handle)

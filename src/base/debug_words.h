@@ -5,6 +5,8 @@
 #ifndef TARN_BASE_DEBUG_WORDS_H
 #define TARN_BASE_DEBUG_WORDS_H
 
+#include "base/log.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <tarn/status.h>
@@ -19,7 +21,8 @@
     X("check", DEBUG_CHECK, 1u << 5, true)           \
     X("context", DEBUG_CONTEXT, 1u << 6, true)       \
     X("leaks", DEBUG_LEAKS, 1u << 7, true)           \
-    X("abort", DEBUG_ABORT, 1u << 8, false)
+    X("abort", DEBUG_ABORT, 1u << 8, false)          \
+    X("quiet", DEBUG_QUIET, 1u << 9, false)
 
 enum debug_word {
 #define X(word, name, bit, all) name = bit,
@@ -46,6 +49,9 @@ static inline bool debug_has(unsigned words)
 {
     return (debug_settings.words & words) != 0;
 }
+
+/* A line about what was found: on standard error, or with the word quiet only where TARN_LOG asks for errors. */
+#define debug_say(...) (debug_has(DEBUG_QUIET) ? log_write(LOG_ERRORS, __VA_ARGS__) : log_say(__VA_ARGS__))
 
 /* What a text asks for. TARN_ERROR_CONFIGURATION names the word that is none. */
 tarn_status debug_words_parse(const char *text, struct debug_settings *settings);

@@ -33,7 +33,7 @@ static pthread_key_t at_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *const names[] = {
-#define X(name, text) text,
+#define X(rank, name, protects) name,
     LOCK_LIST(X)
 #undef X
 };
@@ -71,6 +71,8 @@ static bool has_rank(enum lock_rank rank)
 /* Whether a lock may be taken under another one. Heaps are held together by who keeps others from being made, and so from doing the same. */
 static bool may_follow(enum lock_rank before, enum lock_rank rank)
 {
+    if (before >= LOCK_FIRST_LEAF && rank <= LOCK_LAST_LEAF)
+        return false;
     return before < rank || (before == rank && rank == LOCK_HEAP && has_rank(LOCK_HEAPS));
 }
 

@@ -15,6 +15,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#define CACHE_LINE 64 /* bytes: what different threads write all the time does not share one */
+
 #if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
 
 typedef struct {
@@ -44,7 +46,7 @@ void lock_left(const void *lock);
 typedef pthread_mutex_t mutex;
 #define MUTEX_INITIALIZER(its_rank) PTHREAD_MUTEX_INITIALIZER
 #define MUTEX_PTHREAD(m) (m)
-#define MUTEX_RANK(m) LOCK_LEAF
+#define MUTEX_RANK(m) LOCK_SPIN
 
 static inline void mutex_rank_set(mutex *m, enum lock_rank rank)
 {
@@ -174,21 +176,21 @@ static inline void shared_finish(shared_lock *s)
 }
 
 /* Costs half of a mutex, since its unlock is a plain store, which is why nobody can sleep at it: it is held for a few dozen
- * instructions, never over a call that may take a lock or enter the system: a leaf of the order. Zeroed is unlocked. */
+ * instructions, never over a call that may wait for a mutex or enter the system. Zeroed is unlocked. */
 typedef struct {
     atomic_bool held;
 } spinlock;
 
-static inline void spin_lock_from(spinlock *s, const char *file, int line)
+static inline void spin_lock_from(spinlock *s, enum lock_rank rank, const char *file, int line)
 {
-    lock_before(LOCK_SPIN, file, line);
+    lock_before(rank, file, line);
     for (unsigned tries = 1; atomic_exchange_explicit(&s->held, true, memory_order_acquire); tries++)
         while (atomic_load_explicit(&s->held, memory_order_relaxed))
             if (tries++ % 64 == 0)
                 sched_yield(); /* whoever holds it may have lost its processor */
-    lock_taken(s, LOCK_SPIN, file, line);
+    lock_taken(s, rank, file, line);
 }
-#define spin_lock(s) spin_lock_from(s, __FILE__, __LINE__)
+#define spin_lock(s, rank) spin_lock_from(s, rank, __FILE__, __LINE__)
 
 static inline void spin_unlock(spinlock *s)
 {

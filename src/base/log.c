@@ -43,6 +43,21 @@ static enum log_level level_from_environment(void)
     return LOG_NOTHING;
 }
 
+static void write_line(const char *format, va_list arguments)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+
+    char line[ERROR_TEXT_BYTES + 64] = "tarn: "; /* with a status before the text */
+    size_t start = strlen(line);
+    size_t room = sizeof line - start - 1; /* and one for its end */
+    int length = vsnprintf(line + start, room, format, arguments);
+    if (length < 0)
+        return;
+    size_t end = text_was_cut(line + start, room, length) ? strlen(line) : start + (size_t)length;
+    line[end++] = '\n';
+    say(line, end);
+}
+
 void log_write(enum log_level level, const char *format, ...)
 {
     static atomic_int known = -1;
@@ -53,18 +68,16 @@ void log_write(enum log_level level, const char *format, ...)
     }
     if ((int)level > wanted)
         return;
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-
-    char line[ERROR_TEXT_BYTES + 64] = "tarn: "; /* with a status before the text */
-    size_t start = strlen(line);
     va_list arguments;
     va_start(arguments, format);
-    size_t room = sizeof line - start - 1; /* and one for its end */
-    int length = vsnprintf(line + start, room, format, arguments);
+    write_line(format, arguments);
     va_end(arguments);
-    if (length < 0)
-        return;
-    size_t end = text_was_cut(line + start, room, length) ? strlen(line) : start + (size_t)length;
-    line[end++] = '\n';
-    say(line, end);
+}
+
+void log_say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(format, arguments);
+    va_end(arguments);
 }

@@ -55,6 +55,13 @@ struct object_pool {
         .zeroed = sizeof(type), .mark = sizeof(type)                                                   \
     }
 
+/* Both: names that may be stale are looked up in what an object keeps. */
+#define OBJECT_POOL_NAMED_KEEPING(type, member)                                                        \
+    {                                                                                                  \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = #type, .size = sizeof(type) + _Alignof(type), \
+        .zeroed = offsetof(type, member), .mark = sizeof(type)                                         \
+    }
+
 void *object_alloc(struct object_pool *pool);
 void object_free(struct object_pool *pool, void *object);
 

@@ -6,7 +6,7 @@
  * A known capture is entered before the driver begins it and taken out after the driver has ended it, so that no moment
  * of it is unprotected. Both happen under the device's record lock, as does every record of an event of ours: between the
  * question whether a stream captures and the record no known capture can begin there.
- * Locks: the device's record lock, then `table_lock`. */
+ * Locks: the device's record lock, then `captures_lock`. */
 #include "device/capture.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -21,13 +21,15 @@ struct capture {
     struct stream *stream;
     struct thread *thread; /* that began it; NULL when that thread has ended */
     tarn_capture_mode mode;
+    uint64_t id;    /* the driver's number of it; 0: not known, or announced */
     bool announced; /* the caller begins and ends it */
     bool ending;    /* a thread is about to end it */
 };
 
-static mutex table_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
-static pthread_cond_t one_ended; /* of the monotonic clock */
-static struct capture *captures; /* table_lock */
+static mutex captures_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
+static pthread_cond_t one_ended;    /* of the monotonic clock; also what captures_wake() wakes */
+static struct capture *captures;    /* captures_lock */
+static atomic_uint open_everywhere; /* the sum over devices; captures_lock to change */
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool capture_objects = OBJECT_POOL(struct capture);
 static atomic_uint barred[TARN_MAX_DEVICES]; /* no known capture may begin; raised under the device's record lock */
@@ -37,10 +39,16 @@ unsigned captures_open(const struct device *device)
     return atomic_load_explicit(&device->captures, memory_order_acquire);
 }
 
-unsigned captures_of_thread(void)
+unsigned captures_of_thread(const struct device *device)
 {
-    const struct thread *thread = thread_here;
-    return thread ? atomic_load_explicit(&thread->captures, memory_order_relaxed) : 0;
+    unsigned count = 0;
+    if (!captures_open(device))
+        return 0;
+    mutex_lock(&captures_lock);
+    for (const struct capture *capture = captures; capture; capture = capture->next)
+        count += capture->thread && capture->thread == thread_here && capture->stream->device == device->number;
+    mutex_unlock(&captures_lock);
+    return count;
 }
 
 uint64_t capture_epoch(void)
@@ -48,12 +56,17 @@ uint64_t capture_epoch(void)
     return atomic_load_explicit(&epoch, memory_order_acquire);
 }
 
+unsigned captures_open_anywhere(void)
+{
+    return atomic_load_explicit(&open_everywhere, memory_order_acquire);
+}
+
 /* ---- Asking ------------------------------------------------------------------------------------------------------ */
 
 tarn_status stream_ask_capture(const struct stream *stream, struct driver_capture *capture)
 {
     *capture = (struct driver_capture){0};
-    tarn_status status = driver->capture_status(stream->device, stream->native, capture);
+    tarn_status status = driver->capture_status(stream->device, stream_native(stream), capture);
     if (status != TARN_ERROR_CAPTURE)
         return device_note(device_at(stream->device), status);
     *capture = (struct driver_capture){.state = DRIVER_CAPTURE_INVALIDATED};
@@ -84,20 +97,12 @@ static bool driver_captures(const struct stream *stream)
 
 bool stream_captures(struct stream *stream)
 {
-    return stream_is_known(stream) || driver_captures(stream);
-}
-
-static unsigned open_anywhere(void)
-{
-    unsigned open = 0;
-    for (int i = 0; i < device_count(); i++)
-        open += captures_open(device_at(i));
-    return open;
+    return stream_is_known(stream) || foreign_is_barred(stream) || driver_captures(stream);
 }
 
 tarn_status captures_refuse_all(const char *what)
 {
-    unsigned open = open_anywhere();
+    unsigned open = captures_open_anywhere();
     return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open; first end them", what, open) : TARN_OK;
 }
 
@@ -143,7 +148,7 @@ void captures_unbar_all(void)
         captures_unbar(device_at(i));
 }
 
-tarn_status tarn_capture_status(tarn_stream stream, tarn_capture_state *state, uint64_t *id)
+tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id)
 {
     struct stream *found = NULL;
     struct driver_capture capture;
@@ -151,6 +156,7 @@ tarn_status tarn_capture_status(tarn_stream stream, tarn_capture_state *state, u
         return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)) ||
+        (status = stream_refuse_foreign(found, "a question about a capture")) ||
         (status = stream_ask_capture(found, &capture)))
         return status;
     *state = capture.state == DRIVER_CAPTURE_NONE     ? TARN_CAPTURE_NONE
@@ -169,6 +175,17 @@ static struct capture *find_locked(const struct stream *stream)
     while (capture && capture->stream != stream)
         capture = capture->next;
     return capture;
+}
+
+/* Notes what the driver calls a capture that has just begun. Where it does not say, nobody is told when no graph comes of it. */
+static void note_id(const struct stream *stream)
+{
+    struct driver_capture capture;
+    if (stream_ask_capture(stream, &capture) || capture.state != DRIVER_CAPTURE_ACTIVE)
+        return;
+    mutex_lock(&captures_lock);
+    find_locked(stream)->id = capture.id;
+    mutex_unlock(&captures_lock);
 }
 
 static tarn_status refuse_second(struct stream *stream)
@@ -192,18 +209,19 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
     if (!capture)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a capture");
     *capture = (struct capture){.stream = stream, .thread = thread, .mode = mode, .announced = announced};
-    mutex_lock(&table_lock);
+    mutex_lock(&captures_lock);
     bool second = find_locked(stream);
     if (!second) {
         capture->next = captures;
         captures = capture;
-        atomic_fetch_add_explicit(&thread->captures, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
+        atomic_fetch_add_explicit(&device_at(stream->device)->announced, announced, memory_order_release);
+        atomic_fetch_add_explicit(&open_everywhere, 1, memory_order_release);
         atomic_store_explicit(&stream->captures, true, memory_order_release);
         stream->capture = atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
         process_changed();
     }
-    mutex_unlock(&table_lock);
+    mutex_unlock(&captures_lock);
     if (!second)
         return TARN_OK;
     object_free(&capture_objects, capture);
@@ -213,36 +231,43 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
 /* Takes a capture out, and wakes who waits for that. */
 static void leave(struct stream *stream)
 {
-    mutex_lock(&table_lock);
+    mutex_lock(&captures_lock);
     struct capture **link = &captures;
     while (*link && (*link)->stream != stream)
         link = &(*link)->next;
     struct capture *capture = *link;
     if (capture) {
         *link = capture->next;
-        if (capture->thread)
-            atomic_fetch_sub_explicit(&capture->thread->captures, 1, memory_order_relaxed);
         atomic_store_explicit(&stream->captures, false, memory_order_release);
         atomic_fetch_sub_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
+        atomic_fetch_sub_explicit(&device_at(stream->device)->announced, capture->announced, memory_order_release);
+        atomic_fetch_sub_explicit(&open_everywhere, 1, memory_order_release);
         atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
         process_changed();
         pthread_cond_broadcast(&one_ended);
     }
-    mutex_unlock(&table_lock);
+    mutex_unlock(&captures_lock);
     if (capture)
         object_free(&capture_objects, capture);
 }
 
 void captures_of_thread_end(struct thread *thread)
 {
-    mutex_lock(&table_lock);
+    mutex_lock(&captures_lock);
     for (struct capture *capture = captures; capture; capture = capture->next)
         if (capture->thread == thread)
             capture->thread = NULL;
-    mutex_unlock(&table_lock);
+    mutex_unlock(&captures_lock);
 }
 
-bool captures_wait(struct device *device, uint64_t ns)
+void captures_wake(void)
+{
+    mutex_lock(&captures_lock);
+    pthread_cond_broadcast(&one_ended);
+    mutex_unlock(&captures_lock);
+}
+
+bool captures_wait(struct device *device, uint64_t ns, const atomic_uint_fast64_t *count, uint64_t seen)
 {
     struct timespec limit;
     clock_gettime(CLOCK_MONOTONIC, &limit);
@@ -253,12 +278,13 @@ bool captures_wait(struct device *device, uint64_t ns)
         limit.tv_sec++;
         limit.tv_nsec -= 1000000000;
     }
-    mutex_lock(&table_lock);
-    while (captures_open(device) && condition_wait(&one_ended, &table_lock, &limit) != ETIMEDOUT)
+    mutex_lock(&captures_lock);
+    bool over;
+    while (!(over = captures_open(device) == 0 || (count && atomic_load(count) != seen)) &&
+           condition_wait(&one_ended, &captures_lock, &limit) != ETIMEDOUT)
         ;
-    bool none = captures_open(device) == 0;
-    mutex_unlock(&table_lock);
-    return none;
+    mutex_unlock(&captures_lock);
+    return over;
 }
 
 void captures_init(void)
@@ -311,6 +337,8 @@ tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
         status = device_note(device, driver->capture_begin(device->number, found->native, modes[mode]));
         if (status)
             leave(found);
+        else
+            note_id(found);
     }
     if (!status && trace_is_on())
         trace_stream_event(TRACE_capture_begin, found, found->capture, 0);
@@ -340,6 +368,7 @@ struct ending {
     bool announced;     /* the caller has ended it */
     bool orphaned;      /* the thread that began it has ended */
     bool over;          /* the capture is known no more */
+    uint64_t id;        /* of a capture that tarn began and now ends: the driver's number; 0: not known */
     driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else NULL */
 };
 
@@ -349,7 +378,7 @@ static tarn_status claim_end(struct ending *ending)
 {
     struct stream *stream = ending->stream;
     tarn_status status = TARN_OK;
-    mutex_lock(&table_lock);
+    mutex_lock(&captures_lock);
     struct capture *capture = find_locked(stream);
     if (!capture || capture->ending)
         status = failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no capture that tarn knows",
@@ -361,19 +390,20 @@ static tarn_status claim_end(struct ending *ending)
         ending->claimed = true;
         ending->announced = capture->announced;
         ending->orphaned = !capture->thread;
+        ending->id = capture->id;
     }
-    mutex_unlock(&table_lock);
+    mutex_unlock(&captures_lock);
     return status;
 }
 
 static void unclaim_end(struct stream *stream)
 {
-    mutex_lock(&table_lock);
+    mutex_lock(&captures_lock);
     find_locked(stream)->ending = false;
-    mutex_unlock(&table_lock);
+    mutex_unlock(&captures_lock);
 }
 
-/* Ends a known capture. */
+/* Ends a known capture: of an announced one what tarn began. */
 static tarn_status end(tarn_stream value, struct ending *ending)
 {
     tarn_status status = device_layer_ready();
@@ -382,6 +412,8 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     struct stream *stream = ending->stream;
     struct device *device = device_at(stream->device);
     mutex_lock(&device->record_lock);
+    if (ending->id && !driver_captures(stream))
+        ending->id = 0; /* another call has ended it, and may have kept its graph */
     if (!ending->announced)
         status = device_note(device, driver->capture_end(device->number, stream->native, &ending->graph));
     bool lost =
@@ -397,33 +429,52 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     return status;
 }
 
-static tarn_status (*end_callback)(struct stream *stream, driver_graph graph); /* set once, before a capture begins */
+static tarn_status (*_Atomic end_callback)(struct stream *stream,
+                                           driver_graph graph); /* set once, before a capture begins */
 
 void captures_on_end(tarn_status (*callback)(struct stream *stream, driver_graph graph))
 {
-    end_callback = callback;
+    atomic_store(&end_callback, callback);
+}
+
+static tarn_status (*_Atomic keep_callback)(struct stream *stream, driver_graph graph); /* the same */
+
+void captures_on_keep(tarn_status (*callback)(struct stream *stream, driver_graph graph))
+{
+    atomic_store(&keep_callback, callback);
+}
+
+static void (*_Atomic drop_callback)(uint64_t id);
+
+void captures_on_drop(void (*callback)(uint64_t id))
+{
+    atomic_store(&drop_callback, callback);
 }
 
 /* Tells the memory layer of a capture that is over. A graph that it cannot hold memory for is destroyed. */
 static tarn_status tell_end(struct ending *ending)
 {
     struct stream *stream = ending->stream;
-    tarn_status status = end_callback ? end_callback(stream, ending->graph) : TARN_OK;
+    tarn_status (*callback)(struct stream *, driver_graph) = atomic_load(&end_callback);
+    tarn_status status = callback ? callback(stream, ending->graph) : TARN_OK;
     if (status && ending->graph) {
         (void)device_note(device_at(stream->device), driver->graph_destroy(stream->device, ending->graph));
         ending->graph = NULL;
     }
+    void (*dropped)(uint64_t) = atomic_load(&drop_callback);
+    if (!ending->graph && ending->id && dropped)
+        dropped(ending->id);
     return status;
 }
 
-/* Whether the stream has a known capture that tarn began, whose graph must go somewhere. */
-static bool has_graph(const struct stream *stream)
+/* Whether the stream has a known capture that was announced. */
+static bool is_announced(const struct stream *stream)
 {
-    mutex_lock(&table_lock);
+    mutex_lock(&captures_lock);
     const struct capture *capture = find_locked(stream);
-    bool has = capture && !capture->announced;
-    mutex_unlock(&table_lock);
-    return has;
+    bool is = capture && capture->announced;
+    mutex_unlock(&captures_lock);
+    return is;
 }
 
 tarn_status tarn_capture_end(tarn_stream stream, void **graph)
@@ -432,31 +483,82 @@ tarn_status tarn_capture_end(tarn_stream stream, void **graph)
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &ending.stream)))
         return status;
-    if (!graph && has_graph(ending.stream))
+    if (is_announced(ending.stream))
+        return failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "the capture was announced: the caller ends it, and gives its graph to tarn_capture_end_announced()");
+    if (!graph)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL; tarn_capture_abort() ends a capture without one");
     status = end(stream, &ending);
     if (ending.over) {
         tarn_status told = tell_end(&ending);
         status = status ? status : told;
     }
-    if (!status && graph)
+    if (!status)
         *graph = ending.graph;
+    return status;
+}
+
+/* Whether an announced capture that is claimed may end: the driver says that it has, and its graph holds what it used. */
+static tarn_status settle(struct stream *stream, driver_graph graph)
+{
+    struct driver_capture capture;
+    tarn_status status = stream_ask_capture(stream, &capture);
+    if (!status && capture.state != DRIVER_CAPTURE_NONE)
+        status =
+            failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d still captures; end that by the vendor's call first",
+                   (unsigned long long)stream_value(stream), stream->device);
+    tarn_status (*callback)(struct stream *, driver_graph) = atomic_load(&keep_callback);
+    return status || !graph || !callback ? status : callback(stream, graph);
+}
+
+tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
+{
+    struct ending ending = {0};
+    tarn_status status = device_layer_ready();
+    if (status || (status = stream_find(value, thread_device(), &ending.stream)))
+        return status;
+    struct stream *stream = ending.stream;
+    if (!is_announced(stream))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no capture that was announced",
+                      (unsigned long long)stream_value(stream), stream->device);
+    if ((status = claim_end(&ending)))
+        return status;
+    struct device *device = device_at(stream->device);
+    status = settle(stream, graph);
+    mutex_lock(&device->record_lock);
+    ending.over =
+        !status || atomic_load(&device->lost); /* what captured is gone: it must not bar other devices for ever */
+    if (ending.over)
+        leave(stream);
+    else
+        unclaim_end(stream);
+    if (ending.over && trace_is_on())
+        trace_stream_event(TRACE_capture_end, stream, stream->capture, 0);
+    mutex_unlock(&device->record_lock);
+    if (ending.over)
+        (void)tell_end(&ending); /* which cannot fail without a graph */
     return status;
 }
 
 tarn_status tarn_capture_abort(tarn_stream stream)
 {
     struct ending ending = {.gives_up = true};
+    struct error_before before;
+    error_attempt_begin(&before);
     tarn_status status = end(stream, &ending);
     driver_graph graph = ending.graph;
     ending.graph = NULL;
     if (ending.over)
         (void)tell_end(&ending); /* which cannot fail without a graph */
     if (graph)
-        return device_note(device_at(ending.stream->device), driver->graph_destroy(ending.stream->device, graph));
+        status = device_note(device_at(ending.stream->device), driver->graph_destroy(ending.stream->device, graph));
     /* An invalidated capture, one with streams that were not joined, or one of a lost device is over all the same; and one that only
      * the thread could end that is gone is forgotten. */
-    bool over = status == TARN_ERROR_CAPTURE && ending.claimed && (ending.orphaned || !driver_captures(ending.stream));
-    over = over || (status == TARN_ERROR_DEVICE_LOST && ending.over);
-    return over ? TARN_OK : status;
+    bool over = !graph && status == TARN_ERROR_CAPTURE && ending.claimed &&
+                (ending.orphaned || !driver_captures(ending.stream));
+    over = over || (!graph && status == TARN_ERROR_DEVICE_LOST && ending.over);
+    status = over ? TARN_OK : status;
+    error_attempt_end(&before, status);
+    return status;
 }

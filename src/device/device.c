@@ -8,6 +8,7 @@
 #include "base/debug_words.h"
 #include "base/pages.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
 #include "device/stream.h"
@@ -25,21 +26,19 @@ static void (*shutdown_callbacks[SHUTDOWN_CALLBACKS])(void); /* setup_lock */
 static void (*first_shutdown_callback)(void);                /* setup_lock */
 
 #define WATCHERS 4
-static struct {
-    tarn_status (*begin)(void);
-    void (*end)(void);
-} watchers[WATCHERS]; /* set before the first use */
+static struct device_watcher watchers[WATCHERS]; /* set before the first use */
+static int watcher_count;
 
 static pthread_key_t thread_key;
 _Thread_local struct thread *thread_here;
 static struct object_pool threads = OBJECT_POOL(struct thread);
 
-static void (*thread_end_callbacks[THREAD_LAYERS])(
-    struct thread *thread); /* each set before a thread has what it ends */
+/* Each set before a thread has what it ends, and looked at by the ends of all threads. */
+static void (*_Atomic thread_end_callbacks[THREAD_LAYERS])(struct thread *thread);
 
 void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thread))
 {
-    thread_end_callbacks[layer] = callback;
+    atomic_store(&thread_end_callbacks[layer], callback);
 }
 
 /* The value is not believed: a copy of the library in a namespace of its own (dlmopen) has another C library's keys, of the same
@@ -50,9 +49,11 @@ static void thread_end(void *value)
     (void)value;
     if (!thread || atomic_load(&process_state) == PROCESS_IS_FORKED)
         return; /* in a child another thread of the parent may have had any lock */
-    for (int layer = 0; layer < THREAD_LAYERS; layer++)
-        if (thread_end_callbacks[layer])
-            thread_end_callbacks[layer](thread);
+    for (int layer = 0; layer < THREAD_LAYERS; layer++) {
+        void (*callback)(struct thread *) = atomic_load(&thread_end_callbacks[layer]);
+        if (callback)
+            callback(thread);
+    }
     if (atomic_load(&process_state) == PROCESS_RUNS)
         streams_of_thread_end(thread);
     captures_of_thread_end(thread);
@@ -70,15 +71,10 @@ static tarn_status device_init(struct device *device, int number)
     return status ? status : stream_make_legacy(device);
 }
 
-void device_on_use(tarn_status (*begin)(void), void (*end)(void))
+void device_on_use(const struct device_watcher *watcher)
 {
-    for (int i = 0; i < WATCHERS; i++) {
-        if (watchers[i].begin)
-            continue;
-        watchers[i].begin = begin;
-        watchers[i].end = end;
-        return;
-    }
+    if (watcher_count < WATCHERS)
+        watchers[watcher_count++] = *watcher;
 }
 
 /* A child of fork() has one thread, and none of its caches may be used there. */
@@ -87,13 +83,16 @@ static void thread_in_child(void)
     thread_here = NULL;
 }
 
+static tarn_status settings_init_locked(void)
+{
+    tarn_status status = debug_words_read();
+    return status ? status : tracing_init();
+}
+
 static tarn_status layer_init_locked(void)
 {
     static bool watching;
     int count;
-    tarn_status status = debug_words_read();
-    if (status || (status = tracing_init()) || (status = driver_init()))
-        return status;
     if (!watching) {
         if (pthread_key_create(&thread_key, thread_end))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no thread-specific key is left in this process");
@@ -101,7 +100,7 @@ static tarn_status layer_init_locked(void)
         captures_init();
         watching = true;
     }
-    status = driver->device_count(&count);
+    tarn_status status = driver->device_count(&count);
     if (status)
         return status;
     if (count > TARN_MAX_DEVICES)
@@ -111,11 +110,35 @@ static tarn_status layer_init_locked(void)
         if (status)
             return status;
     }
-    for (int i = 0; i < WATCHERS && watchers[i].begin; i++)
+    for (int i = 0; i < watcher_count; i++)
         if ((status = watchers[i].begin()))
             return status;
     atomic_store_explicit(&ready, true, memory_order_release);
     return TARN_OK;
+}
+
+/* A step of the first use, under the lock, unless another thread has made them all meanwhile. */
+static tarn_status step(tarn_status (*init_locked)(void))
+{
+    tarn_status status = TARN_OK;
+    mutex_lock(&setup_lock);
+    if (!atomic_load_explicit(&ready, memory_order_relaxed))
+        status = init_locked();
+    mutex_unlock(&setup_lock);
+    return status;
+}
+
+/* What opens libraries runs between the steps, without the lock: whoever is inside the loader, in a constructor, may be waiting for it. */
+static tarn_status layer_init(void)
+{
+    tracing_prepare();
+    tarn_status status = step(settings_init_locked);
+    if (status || (status = driver_init()))
+        return status;
+    for (int i = 0; i < watcher_count; i++)
+        if (watchers[i].prepare)
+            watchers[i].prepare();
+    return step(layer_init_locked);
 }
 
 tarn_status device_layer_ready(void)
@@ -125,10 +148,7 @@ tarn_status device_layer_ready(void)
         return status;
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     process_use_begin();
-    mutex_lock(&setup_lock);
-    if (!atomic_load_explicit(&ready, memory_order_relaxed))
-        status = layer_init_locked();
-    mutex_unlock(&setup_lock);
+    status = layer_init();
     if (status)
         process_use_failed();
     return status;
@@ -152,19 +172,20 @@ tarn_status device_find(int number, struct device **device)
     return TARN_OK;
 }
 
-static void (*lost_callback)(struct device *device); /* set once, before what it ends exists */
+static void (*_Atomic lost_callback)(struct device *device); /* set once, before what it ends exists */
 
 void device_on_lost(void (*callback)(struct device *device))
 {
-    lost_callback = callback;
+    atomic_store(&lost_callback, callback);
 }
 
 tarn_status device_note(struct device *device, tarn_status status)
 {
     if (status == TARN_ERROR_DEVICE_LOST && !atomic_exchange(&device->lost, true)) {
         process_changed();
-        if (lost_callback)
-            lost_callback(device);
+        void (*callback)(struct device *) = atomic_load(&lost_callback);
+        if (callback)
+            callback(device);
     }
     return status;
 }
@@ -237,7 +258,7 @@ tarn_status tarn_shutdown(void)
         return status;
     if (!process_begin_shutdown() || !atomic_load(&ready))
         return TARN_OK;
-    for (int i = 0; i < WATCHERS && watchers[i].begin; i++)
+    for (int i = 0; i < watcher_count; i++)
         if (watchers[i].end)
             watchers[i].end();
     mutex_lock(&setup_lock);
@@ -256,7 +277,7 @@ tarn_status tarn_shutdown(void)
     return TARN_OK;
 }
 
-tarn_status tarn_device_count(int *count)
+tarn_status tarn_device_count_get(int *count)
 {
     if (!count)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
@@ -270,11 +291,8 @@ tarn_status tarn_device_count(int *count)
 tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties)
 {
     struct device *found = NULL;
-    if (!properties || properties->size != sizeof *properties)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "properties is NULL, or its size is not sizeof(tarn_device_properties)");
-    tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)))
+    tarn_status status = sized_check("tarn_device_properties", properties, sizeof *properties);
+    if (status || (status = device_layer_ready()) || (status = device_find(device, &found)))
         return status;
 
     const struct driver_properties *known = &found->properties;
@@ -292,7 +310,7 @@ tarn_status tarn_device_properties_get(int device, tarn_device_properties *prope
     };
     memcpy(result.name, known->name, sizeof result.name);
     strncpy(result.driver, driver->name, sizeof result.driver - 1);
-    *properties = result;
+    sized_write(properties, &result, sizeof result);
     return TARN_OK;
 }
 
@@ -349,7 +367,7 @@ tarn_status tarn_device_adopt(int *device)
     return TARN_OK;
 }
 
-tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_bytes)
+tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size_t *total_bytes)
 {
     struct device *found = NULL;
     if (!free_bytes || !total_bytes)
@@ -367,7 +385,7 @@ tarn_status tarn_device_synchronize(int device)
     if (status || (status = device_find(device, &found)) || (status = device_check(found)) ||
         (status = captures_refuse(found, "a wait for a device")))
         return status;
-    return device_note(found, driver->device_synchronize(device));
+    return device_wait(found);
 }
 
 tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
@@ -380,13 +398,34 @@ tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
     return status;
 }
 
+/* Puts back the device that was current before another. Where it has no context yet the thread had none there either, and gets none: a
+ * guard is no use of the device that it comes back to. */
+tarn_status device_return(int device)
+{
+    bool active = true;
+    struct thread *thread = thread_self();
+    struct error_before before;
+    if (!thread)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    error_attempt_begin(&before);
+    bool inactive = driver->is_active(device, &active) == TARN_OK && !active && driver->context_set(NULL) == TARN_OK;
+    error_attempt_end(&before, TARN_OK);
+    if (!inactive)
+        return tarn_device_set(device);
+    thread->device = device;
+    thread_forget_caches(thread);
+    return TARN_OK;
+}
+
 tarn_status tarn_device_guard_restore(tarn_device_guard *guard)
 {
     if (!guard)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     if (!guard->active)
         return TARN_OK;
-    tarn_status status = tarn_device_set(guard->previous);
+    tarn_status status = device_layer_ready();
+    if (!status)
+        status = device_return(guard->previous);
     guard->active = status != TARN_OK;
     return status;
 }

@@ -6,6 +6,7 @@
 #define TARN_DEVICE_DEVICE_H
 
 #include "base/lock.h"
+#include "device/native.h"
 #include "driver/driver.h"
 
 #include <stdatomic.h>
@@ -25,17 +26,23 @@ struct device {
     int number;
     struct driver_properties properties;
     atomic_bool lost;
-    atomic_uint captures; /* known ones that are open on its streams */
+    atomic_uint captures;  /* known ones that are open on its streams */
+    atomic_uint announced; /* of those, which the caller begins at a moment of its own */
     struct stream *legacy;
+    struct native_table
+        natives; /* the streams that have a name of their own at the driver; `entering` (stream.c) to change */
 
-    mutex lock;                                                    /* of all below */
-    struct stream *pool[STREAM_PRIORITIES][TARN_STREAM_POOL_SIZE]; /* made when first handed out */
+    mutex lock;                                                       /* of all below */
+    struct stream *pool[STREAM_PRIORITIES][TARN_STREAM_SHARED_COUNT]; /* made when first handed out */
     unsigned pool_next[STREAM_PRIORITIES];
     struct stream *returned[STREAM_PRIORITIES]; /* leased before and given back, last in first out */
     struct stream *thread_ended;                /* per-thread streams of threads that are gone */
     struct mark *spare_marks;                   /* whose driver event can be recorded anew */
 
     mutex record_lock; /* held over asking whether a stream captures and recording on it, and over a known begin */
+    uint64_t records;  /* record lock: of marks, until now */
+    atomic_uint_fast64_t
+        waited; /* all work is over that was queued before the record of this number; record lock to change */
 };
 
 /* The start of every public call: the process may use tarn, a driver is chosen, its devices are known. */
@@ -60,7 +67,6 @@ struct thread {
     tarn_stream current[TARN_MAX_DEVICES];       /* TARN_STREAM_LEGACY until set */
     struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
     struct holder *handles;                      /* the handle layer's; NULL until used */
-    atomic_uint captures;                        /* known ones that it began and that are open */
 
     /* The memory layer's: caches by heap, and those and the heaps that were used last, of the current device and stream and of
      * a stream that was named. Forgotten when a device or a stream is set. */
@@ -91,6 +97,8 @@ static inline void thread_forget_caches(struct thread *thread)
 struct thread *thread_self(void);
 /* The calling thread's current device, without making anything. */
 int thread_device(void);
+/* Makes a device current again for the end of a guard: as tarn_device_set(), but makes no context. */
+tarn_status device_return(int device);
 
 /* What the upper layers do when a thread ends, in this order, before its streams are given up. Not in a fork's child. */
 enum thread_layer { THREAD_HANDLES, THREAD_MEMORY, THREAD_LAYERS };
@@ -100,10 +108,16 @@ void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thre
  * before them all, whenever it was registered: handles go before the memory that they use. */
 void device_on_shutdown(void (*callback)(void));
 void device_on_shutdown_first(void (*callback)(void));
-/* What is done when the devices are known, before the first call goes on, and again at tarn_shutdown() before everything else; for who
- * looks at tarn from above, at most four; `end` may be NULL. Registered before the first use. What `begin` gives, that call fails with, and
- * it is asked again by the next. */
-void device_on_use(tarn_status (*begin)(void), void (*end)(void));
+/* Whoever looks at tarn from above, at most four, registered before the first use. `prepare` runs when the driver is chosen, with no lock:
+ * by each thread whose call is the first, so perhaps by several at once, and again where `begin` has failed. `begin` runs when the devices
+ * are known, before the first call goes on; what it gives, that call fails with, and the next asks again. `end` runs at tarn_shutdown()
+ * before everything else. `prepare` and `end` may be NULL. */
+struct device_watcher {
+    void (*prepare)(void);
+    tarn_status (*begin)(void);
+    void (*end)(void);
+};
+void device_on_use(const struct device_watcher *watcher);
 /* Said by such a callback: something of the driver's stays in use until the process ends. */
 void device_keep_driver(void);
 

@@ -7,7 +7,11 @@
  *
  * A mark of tarn's own is never recorded on a stream that captures; one of a caller's event may be, and is captured
  * then: it serves to join streams to the capture and nothing else. The question and the record are one step under the
- * device's record lock, which a known begin, and a stream's joining by tarn, take too. */
+ * device's record lock, which a known begin, and a stream's joining by tarn, take too.
+ *
+ * A found stream may be gone, and its pointer another stream's, at any moment but in a call that passes it. So tarn's own marks of it are
+ * owed: numbered like others, and without an event. Each is ended by what is recorded on the stream later (its `proof`), or by a wait
+ * for the whole device that began later (`waited`). */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -19,9 +23,12 @@ struct mark {
     atomic_bool done; /* the event was seen finished: never asked again */
     struct device *device;
     driver_event event;
+    atomic_bool owed;      /* record lock to change: it has no event */
+    struct mark *proof;    /* the lock of `stream`: of an owed one; NULL until there is one */
     uint64_t captured;     /* the capture that it was recorded in, or 0; as it was recorded */
-    struct stream *stream; /* that it was recorded on, and when that was of `generation` */
-    unsigned generation;
+    struct stream *stream; /* that it was recorded on, and when that was of `incarnation` */
+    unsigned incarnation;
+    uint64_t number;   /* of the device's records */
     struct mark *next; /* device lock: in spare_marks */
 };
 
@@ -47,6 +54,8 @@ static struct mark *mark_take_spare(struct device *device)
 static void mark_put_spare(struct mark *mark)
 {
     struct device *device = mark->device;
+    mark_release(mark->proof);
+    mark->proof = NULL;
     mutex_lock(&device->lock);
     mark->next = device->spare_marks;
     device->spare_marks = mark;
@@ -69,6 +78,7 @@ static tarn_status mark_create(struct device *device, struct mark **result)
     }
     atomic_store_explicit(&mark->holders, 1, memory_order_relaxed);
     atomic_store_explicit(&mark->done, false, memory_order_relaxed);
+    atomic_store_explicit(&mark->owed, false, memory_order_relaxed);
     *result = mark;
     return TARN_OK;
 }
@@ -78,7 +88,7 @@ static tarn_status mark_create(struct device *device, struct mark **result)
 static tarn_status check_record_locked(struct stream *stream, bool may_be_captured, uint64_t *captured)
 {
     struct driver_capture capture = {.state = DRIVER_CAPTURE_NONE};
-    bool known = stream_is_known(stream) && !may_be_captured;
+    bool known = (stream_is_known(stream) || foreign_is_barred(stream)) && !may_be_captured;
     tarn_status status = known ? TARN_ERROR_CAPTURE : stream_ask_capture(stream, &capture);
     if (status)
         return status;
@@ -88,17 +98,54 @@ static tarn_status check_record_locked(struct stream *stream, bool may_be_captur
     return TARN_OK;
 }
 
+/* A mark of the stream as it is now, whose number is the next. */
+static void place_locked(struct stream *stream, struct mark *mark)
+{
+    mark->stream = stream;
+    mark->incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed);
+    mark->number = ++mark->device->records;
+}
+
 static tarn_status record_locked(struct stream *stream, struct mark *mark, bool may_be_captured)
 {
     tarn_status status = check_record_locked(stream, may_be_captured, &mark->captured);
     if (status)
         return status;
-    mark->stream = stream;
-    mark->generation = atomic_load_explicit(&stream->generation, memory_order_relaxed);
-    return device_note(mark->device, driver->event_record(stream->device, mark->event, stream->native));
+    place_locked(stream, mark);
+    return device_note(mark->device, driver->event_record(stream->device, mark->event, stream_native(stream)));
 }
 
-static tarn_status record(struct stream *stream, bool may_be_captured, struct mark **result)
+static void owe_locked(struct mark *mark)
+{
+    atomic_store_explicit(&mark->owed, true, memory_order_release);
+    atomic_store_explicit(&mark->stream->owes, true, memory_order_release);
+}
+
+/* The same for a found stream, without the driver. */
+static tarn_status owe_new_locked(struct stream *stream, struct mark *mark)
+{
+    if (stream_is_known(stream))
+        return TARN_ERROR_CAPTURE;
+    mark->captured = 0;
+    place_locked(stream, mark);
+    owe_locked(mark);
+    return TARN_OK;
+}
+
+/* What is recorded on a stream now is the proof of all that it owes. */
+static tarn_status prove_locked(struct stream *stream, struct mark *mark)
+{
+    tarn_status status = record_locked(stream, mark, false);
+    if (status)
+        return status;
+    atomic_store_explicit(&stream->owes, false, memory_order_release);
+    return TARN_OK;
+}
+
+/* Who asks for a mark: tarn for itself, a call that passes the stream, or a caller for an event, which may be captured. */
+enum recorder { BY_TARN, BY_PASSING, BY_CALLER };
+
+static tarn_status record(struct stream *stream, enum recorder by, struct mark **result)
 {
     struct device *device = device_at(stream->device);
     struct mark *mark = NULL;
@@ -106,7 +153,10 @@ static tarn_status record(struct stream *stream, bool may_be_captured, struct ma
     if (status)
         return status;
     mutex_lock(&device->record_lock);
-    status = record_locked(stream, mark, may_be_captured);
+    if (by == BY_TARN && stream_is_found(stream))
+        status = owe_new_locked(stream, mark);
+    else
+        status = by == BY_PASSING ? prove_locked(stream, mark) : record_locked(stream, mark, by == BY_CALLER);
     mutex_unlock(&device->record_lock);
     if (status) {
         mark_release(mark);
@@ -118,7 +168,31 @@ static tarn_status record(struct stream *stream, bool may_be_captured, struct ma
 
 tarn_status mark_record(struct stream *stream, struct mark **mark)
 {
-    return record(stream, false, mark);
+    return record(stream, BY_TARN, mark);
+}
+
+void stream_prove(struct stream *stream, unsigned incarnation)
+{
+    struct mark *proof = NULL;
+    struct error_before before;
+    if (!atomic_load_explicit(&stream->owes, memory_order_acquire) || stream_is_known(stream))
+        return;
+    error_attempt_begin(&before);
+    mutex_lock(&stream->lock); /* the native stream may be destroyed once its retirement is through */
+    if (atomic_load_explicit(&stream->incarnation, memory_order_acquire) == incarnation &&
+        record(stream, BY_PASSING, &proof) == TARN_OK) {
+        struct mark *before_it = stream->proof;
+        stream->proof = proof;
+        proof = before_it;
+    }
+    mutex_unlock(&stream->lock);
+    error_attempt_end(&before, TARN_OK);
+    mark_release(proof);
+}
+
+struct mark_place mark_place(const struct mark *mark)
+{
+    return (struct mark_place){mark->stream, mark->incarnation, mark->number};
 }
 
 bool mark_is_captured(const struct mark *mark)
@@ -133,19 +207,91 @@ static tarn_status refuse_captured(const char *what)
 }
 
 /* A capture that tarn does not know began between the question and the record, and has the event: it is recorded anew, which
- * says the same of the work that was queued then and no less. */
+ * says the same of the work that was queued then and no less; on a found stream by the next call that passes it. */
 static tarn_status record_anew(struct mark *mark)
 {
     struct stream *stream = mark->stream;
     uint64_t captured;
     tarn_status status = TARN_ERROR_CAPTURE;
     mutex_lock(&mark->device->record_lock);
-    if (atomic_load(&stream->generation) == mark->generation)
+    if (stream_is_found(stream))
+        owe_locked(mark);
+    else if (atomic_load(&stream->incarnation) == mark->incarnation)
         status = check_record_locked(stream, false, &captured);
     if (!status)
-        status = driver->event_record(stream->device, mark->event, stream->native);
+        status = driver->event_record(stream->device, mark->event, stream_native(stream));
     mutex_unlock(&mark->device->record_lock);
     return status ? status : TARN_ERROR_NOT_READY;
+}
+
+tarn_status device_wait(struct device *device)
+{
+    mutex_lock(&device->record_lock);
+    uint64_t before = device->records;
+    mutex_unlock(&device->record_lock);
+    tarn_status status = device_note(device, driver->device_synchronize(device->number));
+    if (status)
+        return status;
+    mutex_lock(&device->record_lock);
+    if (atomic_load(&device->waited) < before)
+        atomic_store(&device->waited, before);
+    mutex_unlock(&device->record_lock);
+    return TARN_OK;
+}
+
+static bool is_owed(struct mark *mark)
+{
+    return atomic_load_explicit(&mark->owed, memory_order_acquire);
+}
+
+/* Whether what an owed mark stands for is over by a wait for its device. */
+static bool is_waited_for(const struct mark *mark)
+{
+    return atomic_load_explicit(&mark->device->waited, memory_order_acquire) >= mark->number;
+}
+
+/* What is recorded behind an owed mark, or NULL. The first that comes is kept: the stream's last one may never be the same twice. */
+static struct mark *proof_of(struct mark *mark)
+{
+    mutex_lock(&mark->stream->lock);
+    struct mark *last = mark->stream->proof;
+    if (!mark->proof && last && last->incarnation == mark->incarnation && last->number > mark->number)
+        mark->proof = mark_keep(last);
+    struct mark *proof = mark->proof;
+    mutex_unlock(&mark->stream->lock);
+    return proof;
+}
+
+static tarn_status owed_query(struct mark *mark)
+{
+    if (is_waited_for(mark))
+        return TARN_OK;
+    struct mark *proof = proof_of(mark);
+    return proof ? mark_query(proof) : TARN_ERROR_NOT_READY;
+}
+
+tarn_status device_settle(struct device *device, const char *what)
+{
+    tarn_status status = captures_bar(device, what);
+    if (status)
+        return status;
+    status = device_wait(device);
+    captures_unbar(device);
+    return status;
+}
+
+static tarn_status owed_wait(struct mark *mark)
+{
+    if (is_waited_for(mark))
+        return TARN_OK;
+    struct mark *proof = proof_of(mark);
+    return proof ? mark_wait(proof)
+                 : device_settle(mark->device, "a wait for the work of a stream that tarn_stream_find() entered");
+}
+
+bool mark_can_wait(struct mark *mark)
+{
+    return !is_owed(mark) || is_waited_for(mark) || proof_of(mark) || !captures_open(mark->device);
 }
 
 tarn_status mark_query(struct mark *mark)
@@ -154,10 +300,12 @@ tarn_status mark_query(struct mark *mark)
         return TARN_OK;
     if (mark->captured)
         return refuse_captured("a query");
-    tarn_status status = device_note(mark->device, driver->event_query(mark->device->number, mark->event));
+    bool owed = is_owed(mark);
+    tarn_status status =
+        owed ? owed_query(mark) : device_note(mark->device, driver->event_query(mark->device->number, mark->event));
     if (!status)
         atomic_store_explicit(&mark->done, true, memory_order_release);
-    return status == TARN_ERROR_CAPTURE ? record_anew(mark) : status;
+    return status == TARN_ERROR_CAPTURE && !owed ? record_anew(mark) : status;
 }
 
 tarn_status mark_wait(struct mark *mark)
@@ -166,10 +314,12 @@ tarn_status mark_wait(struct mark *mark)
         return TARN_OK;
     if (mark->captured)
         return refuse_captured("a wait of the host");
-    tarn_status status = device_note(mark->device, driver->event_synchronize(mark->device->number, mark->event));
+    bool owed = is_owed(mark);
+    tarn_status status = owed ? owed_wait(mark)
+                              : device_note(mark->device, driver->event_synchronize(mark->device->number, mark->event));
     if (!status)
         atomic_store_explicit(&mark->done, true, memory_order_release);
-    if (status == TARN_ERROR_CAPTURE)
+    if (status == TARN_ERROR_CAPTURE && !owed)
         (void)record_anew(mark);
     return status;
 }
@@ -201,8 +351,13 @@ static tarn_status check_wait_locked(struct stream *stream, const struct mark *m
 tarn_status stream_wait_mark(struct stream *stream, struct mark *mark)
 {
     struct device *device = device_at(stream->device);
+    tarn_status status = stream_refuse_foreign(stream, "a wait for an event");
+    if (!status && is_owed(mark))
+        status = mark_wait(mark);
+    if (status)
+        return status;
     mutex_lock(&device->record_lock);
-    tarn_status status = check_wait_locked(stream, mark);
+    status = check_wait_locked(stream, mark);
     if (!status && !atomic_load_explicit(&mark->done, memory_order_acquire))
         status = device_note(device, driver->stream_wait_event(device->number, stream->native, mark->event));
     mutex_unlock(&device->record_lock);
@@ -287,7 +442,9 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
     if (found->device != event->device->number)
         return failed(TARN_ERROR_INVALID_STREAM, "the event is of device %d, the stream of device %d",
                       event->device->number, found->device);
-    status = record(found, true, &mark);
+    status = stream_refuse_foreign(found, "a record of an event");
+    if (!status)
+        status = record(found, BY_CALLER, &mark);
     if (status == TARN_ERROR_CAPTURE)
         return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d: %s", (unsigned long long)stream_value(found),
                       found->device,

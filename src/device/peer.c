@@ -77,7 +77,7 @@ static tarn_status find_pair(int device, int peer, struct device *found[2])
     return status ? status : device_check(found[1]);
 }
 
-tarn_status tarn_device_peer_possible(int device, int peer, bool *possible)
+tarn_status tarn_device_peer_get(int device, int peer, bool *possible)
 {
     struct device *pair[2];
     if (!possible)

@@ -3,9 +3,17 @@
 
 /* Owns the table of stream slots, the streams that tarn makes, and each thread's current stream.
  *
- * A value is (generation, slot). Slots are never freed; a retired slot is used again only when the work of the stream
+ * A value is (incarnation, lease, slot). The stream of a slot is retired with its incarnation; it goes from lease to lease with all that
+ * it has, but a value of an earlier lease names nothing. Slots are never freed; a retired slot is used again only when the work of the stream
  * that had it has finished, so that a block which that stream used can always tell whether it must still wait.
- * Locks: `table_lock` for the table and adoption, then a slot's, then a device's for its lists; never the other way round. */
+ * A thread's per-thread default stream has a slot too. Where it is the vendor's own, its native is a constant that means another stream
+ * in each thread, so that only the slot's owner says it to the driver. The slot of a thread that has ended serves the next thread, whose
+ * stream waits first for what the ended one left.
+ * A native stream has one slot: by the device's table of them (native.h), and by the driver's number where it has one, since vendors use a
+ * destroyed stream's pointer again at once. Whoever enters or takes out a native stream holds `entering`, over the driver's answers too, none
+ * of which waits. A *found* stream is one that nobody has promised to retire; mark.c has what follows.
+ * Locks: `entering`, then what a retirement takes of heaps, then `streams_lock` for the slots, then a slot's, then a device's for its lists;
+ * never the other way round. */
 #include "device/stream.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -14,27 +22,42 @@
 
 #define CHUNK_SLOTS 256
 #define CHUNKS 256
-#define FIRST_SLOT 2u /* the values 0 and 1 are the constants, so generation 0 starts here */
+#define FIRST_SLOT 2u /* the values 0 and 1 are the constants, so incarnation 0 starts here */
+#define SLOT_BITS 16
+#define SLOT_MASK ((1u << SLOT_BITS) - 1)
+_Static_assert(CHUNKS *CHUNK_SLOTS == 1 << SLOT_BITS, "a value has as many bits for the slot as for the lease");
 
-static mutex table_lock = MUTEX_INITIALIZER(LOCK_STREAMS);
-static _Atomic(struct stream *) chunks[CHUNKS]; /* written under table_lock */
-static atomic_uint slots_used = FIRST_SLOT;     /* table_lock to change */
-static unsigned reuse_from = FIRST_SLOT;        /* table_lock: where the search for a retired slot goes on */
-static tarn_status (*retire_callback)(struct stream *stream); /* set once, before a second thread */
+static mutex entering = MUTEX_INITIALIZER(LOCK_ENTERING);
+static mutex streams_lock = MUTEX_INITIALIZER(LOCK_STREAMS);
+static _Atomic(struct stream *) chunks[CHUNKS]; /* written under streams_lock */
+static atomic_uint slots_used = FIRST_SLOT;     /* streams_lock to change */
+static unsigned reuse_from = FIRST_SLOT;        /* streams_lock: where the search for a retired slot goes on */
+static tarn_status (*_Atomic retire_callback)(struct stream *stream); /* set once, by the first use of memory */
 
 static struct stream *slot_at(unsigned slot)
 {
     return atomic_load_explicit(&chunks[slot / CHUNK_SLOTS], memory_order_acquire) + slot % CHUNK_SLOTS;
 }
 
+/* The number of its lease, as far as a value has room for it. */
+static unsigned lease_of(const struct stream *stream)
+{
+    return atomic_load_explicit(&stream->leases, memory_order_acquire) & SLOT_MASK;
+}
+
+static tarn_stream value_of(const struct stream *stream, unsigned incarnation)
+{
+    return (tarn_stream)incarnation << 32 | (tarn_stream)lease_of(stream) << SLOT_BITS | stream->slot;
+}
+
 tarn_stream stream_value(const struct stream *stream)
 {
-    return (tarn_stream)atomic_load_explicit(&stream->generation, memory_order_relaxed) << 32 | stream->slot;
+    return value_of(stream, atomic_load_explicit(&stream->incarnation, memory_order_relaxed));
 }
 
 void stream_on_retire(tarn_status (*callback)(struct stream *stream))
 {
-    retire_callback = callback;
+    atomic_store(&retire_callback, callback);
 }
 
 /* A retired slot whose last work has finished, or NULL. Looks at so many slots at most. */
@@ -81,52 +104,217 @@ static tarn_status slot_take_locked(struct stream **result)
     return TARN_OK;
 }
 
+/* A stream of the driver's, and what a slot is made with. */
+struct native {
+    driver_stream stream;
+    uint64_t number; /* 0 where the driver has none, or was not asked */
+    int priority;
+    enum stream_origin origin;
+    bool found;
+};
+
+/* Whether the driver has a name for it that no other stream has. */
+static bool has_name(const struct native *native)
+{
+    return native->stream && native->stream != driver->per_thread;
+}
+
 /* Puts a native stream into a slot. */
-static tarn_status stream_enter_locked(int device, driver_stream native, int priority, enum stream_origin origin,
-                                       struct stream **result)
+static tarn_status slot_fill_locked(struct device *device, const struct native *native, struct stream **result)
 {
     struct stream *stream = NULL;
     tarn_status status = slot_take_locked(&stream);
-    if (!status) {
-        stream->device = device;
-        stream->native = native;
-        stream->priority = priority;
-        stream->origin = origin;
-        stream->adoptions = 1;
-        stream->leased = false;
-        stream->next = NULL;
-        *result = stream;
-    }
+    if (status)
+        return status;
+    mutex_lock(&stream->lock);
+    struct mark *proof = stream->proof;
+    stream->proof = NULL;
+    atomic_store_explicit(&stream->owes, false, memory_order_relaxed);
+    mutex_unlock(&stream->lock);
+    mark_release(proof);
+    stream->device = device->number;
+    stream->native = native->stream;
+    atomic_store_explicit(&stream->number, native->number, memory_order_release);
+    atomic_store_explicit(&stream->found, native->found, memory_order_release);
+    stream->owner = NULL;
+    stream->priority = native->priority;
+    stream->adoptions = 0;
+    stream->leased = false;
+    atomic_store_explicit(&stream->returned, false, memory_order_relaxed);
+    atomic_store_explicit(&stream->leases, 0, memory_order_relaxed);
+    stream->next = NULL;
+    if (has_name(native) && !native_enter(&device->natives, stream))
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the table of streams");
+    stream->origin = native->origin;
+    *result = stream;
+    return TARN_OK;
+}
+
+static tarn_status enter_new(struct device *device, const struct native *native, struct stream **result)
+{
+    mutex_lock(&streams_lock);
+    tarn_status status = slot_fill_locked(device, native, result);
+    mutex_unlock(&streams_lock);
     return status;
 }
 
-static tarn_status stream_enter(int device, driver_stream native, int priority, enum stream_origin origin,
-                                struct stream **result)
+/* Ends a stream's incarnation: its last work is marked, its heap told, its slot free once that work has finished. Entering. */
+static tarn_status stream_retire(struct stream *stream)
 {
-    mutex_lock(&table_lock);
-    tarn_status status = stream_enter_locked(device, native, priority, origin, result);
-    mutex_unlock(&table_lock);
+    struct mark *last_work = NULL;
+    tarn_status status = mark_record(stream, &last_work);
+    if (status == TARN_ERROR_CAPTURE)
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures; first end the capture, then retire it",
+                      (unsigned long long)stream_value(stream), stream->device);
+    if (status)
+        return status;
+    if (retire_callback && (status = retire_callback(stream))) {
+        mark_release(last_work);
+        return status;
+    }
+    mutex_lock(&streams_lock);
+    mutex_lock(&stream->lock);
+    native_leave(&device_at(stream->device)->natives, stream);
+    atomic_fetch_add_explicit(&stream->incarnation, 1, memory_order_release);
+    stream->last_work = last_work;
+    stream->origin = STREAM_UNUSED;
+    stream->native = NULL;
+    mutex_unlock(&stream->lock);
+    mutex_unlock(&streams_lock);
+    process_changed();
+    return TARN_OK;
+}
+
+/* The caller names the stream, and will destroy it. */
+static tarn_status retire_named(struct stream *stream)
+{
+    bool found = atomic_exchange(&stream->found, false);
+    stream_prove(stream, atomic_load(&stream->incarnation));
+    tarn_status status = stream_retire(stream);
+    if (status)
+        atomic_store(&stream->found, found);
+    return status;
+}
+
+/* The pointer of a slot is another stream's: the slot's own was destroyed, and its work may still run. */
+static tarn_status retire_gone(struct stream *stream)
+{
+    if (stream->origin != STREAM_IS_ADOPTED)
+        return failed(TARN_ERROR_INVALID_STREAM,
+                      "stream %#llx of device %d is tarn's own, but the driver has another at its pointer %p: it was "
+                      "destroyed by somebody else",
+                      (unsigned long long)stream_value(stream), stream->device, stream->native);
+    atomic_store(&stream->found, true);
+    return stream_retire(stream);
+}
+
+/* Enters a stream that has just been made. */
+static tarn_status stream_enter(struct device *device, const struct native *native, struct stream **result)
+{
+    mutex_lock(&entering);
+    struct stream *gone = has_name(native) ? native_find(&device->natives, native->stream) : NULL;
+    tarn_status status = gone ? retire_gone(gone) : TARN_OK;
+    if (!status)
+        status = enter_new(device, native, result);
+    mutex_unlock(&entering);
     return status;
 }
 
 tarn_status stream_make_legacy(struct device *device)
 {
-    return device->legacy ? TARN_OK : stream_enter(device->number, NULL, 0, STREAM_IS_LEGACY, &device->legacy);
+    const struct native native = {.origin = STREAM_IS_LEGACY};
+    return device->legacy ? TARN_OK : stream_enter(device, &native, &device->legacy);
 }
 
 /* Makes a driver stream and puts it into a slot. */
 static tarn_status stream_create(struct device *device, int priority, enum stream_origin origin, struct stream **result)
 {
-    driver_stream native = NULL;
+    struct native native = {.priority = priority, .origin = origin};
     tarn_status status = device_check(device);
     if (status)
         return status;
-    status = device_note(device, driver->stream_create(device->number, priority, origin == STREAM_IS_THREADS, &native));
+    status = device_note(device,
+                         driver->stream_create(device->number, priority, origin == STREAM_IS_THREADS, &native.stream));
     if (status)
         return status;
-    status = stream_enter(device->number, native, priority, origin, result);
+    status = stream_enter(device, &native, result);
     if (status)
-        driver->stream_destroy(device->number, native);
+        driver->stream_destroy(device->number, native.stream);
+    return status;
+}
+
+static const struct thread ended; /* stands for an owner that has */
+
+bool stream_is_foreign(const struct stream *stream)
+{
+    const struct thread *owner = atomic_load_explicit(&stream->owner, memory_order_relaxed);
+    return owner && owner != thread_here;
+}
+
+tarn_status stream_refuse_foreign(const struct stream *stream, const char *what)
+{
+    if (!stream_is_foreign(stream))
+        return TARN_OK;
+    return failed(TARN_ERROR_INVALID_STREAM,
+                  "%s: stream %#llx of device %d is the per-thread default stream of another thread, which alone can "
+                  "name it to the driver",
+                  what, (unsigned long long)stream_value(stream), stream->device);
+}
+
+driver_stream stream_native(const struct stream *stream)
+{
+    return stream_is_foreign(stream) ? NULL : stream->native;
+}
+
+static struct stream *ended_take(struct device *device)
+{
+    mutex_lock(&device->lock);
+    struct stream *stream = device->thread_ended;
+    if (stream)
+        device->thread_ended = stream->next;
+    mutex_unlock(&device->lock);
+    return stream;
+}
+
+static void ended_put(struct device *device, struct stream *stream)
+{
+    mutex_lock(&device->lock);
+    stream->next = device->thread_ended;
+    device->thread_ended = stream;
+    mutex_unlock(&device->lock);
+}
+
+/* Makes the calling thread the owner of a slot whose owner has ended, its own stream ordered behind what that one left. False where
+ * that cannot be now, as while a capture is open. */
+static bool ended_inherit(struct stream *stream, const struct thread *thread)
+{
+    struct mark *mark = NULL;
+    struct error_before before;
+    error_attempt_begin(&before);
+    tarn_status status = mark_record(stream, &mark);
+    stream->owner = thread;
+    if (!status)
+        status = stream_wait_mark(stream, mark);
+    if (status)
+        stream->owner = &ended;
+    mark_release(mark);
+    error_attempt_end(&before, TARN_OK);
+    return status == TARN_OK;
+}
+
+/* A slot for the calling thread's default stream of the vendor's. */
+static tarn_status vendors_per_thread(struct device *device, const struct thread *thread, struct stream **result)
+{
+    tarn_status status = device_check(device);
+    struct stream *stream = status ? NULL : ended_take(device);
+    if (stream && !ended_inherit(stream, thread)) {
+        ended_put(device, stream);
+        stream = NULL;
+    }
+    const struct native native = {.stream = driver->per_thread, .origin = STREAM_IS_THREADS};
+    if (!status && !stream && !(status = stream_enter(device, &native, &stream)))
+        stream->owner = thread; /* nobody else knows it yet */
+    *result = stream;
     return status;
 }
 
@@ -138,16 +326,13 @@ static tarn_status stream_per_thread(int number, struct stream **result)
     struct stream *stream = thread->per_thread[number];
     if (!stream) {
         struct device *device = device_at(number);
-        mutex_lock(&device->lock);
-        stream = device->thread_ended;
-        if (stream)
-            device->thread_ended = stream->next;
-        mutex_unlock(&device->lock);
-        if (!stream) {
-            tarn_status status = stream_create(device, 0, STREAM_IS_THREADS, &stream);
-            if (status)
-                return status;
-        }
+        tarn_status status = TARN_OK;
+        if (driver->per_thread)
+            status = vendors_per_thread(device, thread, &stream);
+        else if (!(stream = ended_take(device)))
+            status = stream_create(device, 0, STREAM_IS_THREADS, &stream);
+        if (status)
+            return status;
         thread->per_thread[number] = stream;
     }
     *result = stream;
@@ -160,11 +345,9 @@ void streams_of_thread_end(struct thread *thread)
         struct stream *stream = thread->per_thread[i];
         if (!stream)
             continue;
-        struct device *device = device_at(i);
-        mutex_lock(&device->lock);
-        stream->next = device->thread_ended;
-        device->thread_ended = stream;
-        mutex_unlock(&device->lock);
+        if (driver->per_thread)
+            stream->owner = &ended;
+        ended_put(device_at(i), stream);
     }
 }
 
@@ -177,12 +360,15 @@ tarn_status stream_find(tarn_stream value, int device, struct stream **result)
     if (value == TARN_STREAM_PER_THREAD)
         return stream_per_thread(device, result);
 
-    unsigned slot = (unsigned)(value & 0xffffffffu), generation = (unsigned)(value >> 32);
+    unsigned slot = (unsigned)value & SLOT_MASK, lease = (unsigned)(value >> SLOT_BITS) & SLOT_MASK;
+    unsigned incarnation = (unsigned)(value >> 32);
     if (slot < FIRST_SLOT || slot >= atomic_load_explicit(&slots_used, memory_order_acquire))
         return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was never given out", (unsigned long long)value);
     struct stream *stream = slot_at(slot);
-    if (atomic_load_explicit(&stream->generation, memory_order_acquire) != generation)
+    if (atomic_load_explicit(&stream->incarnation, memory_order_acquire) != incarnation)
         return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was retired", (unsigned long long)value);
+    if (lease_of(stream) != lease)
+        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was returned", (unsigned long long)value);
     *result = stream;
     return TARN_OK;
 }
@@ -195,19 +381,19 @@ tarn_status stream_current(int device, struct stream **result)
     return stream_find(thread->current[device], device, result);
 }
 
-tarn_status mark_of_stream(struct stream *stream, unsigned generation, struct mark **mark)
+tarn_status mark_of_stream(struct stream *stream, unsigned incarnation, struct mark **mark)
 {
     mutex_lock(&stream->lock); /* the native stream may be destroyed once its retirement is through */
-    bool current = atomic_load_explicit(&stream->generation, memory_order_acquire) == generation;
+    bool current = atomic_load_explicit(&stream->incarnation, memory_order_acquire) == incarnation;
     tarn_status status = current ? mark_record(stream, mark) : TARN_OK;
     mutex_unlock(&stream->lock);
     if (current)
         return status;
-    /* Retired since. A slot that has moved on by more than one generation was reused, hence its first stream finished. */
-    mutex_lock(&table_lock);
-    bool last = atomic_load_explicit(&stream->generation, memory_order_relaxed) == generation + 1;
+    /* Retired since. A slot that has moved on by more than one incarnation was reused, hence its first stream finished. */
+    mutex_lock(&streams_lock);
+    bool last = atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation + 1;
     *mark = last && stream->origin == STREAM_UNUSED ? mark_keep(stream->last_work) : NULL;
-    mutex_unlock(&table_lock);
+    mutex_unlock(&streams_lock);
     return TARN_OK;
 }
 
@@ -238,26 +424,6 @@ tarn_status tarn_stream_set(tarn_stream stream)
     return TARN_OK;
 }
 
-static struct stream *adopted_locked(int device, driver_stream native)
-{
-    unsigned used = atomic_load_explicit(&slots_used, memory_order_relaxed);
-    for (unsigned slot = FIRST_SLOT; slot < used; slot++) {
-        struct stream *stream = slot_at(slot);
-        if (stream->origin == STREAM_IS_ADOPTED && stream->adoptions > 0 && stream->device == device &&
-            stream->native == native)
-            return stream;
-    }
-    return NULL;
-}
-
-static struct stream *adopt_again_locked(int device, void *native)
-{
-    struct stream *known = adopted_locked(device, native);
-    if (known)
-        known->adoptions++;
-    return known;
-}
-
 /* The driver is asked about a stream before it has a slot: one that it does not know could never be retired. Where it fails otherwise, the
  * stream may be right. */
 static bool is_none_of_the_driver(const struct device *device, void *native)
@@ -266,60 +432,158 @@ static bool is_none_of_the_driver(const struct device *device, void *native)
     struct error_before before;
     error_attempt_begin(&before);
     tarn_status status = driver->capture_status(device->number, native, &capture);
+    if (!status)
+        status = driver->stream_check(device->number, native);
     bool none = status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT;
     error_attempt_end(&before, none ? TARN_ERROR_INVALID_STREAM : TARN_OK);
     return none;
 }
 
-tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
+/* The stream of a constant of the vendor's, which has its slot without being adopted. NULL, with TARN_OK, for what is no constant. */
+static tarn_status stream_of_constant(const struct device *device, void *native, struct stream **stream)
 {
-    struct device *found = NULL;
+    *stream = NULL;
+    if (native && native == driver->per_thread)
+        return stream_per_thread(device->number, stream);
+    if (!native || native == driver->legacy)
+        *stream = device->legacy;
+    return TARN_OK;
+}
+
+/* The start of adopting and finding: the device, and the stream where `native` is a constant. */
+static tarn_status find_native(int number, void *native, const tarn_stream *stream, struct device **device,
+                               struct stream **constant)
+{
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)))
+    if (status || (status = device_find(number, device)))
         return status;
-    if (!native) {
-        *stream = stream_value(found->legacy);
-        return TARN_OK;
+    return stream_of_constant(*device, native, constant);
+}
+
+/* The slot of a native stream that has one, else NULL. Entering. */
+static tarn_status look_up(struct device *device, driver_stream native, uint64_t number, struct stream **known)
+{
+    *known = native_find(&device->natives, native);
+    uint64_t before = *known ? atomic_load(&(*known)->number) : 0;
+    if (before && number && before != number) {
+        tarn_status status = retire_gone(*known);
+        *known = NULL;
+        return status;
     }
-    mutex_lock(&table_lock);
-    struct stream *known = adopt_again_locked(device, native);
-    mutex_unlock(&table_lock);
-    if (!known && is_none_of_the_driver(found, native))
+    if (*known && !before)
+        atomic_store(&(*known)->number, number);
+    if (*known && atomic_load(&(*known)->returned))
+        return failed(TARN_ERROR_INVALID_STREAM, "%p is a stream of device %d that was leased and has been returned",
+                      native, device->number);
+    return TARN_OK;
+}
+
+/* The same, entered where it is new. */
+static tarn_status look_up_or_enter(struct device *device, const struct native *native, struct stream **known)
+{
+    tarn_status status = look_up(device, native->stream, native->number, known);
+    if (status || *known)
+        return status;
+    bool captures = native->found && !native->number; /* then it is the driver's, which must not be asked more */
+    if (!captures && is_none_of_the_driver(device, native->stream))
         return TARN_ERROR_INVALID_STREAM;
-    mutex_lock(&table_lock);
-    if (!known && !(known = adopt_again_locked(device, native)))
-        status = stream_enter_locked(device, native, 0, STREAM_IS_ADOPTED, &known);
+    return enter_new(device, native, known);
+}
+
+/* What the driver calls a stream, or 0 where it does not say. */
+static uint64_t number_of(const struct device *device, driver_stream native)
+{
+    uint64_t number = 0;
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (driver->stream_number(device->number, native, &number))
+        number = 0;
+    error_attempt_end(&before, TARN_OK);
+    return number;
+}
+
+tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
+{
+    struct device *found = NULL;
+    struct stream *known = NULL;
+    tarn_status status = find_native(device, native, stream, &found, &known);
+    if (status)
+        return status;
+    if (!known) {
+        const struct native adopted = {native, number_of(found, native), 0, STREAM_IS_ADOPTED, false};
+        mutex_lock(&entering);
+        status = look_up_or_enter(found, &adopted, &known);
+        if (!status) {
+            known->adoptions++;
+            atomic_store(&known->found, false);
+        }
+        mutex_unlock(&entering);
+    }
     if (!status)
         *stream = stream_value(known);
-    mutex_unlock(&table_lock);
     return status;
 }
 
-/* Ends a stream's generation: its last work is marked, its heap told, its slot free once that work has finished. */
-static tarn_status stream_retire(struct stream *stream)
+/* The slot that has the stream of this number at this pointer, without a lock; of number 0, which a stream that captures has, the slot of
+ * the pointer. False where that cannot be said. */
+static bool find_at_once(struct device *device, driver_stream native, uint64_t number, struct stream **known,
+                         unsigned *incarnation)
 {
-    struct mark *last_work = NULL;
-    tarn_status status = mark_record(stream, &last_work);
-    if (status == TARN_ERROR_CAPTURE)
-        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures; first end the capture, then retire it",
-                      (unsigned long long)stream_value(stream), stream->device);
-    if (status)
-        return status;
-    if (retire_callback && (status = retire_callback(stream))) {
-        mark_release(last_work);
-        return status;
+    *known = native_find(&device->natives, native);
+    if (!*known)
+        return false;
+    *incarnation = atomic_load_explicit(&(*known)->incarnation, memory_order_acquire);
+    return (!number || atomic_load_explicit(&(*known)->number, memory_order_acquire) == number) &&
+           !atomic_load_explicit(&(*known)->returned, memory_order_relaxed);
+}
+
+static tarn_status refuse_numberless(const struct device *device)
+{
+    return failed(TARN_ERROR_NOT_SUPPORTED,
+                  "the driver of device %d does not number its streams, so that a destroyed one could not be told from "
+                  "the next at its pointer: use tarn_stream_adopt(), and tarn_stream_retire() before the stream is "
+                  "destroyed",
+                  device->number);
+}
+
+/* The slot of a native stream, which is entered where it is new. Slots of found streams that were destroyed are free after a wait for all
+ * of the device's work, where there are no others. */
+static tarn_status find_or_enter(struct device *device, const struct native *native, struct stream **known,
+                                 unsigned *incarnation)
+{
+    tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
+    for (int attempt = 0; attempt < 2 && status == TARN_ERROR_OUT_OF_HOST_MEMORY; attempt++) {
+        if (attempt > 0 && device_settle(device, "a wait for the work of streams that were destroyed"))
+            break;
+        mutex_lock(&entering);
+        status = look_up_or_enter(device, native, known);
+        *incarnation = status ? 0 : atomic_load(&(*known)->incarnation);
+        mutex_unlock(&entering);
     }
-    mutex_lock(&table_lock);
-    mutex_lock(&stream->lock);
-    atomic_fetch_add_explicit(&stream->generation, 1, memory_order_release);
-    stream->last_work = last_work;
-    stream->origin = STREAM_UNUSED;
-    stream->native = NULL;
-    mutex_unlock(&stream->lock);
-    mutex_unlock(&table_lock);
-    process_changed();
+    return status;
+}
+
+tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream)
+{
+    struct device *found = NULL;
+    struct stream *known = NULL;
+    unsigned incarnation = 0;
+    struct native new = {.stream = native, .origin = STREAM_IS_ADOPTED, .found = true};
+    tarn_status status = find_native(device, native, stream, &found, &known);
+    if (known)
+        *stream = stream_value(known);
+    if (status || known)
+        return status;
+    status = driver->stream_number(device, native, &new.number);
+    if (status && status != TARN_ERROR_CAPTURE)
+        return status == TARN_ERROR_NOT_SUPPORTED ? refuse_numberless(found) : device_note(found, status);
+    if (!find_at_once(found, native, new.number, &known, &incarnation) &&
+        (status = find_or_enter(found, &new, &known, &incarnation)))
+        return status;
+    stream_prove(known, incarnation);
+    *stream = value_of(known, incarnation);
     return TARN_OK;
 }
 
@@ -329,21 +593,22 @@ tarn_status tarn_stream_retire(tarn_stream stream)
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
-    if (found == device_at(found->device)->legacy && stream != TARN_STREAM_LEGACY)
-        return TARN_OK; /* adopted as NULL: nothing was entered */
-    /* One caller alone takes the last adoption; whoever adopts the same native stream from then on gets another slot. */
-    mutex_lock(&table_lock);
-    bool adopted = found->origin == STREAM_IS_ADOPTED && found->adoptions > 0;
-    bool last = adopted && --found->adoptions == 0;
-    mutex_unlock(&table_lock);
-    if (!adopted)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "only a stream that was adopted can be retired; a leased one is returned");
-    if (!last || !(status = stream_retire(found)))
-        return TARN_OK;
-    mutex_lock(&table_lock);
-    found->adoptions++;
-    mutex_unlock(&table_lock);
+    bool constant =
+        found == device_at(found->device)->legacy || atomic_load_explicit(&found->owner, memory_order_relaxed);
+    if (constant && stream != TARN_STREAM_LEGACY && stream != TARN_STREAM_PER_THREAD)
+        return TARN_OK; /* adopted by a constant of the vendor's: nothing was entered */
+    mutex_lock(&entering);
+    bool callers = found->origin == STREAM_IS_ADOPTED, adopted = found->adoptions > 0;
+    if (stream > TARN_STREAM_PER_THREAD && stream_value(found) != stream)
+        status = stream_find(stream, thread_device(), &found); /* which another thread has ended meanwhile */
+    else if (!adopted && !(callers && stream_is_found(found)))
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "only a stream that was adopted or found can be retired; a leased one is returned");
+    else if (found->adoptions > 1 || !callers)
+        found->adoptions--;
+    else if (!(status = retire_named(found)))
+        found->adoptions = 0;
+    mutex_unlock(&entering);
     return status;
 }
 
@@ -361,7 +626,7 @@ static tarn_status priority_index(const struct device *device, int *priority, in
     return TARN_OK;
 }
 
-tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream)
+tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream)
 {
     struct device *found = NULL;
     int index = 0;
@@ -372,7 +637,7 @@ tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream)
         return status;
 
     mutex_lock(&found->lock);
-    struct stream **place = &found->pool[index][found->pool_next[index] % TARN_STREAM_POOL_SIZE];
+    struct stream **place = &found->pool[index][found->pool_next[index] % TARN_STREAM_SHARED_COUNT];
     struct stream *pooled = *place;
     if (pooled)
         found->pool_next[index]++;
@@ -384,16 +649,18 @@ tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream)
             return status;
         mutex_lock(&found->lock);
         unsigned tried = 0;
-        while (tried < TARN_STREAM_POOL_SIZE && found->pool[index][found->pool_next[index] % TARN_STREAM_POOL_SIZE]) {
+        while (tried < TARN_STREAM_SHARED_COUNT &&
+               found->pool[index][found->pool_next[index] % TARN_STREAM_SHARED_COUNT]) {
             found->pool_next[index]++;
             tried++;
         }
-        if (tried < TARN_STREAM_POOL_SIZE) {
-            found->pool[index][found->pool_next[index]++ % TARN_STREAM_POOL_SIZE] = pooled;
+        if (tried < TARN_STREAM_SHARED_COUNT) {
+            found->pool[index][found->pool_next[index]++ % TARN_STREAM_SHARED_COUNT] = pooled;
         } else { /* the pool filled up meanwhile: this one serves leases */
             pooled->next = found->returned[index];
             found->returned[index] = pooled;
-            pooled = found->pool[index][found->pool_next[index]++ % TARN_STREAM_POOL_SIZE];
+            atomic_store(&pooled->returned, true);
+            pooled = found->pool[index][found->pool_next[index]++ % TARN_STREAM_SHARED_COUNT];
         }
         mutex_unlock(&found->lock);
     }
@@ -416,6 +683,7 @@ tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
     if (leased) {
         found->returned[index] = leased->next;
         leased->leased = true;
+        atomic_store(&leased->returned, false);
     }
     mutex_unlock(&found->lock);
 
@@ -437,16 +705,23 @@ tarn_status tarn_stream_return(tarn_stream stream)
         (status = stream_refuse_capture(found, "a return")))
         return status;
     struct device *device = device_at(found->device);
+    mutex_lock(&entering);
     mutex_lock(&device->lock);
-    bool leased = found->leased;
+    bool leased = found->leased && stream_value(found) == stream; /* not the next lease, beside another return */
     if (leased) {
+        found->adoptions = 0; /* they end with the value */
         found->leased = false;
+        atomic_store(&found->returned, true);
+        atomic_fetch_add_explicit(&found->leases, 1, memory_order_release);
         found->next = device->returned[-found->priority];
         device->returned[-found->priority] = found;
     }
     mutex_unlock(&device->lock);
-    return leased ? TARN_OK
-                  : failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
+    mutex_unlock(&entering);
+    if (!leased)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
+    process_changed(); /* threads remember heaps and handles by the value */
+    return TARN_OK;
 }
 
 /* The start of the calls below: the slot of a value. */
@@ -458,16 +733,16 @@ static tarn_status find_for(tarn_stream value, const void *result, struct stream
     return status ? status : stream_find(value, thread_device(), stream);
 }
 
-tarn_status tarn_stream_native(tarn_stream stream, void **native)
+tarn_status tarn_stream_native_get(tarn_stream stream, void **native)
 {
     struct stream *found = NULL;
     tarn_status status = find_for(stream, native, &found);
-    if (!status)
+    if (!status && !(status = stream_refuse_foreign(found, "the native value")))
         *native = found->native;
     return status;
 }
 
-tarn_status tarn_stream_device(tarn_stream stream, int *device)
+tarn_status tarn_stream_device_get(tarn_stream stream, int *device)
 {
     struct stream *found = NULL;
     tarn_status status = find_for(stream, device, &found);
@@ -476,7 +751,7 @@ tarn_status tarn_stream_device(tarn_stream stream, int *device)
     return status;
 }
 
-tarn_status tarn_stream_priority(tarn_stream stream, int *priority)
+tarn_status tarn_stream_priority_get(tarn_stream stream, int *priority)
 {
     struct stream *found = NULL;
     tarn_status status = find_for(stream, priority, &found);
@@ -489,7 +764,9 @@ tarn_status tarn_stream_priority(tarn_stream stream, int *priority)
 static tarn_status find_to_ask(tarn_stream value, struct stream **stream, const char *what)
 {
     tarn_status status = find_for(value, stream, stream);
-    return status ? status : stream_refuse_capture(*stream, what);
+    if (status || (status = stream_refuse_foreign(*stream, what)))
+        return status;
+    return stream_refuse_capture(*stream, what);
 }
 
 tarn_status tarn_stream_query(tarn_stream stream)
@@ -543,7 +820,7 @@ tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard)
     struct thread *thread = thread_self();
     if (!thread)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
-    status = tarn_device_set(guard->previous_device);
+    status = device_return(guard->previous_device);
     if (status)
         return status;
     thread->current[guard->device] = guard->previous;
@@ -558,9 +835,10 @@ void streams_destroy(void)
     for (unsigned slot = FIRST_SLOT; slot < used; slot++) {
         struct stream *stream = slot_at(slot);
         mark_release(stream->last_work);
-        stream->last_work = NULL;
+        mark_release(stream->proof);
+        stream->last_work = stream->proof = NULL;
         bool ours = stream->origin == STREAM_IS_POOLED || stream->origin == STREAM_IS_LEASED ||
-                    stream->origin == STREAM_IS_THREADS;
+                    (stream->origin == STREAM_IS_THREADS && !stream->owner);
         if (ours)
             driver->stream_destroy(stream->device, stream->native);
     }

@@ -6,6 +6,7 @@
 #include "base/cancel.h"
 #include "base/nvtx.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "record/stack.h"
 
@@ -16,34 +17,34 @@
 #define MOST_RECORDS ((size_t)1 << 28)
 #define OWN_FRAMES 2 /* trace_event() and trace_stack_here() */
 
-static mutex settings_lock = MUTEX_INITIALIZER(LOCK_TRACE_SETTINGS);
-static tarn_trace_options settings = {.size = sizeof settings}; /* settings_lock */
-static bool is_read;                                            /* settings_lock: TARN_TRACE was read */
+static mutex trace_settings_lock = MUTEX_INITIALIZER(LOCK_TRACE_SETTINGS);
+static tarn_trace_options settings = {.size = sizeof settings}; /* trace_settings_lock */
+static bool is_read;                                            /* trace_settings_lock: TARN_TRACE was read */
 static atomic_bool with_regions;
 static mutex turning = MUTEX_INITIALIZER(LOCK_TURNING); /* of who turns the trace on or off, until all know */
 static void (*_Atomic turn)(void);
 
 /* Records --------------------------------------------------------------------------------------------------------- */
 
-static struct trace_place stream_place(const struct stream *stream, unsigned generation, const uint64_t pool[2])
+static struct trace_place stream_place(const struct stream *stream, unsigned incarnation, const uint64_t pool[2])
 {
     return (struct trace_place){
         .pool = {pool[0], pool[1]},
         .native = (uint64_t)(uintptr_t)stream->native,
-        .stream = (uint64_t)generation << 32 | stream->slot,
+        .stream = (uint64_t)incarnation << 32 | stream->slot,
         .device = stream->device,
     };
 }
 
-uint32_t trace_place_of_stream(const struct stream *stream, unsigned generation, const uint64_t pool[2])
+uint32_t trace_place_of_stream(const struct stream *stream, unsigned incarnation, const uint64_t pool[2])
 {
-    struct trace_place place = stream_place(stream, generation, pool);
+    struct trace_place place = stream_place(stream, incarnation, pool);
     return trace_place(&place);
 }
 
-uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned generation, const uint64_t pool[2])
+uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned incarnation, const uint64_t pool[2])
 {
-    struct trace_place place = stream_place(stream, generation, pool);
+    struct trace_place place = stream_place(stream, incarnation, pool);
     return trace_place_hold(&place);
 }
 
@@ -100,8 +101,8 @@ void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_
 void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint64_t address, uint64_t size)
 {
     static const uint64_t none[2];
-    unsigned generation = atomic_load_explicit(&stream->generation, memory_order_relaxed);
-    trace_event(kind, trace_place_of_stream(stream, generation, none), address, size, 0);
+    unsigned incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed);
+    trace_event(kind, trace_place_of_stream(stream, incarnation, none), address, size, 0);
 }
 
 /* Settings -------------------------------------------------------------------------------------------------------- */
@@ -208,31 +209,43 @@ static tarn_status read_environment_locked(void)
     return status;
 }
 
+void tracing_prepare(void)
+{
+    const char *text = secure_getenv("TARN_TRACE");
+    tarn_trace_options options;
+    struct error_before before;
+    bool on = false;
+    error_attempt_begin(&before);
+    if (text && tracing_words_parse(text, &options, &on) == TARN_OK && on && options.stacks != TARN_TRACE_STACKS_NONE)
+        trace_stacks_prepare();
+    error_attempt_end(&before, TARN_OK);
+}
+
 tarn_status tracing_init(void)
 {
-    mutex_lock(&settings_lock);
+    mutex_lock(&trace_settings_lock);
     tarn_status status = is_read ? TARN_OK : read_environment_locked();
-    mutex_unlock(&settings_lock);
+    mutex_unlock(&trace_settings_lock);
     return status;
 }
 
-tarn_status tarn_trace_start(const tarn_trace_options *options)
+tarn_status tarn_trace_start(const tarn_trace_options *given)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     static const tarn_trace_options by_default = {.size = sizeof by_default};
+    tarn_trace_options read, *options = &read;
     tarn_status status = device_layer_ready();
-    if (status)
+    if (status || (status = sized_read("tarn_trace_options", given ? given : &by_default, options, sizeof *options)))
         return status;
-    options = options ? options : &by_default;
-    if (options->size != sizeof *options)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "options->size is not sizeof(tarn_trace_options)");
     if (options->records > MOST_RECORDS || (unsigned)options->stacks > TARN_TRACE_STACKS_ALL)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%zu records a thread are more than %zu, or stacks is not known",
                       options->records, MOST_RECORDS);
+    if (options->stacks != TARN_TRACE_STACKS_NONE)
+        trace_stacks_prepare();
     mutex_lock(&turning);
-    mutex_lock(&settings_lock);
+    mutex_lock(&trace_settings_lock);
     status = apply_locked(options);
-    mutex_unlock(&settings_lock);
+    mutex_unlock(&trace_settings_lock);
     if (!status)
         turned();
     mutex_unlock(&turning);
@@ -259,7 +272,7 @@ tarn_status tarn_trace_clear(void)
     return status;
 }
 
-tarn_status tarn_trace_count(uint64_t *kept, uint64_t *lost)
+tarn_status tarn_trace_count_get(uint64_t *kept, uint64_t *lost)
 {
     tarn_status status = process_check();
     if (status)

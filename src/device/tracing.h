@@ -11,9 +11,9 @@
 
 #include <tarn/trace.h>
 
-/* The place of a stream, as it was in `generation`, in a pool; held, where it is kept for further records. */
-uint32_t trace_place_of_stream(const struct stream *stream, unsigned generation, const uint64_t pool[2]);
-uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned generation, const uint64_t pool[2]);
+/* The place of a stream, as it was in `incarnation`, in a pool; held, where it is kept for further records. */
+uint32_t trace_place_of_stream(const struct stream *stream, unsigned incarnation, const uint64_t pool[2]);
+uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned incarnation, const uint64_t pool[2]);
 /* The same of a device that no stream of which is meant. */
 uint32_t trace_place_of_device(int device, const uint64_t pool[2]);
 /* The number of a text, for the address of a record that needs one. */
@@ -29,7 +29,8 @@ struct trace_ring *trace_ring_begin(struct thread *thread);
 
 /* What a text as TARN_TRACE has it asks for, and whether for a trace at all. TARN_ERROR_CONFIGURATION names the word that is none. */
 tarn_status tracing_words_parse(const char *text, tarn_trace_options *options, bool *on);
-/* Reads TARN_TRACE, once. */
+/* Reads TARN_TRACE, once. Before it tracing_prepare(), with no lock: that loads what call stacks need, where TARN_TRACE wants them. */
+void tracing_prepare(void);
 tarn_status tracing_init(void);
 /* What the memory layer does when the trace goes on or off: its fast paths take another way. Called with no lock but one of its
  * own. */

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The choice of the driver. Owns `driver`, which changes from NULL once, under a lock; who has seen driver_init()
- * succeed may read it without. */
+/* The choice of the driver. Owns `driver`, which changes from NULL once, under a lock; whoever has seen driver_init()
+ * succeed may read it without. Vendors' drivers are looked for with no lock, by each thread that finds none chosen: the loader runs one
+ * thread's dlopen() at a time, constructors included, and a constructor may use tarn. */
 #include "driver/driver.h"
 #include "base/cancel.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/status.h"
-#include "driver/host.h"
+#include "driver/cuda/cuda.h"
+#include "driver/hip/hip.h"
+#include "driver/host/host.h"
 #include "driver/loader.h"
 
 #include <stdatomic.h>
@@ -22,14 +25,45 @@ static mutex choice_lock = MUTEX_INITIALIZER(LOCK_CHOICE);
 static atomic_bool chosen;
 static char reason[1024]; /* choice_lock until chosen */
 
-/* The vendors, in the order in which `auto` asks them. */
-static const struct {
-    const char *name;
-    tarn_status (*probe)(char *why, size_t size);
+/* What a thread has found, before it is the process's. */
+struct choice {
     const struct driver *driver;
+    char reason[sizeof reason];
+    union found {
+        struct cuda cuda;
+        struct hip hip;
+    } found;
+};
+
+static tarn_status probe_cuda(union found *found, char *why, size_t size)
+{
+    return cuda_probe(&found->cuda, why, size);
+}
+
+static void take_cuda(const union found *found)
+{
+    cuda = found->cuda;
+}
+
+static tarn_status probe_hip(union found *found, char *why, size_t size)
+{
+    return hip_probe(&found->hip, why, size);
+}
+
+static void take_hip(const union found *found)
+{
+    hip = found->hip;
+}
+
+/* The vendors, in the order in which `auto` asks them. */
+static const struct vendor {
+    const char *name;
+    const struct driver *driver;
+    tarn_status (*probe)(union found *found, char *why, size_t size);
+    void (*take)(const union found *found);
 } vendors[] = {
-    {"cuda", driver_cuda_probe, &driver_cuda},
-    {"hip", driver_hip_probe, &driver_hip},
+    {"cuda", &driver_cuda, probe_cuda, take_cuda},
+    {"hip", &driver_hip, probe_hip, take_hip},
 };
 enum { VENDORS = sizeof vendors / sizeof *vendors };
 
@@ -54,16 +88,16 @@ static tarn_status read_wish(const char **wish)
 }
 
 /* Finds a vendor's driver that is wanted and answers; TARN_ERROR_NO_DRIVER where none does, with the reasons in `why`. */
-static tarn_status choose_vendor(const char *wish, const struct driver **found, char *why, size_t size)
+static tarn_status choose_vendor(const char *wish, struct choice *choice, char *why, size_t size)
 {
     tarn_status status = TARN_ERROR_NO_DRIVER;
     for (int i = 0; i < VENDORS; i++) {
         char answer[512] = "";
         if (wish && strcmp(wish, vendors[i].name) != 0)
             continue;
-        status = vendors[i].probe(answer, sizeof answer);
+        status = vendors[i].probe(&choice->found, answer, sizeof answer);
         if (status == TARN_OK) {
-            *found = vendors[i].driver;
+            choice->driver = vendors[i].driver;
             why[0] = '\0';
             loader_say(why, size, "%s", answer);
             return TARN_OK;
@@ -75,28 +109,40 @@ static tarn_status choose_vendor(const char *wish, const struct driver **found, 
     return status;
 }
 
-static tarn_status choose_locked(void)
+static tarn_status choose(struct choice *choice)
 {
     const char *wish = NULL;
-    char why[sizeof reason - 16] = "";
-    const struct driver *found = NULL;
+    char why[sizeof choice->reason - 16] = "";
+    choice->driver = NULL;
+    choice->reason[0] = '\0';
     tarn_status status = read_wish(&wish);
     if (status)
         return status;
     if (!wish || strcmp(wish, "host") != 0)
-        status = choose_vendor(wish, &found, why, sizeof why);
+        status = choose_vendor(wish, choice, why, sizeof why);
     else
         loader_say(why, sizeof why, "asked for");
     if (status && wish)
         return failed(status, "TARN_DRIVER=%s: %s", wish, why);
     if (status == TARN_ERROR_CONFIGURATION)
         return failed(status, "%s", why);
-    if (!found && (status = host_start()))
-        return status;
+    if (!choice->driver)
+        choice->driver = &driver_host;
+    loader_say(choice->reason, sizeof choice->reason, "%s: %s", choice->driver->name, why);
+    return TARN_OK;
+}
 
-    driver = found ? found : &driver_host;
-    reason[0] = '\0';
-    loader_say(reason, sizeof reason, "%s: %s", driver->name, why);
+/* Makes a thread's choice the process's. */
+static tarn_status take_locked(const struct choice *choice)
+{
+    tarn_status status = choice->driver == &driver_host ? host_start() : TARN_OK;
+    if (status)
+        return status;
+    for (int i = 0; i < VENDORS; i++)
+        if (choice->driver == vendors[i].driver)
+            vendors[i].take(&choice->found);
+    driver = choice->driver;
+    memcpy(reason, choice->reason, sizeof reason);
     log_write(LOG_INFO, "driver %s", reason);
     atomic_store_explicit(&chosen, true, memory_order_release);
     return TARN_OK;
@@ -109,12 +155,17 @@ const char *driver_reason(void)
 
 tarn_status driver_init(void)
 {
+    struct choice choice;
     if (atomic_load_explicit(&chosen, memory_order_acquire))
         return TARN_OK;
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     process_use_begin();
+    tarn_status status = choose(&choice);
     mutex_lock(&choice_lock);
-    tarn_status status = atomic_load(&chosen) ? TARN_OK : choose_locked();
+    if (atomic_load(&chosen))
+        status = TARN_OK; /* another thread was faster, and what this one has found is dropped: libraries stay open */
+    else if (!status)
+        status = take_locked(&choice);
     mutex_unlock(&choice_lock);
     if (status)
         process_use_failed();

@@ -4,7 +4,7 @@
 /* The one table of driver calls. Everything above this layer reaches a device through `driver` and through nothing else.
  *
  * The calls have the shape that CUDA's driver API and HIP have in common. Each is thread-safe, takes the device it works
- * on, leaves the caller's current context as it was (but for `activate`), gives results only on success, and on failure
+ * on, leaves the caller's current context as it was (but for `activate` and `context_set`), gives results only on success, and on failure
  * has called failed() with the vendor's call, code and text. An open capture bars none of them: an entry runs what the vendor
  * counts as potentially unsafe in relaxed capture mode and puts the thread's mode back, so that nothing above this layer
  * has to; what remains is what conflicts with a capture necessarily. A device that is full is TARN_ERROR_OUT_OF_MEMORY, a sticky
@@ -20,7 +20,9 @@
 typedef void *driver_stream;   /* NULL: the legacy stream of the device */
 typedef void *driver_event;    /* without timing */
 typedef uint64_t driver_piece; /* a physical allocation; never 0 */
-typedef void *driver_graph;    /* the vendor's graph; for graph_launch the driver keeps what it needs beside it */
+typedef void
+    *driver_context; /* what a thread has current: a context, or a device of a driver without such. NULL: nothing */
+typedef void *driver_graph; /* the vendor's graph; for graph_launch the driver keeps what it needs beside it */
 typedef void *driver_node;
 
 enum driver_capture_mode { DRIVER_CAPTURE_GLOBAL, DRIVER_CAPTURE_THREAD_LOCAL, DRIVER_CAPTURE_RELAXED };
@@ -37,6 +39,7 @@ struct driver_properties {
     char name[64];
     size_t memory;        /* bytes */
     size_t granule;       /* bytes: the unit of pieces and of mapping */
+    size_t recommended;   /* bytes, whole granules: of what others are to register, by the driver's advice */
     size_t address_limit; /* bytes that may be reserved in all; SIZE_MAX where the driver sets none */
     int least_priority, greatest_priority;
     bool virtual_memory, alias;
@@ -46,6 +49,13 @@ struct driver_properties {
 
 /* X(call, parameters). Which of them may wait for queued work: free, host_free, host_unregister, unmap (on some drivers), release,
  * *_synchronize, stream_destroy. is_active says whether the device has a context already, and makes none.
+ * current gives the device of the calling thread's context, 0 where it has none; context_get the context itself, and context_set makes
+ * it current again, whatever it is. None of these makes one.
+ * stream_check is TARN_ERROR_INVALID_STREAM for a stream that is another device's, or of a context that is not the primary one: no event
+ * of tarn's can be recorded there. Not asked about the legacy stream and a thread's. TARN_OK where the driver cannot tell.
+ * stream_number is what the vendor calls a stream beside its pointer: no other stream of the process's life has it, also where a pointer is
+ * used again. TARN_ERROR_NOT_SUPPORTED, without a text, where the driver has no such numbers. Never 0. TARN_ERROR_CAPTURE, without a text,
+ * for a stream that captures, of which the vendor is not asked.
  * Plain memory in the order of a stream, from the driver's own pool. TARN_ERROR_CAPTURE where the stream captures, since both would
  * become nodes of the graph; TARN_ERROR_NOT_SUPPORTED where the driver has no such pools:
  *   alloc_async         memory for what is queued on the stream from now on. May wait where the device is full
@@ -83,6 +93,8 @@ struct driver_properties {
     X(device_properties, (int device, struct driver_properties *properties))                        \
     X(activate, (int device))                                                                       \
     X(current, (int *device))                                                                       \
+    X(context_get, (driver_context * context))                                                      \
+    X(context_set, (driver_context context))                                                        \
     X(is_active, (int device, bool *active))                                                        \
     X(memory_info, (int device, size_t *free_bytes, size_t *total_bytes))                           \
     X(device_synchronize, (int device))                                                             \
@@ -105,6 +117,8 @@ struct driver_properties {
     X(import, (int device, int file, size_t size, driver_piece *piece))                             \
     X(stream_create, (int device, int priority, bool blocking, driver_stream *stream))              \
     X(stream_destroy, (int device, driver_stream stream))                                           \
+    X(stream_check, (int device, driver_stream stream))                                             \
+    X(stream_number, (int device, driver_stream stream, uint64_t *number))                          \
     X(stream_query, (int device, driver_stream stream))                                             \
     X(stream_synchronize, (int device, driver_stream stream))                                       \
     X(stream_wait_event, (int device, driver_stream stream, driver_event event))                    \
@@ -129,9 +143,11 @@ struct driver_properties {
     X(peer_enable, (int device, int peer))
 
 /* Flags of create. Memory that other devices of the machine can reach by RDMA is made where the device can, and is ordinary
- * memory elsewhere; what cannot be exported is TARN_ERROR_NOT_SUPPORTED. */
+ * memory elsewhere; what cannot be exported is TARN_ERROR_NOT_SUPPORTED. HOST, alone, is memory of the host's that is mapped and reached as
+ * the device's is, and takes none of it: TARN_ERROR_NOT_SUPPORTED where the driver has no such pieces. */
 #define DRIVER_PIECE_EXPORTABLE 1u
 #define DRIVER_PIECE_RDMA 2u
+#define DRIVER_PIECE_HOST 4u
 
 enum driver_call {
 #define X(call, parameters) DRIVER_CALL_##call,
@@ -159,6 +175,9 @@ struct driver_process {
 
 struct driver {
     const char *name;
+    /* Constants of the vendor's among the values of driver_stream: the legacy stream beside NULL, and the default stream of the
+     * calling thread, another one in each. NULL where the driver has no such constant. */
+    driver_stream legacy, per_thread;
 #define X(call, parameters) tarn_status(*call) parameters;
     DRIVER_CALL_LIST(X)
 #undef X
@@ -180,7 +199,8 @@ struct driver {
 extern const struct driver *driver;
 
 /* Chooses the driver by TARN_DRIVER (auto, cuda, hip, host), once a process; cheap afterwards. `auto` takes a GPU if one
- * answers, else the host device. TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION. */
+ * answers, else the host device. Opens libraries: with no lock held, for whoever is inside the loader, in a constructor, may come here
+ * too. TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION. */
 tarn_status driver_init(void);
 
 /* Why the driver is the one it is: "host: libcuda.so.1: cannot open ...; libamdhip64.so.7: ...". Empty before the choice. */
@@ -197,11 +217,6 @@ tarn_status driver_refuse_captured(const char *call, int device, tarn_status ans
 void driver_finish(void);
 
 extern const struct driver driver_host, driver_cuda, driver_hip;
-
-/* Whether a vendor's driver is there, with at least one device. Adds to `why` what was found, or why not. Loads the
- * vendor's library and makes no context. Called by driver_init() under its lock. TARN_ERROR_NO_DRIVER. */
-tarn_status driver_cuda_probe(char *why, size_t size);
-tarn_status driver_hip_probe(char *why, size_t size);
 
 /* Whether a library that dlopen() gave may get streams and memory of the HIP driver: not where it is linked against
  * another major version of the runtime, which then is in the process beside ours and knows nothing of them. Says so in

@@ -92,6 +92,15 @@ tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char 
     return TARN_OK;
 }
 
+bool loader_is_loaded(const char *soname)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    void *library = loader_is_missing(soname) ? NULL : dlopen(soname, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (library)
+        (void)dlclose(library); /* it was there before, and stays */
+    return library;
+}
+
 void *loader_symbol(const struct loaded *loaded, const char *symbol)
 {
     return loader_is_missing(symbol) ? NULL : dlsym(loaded->library, symbol);

@@ -22,6 +22,9 @@ struct loaded {
  * then `why`, of `size` bytes, says what was tried and why each failed. It may be NULL with a size of 0. */
 tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char *why, size_t size);
 
+/* Whether the process has loaded a library of that name, whoever did. */
+bool loader_is_loaded(const char *soname);
+
 /* The address of a symbol; NULL where the library has none. */
 void *loader_symbol(const struct loaded *loaded, const char *symbol);
 

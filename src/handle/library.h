@@ -21,21 +21,27 @@ enum version_call {
     VERSION_BY_TEXT    /* int f(char *, size_t) */
 };
 
-/* A setting of a handle: int set(handle, int). `usual` is what a new thread finds. Left out where the library lacks
- * it. */
+/* A setting of a handle: int set(handle, int) and int get(handle, int *), or with void * for int. Left out where the library lacks them.
+ * What a new thread finds is what the handle had when it was made; 0 where the row names no `get`. */
 struct library_mode {
-    const char *set;
-    int usual;
-    bool used;
+    const char *set, *get;
+    bool is_pointer;
 };
 
-enum { MODE_POINTER, MODE_MATH, MODE_ATOMICS, LIBRARY_MODES };
+/* The first ones can be set for all handles of a library: tarn_handle_mode_set(). */
+enum { MODE_MATH, MODE_ATOMICS, COMMON_MODES, MODE_POINTER = COMMON_MODES, MODE_FURTHER, LIBRARY_MODES = 10 };
 #define LIBRARY_SONAMES 6
+
+/* Major versions of a toolkit, CUDA's or ROCm's, as bits. */
+#define LIBRARY_RELEASE(major) (1u << (major))
+#define LIBRARY_ANY_RELEASE 0u
 
 struct library {
     const char *name;
     tarn_platform platform;
     const char *sonames[LIBRARY_SONAMES]; /* newest first; NULL ends them */
+    /* By soname: which releases of the toolkit have it. Any, where it comes apart from the toolkit or its soname never changed. */
+    unsigned releases[LIBRARY_SONAMES];
 
     /* Symbols. */
     const char *create;        /* int f(handle *) */
@@ -57,13 +63,21 @@ struct library {
     bool create_takes_number;   /* int f(handle *, create_number) */
     bool failed_handle_is_real; /* a handle that a failed create leaves must be destroyed */
     bool workspace_by_call;     /* the workspace is an argument of each call */
+    bool
+        frees_own_memory; /* the first set_workspace frees memory that the handle has of its own, which no capture survives */
     bool unset_workspace; /* setting the stream does not end the use of a workspace: set_workspace(NULL, 0) does */
     bool unchecked;       /* no vendor header has been compared with this row */
+    /* The handle is a structure of the caller's: create initializes and destroy ends what lies at a pointer to so many bytes. 0: it is a
+     * pointer, which create gives. */
+    size_t handle_bytes;
     int create_number;
     int out_of_memory[2]; /* statuses of create that mean so; 0: none */
+    int may_be_full[4];   /* statuses of create that a full device gives, and other causes too */
 
     size_t (*workspace_size)(int capability_major, int capability_minor); /* bytes; NULL: no workspace */
     const char *workspace_variables[2];                                   /* of the environment */
+    tarn_library
+        workspace_lender; /* workspace_by_call: whose workspaces serve where the environment says so; 0: none's */
 };
 
 #define TARN_LIBRARY_ROW(NAME, number, name) extern const struct library library_##name;
@@ -79,7 +93,12 @@ struct library_calls {
     int (*get_stream)(void *handle, void **stream);
     int (*set_workspace)(void *handle, void *pointer, size_t size);
     const char *(*status_text)(int status);
-    int (*set_mode[LIBRARY_MODES])(void *handle, int value);
+    struct mode_calls {
+        int (*set)(void *handle, int value);
+        int (*get)(void *handle, int *value);
+        int (*set_pointer)(void *handle, void *value);
+        int (*get_pointer)(void *handle, void **value);
+    } modes[LIBRARY_MODES];
     void *version;
     void *memory;
 };

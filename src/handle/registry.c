@@ -2,16 +2,18 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns the table of libraries. An entry, once it has a number, stays; its row does not change. `registry_lock` covers
- * additions; each entry's lock covers its loading, which runs with no lock held: the constructors of a vendor's library
- * are not our code. Neither lock is held together with another. */
+ * additions; each entry's lock covers what its loading has found. The loading runs with no lock held, by each thread that finds
+ * none done: the loader runs one thread's dlopen() at a time, with the constructors of libraries that are not our code. Neither lock is
+ * held together with another. */
 #include "handle/registry.h"
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "driver/driver.h"
+#include "handle/search.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +21,12 @@
 #define BUILT_IN_END_X(NAME, number, name) +1
 #define BUILT_IN (TARN_LIBRARY_LIST(BUILT_IN_END_X))
 
-#define ENTRY(NAME, at, name)                                                            \
-    [at] = {.row = &library_##name,                                                      \
-            .number = (at),                                                              \
-            .lock = MUTEX_INITIALIZER(LOCK_LIBRARY),                                     \
-            .loaded = PTHREAD_COND_INITIALIZER,                                          \
-            .mode_values = {[MODE_POINTER] = -1, [MODE_MATH] = -1, [MODE_ATOMICS] = -1}, \
-            .workspace_bytes = -1,                                                       \
+#define ENTRY(NAME, at, name)                                       \
+    [at] = {.row = &library_##name,                                 \
+            .number = (at),                                         \
+            .lock = MUTEX_INITIALIZER(LOCK_LIBRARY),                \
+            .mode_values = {[MODE_MATH] = -1, [MODE_ATOMICS] = -1}, \
+            .workspace_bytes = -1,                                  \
             .workspace_environment = -2},
 
 static mutex registry_lock = MUTEX_INITIALIZER(LOCK_REGISTRY);
@@ -64,120 +65,6 @@ static void sonames_text(const struct library *row, char *text, size_t size)
     text[0] = '\0';
     for (int i = 0; i < LIBRARY_SONAMES && row->sonames[i]; i++)
         loader_say(text, size, "%s%s", i ? ", " : "", row->sonames[i]);
-}
-
-/* One that the process has already: what its other parts use is what we must use. */
-static bool find_loaded(const struct library *row, struct loaded *loaded)
-{
-    for (int i = 0; i < LIBRARY_SONAMES && row->sonames[i]; i++) {
-        void *library = dlopen(row->sonames[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (library) {
-            *loaded = (struct loaded){.library = library, .soname = row->sonames[i]};
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Tries `directory``subdirectory`/soname for each soname, `directory` of a length. Failures here are not worth a
- * reason: most directories lack most libraries. */
-static bool find_in(const struct library *row, const char *directory, size_t length, const char *subdirectory,
-                    struct loaded *loaded)
-{
-    for (int i = 0; length && i < LIBRARY_SONAMES && row->sonames[i]; i++) {
-        char path[512];
-        int wanted = snprintf(path, sizeof path, "%.*s%s/%s", (int)length, directory, subdirectory, row->sonames[i]);
-        const char *one[] = {path, NULL};
-        if (wanted > 0 && (size_t)wanted < sizeof path && loader_open(one, loaded, NULL, 0) == TARN_OK) {
-            loaded->soname = row->sonames[i];
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool find_in_path(const struct library *row, const char *path, struct loaded *loaded)
-{
-    while (path && *path) {
-        size_t length = strcspn(path, ":");
-        if (find_in(row, path, length, "", loaded))
-            return true;
-        path += length;
-        path += *path == ':';
-    }
-    return false;
-}
-
-static bool find_in_toolkit(const struct library *row, struct loaded *loaded)
-{
-    static const struct {
-        tarn_platform platform;
-        const char *variable, *subdirectory;
-    } places[] = {
-        {TARN_PLATFORM_CUDA, "CUDA_HOME", "/lib64"},
-        {TARN_PLATFORM_CUDA, "CUDA_HOME", "/lib"},
-        {TARN_PLATFORM_CUDA, "CUDA_PATH", "/lib64"},
-        {TARN_PLATFORM_CUDA, "CUDA_PATH", "/lib"},
-        {TARN_PLATFORM_HIP, "ROCM_PATH", "/lib"},
-        {TARN_PLATFORM_HIP, NULL, "/opt/rocm/lib"},
-        {TARN_PLATFORM_CUDA, NULL, "/usr/local/cuda/lib64"},
-    };
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *directory = places[i].variable ? secure_getenv(places[i].variable) : places[i].subdirectory;
-        if (places[i].platform == row->platform && directory &&
-            find_in(row, directory, strlen(directory), places[i].variable ? places[i].subdirectory : "", loaded))
-            return true;
-    }
-    return false;
-}
-
-static tarn_status library_open(const struct library *row, struct loaded *loaded, char *why, size_t size)
-{
-    if (find_in_path(row, secure_getenv("TARN_LIBRARY_PATH"), loaded) || find_loaded(row, loaded) ||
-        loader_open(row->sonames, loaded, why, size) == TARN_OK)
-        return TARN_OK;
-    if (!find_in_toolkit(row, loaded))
-        return TARN_ERROR_LIBRARY_NOT_FOUND;
-    why[0] = '\0';
-    return TARN_OK;
-}
-
-/* Looks a symbol up unless a pointer is there already. */
-static void resolve(const struct loaded *loaded, const char *symbol, void *function)
-{
-    void *present;
-    memcpy(&present, function, sizeof present);
-    if (symbol && loaded->library && !present)
-        loader_store(function, loader_symbol(loaded, symbol));
-}
-
-static tarn_status calls_resolve(const struct library *row, const struct loaded *loaded, struct library_calls *calls,
-                                 char *why, size_t size)
-{
-    if (row->create_takes_number)
-        resolve(loaded, row->create, &calls->create_with_number);
-    else
-        resolve(loaded, row->create, &calls->create);
-    resolve(loaded, row->destroy, &calls->destroy);
-    resolve(loaded, row->set_stream, &calls->set_stream);
-    resolve(loaded, row->get_stream, &calls->get_stream);
-    resolve(loaded, row->set_workspace, &calls->set_workspace);
-    resolve(loaded, row->status_text, &calls->status_text);
-    resolve(loaded, row->version, &calls->version);
-    resolve(loaded, row->memory, &calls->memory);
-    for (int i = 0; i < LIBRARY_MODES; i++)
-        if (row->modes[i].used)
-            resolve(loaded, row->modes[i].set, &calls->set_mode[i]);
-
-    bool creates = row->create_takes_number ? calls->create_with_number != NULL : calls->create != NULL;
-    const char *missing = !creates                                ? row->create
-                          : !calls->destroy                       ? row->destroy
-                          : row->set_stream && !calls->set_stream ? row->set_stream
-                                                                  : NULL;
-    if (!missing)
-        return TARN_OK;
-    loader_say(why, size, "%s has no symbol %s", loader_path(loaded), missing);
-    return TARN_ERROR_LIBRARY_NOT_FOUND;
 }
 
 static void version_ask(const struct library *row, void *call, void *handle, char *text, size_t size)
@@ -223,54 +110,58 @@ void entry_note_version(struct entry *entry, void *handle)
     mutex_unlock(&entry->lock);
 }
 
-/* By the one thread that found it untried; no lock is held. */
-static tarn_status load(struct entry *entry)
+/* What a thread has found of a library, before it is the entry's. */
+struct found {
+    struct loaded loaded;
+    struct library_calls calls;
+    char path[sizeof((struct entry *)0)->path], version[sizeof((struct entry *)0)->version];
+    char reason[sizeof((struct entry *)0)->reason];
+};
+
+static tarn_status look_for(const struct entry *entry, struct found *found)
+{
+    const struct library *row = entry->row;
+    char sonames[256], why[sizeof found->reason] = "";
+    *found = (struct found){.calls = entry->given};
+    tarn_status status =
+        row->sonames[0] ? library_search(row, &found->loaded, &found->calls, why, sizeof why) : TARN_OK;
+    if (!status)
+        version_ask(row, found->calls.version, NULL, found->version, sizeof found->version);
+    if (found->loaded.library)
+        snprintf(found->path, sizeof found->path, "%s", loader_path(&found->loaded));
+    sonames_text(row, sonames, sizeof sonames);
+    if (status)
+        snprintf(found->reason, sizeof found->reason, "tried %.200s: %.800s", sonames, why);
+    return status;
+}
+
+/* With no lock, and waiting for no other thread, which may be waiting for the loader: several may look at once, and the first that has
+ * done so decides for all. */
+static enum load_state load(struct entry *entry)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    const struct library *row = entry->row;
-    struct loaded loaded = {0};
-    struct library_calls calls = entry->calls; /* pointers that came with a registered row */
-    char sonames[sizeof entry->reason / 2], why[sizeof entry->reason] = "";
-    tarn_status status = row->sonames[0] ? library_open(row, &loaded, why, sizeof why) : TARN_OK;
-    if (!status)
-        status = calls_resolve(row, &loaded, &calls, why, sizeof why);
-    char version[sizeof entry->version] = "";
-    if (!status)
-        version_ask(row, calls.version, NULL, version, sizeof version);
-
-    sonames_text(row, sonames, sizeof sonames);
+    struct found found;
+    tarn_status status = look_for(entry, &found);
     mutex_lock(&entry->lock);
-    if (loaded.library)
-        snprintf(entry->path, sizeof entry->path, "%s", loader_path(&loaded));
-    memcpy(entry->version, version, sizeof version);
-    entry->opened = loaded.library;
-    if (status)
-        snprintf(entry->reason, sizeof entry->reason, "tried %.200s: %.290s", sonames, why);
-    else
-        entry->calls = calls;
+    enum load_state state = atomic_load_explicit(&entry->state, memory_order_relaxed);
+    if (state == LOAD_NEVER_TRIED) {
+        memcpy(entry->path, found.path, sizeof entry->path);
+        memcpy(entry->version, found.version, sizeof entry->version);
+        memcpy(entry->reason, found.reason, sizeof entry->reason);
+        entry->opened = found.loaded.library;
+        entry->calls = found.calls;
+        state = status ? LOAD_FAILED : LOAD_DONE;
+        atomic_store_explicit(&entry->state, state, memory_order_release);
+    }
     mutex_unlock(&entry->lock);
-    return status;
+    return state;
 }
 
 tarn_status entry_load(struct entry *entry)
 {
     enum load_state state = atomic_load_explicit(&entry->state, memory_order_acquire);
-    if (state == LOAD_DONE)
-        return TARN_OK;
-    mutex_lock(&entry->lock);
-    while ((state = atomic_load_explicit(&entry->state, memory_order_relaxed)) == LOAD_UNDER_WAY)
-        (void)condition_wait(&entry->loaded, &entry->lock, NULL);
     if (state == LOAD_NEVER_TRIED)
-        atomic_store_explicit(&entry->state, LOAD_UNDER_WAY, memory_order_relaxed);
-    mutex_unlock(&entry->lock);
-
-    if (state == LOAD_NEVER_TRIED) {
-        state = load(entry) ? LOAD_FAILED : LOAD_DONE;
-        mutex_lock(&entry->lock);
-        atomic_store_explicit(&entry->state, state, memory_order_release);
-        pthread_cond_broadcast(&entry->loaded);
-        mutex_unlock(&entry->lock);
-    }
+        state = load(entry);
     return state == LOAD_DONE ? TARN_OK
                               : failed(TARN_ERROR_LIBRARY_NOT_FOUND, "%s: %s", entry->row->name, entry->reason);
 }
@@ -296,7 +187,7 @@ tarn_status entry_usable(struct entry *entry)
 
 /* The public calls ------------------------------------------------------------------------------------------------ */
 
-tarn_status tarn_library_count(int *count)
+tarn_status tarn_library_count_get(int *count)
 {
     if (!count)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
@@ -332,10 +223,8 @@ tarn_status tarn_library_find(const char *name, tarn_library *library)
 tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info)
 {
     struct entry *entry = NULL;
-    if (!info || info->size != sizeof *info)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "info is NULL, or its size is not sizeof(tarn_library_info)");
-    tarn_status status = process_check();
-    if (status || (status = entry_find(library, &entry)))
+    tarn_status status = sized_check("tarn_library_info", info, sizeof *info);
+    if (status || (status = process_check()) || (status = entry_find(library, &entry)))
         return status;
 
     tarn_library_info result = {.size = sizeof result, .platform = entry->row->platform};
@@ -346,7 +235,7 @@ tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info)
     mutex_lock(&entry->lock);
     snprintf(result.path, sizeof result.path, "%s", entry->path);
     snprintf(result.version, sizeof result.version, "%s", entry->version);
-    snprintf(result.reason, sizeof result.reason, "%s", entry->reason);
+    snprintf(result.reason, sizeof result.reason, "%.*s", (int)sizeof result.reason - 1, entry->reason);
     mutex_unlock(&entry->lock);
     if (result.found) {
         status = driver_init();
@@ -356,7 +245,7 @@ tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info)
         if (status)
             snprintf(result.reason, sizeof result.reason, "%s", tarn_last_error());
     }
-    *info = result;
+    sized_write(info, &result, sizeof result);
     return TARN_OK;
 }
 
@@ -418,9 +307,10 @@ static tarn_status row_create(const tarn_library_row *given, struct library **re
                                                         : NULL,
                               &full);
     row->status_text = keep(given->status_text_name, &full);
-    row->modes[MODE_POINTER].set =
-        keep(given->set_pointer_mode_name ? given->set_pointer_mode_name : "set_pointer_mode", &full);
-    row->modes[MODE_POINTER].used = given->set_pointer_mode_name || given->set_pointer_mode;
+    row->modes[MODE_POINTER].set = keep(given->set_pointer_mode_name ? given->set_pointer_mode_name
+                                        : given->set_pointer_mode    ? "set_pointer_mode"
+                                                                     : NULL,
+                                        &full);
     row->by_stream = given->flags & TARN_LIBRARY_BY_STREAM;
     row->create_in_capture = given->flags & TARN_LIBRARY_CREATE_IN_CAPTURE;
     row->create_takes_number = given->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER;
@@ -438,13 +328,29 @@ static tarn_status row_create(const tarn_library_row *given, struct library **re
     return TARN_OK;
 }
 
+/* The first function of a row without sonames that is given by name alone; NULL where there is none. With a pointer the name is what
+ * messages call it. */
+static const char *name_without_a_library(const tarn_library_row *row)
+{
+    const struct {
+        const char *name;
+        bool pointer;
+    } functions[] = {
+        {row->set_stream_name, row->set_stream},       {row->get_stream_name, row->get_stream},
+        {row->set_workspace_name, row->set_workspace}, {row->set_pointer_mode_name, row->set_pointer_mode},
+        {row->status_text_name, row->status_text},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (functions[i].name && !functions[i].pointer)
+            return functions[i].name;
+    return NULL;
+}
+
 /* What a caller's row must have. */
 static tarn_status row_check(const tarn_library_row *row)
 {
     const unsigned known = TARN_LIBRARY_BY_STREAM | TARN_LIBRARY_CREATE_IN_CAPTURE | TARN_LIBRARY_CREATE_TAKES_NUMBER |
                            TARN_LIBRARY_FAILED_HANDLE_IS_REAL;
-    if (!row || row->size != sizeof *row)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "row is NULL, or its size is not sizeof(tarn_library_row)");
     if (!row->name || !*row->name || strlen(row->name) > 31)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "a library needs a name of 1 to 31 letters");
     if (row->flags & ~known)
@@ -452,22 +358,30 @@ static tarn_status row_check(const tarn_library_row *row)
     if ((unsigned)row->platform > TARN_PLATFORM_HIP)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: platform %d is unknown", row->name, (int)row->platform);
     bool named = row->sonames && row->sonames[0];
+    for (int i = 0; named && row->sonames[i]; i++)
+        if (i >= LIBRARY_SONAMES - 1 || !*row->sonames[i])
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: more than %d sonames, or an empty one", row->name,
+                          LIBRARY_SONAMES - 1);
+    const char *lost = named ? NULL : name_without_a_library(row);
+    if (lost)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "%s: %s is the name of a function, and there is no soname to look "
+                      "it up in",
+                      row->name, lost);
     bool number = row->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER;
     bool creates = (number ? row->create_with_number != NULL : row->create != NULL) || (named && row->create_name);
     if (!creates || !(row->destroy || (named && row->destroy_name)))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "%s: create and destroy are needed, as pointers or by name and soname", row->name);
-    for (int i = 0; named && row->sonames[i]; i++)
-        if (i >= LIBRARY_SONAMES - 1)
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: more than %d sonames", row->name, LIBRARY_SONAMES - 1);
     return TARN_OK;
 }
 
-tarn_status tarn_library_register(const tarn_library_row *row, tarn_library *library)
+tarn_status tarn_library_register(const tarn_library_row *given, tarn_library *library)
 {
     struct library *made = NULL;
+    tarn_library_row read, *row = &read;
     tarn_status status = process_check();
-    if (status || (status = row_check(row)))
+    if (status || (status = sized_read("tarn_library_row", given, row, sizeof *row)) || (status = row_check(row)))
         return status;
     if (!library)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "library is NULL");
@@ -484,7 +398,7 @@ tarn_status tarn_library_register(const tarn_library_row *row, tarn_library *lib
     } else {
         struct entry *entry = &entries[number];
         *entry = (struct entry){.row = made, .number = number, .workspace_bytes = -1, .workspace_environment = -1};
-        entry->calls = (struct library_calls){
+        entry->given = (struct library_calls){
             .create = row->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER ? NULL : row->create,
             .create_with_number = row->create_with_number,
             .destroy = row->destroy,
@@ -492,12 +406,11 @@ tarn_status tarn_library_register(const tarn_library_row *row, tarn_library *lib
             .get_stream = row->get_stream,
             .set_workspace = row->set_workspace,
             .status_text = row->status_text,
-            .set_mode = {[MODE_POINTER] = row->set_pointer_mode},
+            .modes = {[MODE_POINTER] = {.set = row->set_pointer_mode}},
         };
-        for (int i = 0; i < LIBRARY_MODES; i++)
+        for (int i = 0; i < COMMON_MODES; i++)
             atomic_init(&entry->mode_values[i], -1);
         mutex_init(&entry->lock, LOCK_LIBRARY);
-        pthread_cond_init(&entry->loaded, NULL);
         atomic_store_explicit(&entries_used, number, memory_order_release);
         *library = number;
     }

@@ -11,26 +11,26 @@
 
 #include <stdatomic.h>
 
-struct handle_pool;
+struct shelf;
 
-enum load_state { LOAD_NEVER_TRIED, LOAD_UNDER_WAY, LOAD_DONE, LOAD_FAILED };
+enum load_state { LOAD_NEVER_TRIED, LOAD_DONE, LOAD_FAILED };
 
 struct entry {
     const struct library *row;
     int number;
+    struct library_calls given;     /* pointers that came with a registered row; constant */
     struct library_calls calls;     /* written before `state` is LOAD_DONE */
     void *opened;                   /* what dlopen() gave; the same */
     _Atomic(enum load_state) state; /* lock to change */
     mutex lock;
-    pthread_cond_t loaded;                    /* lock */
-    char path[256], version[32], reason[512]; /* lock; path and reason constant once loaded or failed */
+    char path[256], version[32], reason[1024]; /* lock; path and reason constant once loaded or failed */
 
-    atomic_int mode_values[LIBRARY_MODES]; /* as tarn_handle_mode_set() has set them; -1: not */
+    atomic_int mode_values[COMMON_MODES]; /* as tarn_handle_mode_set() has set them; -1: not */
     atomic_uint_fast64_t mode_changes;
     atomic_llong workspace_bytes;       /* as tarn_workspace_size_set() has; -1: not */
     atomic_llong workspace_environment; /* bytes by the environment; -1: none; -2: not read yet */
 
-    _Atomic(struct handle_pool *) pools; /* one a device; pool.c's */
+    _Atomic(struct shelf *) shelves; /* one a device; handle.c's */
 };
 
 /* The entry of a number; TARN_ERROR_INVALID_ARGUMENT. */
@@ -38,8 +38,8 @@ tarn_status entry_find(tarn_library library, struct entry **entry);
 int entry_count(void);
 struct entry *entry_at(int number); /* 1 to entry_count() */
 
-/* Opens the library and resolves its calls, the first time. Only one thread does, the others wait.
- * TARN_ERROR_LIBRARY_NOT_FOUND with what was tried; that is remembered too. */
+/* Opens the library and resolves its calls, the first time: each thread that comes until one has done so, since none can wait for
+ * another that may be waiting for the loader. TARN_ERROR_LIBRARY_NOT_FOUND with what was tried; that is remembered too. */
 tarn_status entry_load(struct entry *entry);
 
 /* The same, and the driver in use must be the library's. After driver_init(). */

@@ -8,10 +8,12 @@
 #include "base/cancel.h"
 #include "base/debug_words.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "handle/pool.h"
+#include "handle/handle.h"
+#include "memory/malloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,21 +27,23 @@ tarn_status visit_begin(struct device *device, struct visit *visit)
     tarn_status status = device_check(device);
     if (status)
         return status;
-    visit->knows_previous = driver->current(&visit->previous) == TARN_OK;
+    visit->knows_before =
+        driver->context_get(&visit->before) == TARN_OK && driver->current(&visit->device_before) == TARN_OK;
     status = device_note(device, driver->activate(device->number));
     if (!status)
         visit->relaxed = driver->capture_mode(&visit->mode) == TARN_OK;
     return status;
 }
 
-/* A thread on whose device nothing was current keeps the device's context, which what it does next needs
+/* With `stay` a thread that had no context, or was on the device, keeps the device's, which what it does next needs
  * (aten/src/ATen/cuda/CublasHandlePool.cpp). */
-void visit_end(struct visit *visit)
+void visit_end(struct visit *visit, bool stay)
 {
     if (visit->relaxed)
         (void)driver->capture_mode(&visit->mode);
-    if (visit->knows_previous && visit->previous != visit->device)
-        (void)driver->activate(visit->previous);
+    bool stays = stay && (!visit->before || visit->device_before == visit->device);
+    if (visit->knows_before && !stays)
+        (void)driver->context_set(visit->before);
 }
 
 static uint64_t now_ns(void)
@@ -49,13 +53,57 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* One create. TARN_ERROR_OUT_OF_MEMORY where the library says so. */
-static tarn_status create_once(struct entry *entry, void **vendor)
+static bool has_status(const int *statuses, size_t count, int code)
+{
+    bool has = false;
+    for (size_t i = 0; i < count; i++)
+        has |= code && statuses[i] == code;
+    return has;
+}
+
+/* Whether the device has so little left that a create may have failed for that, whatever it says. A create takes tens to hundreds of MiB
+ * with the code that it loads. */
+static bool is_full(const struct device *device)
+{
+    size_t free = 0, total = 0, little = (size_t)1 << 30;
+    if (driver->memory_info(device->number, &free, &total))
+        return false;
+    return free < (total / 16 < little ? total / 16 : little);
+}
+
+/* The vendor's create. Where the handle is a structure, of one that tarn makes room for. */
+static int call_create(const struct entry *entry, void **made)
 {
     const struct library *row = entry->row;
     const struct library_calls *calls = &entry->calls;
-    void *made = NULL;
-    int code = row->create_takes_number ? calls->create_with_number(&made, row->create_number) : calls->create(&made);
+    if (row->create_takes_number)
+        return calls->create_with_number(made, row->create_number);
+    if (!row->handle_bytes)
+        return calls->create(made);
+    void *place = *made;
+    int code = calls->create(place);
+    *made = code ? NULL : place;
+    return code;
+}
+
+static int call_destroy(const struct entry *entry, void *vendor)
+{
+    int code = entry->calls.destroy(vendor);
+    if (entry->row->handle_bytes) /* whatever came of it: a program's structure is gone then too */
+        pages_unmap(vendor, entry->row->handle_bytes);
+    return code;
+}
+
+/* One create. TARN_ERROR_OUT_OF_MEMORY where the library says so, or may mean so and the device is full. */
+static tarn_status create_once(struct entry *entry, const struct device *device, void **vendor)
+{
+    const struct library *row = entry->row;
+    void *place = row->handle_bytes ? pages_map(row->handle_bytes) : NULL, *made = place;
+    if (row->handle_bytes && !place)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a handle of %s", row->name);
+    int code = call_create(entry, &made);
+    if (!made)
+        pages_unmap(place, row->handle_bytes);
     if (code == 0 && made) {
         *vendor = made;
         return TARN_OK;
@@ -63,18 +111,45 @@ static tarn_status create_once(struct entry *entry, void **vendor)
     if (code == 0)
         return failed(TARN_ERROR_LIBRARY, "%s: %s said that it succeeded, and made no handle", row->name, row->create);
     if (made && row->failed_handle_is_real)
-        (void)calls->destroy(made);
-    for (size_t i = 0; i < sizeof row->out_of_memory / sizeof *row->out_of_memory; i++)
-        if (code == row->out_of_memory[i])
-            return entry_failed(entry, TARN_ERROR_OUT_OF_MEMORY, row->create, code);
-    return entry_failed(entry, TARN_ERROR_LIBRARY, row->create, code);
+        (void)call_destroy(entry, made);
+    bool full =
+        has_status(row->out_of_memory, sizeof row->out_of_memory / sizeof *row->out_of_memory, code) ||
+        (has_status(row->may_be_full, sizeof row->may_be_full / sizeof *row->may_be_full, code) && is_full(device));
+    return entry_failed(entry, full ? TARN_ERROR_OUT_OF_MEMORY : TARN_ERROR_LIBRARY, row->create, code);
+}
+
+static bool mode_get(struct handle *handle, int mode, intptr_t *value)
+{
+    const struct mode_calls *calls = &handle->library->calls.modes[mode];
+    int number = 0;
+    void *pointer = NULL;
+    bool told = calls->get ? calls->get(handle->vendor, &number) == 0
+                           : calls->get_pointer && calls->get_pointer(handle->vendor, &pointer) == 0;
+    if (told)
+        *value = calls->get ? number : (intptr_t)pointer;
+    return told;
+}
+
+static int mode_set(struct handle *handle, int mode, intptr_t value)
+{
+    const struct mode_calls *calls = &handle->library->calls.modes[mode];
+    return calls->set ? calls->set(handle->vendor, (int)value) : calls->set_pointer(handle->vendor, (void *)value);
+}
+
+/* What a handle has when it is made is the library's default, which depends on its version and on the environment. */
+static void modes_note(struct handle *handle)
+{
+    for (int i = 0; i < LIBRARY_MODES; i++) {
+        handle->knows_usual[i] = !handle->library->row->modes[i].get || mode_get(handle, i, &handle->usual[i]);
+        handle->modes[i] = handle->usual[i];
+    }
 }
 
 tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64_t *bytes)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct entry *entry = handle->library;
-    struct device *device = handle->pool->device;
+    struct device *device = handle->shelf->device;
     struct visit visit;
     size_t before = 0, after = 0, total = 0;
     tarn_status status = visit_begin(device, &visit);
@@ -82,38 +157,44 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
         return status;
     bool measured = alone && driver->memory_info(device->number, &before, &total) == TARN_OK;
     uint64_t start = now_ns();
-    status = create_once(entry, &handle->vendor);
+    struct error_before error;
+    error_attempt_begin(&error);
+    status = create_once(entry, device, &handle->vendor);
     if (status == TARN_ERROR_OUT_OF_MEMORY && captures_open(device) == 0) {
         char why[512];
         strncpy(why, tarn_last_error(), sizeof why - 1);
         why[sizeof why - 1] = '\0';
         measured = false;
-        if (tarn_trim(device->number, 0) == TARN_OK)
-            status = create_once(entry, &handle->vendor);
+        (void)workspaces_relieve(device->number);
+        if (tarn_device_trim(device->number, 0) == TARN_OK)
+            status = create_once(entry, device, &handle->vendor);
         else
             (void)failed(status, "%s", why);
     }
+    error_attempt_end(&error, status);
     *ns = now_ns() - start;
     measured = measured && driver->memory_info(device->number, &after, &total) == TARN_OK;
     *bytes = !measured ? -1 : before > after ? (int64_t)(before - after) : 0;
-    if (!status && entry->calls.memory && device->properties.virtual_memory) { /* else tarn has no memory to give */
+    if (!status && entry->calls.memory) {
         int code = entry->row->give_memory(handle, entry->calls.memory);
         if (code) {
             status = entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->memory, code);
-            (void)entry->calls.destroy(handle->vendor);
+            (void)call_destroy(entry, handle->vendor);
             handle->vendor = NULL;
         }
     }
-    visit_end(&visit);
-    if (!status)
+    visit_end(&visit, true);
+    if (!status) {
         entry_note_version(entry, handle->vendor);
+        modes_note(handle);
+    }
     return status;
 }
 
 tarn_status vendor_destroy(const struct handle *handle)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    int code = handle->library->calls.destroy(handle->vendor);
+    int code = call_destroy(handle->library, handle->vendor);
     return code ? entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->destroy, code) : TARN_OK;
 }
 
@@ -124,6 +205,20 @@ bool vendor_is_watched(void)
     return debug_has(DEBUG_HANDLES);
 }
 
+static _Thread_local bool told; /* being told */
+
+bool vendor_tell(bool now)
+{
+    bool before = told;
+    told = now;
+    return before;
+}
+
+bool vendor_is_told(void)
+{
+    return told;
+}
+
 /* Asks the vendor whether the handle still has the stream that it was given. */
 static void watch_locked(struct handle *handle)
 {
@@ -132,31 +227,86 @@ static void watch_locked(struct handle *handle)
     if (!handle->stream || !entry->calls.get_stream || entry->calls.get_stream(handle->vendor, &native) ||
         native == handle->stream->native)
         return;
-    log_write(LOG_ERRORS,
-              "the caller broke the contract of pooled handles: %s handle %p of thread %ld was bound to stream %p, and "
+    debug_say("the caller broke the contract of pooled handles: %s handle %p of thread %ld was bound to stream %p, and "
               "has stream %p now; make a handle of your own to set its stream",
               entry->row->name, handle->vendor, (long)gettid(), handle->stream->native, native);
     handle->stream = NULL;
-    atomic_fetch_add_explicit(&handle->pool->contract_breaks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&handle->shelf->contract_breaks, 1, memory_order_relaxed);
 }
 
-/* What differs from what the vendor was told; the pointer mode is the user's own while the thread has the handle. */
+/* What differs from what the vendor was told; a mode that the thread has set is its own while it has the handle. */
 static tarn_status set_modes_locked(struct handle *handle)
 {
-    const struct entry *entry = handle->library;
+    struct entry *entry = handle->library;
     for (int i = 0; i < LIBRARY_MODES; i++) {
-        int wanted = atomic_load_explicit(&entry->mode_values[i], memory_order_relaxed);
-        if (wanted < 0)
-            wanted = entry->row->modes[i].usual;
-        if (!entry->calls.set_mode[i] || (handle->modes[i] == wanted && !handle->reset))
+        if (!entry->calls.modes[i].set && !entry->calls.modes[i].set_pointer)
             continue;
-        int code = entry->calls.set_mode[i](handle->vendor, wanted);
+        int common = i < COMMON_MODES ? mode_wanted(handle, i) : -1;
+        intptr_t wanted = common >= 0 ? common : handle->usual[i];
+        if (common < 0 && !handle->knows_usual[i])
+            continue;
+        bool changed = handle->reset && !mode_get(handle, i, &handle->modes[i]);
+        if (handle->modes[i] == wanted && !changed)
+            continue;
+        int code = mode_set(handle, i, wanted);
         if (code)
             return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->modes[i].set, code);
         handle->modes[i] = wanted;
     }
     handle->reset = false;
     return TARN_OK;
+}
+
+/* The first one may free memory that the handle has of its own, beside captures of other threads that tarn does not know. */
+static int set_workspace_locked(struct handle *handle, void *pointer, size_t size)
+{
+    enum driver_capture_mode mode = DRIVER_CAPTURE_RELAXED;
+    bool frees = handle->library->row->frees_own_memory && !handle->points;
+    bool relaxed = frees && driver->capture_mode(&mode) == TARN_OK;
+    int code = handle->library->calls.set_workspace(handle->vendor, pointer, size);
+    if (relaxed)
+        (void)driver->capture_mode(&mode);
+    return code;
+}
+
+bool vendor_is_prepared(struct handle *handle)
+{
+    if (!handle->library->row->frees_own_memory || !workspace_is_ours(handle))
+        return true;
+    mutex_lock(&handle->lock);
+    bool points = handle->points || handle->own_captured;
+    mutex_unlock(&handle->lock);
+    return points;
+}
+
+tarn_status vendor_prepare(struct handle *handle, struct stream *stream)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct workspace *workspace = NULL;
+    if (vendor_is_prepared(handle))
+        return TARN_OK;
+    tarn_status status = workspace_stand_in(stream, &workspace);
+    if (status)
+        return status;
+    mutex_lock(&handle->lock);
+    workspace->next = handle->workspaces; /* and bound below, before anybody can take it for unused */
+    handle->workspaces = workspace;
+    bool before = vendor_tell(true);
+    int code = set_workspace_locked(handle, workspace->pointer, workspace->size);
+    (void)vendor_tell(before);
+    handle->stream = NULL; /* the next bind tells it all */
+    handle->points = true;
+    handle->bound = workspace;
+    mutex_unlock(&handle->lock);
+    return code ? entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->set_workspace, code)
+                : TARN_OK;
+}
+
+/* Of a handle that has memory of its own still, the first workspace would end the capture: it goes on with what it has. */
+static bool keeps_own_memory(const struct handle *handle, struct stream *stream)
+{
+    return handle->library->row->frees_own_memory && !handle->points &&
+           (handle->own_captured || stream_captures(stream));
 }
 
 /* The end of a workspace where it takes a call, stream, workspace, modes, in this order: setting the stream ends the use of a workspace
@@ -173,44 +323,72 @@ static tarn_status tell_locked(struct handle *handle, struct stream *stream, str
     handle->points = handle->points && !unset;
     if (calls->set_stream && (code = calls->set_stream(handle->vendor, stream->native)))
         return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_stream, code);
-    handle->points = handle->points || workspace;
-    if (has_workspaces && workspace &&
-        (code = calls->set_workspace(handle->vendor, workspace->pointer, workspace->size)))
+    if (has_workspaces && workspace) {
+        code = set_workspace_locked(handle, workspace->pointer, workspace->size);
+        handle->points = true;
+    }
+    if (code)
         return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
-    handle->bound = workspace;
+    if (!entry->row->workspace_by_call || !workspace_is_given(handle, stream))
+        handle->bound = workspace;
     return set_modes_locked(handle);
 }
 
-static tarn_status bind_locked(struct handle *handle, struct stream *stream, unsigned generation)
+static tarn_status bind_locked(struct handle *handle, struct stream *stream, unsigned incarnation)
 {
+    struct purpose purpose = {.stream = stream, .incarnation = incarnation};
     struct workspace *workspace = NULL;
     uint64_t captures = capture_epoch(), settings = workspaces_epoch();
     uint64_t modes = atomic_load_explicit(&handle->library->mode_changes, memory_order_acquire);
     if (vendor_is_watched())
         watch_locked(handle);
-    if (handle->stream && handle->stream == stream && handle->generation == generation &&
-        handle->captures == captures && handle->settings == settings && handle->mode_changes == modes && !handle->reset)
+    tarn_status status = workspace_capture(handle, stream, &purpose.capture);
+    if (status)
+        return status;
+    if (handle->stream && handle->stream == stream && handle->incarnation == incarnation &&
+        handle->capture == purpose.capture && handle->captures == captures && handle->settings == settings &&
+        handle->mode_changes == modes && !handle->reset)
         return TARN_OK;
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     handle->stream = NULL; /* a failure from here on leaves nothing that can be relied upon */
-    tarn_status status = workspace_wanted_locked(handle, stream, generation, &workspace);
-    if (status || (status = tell_locked(handle, stream, workspace)))
+    if (keeps_own_memory(handle, stream))
+        handle->own_captured = true;
+    else
+        status = workspace_wanted_locked(handle, &purpose, &workspace);
+    bool before = vendor_tell(true);
+    if (!status)
+        status = tell_locked(handle, stream, workspace);
+    (void)vendor_tell(before);
+    if (status)
         return status;
     handle->stream = handle->used_on = stream;
-    handle->generation = handle->used_generation = generation;
+    handle->incarnation = handle->used_incarnation = incarnation;
+    handle->capture = purpose.capture;
     handle->captures = captures;
     handle->settings = settings;
     handle->mode_changes = modes;
     return TARN_OK;
 }
 
-tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned generation)
+tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned incarnation)
 {
     mutex_lock(&handle->lock);
-    tarn_status status = bind_locked(handle, stream, generation);
+    tarn_status status = bind_locked(handle, stream, incarnation);
     struct workspace *gone = status ? NULL : workspaces_sweep_locked(handle, false);
     mutex_unlock(&handle->lock);
     workspaces_free(gone);
+    return status;
+}
+
+tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned incarnation)
+{
+    mutex_lock(&handle->lock);
+    tarn_status status = handle->points && !handle->bound ? bind_locked(handle, stream, incarnation) : TARN_OK;
+    handle->stream = NULL;
+    handle->reset = true; /* the next bind asks which modes the caller has set */
+    handle->used_on = stream;
+    handle->used_incarnation = incarnation;
+    mutex_unlock(&handle->lock);
     return status;
 }
 
@@ -223,30 +401,37 @@ void *handle_vendor(struct handle *handle)
 
 void *handle_native_stream(struct handle *handle)
 {
-    return handle->stream ? handle->stream->native : NULL;
+    const struct stream *stream =
+        handle->stream ? handle->stream : handle->used_on; /* left to its owner, for work there */
+    return stream ? stream->native : NULL;
 }
 
 /* The stream behind a native one: the handle's where it is that, else it is adopted for the moment. */
 static tarn_status memory_stream(struct handle *handle, void *native, tarn_stream *stream, bool *adopted)
 {
     *adopted = false;
-    if (handle->stream && handle->stream->native == native) {
+    if (handle->stream && handle->stream->native == native && !stream_is_foreign(handle->stream)) {
         *stream = stream_value(handle->stream);
         return TARN_OK;
     }
     *adopted = native != NULL;
-    return tarn_stream_adopt(handle->pool->device->number, native, stream);
+    return tarn_stream_adopt(handle->shelf->device->number, native, stream);
 }
 
 void *handle_memory_alloc(struct handle *handle, size_t size, void *native)
 {
+    struct own wanted = {0};
+    tarn_pool_id pool;
     tarn_stream stream;
     void *pointer = NULL;
     bool adopted;
     if (memory_stream(handle, native, &stream, &adopted))
         return NULL;
-    if (tarn_alloc_on(stream, size, &pointer))
-        pointer = NULL;
+    if (!stream_find(stream, handle->shelf->device->number, &wanted.stream)) {
+        wanted.captured = captures_open_anywhere() && stream_captures(wanted.stream);
+        if (memory_alloc_own(&wanted, size, &pool, &pointer))
+            pointer = NULL;
+    }
     if (adopted)
         (void)tarn_stream_retire(stream);
     return pointer;

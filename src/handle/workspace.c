@@ -1,105 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Scratch memory of libraries. Owns the policy and the sizes; the workspaces themselves belong to a handle, each for
+/* Scratch memory of libraries. The workspaces belong to a handle, each for
  * one stream and, where it was made in a capture, for that capture alone: then it is a block of the capture's pool, and
  * goes with it.
  *
  * What the vendor's handle of a live owner points to (handle->bound) is never freed under it: a clear marks it, and the
- * owner's next bind lets go of it. That is what PyTorch's clear cannot promise
- * (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear that lands between a get and its GEMM). Locks: pool, then handle;
+ * owner's next bind lets go of it. The same holds for what a handle lends to its owner's calls of another library (handle->lent), until
+ * the next loan. That is what PyTorch's clear cannot promise
+ * (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear that lands between a get and its GEMM). Locks: shelf, then handle;
  * memory is allocated and freed with neither held. */
 #include "base/cancel.h"
-#include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "handle/pool.h"
+#include "handle/handle.h"
 #include "memory/malloc.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <tarn/memory.h>
 
-#define ANY_CAPTURE UINT64_MAX /* one whose number the driver does not tell */
+#define STAND_IN_BYTES 512 /* for a handle that nobody uses yet */
 
-static atomic_int policy = TARN_WORKSPACE_CACHED;
-static atomic_uint_fast64_t epoch = 1;
 static struct object_pool workspace_objects = OBJECT_POOL(struct workspace);
 
-static mutex stats_lock = MUTEX_INITIALIZER(LOCK_LEAF);
+static mutex stats_lock = MUTEX_INITIALIZER(LOCK_WORKSPACE_STATS);
 static tarn_workspace_stats stats[TARN_MAX_DEVICES]; /* stats_lock */
-
-uint64_t workspaces_epoch(void)
-{
-    return atomic_load_explicit(&epoch, memory_order_acquire);
-}
-
-static void settings_changed(void)
-{
-    atomic_fetch_add(&epoch, 1);
-    process_changed();
-}
-
-/* Sizes ----------------------------------------------------------------------------------------------------------- */
-
-/* The bytes of `:KIB:COUNT` groups anywhere in a text; -1 where there is none, or too much. */
-static long long parse_groups(const char *text)
-{
-    long long sum = -1;
-    while ((text = strchr(text, ':')) != NULL) {
-        char *middle, *end;
-        unsigned long long size = strtoull(text + 1, &middle, 10);
-        if (middle == text + 1 || *middle != ':' || text[1] < '0' || text[1] > '9' || middle[1] < '0' ||
-            middle[1] > '9') {
-            text++;
-            continue;
-        }
-        unsigned long long count = strtoull(middle + 1, &end, 10);
-        if (size > 1u << 30 || count > 1u << 20 || size * count > 1u << 30)
-            return -1;
-        sum = (sum < 0 ? 0 : sum) + (long long)(size * count * 1024);
-        text = end;
-    }
-    return sum;
-}
-
-static long long parse_kib(const char *text)
-{
-    char *end;
-    unsigned long long size = strtoull(text, &end, 10);
-    return *text < '0' || *text > '9' || *end || size > 1u << 30 ? -1 : (long long)size * 1024;
-}
-
-static long long read_environment(const struct library *row)
-{
-    for (int i = 0; i < 2 && row->workspace_variables[i]; i++) {
-        const char *text = secure_getenv(row->workspace_variables[i]);
-        long long bytes = !text ? -1 : row->workspace_by_call ? parse_kib(text) : parse_groups(text);
-        if (text && bytes < 0)
-            log_write(LOG_ERRORS, "%s=%s makes no sense, and counts as not set", row->workspace_variables[i], text);
-        if (bytes >= 0)
-            return bytes;
-    }
-    return -1;
-}
-
-static size_t workspace_bytes(struct entry *entry, const struct device *device)
-{
-    long long bytes = atomic_load_explicit(&entry->workspace_bytes, memory_order_relaxed);
-    if (bytes >= 0)
-        return (size_t)bytes;
-    bytes = atomic_load_explicit(&entry->workspace_environment, memory_order_relaxed);
-    if (bytes == -2) {
-        bytes = read_environment(entry->row);
-        atomic_store_explicit(&entry->workspace_environment, bytes, memory_order_relaxed);
-    }
-    if (bytes >= 0)
-        return (size_t)bytes;
-    return entry->row->workspace_size(device->properties.capability_major, device->properties.capability_minor);
-}
 
 /* Making and freeing ---------------------------------------------------------------------------------------------- */
 
@@ -136,27 +64,26 @@ static void count_gone(const struct workspace *workspace, bool leaked)
     mutex_unlock(&stats_lock);
 }
 
-static tarn_status workspace_create(struct stream *stream, unsigned generation, uint64_t capture, size_t size,
-                                    struct workspace **result)
+static tarn_status workspace_create(const struct purpose *purpose, size_t size, struct workspace **result)
 {
     static _Atomic(tarn_tag) tag;
-    tarn_alloc_options options = {.size = sizeof options, .device = stream->device, .stream = stream_value(stream)};
+    struct own wanted = {.stream = purpose->stream, .captured = purpose->capture != 0};
     struct workspace *made = object_alloc(&workspace_objects);
     if (!made)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a workspace");
-    *made = (struct workspace){
-        .stream = stream, .generation = generation, .device = stream->device, .capture = capture, .size = size};
-    options.tag = atomic_load_explicit(&tag, memory_order_relaxed);
-    if (!options.tag && tarn_tag_intern("workspace", &options.tag) == TARN_OK)
-        atomic_store_explicit(&tag, options.tag, memory_order_relaxed);
-    tarn_status status = tarn_alloc(&options, size, &made->pointer);
+    *made = (struct workspace){.stream = purpose->stream,
+                               .incarnation = purpose->incarnation,
+                               .device = purpose->stream->device,
+                               .capture = purpose->capture,
+                               .size = size};
+    wanted.tag = atomic_load_explicit(&tag, memory_order_relaxed);
+    if (!wanted.tag && tarn_tag_intern("workspace", &wanted.tag) == TARN_OK)
+        atomic_store_explicit(&tag, wanted.tag, memory_order_relaxed);
+    tarn_status status = memory_alloc_own(&wanted, size, &made->pool, &made->pointer);
     if (status) {
         object_free(&workspace_objects, made);
         return failed_within(status, "a workspace of %zu bytes", size);
     }
-    tarn_block_info info = {.size = sizeof info};
-    if (capture && !tarn_pointer_info(made->pointer, &info))
-        made->pool = info.pool;
     count_made(made);
     *result = made;
     return TARN_OK;
@@ -174,15 +101,25 @@ void workspaces_free(struct workspace *list)
     }
 }
 
+/* Whether its stream was retired: no handle will be bound to it again. */
+static bool is_stale(const struct workspace *workspace)
+{
+    return atomic_load_explicit(&workspace->stream->incarnation, memory_order_acquire) != workspace->incarnation;
+}
+
+/* Whether its owner, or the vendor's handle, may point to it. */
+static bool is_in_use(const struct handle *handle, const struct workspace *workspace)
+{
+    return workspace == handle->bound || workspace == handle->lent;
+}
+
 struct workspace *workspaces_sweep_locked(struct handle *handle, bool all)
 {
     struct workspace *gone = NULL, **link = &handle->workspaces;
     while (*link) {
         struct workspace *workspace = *link;
-        /* One whose stream was retired serves nobody any more, unless a graph has it. */
-        bool stale = !workspace->capture && atomic_load_explicit(&workspace->stream->generation,
-                                                                 memory_order_acquire) != workspace->generation;
-        if (!all && (workspace == handle->bound || !(workspace->cleared || stale))) {
+        bool unused = workspace->cleared || (!workspace->capture && is_stale(workspace)); /* a graph may use it */
+        if (!all && (is_in_use(handle, workspace) || !unused)) {
             link = &workspace->next;
             continue;
         }
@@ -211,45 +148,41 @@ struct workspace *workspaces_of_captures(struct workspace **list)
 
 /* Choosing -------------------------------------------------------------------------------------------------------- */
 
-/* The capture that the stream takes part in; 0: none. */
-static uint64_t capture_of(struct stream *stream)
+/* The capture that the driver says the stream takes part in; 0: none, or one that was invalidated, of which no graph comes. The legacy
+ * stream takes part in none, though the driver refuses to say so while a blocking stream captures. */
+static tarn_status ask_capture(const struct stream *stream, uint64_t *capture)
 {
-    struct driver_capture capture = {0};
-    if (captures_open(device_at(stream->device)) == 0)
-        return 0;
-    tarn_status status = driver->capture_status(stream->device, stream->native, &capture);
-    if (!status && capture.state == DRIVER_CAPTURE_NONE)
-        return 0;
-    return !status && capture.state == DRIVER_CAPTURE_ACTIVE ? capture.id : ANY_CAPTURE;
+    struct driver_capture answer = {0};
+    tarn_status status = stream->native ? stream_ask_capture(stream, &answer) : TARN_OK;
+    *capture = !status && answer.state == DRIVER_CAPTURE_ACTIVE ? answer.id : 0;
+    return status;
 }
 
-static struct workspace *find_locked(const struct handle *handle, const struct stream *stream, unsigned generation,
-                                     uint64_t capture)
+static struct workspace *find_locked(const struct handle *handle, const struct purpose *purpose)
 {
     for (struct workspace *at = handle->workspaces; at; at = at->next)
-        if (at->stream == stream && at->generation == generation && at->capture == capture && !at->cleared)
+        if (at->stream == purpose->stream && at->incarnation == purpose->incarnation &&
+            at->capture == purpose->capture && !at->cleared)
             return at;
     return NULL;
 }
 
-/* The cached workspace of the stream, large enough; made with the lock given up. Only the owner adds to the list. */
-static tarn_status cached_locked(struct handle *handle, struct stream *stream, unsigned generation,
-                                 struct workspace **result)
+/* The cached workspace for a purpose, large enough; made with the lock given up. Only the owner adds to the list. */
+static tarn_status cached_locked(struct handle *handle, const struct purpose *purpose, struct workspace **result)
 {
-    size_t size = workspace_bytes(handle->library, handle->pool->device);
-    uint64_t capture = capture_of(stream);
-    struct workspace *found = find_locked(handle, stream, generation, capture), *made = NULL;
+    size_t size = workspace_bytes(handle->library, handle->shelf->device);
+    struct workspace *found = find_locked(handle, purpose), *made = NULL;
     if (found && found->size >= size) {
         *result = found;
         return TARN_OK;
     }
     mutex_unlock(&handle->lock);
-    tarn_status status = workspace_create(stream, generation, capture, size, &made);
+    tarn_status status = workspace_create(purpose, size, &made);
     mutex_lock(&handle->lock);
     if (status)
         return status;
-    found = find_locked(handle, stream, generation, capture);
-    if (found && !capture) { /* the smaller one goes; a graph keeps what it has */
+    found = find_locked(handle, purpose);
+    if (found && !purpose->capture) { /* the smaller one goes; a graph keeps what it has */
         found->cleared = true;
         mutex_lock(&stats_lock);
         stats[found->device].deferred_bytes += found->size;
@@ -261,100 +194,115 @@ static tarn_status cached_locked(struct handle *handle, struct stream *stream, u
     return TARN_OK;
 }
 
-/* Where tarn has no memory, for want of virtual memory, the library's own workspace does. */
 static bool sets_workspace(const struct handle *handle)
 {
     const struct entry *entry = handle->library;
-    return entry->row->workspace_size && entry->calls.set_workspace && !entry->row->workspace_by_call &&
-           handle->pool->device->properties.virtual_memory;
+    return entry->row->workspace_size && entry->calls.set_workspace && !entry->row->workspace_by_call;
 }
 
-tarn_status workspace_wanted_locked(struct handle *handle, struct stream *stream, unsigned generation,
-                                    struct workspace **workspace)
+bool workspace_is_ours(const struct handle *handle)
+{
+    return sets_workspace(handle) && workspace_policy() != TARN_WORKSPACE_LIBRARY;
+}
+
+tarn_status workspace_stand_in(struct stream *stream, struct workspace **workspace)
+{
+    const struct purpose purpose = {.stream = stream,
+                                    .incarnation = atomic_load_explicit(&stream->incarnation, memory_order_acquire)};
+    return workspace_create(&purpose, STAND_IN_BYTES, workspace);
+}
+
+tarn_status workspace_capture(const struct handle *handle, const struct stream *stream, uint64_t *capture)
+{
+    *capture = 0;
+    return workspace_is_settled(handle) ? TARN_OK : ask_capture(stream, capture);
+}
+
+bool workspace_is_settled(const struct handle *handle)
+{
+    return captures_open_anywhere() == 0 || !sets_workspace(handle);
+}
+
+void workspaces_follow(struct handle *handle, struct stream *stream)
+{
+    const struct purpose from = {.stream = handle->used_on, .incarnation = handle->used_incarnation};
+    const struct purpose to = {.stream = stream,
+                               .incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed)};
+    struct error_before before;
+    error_attempt_begin(&before);
+    mutex_lock(&handle->lock);
+    struct workspace *workspace = find_locked(handle, &from);
+    if (workspace && workspace->pointer && !is_stale(workspace) && !find_locked(handle, &to) &&
+        tarn_record_stream(workspace->pointer, stream_value(stream)) == TARN_OK) {
+        workspace->stream = to.stream;
+        workspace->incarnation = to.incarnation;
+    }
+    mutex_unlock(&handle->lock);
+    error_attempt_end(&before, TARN_OK);
+}
+
+bool workspace_is_given(const struct handle *handle, const struct stream *stream)
+{
+    const struct workspace *given = handle->bound;
+    return given && !given->cleared && given->stream == stream && !is_stale(given);
+}
+
+tarn_status workspace_wanted_locked(struct handle *handle, const struct purpose *purpose, struct workspace **workspace)
 {
     *workspace = NULL;
-    int now = atomic_load_explicit(&policy, memory_order_relaxed);
+    tarn_workspace_policy now = workspace_policy();
     if (!sets_workspace(handle) || now == TARN_WORKSPACE_LIBRARY ||
-        (now == TARN_WORKSPACE_PER_CALL && capture_of(stream) == 0))
+        (now == TARN_WORKSPACE_PER_CALL && purpose->capture == 0))
         return TARN_OK;
-    return cached_locked(handle, stream, generation, workspace);
-}
-
-/* Settings -------------------------------------------------------------------------------------------------------- */
-
-tarn_status tarn_workspace_policy_set(tarn_workspace_policy wanted)
-{
-    tarn_status status = process_check();
-    if (status)
-        return status;
-    if ((unsigned)wanted > TARN_WORKSPACE_LIBRARY)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no policy of workspaces", (int)wanted);
-    atomic_store(&policy, (int)wanted);
-    settings_changed();
-    return TARN_OK;
-}
-
-tarn_status tarn_workspace_policy_get(tarn_workspace_policy *result)
-{
-    tarn_status status = process_check();
-    if (status)
-        return status;
-    if (!result)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "policy is NULL");
-    *result = (tarn_workspace_policy)atomic_load(&policy);
-    return TARN_OK;
-}
-
-/* The entry of a library that has workspaces. */
-static tarn_status entry_with_workspace(tarn_library library, struct entry **entry)
-{
-    tarn_status status = process_check();
-    if (status || (status = entry_find(library, entry)))
-        return status;
-    return (*entry)->row->workspace_size
-               ? TARN_OK
-               : failed(TARN_ERROR_NOT_SUPPORTED, "handles of %s have no workspace", (*entry)->row->name);
-}
-
-tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes)
-{
-    struct entry *entry = NULL;
-    tarn_status status = entry_with_workspace(library, &entry);
-    if (status)
-        return status;
-    if (bytes < -1 || bytes > (int64_t)1 << 40)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%lld is no size of a workspace", (long long)bytes);
-    atomic_store(&entry->workspace_bytes, bytes);
-    settings_changed();
-    return TARN_OK;
-}
-
-tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes)
-{
-    struct entry *entry = NULL;
-    struct device *found = NULL;
-    if (!bytes)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
-    tarn_status status = device_layer_ready();
-    if (status || (status = entry_with_workspace(library, &entry)) || (status = device_find(device, &found)))
-        return status;
-    *bytes = workspace_bytes(entry, found);
-    return TARN_OK;
+    return cached_locked(handle, purpose, workspace);
 }
 
 /* For a call ------------------------------------------------------------------------------------------------------ */
 
-static tarn_status get_by_call(struct holder *holder, struct entry *entry, void **pointer, size_t *size)
+/* Lends the workspace that a handle has for a purpose to its owner's calls of another library, in place of what it lent before. False, and
+ * nothing is lent, where there is none of `size` bytes or more, or `purpose` is NULL. By the owner of both handles. */
+static bool lend(struct handle *lender, const struct purpose *purpose, size_t size, void **pointer, size_t *bytes)
 {
-    struct stream *stream = NULL;
-    struct handle *handle = NULL;
+    bool may = purpose && workspace_policy() == TARN_WORKSPACE_CACHED;
+    mutex_lock(&lender->lock);
+    struct workspace *found = may ? find_locked(lender, purpose) : NULL;
+    lender->lent = found && found->size >= size ? found : NULL;
+    bool lends = lender->lent;
+    if (lends) {
+        *pointer = found->pointer;
+        *bytes = found->size;
+    }
+    struct workspace *gone = workspaces_sweep_locked(lender, false);
+    mutex_unlock(&lender->lock);
+    workspaces_free(gone);
+    return lends;
+}
+
+/* The handle's own workspace goes on serving where it has one, so that the caller's pointer stays right when the lender comes by one. */
+tarn_status workspace_give(struct handle *handle, struct handle *lender, struct stream *stream, void **pointer,
+                           size_t *size)
+{
+    struct purpose purpose = {.stream = stream};
     struct workspace *workspace = NULL;
-    tarn_status status = stream_current(thread_device(), &stream);
-    if (status || (status = handle_of_thread(holder, entry, stream, &handle)))
+    tarn_status status = captures_open_anywhere() ? ask_capture(stream, &purpose.capture) : TARN_OK;
+    if (status)
         return status;
+    size_t wanted = workspace_bytes(handle->library, handle->shelf->device);
     mutex_lock(&handle->lock);
-    status = cached_locked(handle, stream, handle->generation, &workspace);
-    if (!status) {
+    purpose.incarnation = handle->incarnation;
+    if (lender) {
+        const struct workspace *own = find_locked(handle, &purpose);
+        bool has_own = own && own->size >= wanted;
+        mutex_unlock(&handle->lock);
+        bool lends = lend(lender, has_own ? NULL : &purpose, wanted, pointer, size);
+        mutex_lock(&handle->lock);
+        if (lends)
+            handle->bound = NULL;
+        lender = lends ? lender : NULL;
+    }
+    if (!lender)
+        status = cached_locked(handle, &purpose, &workspace);
+    if (!status && workspace) {
         handle->bound = workspace; /* the caller has the pointer, so a clear by others waits for its next call */
         *pointer = workspace->pointer;
         *size = workspace->size;
@@ -365,23 +313,40 @@ static tarn_status get_by_call(struct holder *holder, struct entry *entry, void 
     return status;
 }
 
-tarn_status tarn_workspace_get(tarn_library library, void **pointer, size_t *size)
+/* The thread's handle, if it has one already, whose workspaces may serve calls of the library. */
+static struct handle *lender_for(struct holder *holder, const struct entry *entry, const struct stream *stream)
+{
+    tarn_library lender = entry->row->workspace_lender;
+    return lender && workspaces_are_unified() ? slot_of(holder, stream->device, lender)->held : NULL;
+}
+
+/* `value`: the stream asked for, or NULL for the thread's current one. */
+static tarn_status get(tarn_library library, const tarn_stream *value, void **pointer, size_t *size)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
+    struct stream *stream = NULL;
+    struct handle *handle = NULL;
     if (!pointer || !size)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", pointer ? "size" : "pointer");
-    tarn_status status = entry_with_workspace(library, &entry);
-    if (status)
+    tarn_status status = process_check();
+    if (status || (status = entry_find(library, &entry)) || (status = workspace_refuse_in_handle(entry)) ||
+        (status = call_begin(&holder)))
         return status;
-    if (!entry->row->workspace_by_call)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "the workspace of %s is in its handle", entry->row->name);
-    status = call_begin(&holder);
-    if (status)
-        return status;
-    status = get_by_call(holder, entry, pointer, size);
+    if (!(status = stream_wanted(value, &stream)) && !(status = handle_of_thread(holder, entry, stream, &handle)))
+        status = workspace_give(handle, lender_for(holder, entry, stream), stream, pointer, size);
     call_end(holder);
     return status;
+}
+
+tarn_status tarn_workspace_get(tarn_library library, void **pointer, size_t *size)
+{
+    return get(library, NULL, pointer, size);
+}
+
+tarn_status tarn_workspace_get_on(tarn_library library, tarn_stream stream, void **pointer, size_t *size)
+{
+    return get(library, &stream, pointer, size);
 }
 
 /* What tarn_workspace_call.owner points to, for a workspace made for one call. */
@@ -399,15 +364,17 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn
     struct call_owner *owner = object_alloc(&call_owners);
     if (!owner)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a call's workspace");
-    tarn_status status =
-        workspace_create(stream, handle->generation, 0, workspace_bytes(entry, handle->pool->device), &made);
+    const struct purpose purpose = {.stream = stream, .incarnation = handle->incarnation};
+    tarn_status status = workspace_create(&purpose, workspace_bytes(entry, handle->shelf->device), &made);
     if (status) {
         object_free(&call_owners, owner);
         return status;
     }
     mutex_lock(&handle->lock);
     handle->points = true;
+    bool told = vendor_tell(true);
     int code = entry->calls.set_workspace(handle->vendor, made->pointer, made->size);
+    (void)vendor_tell(told);
     if (!code)
         handle->bound = made;
     else
@@ -419,6 +386,7 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn
         object_free(&call_owners, owner);
         return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
     }
+    handle->calls++;
     *owner = (struct call_owner){handle, made};
     call->pointer = made->pointer;
     call->bytes = made->size;
@@ -426,29 +394,45 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn
     return TARN_OK;
 }
 
-tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call)
+tarn_status workspace_call_begin(struct handle *handle, struct stream *stream, tarn_workspace_call *call)
+{
+    uint64_t capture = 0;
+    tarn_status status = TARN_OK;
+    tarn_workspace_call result = {.handle = handle->vendor};
+    if (sets_workspace(handle) && !handle->own_captured && workspace_policy() == TARN_WORKSPACE_PER_CALL &&
+        !stream_is_known(stream) && !(status = ask_capture(stream, &capture)) && !capture)
+        status = begin_with(handle, stream, &result);
+    if (!status)
+        *call = result;
+    return status;
+}
+
+static tarn_status begin(tarn_library library, const tarn_stream *value, tarn_workspace_call *call)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
     struct stream *stream = NULL;
     struct handle *handle = NULL;
-    tarn_workspace_call result = {0};
     if (!call)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "call is NULL");
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = entry_find(library, &entry)) && !(status = stream_current(thread_device(), &stream)))
-        status = handle_of_thread(holder, entry, stream, &handle);
-    if (!status) {
-        result.handle = handle->vendor;
-        if (sets_workspace(handle) && atomic_load(&policy) == TARN_WORKSPACE_PER_CALL && !stream_captures(stream))
-            status = begin_with(handle, stream, &result);
-    }
+    if (!(status = entry_find(library, &entry)) && !(status = stream_wanted(value, &stream)) &&
+        !(status = handle_of_thread(holder, entry, stream, &handle)))
+        status = workspace_call_begin(handle, stream, call);
     call_end(holder);
-    if (!status)
-        *call = result;
     return status;
+}
+
+tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call)
+{
+    return begin(library, NULL, call);
+}
+
+tarn_status tarn_workspace_begin_on(tarn_library library, tarn_stream stream, tarn_workspace_call *call)
+{
+    return begin(library, &stream, call);
 }
 
 /* Makes the vendor's handle forget the workspace; 0 where it has already. */
@@ -487,7 +471,10 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
     }
     struct handle *handle = owner->handle;
     mutex_lock(&handle->lock);
+    bool told = vendor_tell(true);
     int code = forget_locked(handle, owner->workspace);
+    (void)vendor_tell(told);
+    handle->calls--;
     mutex_unlock(&handle->lock);
     if (code) {
         slot_forget(holder, handle);
@@ -508,21 +495,54 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
 /* Which: of a stream, of a capture, of a pool's captures, or all that belong to no capture. */
 struct clearing {
     const struct stream *stream;
-    unsigned generation;
+    unsigned incarnation;
     uint64_t capture;
     tarn_pool_id pool;
+    bool unused;           /* of all: only those that nobody is bound to */
     struct holder *holder; /* the calling thread's */
     struct workspace *gone;
-    tarn_workspace_cleared cleared;
+    size_t freed, deferred; /* bytes, as in tarn_workspace_cleared */
 };
+
+#define ANY_CAPTURE UINT64_MAX /* it may be any */
+
+/* The capture that a workspace's stream takes part in now; 0: none. Asked while the stream cannot be retired and destroyed. Of another
+ * thread's default stream the driver says only whether any blocking stream captures. */
+static tarn_status captured_now(const struct workspace *workspace, uint64_t *capture)
+{
+    struct stream *stream = workspace->stream;
+    tarn_status status = TARN_OK;
+    *capture = 0;
+    mutex_lock(&stream->lock);
+    if (!is_stale(workspace) && stream_is_found(stream))
+        *capture = ANY_CAPTURE; /* it may be gone: the driver is not asked */
+    else if (!is_stale(workspace) && stream_is_foreign(stream))
+        *capture = stream_captures(stream) ? ANY_CAPTURE : 0;
+    else if (!is_stale(workspace))
+        status = ask_capture(stream, capture);
+    mutex_unlock(&stream->lock);
+    return status;
+}
+
+/* Whether a capture that tarn does not know may use it: one that is known has workspaces of its own. */
+static bool may_be_captured(const struct workspace *workspace)
+{
+    uint64_t capture = 0;
+    tarn_status status = captured_now(workspace, &capture);
+    return capture || (status && status != TARN_ERROR_DEVICE_LOST);
+}
 
 static bool is_meant(const struct clearing *clearing, const struct workspace *workspace)
 {
     if (clearing->stream)
-        return workspace->stream == clearing->stream && workspace->generation == clearing->generation;
+        return workspace->stream == clearing->stream && workspace->incarnation == clearing->incarnation;
     if (clearing->pool.first || clearing->pool.second)
         return workspace->pool.first == clearing->pool.first && workspace->pool.second == clearing->pool.second;
-    return clearing->capture ? workspace->capture == clearing->capture : !workspace->capture;
+    if (clearing->capture)
+        return workspace->capture == clearing->capture;
+    /* Of a found stream nobody says when it goes, so a clear of all is the only one that can be meant for it. */
+    bool asks = clearing->unused || !stream_is_found(workspace->stream);
+    return !workspace->capture && !(asks && may_be_captured(workspace));
 }
 
 static void clear_handle_locked(struct handle *handle, struct clearing *clearing)
@@ -535,14 +555,18 @@ static void clear_handle_locked(struct handle *handle, struct clearing *clearing
             link = &workspace->next;
             continue;
         }
-        if (workspace == handle->bound && !ours) { /* its owner's next call may still use it */
+        if (is_in_use(handle, workspace) && !ours && clearing->unused) {
+            link = &workspace->next;
+            continue;
+        }
+        if (is_in_use(handle, workspace) && !ours) { /* its owner's next call may still use it */
             if (!workspace->cleared) {
                 mutex_lock(&stats_lock);
                 stats[workspace->device].deferred_bytes += workspace->size;
                 mutex_unlock(&stats_lock);
             }
             workspace->cleared = true;
-            clearing->cleared.deferred += workspace->size;
+            clearing->deferred += workspace->size;
             link = &workspace->next;
             continue;
         }
@@ -550,7 +574,9 @@ static void clear_handle_locked(struct handle *handle, struct clearing *clearing
             handle->bound = NULL;
             handle->stream = NULL;
         }
-        clearing->cleared.freed += workspace->size;
+        if (workspace == handle->lent)
+            handle->lent = NULL;
+        clearing->freed += workspace->size;
         *link = workspace->next;
         workspace->next = clearing->gone;
         clearing->gone = workspace;
@@ -558,150 +584,204 @@ static void clear_handle_locked(struct handle *handle, struct clearing *clearing
 }
 
 /* Those whose handle is gone: nobody is bound to them. */
-static void clear_kept_locked(struct handle_pool *pool, struct clearing *clearing)
+static void clear_kept_locked(struct shelf *shelf, struct clearing *clearing)
 {
-    for (struct workspace **link = &pool->kept; *link;) {
+    for (struct workspace **link = &shelf->kept; *link;) {
         struct workspace *workspace = *link;
         if (!is_meant(clearing, workspace)) {
             link = &workspace->next;
             continue;
         }
-        clearing->cleared.freed += workspace->size;
+        clearing->freed += workspace->size;
         *link = workspace->next;
         workspace->next = clearing->gone;
         clearing->gone = workspace;
     }
 }
 
-static void clear_pool(struct handle_pool *pool, struct clearing *clearing)
+static void clear_shelf(struct shelf *shelf, struct clearing *clearing)
 {
-    mutex_lock(&pool->lock);
-    clear_kept_locked(pool, clearing);
-    for (struct handle *handle = pool->all; handle; handle = handle->all) {
+    mutex_lock(&shelf->lock);
+    clear_kept_locked(shelf, clearing);
+    for (struct handle *handle = shelf->all; handle; handle = handle->all) {
         mutex_lock(&handle->lock);
         clear_handle_locked(handle, clearing);
         mutex_unlock(&handle->lock);
     }
-    mutex_unlock(&pool->lock);
+    mutex_unlock(&shelf->lock);
 }
 
-static void clear(struct clearing *clearing, tarn_workspace_cleared *cleared)
+static void clear(struct clearing *clearing)
 {
     for (int number = 1; number <= entry_count(); number++)
         for (int device = 0; device < device_count(); device++) {
-            struct handle_pool *pool = pool_known(entry_at(number), device);
-            if (pool)
-                clear_pool(pool, clearing);
+            struct shelf *shelf = shelf_known(entry_at(number), device);
+            if (shelf)
+                clear_shelf(shelf, clearing);
         }
-    settings_changed(); /* so that owners let go of what is marked, and our own slots of what is freed */
+    workspaces_changed(); /* so that owners let go of what is marked, and our own slots of what is freed */
     workspaces_free(clearing->gone);
-    if (cleared)
-        *cleared = clearing->cleared;
 }
 
-tarn_status tarn_workspace_clear(tarn_stream stream, tarn_workspace_cleared *cleared)
+/* TARN_ERROR_CAPTURE where a stream that has a workspace of the capture takes part in it now. */
+static tarn_status refuse_in_list(const struct workspace *at, uint64_t capture)
 {
-    struct holder *holder = NULL;
-    struct stream *found = NULL;
-    tarn_status status = call_begin(&holder);
-    if (status)
-        return status;
-    status = stream_find(stream, thread_device(), &found);
-    if (!status && captures_open(device_at(found->device)))
-        status = stream_refuse_capture(found, "clearing its workspaces");
-    if (!status) {
-        struct clearing clearing = {.stream = found, .generation = atomic_load(&found->generation), .holder = holder};
-        clear(&clearing, cleared);
+    tarn_status status = TARN_OK;
+    for (; at && !status; at = at->next) {
+        uint64_t now = 0;
+        /* A found stream is not asked. Where no capture is known any more, the caller's word that it is over must do. */
+        if (at->capture == capture && !(stream_is_found(at->stream) && captures_open_anywhere() == 0))
+            status = captured_now(at, &now);
+        if (!status && (now == capture || now == ANY_CAPTURE))
+            status = failed(TARN_ERROR_CAPTURE, "capture %llu is not over", (unsigned long long)capture);
     }
-    call_end(holder);
     return status;
 }
 
-/* Whether a stream of the device takes part in the capture now. */
-static bool is_captured_now(struct handle_pool *pool, uint64_t capture)
+static tarn_status refuse_captured_now(struct shelf *shelf, uint64_t capture)
 {
-    bool found = false;
-    mutex_lock(&pool->lock);
-    for (struct handle *handle = pool->all; handle && !found; handle = handle->all) {
+    mutex_lock(&shelf->lock);
+    tarn_status status = refuse_in_list(shelf->kept, capture);
+    for (struct handle *handle = shelf->all; handle && !status; handle = handle->all) {
         mutex_lock(&handle->lock);
-        for (struct workspace *at = handle->workspaces; at && !found; at = at->next)
-            found = at->capture == capture &&
-                    atomic_load_explicit(&at->stream->generation, memory_order_acquire) == at->generation &&
-                    capture_of(at->stream) == capture;
+        status = refuse_in_list(handle->workspaces, capture);
         mutex_unlock(&handle->lock);
     }
-    mutex_unlock(&pool->lock);
-    return found;
+    mutex_unlock(&shelf->lock);
+    return status;
 }
 
-tarn_status tarn_workspace_clear_capture(uint64_t capture, tarn_workspace_cleared *cleared)
+bool workspaces_relieve(int device)
 {
-    struct holder *holder = NULL;
-    if (capture == 0 || capture == ANY_CAPTURE)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%llu is the number of no capture", (unsigned long long)capture);
-    tarn_status status = call_begin(&holder);
-    if (status)
-        return status;
-    for (int number = 1; number <= entry_count() && !status; number++)
-        for (int device = 0; device < device_count() && !status; device++) {
-            struct handle_pool *pool = pool_known(entry_at(number), device);
-            if (pool && is_captured_now(pool, capture))
-                status = failed(TARN_ERROR_CAPTURE, "capture %llu is not over", (unsigned long long)capture);
-        }
-    if (!status) {
-        struct clearing clearing = {.capture = capture, .holder = holder};
-        clear(&clearing, cleared);
+    struct clearing clearing = {.unused = true};
+    if (vendor_is_told()) /* with its handle's lock held */
+        return false;
+    for (int number = 1; number <= entry_count(); number++) {
+        struct shelf *shelf = shelf_known(entry_at(number), device);
+        if (shelf)
+            clear_shelf(shelf, &clearing);
     }
-    call_end(holder);
-    return status;
+    bool any = clearing.gone;
+    workspaces_free(clearing.gone);
+    return any;
 }
 
 void workspaces_of_pool_end(tarn_pool_id pool)
 {
     struct clearing clearing = {.pool = pool};
-    clear(&clearing, NULL);
+    clear(&clearing);
 }
 
-tarn_status tarn_workspace_clear_pool(tarn_pool *public, tarn_workspace_cleared *cleared)
+/* Whether any captures have workspaces. */
+static bool any_captured(void)
 {
-    struct holder *holder = NULL;
-    tarn_status status = pool_check(public);
-    if (status || (status = call_begin(&holder)))
-        return status;
-    const struct store *store = &pool_of_public(public)->store;
-    struct clearing clearing = {.pool = {store->id[0], store->id[1]}, .holder = holder};
-    if (atomic_load(&store->holds))
-        status = failed(TARN_ERROR_CAPTURE, "a capture or a graph uses pool (%llu, %llu), and the workspaces in it",
-                        (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
-    else
-        clear(&clearing, cleared);
-    call_end(holder);
+    uint64_t count = 0;
+    mutex_lock(&stats_lock);
+    for (int device = 0; device < device_count(); device++)
+        count += stats[device].captured_count;
+    mutex_unlock(&stats_lock);
+    return count != 0;
+}
+
+void workspaces_of_capture_drop(uint64_t capture)
+{
+    struct clearing clearing = {.capture = capture};
+    struct error_before before;
+    if (!any_captured())
+        return;
+    error_attempt_begin(&before);
+    if (call_begin(&clearing.holder) == TARN_OK) { /* else they stay until they are cleared */
+        clear(&clearing);
+        call_end(clearing.holder);
+    }
+    error_attempt_end(&before, TARN_OK);
+}
+
+static tarn_status choose_stream(tarn_stream value, struct clearing *clearing)
+{
+    struct stream *stream = NULL;
+    tarn_status status = stream_find(value, thread_device(), &stream);
+    if (!status && stream->native) /* the legacy stream takes part in no capture */
+        status = stream_refuse_capture(stream, "clearing its workspaces");
+    if (!status) {
+        clearing->stream = stream;
+        clearing->incarnation = atomic_load(&stream->incarnation);
+    }
     return status;
 }
 
-tarn_status tarn_workspace_clear_all(tarn_workspace_cleared *cleared)
+static tarn_status choose_capture(uint64_t capture, struct clearing *clearing)
 {
-    struct holder *holder = NULL;
-    tarn_status status = call_begin(&holder);
+    tarn_status status =
+        capture ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "choice.capture is 0, the number of no capture");
+    for (int number = 1; number <= entry_count() && !status; number++)
+        for (int device = 0; device < device_count() && !status; device++) {
+            struct shelf *shelf = shelf_known(entry_at(number), device);
+            if (shelf)
+                status = refuse_captured_now(shelf, capture);
+        }
+    clearing->capture = capture;
+    return status;
+}
+
+static tarn_status choose_pool(tarn_pool *public, struct clearing *clearing)
+{
+    tarn_status status = pool_check(public);
     if (status)
         return status;
-    struct clearing clearing = {.holder = holder};
-    clear(&clearing, cleared);
-    call_end(holder);
+    const struct store *store = &pool_of_public(public)->store;
+    if (atomic_load(&store->holds))
+        return failed(TARN_ERROR_CAPTURE, "a capture or a graph uses pool (%llu, %llu), and the workspaces in it",
+                      (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+    clearing->pool = (tarn_pool_id){store->id[0], store->id[1]};
     return TARN_OK;
+}
+
+/* What a caller means; refused where an open capture, or a graph that is known, may use it. */
+static tarn_status choose(const tarn_workspace_choice *of, struct clearing *clearing)
+{
+    tarn_workspaces which = of->which;
+    if (which == TARN_WORKSPACES_OF_STREAM && !of->capture && !of->pool)
+        return choose_stream(of->stream, clearing);
+    if (which == TARN_WORKSPACES_OF_CAPTURE && !of->stream && !of->pool)
+        return choose_capture(of->capture, clearing);
+    if (which == TARN_WORKSPACES_OF_POOL && !of->stream && !of->capture)
+        return choose_pool(of->pool, clearing);
+    if (which == TARN_WORKSPACES_ALL && !of->stream && !of->capture && !of->pool)
+        return TARN_OK;
+    return failed(TARN_ERROR_INVALID_ARGUMENT,
+                  "choice.which is %d: a field that this does not take is set, or there is no such choice", (int)which);
+}
+
+tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice, tarn_workspace_cleared *cleared)
+{
+    static const tarn_workspace_choice all = {.size = sizeof all, .which = TARN_WORKSPACES_ALL};
+    struct clearing clearing = {0};
+    tarn_workspace_choice chosen;
+    tarn_status status = sized_read("tarn_workspace_choice", choice ? choice : &all, &chosen, sizeof chosen);
+    if (!status && cleared)
+        status = sized_check("tarn_workspace_cleared", cleared, sizeof *cleared);
+    if (status || (status = call_begin(&clearing.holder)))
+        return status;
+    status = choose(&chosen, &clearing);
+    if (!status)
+        clear(&clearing);
+    call_end(clearing.holder);
+    const tarn_workspace_cleared done = {.size = sizeof done, .freed = clearing.freed, .deferred = clearing.deferred};
+    if (!status && cleared)
+        sized_write(cleared, &done, sizeof done);
+    return status;
 }
 
 tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *result)
 {
     struct device *found = NULL;
-    if (!result || result->size != sizeof *result)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "stats is NULL, or its size is not sizeof(tarn_workspace_stats)");
-    tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)))
+    tarn_status status = sized_check("tarn_workspace_stats", result, sizeof *result);
+    if (status || (status = device_layer_ready()) || (status = device_find(device, &found)))
         return status;
     mutex_lock(&stats_lock);
-    *result = stats[device];
+    tarn_workspace_stats now = stats[device];
     mutex_unlock(&stats_lock);
-    result->size = sizeof *result;
+    sized_write(result, &now, sizeof now);
     return TARN_OK;
 }

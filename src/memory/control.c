@@ -3,13 +3,16 @@
 
 /* The public calls on a device's memory as a whole: trim, limits, statistics. Owns nothing. */
 #include "base/pages.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/config.h"
-#include "memory/ladder.h"
-#include "memory/map.h"
-#include "memory/pool.h"
-#include "memory/traced.h"
+#include "memory/arena/map.h"
+#include "memory/heap/traced.h"
+#include "memory/pool/pool.h"
+#include "memory/pressure/compact.h"
+#include "memory/pressure/trim.h"
+#include "memory/settings/config.h"
+#include "memory/watch/statistics.h"
 
 #include <string.h>
 #include <tarn/memory.h>
@@ -35,7 +38,7 @@ static tarn_status arena_look_up(int device, struct arena **arena)
     return TARN_OK;
 }
 
-tarn_status tarn_trim(int device, size_t keep)
+tarn_status tarn_device_trim(int device, size_t keep)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_look_up(device, &arena);
@@ -45,12 +48,33 @@ tarn_status tarn_trim(int device, size_t keep)
         return status;
     trace_store(TRACE_trim, &arena->store, keep);
     pools_collect(arena); /* a pool's last graph may have ended, where nothing could be done about it */
-    status = ladder_trim(arena, NULL, keep);
+    status = trim(arena, NULL, keep);
     pools_collect(arena);
     return status;
 }
 
-tarn_status tarn_limit_set(int device, size_t bytes)
+tarn_status tarn_compact(int device, size_t wanted, size_t *gained)
+{
+    struct arena *arena = NULL;
+    size_t bytes = 0;
+    if (!gained)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "gained is NULL");
+    tarn_status status = arena_look_up(device, &arena);
+    if (!status && !device_at(device)->properties.virtual_memory)
+        status = failed(TARN_ERROR_NOT_SUPPORTED,
+                        "device %d has no virtual memory: its plain segments have addresses "
+                        "that go with their memory",
+                        device);
+    if (!status && arena) {
+        pools_collect(arena);
+        status = compact(arena, NULL, 0, wanted, &bytes);
+    }
+    if (!status)
+        *gained = bytes;
+    return status;
+}
+
+tarn_status tarn_device_limit_set(int device, size_t bytes)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_find(device, &arena);
@@ -62,7 +86,7 @@ tarn_status tarn_limit_set(int device, size_t bytes)
     return TARN_OK;
 }
 
-tarn_status tarn_limit_get(int device, size_t *bytes)
+tarn_status tarn_device_limit_get(int device, size_t *bytes)
 {
     struct arena *arena = NULL;
     if (!bytes)
@@ -80,74 +104,50 @@ tarn_status tarn_limit_get(int device, size_t *bytes)
     return TARN_OK;
 }
 
-tarn_status tarn_limit_set_fraction(int device, double fraction)
+tarn_status tarn_device_stats_get(int device, tarn_stats *stats)
 {
     struct arena *arena = NULL;
-    if (!(fraction >= 0 && fraction <= 1))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "fraction %g is not from 0 to 1", fraction);
-    tarn_status status = arena_find(device, &arena);
-    if (status)
+    tarn_status status = sized_check("tarn_stats", stats, sizeof *stats);
+    if (status || (status = arena_look_up(device, &arena)))
         return status;
-    size_t memory = arena->device->properties.memory;
-    return tarn_limit_set(device, fraction < 1 ? (size_t)((double)memory * fraction) : SIZE_MAX);
-}
-
-tarn_status tarn_stats_get(int device, tarn_stats *stats)
-{
-    struct arena *arena = NULL;
-    if (!stats || stats->size != sizeof *stats)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "stats is NULL, or its size is not sizeof(tarn_stats)");
-    tarn_status status = arena_look_up(device, &arena);
-    if (status)
-        return status;
-    *stats = (tarn_stats){.size = sizeof *stats, .max_split_size = -1};
+    tarn_stats now = {.size = sizeof now, .max_split_size = -1};
     if (arena)
-        ladder_count(arena, NULL, stats);
-    stats->metadata_bytes = (int64_t)pages_bytes();
+        statistics_read(arena, NULL, &now);
+    now.metadata_bytes = (int64_t)pages_bytes();
+    sized_write(stats, &now, sizeof now);
     return TARN_OK;
 }
 
-tarn_status tarn_stats_reset_peak(int device)
+tarn_status tarn_device_stats_reset(int device, tarn_stats_what what)
 {
     struct arena *arena = NULL;
     tarn_status status = arena_look_up(device, &arena);
-    if (arena)
-        ladder_reset_peak(arena, NULL);
-    return status;
-}
-
-tarn_status tarn_stats_reset_accumulated(int device)
-{
-    struct arena *arena = NULL;
-    tarn_status status = arena_look_up(device, &arena);
-    if (arena)
-        ladder_reset_accumulated(arena, NULL);
-    return status;
+    return status ? status : statistics_reset(arena, NULL, what);
 }
 
 /* Who is told of each kind, and the bytes of those that were told. */
 struct listing {
-    void (*each)(void *argument, const tarn_metadata_kind *kind);
-    void *argument;
+    void (*each)(const tarn_metadata_kind *kind, void *user);
+    void *user;
     uint64_t bytes;
 };
 
 static void tell(struct listing *listing, const char *name, size_t record_bytes, uint64_t records, uint64_t bytes)
 {
     const tarn_metadata_kind kind = {sizeof kind, name, record_bytes, (int64_t)records, (int64_t)bytes};
-    listing->each(listing->argument, &kind);
+    listing->each(&kind, listing->user);
     listing->bytes += bytes;
 }
 
-static void tell_objects(void *argument, const struct object_pool *pool, uint64_t live, uint64_t bytes)
+static void tell_objects(void *user, const struct object_pool *pool, uint64_t live, uint64_t bytes)
 {
     const char *name = strncmp(pool->name, "struct ", 7) == 0 ? pool->name + 7 : pool->name;
-    tell(argument, name, pool->size, live, bytes);
+    tell(user, name, pool->size, live, bytes);
 }
 
-tarn_status tarn_metadata_list(void (*each)(void *argument, const tarn_metadata_kind *kind), void *argument)
+tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void *user), void *user)
 {
-    struct listing listing = {.each = each, .argument = argument};
+    struct listing listing = {.each = each, .user = user};
     if (!each)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no function");
     tarn_status status = device_layer_ready();

@@ -4,86 +4,36 @@
 /* The public calls that free, and that say who else uses a block. Owns nothing. The fast paths are those of caches and kept spans; the rest
  * ends a block under the lock of its heap. */
 #include "base/status.h"
-#include "memory/announce.h"
-#include "memory/block.h"
-#include "memory/cache.h"
+#include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
-#include "memory/kept.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/kept.h"
+#include "memory/heap/traced.h"
+#include "memory/heap/wait.h"
 #include "memory/malloc.h"
-#include "memory/pool.h"
-#include "memory/traced.h"
-#include "memory/wait.h"
-
-static struct use *uses_of(const struct block *block)
-{
-    if (!block->slab)
-        return block->span->uses;
-    struct use **uses = atomic_load_explicit(&block->slab->uses, memory_order_relaxed);
-    return uses ? uses[block->slot] : NULL;
-}
-
-/* A free does not fail for what debug mode cannot have. */
-static void debug_freed(struct block *block, bool look)
-{
-    struct error_before before;
-    error_attempt_begin(&before);
-    debug_free_locked(block->heap, block->start, look ? block_uses(block) : NULL);
-    error_attempt_end(&before, TARN_OK);
-}
-
-/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With `look` debug mode may have it wait
- * too. */
-static void block_free_locked(struct block *block, bool look)
-{
-    struct heap *heap = block->heap;
-    struct counters *counters = heap->store->counters;
-    if (debug_is_on())
-        debug_freed(block, look && debug_has(DEBUG_CONTENTS));
-    struct use *uses = uses_of(block);
-    block->ended = true;
-    if (blocks_are_watched())
-        driver->owner_clear(heap->arena->device->number, block->start, block->size);
-    uint16_t tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag;
-    trace_block(uses ? TRACE_free_requested : TRACE_free, heap, block->start, block->requested, tag);
-    if (uses) {
-        counters_freed(counters, block->size, block->requested);
-        if (block->slab)
-            slab_set_pending_locked(block->slab, block->slot, true);
-        else
-            block->span->state = SPAN_PENDING;
-        wait_begin_locked(heap, block->span, block->slot, uses, block->size);
-        return;
-    }
-    counters_freed_and_completed(counters, block->size, block->requested);
-    if (block->slab) {
-        cache_give_locked(block->slab, block->slot);
-    } else {
-        kept_flush_locked(heap); /* which may be all that it keeps */
-        span_leave_map_locked(block->span);
-        span_give_locked(heap, block->span);
-    }
-}
+#include "memory/pool/pool.h"
+#include "memory/share/pointer.h"
 
 /* Frees a small block of another thread's cache, without a lock. False when that is not enough. */
 static bool free_remotely(uintptr_t address)
 {
     struct slab *slab = map_slab(map_get(address));
     struct thread *owner = slab ? atomic_load_explicit(&slab_owner(slab)->thread, memory_order_relaxed) : NULL;
-    if (!owner || owner == thread_here || atomic_load_explicit(&slab->uses, memory_order_relaxed) ||
-        debug_bypasses_caches())
+    if (!owner || owner == thread_here || fast_paths_are_barred())
         return false;
     unsigned slot = slab_slot(slab, address);
-    if (slot >= slab->slots || slab_address(slab, slot) != address || !slab_is_live(slab, slot))
+    if (slot >= slab->slots || slab_address(slab, slot) != address || !slab_is_simple(slab, slot))
         return false;
-    struct store *store = slab_owner(slab)->heap->store;
+    struct heap *heap = slab_owner(slab)->heap;
+    struct store *store = heap->store;
     struct pool *pool = pool_of_store(store);
     size_t size = slab->slot_size, requested = slab_requested(slab, slot);
     if (pool)
         atomic_fetch_add(&pool->visits, 1); /* it must not go with its last block before that is counted */
-    trace_block(TRACE_free_remote, slab_owner(slab)->heap, address, requested, slab_tag(slab, slot));
+    trace_block(TRACE_free_remote, heap, address, requested, slab_tag(slab, slot));
     bool given = cache_give_remote(slab, slot);
     if (given)
-        counters_freed_and_completed(store->counters, size, requested);
+        counters_freed_and_completed(store->counters, NULL, size, requested, 0); /* the heap may have ended with it */
     else if (trace_is_on())
         trace_lose(); /* another thread freed it just now: the trace has that twice */
     if (pool)
@@ -91,50 +41,26 @@ static bool free_remotely(uintptr_t address)
     return given;
 }
 
-/* Announces the end of a block before it is freed, and its memory somebody else's: with no lock held, so that a thread that frees it
- * meanwhile may say so too, and a free that then fails for want of host memory leaves a block of which nobody knows. */
-static void announce_end(const void *pointer)
-{
-    struct block block;
-    uintptr_t address = (uintptr_t)pointer;
-    if (!block_find_lock(address, &block))
-        return;
-    bool tell = announces(block.heap->store) && block.start + block.front == address;
-    block_unlock(&block);
-    if (tell)
-        announcer->block_gone(address);
-}
-
 /* Finds the block that a caller wants to free. */
 static tarn_status block_lock_to_free(void *pointer, struct block *block)
 {
     if (announcer)
-        announce_end(pointer);
-    tarn_status status = block_lock(pointer, true, block);
+        block_announce_end(pointer);
+    tarn_status status = pointer_lock(pointer, true, block);
     if (status && debug_is_on())
         return debug_bad_free((uintptr_t)pointer, status);
     return status;
 }
 
-static tarn_status free_block(void *pointer, bool look)
+tarn_status memory_free(void *pointer)
 {
     struct block block;
     tarn_status status = block_lock_to_free(pointer, &block);
     if (status)
         return status;
-    block_free_locked(&block, look);
+    block_free_locked(&block, true);
     block_unlock_freed(&block);
     return TARN_OK;
-}
-
-tarn_status memory_free(void *pointer)
-{
-    return free_block(pointer, true);
-}
-
-tarn_status memory_free_now(void *pointer)
-{
-    return free_block(pointer, false);
 }
 
 static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *caller)
@@ -193,7 +119,7 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
         return status;
     if (!is_own_stream(block.heap, found)) {
         struct use **uses = block_uses(&block);
-        status = uses ? use_add_stream(uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        status = uses ? use_add_stream(block.heap, uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     if (!status && trace_is_on())
         trace_stream_event(TRACE_free_on, found, block.start, block.requested);
@@ -218,7 +144,7 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
         status = failed(TARN_ERROR_CAPTURE, "the event was recorded in a capture: when its work ends is never known");
     } else if (mark) {
         struct use **uses = block_uses(&block);
-        status = uses ? use_add_mark(uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        status = uses ? use_add_mark(block.heap, uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     if (!status)
         block_free_locked(&block, true);
@@ -234,13 +160,15 @@ tarn_status tarn_record_stream(void *pointer, tarn_stream stream)
     tarn_status status = memory_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)) || !pointer)
         return status;
-    status = block_lock(pointer, false, &block);
+    status = pointer_lock(pointer, false, &block);
     if (status)
         return status;
     if (!is_own_stream(block.heap, found)) {
         struct use **uses = block_uses(&block);
-        status = uses ? use_add_stream(uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        status = uses ? use_add_stream(block.heap, uses, found) : TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
+    if (!status && block.slab && block_uses_of(&block))
+        slab_set_state_locked(block.slab, block.slot, NOTE_USED);
     if (!status && trace_is_on())
         trace_stream_event(TRACE_record_stream, found, block.start, block.requested);
     block_unlock(&block);

@@ -1,88 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls that allocate: they check arguments, find the heap, take its lock, and leave the work to heap, slab and ladder. And
- * the beginning and the end of the memory layer. */
+/* The public calls that allocate: they check arguments, find the heap, take its lock, and leave the work to heap, slab and ladder. */
 #include "memory/malloc.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "base/status.h"
-#include "device/capture.h"
-#include "memory/announce.h"
-#include "memory/block.h"
-#include "memory/cache.h"
-#include "memory/config.h"
+#include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
-#include "memory/graph.h"
-#include "memory/kept.h"
-#include "memory/ladder.h"
-#include "memory/plan.h"
-#include "memory/pool.h"
-#include "memory/segment.h"
-#include "memory/shortage.h"
-#include "memory/wait.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/kept.h"
+#include "memory/heap/wait.h"
+#include "memory/plan/plan.h"
+#include "memory/pool/block.h"
+#include "memory/pool/pool.h"
+#include "memory/pressure/ladder.h"
+#include "memory/pressure/shortage.h"
+#include "memory/settings/config.h"
+#include "memory/watch/verify.h"
 
 #include <string.h>
 #include <tarn/memory.h>
-
-static void memory_shutdown(void)
-{
-    for (int i = 0; i < device_count(); i++) {
-        struct arena *arena = arena_if_used(i);
-        if (!arena)
-            continue;
-        ladder_close(arena);
-        pools_leave_behind(arena);
-        (void)ladder_trim(arena, NULL, 0);
-        debug_shutdown(arena);
-        pools_collect(arena);
-        if (!arena_finish(arena))
-            device_keep_driver(); /* live blocks keep their memory */
-    }
-    debug_finish();
-}
-
-static void memory_lost(struct device *device)
-{
-    struct arena *arena = arena_if_used(device->number);
-    if (arena)
-        ladder_lose(arena);
-}
-
-static void memory_thread_end(struct thread *thread)
-{
-    if (atomic_load(&process_state) != PROCESS_RUNS)
-        return; /* a shutdown has closed the caches already */
-    scopes_of_thread_end(thread);
-    caches_of_thread_end(thread);
-}
-
-static void memory_register(void)
-{
-    caches_init();
-    stream_on_retire(heap_retire);
-    thread_on_end(THREAD_MEMORY, memory_thread_end);
-    device_on_shutdown(memory_shutdown);
-    peers_on_enable(arena_grant);
-    device_on_lost(memory_lost);
-    captures_on_end(graph_capture_ended);
-    tracing_on_turn(memory_trace_turned);
-    debug_init();
-}
-
-tarn_status memory_ready(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = memory_config_use();
-    if (!status)
-        status = raw_ready();
-    if (!status)
-        pthread_once(&once, memory_register);
-    if (!status)
-        debug_turn();
-    return status;
-}
 
 /* Allocation ------------------------------------------------------------------------------------------------------ */
 
@@ -99,10 +37,31 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const 
     span->requested = request->requested;
     span->front = (uint32_t)request->front;
     span->tag = request->tag;
+    span->own = request->own;
+    if (span->own)
+        span->before = span->after = 0; /* freed, it is not kept for a program's block */
     span->uses = NULL;
     span_enter_locked(span);
     span_begin_locked(heap, span);
     return span->start;
+}
+
+/* A span that no free one of the zone serves: with `grow` the ladder is climbed for it, else it is one of the other zone. */
+static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, bool grow,
+                             struct span **span)
+{
+    tarn_status status;
+    if (grow) {
+        status = ladder_climb(heap, zone, size, alignment, span);
+        heap_check(heap);
+        return status;
+    }
+    mutex_lock(&heap->lock);
+    status = store_check(heap->store);
+    if (!status)
+        status = span_take_locked(heap, zone_other(zone), size, alignment, span);
+    mutex_unlock(&heap->lock);
+    return status;
 }
 
 /* A block with a span of its own. With `grow` the ladder is climbed for it where no free span serves. */
@@ -111,26 +70,55 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
 {
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
-    if (plan_may_begin(heap, request->size))
-        ladder_plan(heap);
+    if (plan_may_begin(heap, request->size)) {
+        plan_begin(heap);
+        heap_check(heap);
+    }
     mutex_lock(&heap->lock);
     tarn_status status = store_check(heap->store);
     if (!status && heap->plan)
         status = plan_take_locked(heap, request, &span);
     if (!span && (!status || status == TARN_ERROR_OUT_OF_MEMORY))
         status = span_take_locked(heap, zone, request->size, request->alignment, &span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && grow) {
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting) /* as the ladder begins */
+        status = span_take_aside_locked(heap, request->size, request->alignment, 0, &span);
+    if (status == TARN_ERROR_OUT_OF_MEMORY) {
         mutex_unlock(&heap->lock);
-        status = ladder_climb(heap, zone, request->size, request->alignment, &span);
+        status = span_find(heap, zone, request->size, request->alignment, grow, &span);
         mutex_lock(&heap->lock);
-    } else if (status == TARN_ERROR_OUT_OF_MEMORY) {
-        status = span_take_locked(heap, zone_other(zone), request->size, request->alignment, &span);
     }
     if (!status) {
         *address = block_begin_locked(heap, span, request);
         *size = span->size;
     }
     mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* A held span for a new slab; or NULL where blocks that waited for other streams need not any more, so that there may be a slot. */
+static tarn_status slab_span_find(struct heap *heap, const struct request *request, bool grow, bool collect,
+                                  struct span **span)
+{
+    size_t size = slab_span_size(slab_class(request->size));
+    *span = NULL;
+    mutex_lock(&heap->lock);
+    bool ended = collect && heap->waiting && wait_collect_locked(heap);
+    tarn_status status = ended ? TARN_OK : span_take_locked(heap, ZONE_SMALL, size, MAP_PAGE, span);
+    mutex_unlock(&heap->lock);
+    return status == TARN_ERROR_OUT_OF_MEMORY ? span_find(heap, ZONE_SMALL, size, MAP_PAGE, grow, span) : status;
+}
+
+/* A block in a slab of the thread's cache: one at hand, else one of a new slab. */
+static tarn_status slab_block_alloc(struct cache *cache, const struct request *request, bool grow, uintptr_t *address)
+{
+    struct span *span = NULL;
+    tarn_status status = cache_take(cache, request, NULL, address);
+    for (bool collect = true; status == TARN_ERROR_OUT_OF_MEMORY; collect = false) {
+        status = slab_span_find(cache->heap, request, grow, collect, &span);
+        if (status)
+            return status;
+        status = cache_take(cache, request, span, address);
+    }
     return status;
 }
 
@@ -144,7 +132,7 @@ static tarn_status heap_block_alloc(struct heap *heap, const struct request *req
     struct cache *cache = cache_of(heap);
     if (!cache)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
-    tarn_status status = cache_take(cache, request, grow, address);
+    tarn_status status = slab_block_alloc(cache, request, grow, address);
     used->cache = status ? NULL : cache;
     *size = slab_slot_size(request->size);
     return status;
@@ -154,8 +142,8 @@ static tarn_status heap_block_alloc(struct heap *heap, const struct request *req
  * long, so that no two blocks begin in the same page. A slab's blocks have all the same front. */
 static void request_round(const struct store *store, struct request *request)
 {
-    size_t front = request->front, whole = request->requested + (front ? front + DEBUG_BEHIND : 0);
-    bool slab = front <= TARN_BLOCK_UNIT;
+    size_t front = request->front, whole = request->requested + (front ? front + ZONE_BEHIND : 0);
+    bool slab = front <= TARN_BLOCK_UNIT && !request->own && !store->registrable; /* slabs are threads' */
     if (store->plain) {
         request->size = config_round(memory_config(), whole);
         request->slab =
@@ -197,7 +185,8 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     if (status)
         return status;
     status = heap_block_alloc(heap, request, true, address, &size, used);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && (other = spare_block_alloc(heap, request, address, &size)))
+    if (status == TARN_ERROR_OUT_OF_MEMORY && !request->own &&
+        (other = spare_block_alloc(heap, request, address, &size)))
         status = TARN_OK;
     else if (status == TARN_ERROR_OUT_OF_MEMORY)
         status = shortage_refuse(heap, request->size);
@@ -215,61 +204,96 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     return TARN_OK;
 }
 
-static tarn_status request_make(size_t size, size_t alignment, tarn_tag tag, struct request *request)
+/* What a caller asks for. */
+struct asked {
+    size_t size, alignment; /* bytes; 0 is any alignment */
+    tarn_tag tag;
+    bool own; /* the caller is the library */
+};
+
+static tarn_status request_make(const struct asked *asked, struct request *request)
 {
-    if (size > TARN_MAX_SIZE)
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes are more than 1 EiB, the most that can be asked for", size);
-    alignment = alignment > TARN_BLOCK_UNIT ? alignment : TARN_BLOCK_UNIT;
+    if (asked->size > TARN_MAX_SIZE)
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes are more than 1 EiB, the most that can be asked for",
+                      asked->size);
+    size_t alignment = asked->alignment > TARN_BLOCK_UNIT ? asked->alignment : TARN_BLOCK_UNIT;
     *request = (struct request){
-        .requested = size,
+        .requested = asked->size,
         .alignment = alignment,
-        .front = debug_front(alignment),
-        .tag = tag,
+        .front = zone_in_front(alignment),
+        .own = asked->own,
+        .tag = asked->tag,
     };
     return TARN_OK;
 }
 
-static tarn_status alloc_for(struct stream *stream, size_t size, size_t alignment, tarn_tag tag, void **pointer,
-                             struct hand *used)
+/* A block of a store for a request that is not rounded yet. */
+static tarn_status alloc_of(struct store *store, struct stream *stream, struct request *request, void **pointer,
+                            struct hand *used)
 {
-    struct request request;
     struct heap *heap = NULL;
     uintptr_t address = 0;
-    if (size == 0) {
-        *pointer = NULL;
-        return TARN_OK;
-    }
-    struct route route = {0};
-    tarn_status status = request_make(size, alignment, tag, &request);
-    if (status || (status = route_of(stream, &route)))
-        return status;
-    request_round(route.store, &request);
-    status = heap_of(route.store, stream, &heap);
+    request_round(store, request);
+    tarn_status status = heap_of(store, stream, &heap);
     if (!status)
-        status = block_alloc(heap, &request, &address, used);
-    if (!route.holds_on)
-        *used = (struct hand){0};
-    route_end(&route);
+        status = block_alloc(heap, request, &address, used);
     if (!status)
         *pointer = (void *)address;
     return status;
 }
 
-tarn_status memory_alloc(struct store *store, struct stream *stream, size_t size, void **pointer)
+static tarn_status alloc_for(struct stream *stream, const struct asked *asked, void **pointer, struct hand *used)
 {
     struct request request;
-    struct heap *heap = NULL;
-    struct hand used = {0};
-    uintptr_t address = 0;
-    tarn_status status = request_make(size, 0, 0, &request);
-    if (!status) {
-        request_round(store, &request);
-        status = heap_of(store, stream, &heap);
+    if (asked->size == 0) {
+        *pointer = NULL;
+        return TARN_OK;
     }
+    struct route route = {0};
+    tarn_status status = request_make(asked, &request);
+    if (status || (status = route_of(stream, &route)))
+        return status;
+    status = alloc_of(route.store, stream, &request, pointer, used);
+    if (!route.holds_on)
+        *used = (struct hand){0};
+    route_end(&route);
+    return status;
+}
+
+/* Past every scope. The default pool is where it allocates now. */
+static tarn_status alloc_in(struct store *store, struct stream *stream, const struct asked *asked, void **pointer)
+{
+    struct request request;
+    struct hand used = {0};
+    if (asked->size == 0) {
+        *pointer = NULL;
+        return TARN_OK;
+    }
+    tarn_status status = request_make(asked, &request);
+    if (store_is_default(store))
+        store = store_default(store->arena);
+    return status ? status : alloc_of(store, stream, &request, pointer, &used);
+}
+
+tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id *pool, void **pointer)
+{
+    struct request request;
+    struct hand used = {0};
+    struct route route = {0};
+    *pool = (tarn_pool_id){0};
+    if (size == 0) {
+        *pointer = NULL;
+        return TARN_OK;
+    }
+    tarn_status status = memory_ready();
+    debug_enter(__builtin_return_address(0));
+    if (status || (status = request_make(&(struct asked){.size = size, .tag = wanted->tag, .own = true}, &request)) ||
+        (status = route_past_scopes(wanted->stream, wanted->captured, &route)))
+        return status;
+    status = alloc_of(route.store, wanted->stream, &request, pointer, &used);
     if (!status)
-        status = block_alloc(heap, &request, &address, &used);
-    if (!status)
-        *pointer = (void *)address;
+        *pool = (tarn_pool_id){route.store->id[0], route.store->id[1]};
+    route_end(&route);
     return status;
 }
 
@@ -301,7 +325,7 @@ static __attribute__((noinline)) void *malloc_slowly(size_t size, void *caller)
     if (!status)
         status = stream_current(thread_device(), &stream);
     if (!status)
-        status = alloc_for(stream, size, 0, 0, &pointer, &used);
+        status = alloc_for(stream, &(struct asked){.size = size}, &pointer, &used);
     struct thread *thread = used.heap ? thread_self() : NULL;
     if (thread) {
         thread->current_heap = used.heap;
@@ -350,7 +374,7 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
     memory_of_routes_renew();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
-    status = alloc_for(found, size, 0, 0, pointer, &used);
+    status = alloc_for(found, &(struct asked){.size = size}, pointer, &used);
     struct thread *thread = used.heap ? thread_self() : NULL;
     if (thread) {
         bool same = thread->named == stream;
@@ -397,13 +421,16 @@ tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
     return TARN_OK;
 }
 
-tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer)
+tarn_status tarn_alloc(const tarn_alloc_options *given, size_t size, void **pointer)
 {
     struct device *device = NULL;
     struct stream *stream = NULL;
-    if (!options || !pointer || options->size != sizeof *options)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "options or pointer is NULL, or options->size is not "
-                                                   "sizeof(tarn_alloc_options)");
+    tarn_alloc_options read, *options = &read;
+    tarn_status status = sized_read("tarn_alloc_options", given, options, sizeof *options);
+    if (status)
+        return status;
+    if (!pointer)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     size_t alignment = options->alignment;
     if (alignment & (alignment - 1) || alignment > TARN_MAX_ALIGNMENT)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "alignment %zu is not a power of two up to %zu", alignment,
@@ -411,14 +438,42 @@ tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **po
     if (options->tag && !*tarn_tag_text(options->tag))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tag %u was never interned", options->tag);
 
-    tarn_status status = memory_ready();
+    status = options->pool ? pool_check_any(options->pool) : memory_ready();
     debug_enter(__builtin_return_address(0));
-    int number = options->device == TARN_CURRENT_DEVICE ? thread_device() : options->device;
-    if (status || (status = device_find(number, &device)) || (status = stream_find(options->stream, number, &stream)))
+    if (status)
         return status;
-    if (options->device != TARN_CURRENT_DEVICE && stream->device != number)
+    struct store *store = options->pool ? store_of_public(options->pool) : NULL;
+    int number = options->device != TARN_CURRENT_DEVICE ? options->device
+                 : store                                ? store->arena->device->number
+                                                        : thread_device();
+    if ((status = device_find(number, &device)) || (status = stream_find(options->stream, number, &stream)))
+        return status;
+    if (store && store->arena->device != device)
+        return failed(TARN_ERROR_INVALID_DEVICE, "the pool is of device %d, not of device %d",
+                      store->arena->device->number, number);
+    if ((store || options->device != TARN_CURRENT_DEVICE) && stream->device != number)
         return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not of device %d", stream->device,
                       number);
     struct hand used = {0};
-    return alloc_for(stream, size, alignment, options->tag, pointer, &used);
+    struct asked asked = {.size = size, .alignment = alignment, .tag = options->tag};
+    return store ? alloc_in(store, stream, &asked, pointer) : alloc_for(stream, &asked, pointer, &used);
+}
+
+tarn_status tarn_pool_alloc(tarn_pool *public, tarn_stream stream, size_t size, void **pointer)
+{
+    struct store *store = store_of_public(public);
+    struct stream *found = NULL;
+    tarn_status status = pool_check_any(public);
+    debug_enter(__builtin_return_address(0));
+    if (status)
+        return status;
+    if (!pointer)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
+    int device = store->arena->device->number;
+    if ((status = stream_find(stream, device, &found)))
+        return status;
+    if (found->device != device)
+        return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d", found->device,
+                      device);
+    return alloc_in(store, found, &(struct asked){.size = size}, pointer);
 }

@@ -5,29 +5,20 @@
 #ifndef TARN_MEMORY_MALLOC_H
 #define TARN_MEMORY_MALLOC_H
 
-#include "memory/heap.h"
+#include "memory/heap/heap.h"
 
-/* The start of every public call on memory: the device layer is ready, and knows what the memory layer does at its ends. */
-tarn_status memory_ready(void);
-
-/* A block of a store, whatever scopes are open. */
-tarn_status memory_alloc(struct store *store, struct stream *stream, size_t size, void **pointer);
-
-/* Frees a block at once, even if debug mode would look at it first. */
-tarn_status memory_free_now(void *pointer);
+/* A block that is the library's own and outlives what the program has open, as a workspace: of the default pool, whatever scopes are open and
+ * whichever pool would help it out; where the stream takes part in a capture, of that capture's pool if it has one. No program has seen it:
+ * lists of a pool's blocks do not have it, and a restore leaves it where it is. It has a span, however small it is. `pool` receives
+ * whose it is. */
+struct own {
+    struct stream *stream;
+    bool captured; /* the driver says that the stream captures */
+    tarn_tag tag;
+};
+tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id *pool, void **pointer);
 
 /* tarn_free() for a layer that gives its own blocks back during tarn_shutdown(), before the memory layer is shut down. */
 tarn_status memory_free(void *pointer);
-
-/* What the caller wants of a live block of a store: called under the lock of its heap, which keeps the memory under it where it is,
- * if there is any: store_check(). */
-typedef tarn_status (*block_work)(struct store *store, const tarn_block_info *block, void *argument);
-
-/* Looks up the live block that holds `pointer`. TARN_ERROR_INVALID_POINTER, or what `work` gives. */
-tarn_status memory_block_do(const void *pointer, block_work work, void *argument);
-
-/* Reads the environment's wish for the mode without caching, the first time. TARN_ERROR_CONFIGURATION each time while it is
- * malformed. */
-tarn_status raw_ready(void);
 
 #endif

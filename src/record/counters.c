@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the arithmetic of the counters. Every change of one event is made under one hold of the lock, so that a reader
- * sees all of it or nothing.
+/* Owns the arithmetic of the counters, and which of their parts are open. Every change of one event is made under one hold of the
+ * counters' lock, or of a part's, so that a reader, who has the part published, sees all of it or nothing.
  *
  * What changes with every block is kept as few numbers: an allocation adds to two tallies and compares with the peaks, a free
  * subtracts from one. The statistics of both classes together, of active blocks, and of what was freed are made when they are
  * read. */
 #include "record/counters.h"
-
-static void stat_add(tarn_stat *stat, int64_t change)
-{
-    stat->current += change;
-    if (change > 0)
-        stat->allocated += change;
-    else
-        stat->freed -= change;
-    if (stat->current > stat->peak)
-        stat->peak = stat->current;
-}
 
 static void class_add(tarn_stat stats[TARN_STAT_CLASSES], tarn_stat_class class, int64_t change)
 {
@@ -42,6 +31,27 @@ static int class_of(size_t size)
 static bool is_oversize(const struct counters *counters, size_t size)
 {
     return counters->values.max_split_size >= 0 && size >= (size_t)counters->values.max_split_size;
+}
+
+/* The set's bit. */
+static counters_oversize bit_of(const struct counters *counters)
+{
+    return counters->parent ? COUNTERS_OVERSIZE_POOL : COUNTERS_OVERSIZE_DEVICE;
+}
+
+/* Counts what came in a set, where it is oversize there: its bit, or 0; and what goes, by the bits that it has. */
+static counters_oversize oversize_add(const struct counters *counters, tarn_stat *stat, size_t size)
+{
+    if (!is_oversize(counters, size))
+        return 0;
+    stat_add(stat, 1);
+    return bit_of(counters);
+}
+
+static void oversize_end(const struct counters *counters, tarn_stat *stat, counters_oversize oversize)
+{
+    if (oversize & bit_of(counters))
+        stat_add(stat, -1);
 }
 
 static void tally_add(struct tally *tally, int64_t blocks, int64_t bytes, int64_t requested)
@@ -95,48 +105,315 @@ static inline void peaks_raise(struct counters *counters, int class)
         active_peaks_raise(counters);
 }
 
-void counters_allocated_locked(struct counters *counters, size_t size, size_t requested)
+/* Parts ----------------------------------------------------------------------------------------------------------- */
+
+#define LOST_MOST 4   /* times that a part is closed early before it is apart */
+#define LOST_EARLY 64 /* blocks taken: closed before, it was opened in vain */
+
+#define TALLY_OF(value) ((struct tally){value, value, value})
+
+static inline bool is_within(const struct tally *value, const struct tally *most)
+{
+    return ((most->blocks - value->blocks) | (most->bytes - value->bytes) | (most->requested - value->requested)) >= 0;
+}
+
+bool counters_part_allocated_locked(struct counters_part *part, size_t size, size_t requested)
 {
     int class = class_of(size);
+    struct tally live = part->live[class];
+    tally_add(&live, 1, (int64_t)size, (int64_t)requested);
+    struct tally all = tally_sum(&live, &part->live[!class]);
+    if (!is_within(&live, &part->most[class]) || !is_within(&all, &part->most_all))
+        return false;
+    part->live[class] = live;
+    tally_add(&part->taken[class], 1, (int64_t)size, (int64_t)requested);
+    return true;
+}
+
+bool counters_part_freed_locked(struct counters_part *part, size_t size, size_t requested, counters_oversize oversize)
+{
+    int class = class_of(size);
+    struct tally live = part->live[class];
+    tally_add(&live, -1, -(int64_t)size, -(int64_t)requested);
+    if (oversize || !is_within(&part->least[class], &live))
+        return false;
+    part->live[class] = live;
+    return true;
+}
+
+static struct counters *root_of(struct counters *counters)
+{
+    return counters->parent ? counters->parent : counters;
+}
+
+/* Both locks held; the part is open. */
+static void part_publish_locked(struct counters_part *part)
+{
+    for (int class = 0; class < 2; class ++) {
+        const struct tally *live = &part->live[class], *taken = &part->taken[class];
+        for (struct counters *counters = part->counters; counters; counters = counters->parent) {
+            tally_add(&counters->live[class], live->blocks, live->bytes, live->requested);
+            tally_add(&counters->taken[class], taken->blocks, taken->bytes, taken->requested);
+        }
+        part->counted += taken->blocks;
+        part->live[class] = part->taken[class] = (struct tally){0};
+    }
+}
+
+/* For a part that may publish what raises a peak. */
+static void part_raise_locked(const struct counters_part *part)
+{
+    for (struct counters *counters = part->counters; counters; counters = counters->parent) {
+        peaks_raise(counters, 0);
+        peaks_raise(counters, 1);
+    }
+}
+
+/* Both locks held; the part is open, and published. */
+static void part_end_locked(struct counters *root, struct counters_part *part)
+{
+    struct counters_part **link = &root->open;
+    while (*link != part)
+        link = &(*link)->next;
+    *link = part->next;
+    if (root->exact == part)
+        root->exact = NULL;
+    part->most[0] = part->most[1] = part->most_all = part->least[0] = part->least[1] = (struct tally){0};
+    part->state = COUNTERS_CLOSED;
+    part->counters = NULL;
+}
+
+/* Before more is counted in a set: the exact part, which has been told how much that may be, is closed; unless it is `part`, the one that
+ * is taken up, or NULL. */
+static void exact_end_locked(struct counters *root, const struct counters_part *part)
+{
+    struct counters_part *exact = root->exact;
+    if (!exact || exact == part)
+        return;
+    counters_part_lock(exact);
+    part_publish_locked(exact);
+    if (part && !pthread_equal(exact->thread, pthread_self()))
+        exact->lost = exact->counted < LOST_EARLY ? exact->lost + 1 : 0;
+    part_end_locked(root, exact);
+    counters_part_unlock(exact);
+}
+
+/* Publishes all parts of a device; no peak is raised by one beside what another has yet to publish. An exact one is closed: it would have
+ * to be told anew how much it may count. */
+static void parts_publish_locked(struct counters *root)
+{
+    for (struct counters_part *part = root->open; part; part = part->next) {
+        counters_part_lock(part);
+        part_publish_locked(part);
+        if (part->state == COUNTERS_EXACT)
+            part->most[0] = part->most[1] = part->most_all = (struct tally){0};
+        counters_part_unlock(part);
+    }
+    for (struct counters_part *part = root->open; part; part = part->next)
+        part_raise_locked(part);
+    if (!root->exact)
+        return;
+    struct counters_part *exact = root->exact;
+    counters_part_lock(exact);
+    part_publish_locked(exact); /* frees since */
+    part_end_locked(root, exact);
+    counters_part_unlock(exact);
+}
+
+/* The same, and closes all. Whoever competed begins anew. */
+static void parts_close_locked(struct counters *root)
+{
+    parts_publish_locked(root);
+    while (root->open) {
+        struct counters_part *part = root->open;
+        counters_part_lock(part);
+        part_publish_locked(part);
+        part_raise_locked(part);
+        part_end_locked(root, part);
+        part->lost = 0;
+        counters_part_unlock(part);
+    }
+}
+
+void counters_take_up(struct counters *root, struct counters_part *part)
+{
+    counters_lock(root);
+    exact_end_locked(root, part);
+    counters_part_lock(part);
+    if (part->state != COUNTERS_CLOSED)
+        part_publish_locked(part);
+    if (part->state == COUNTERS_APART) {
+        part_raise_locked(part);
+        if (pthread_equal(root->thread, pthread_self()))
+            part->lost = 0; /* nobody competes any more */
+    }
+    root->thread = pthread_self();
+}
+
+static void tally_lower(struct tally *tally, const struct tally *peak, const struct tally *value)
+{
+    struct tally room = tally_difference(peak, value);
+    tally->blocks = room.blocks < tally->blocks ? room.blocks : tally->blocks;
+    tally->bytes = room.bytes < tally->bytes ? room.bytes : tally->bytes;
+    tally->requested = room.requested < tally->requested ? room.requested : tally->requested;
+}
+
+/* An exact part may count as much as raises no peak of its sets. */
+static void part_limit_locked(struct counters_part *part)
+{
+    part->most[0] = part->most[1] = part->most_all = TALLY_OF(INT64_MAX / 2);
+    part->least[0] = part->least[1] = TALLY_OF(INT64_MIN / 4);
+    for (const struct counters *counters = part->counters; counters; counters = counters->parent) {
+        struct tally active[2];
+        for (int class = 0; class < 2; class ++) {
+            int stat = TARN_STAT_SMALL_POOL + class;
+            active[class] = tally_sum(&counters->live[class], &counters->waiting[class]);
+            tally_lower(&part->most[class], &counters->peak[stat], &counters->live[class]);
+            tally_lower(&part->most[class], &counters->active_peak[stat], &active[class]);
+        }
+        struct tally live = tally_sum(&counters->live[0], &counters->live[1]);
+        struct tally all = tally_sum(&active[0], &active[1]);
+        tally_lower(&part->most_all, &counters->peak[TARN_STAT_ALL], &live);
+        tally_lower(&part->most_all, &counters->active_peak[TARN_STAT_ALL], &all);
+    }
+}
+
+static void part_apart_locked(struct counters_part *part)
+{
+    static const int64_t bytes[2] = {COUNTERS_APART_SMALL, COUNTERS_APART_LARGE};
+    for (int class = 0; class < 2; class ++) {
+        part->most[class] = (struct tally){COUNTERS_APART_BLOCKS, bytes[class], bytes[class]};
+        part->least[class] = (struct tally){-COUNTERS_APART_BLOCKS, -bytes[class], -bytes[class]};
+    }
+    part->most_all = TALLY_OF(INT64_MAX / 2);
+}
+
+/* While there is a limit for oversize blocks each is held against it, which a part does not. */
+static bool has_limit(const struct counters *counters)
+{
+    return counters->values.max_split_size >= 0 || (counters->parent && counters->parent->values.max_split_size >= 0);
+}
+
+/* Both locks held; the part is published. */
+static void part_open_locked(struct counters *root, struct counters *counters, struct counters_part *part)
+{
+    if (has_limit(counters))
+        return; /* it is closed: counters_max_split() */
+    part->thread = pthread_self();
+    if (part->state == COUNTERS_CLOSED) {
+        part->counters = counters;
+        part->counted = 0;
+        part->next = root->open;
+        root->open = part;
+    }
+    bool apart = part->lost >= LOST_MOST;
+    part->state = apart ? COUNTERS_APART : COUNTERS_EXACT;
+    if (!apart)
+        root->exact = part;
+    else if (root->exact == part)
+        root->exact = NULL;
+    if (apart)
+        part_apart_locked(part);
+    else
+        part_limit_locked(part);
+}
+
+void counters_return(struct counters *root, struct counters_part *part, struct counters *counters)
+{
+    if (counters || part->counters)
+        part_open_locked(root, counters ? counters : part->counters, part);
+    counters_part_unlock(part);
+    counters_unlock(root);
+}
+
+void counters_part_close(struct counters_part *part)
+{
+    counters_part_lock(part);
+    struct counters *counters = part->counters; /* which nobody sets while the heap is between two lives */
+    counters_part_unlock(part);
+    if (!counters)
+        return;
+    counters_lock(counters);
+    counters_part_lock(part);
+    if (part->counters) {
+        part_publish_locked(part);
+        part_raise_locked(part);
+        part_end_locked(root_of(counters), part);
+    }
+    counters_part_unlock(part);
+    counters_unlock(counters);
+}
+
+/* Blocks ---------------------------------------------------------------------------------------------------------- */
+
+counters_oversize counters_allocated_locked(struct counters *counters, size_t size, size_t requested)
+{
+    int class = class_of(size);
+    counters_oversize oversize = 0;
     for (; counters; counters = counters->parent) {
         tally_add(&counters->live[class], 1, (int64_t)size, (int64_t)requested);
         tally_add(&counters->taken[class], 1, (int64_t)size, (int64_t)requested);
         peaks_raise(counters, class);
-        if (is_oversize(counters, size))
-            stat_add(&counters->values.oversize_allocations, 1);
+        oversize |= oversize_add(counters, &counters->values.oversize_allocations, size);
     }
+    return oversize;
 }
 
 /* A block is live no more. */
-static void live_end(struct counters *counters, int class, size_t size, size_t requested)
+static void live_end(struct counters *counters, int class, size_t size, size_t requested, counters_oversize oversize)
 {
     tally_add(&counters->live[class], -1, -(int64_t)size, -(int64_t)requested);
-    if (is_oversize(counters, size))
-        stat_add(&counters->values.oversize_allocations, -1);
+    oversize_end(counters, &counters->values.oversize_allocations, oversize);
 }
 
-void counters_freed_and_completed_locked(struct counters *counters, size_t size, size_t requested)
+void counters_freed_and_completed_locked(struct counters *counters, size_t size, size_t requested,
+                                         counters_oversize oversize)
 {
     int class = class_of(size);
     for (; counters; counters = counters->parent)
-        live_end(counters, class, size, requested);
+        live_end(counters, class, size, requested, oversize);
 }
 
-void counters_freed_and_completed(struct counters *counters, size_t size, size_t requested)
+void counters_freed_and_completed(struct counters *counters, struct counters_part *part, size_t size, size_t requested,
+                                  counters_oversize oversize)
 {
-    counters_lock(counters);
-    counters_freed_and_completed_locked(counters, size, requested);
-    counters_unlock(counters);
+    if (!part) {
+        counters_lock(counters);
+        counters_freed_and_completed_locked(counters, size, requested, oversize);
+        counters_unlock(counters);
+        return;
+    }
+    counters_part_lock(part);
+    bool counted = counters_part_freed_locked(part, size, requested, oversize);
+    counters_part_unlock(part);
+    if (counted)
+        return;
+    counters_take_up(root_of(counters), part);
+    counters_freed_and_completed_locked(counters, size, requested, oversize);
+    counters_return(root_of(counters), part, counters);
 }
 
-void counters_freed(struct counters *counters, size_t size, size_t requested)
+/* The block may be counted in a part that has not published it, and the exact part need not be closed: what is active stays as it is. */
+void counters_freed(struct counters *counters, size_t size, size_t requested, counters_oversize oversize)
 {
     int class = class_of(size);
     struct counters *own = counters;
     counters_lock(own);
     for (; counters; counters = counters->parent) {
-        live_end(counters, class, size, requested);
+        live_end(counters, class, size, requested, oversize);
         tally_add(&counters->waiting[class], 1, (int64_t)size, 0);
+    }
+    counters_unlock(own);
+}
+
+void counters_not_freed(struct counters *counters, size_t size, size_t requested)
+{
+    struct counters *own = counters;
+    counters_lock(own);
+    exact_end_locked(root_of(own), NULL);
+    for (; counters; counters = counters->parent) {
+        tally_add(&counters->live[0], 1, (int64_t)size, (int64_t)requested);
+        peaks_raise(counters, 0); /* which may have been reset since */
     }
     counters_unlock(own);
 }
@@ -176,6 +453,7 @@ void counters_publish(struct counters *counters, const struct counters_small *sm
 {
     struct counters *own = counters;
     counters_lock(own);
+    exact_end_locked(root_of(own), NULL);
     for (; counters; counters = counters->parent) {
         tally_add(&counters->live[0], small->taken - small->given, small->bytes_taken - small->bytes_given,
                   small->requested_taken - small->requested_given);
@@ -185,11 +463,13 @@ void counters_publish(struct counters *counters, const struct counters_small *sm
     counters_unlock(own);
 }
 
-void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested)
+void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested,
+                       counters_oversize *oversize)
 {
     int from = class_of(size), to = class_of(size + more);
     struct counters *own = counters;
     counters_lock(own);
+    exact_end_locked(root_of(own), NULL);
     for (; counters; counters = counters->parent) {
         if (from != to) {
             tally_add(&counters->live[from], -1, -(int64_t)size, -(int64_t)requested);
@@ -200,8 +480,8 @@ void counters_extended(struct counters *counters, size_t size, size_t more, size
         tally_add(&counters->live[to], 0, (int64_t)more, (int64_t)more_requested);
         tally_add(&counters->taken[to], 0, (int64_t)more, (int64_t)more_requested);
         peaks_raise(counters, to);
-        if (is_oversize(counters, size + more) && !is_oversize(counters, size))
-            stat_add(&counters->values.oversize_allocations, 1);
+        if (more && !(*oversize & bit_of(counters)))
+            *oversize |= oversize_add(counters, &counters->values.oversize_allocations, size + more);
     }
     counters_unlock(own);
 }
@@ -209,6 +489,7 @@ void counters_extended(struct counters *counters, size_t size, size_t more, size
 void counters_max_split(struct counters *counters, int64_t bytes)
 {
     counters_lock(counters);
+    parts_close_locked(root_of(counters));
     counters->values.max_split_size = bytes;
     counters_unlock(counters);
 }
@@ -223,20 +504,30 @@ static void segment_count(struct counters *counters, size_t size, bool large, in
     int64_t bytes = (int64_t)size;
     class_add(counters->values.segment, class_of_segment(large), sign);
     class_add(counters->values.reserved_bytes, class_of_segment(large), sign > 0 ? bytes : -bytes);
-    if (is_oversize(counters, size))
-        stat_add(&counters->values.oversize_segments, sign);
 }
 
-void counters_segment(struct counters *counters, size_t size, bool large, int sign)
+counters_oversize counters_segment(struct counters *counters, size_t size, bool large)
+{
+    struct counters *own = counters;
+    counters_oversize oversize = 0;
+    counters_lock(own);
+    for (; counters; counters = counters->parent) {
+        segment_count(counters, size, large, 1);
+        oversize |= oversize_add(counters, &counters->values.oversize_segments, size);
+        counters->values.num_device_alloc++;
+    }
+    counters_unlock(own);
+    return oversize;
+}
+
+void counters_segment_gone(struct counters *counters, size_t size, bool large, counters_oversize oversize)
 {
     struct counters *own = counters;
     counters_lock(own);
     for (; counters; counters = counters->parent) {
-        segment_count(counters, size, large, sign);
-        if (sign > 0)
-            counters->values.num_device_alloc++;
-        else
-            counters->values.num_device_free++;
+        segment_count(counters, size, large, -1);
+        oversize_end(counters, &counters->values.oversize_segments, oversize);
+        counters->values.num_device_free++;
     }
     counters_unlock(own);
 }
@@ -249,7 +540,7 @@ static void stat_kept(tarn_stat *stat, int64_t change)
         stat->peak = stat->current;
 }
 
-void counters_segment_kept(struct counters *counters, size_t size, bool large)
+void counters_segment_kept(struct counters *counters, size_t size, bool large, counters_oversize oversize)
 {
     tarn_stat_class classes[] = {TARN_STAT_ALL, class_of_segment(large)};
     struct counters *own = counters;
@@ -259,26 +550,28 @@ void counters_segment_kept(struct counters *counters, size_t size, bool large)
             stat_kept(&counters->values.segment[classes[i]], 1);
             stat_kept(&counters->values.reserved_bytes[classes[i]], (int64_t)size);
         }
-        if (is_oversize(counters, size))
+        if (oversize & bit_of(counters))
             stat_kept(&counters->values.oversize_segments, 1);
         counters->values.num_device_free--;
     }
     counters_unlock(own);
 }
 
-static void segment_own(struct counters *counters, size_t size, bool large, int sign)
+counters_oversize counters_segment_move(struct counters *from, struct counters *to, size_t size, bool large,
+                                        counters_oversize oversize)
 {
-    if (!counters->parent)
-        return; /* the device has it either way */
-    counters_lock(counters);
-    segment_count(counters, size, large, sign);
-    counters_unlock(counters);
-}
-
-void counters_segment_move(struct counters *from, struct counters *to, size_t size, bool large)
-{
-    segment_own(from, size, large, -1);
-    segment_own(to, size, large, 1);
+    counters_lock(from); /* that of the device, which has it either way, and of both */
+    if (from->parent) {
+        segment_count(from, size, large, -1);
+        oversize_end(from, &from->values.oversize_segments, oversize);
+        oversize &= (counters_oversize)~COUNTERS_OVERSIZE_POOL;
+    }
+    if (to->parent) {
+        segment_count(to, size, large, 1);
+        oversize |= oversize_add(to, &to->values.oversize_segments, size);
+    }
+    counters_unlock(from);
+    return oversize;
 }
 
 void counters_split(struct counters_splits *splits, size_t size, int large, int sign)
@@ -368,6 +661,7 @@ static void tallies_read(const struct counters *counters, tarn_stats *stats)
 void counters_read(struct counters *counters, tarn_stats *stats)
 {
     counters_lock(counters);
+    parts_publish_locked(root_of(counters));
     *stats = counters->values;
     tallies_read(counters, stats);
     counters_unlock(counters);
@@ -400,6 +694,7 @@ static void reset_sums(tarn_stat *stat)
 void counters_reset_peak(struct counters *counters)
 {
     counters_lock(counters);
+    parts_close_locked(root_of(counters));
     for (int class = 0; class < TARN_STAT_CLASSES; class ++)
         counters->peak[class] = counters->active_peak[class] = (struct tally){0};
     peaks_raise(counters, 0);
@@ -412,6 +707,7 @@ void counters_reset_peak(struct counters *counters)
 void counters_reset_accumulated(struct counters *counters)
 {
     counters_lock(counters);
+    parts_close_locked(root_of(counters));
     for (int class = 0; class < 2; class ++) {
         counters->taken[class] = (struct tally){0};
         counters->before[class] = counters->live[class];

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The counters behind tarn_stats_get(), one set a device, and one a private pool, whose parent is the device's: what is counted
- * there is counted in both. Thread-safe: the sets of a device share one lock, which is a leaf. What must change together with
- * them does so under that lock too, between counters_lock() and counters_unlock(). */
+/* The counters behind tarn_device_stats_get(), one set per device, and one per pool, whose parent is the device's: what is counted
+ * there is counted in both. Thread-safe: the sets of a device share one lock. So that threads on different streams do not meet at it,
+ * each heap has a part of them, with a lock of its own. */
 #ifndef TARN_RECORD_COUNTERS_H
 #define TARN_RECORD_COUNTERS_H
 
 #include "base/lock.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <tarn/stats.h>
 
@@ -19,9 +20,39 @@ struct tally {
     int64_t blocks, bytes, requested;
 };
 
+/* What one heap has counted and not published yet.
+ *
+ *   closed  at first: each block is counted in the sets.
+ *   exact   one part per device: it counts what cannot raise a peak, and what may is counted in the sets. Whoever counts more in
+ *           the sets closes it first. So peaks are what they would be without parts.
+ *   apart   of a heap that competes with other threads: it was closed again and again when it had hardly been opened. It counts
+ *           up to COUNTERS_APART_* of difference before it publishes: a peak is off by at most that per part.
+ *
+ * The open ones are in their device's list. Whoever reads the sets publishes all of them first. */
+struct counters_part {
+    _Alignas(CACHE_LINE) spinlock lock; /* of all below, and of what must change together with it */
+    struct tally live[2], taken[2];     /* since they were published; 0 of a closed one */
+    struct tally most[2], most_all;     /* that `live` may reach, by class and together */
+    struct tally least[2];
+    enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
+    int64_t counted;            /* exact: blocks taken since it was opened, without those in `taken` */
+    unsigned lost;              /* how often in a row it was closed early, for another thread */
+    pthread_t thread;           /* exact: that opened it */
+    struct counters *counters;  /* the set that it is a part of; NULL of a closed one */
+    struct counters_part *next; /* the counters' lock: in the list */
+};
+
+#define COUNTERS_APART_SMALL ((int64_t)8 << 20)  /* bytes, of the small class */
+#define COUNTERS_APART_LARGE ((int64_t)64 << 20) /* bytes, of the large class */
+#define COUNTERS_APART_BLOCKS ((int64_t)1024)    /* of each class */
+
 struct counters {
-    spinlock lock;           /* of all below, where there is no parent */
-    struct counters *parent; /* or NULL; constant */
+    _Alignas(CACHE_LINE) spinlock lock; /* of all below, where there is no parent */
+    struct counters *parent;            /* or NULL; constant */
+
+    /* Where there is no parent. */
+    struct counters_part *open, *exact; /* the list; the one in it that is exact, or NULL */
+    pthread_t thread;                   /* the last one that had a part published to go on with it */
 
     /* By class, small and large. What was freed since the sums were reset is `before` + `taken` - `live`. */
     struct tally live[2], taken[2], before[2];
@@ -32,6 +63,18 @@ struct counters {
     tarn_stats values; /* all others */
 };
 
+/* For who has what `stat` is counted under. */
+static inline void stat_add(tarn_stat *stat, int64_t change)
+{
+    stat->current += change;
+    if (change > 0)
+        stat->allocated += change;
+    else
+        stat->freed -= change;
+    if (stat->current > stat->peak)
+        stat->peak = stat->current;
+}
+
 void counters_init(struct counters *counters, struct counters *parent);
 
 static inline spinlock *counters_lock_of(struct counters *counters)
@@ -41,7 +84,7 @@ static inline spinlock *counters_lock_of(struct counters *counters)
 
 static inline void counters_lock(struct counters *counters)
 {
-    spin_lock(counters_lock_of(counters));
+    spin_lock(counters_lock_of(counters), LOCK_SPIN);
 }
 
 static inline void counters_unlock(struct counters *counters)
@@ -49,14 +92,47 @@ static inline void counters_unlock(struct counters *counters)
     spin_unlock(counters_lock_of(counters));
 }
 
-/* A block was handed out; and freed by its owner, and reusable. For who has the lock. */
-void counters_allocated_locked(struct counters *counters, size_t size, size_t requested);
-void counters_freed_and_completed_locked(struct counters *counters, size_t size, size_t requested);
+/* The sets that count a block or a segment as oversize. What came as that goes as that, whatever the limit is by then. 0: none, as of
+ * every small block that a slab serves. */
+typedef uint8_t counters_oversize;
+enum { COUNTERS_OVERSIZE_POOL = 1, COUNTERS_OVERSIZE_DEVICE = 2 };
+
+static inline void counters_part_lock(struct counters_part *part)
+{
+    spin_lock(&part->lock, LOCK_PART);
+}
+
+static inline void counters_part_unlock(struct counters_part *part)
+{
+    spin_unlock(&part->lock);
+}
+
+/* A block was handed out; and freed by its owner, and reusable. Under the part's lock: false, and nothing is counted, where the part
+ * must be taken up first. */
+bool counters_part_allocated_locked(struct counters_part *part, size_t size, size_t requested);
+bool counters_part_freed_locked(struct counters_part *part, size_t size, size_t requested, counters_oversize oversize);
+
+/* The same in a set, between a take-up of a part, which has the locks of both and publishes the part, and the return of it, which leaves
+ * it open where it may be, as a part of `counters`; NULL: of the set that it is a part of, if any. `device` is the device's set. */
+void counters_take_up(struct counters *device, struct counters_part *part);
+counters_oversize counters_allocated_locked(struct counters *counters, size_t size, size_t requested);
+void counters_freed_and_completed_locked(struct counters *counters, size_t size, size_t requested,
+                                         counters_oversize oversize);
+void counters_return(struct counters *device, struct counters_part *part, struct counters *counters);
+
+/* A free, by whichever way there is. `part` is NULL where the heap may be of another set by now: a part is only for those who know, since
+ * they have the heap's lock or a block of it. */
+void counters_freed_and_completed(struct counters *counters, struct counters_part *part, size_t size, size_t requested,
+                                  counters_oversize oversize);
+
+/* Closes a part whose heap is about to be of another set. */
+void counters_part_close(struct counters_part *part);
 
 /* A block was freed by its owner; became reusable. Sizes in bytes. */
-void counters_freed(struct counters *counters, size_t size, size_t requested);
+void counters_freed(struct counters *counters, size_t size, size_t requested, counters_oversize oversize);
 void counters_completed(struct counters *counters, size_t size);
-void counters_freed_and_completed(struct counters *counters, size_t size, size_t requested);
+/* A free of a small block that was counted turns out to be its second. */
+void counters_not_freed(struct counters *counters, size_t size, size_t requested);
 /* Small blocks that a thread has handed out and freed, counted by itself and published together. */
 struct counters_small {
     int64_t taken, given;                     /* blocks */
@@ -67,17 +143,20 @@ void counters_publish(struct counters *counters, const struct counters_small *sm
 /* The same into a copy: what is not yet published. */
 void counters_add_small(tarn_stats *stats, const struct counters_small *small);
 
-/* A live block grew in place. */
-void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested);
+/* A live block grew in place. Where that makes it oversize, it is from then on. */
+void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested,
+                       counters_oversize *oversize);
 
-/* Physical memory came from the driver or went back: a piece, which is large, or a plain segment. */
-void counters_segment(struct counters *counters, size_t size, bool large, int sign);
+/* Physical memory came from the driver; and went back: a piece, which is large, or a plain segment. */
+counters_oversize counters_segment(struct counters *counters, size_t size, bool large);
+void counters_segment_gone(struct counters *counters, size_t size, bool large, counters_oversize oversize);
 /* A segment that was counted as gone is still there. */
-void counters_segment_kept(struct counters *counters, size_t size, bool large);
+void counters_segment_kept(struct counters *counters, size_t size, bool large, counters_oversize oversize);
 /* From how many bytes on blocks and segments count as oversize; -1 is never. */
 void counters_max_split(struct counters *counters, int64_t bytes);
-/* It became another pool's of the same device. */
-void counters_segment_move(struct counters *from, struct counters *to, size_t size, bool large);
+/* It became another pool's of the same device: what counts it as oversize then. */
+counters_oversize counters_segment_move(struct counters *from, struct counters *to, size_t size, bool large,
+                                        counters_oversize oversize);
 
 /* Free memory beside other memory, by zone (small, large), of one heap and under its lock. A device's is the sum over its heaps,
  * its peak the sum of theirs. */

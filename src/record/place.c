@@ -24,7 +24,7 @@ struct entry {
 };
 
 /* A leaf: of all here, but that a place whose number one was given is read without. */
-static mutex lock = MUTEX_INITIALIZER(LOCK_PLACES);
+static mutex places_lock = MUTEX_INITIALIZER(LOCK_PLACES);
 static _Atomic(struct entry *) chunks[CHUNKS];
 static uint32_t buckets[BUCKETS];
 static uint32_t most; /* numbers ever given: from 1 to this */
@@ -128,13 +128,13 @@ static uint32_t number_of_locked(const struct trace_place *place)
 
 static uint32_t number_give(const struct trace_place *place, uint32_t holders)
 {
-    mutex_lock(&lock);
+    mutex_lock(&places_lock);
     uint32_t number = number_of_locked(place);
     if (number) {
         entry_of(number)->turn = turn;
         entry_of(number)->holders += holders;
     }
-    mutex_unlock(&lock);
+    mutex_unlock(&places_lock);
     return number;
 }
 
@@ -152,10 +152,10 @@ void trace_place_drop(uint32_t number)
 {
     if (!number)
         return;
-    mutex_lock(&lock);
+    mutex_lock(&places_lock);
     entry_of(number)->holders--;
     entry_of(number)->turn = turn;
-    mutex_unlock(&lock);
+    mutex_unlock(&places_lock);
 }
 
 const struct trace_place *trace_place_value(uint32_t number)
@@ -168,15 +168,15 @@ const struct trace_place *trace_place_value(uint32_t number)
 
 void trace_places_keep(bool keep)
 {
-    mutex_lock(&lock);
+    mutex_lock(&places_lock);
     keepers += keep ? 1 : UINT32_MAX;
-    mutex_unlock(&lock);
+    mutex_unlock(&places_lock);
 }
 
 uint32_t trace_places_most(void)
 {
-    mutex_lock(&lock);
+    mutex_lock(&places_lock);
     uint32_t number = most;
-    mutex_unlock(&lock);
+    mutex_unlock(&places_lock);
     return number;
 }

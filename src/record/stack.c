@@ -10,7 +10,6 @@
 #include "record/trace.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <string.h>
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
@@ -22,7 +21,9 @@
 
 /* Set once. Threads that record may meet it while it is being found: then they have no stack yet. */
 static int (*_Atomic unwind)(void **frames, int room);
+static atomic_bool looked; /* for an unwinder, whether there is one or not */
 
+/* Several threads may look at once, and find the same: none waits for another, which may be waiting for the loader. */
 static void find_unwinder(void)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -37,12 +38,13 @@ static void find_unwinder(void)
     if (walks) /* the first stack may make the unwinder load and allocate, so one is taken here */
         (void)walks(frames, 2);
     atomic_store(&unwind, walks);
+    atomic_store(&looked, true);
 }
 
 void trace_stacks_prepare(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_unwinder);
+    if (!atomic_load(&looked))
+        find_unwinder();
 }
 
 bool stack_can_be_walked(void)

@@ -17,7 +17,7 @@ tarn_status fit(fit_writer write, void *argument, size_t count, uint64_t most, s
 {
     size_t low = 0, high = count;
     *first = 0;
-    if (!most)
+    if (most == TARN_NO_LIMIT)
         return TARN_OK;
     struct sink *nowhere = pages_alloc(sizeof *nowhere);
     if (!nowhere)

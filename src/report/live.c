@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "device/device.h"
@@ -391,10 +392,12 @@ void live_end(void)
 
 /* Public ---------------------------------------------------------------------------------------------------------- */
 
-static tarn_status check_options(const tarn_live_options *options)
+static tarn_status read_options(const tarn_live_options *given, tarn_live_options *options)
 {
-    if (options->size != sizeof *options)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "options->size is not sizeof(tarn_live_options)");
+    static const tarn_live_options nothing_special = {.size = sizeof nothing_special};
+    tarn_status status = sized_read("tarn_live_options", given ? given : &nothing_special, options, sizeof *options);
+    if (status)
+        return status;
     if (options->name && !is_name(options->name))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the name is not of 1 to 63 bytes without control characters, or is a number");
@@ -404,12 +407,11 @@ static tarn_status check_options(const tarn_live_options *options)
     return TARN_OK;
 }
 
-tarn_status tarn_live_start(const tarn_live_options *options)
+tarn_status tarn_live_start(const tarn_live_options *given)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    static const tarn_live_options nothing_special = {.size = sizeof nothing_special};
-    options = options ? options : &nothing_special;
-    tarn_status status = check_options(options);
+    tarn_live_options read, *options = &read;
+    tarn_status status = read_options(given, options);
     if (status || (status = device_layer_ready()))
         return status;
     mutex_lock(&reporter.control);

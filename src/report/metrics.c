@@ -377,7 +377,7 @@ static tarn_status survey_now(struct surveyor **surveyor)
     return TARN_OK;
 }
 
-tarn_status tarn_metrics_print(bool (*take)(void *argument, const void *text, size_t length), void *argument)
+tarn_status tarn_metrics_print(bool (*take)(const void *text, size_t length, void *user), void *user)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct surveyor *surveyor = NULL;
@@ -389,7 +389,7 @@ tarn_status tarn_metrics_print(bool (*take)(void *argument, const void *text, si
     struct sink *sink = sink_make();
     status = sink ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (sink) {
-        sink_to_function(sink, take, argument);
+        sink_to_function(sink, take, user);
         metrics_print(sink, &surveyor->survey);
         status = sink_end(sink, false);
     }

@@ -5,7 +5,7 @@
 #ifndef TARN_REPORT_NOTES_H
 #define TARN_REPORT_NOTES_H
 
-#include "memory/picture.h"
+#include "memory/watch/picture.h"
 
 #define NOTE_BYTES 1024
 

@@ -15,7 +15,7 @@
 #include "base/tree.h"
 #include "device/device.h"
 #include "driver/loader.h"
-#include "memory/announce.h"
+#include "memory/settings/announce.h"
 #include "report/nvtx_abi.h"
 #include "report/start.h"
 
@@ -36,7 +36,7 @@ static int by_start(const struct tree_node *a, const struct tree_node *b)
     return (x > y) - (x < y);
 }
 
-static mutex heaps_lock = MUTEX_INITIALIZER(LOCK_LEAF); /* of the tree */
+static mutex told_lock = MUTEX_INITIALIZER(LOCK_TOLD); /* of the tree */
 static struct tree heaps = {.order = by_start};
 static struct object_pool heap_objects = OBJECT_POOL(struct heap_told);
 
@@ -52,6 +52,8 @@ static struct {
     nvtx_regions_unregister *regions_unregister;
     nvtx_regions_name *regions_name;
 } tool;
+
+static _Atomic(void *) opened_tool; /* its library */
 
 /* The tables that the tool fills ----------------------------------------------------------------------------------- */
 
@@ -143,9 +145,9 @@ static void tell_segment(uintptr_t start, size_t size, const uint64_t pool[2], i
         object_free(&heap_objects, heap);
         return;
     }
-    mutex_lock(&heaps_lock);
+    mutex_lock(&told_lock);
     tree_insert(&heaps, &heap->node);
-    mutex_unlock(&heaps_lock);
+    mutex_unlock(&told_lock);
 }
 
 static bool begins_behind(const struct tree_node *node, uint64_t key)
@@ -166,21 +168,21 @@ static struct heap_told *heap_around_locked(uintptr_t address)
 /* Its handle; NVTX_HEAP_NO_TOOL where there is none. */
 static nvtx_heap_handle heap_around(uintptr_t address)
 {
-    mutex_lock(&heaps_lock);
+    mutex_lock(&told_lock);
     const struct heap_told *heap = heap_around_locked(address);
     nvtx_heap_handle handle = heap ? heap->handle : NVTX_HEAP_NO_TOOL;
-    mutex_unlock(&heaps_lock);
+    mutex_unlock(&told_lock);
     return handle;
 }
 
 static void tell_segment_gone(uintptr_t start)
 {
-    mutex_lock(&heaps_lock);
+    mutex_lock(&told_lock);
     struct heap_told *heap = heap_around_locked(start);
     bool known = heap && heap->start == start;
     if (known)
         tree_remove(&heaps, &heap->node);
-    mutex_unlock(&heaps_lock);
+    mutex_unlock(&told_lock);
     if (!known)
         return;
     tool.heap_unregister(NULL, heap->handle);
@@ -308,8 +310,8 @@ static void use_memory(void)
         announcer = &blocks_told;
 }
 
-/* Opens the tool's library, which stays, and has it fill the tables. */
-static void use_tool(const char *path)
+/* Has the tool's library, which stays, fill the tables. */
+static void use_tool(const char *path, void *library)
 {
     nvtx_initialize *initialize = NULL;
     nvtx_initialize_extension *initialize_extension = NULL;
@@ -320,11 +322,6 @@ static void use_tool(const char *path)
                                         .compatible = NVTX_MEMORY_COMPATIBLE,
                                         .segment_count = 1,
                                         .segments = &segment};
-    void *library = dlopen(path, RTLD_LAZY);
-    if (!library) {
-        log_write(LOG_ERRORS, "NVTX_INJECTION64_PATH: %s", dlerror());
-        return;
-    }
     loader_store(&initialize, dlsym(library, "InitializeInjectionNvtx2"));
     loader_store(&initialize_extension, dlsym(library, "InitializeInjectionNvtxExtension"));
     if (initialize && initialize(get_table))
@@ -335,17 +332,45 @@ static void use_tool(const char *path)
               announcer ? "blocks, in plain segments" : "no blocks");
 }
 
-/* The beginning: where a tool is named, and the driver is CUDA's or TARN_NVTX asks for it all the same. */
+/* The tool that is wanted; NULL: none. One is where it is named, and the driver is CUDA's or TARN_NVTX asks for it all the same. */
+static tarn_status read_wish(const char **path)
+{
+    const char *wish = secure_getenv("TARN_NVTX"), *named = secure_getenv("NVTX_INJECTION64_PATH");
+    bool asked = wish && strcmp(wish, "1") == 0, refused = wish && strcmp(wish, "0") == 0;
+    *path = NULL;
+    if (wish && *wish && !asked && !refused)
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_NVTX=%.64s is neither 0 nor 1", wish);
+    if (!refused && named && *named && (asked || driver == &driver_cuda))
+        *path = named;
+    return TARN_OK;
+}
+
+void nvtx_prepare(void)
+{
+    static atomic_bool opens;
+    struct error_before before;
+    const char *path = NULL;
+    error_attempt_begin(&before);
+    tarn_status status = read_wish(&path);
+    error_attempt_end(&before, TARN_OK);
+    if (status || !path)
+        return;
+    bool first = !atomic_exchange(&opens, true);
+    void *library = dlopen(path, RTLD_LAZY);
+    if (!library && first)
+        log_write(LOG_ERRORS, "NVTX_INJECTION64_PATH: %s", dlerror());
+    atomic_store(&opened_tool, library);
+}
+
 tarn_status nvtx_begin(void)
 {
     static bool begun;
-    const char *wish = secure_getenv("TARN_NVTX"), *path = secure_getenv("NVTX_INJECTION64_PATH");
-    bool asked = wish && strcmp(wish, "1") == 0, refused = wish && strcmp(wish, "0") == 0;
-    if (wish && *wish && !asked && !refused)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_NVTX=%.64s is neither 0 nor 1", wish);
-    if (begun || refused || !path || !*path || (!asked && driver != &driver_cuda))
-        return TARN_OK;
+    const char *path = NULL;
+    tarn_status status = read_wish(&path);
+    void *library = atomic_load(&opened_tool);
+    if (status || begun || !path || !library)
+        return status;
     begun = true;
-    use_tool(path);
+    use_tool(path, library);
     return TARN_OK;
 }

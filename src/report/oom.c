@@ -9,7 +9,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "memory/shortage.h"
+#include "memory/pressure/shortage.h"
 #include "report/notes.h"
 #include "report/snapshot.h"
 #include "report/start.h"
@@ -127,7 +127,7 @@ static tarn_status leave(struct sink *sink, const struct picture *picture, const
         sink_print(sink, "\nThe whole picture: tarn report %.*s.pickle -o report.html\n", (int)(strlen(path) - 4),
                    path);
     } else {
-        status = snapshot_write_pickle(picture, sink, 0);
+        status = snapshot_write_pickle(picture, sink, TARN_NO_LIMIT);
     }
     tarn_status ended = sink_end(sink, status != TARN_OK);
     return status ? status : ended;

@@ -20,7 +20,7 @@
 static void begin(struct sink *sink)
 {
     sink->write = NULL;
-    sink->argument = NULL;
+    sink->user = NULL;
     sink->bytes = 0;
     sink->used = 0;
     sink->failed = false;
@@ -28,11 +28,11 @@ static void begin(struct sink *sink)
     sink->file = -1;
 }
 
-void sink_to_function(struct sink *sink, sink_function write, void *argument)
+void sink_to_function(struct sink *sink, sink_function write, void *user)
 {
     begin(sink);
     sink->write = write;
-    sink->argument = argument;
+    sink->user = user;
 }
 
 void sink_to_nowhere(struct sink *sink)
@@ -40,9 +40,9 @@ void sink_to_nowhere(struct sink *sink)
     begin(sink);
 }
 
-static bool write_file(void *argument, const void *data, size_t size)
+static bool write_file(const void *data, size_t size, void *user)
 {
-    struct sink *sink = argument;
+    struct sink *sink = user;
     struct quiet quiet;
     sink->error = 0;
     quiet_begin(&quiet);
@@ -91,14 +91,14 @@ tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
         return failed(TARN_ERROR_SYSTEM, "%s cannot be written: a file beside it cannot be made: %s", path,
                       strerror(errno));
     sink->write = write_file;
-    sink->argument = sink;
+    sink->user = sink;
     return TARN_OK;
 }
 
 void sink_flush(struct sink *sink)
 {
     if (sink->write && !sink->failed && sink->used)
-        sink->failed = !sink->write(sink->argument, sink->buffer, sink->used);
+        sink->failed = !sink->write(sink->buffer, sink->used, sink->user);
     sink->bytes += sink->used;
     sink->used = 0;
 }

@@ -15,11 +15,11 @@
 
 #define SINK_BYTES 65536
 
-typedef bool (*sink_function)(void *argument, const void *data, size_t size);
+typedef bool (*sink_function)(const void *data, size_t size, void *user);
 
 struct sink {
     sink_function write; /* NULL: nothing is kept but the count */
-    void *argument;
+    void *user;
     uint64_t bytes; /* that went out of the buffer */
     size_t used;
     bool failed;
@@ -30,7 +30,7 @@ struct sink {
 };
 
 /* A sink is some 70 KiB: its memory comes from the caller, zeroed or not. */
-void sink_to_function(struct sink *sink, sink_function write, void *argument);
+void sink_to_function(struct sink *sink, sink_function write, void *user);
 void sink_to_nowhere(struct sink *sink);
 /* To a file with these rights, which has its name only at the end. TARN_ERROR_SYSTEM, TARN_ERROR_INVALID_ARGUMENT. */
 tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights);

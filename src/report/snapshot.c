@@ -9,11 +9,11 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "handle/registry.h"
-#include "memory/config.h"
+#include "memory/settings/config.h"
+#include "record/symbols.h"
 #include "report/fit.h"
 #include "report/notes.h"
 #include "report/pickle_write.h"
-#include "report/symbols.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -366,7 +366,7 @@ static void write_settings(struct snapshot_writer *writer)
     const struct memory_config *config = memory_config();
     char text[2048] = "";
     size_t length = 0;
-    (void)tarn_configuration(text, sizeof text, &length);
+    (void)tarn_configuration_get(text, sizeof text, &length);
     write_key(writer, "allocator_settings");
     pickle_dict_begin(pickle);
     write_key(writer, "PYTORCH_CUDA_ALLOC_CONF");
@@ -489,7 +489,7 @@ static void write_pools(struct snapshot_writer *writer)
 static void write_handle(struct snapshot_writer *writer, int library, int device)
 {
     tarn_handle_stats stats = {.size = sizeof stats};
-    if (!atomic_load(&entry_at(library)->pools))
+    if (!atomic_load(&entry_at(library)->shelves))
         return; /* never used */
     if (tarn_handle_stats_get(library, device, &stats) || stats.in_use + stats.available == 0)
         return;

@@ -5,7 +5,7 @@
 #ifndef TARN_REPORT_SNAPSHOT_H
 #define TARN_REPORT_SNAPSHOT_H
 
-#include "memory/picture.h"
+#include "memory/watch/picture.h"
 #include "report/sink.h"
 
 #include <tarn/snapshot.h>

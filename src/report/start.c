@@ -4,11 +4,14 @@
 /* Nobody below calls this layer: it registers itself. */
 #include "report/start.h"
 #include "device/device.h"
-#include "memory/shortage.h"
+#include "memory/pressure/shortage.h"
 
 __attribute__((constructor)) void report_register(void)
 {
+    static const struct device_watcher nvtx = {nvtx_prepare, nvtx_begin, NULL}, live = {NULL, live_begin, live_end},
+                                       stats = {NULL, exit_stats_begin, exit_stats_end};
     shortage_on_refuse(oom_leave);
-    device_on_use(nvtx_begin, NULL);
-    device_on_use(live_begin, live_end);
+    device_on_use(&nvtx);
+    device_on_use(&stats);
+    device_on_use(&live);
 }

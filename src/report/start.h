@@ -12,10 +12,15 @@
 tarn_status live_begin(void);
 void live_end(void);
 
-/* nvtx.c: announcing to a tool. */
+/* exit_stats.c: statistics when the program ends, or at tarn_shutdown(). */
+tarn_status exit_stats_begin(void);
+void exit_stats_end(void);
+
+/* nvtx.c: announcing to a tool, whose library is opened before. */
+void nvtx_prepare(void);
 tarn_status nvtx_begin(void);
 
-/* oom.c: what an out-of-memory error leaves behind (memory/shortage.h). */
+/* oom.c: what an out-of-memory error leaves behind (memory/pressure/shortage.h). */
 void oom_leave(int device, const char *text, char *where, size_t size);
 
 /* Registers them, when the library is loaded. */

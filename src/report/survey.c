@@ -5,10 +5,10 @@
 #include "report/survey.h"
 #include "base/pages.h"
 #include "base/status.h"
-#include "handle/pool.h"
-#include "memory/ladder.h"
+#include "handle/handle.h"
 #include "memory/pinned/pinned.h"
-#include "memory/view.h"
+#include "memory/watch/occupancy.h"
+#include "memory/watch/statistics.h"
 
 #include <string.h>
 #include <time.h>
@@ -33,11 +33,11 @@ static uint64_t positive(int64_t value)
 static void take_pools(struct surveyor *surveyor, struct survey_device *device, struct arena *arena)
 {
     struct survey *survey = &surveyor->survey;
-    size_t there = view_pools(arena, surveyor->pools, SURVEY_POOLS);
+    size_t there = occupancy_pools(arena, surveyor->pools, SURVEY_POOLS);
     survey->pool_count.there += (uint32_t)there;
     for (size_t i = 0; i < there && i < SURVEY_POOLS; i++) {
-        const struct pool_view *view = &surveyor->pools[i];
-        device->cached += view->cached;
+        const struct pool_occupancy *view = &surveyor->pools[i];
+        device->cached += view->unmapped;
         if (survey->pool_count.here == SURVEY_POOLS)
             continue;
         survey->pools[survey->pool_count.here++] = (struct survey_pool){
@@ -46,7 +46,7 @@ static void take_pools(struct surveyor *surveyor, struct survey_device *device, 
                      (view->held ? SURVEY_POOL_HELD : 0u) | (view->left_behind ? SURVEY_POOL_LEFT_BEHIND : 0u),
             .id = {view->id[0], view->id[1]},
             .reserved = view->reserved,
-            .cached = view->cached,
+            .cached = view->unmapped,
             .limit = or_unknown(view->limit),
             .requested = positive(view->requested),
             .allocated = positive(view->allocated),
@@ -59,10 +59,10 @@ static void take_pools(struct surveyor *surveyor, struct survey_device *device, 
 static void take_streams(struct surveyor *surveyor, struct survey_device *device, struct arena *arena)
 {
     struct survey *survey = &surveyor->survey;
-    size_t there = view_heaps(arena, surveyor->heaps, SURVEY_STREAMS);
+    size_t there = occupancy_heaps(arena, surveyor->heaps, SURVEY_STREAMS);
     survey->stream_count.there += (uint32_t)there;
     for (size_t i = 0; i < there && i < SURVEY_STREAMS; i++) {
-        const struct heap_view *view = &surveyor->heaps[i];
+        const struct heap_occupancy *view = &surveyor->heaps[i];
         device->spans += view->free;
         device->waiting += view->waiting;
         if (view->largest_free > device->largest_span)
@@ -72,7 +72,7 @@ static void take_streams(struct surveyor *surveyor, struct survey_device *device
         survey->streams[survey->stream_count.here++] = (struct survey_stream){
             .device = device->number,
             .slot = view->slot,
-            .generation = view->generation,
+            .generation = view->incarnation,
             .flags = (view->retired ? SURVEY_STREAM_RETIRED : 0u) | (view->uncached ? SURVEY_STREAM_UNCACHED : 0u),
             .pool = {view->pool[0], view->pool[1]},
             .native = view->native,
@@ -87,7 +87,7 @@ static void take_streams(struct surveyor *surveyor, struct survey_device *device
 static void take_memory(struct survey_device *device, struct arena *arena)
 {
     size_t free_bytes = 0, total_bytes = 0;
-    device->limit = or_unknown(view_limit(arena));
+    device->limit = or_unknown(occupancy_limit(arena));
     device->lost = device_check(arena->device) != TARN_OK;
     if (device->lost ||
         device_note(arena->device, driver->memory_info(device->number, &free_bytes, &total_bytes)) != TARN_OK)
@@ -114,7 +114,7 @@ static void take_device(struct surveyor *surveyor, int number)
     memcpy(device->name, properties->name, sizeof device->name);
     if (!arena)
         return;
-    ladder_count(arena, NULL, &device->stats);
+    statistics_read(arena, NULL, &device->stats);
     device->stats.size = sizeof device->stats;
     device->stats.metadata_bytes = (int64_t)pages_bytes();
     if (tarn_workspace_stats_get(number, &workspaces) == TARN_OK) {
@@ -131,7 +131,7 @@ static void take_handles(struct survey *survey, int number)
     const struct entry *entry = entry_at(number);
     for (int device = 0; device < device_count(); device++) {
         tarn_handle_stats stats = {.size = sizeof stats};
-        if (!pool_known(entry, device) || tarn_handle_stats_get(number, device, &stats) || !stats.created)
+        if (!shelf_known(entry, device) || tarn_handle_stats_get(number, device, &stats) || !stats.created)
             continue;
         survey->handle_count.there++;
         if (survey->handle_count.here == SURVEY_HANDLES)

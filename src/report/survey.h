@@ -7,7 +7,7 @@
 #ifndef TARN_REPORT_SURVEY_H
 #define TARN_REPORT_SURVEY_H
 
-#include "memory/view.h"
+#include "memory/watch/occupancy.h"
 
 #include <stdint.h>
 #include <tarn/pinned.h>
@@ -82,8 +82,8 @@ struct survey {
 /* Who takes surveys, one at a time: the last one, and room to work. From pages_map(). */
 struct surveyor {
     struct survey survey;
-    struct pool_view pools[SURVEY_POOLS];
-    struct heap_view heaps[SURVEY_STREAMS];
+    struct pool_occupancy pools[SURVEY_POOLS];
+    struct heap_occupancy heaps[SURVEY_STREAMS];
 };
 
 /* Makes the next survey. Takes the locks of the layers below one after the other, asks the driver how much is

@@ -4,22 +4,26 @@
 /* The public calls that write snapshots. Owns nothing; the picture and the sink live as long as a call. */
 #include "base/cancel.h"
 #include "base/pages.h"
+#include "base/sized.h"
 #include "base/status.h"
-#include "memory/malloc.h"
+#include "memory/arena/hooks.h"
 #include "report/snapshot.h"
 
-static tarn_status check(const tarn_snapshot_options *options)
+/* Reads a caller's options, NULL for those that there are without. */
+static tarn_status read_options(const tarn_snapshot_options *given, tarn_snapshot_options *options)
 {
-    if (options && options->size != sizeof *options)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "options->size is not sizeof(tarn_snapshot_options)");
-    if (options && (unsigned)options->format > TARN_SNAPSHOT_CHROME)
+    static const tarn_snapshot_options plain = {.size = sizeof plain, .max_bytes = TARN_NO_LIMIT};
+    tarn_status status = sized_read("tarn_snapshot_options", given ? given : &plain, options, sizeof *options);
+    if (status)
+        return status;
+    if ((unsigned)options->format > TARN_SNAPSHOT_CHROME)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a format of snapshots", (int)options->format);
     return memory_ready();
 }
 
 tarn_status snapshot_to(struct sink *sink, const tarn_snapshot_options *options)
 {
-    static const tarn_snapshot_options plain;
+    static const tarn_snapshot_options plain = {.size = sizeof plain, .max_bytes = TARN_NO_LIMIT};
     options = options ? options : &plain;
     struct picture *picture = pages_alloc(sizeof *picture);
     if (!picture)
@@ -58,7 +62,8 @@ static struct sink *sink_make(void)
 tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *options)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    tarn_status status = check(options);
+    tarn_snapshot_options own;
+    tarn_status status = read_options(options, &own);
     if (status)
         return status;
     struct sink *sink = sink_make();
@@ -66,25 +71,26 @@ tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *o
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     status = sink_to_file(sink, path, 0600);
     if (!status)
-        status = write_and_end(sink, options);
+        status = write_and_end(sink, &own);
     pages_free(sink, sizeof *sink);
     return status;
 }
 
-tarn_status tarn_snapshot_print(bool (*write)(void *argument, const void *data, size_t size), void *argument,
+tarn_status tarn_snapshot_print(bool (*write)(const void *data, size_t size, void *user), void *user,
                                 const tarn_snapshot_options *options)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (!write)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "write is NULL");
-    tarn_status status = check(options);
+    tarn_snapshot_options own;
+    tarn_status status = read_options(options, &own);
     if (status)
         return status;
     struct sink *sink = sink_make();
     if (!sink)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
-    sink_to_function(sink, write, argument);
-    status = write_and_end(sink, options);
+    sink_to_function(sink, write, user);
+    status = write_and_end(sink, &own);
     pages_free(sink, sizeof *sink);
     return status;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compares what src/driver/cuda_abi.h declares with the toolkit's cuda.h and cudaTypedefs.h. Compiling it is the test:
+/* Compares what src/driver/cuda/cuda_abi.h declares with the toolkit's cuda.h and cudaTypedefs.h. Compiling it is the test:
  * every value, every layout, and every prototype, as cuGetProcAddress() gives it at its version and as the library
  * exports it. */
-#include "driver/cuda_abi.h"
+#include "driver/cuda/cuda_abi.h"
 #ifdef TARN_HAVE_SIM
 #include "cuda/calls.h"
 #endif
@@ -16,6 +16,10 @@
 
 #define SAME_VALUE(name, value, theirs) _Static_assert((unsigned)(theirs) == (value), #theirs);
 CUDA_VALUE_LIST(SAME_VALUE)
+#ifndef __clang__ /* to which a pointer that is cast to a number is no constant */
+_Static_assert((size_t)CU_STREAM_LEGACY == (size_t)CU_LEGACY_STREAM, "CU_STREAM_LEGACY");
+_Static_assert((size_t)CU_STREAM_PER_THREAD == (size_t)CU_THREADS_STREAM, "CU_STREAM_PER_THREAD");
+#endif
 
 #define SAME_TYPE(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
 SAME_TYPE(cu_result, CUresult);
@@ -29,6 +33,7 @@ SAME_TYPE(cu_capture_mode, CUstreamCaptureMode);
 SAME_TYPE(cu_capture_status, CUstreamCaptureStatus);
 SAME_TYPE(cu_lookup_status, CUdriverProcAddressQueryResult);
 SAME_TYPE(cu_context, CUcontext);
+SAME_TYPE(cu_green_context, CUgreenCtx);
 SAME_TYPE(cu_stream, CUstream);
 SAME_TYPE(cu_event, CUevent);
 SAME_TYPE(cu_graph, CUgraph);

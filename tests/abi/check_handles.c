@@ -42,6 +42,11 @@ IS_INT(cublasMath_t);
 IS_INT(cublasAtomicsMode_t);
 IS_INT(cusparsePointerMode_t);
 IS_INT(cusolverMathMode_t);
+IS_INT(cusolverDeterministicMode_t);
+IS_INT(cublasEmulationStrategy_t);
+IS_INT(cudaEmulationStrategy_t);
+IS_INT(cudaEmulationSpecialValuesSupport);
+IS_INT(cudaEmulationMantissaControl);
 
 #define IS(name, value) _Static_assert((int)(name) == (value), #name)
 IS(CUDNN_STATUS_SUCCESS, 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compares what src/driver/hip_abi.h declares with the headers of HIP, and what the rows of hipSPARSE and rocSPARSE
+/* Compares what src/driver/hip/hip_abi.h declares with the headers of HIP, and what the rows of hipSPARSE and rocSPARSE
  * name with theirs. Compiling it is the test: every value, every layout and every prototype that HIP 5.2 has. */
 #include "abi/handle_symbols.h"
-#include "driver/hip_abi.h"
+#include "driver/hip/hip_abi.h"
 #ifdef TARN_HAVE_SIM
 #include "hip/calls.h"
 #endif

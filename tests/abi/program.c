@@ -64,7 +64,7 @@ static void devices_and_streams(void)
     size_t unused, total;
     int device, count;
 
-    OK(tarn_device_count(&count));
+    OK(tarn_device_count_get(&count));
     CHECK(count == 2);
     properties.value.size = sizeof properties.value;
     OK(tarn_device_properties_get(1, &properties.value));
@@ -72,9 +72,9 @@ static void devices_and_streams(void)
     CHECK(strcmp(properties.value.driver, "host") == 0);
     CHECK(properties.value.memory == 256 * MIB && properties.value.granule == 2 * MIB);
     CHECK(properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0);
-    OK(tarn_device_memory(0, &unused, &total));
+    OK(tarn_device_memory_get(0, &unused, &total));
     CHECK(total == 256 * MIB);
-    OK(tarn_device_peer_possible(0, 1, &possible));
+    OK(tarn_device_peer_get(0, 1, &possible));
 
     OK(tarn_device_guard_set(&guard.value, 1));
     UNTOUCHED_BEHIND(guard);
@@ -95,7 +95,13 @@ static void devices_and_streams(void)
     OK(tarn_stream_get(0, &current));
     CHECK(current == stream);
 
-    OK(tarn_stream_native(second_stream, &native));
+    OK(tarn_stream_native_get(first_stream, &native));
+    OK(tarn_stream_find(0, native, &stream));
+    CHECK(stream == first_stream);
+    OK(tarn_stream_device_get(stream, &device));
+    CHECK(device == 0);
+
+    OK(tarn_stream_native_get(second_stream, &native));
     OK(tarn_event_create(0, &event));
     OK(tarn_host_work(0, native, NULL, 0, 1000));
     OK(tarn_event_record(event, second_stream));
@@ -111,6 +117,8 @@ static void memory(void)
     FRAMED(tarn_stats, stats);
     tarn_alloc_options options;
     tarn_tag tag;
+    size_t bytes;
+    bool caches;
     void *block;
 
     OK(tarn_tag_intern("weights", &tag));
@@ -124,14 +132,14 @@ static void memory(void)
     CHECK(((uintptr_t)block & 0xFFFF) == 0);
 
     info.value.size = sizeof info.value;
-    OK(tarn_pointer_info((char *)block + MIB, &info.value));
+    OK(tarn_pointer_info_get((char *)block + MIB, &info.value));
     UNTOUCHED_BEHIND(info);
     CHECK(info.value.base == block && info.value.requested == 3 * MIB + 1 && info.value.usable_size >= 3 * MIB + 1);
     CHECK(info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag);
     CHECK(info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported);
 
     stats.value.size = sizeof stats.value;
-    OK(tarn_stats_get(0, &stats.value));
+    OK(tarn_device_stats_get(0, &stats.value));
     UNTOUCHED_BEHIND(stats);
     CHECK(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * MIB + 1));
     CHECK(stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 &&
@@ -140,7 +148,7 @@ static void memory(void)
     CHECK(stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1);
     CHECK(stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0);
     CHECK(tarn_alloc_on(first_stream, 300 * MIB, &block) == TARN_ERROR_OUT_OF_MEMORY);
-    OK(tarn_stats_get(0, &stats.value));
+    OK(tarn_device_stats_get(0, &stats.value));
     CHECK(stats.value.num_ooms == 1);
 
     OK(tarn_record_stream(info.value.base, second_stream));
@@ -150,7 +158,93 @@ static void memory(void)
     block = tarn_malloc(100);
     CHECK(block != NULL);
     OK(tarn_free(block));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
+    OK(tarn_device_stats_get(0, &stats.value));
+    CHECK(stats.value.num_ooms == 0);
+
+    OK(tarn_device_limit_get(0, &bytes));
+    CHECK(bytes == TARN_NO_LIMIT);
+    OK(tarn_device_limit_set(0, 0));
+    CHECK(tarn_alloc_on(first_stream, 100, &block) == TARN_ERROR_OUT_OF_MEMORY);
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_caching_get(&caches));
+    CHECK(caches);
+    OK(tarn_caching_set(false));
+    OK(tarn_caching_get(&caches));
+    CHECK(!caches);
+    OK(tarn_caching_set(true));
+}
+
+/* Blocks whose pool is named, the device's own among them. */
+static void named_pools(void)
+{
+    FRAMED(tarn_stats, stats);
+    FRAMED(tarn_block_info, info);
+    tarn_alloc_options options;
+    tarn_pool *everybodys, *pool;
+    tarn_pool_id id;
+    unsigned count;
+    int device;
+    void *block;
+
+    OK(tarn_pool_default(0, &everybodys));
+    OK(tarn_pool_use_count_get(everybodys, &count));
+    OK(tarn_pool_id_get(everybodys, &id));
+    CHECK(count == 1 && id.first == 0 && id.second == 0);
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_pool_device_get(pool, &device));
+    CHECK(device == 0);
+    OK(tarn_pool_id_get(pool, &id));
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.device = TARN_CURRENT_DEVICE;
+    options.stream = first_stream;
+    options.pool = pool;
+    OK(tarn_alloc(&options, MIB, &block));
+    info.value.size = sizeof info.value;
+    OK(tarn_pointer_info_get(block, &info.value));
+    UNTOUCHED_BEHIND(info);
+    CHECK(info.value.pool.first == id.first && info.value.pool.second == id.second);
+    stats.value.size = sizeof stats.value;
+    OK(tarn_pool_stats_get(pool, &stats.value));
+    UNTOUCHED_BEHIND(stats);
+    CHECK(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)MIB);
+    OK(tarn_pool_stats_get(everybodys, &stats.value));
+    CHECK(stats.value.requested_bytes[TARN_STAT_ALL].current == 0);
+    OK(tarn_pool_stats_reset(pool, TARN_STATS_PEAK));
+    OK(tarn_free(block));
+    OK(tarn_pool_trim(pool, 0));
+    OK(tarn_pool_trim(everybodys, 0));
+    OK(tarn_pool_release(pool));
+}
+
+static int changes;
+static void changed(const tarn_pool_block *block, bool live, void *user)
+{
+    if (user == &changes && block->requested == MIB && !live)
+        changes++;
+}
+
+/* A capture that the program begins and ends itself (here it does not come to be), and a pool that is set back. */
+static void announced_and_restored(void)
+{
+    tarn_checkpoint *checkpoint;
+    tarn_pool *pool;
+    void *block, *graph = NULL;
+
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_pool_capture_announce(pool, first_stream));
+    CHECK(tarn_capture_end(first_stream, &graph) == TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_capture_end_announced(first_stream, NULL));
+    CHECK(tarn_capture_end_announced(first_stream, NULL) == TARN_ERROR_INVALID_ARGUMENT);
+
+    OK(tarn_pool_checkpoint(pool, &checkpoint));
+    OK(tarn_pool_alloc(pool, first_stream, MIB, &block));
+    OK(tarn_pool_restore(pool, checkpoint, changed, &changes));
+    CHECK(changes == 1);
+    OK(tarn_checkpoint_destroy(checkpoint));
+    OK(tarn_pool_release(pool));
 }
 
 static int segments_alive;
@@ -175,6 +269,7 @@ static void pools(void)
     FRAMED(tarn_pool_block, blocks);
     tarn_pool_options options;
     tarn_pool_allocator allocator;
+    tarn_segment_sizes sizes;
     FRAMED(tarn_pool_allocator, known);
     FRAMED(tarn_pool_id, id);
     tarn_pool_state state;
@@ -190,9 +285,11 @@ static void pools(void)
     allocator.user = &segments_alive;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    options.limit = 16 * MIB;
     options.allocator = &allocator;
-    options.sizes.small_segment = 4 * MIB;
+    memset(&sizes, 0, sizeof sizes);
+    sizes.size = sizeof sizes;
+    sizes.small_segment = 4 * MIB;
+    options.sizes = &sizes;
     OK(tarn_pool_create(&options, &pool));
     known.value.size = sizeof known.value;
     OK(tarn_pool_allocator_get(pool, &known.value));
@@ -203,6 +300,9 @@ static void pools(void)
     UNTOUCHED_BEHIND(id);
     CHECK(id.value.first == 0 && id.value.second != 0);
     OK(tarn_pool_limit_get(pool, &count));
+    CHECK(count == TARN_NO_LIMIT);
+    OK(tarn_pool_limit_set(pool, 16 * MIB));
+    OK(tarn_pool_limit_get(pool, &count));
     CHECK(count == 16 * MIB);
 
     OK(tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope));
@@ -210,7 +310,7 @@ static void pools(void)
     OK(tarn_scope_end(scope));
     CHECK(tarn_scope_end(scope) == TARN_ERROR_SCOPE);
     CHECK((char *)block >= segment && (char *)block < segment + sizeof segment);
-    OK(tarn_pool_blocks(pool, &blocks.value, 1, &count));
+    OK(tarn_pool_blocks_get(pool, &blocks.value, 1, &count));
     UNTOUCHED_BEHIND(blocks);
     CHECK(count == 1 && blocks.value.address == block && blocks.value.requested == 1000);
     CHECK(blocks.value.usable_size == 1024 && blocks.value.stream == first_stream);
@@ -246,7 +346,7 @@ static void pinned_memory(void)
     UNTOUCHED_BEHIND(settings);
     OK(tarn_pinned_settings_set(&settings.value));
     OK(tarn_pinned_alloc(MIB, &block));
-    CHECK(tarn_is_pinned((char *)block + 1));
+    CHECK(tarn_pinned_contains((char *)block + 1));
     stats.value.size = sizeof stats.value;
     OK(tarn_pinned_stats_get(&stats.value));
     UNTOUCHED_BEHIND(stats);
@@ -258,15 +358,15 @@ static void pinned_memory(void)
 }
 
 static int told, shortages;
-static void mapped(void *argument, const tarn_range *range)
+static void mapped(const tarn_range *range, void *user)
 {
-    if (argument == &told && range->device == 0 && range->bytes >= 2 * MIB && range->generation > 0)
+    if (user == &told && range->device == 0 && range->bytes >= 2 * MIB && range->generation > 0)
         told++;
 }
-static void out_of_memory(void *argument, const tarn_shortage *shortage)
+static void out_of_memory(const tarn_shortage *shortage, void *user)
 {
-    if (argument == &told && shortage->requested >= 300 * MIB && shortage->total == 256 * MIB &&
-        shortage->device == 0 && shortage->limit == SIZE_MAX)
+    if (user == &told && shortage->requested >= 300 * MIB && shortage->total == 256 * MIB && shortage->device == 0 &&
+        shortage->limit == TARN_NO_LIMIT)
         shortages++;
 }
 
@@ -282,11 +382,11 @@ static void observed_and_shared(void)
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.device = TARN_ALL_DEVICES;
-    options.argument = &told;
+    options.user = &told;
     options.mapped = mapped;
     options.out_of_memory = out_of_memory;
     OK(tarn_observer_add(&options, &observer));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     OK(tarn_export_enable(0));
     OK(tarn_alloc_on(first_stream, 4 * MIB, &block));
     CHECK(told > 0);
@@ -296,8 +396,8 @@ static void observed_and_shared(void)
     UNTOUCHED_BEHIND(range);
     CHECK(range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0);
 
-    OK(tarn_pin(block, MIB));
-    OK(tarn_unpin(block, MIB));
+    OK(tarn_anchor(block, MIB));
+    OK(tarn_unanchor(block, MIB));
     OK(tarn_export(block, &share));
     info.value.size = sizeof info.value;
     OK(tarn_share_info_get(share, &info.value));
@@ -347,7 +447,8 @@ static void workspaces(tarn_library library)
     OK(tarn_workspace_stats_get(0, &stats.value));
     UNTOUCHED_BEHIND(stats);
     CHECK(stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0);
-    OK(tarn_workspace_clear_all(&cleared.value));
+    cleared.value.size = sizeof cleared.value;
+    OK(tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value));
     UNTOUCHED_BEHIND(cleared);
     CHECK(cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0);
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
@@ -355,6 +456,46 @@ static void workspaces(tarn_library library)
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB);
     OK(tarn_workspace_end(&call.value));
+    OK(tarn_workspace_begin_on(library, second_stream, &call.value));
+    UNTOUCHED_BEHIND(call);
+    CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace);
+    OK(tarn_workspace_end(&call.value));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+}
+
+/* What is the calling thread's alone, and what is the process's. */
+static void modes_and_plain_handles(tarn_library library)
+{
+    FRAMED(tarn_handle_mode_guard, guard);
+    FRAMED(tarn_workspace_call, call);
+    FRAMED(tarn_lease, lease);
+    uint64_t ns;
+    int value;
+    void *handle;
+
+    OK(tarn_handle_get_plain(library, &handle));
+    CHECK(handle == &handle_alive);
+    OK(tarn_handle_wait_limit_set(1000));
+    OK(tarn_handle_wait_limit_get(&ns));
+    CHECK(ns == 1000);
+    OK(tarn_handle_wait_limit_set(0));
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3));
+    OK(tarn_handle_mode_get(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, &value));
+    CHECK(value == 3);
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1));
+    OK(tarn_handle_mode_guard_set(&guard.value, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 1));
+    UNTOUCHED_BEHIND(guard);
+    CHECK(guard.value.active && guard.value.previous == -1);
+    OK(tarn_handle_mode_guard_restore(&guard.value));
+    OK(tarn_handle_lease(library, second_stream, &lease.value));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_begin_of(&lease.value, &call.value));
+    UNTOUCHED_BEHIND(lease);
+    UNTOUCHED_BEHIND(call);
+    CHECK(call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB);
+    OK(tarn_workspace_end(&call.value));
+    OK(tarn_handle_return(&lease.value));
+    CHECK(tarn_workspace_get_on(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED);
 }
 
 static void handles(void)
@@ -384,7 +525,7 @@ static void handles(void)
     OK(tarn_workspace_size_set(library, 2 * MIB));
 
     OK(tarn_handle_get_on(library, first_stream, &handle));
-    OK(tarn_stream_native(first_stream, &native));
+    OK(tarn_stream_native_get(first_stream, &native));
     CHECK(handle == &handle_alive && handle_alive == 1 && bound_stream == native);
     CHECK(given_workspace != NULL && given_size >= 2 * MIB);
     stats.value.size = sizeof stats.value;
@@ -396,21 +537,29 @@ static void handles(void)
     UNTOUCHED_BEHIND(lease);
     CHECK(lease.value.handle == &handle_alive && handle_alive == 2);
     OK(tarn_handle_return(&lease.value));
+    modes_and_plain_handles(library);
     OK(tarn_handle_trim(library, 0, NULL));
     CHECK(handle_alive == 1);
 }
 
-static size_t written;
-static bool write_nowhere(void *argument, const void *data, size_t size)
+static int64_t metadata;
+static void add_kind(const tarn_metadata_kind *kind, void *user)
 {
-    written += data && argument == &written ? size : 0;
+    if (user == &metadata && kind->size >= sizeof *kind)
+        metadata += kind->bytes;
+}
+
+static size_t written;
+static bool write_nowhere(const void *data, size_t size, void *user)
+{
+    written += data && user == &written ? size : 0;
     return true;
 }
 
 static int reports;
-static void reported(void *argument, const tarn_debug_report *report)
+static void reported(const tarn_debug_report *report, void *user)
 {
-    (void)argument, (void)report;
+    (void)user, (void)report;
     reports++;
 }
 
@@ -431,22 +580,25 @@ static void records(void)
     OK(tarn_alloc_on(first_stream, MIB, &block));
     OK(tarn_free(block));
     OK(tarn_region_pop());
-    OK(tarn_trace_count(&kept, &lost));
+    OK(tarn_trace_count_get(&kept, &lost));
     CHECK(kept >= 4 && lost == 0);
     OK(tarn_trace_stop());
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.format = TARN_SNAPSHOT_CHROME;
+    options.max_bytes = TARN_NO_LIMIT;
     OK(tarn_snapshot_print(write_nowhere, &written, &options));
     CHECK(written > 100);
     options.format = TARN_SNAPSHOT_PICKLE;
     options.max_bytes = 10;
     CHECK(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT);
 
-    tarn_debug_on_report(reported, NULL);
+    tarn_debug_callback_set(reported, NULL);
     CHECK(tarn_debug_reports() == 0 && reports == 0);
-    OK(tarn_configure("max_split_size_mb:64"));
-    OK(tarn_configuration(NULL, 0, &written));
+    OK(tarn_metadata_list(add_kind, &metadata));
+    CHECK(metadata > 0);
+    OK(tarn_configuration_set("max_split_size_mb:64"));
+    OK(tarn_configuration_get(NULL, 0, &written));
     CHECK(written > 1);
 }
 
@@ -489,16 +641,18 @@ static void host_device(void)
 
 int main(void)
 {
-    tarn_host_config config;
+    tarn_host_configuration config;
 
     memset(&config, 0, sizeof config);
     config.size = sizeof config;
     config.devices = 2;
     config.memory = 256 * MIB;
-    OK(tarn_host_configure(&config));
+    OK(tarn_host_configuration_set(&config));
     devices_and_streams();
     memory();
+    named_pools();
     pools();
+    announced_and_restored();
     pinned_memory();
     observed_and_shared();
     handles();
@@ -506,7 +660,7 @@ int main(void)
     published();
     host_device();
     OK(tarn_shutdown());
-    CHECK(tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN);
+    CHECK(tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN);
     CHECK(handle_alive == 0);
     CHECK(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0);
     printf("a program of tarn %d.%d.%d runs with %s\n", TARN_VERSION_MAJOR, TARN_VERSION_MINOR, TARN_VERSION_PATCH,

@@ -28,6 +28,8 @@ static void a_list_is_the_sum_of_its_words(void **state)
     assert_int_equal(parsed("context,abort").words, DEBUG_CONTEXT | DEBUG_ABORT);
     unsigned all = parsed("all").words;
     assert_int_equal(all & DEBUG_ABORT, 0);
+    assert_int_equal(all & DEBUG_QUIET, 0);
+    assert_int_equal(parsed("quiet").words, DEBUG_QUIET);
     assert_int_equal(all | DEBUG_ABORT, parsed("all,abort").words);
     assert_int_equal(all & (DEBUG_BLOCKS | DEBUG_HANDLES | DEBUG_CONTEXT),
                      DEBUG_BLOCKS | DEBUG_HANDLES | DEBUG_CONTEXT);

@@ -62,7 +62,7 @@ static void test_comes_before_those_who_come_later(void **state)
 {
     (void)state;
     pthread_t sharers[3], alone;
-    shared_init(&lock, LOCK_LEAF);
+    shared_init(&lock, LOCK_CONFIG);
     for (int i = 0; i < 3; i++)
         pthread_create(&sharers[i], NULL, share, NULL);
     while (atomic_load(&sharing) < 2)
@@ -83,7 +83,7 @@ static void test_comes_before_those_who_come_later(void **state)
 static void test_tries(void **state)
 {
     (void)state;
-    shared_init(&lock, LOCK_LEAF);
+    shared_init(&lock, LOCK_CONFIG);
     assert_true(shared_try_shared(&lock));
     assert_true(shared_try_shared(&lock));
     assert_false(shared_try_alone(&lock));
@@ -102,6 +102,7 @@ static mutex arena_lock = MUTEX_INITIALIZER(LOCK_ARENA), heap_lock = MUTEX_INITI
              heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS), other_heap_lock = MUTEX_INITIALIZER(LOCK_HEAP);
 static shared_lock moving;
 static spinlock spin;
+static mutex first_leaf = MUTEX_INITIALIZER(LOCK_FIRST_LEAF), last_leaf = MUTEX_INITIALIZER(LOCK_LAST_LEAF);
 
 /* What a process says that does `work`; "" where it ends as it should. */
 static const char *said_by(void (*work)(void))
@@ -134,7 +135,7 @@ static void in_order(void)
     shared_lock_shared(&moving);
     mutex_lock(&heap_lock);
     mutex_lock(&arena_lock);
-    spin_lock(&spin);
+    spin_lock(&spin, LOCK_SPIN);
     mutex_unlock(&heap_lock); /* not as they were taken */
     spin_unlock(&spin);
     mutex_unlock(&arena_lock);
@@ -157,8 +158,23 @@ static void shared_against_the_order(void)
 
 static void under_a_spinlock(void)
 {
-    spin_lock(&spin);
+    spin_lock(&spin, LOCK_SPIN);
     mutex_lock(&arena_lock);
+}
+
+static void leaf_under_leaf(void)
+{
+    mutex_lock(&first_leaf);
+    mutex_lock(&last_leaf);
+}
+
+static void leaves_in_turn(void)
+{
+    mutex_lock(&first_leaf);
+    spin_lock(&spin, LOCK_SPIN);
+    spin_unlock(&spin);
+    mutex_unlock(&first_leaf);
+    mutex_lock(&last_leaf);
 }
 
 static void twice(void)
@@ -203,12 +219,14 @@ static void test_order(void **state)
     assert_string_equal(said_by(twice_under_heaps), "");
     assert_string_equal(said_by(tried_against_the_order), "");
     assert_non_null(strstr(said_by(shared_against_the_order), "moving"));
-    assert_non_null(strstr(said_by(under_a_spinlock), "a spinlock"));
+    assert_non_null(strstr(said_by(under_a_spinlock), "the counters' lock"));
+    assert_string_equal(said_by(leaves_in_turn), "");
+    assert_non_null(strstr(said_by(leaf_under_leaf), "config_lock (config.c), taken at"));
     assert_non_null(strstr(said_by(twice), "a heap's lock"));
     assert_non_null(strstr(said_by(under_a_tried_one), "a heap's lock"));
     assert_non_null(strstr(said_by(left_and_not_taken), "not taken"));
     const char *text = said_by(against_the_order), *place = strstr(text, "test_lock.c:");
-    assert_non_null(strstr(text, "a heap's lock is taken at"));
+    assert_non_null(strstr(text, "a heap's lock (heap/heap.h) is taken at"));
     assert_non_null(strstr(text, "under an arena's lock"));
     assert_non_null(place);
     assert_non_null(strstr(place + 1, "test_lock.c:"));

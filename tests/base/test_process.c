@@ -107,7 +107,7 @@ static void a_shutdown_before_the_first_use_is_one_too(void **state)
 static void shut_down_clean(void)
 {
     tarn_stream unused;
-    OK(tarn_stream_from_pool(1, 0, &unused)); /* the second device was used, but not its memory */
+    OK(tarn_stream_shared_get(1, 0, &unused)); /* the second device was used, but not its memory */
     uint64_t reserves = calls_of(1, "reserve");
     OK(tarn_free(alloc_on(lease(0), 1000)));
     nothing_is_left(0);

@@ -32,6 +32,9 @@ expect src/memory/heap.c 1 '#include "../report/html.h"'
 expect src/memory/heap.c 1 '#include "heap.h"'
 expect src/other/heap.c 1 'int x;'
 expect include/tarn/pool.h 1 '#include "base/status.h"'
+expect src/memory/heap/heap.c 1 '#include "memory/pool/pool.h"'
+expect src/memory/share/share.c 1 '#include "memory/malloc.h"'
+expect src/memory/attic/heap.c 1 '#include "memory/heap/heap.h"'
 
 rm -rf "$work/tree"
 mkdir -p "$work/tree/src/memory" "$work/tree/tools/tarn"
@@ -39,3 +42,16 @@ printf '%s\n' '#include <stdint.h>' '#include <sys/mman.h>' '#include <tarn/pool
     '#include "memory/heap.h"' '#include "base/status.h"' '/* #include "report/html.h" */' >"$work/tree/src/memory/heap.c"
 printf '%s\n' '#include "snapshot.h"' '#include "report/html.h"' >"$work/tree/tools/tarn/main.c"
 "$check" "$work/tree" || fail "refused a tree in which nothing climbs"
+
+# Pointers to functions are in struct hooks, and in the files that the script names.
+expect src/memory/heap/heap.c 2 'int plain(int *(x));' 'static void (*upper)(struct heap *heap);'
+expect src/memory/heap/heap.h 1 'typedef bool (*predicate)(int);'
+expect src/memory/pool/scope.c 1 'static int (*const table[])(void) = {0};'
+expect src/memory/plan/plan.c 1 'static bool (*_Atomic callback)(int device);'
+rm -rf "$work/tree"
+mkdir -p "$work/tree/src/memory/arena"
+printf '%s\n' 'struct hooks {' '    void (*begin)(void);' '};' >"$work/tree/src/memory/arena/hooks.h"
+"$check" "$work/tree" || fail "refused struct hooks"
+printf '%s\n' 'struct hooks {' '};' >"$work/tree/src/memory/arena/hooks.h"
+! "$check" "$work/tree" >"$work/out" || fail "accepted a file that is named and has none"
+grep -q '^src/memory/arena/hooks.h: ' "$work/out" || fail "did not name the file but: $(cat "$work/out")"

@@ -38,7 +38,7 @@ static void devices_are_counted_and_described(void **state)
 {
     (void)state;
     int count = 0;
-    OK(tarn_device_count(&count));
+    OK(tarn_device_count_get(&count));
     CHECK(count == DEVICES);
     tarn_device_properties properties = {.size = sizeof properties};
     OK(tarn_device_properties_get(2, &properties));
@@ -51,7 +51,7 @@ static void devices_are_counted_and_described(void **state)
     GIVES(tarn_device_properties_get(0, &other), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(other.size == sizeof other - 1 && other.memory == 0);
     GIVES(tarn_device_properties_get(0, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_device_count(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_device_count_get(NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void the_current_device_is_set_and_exchanged(void **state)
@@ -84,22 +84,21 @@ static void wrong_numbers_are_refused_and_change_nothing(void **state)
         GIVES(tarn_device_set(wrong[i]), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_exchange(wrong[i], &previous), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_properties_get(wrong[i], &properties), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_device_memory(wrong[i], &free_bytes, &total_bytes), TARN_ERROR_INVALID_DEVICE);
+        GIVES(tarn_device_memory_get(wrong[i], &free_bytes, &total_bytes), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_synchronize(wrong[i]), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_guard_set(&guard, wrong[i]), TARN_ERROR_INVALID_DEVICE);
         OK(tarn_device_guard_restore(&guard)); /* its set failed: does nothing */
         GIVES(tarn_stream_get(wrong[i], &stream), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_stream_adopt(wrong[i], &guard, &stream), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_stream_from_pool(wrong[i], 0, &stream), TARN_ERROR_INVALID_DEVICE);
+        GIVES(tarn_stream_shared_get(wrong[i], 0, &stream), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_stream_lease(wrong[i], 0, &stream), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_event_create(wrong[i], &event), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_trim(wrong[i], 0), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_limit_set(wrong[i], 0), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_limit_get(wrong[i], &free_bytes), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_limit_set_fraction(wrong[i], 1), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_stats_get(wrong[i], &stats), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_stats_reset_peak(wrong[i]), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_stats_reset_accumulated(wrong[i]), TARN_ERROR_INVALID_DEVICE);
+        GIVES(tarn_device_trim(wrong[i], 0), TARN_ERROR_INVALID_DEVICE);
+        GIVES(tarn_device_limit_set(wrong[i], 0), TARN_ERROR_INVALID_DEVICE);
+        GIVES(tarn_device_limit_get(wrong[i], &free_bytes), TARN_ERROR_INVALID_DEVICE);
+        GIVES(tarn_device_stats_get(wrong[i], &stats), TARN_ERROR_INVALID_DEVICE);
+        GIVES(tarn_device_stats_reset(wrong[i], TARN_STATS_PEAK), TARN_ERROR_INVALID_DEVICE);
+        GIVES(tarn_device_stats_reset(wrong[i], TARN_STATS_ACCUMULATED), TARN_ERROR_INVALID_DEVICE);
         CHECK(previous == 77 && free_bytes == 77 && total_bytes == 77 && stream == 77 && !event);
         CHECK(properties.memory == 0 && current() == 1 && current_in_driver() == 1);
     }
@@ -168,10 +167,10 @@ static void a_restore_that_failed_can_be_tried_again(void **state)
     OK(tarn_stream_get(1, &before));
     OK(tarn_stream_guard_set(&stream_guard, leased));
 
-    OK(tarn_host_fail(kind_of("activate"), 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("activate"), 1, true, TARN_ERROR_DRIVER));
     GIVES(tarn_stream_guard_restore(&stream_guard), TARN_ERROR_DRIVER);
     GIVES(tarn_device_guard_restore(&guard), TARN_ERROR_DRIVER);
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(tarn_stream_get(1, &during));
     CHECK(during == leased && current() == 1);
 
@@ -189,11 +188,11 @@ static void what_fails_to_become_current_leaves_the_device_as_it_was(void **stat
     int previous = 77;
     tarn_device_guard guard;
     OK(tarn_device_set(1));
-    OK(tarn_host_fail(kind_of("activate"), 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("activate"), 1, true, TARN_ERROR_DRIVER));
     GIVES(tarn_device_set(2), TARN_ERROR_DRIVER);
     GIVES(tarn_device_exchange(2, &previous), TARN_ERROR_DRIVER);
     GIVES(tarn_device_guard_set(&guard, 2), TARN_ERROR_DRIVER);
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(tarn_device_guard_restore(&guard));
     CHECK(previous == 77 && current() == 1 && current_in_driver() == 1);
     OK(tarn_device_set(0));
@@ -222,20 +221,20 @@ static void memory_in_reserve_counts_as_used(void **state)
 {
     (void)state;
     size_t free_bytes = 0, total_bytes = 0;
-    OK(tarn_device_memory(1, &free_bytes, &total_bytes));
+    OK(tarn_device_memory_get(1, &free_bytes, &total_bytes));
     CHECK(free_bytes == 64 * MIB && total_bytes == 64 * MIB);
     OK(tarn_device_set(1));
     void *pointer = tarn_malloc(20 * MIB);
     CHECK(pointer);
     OK(tarn_free(pointer));
-    OK(tarn_device_memory(1, &free_bytes, &total_bytes));
+    OK(tarn_device_memory_get(1, &free_bytes, &total_bytes));
     CHECK(free_bytes == 44 * MIB && total_bytes == 64 * MIB);
-    OK(tarn_trim(1, 0));
-    OK(tarn_device_memory(1, &free_bytes, &total_bytes));
+    OK(tarn_device_trim(1, 0));
+    OK(tarn_device_memory_get(1, &free_bytes, &total_bytes));
     CHECK(free_bytes == 64 * MIB);
     OK(tarn_device_set(0));
-    GIVES(tarn_device_memory(1, NULL, &total_bytes), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_device_memory(1, &free_bytes, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_device_memory_get(1, NULL, &total_bytes), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_device_memory_get(1, &free_bytes, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void synchronizing_a_device_waits_for_it_alone(void **state)
@@ -258,7 +257,7 @@ static void lose_a_device(void)
 {
     tarn_stream stream = lease(0);
     void *kept = alloc_on(stream, 1000), *pointer = &stream;
-    OK(tarn_host_fail(kind_of("create"), 1, false, TARN_ERROR_DEVICE_LOST));
+    OK(tarn_host_fail_set(kind_of("create"), 1, false, TARN_ERROR_DEVICE_LOST));
     GIVES(tarn_alloc_on(stream, 30 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
     GIVES(tarn_alloc_on(stream, 30 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
     GIVES(tarn_alloc_on(stream, 10, &pointer), TARN_ERROR_DEVICE_LOST);

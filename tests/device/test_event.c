@@ -122,7 +122,7 @@ static void a_recording_that_failed_leaves_the_earlier_one(void **state)
     tarn_event *event = event_on(0);
     work_on(stream, NULL, 0, 1000);
     OK(tarn_event_record(event, stream));
-    OK(tarn_host_fail(kind_of("event_record"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("event_record"), 1, false, TARN_ERROR_DRIVER));
     GIVES(tarn_event_record(event, lease(0)), TARN_ERROR_DRIVER);
     GIVES(tarn_event_query(event), TARN_ERROR_NOT_READY);
     time_pass(1000);

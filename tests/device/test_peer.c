@@ -25,19 +25,19 @@ static void a_pair_is_asked_about_once(void **state)
     (void)state;
     bool possible = false;
     uint64_t before = calls_of(3, DRIVER_CALL_peer_possible);
-    assert_ok(tarn_host_fail(DRIVER_CALL_peer_possible, 1, false, TARN_ERROR_DRIVER));
-    assert_status(tarn_device_peer_possible(3, 0, &possible), TARN_ERROR_DRIVER);
+    assert_ok(tarn_host_fail_set(DRIVER_CALL_peer_possible, 1, false, TARN_ERROR_DRIVER));
+    assert_status(tarn_device_peer_get(3, 0, &possible), TARN_ERROR_DRIVER);
     for (int i = 0; i < 3; i++) {
         possible = false;
-        assert_ok(tarn_device_peer_possible(3, 0, &possible));
+        assert_ok(tarn_device_peer_get(3, 0, &possible));
         assert_true(possible);
-        assert_ok(tarn_device_peer_possible(3, 3, &possible));
+        assert_ok(tarn_device_peer_get(3, 3, &possible));
         assert_true(possible);
     }
     assert_int_equal(calls_of(3, DRIVER_CALL_peer_possible), before + 2);
-    assert_status(tarn_device_peer_possible(3, 4, &possible), TARN_ERROR_INVALID_DEVICE);
-    assert_status(tarn_device_peer_possible(-1, 0, &possible), TARN_ERROR_INVALID_DEVICE);
-    assert_status(tarn_device_peer_possible(0, 1, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_device_peer_get(3, 4, &possible), TARN_ERROR_INVALID_DEVICE);
+    assert_status(tarn_device_peer_get(-1, 0, &possible), TARN_ERROR_INVALID_DEVICE);
+    assert_status(tarn_device_peer_get(0, 1, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void memory_is_reached_now_and_later(void **state)
@@ -68,7 +68,7 @@ static void memory_is_reached_now_and_later(void **state)
 
     /* A kernel of device 0 may write there now; one of device 2 may not. */
     void *native;
-    assert_ok(tarn_stream_native(own, &native));
+    assert_ok(tarn_stream_native_get(own, &native));
     assert_ok(tarn_host_fill(0, native, after, 5, 64));
     assert_ok(tarn_stream_synchronize(own));
     assert_int_equal(*(unsigned char *)after, 5);
@@ -95,7 +95,7 @@ static void an_enable_that_fails_can_be_tried_again(void **state)
     assert_ok(tarn_alloc_on(stream, 4 * MIB, &block));
     static const enum driver_call kinds[] = {DRIVER_CALL_peer_enable, DRIVER_CALL_set_access};
     for (int i = 0; i < 2; i++) {
-        assert_ok(tarn_host_fail((int)kinds[i], 1, false, TARN_ERROR_DRIVER));
+        assert_ok(tarn_host_fail_set((int)kinds[i], 1, false, TARN_ERROR_DRIVER));
         assert_status(tarn_device_peer_enable(1, 2), TARN_ERROR_DRIVER);
         assert_false(reaches(1, block));
         assert_int_equal(peers_of(device_at(2), devices), 1);
@@ -119,7 +119,7 @@ static void *map_run(void *argument)
         if (i % 4 == 3) {
             tarn_free(blocks[i]);
             blocks[i] = NULL;
-            tarn_trim(3, 0);
+            tarn_device_trim(3, 0);
         }
     }
     return blocks;
@@ -142,14 +142,14 @@ static void what_is_mapped_meanwhile_is_reached(void **state)
             assert_true(reaches(peer, (char *)blocks[i] + 22 * MIB - 1));
             assert_ok(tarn_free(blocks[i]));
         }
-        assert_ok(tarn_trim(3, 0));
+        assert_ok(tarn_device_trim(3, 0));
     }
 }
 
 int main(void)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = 4, .memory = 512 * MIB};
-    if (tarn_host_configure(&config))
+    const tarn_host_configuration config = {.size = sizeof config, .devices = 4, .memory = 512 * MIB};
+    if (tarn_host_configuration_set(&config))
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pair_is_asked_about_once),

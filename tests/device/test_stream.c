@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -20,21 +21,21 @@ static tarn_stream current(int device)
 static int priority_of(tarn_stream stream)
 {
     int priority = 77;
-    OK(tarn_stream_priority(stream, &priority));
+    OK(tarn_stream_priority_get(stream, &priority));
     return priority;
 }
 
 static int device_of(tarn_stream stream)
 {
     int device = -1;
-    OK(tarn_stream_device(stream, &device));
+    OK(tarn_stream_device_get(stream, &device));
     return device;
 }
 
 static tarn_stream from_pool(int device, int priority)
 {
     tarn_stream stream = 0;
-    OK(tarn_stream_from_pool(device, priority, &stream));
+    OK(tarn_stream_shared_get(device, priority, &stream));
     return stream;
 }
 
@@ -50,18 +51,18 @@ static void *run(void *(*function)(void *), void *argument)
 static void pool_hands_out_32_streams_a_priority_and_device_in_turn(void **state)
 {
     (void)state;
-    tarn_stream all[2][4][TARN_STREAM_POOL_SIZE];
-    for (int i = 0; i < TARN_STREAM_POOL_SIZE; i++)
+    tarn_stream all[2][4][TARN_STREAM_SHARED_COUNT];
+    for (int i = 0; i < TARN_STREAM_SHARED_COUNT; i++)
         for (int device = 0; device < 2; device++)
             for (int level = 0; level < 4; level++)
                 all[device][level][i] = from_pool(device, -level);
     tarn_stream *flat = &all[0][0][0];
-    for (int i = 0; i < 2 * 4 * TARN_STREAM_POOL_SIZE; i++)
+    for (int i = 0; i < 2 * 4 * TARN_STREAM_SHARED_COUNT; i++)
         for (int k = 0; k < i; k++)
             CHECK(flat[i] != flat[k] && native_of(flat[i]) != native_of(flat[k]));
     for (int device = 0; device < 2; device++) {
         for (int level = 0; level < 4; level++) {
-            for (int i = 0; i < TARN_STREAM_POOL_SIZE; i++) {
+            for (int i = 0; i < TARN_STREAM_SHARED_COUNT; i++) {
                 CHECK(device_of(all[device][level][i]) == device && priority_of(all[device][level][i]) == -level);
                 CHECK(from_pool(device, -level) == all[device][level][i]); /* the 33rd is the first again */
             }
@@ -79,10 +80,10 @@ static void priorities_below_the_greatest_are_the_greatest_and_above_0_refused(v
     CHECK(priority_of(stream) == -3);
     OK(tarn_stream_return(stream));
     stream = 77;
-    GIVES(tarn_stream_from_pool(0, 1, &stream), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_stream_shared_get(0, 1, &stream), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_stream_lease(0, 1, &stream), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(stream == 77);
-    GIVES(tarn_stream_from_pool(0, 0, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_stream_shared_get(0, 0, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_stream_lease(0, 0, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
@@ -95,16 +96,18 @@ static void a_leased_stream_is_nobody_elses_until_it_is_returned(void **state)
         for (int k = 0; k < i; k++)
             CHECK(leased[i] != leased[k]);
     }
-    for (int i = 0; i < 2 * TARN_STREAM_POOL_SIZE; i++) {
+    for (int i = 0; i < 2 * TARN_STREAM_SHARED_COUNT; i++) {
         tarn_stream pooled = from_pool(0, 0);
         for (int k = 0; k < 100; k++)
             CHECK(pooled != leased[k]);
     }
     uint64_t made = calls_of(0, "stream_create");
     work_on(leased[7], NULL, 0, 1000);
+    const void *native = native_of(leased[7]);
     OK(tarn_stream_return(leased[7])); /* does not wait */
+    leased[7] = lease(0);
+    CHECK(native_of(leased[7]) == native);
     GIVES(tarn_stream_query(leased[7]), TARN_ERROR_NOT_READY);
-    CHECK(lease(0) == leased[7]);
     CHECK(calls_of(0, "stream_create") == made);
     for (int i = 0; i < 100; i++)
         OK(tarn_stream_return(leased[i]));
@@ -117,32 +120,89 @@ static void a_lease_has_the_priority_that_was_asked_for(void **state)
     tarn_stream low = lease(1), high = 0, again = 0;
     OK(tarn_stream_lease(1, -2, &high));
     CHECK(priority_of(high) == -2 && priority_of(low) == 0);
+    const void *native = native_of(high);
     OK(tarn_stream_return(high));
-    CHECK(lease(1) != high);
+    CHECK(native_of(lease(1)) != native);
     OK(tarn_stream_lease(1, -2, &again));
-    CHECK(again == high);
+    CHECK(native_of(again) == native);
 }
 
 static void what_is_not_on_lease_cannot_be_returned(void **state)
 {
     (void)state;
     tarn_stream leased = lease(0), adopted = 0;
+    void *native = native_of(leased);
     OK(tarn_stream_return(leased));
-    GIVES(tarn_stream_return(leased), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_stream_return(leased), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_return(from_pool(0, 0)), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_stream_return(TARN_STREAM_LEGACY), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_stream_return(TARN_STREAM_PER_THREAD), TARN_ERROR_INVALID_ARGUMENT);
-    OK(tarn_stream_adopt(0, native_of(leased), &adopted));
+    OK(tarn_stream_adopt(0, native_made(0), &adopted));
     GIVES(tarn_stream_return(adopted), TARN_ERROR_INVALID_ARGUMENT);
     OK(tarn_stream_retire(adopted));
-    CHECK(lease(0) == leased); /* refused returns put nothing into the list */
-    CHECK(lease(0) != leased);
+    CHECK(native_of(lease(0)) == native); /* refused returns put nothing into the list */
+    CHECK(native_of(lease(0)) != native);
+}
+
+/* The stream goes on, with its memory; the value of an earlier lease names nothing, whatever a thread remembers of it. */
+static void a_value_ends_with_its_lease(void **state)
+{
+    (void)state;
+    tarn_stream first = lease(0), second = 0, current = 0;
+    void *native = native_of(first), *small = NULL, *large = NULL, *again = NULL;
+    tarn_block_info info = {.size = sizeof info};
+    OK(tarn_stream_set(first));
+    for (int i = 0; i < 3; i++) {
+        OK(tarn_free(small)); /* so that the thread knows the way */
+        OK(tarn_free(large));
+        OK(tarn_alloc_on(first, 1000, &small));
+        CHECK((large = tarn_malloc(4 << 20)));
+    }
+    work_on(first, NULL, 0, 1000);
+    OK(tarn_stream_return(first));
+    for (int i = 0; i < 2; i++) { /* returned, and on lease again */
+        GIVES(tarn_alloc_on(first, 1000, &again), TARN_ERROR_INVALID_STREAM);
+        GIVES(tarn_alloc_on(first, 4 << 20, &again), TARN_ERROR_INVALID_STREAM);
+        CHECK(!tarn_malloc(1000) && !tarn_malloc(4 << 20));
+        CHECK(strstr(tarn_last_error(), "was returned"));
+        GIVES(tarn_free_on(small, first), TARN_ERROR_INVALID_STREAM);
+        GIVES(tarn_stream_query(first), TARN_ERROR_INVALID_STREAM);
+        GIVES(tarn_stream_return(first), TARN_ERROR_INVALID_STREAM);
+        GIVES(tarn_stream_set(first), TARN_ERROR_INVALID_STREAM);
+        GIVES(tarn_stream_get(0, &current), TARN_ERROR_INVALID_STREAM);
+        if (i == 0)
+            second = lease(0);
+    }
+    CHECK(second != first && native_of(second) == native);
+    GIVES(tarn_stream_query(second), TARN_ERROR_NOT_READY);
+    OK(tarn_pointer_info_get(large, &info));
+    CHECK(info.stream == second);
+    OK(tarn_free(large));
+    OK(tarn_alloc_on(second, 4 << 20, &again));
+    CHECK(again == large); /* behind the work of the lease before */
+    OK(tarn_free(again));
+    OK(tarn_free(small));
+    OK(tarn_stream_set(TARN_STREAM_LEGACY));
+    OK(tarn_stream_return(second));
+    time_pass(1000);
+}
+
+/* Of two threads that return one lease, the second returns no lease of a third's. */
+static void only_its_own_lease_is_returned(void **state)
+{
+    (void)state;
+    tarn_stream first = lease(0);
+    OK(tarn_stream_return(first));
+    tarn_stream second = lease(0);
+    GIVES(tarn_stream_return(first), TARN_ERROR_INVALID_STREAM);
+    OK(tarn_stream_query(second));
+    OK(tarn_stream_return(second));
 }
 
 static void a_stream_adopted_twice_is_one_and_is_retired_as_often(void **state)
 {
     (void)state;
-    void *native = native_of(lease(0));
+    void *native = native_made(0);
     tarn_stream first = 0, second = 0, other = 0;
     OK(tarn_stream_adopt(0, native, &first));
     OK(tarn_stream_adopt(0, native, &second));
@@ -158,14 +218,14 @@ static void a_stream_adopted_twice_is_one_and_is_retired_as_often(void **state)
 static void a_retired_value_is_never_valid_again(void **state)
 {
     (void)state;
-    void *native = native_of(lease(0)), *pointer = NULL;
+    void *native = native_made(0), *pointer = NULL;
     tarn_stream values[50];
     int number = 77;
     for (int i = 0; i < 50; i++) {
         OK(tarn_stream_adopt(0, native, &values[i]));
         for (int k = 0; k < i; k++) {
             CHECK(values[i] != values[k]);
-            GIVES(tarn_stream_native(values[k], &pointer), TARN_ERROR_INVALID_STREAM);
+            GIVES(tarn_stream_native_get(values[k], &pointer), TARN_ERROR_INVALID_STREAM);
         }
         OK(tarn_stream_retire(values[i]));
     }
@@ -176,8 +236,8 @@ static void a_retired_value_is_never_valid_again(void **state)
     GIVES(tarn_stream_set(stale), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_retire(stale), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_return(stale), TARN_ERROR_INVALID_STREAM);
-    GIVES(tarn_stream_device(stale, &number), TARN_ERROR_INVALID_STREAM);
-    GIVES(tarn_stream_priority(stale, &number), TARN_ERROR_INVALID_STREAM);
+    GIVES(tarn_stream_device_get(stale, &number), TARN_ERROR_INVALID_STREAM);
+    GIVES(tarn_stream_priority_get(stale, &number), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_query(stale), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_synchronize(stale), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_guard_set(&guard, stale), TARN_ERROR_INVALID_STREAM);
@@ -207,7 +267,7 @@ static void a_slot_is_used_again_only_when_the_work_of_its_stream_has_finished(v
 {
     (void)state;
     tarn_stream busy = 0, fresh = 0;
-    void *native = native_of(lease(0));
+    void *native = native_made(0);
     OK(tarn_stream_adopt(0, native, &busy));
     work_on(busy, NULL, 0, 5000);
     OK(tarn_stream_retire(busy));
@@ -230,13 +290,13 @@ static void retiring_that_fails_leaves_the_stream_as_it_was(void **state)
 {
     (void)state;
     tarn_stream adopted = 0, again = 0;
-    OK(tarn_stream_adopt(0, native_of(lease(0)), &adopted));
+    OK(tarn_stream_adopt(0, native_made(0), &adopted));
     void *block = alloc_on(adopted, 1000);
-    OK(tarn_host_fail(kind_of("event_record"), 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("event_record"), 1, true, TARN_ERROR_DRIVER));
     GIVES(tarn_stream_retire(adopted), TARN_ERROR_DRIVER);
-    OK(tarn_host_fail(kind_of("event_record"), 2, true, TARN_ERROR_DRIVER)); /* the heap's */
+    OK(tarn_host_fail_set(kind_of("event_record"), 2, true, TARN_ERROR_DRIVER)); /* the heap's */
     GIVES(tarn_stream_retire(adopted), TARN_ERROR_DRIVER);
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(tarn_stream_adopt(0, native_of(adopted), &again));
     CHECK(again == adopted);
     OK(tarn_free(block));
@@ -261,12 +321,12 @@ static void the_current_stream_is_one_a_thread_and_device(void **state)
 
     tarn_block_info info = {.size = sizeof info};
     void *block = tarn_malloc(10);
-    OK(tarn_pointer_info(block, &info));
+    OK(tarn_pointer_info_get(block, &info));
     CHECK(info.stream == first && info.device == 0);
     OK(tarn_free(block));
     OK(tarn_device_set(1));
     block = tarn_malloc(10);
-    OK(tarn_pointer_info(block, &info));
+    OK(tarn_pointer_info_get(block, &info));
     CHECK(info.stream == second && info.device == 1);
     OK(tarn_free(block));
     OK(tarn_stream_set(TARN_STREAM_LEGACY)); /* of the current device */
@@ -361,9 +421,9 @@ static void streams_are_asked_and_waited_for(void **state)
     OK(tarn_stream_synchronize(stream));
     CHECK(time_now() == before + 3000 && ledger_of(0).waited_ns == waited + 3000);
     OK(tarn_stream_query(stream));
-    GIVES(tarn_stream_native(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_stream_device(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_stream_priority(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_stream_native_get(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_stream_device_get(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_stream_priority_get(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 #define ROUNDS 3000
@@ -375,7 +435,7 @@ static void *adopt_and_retire(void *argument)
         tarn_stream stream = 0;
         int device = -1;
         OK(tarn_stream_adopt(0, shared_native, &stream));
-        OK(tarn_stream_device(stream, &device));
+        OK(tarn_stream_device_get(stream, &device));
         CHECK(native_of(stream) == shared_native);
         OK(tarn_stream_retire(stream));
     }
@@ -386,7 +446,7 @@ static void an_adoption_holds_while_other_threads_retire_theirs(void **state)
 {
     (void)state;
     pthread_t threads[4];
-    shared_native = native_of(lease(0));
+    shared_native = native_made(0);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, adopt_and_retire, NULL), 0);
     for (int i = 0; i < 4; i++)
@@ -399,7 +459,7 @@ static void *take_a_third(void *argument)
 {
     tarn_stream *result = argument;
     pthread_barrier_wait(&barrier);
-    for (int i = 0; i < TARN_STREAM_POOL_SIZE; i++)
+    for (int i = 0; i < TARN_STREAM_SHARED_COUNT; i++)
         result[i] = from_pool(1, -1);
     return NULL;
 }
@@ -407,19 +467,19 @@ static void *take_a_third(void *argument)
 /* Before the pool of this device and priority is full; runs in a child, as the others fill it. */
 static void fill_the_pool_from_three_threads(void)
 {
-    tarn_stream all[3][TARN_STREAM_POOL_SIZE], pool[TARN_STREAM_POOL_SIZE];
+    tarn_stream all[3][TARN_STREAM_SHARED_COUNT], pool[TARN_STREAM_SHARED_COUNT];
     pthread_t threads[3];
     CHECK(pthread_barrier_init(&barrier, NULL, 3) == 0);
     for (int i = 0; i < 3; i++)
         CHECK(pthread_create(&threads[i], NULL, take_a_third, all[i]) == 0);
     for (int i = 0; i < 3; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    for (int i = 0; i < TARN_STREAM_POOL_SIZE; i++)
+    for (int i = 0; i < TARN_STREAM_SHARED_COUNT; i++)
         pool[i] = from_pool(1, -1);
-    for (int i = 0; i < 3 * TARN_STREAM_POOL_SIZE; i++) {
+    for (int i = 0; i < 3 * TARN_STREAM_SHARED_COUNT; i++) {
         bool found = false;
-        for (int k = 0; k < TARN_STREAM_POOL_SIZE; k++)
-            found = found || pool[k] == all[i / TARN_STREAM_POOL_SIZE][i % TARN_STREAM_POOL_SIZE];
+        for (int k = 0; k < TARN_STREAM_SHARED_COUNT; k++)
+            found = found || pool[k] == all[i / TARN_STREAM_SHARED_COUNT][i % TARN_STREAM_SHARED_COUNT];
         CHECK(found);
     }
 }
@@ -439,6 +499,8 @@ int main(void)
         cmocka_unit_test(a_leased_stream_is_nobody_elses_until_it_is_returned),
         cmocka_unit_test(a_lease_has_the_priority_that_was_asked_for),
         cmocka_unit_test(what_is_not_on_lease_cannot_be_returned),
+        cmocka_unit_test(a_value_ends_with_its_lease),
+        cmocka_unit_test(only_its_own_lease_is_returned),
         cmocka_unit_test(a_stream_adopted_twice_is_one_and_is_retired_as_often),
         cmocka_unit_test(a_retired_value_is_never_valid_again),
         cmocka_unit_test(streams_of_tarns_own_cannot_be_retired_and_null_is_the_legacy_stream),

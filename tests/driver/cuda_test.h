@@ -6,7 +6,7 @@
 #ifndef TARN_TESTS_DRIVER_CUDA_TEST_H
 #define TARN_TESTS_DRIVER_CUDA_TEST_H
 
-#include "driver/cuda_abi.h"
+#include "driver/cuda/cuda_abi.h"
 #include "driver/loader.h"
 #include "scenario_test.h"
 

@@ -6,7 +6,7 @@
 #ifndef TARN_TESTS_DRIVER_HIP_TEST_H
 #define TARN_TESTS_DRIVER_HIP_TEST_H
 
-#include "driver/hip.h"
+#include "driver/hip/hip.h"
 #include "driver/loader.h"
 #include "scenario_test.h"
 

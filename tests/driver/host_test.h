@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "driver/driver.h"
+#include "support/status.h"
 #include <stdlib.h>
 #include <string.h>
 #include <tarn/host.h>
@@ -20,33 +21,11 @@
 #define MIB ((size_t)1 << 20)
 #define GRANULE (2 * MIB)
 
-static inline void check_status(tarn_status status, tarn_status expected, const char *call, const char *file, int line)
-{
-    if (status != expected)
-        print_error("%s gave %s, not %s: %s\n", call, tarn_status_name(status), tarn_status_name(expected),
-                    tarn_last_error());
-    _assert_int_equal((unsigned long)status, (unsigned long)expected, file, line);
-}
-
-static inline void check_refused(tarn_status status, tarn_status expected, const char *part, const char *call,
-                                 const char *file, int line)
-{
-    check_status(status, expected, call, file, line);
-    if (!strstr(tarn_last_error(), part))
-        print_error("%s: \"%s\" is not in \"%s\"\n", call, part, tarn_last_error());
-    _assert_true(strstr(tarn_last_error(), part) != NULL, "the last error names the reason", file, line);
-}
-
-#define assert_ok(call) check_status((call), TARN_OK, #call, __FILE__, __LINE__)
-#define assert_status(call, expected) check_status((call), (expected), #call, __FILE__, __LINE__)
-/* The call fails with the status and a text that has `part` in it. */
-#define assert_refused(call, expected, part) check_refused((call), (expected), (part), #call, __FILE__, __LINE__)
-
 static inline void start_with(int devices, size_t memory, size_t maps)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory, .maps = maps};
+    const tarn_host_configuration config = {.size = sizeof config, .devices = devices, .memory = memory, .maps = maps};
     driver_finish();
-    assert_ok(tarn_host_configure(&config));
+    assert_ok(tarn_host_configuration_set(&config));
     assert_ok(driver_init());
 }
 
@@ -74,7 +53,7 @@ static inline tarn_host_ledger ledger_of(int device)
 static inline uint64_t time_now(void)
 {
     uint64_t now = 0;
-    assert_ok(tarn_host_time(&now));
+    assert_ok(tarn_host_time_get(&now));
     return now;
 }
 

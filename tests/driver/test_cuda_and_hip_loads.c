@@ -30,7 +30,7 @@ static const char *library_of(const char *driver_name)
 static void load(void)
 {
     int count = 0;
-    tarn_status status = tarn_device_count(&count);
+    tarn_status status = tarn_device_count_get(&count);
     clear_injection();
     if (!failure_is_tried())
         CHECK(status == TARN_OK && strcmp(driver->name, name) == 0);
@@ -42,7 +42,7 @@ static void load(void)
         ++*told;
         CHECK(status == TARN_ERROR_NO_DRIVER);
         CHECK(strstr(tarn_last_error(), library_of(name)) && system_failure_named(tarn_last_error()));
-        OK(tarn_device_count(&count));
+        OK(tarn_device_count_get(&count));
         CHECK(strcmp(driver->name, name) == 0);
     }
 }

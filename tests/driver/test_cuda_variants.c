@@ -52,7 +52,7 @@ static int use_memory(void)
     size_t sizes[BLOCKS];
     tarn_stream streams[2] = {TARN_STREAM_LEGACY, TARN_STREAM_LEGACY};
     int made = 0;
-    (void)tarn_stream_from_pool(0, 0, &streams[1]);
+    (void)tarn_stream_shared_get(0, 0, &streams[1]);
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < BLOCKS; i++) {
             sizes[i] = ((size_t)i * 7919 + (size_t)round * 104729) % (i % 4 ? 20000 : 3 * MIB) + 1;
@@ -70,7 +70,7 @@ static int use_memory(void)
             (void)tarn_free(blocks[i]);
             blocks[i] = NULL;
         }
-        (void)tarn_trim(0, 0);
+        (void)tarn_device_trim(0, 0);
     }
     return made;
 }
@@ -185,10 +185,10 @@ static void scenario_auto(void)
 /* What the host device is asked to be wins over a GPU that is there. */
 static void scenario_host_configured(void)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = 3};
-    NEED(tarn_host_configure(&config) == TARN_OK);
+    const tarn_host_configuration config = {.size = sizeof config, .devices = 3};
+    NEED(tarn_host_configuration_set(&config) == TARN_OK);
     int count = 0;
-    NEED(tarn_device_count(&count) == TARN_OK && count == 3);
+    NEED(tarn_device_count_get(&count) == TARN_OK && count == 3);
     NEED(strcmp(driver->name, "host") == 0);
 }
 
@@ -207,15 +207,15 @@ static void scenario_lost(void)
     NEED(tarn_free(block) == TARN_OK && tarn_free(other) == TARN_OK); /* book-keeping only */
     NEED(tarn_malloc(64 * MIB) == NULL && tarn_last_status() == TARN_ERROR_DEVICE_LOST);
     size_t available, total;
-    NEED(tarn_device_memory(0, &available, &total) == TARN_ERROR_DEVICE_LOST);
+    NEED(tarn_device_memory_get(0, &available, &total) == TARN_ERROR_DEVICE_LOST);
 }
 
 static void scenario_memory(void)
 {
     NEED(use_memory() == 4 * 64);
     size_t available = 0, total = 1;
-    NEED(tarn_trim(0, 0) == TARN_OK);
-    NEED(tarn_device_memory(0, &available, &total) == TARN_OK && available == total);
+    NEED(tarn_device_trim(0, 0) == TARN_OK);
+    NEED(tarn_device_memory_get(0, &available, &total) == TARN_OK && available == total);
     NEED(tarn_shutdown() == TARN_OK);
 }
 
@@ -228,9 +228,9 @@ static void scenario_failing(void)
     NEED(made || !passes);
     NEED(use_memory() == 4 * 64 || !passes);
     size_t available = 0, total = 1;
-    tarn_status status = tarn_trim(0, 0);
+    tarn_status status = tarn_device_trim(0, 0);
     NEED(status == TARN_OK || !passes);
-    status = tarn_device_memory(0, &available, &total);
+    status = tarn_device_memory_get(0, &available, &total);
     NEED(status == TARN_OK || !passes);
     NEED(available == total || !passes);
     (void)tarn_shutdown();
@@ -283,7 +283,7 @@ static void at_exit(void)
     (void)tarn_free(kept);
     if (tarn_malloc(100 * MIB))
         _exit(3);
-    (void)tarn_trim(0, 0);
+    (void)tarn_device_trim(0, 0);
     (void)tarn_shutdown();
     fflush(NULL);
     _exit(0);

@@ -86,6 +86,31 @@ static void the_device_of_the_caller_stays(void **state)
 }
 
 /* The program shares hipGetLastError() with us, and checks it after its own launches. */
+/* From HIP 5.6 on the runtime can tell. */
+static void a_stream_of_another_device_is_found(void **state)
+{
+    (void)state;
+    driver_stream stream = NULL;
+    driver_context before = NULL, after = NULL;
+    assert_ok(driver->stream_create(0, 0, false, &stream));
+    assert_ok(driver->activate(1));
+    assert_ok(driver->context_get(&before));
+    assert_ok(driver->stream_check(0, stream));
+    if (HIP_MAJOR(hip.version) > 5)
+        assert_refused(driver->stream_check(1, stream), TARN_ERROR_INVALID_STREAM, "is of device 0");
+    else
+        assert_ok(driver->stream_check(1, stream));
+    assert_ok(driver->context_get(&after));
+    assert_ptr_equal(before, after);
+    assert_ok(driver->activate(0));
+    assert_ok(driver->context_set(before));
+    assert_int_equal(current_device(), 1);
+    assert_ok(driver->context_set(NULL)); /* what HIP has not */
+    assert_int_equal(current_device(), 1);
+    assert_ok(driver->activate(0));
+    assert_ok(driver->stream_destroy(0, stream));
+}
+
 static void failures_stay_out_of_the_last_error(void **state)
 {
     (void)state;
@@ -549,6 +574,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_EACH(devices_are_described),
         ON_EACH(the_device_of_the_caller_stays),
+        ON_EACH(a_stream_of_another_device_is_found),
         ON_EACH(failures_stay_out_of_the_last_error),
         ON_EACH(host_memory_is_pinned),
         ON_EACH(memory_comes_and_goes_in_the_order_of_a_stream),

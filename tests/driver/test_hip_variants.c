@@ -36,7 +36,7 @@ static void use_memory(void)
     enum { BLOCKS = 200 };
     unsigned char *blocks[BLOCKS];
     size_t before = 0, after = 0, total = 0;
-    NEED(tarn_device_memory(0, &before, &total) == TARN_OK);
+    NEED(tarn_device_memory_get(0, &before, &total) == TARN_OK);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < BLOCKS; i++) {
             size_t size = (size_t)i * 7919 % 300000 + 1;
@@ -51,8 +51,8 @@ static void use_memory(void)
             NEED(tarn_free(blocks[(i * 71 + round) % BLOCKS]) == TARN_OK);
     }
     use_streams_and_captures();
-    NEED(tarn_trim(0, 0) == TARN_OK);
-    NEED(tarn_device_memory(0, &after, &total) == TARN_OK);
+    NEED(tarn_device_trim(0, 0) == TARN_OK);
+    NEED(tarn_device_memory_get(0, &after, &total) == TARN_OK);
     NEED(before == after);
     NEED(tarn_shutdown() == TARN_OK);
 }
@@ -141,10 +141,10 @@ static void scenario_missing(void)
 {
     int count = 0;
     loader_fail("hipStreamEndCapture");
-    NEED(tarn_device_count(&count) == TARN_ERROR_NO_DRIVER);
+    NEED(tarn_device_count_get(&count) == TARN_ERROR_NO_DRIVER);
     NEED(strstr(tarn_last_error(), "has no hipStreamEndCapture of HIP 4.3"));
     loader_fail("hipLaunchHostFunc hipGetErrorString hipGetErrorName hipPointerGetAttributes hipFreeAsync");
-    NEED(tarn_device_count(&count) == TARN_OK && count == 1);
+    NEED(tarn_device_count_get(&count) == TARN_OK && count == 1);
     uintptr_t address = 0;
     NEED(driver->alloc(0, 0, &address) == TARN_ERROR_INVALID_ARGUMENT);
     NEED(strstr(tarn_last_error(), "HIP error 1"));
@@ -158,7 +158,7 @@ static void scenario_missing_library(void)
 {
     int count = 0;
     loader_fail("libamdhip64.so.7 libamdhip64.so.6 libamdhip64.so.5");
-    NEED(tarn_device_count(&count) == TARN_ERROR_NO_DRIVER);
+    NEED(tarn_device_count_get(&count) == TARN_ERROR_NO_DRIVER);
     NEED(strstr(tarn_last_error(), "libamdhip64.so.7: missing") &&
          strstr(tarn_last_error(), "libamdhip64.so.5: missing"));
 }
@@ -186,11 +186,11 @@ static void scenario_wild_attribute(void)
 static void scenario_forked(void)
 {
     int count = 0;
-    NEED(tarn_device_count(&count) == TARN_OK);
+    NEED(tarn_device_count_get(&count) == TARN_OK);
     pid_t child = fork();
     NEED(child >= 0);
     if (child == 0)
-        _exit(tarn_device_count(&count) == TARN_ERROR_FORKED ? 0 : 1);
+        _exit(tarn_device_count_get(&count) == TARN_ERROR_FORKED ? 0 : 1);
     int status = 0;
     NEED(waitpid(child, &status, 0) == child && status == 0);
 }
@@ -208,7 +208,7 @@ static void scenario_exit(void)
     int count = 0;
     void *block;
     NEED(atexit(at_exit) == 0);
-    NEED(tarn_device_count(&count) == TARN_OK);
+    NEED(tarn_device_count_get(&count) == TARN_OK);
     block = tarn_malloc(MIB);
     NEED(block);
     exit(0);

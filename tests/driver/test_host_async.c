@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Plain allocations of the host device in the order of a stream: when a free takes effect, and what is refused. */
-#include "driver/host.h"
+#include "driver/host/host.h"
 #include "host_test.h"
 
 #define REFUSED(call, part) assert_refused((call), TARN_ERROR_INVALID_ARGUMENT, (part))
@@ -116,7 +116,7 @@ static void work_beside_the_order_is_reported(void **state)
 {
     (void)state;
     driver_stream stream = new_stream(0, false), other = new_stream(0, false);
-    assert_ok(tarn_host_check(true, NULL, NULL));
+    assert_ok(tarn_host_check_set(true, NULL, NULL));
     uintptr_t a = new_async(stream, GRANULE), b = new_async(stream, GRANULE);
     work(stream, a, 1000);
     assert_ok(driver->free_async(0, a, stream));
@@ -129,7 +129,7 @@ static void work_beside_the_order_is_reported(void **state)
     assert_ok(tarn_host_advance(2000));
     assert_int_equal(ledger_of(0).plain, 0);
     assert_int_equal(ledger_of(0).reports, 1);
-    assert_ok(tarn_host_check(false, NULL, NULL));
+    assert_ok(tarn_host_check_set(false, NULL, NULL));
 }
 
 /* A device that ends with frees on it leaves none to the next. */

@@ -6,7 +6,7 @@
 #include "graph_test.h"
 
 #include "base/pages.h"
-#include "driver/host.h"
+#include "driver/host/host.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -264,7 +264,7 @@ static void the_checker_sees_what_a_launch_uses(void **state)
     (void)state;
     unsigned char *memory = memory_of(0, GRANULE);
     driver_stream a = new_stream(0, false), b = new_stream(0, false);
-    assert_ok(tarn_host_check(true, NULL, NULL));
+    assert_ok(tarn_host_check_set(true, NULL, NULL));
     driver->owner_set(0, (uintptr_t)memory, 64, a);
     assert_ok(driver->capture_begin(0, a, DRIVER_CAPTURE_GLOBAL));
     assert_ok(tarn_host_work(0, a, memory, 64, 100));

@@ -5,7 +5,7 @@
 #include "host_test.h"
 
 #include "base/pages.h"
-#include "driver/host.h"
+#include "driver/host/host.h"
 #include <pthread.h>
 #include <stdio.h>
 
@@ -15,9 +15,9 @@ static struct {
     char all[8][1024];
 } heard;
 
-static void hear(void *argument, const char *text)
+static void hear(const char *text, void *user)
 {
-    assert_ptr_equal(argument, &heard);
+    assert_ptr_equal(user, &heard);
     snprintf(heard.all[heard.count % 8], sizeof heard.all[0], "%s", text);
     snprintf(heard.last, sizeof heard.last, "%s", text);
     heard.count++;
@@ -35,7 +35,7 @@ static int begin(void **state)
         map_at(0, range + (size_t)i * 4 * MIB, 4 * MIB, new_piece(0, 4 * MIB));
     a = new_stream(0, false);
     b = new_stream(0, false);
-    assert_ok(tarn_host_check(true, hear, &heard));
+    assert_ok(tarn_host_check_set(true, hear, &heard));
     assert_true(driver->checking());
     return 0;
 }
@@ -345,7 +345,7 @@ static void off_means_silent(void **state)
 {
     (void)state;
     driver->owner_set(0, range, 64, a);
-    assert_ok(tarn_host_check(false, NULL, NULL));
+    assert_ok(tarn_host_check_set(false, NULL, NULL));
     assert_false(driver->checking());
     work(a, range, 64, 100);
     driver->owner_set(0, range, 64, b);
@@ -353,7 +353,7 @@ static void off_means_silent(void **state)
     assert_ok(driver->unmap(0, range, 4 * MIB));
     assert_heard(0);
     assert_int_equal(ledger_of(0).mappings, 3);
-    assert_ok(tarn_host_check(true, NULL, NULL)); /* counted without a listener */
+    assert_ok(tarn_host_check_set(true, NULL, NULL)); /* counted without a listener */
     driver->owner_set(0, range + 4 * MIB, 64, a);
     work(a, range + 4 * MIB, 64, 100);
     assert_ok(driver->unmap(0, range + 4 * MIB, 4 * MIB));

@@ -36,6 +36,8 @@ static void each_call_costs_what_the_tables_say(void **state)
     size_t free_bytes, total;
     struct driver_properties properties;
     bool active = false;
+    uint64_t stream_number = 0;
+    driver_context context = NULL;
     static _Alignas(4096) char own[MIB];
     assert_costs(driver->device_count(&number), 0, 0);
     assert_costs(driver->device_properties(0, &properties), 0, 0);
@@ -66,11 +68,15 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_costs(driver->alloc_async(0, 20 * MIB, NULL, &plain), US(1), US(1));
     assert_costs(driver->free_async(0, plain, NULL), US(1), US(1));
     assert_costs(driver->is_active(0, &active), 0, 0);
+    assert_costs(driver->context_get(&context), 0, 0);
+    assert_costs(driver->context_set(context), 0, 0);
     assert_costs(driver->host_alloc(0, 2 * MIB, &plain), US(160 + 2 * 250), US(160 + 2 * 250));
     assert_costs(driver->host_free(0, plain), US(50 + 2 * 50), US(50 + 2 * 50));
     assert_costs(driver->host_register(0, (uintptr_t)own, MIB), US(160 + 100), US(160 + 100));
     assert_costs(driver->host_unregister(0, (uintptr_t)own), US(50 + 50), US(50 + 50));
     assert_costs(driver->stream_create(0, 0, false, &stream), 0, 0);
+    assert_costs(driver->stream_check(0, stream), 0, 0);
+    assert_costs(driver->stream_number(0, stream, &stream_number), 0, 0);
     assert_costs(driver->event_create(0, &event), 0, 0);
     assert_costs(driver->event_record(0, event, stream), US(0.5), US(0.5));
     assert_costs(driver->event_query(0, event), US(0.3), US(0.3));

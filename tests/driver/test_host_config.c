@@ -177,27 +177,27 @@ static void configure_comes_before_the_environment_and_before_use(void **state)
 {
     (void)state;
     setenv("TARN_HOST_MEMORY", "nonsense", 1);
-    tarn_host_config config = {.size = sizeof config, .devices = 3, .memory = 8 * MIB};
-    assert_ok(tarn_host_configure(&config));
+    tarn_host_configuration config = {.size = sizeof config, .devices = 3, .memory = 8 * MIB};
+    assert_ok(tarn_host_configuration_set(&config));
     assert_ok(driver_init());
     int count = 0;
     assert_ok(driver->device_count(&count));
     assert_int_equal(count, 3);
-    assert_refused(tarn_host_configure(&config), TARN_ERROR_BUSY, "in use");
+    assert_refused(tarn_host_configuration_set(&config), TARN_ERROR_BUSY, "in use");
 }
 
 static void configure_refuses_what_no_device_can_be(void **state)
 {
     (void)state;
-    assert_status(tarn_host_configure(NULL), TARN_ERROR_INVALID_ARGUMENT);
-    tarn_host_config config = {.devices = 1};
-    assert_status(tarn_host_configure(&config), TARN_ERROR_INVALID_ARGUMENT);
-    config = (tarn_host_config){.size = sizeof config, .devices = 65};
-    assert_refused(tarn_host_configure(&config), TARN_ERROR_INVALID_ARGUMENT, "65");
-    config = (tarn_host_config){.size = sizeof config, .devices = -1};
-    assert_status(tarn_host_configure(&config), TARN_ERROR_INVALID_ARGUMENT);
-    config = (tarn_host_config){.size = sizeof config, .memory = 3 * MIB};
-    assert_refused(tarn_host_configure(&config), TARN_ERROR_INVALID_ARGUMENT, "3145728");
+    assert_status(tarn_host_configuration_set(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    tarn_host_configuration config = {.devices = 1};
+    assert_status(tarn_host_configuration_set(&config), TARN_ERROR_INVALID_ARGUMENT);
+    config = (tarn_host_configuration){.size = sizeof config, .devices = 65};
+    assert_refused(tarn_host_configuration_set(&config), TARN_ERROR_INVALID_ARGUMENT, "65");
+    config = (tarn_host_configuration){.size = sizeof config, .devices = -1};
+    assert_status(tarn_host_configuration_set(&config), TARN_ERROR_INVALID_ARGUMENT);
+    config = (tarn_host_configuration){.size = sizeof config, .memory = 3 * MIB};
+    assert_refused(tarn_host_configuration_set(&config), TARN_ERROR_INVALID_ARGUMENT, "3145728");
 }
 
 static void kinds_of_calls_have_names(void **state)

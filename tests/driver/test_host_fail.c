@@ -84,6 +84,17 @@ static tarn_status call_current(void)
     return driver->current(&device);
 }
 
+static tarn_status call_context_get(void)
+{
+    driver_context context;
+    return driver->context_get(&context);
+}
+
+static tarn_status call_context_set(void)
+{
+    return driver->context_set(NULL);
+}
+
 static tarn_status call_memory_info(void)
 {
     size_t free_bytes, total;
@@ -184,6 +195,17 @@ static tarn_status call_stream_create(void)
 static tarn_status call_stream_destroy(void)
 {
     return driver->stream_destroy(0, on.stream);
+}
+
+static tarn_status call_stream_number(void)
+{
+    uint64_t number;
+    return driver->stream_number(0, on.stream, &number);
+}
+
+static tarn_status call_stream_check(void)
+{
+    return driver->stream_check(0, on.stream);
 }
 
 static tarn_status call_stream_query(void)
@@ -363,7 +385,7 @@ static void each_kind_fails_once_without_effect(void **state)
     for (int kind = 0; kind < DRIVER_CALLS; kind++) {
         prepare(kind);
         tarn_host_ledger before = ledger_of(0);
-        assert_ok(tarn_host_fail(kind, 1, false, TARN_ERROR_DRIVER));
+        assert_ok(tarn_host_fail_set(kind, 1, false, TARN_ERROR_DRIVER));
         assert_refused(calls[kind](), TARN_ERROR_DRIVER, "injected failure of call 1 of kind ");
         assert_non_null(strstr(tarn_last_error(), driver_call_name(kind)));
         assert_int_equal(tarn_host_fail_hits(), 1);
@@ -381,10 +403,10 @@ static void any_status_can_be_asked_for(void **state)
 {
     (void)state;
     prepare(-1);
-#define X(name, value, text)                                           \
-    if ((value) != 0) {                                                \
-        assert_ok(tarn_host_fail(DRIVER_CALL_create, 1, false, name)); \
-        assert_status(call_create(), name);                            \
+#define X(name, value, text)                                               \
+    if ((value) != 0) {                                                    \
+        assert_ok(tarn_host_fail_set(DRIVER_CALL_create, 1, false, name)); \
+        assert_status(call_create(), name);                                \
     }
     TARN_STATUS_LIST(X)
 #undef X
@@ -394,26 +416,26 @@ static void the_nth_call_fails_once_or_always(void **state)
 {
     (void)state;
     prepare(-1);
-    assert_ok(tarn_host_fail(DRIVER_CALL_event_query, 3, false, TARN_ERROR_DEVICE_LOST));
+    assert_ok(tarn_host_fail_set(DRIVER_CALL_event_query, 3, false, TARN_ERROR_DEVICE_LOST));
     assert_ok(call_event_query());
     assert_ok(call_event_record()); /* another kind does not count */
     assert_ok(call_event_query());
     assert_refused(call_event_query(), TARN_ERROR_DEVICE_LOST, "call 3 of kind event_query");
     assert_ok(call_event_query());
 
-    assert_ok(tarn_host_fail(-1, 2, true, TARN_ERROR_DRIVER));
+    assert_ok(tarn_host_fail_set(-1, 2, true, TARN_ERROR_DRIVER));
     assert_ok(call_event_query());
     for (int i = 0; i < 3; i++)
         assert_refused(call_event_record(), TARN_ERROR_DRIVER, "of kind any");
     assert_status(call_memory_info(), TARN_ERROR_DRIVER);
     assert_int_equal(tarn_host_fail_hits(), 4);
-    assert_ok(tarn_host_fail(-1, 0, false, TARN_OK));
+    assert_ok(tarn_host_fail_set(-1, 0, false, TARN_OK));
     assert_ok(call_event_record());
     assert_int_equal(tarn_host_fail_hits(), 0);
 
-    assert_status(tarn_host_fail(DRIVER_CALLS, 1, false, TARN_ERROR_DRIVER), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_host_fail(-2, 1, false, TARN_ERROR_DRIVER), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_host_fail(0, 1, false, TARN_OK), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_host_fail_set(DRIVER_CALLS, 1, false, TARN_ERROR_DRIVER), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_host_fail_set(-2, 1, false, TARN_ERROR_DRIVER), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_host_fail_set(0, 1, false, TARN_OK), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 /* Every host allocation behind a call fails in turn: the call says so, has had no effect, and works afterwards. */

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Pinned memory of the host device: what it refuses, its ledger and its costs, captures, and what the checker says. */
-#include "driver/host.h"
+#include "driver/host/host.h"
 #include "host_test.h"
 
 #include <stdio.h>
@@ -51,8 +51,8 @@ static void the_ledger_adds_up(void **state)
     uintptr_t a = 0, b = 0;
     uint64_t cost[2];
     bool active = false;
-    assert_ok(tarn_host_cost('A', DRIVER_CALL_host_alloc, MIB, 1, &cost[0]));
-    assert_ok(tarn_host_cost('A', DRIVER_CALL_host_register, PAGE, 1, &cost[1]));
+    assert_ok(tarn_host_cost_get('A', DRIVER_CALL_host_alloc, MIB, 1, &cost[0]));
+    assert_ok(tarn_host_cost_get('A', DRIVER_CALL_host_register, PAGE, 1, &cost[1]));
     assert_true(cost[0] > cost[1] && cost[1] > 0);
     assert_ok(driver->host_alloc(0, MIB, &a));
     assert_int_equal(ledger_of(0).time_a_ns, cost[0]);
@@ -73,7 +73,7 @@ static void the_ledger_adds_up(void **state)
     assert_ok(driver->is_active(1, &active));
     assert_true(active);
 
-    assert_ok(tarn_host_fail(DRIVER_CALL_host_alloc, 1, false, TARN_ERROR_DRIVER));
+    assert_ok(tarn_host_fail_set(DRIVER_CALL_host_alloc, 1, false, TARN_ERROR_DRIVER));
     assert_status(driver->host_alloc(0, MIB, &a), TARN_ERROR_DRIVER);
     assert_ok(driver->host_alloc(0, MIB, &a));
     assert_ok(driver->host_free(0, a));
@@ -96,9 +96,9 @@ static void the_budget_of_mappings_holds_for_it(void **state)
 static int reports;
 static char report_text[640];
 
-static void count_report(void *argument, const char *text)
+static void count_report(const char *text, void *user)
 {
-    (void)argument;
+    (void)user;
     reports++;
     snprintf(report_text, sizeof report_text, "%s", text);
 }
@@ -108,14 +108,14 @@ static void a_free_of_what_work_uses_is_reported(void **state)
     (void)state;
     uintptr_t pinned = 0;
     driver_stream stream = new_stream(0, false);
-    assert_ok(tarn_host_check(true, count_report, NULL));
+    assert_ok(tarn_host_check_set(true, count_report, NULL));
     assert_ok(driver->host_alloc(0, MIB, &pinned));
     assert_ok(tarn_host_work(0, stream, (void *)(pinned + 100), 8, 1000));
     assert_ok(driver->host_free(0, pinned)); /* waits for it */
     assert_int_equal(reports, 1);
     assert_non_null(strstr(report_text, "host_free"));
     assert_int_equal(time_now(), 1000);
-    assert_ok(tarn_host_check(false, NULL, NULL));
+    assert_ok(tarn_host_check_set(false, NULL, NULL));
     assert_ok(driver->stream_destroy(0, stream));
 }
 

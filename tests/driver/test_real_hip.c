@@ -14,8 +14,9 @@ static int finish_all(void **state)
 static bool is_here(void)
 {
     char why[512] = "";
+    struct hip found;
     void *library = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_LOCAL);
-    return library && driver_hip_probe(why, sizeof why) == TARN_ERROR_NO_DRIVER;
+    return library && hip_probe(&found, why, sizeof why) == TARN_ERROR_NO_DRIVER;
 }
 
 static void the_probe_tells_why(void **state)
@@ -24,11 +25,12 @@ static void the_probe_tells_why(void **state)
     if (!is_here())
         skip();
     char why[512] = "";
-    assert_int_equal(driver_hip_probe(why, sizeof why), TARN_ERROR_NO_DRIVER);
+    struct hip found;
+    assert_int_equal(hip_probe(&found, why, sizeof why), TARN_ERROR_NO_DRIVER);
     assert_non_null(strstr(why, "libamdhip64.so.5 finds no device: hip"));
     assert_true(strstr(why, "HIP error 100 (hipErrorNoDevice)") ||
                 strstr(why, "HIP error 101 (hipErrorInvalidDevice)"));
-    assert_int_equal(hip.devices, 0);
+    assert_int_equal(found.devices, 0);
 }
 
 static void auto_falls_back_to_the_host_device(void **state)

@@ -9,7 +9,8 @@
  * functions of no part are named in tests/build/test_fuzz.sh, with the reason. */
 #include "api/api.h"
 #include "driver/driver.h"
-#include "memory/verify.h"
+#include "memory/watch/verify.h"
+#include "support/clearing.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -78,13 +79,13 @@ static void finish(void)
 
 static void start(void)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = DEVICES, .memory = DEVICE_MEMORY};
+    const tarn_host_configuration config = {.size = sizeof config, .devices = DEVICES, .memory = DEVICE_MEMORY};
     size_t free_bytes, total;
-    DEMAND(tarn_host_configure(&config) == TARN_OK);
+    DEMAND(tarn_host_configuration_set(&config) == TARN_OK);
     DEMAND(tarn_library_register(&api_library, &world.library) == TARN_OK);
     DEMAND(tarn_workspace_size_set(world.library, 4096) == TARN_OK);
     for (int i = 0; i < DEVICES; i++) {
-        DEMAND(tarn_device_memory(i, &free_bytes, &total) == TARN_OK && total == DEVICE_MEMORY);
+        DEMAND(tarn_device_memory_get(i, &free_bytes, &total) == TARN_OK && total == DEVICE_MEMORY);
         DEMAND(driver->stream_create(i, 0, i == 1, &world.natives[i]) == TARN_OK);
     }
     strcpy(world.directory, "/tmp/tarn-fuzz-XXXXXX");
@@ -119,13 +120,13 @@ static void end_captures(void)
 static void clear_workspaces(void)
 {
     for (size_t i = 0; i < SLOTS; i++) {
-        (void)tarn_workspace_clear_capture(world.captures[i].value, NULL);
-        (void)tarn_workspace_clear(world.streams[i].value, NULL);
-        (void)tarn_workspace_clear(world.leased_streams[i].value, NULL);
+        (void)workspaces_clear_capture(world.captures[i].value, NULL);
+        (void)workspaces_clear_stream(world.streams[i].value, NULL);
+        (void)workspaces_clear_stream(world.leased_streams[i].value, NULL);
     }
-    (void)tarn_workspace_clear(TARN_STREAM_PER_THREAD, NULL);
-    (void)tarn_workspace_clear(TARN_STREAM_LEGACY, NULL);
-    DEMAND(tarn_workspace_clear_all(NULL) == TARN_OK);
+    (void)workspaces_clear_stream(TARN_STREAM_PER_THREAD, NULL);
+    (void)workspaces_clear_stream(TARN_STREAM_LEGACY, NULL);
+    DEMAND(workspaces_clear_all(NULL) == TARN_OK);
 }
 
 void end_mine(void)
@@ -144,7 +145,7 @@ void end_mine(void)
     DEMAND(tarn_device_set(0) == TARN_OK);
     for (int i = 0; i < DEVICES; i++) {
         DEMAND(tarn_device_set(i) == TARN_OK && tarn_stream_set(TARN_STREAM_LEGACY) == TARN_OK);
-        (void)tarn_handle_wait_limit(0);
+        (void)tarn_handle_wait_limit_set(0);
     }
     DEMAND(tarn_device_set(0) == TARN_OK);
 }
@@ -165,7 +166,7 @@ static void end_objects(void)
         if (world.shares[i].live)
             DEMAND(tarn_share_close(world.shares[i].object) == TARN_OK);
         if (world.pins[i].live)
-            DEMAND(tarn_unpin(world.pins[i].object, world.pins[i].value) == TARN_OK);
+            DEMAND(tarn_unanchor(world.pins[i].object, world.pins[i].value) == TARN_OK);
     }
 }
 
@@ -200,16 +201,16 @@ static void end_settings(void)
 {
     const tarn_pinned_settings pinned = {
         .size = sizeof pinned, .register_threads = 1, .max_round_threshold = SIZE_MAX, .max_cached_size = SIZE_MAX};
-    DEMAND(tarn_configure("all:default") == TARN_OK);
+    DEMAND(tarn_configuration_set("all:default") == TARN_OK);
     DEMAND(tarn_pinned_settings_set(&pinned) == TARN_OK);
     DEMAND(tarn_caching_set(true) == TARN_OK);
     DEMAND(tarn_trace_stop() == TARN_OK && tarn_trace_clear() == TARN_OK && tarn_live_stop() == TARN_OK);
     DEMAND(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED) == TARN_OK);
     DEMAND(tarn_workspace_size_set(world.library, 4096) == TARN_OK);
     DEMAND(tarn_pinned_limit_set(DEVICE_MEMORY) == TARN_OK);
-    tarn_debug_on_report(NULL, NULL);
+    tarn_debug_callback_set(NULL, NULL);
     for (int i = 0; i < DEVICES; i++)
-        DEMAND(tarn_limit_set(i, SIZE_MAX) == TARN_OK);
+        DEMAND(tarn_device_limit_set(i, TARN_NO_LIMIT) == TARN_OK);
 }
 
 static void nothing_is_left(int device)
@@ -217,8 +218,8 @@ static void nothing_is_left(int device)
     tarn_stats stats = {.size = sizeof stats};
     tarn_host_ledger ledger = {.size = sizeof ledger};
     struct arena *arena = NULL;
-    DEMAND(tarn_trim(device, 0) == TARN_OK);
-    DEMAND(tarn_stats_get(device, &stats) == TARN_OK && tarn_host_ledger_get(device, &ledger) == TARN_OK);
+    DEMAND(tarn_device_trim(device, 0) == TARN_OK);
+    DEMAND(tarn_device_stats_get(device, &stats) == TARN_OK && tarn_host_ledger_get(device, &ledger) == TARN_OK);
     DEMAND(stats.allocation[0].current == 0 && stats.allocated_bytes[0].current == 0);
     DEMAND(stats.requested_bytes[0].current == 0 && stats.active_bytes[0].current == 0);
     DEMAND(stats.reserved_bytes[0].current == 0);
@@ -229,7 +230,7 @@ static void nothing_is_left(int device)
 void end_all(void)
 {
     tarn_pinned_stats pinned = {.size = sizeof pinned};
-    DEMAND(tarn_host_fail(-1, 0, false, TARN_OK) == TARN_OK);
+    DEMAND(tarn_host_fail_set(-1, 0, false, TARN_OK) == TARN_OK);
     run_on_other(end_mine);
     end_mine();
     end_settings();

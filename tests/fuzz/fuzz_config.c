@@ -5,9 +5,9 @@
  * A text that is refused names a column of its own and changes nothing; one that is read is in range, and what is written
  * of it gives the same settings from any others.
  *
- * Reader: src/memory/config_text.c
+ * Reader: src/memory/settings/config_text.c
  */
-#include "memory/config.h"
+#include "memory/settings/config.h"
 
 #include <stdlib.h>
 #include <string.h>

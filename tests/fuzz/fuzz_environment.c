@@ -7,15 +7,15 @@
  *
  * Reader: src/base/debug_words.c
  * Reader: src/device/tracing.c is_word read_word bad_word tracing_words_parse
- * Reader: src/driver/host.c parse_number read_variable choose_devices choose_memory choose_maps start_locked host_start
- * Reader: src/driver/host_clock.c costs_wrong cost_read costs_read_line costs_read host_costs_start kind_named
- * Reader: src/driver/host_peer.c host_peers_start
+ * Reader: src/driver/host/host.c parse_number read_variable choose_devices choose_memory choose_maps start_locked host_start
+ * Reader: src/driver/host/host_clock.c costs_wrong cost_read costs_read_line costs_read host_costs_start kind_named
+ * Reader: src/driver/host/host_peer.c host_peers_start
  * Reader: src/report/live.c is_name wish read_number read_settings_controlled
  */
 #include "base/debug_words.h"
 #include "base/status.h"
 #include "device/tracing.h"
-#include "driver/host.h"
+#include "driver/host/host.h"
 #include "report/start.h"
 
 #include <fcntl.h>

@@ -69,7 +69,7 @@ static void use_handle(void)
 
 static void start(void)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = 2, .memory = (size_t)64 << 20};
+    const tarn_host_configuration config = {.size = sizeof config, .devices = 2, .memory = (size_t)64 << 20};
     const struct page_head head = {
         .interval_ns = 250000000, .started = 1700000000, .name = "fuzz", .library = "0.1.0", .driver = "host"};
     struct page_file file;
@@ -77,7 +77,7 @@ static void start(void)
     tarn_pool *pool = NULL;
     void *block = NULL;
     demand(surveyor && mkdtemp(directory) && atexit(remove_directory) == 0);
-    demand(tarn_host_configure(&config) == TARN_OK && tarn_pool_create(NULL, &pool) == TARN_OK);
+    demand(tarn_host_configuration_set(&config) == TARN_OK && tarn_pool_create(NULL, &pool) == TARN_OK);
     demand(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 1 << 20, &block) == TARN_OK && tarn_malloc(4096));
     demand(tarn_pinned_alloc(4096, &block) == TARN_OK);
     use_handle();

@@ -5,10 +5,10 @@
  * right, so that what it covers is met too, unless the reserved field says otherwise. Of less than two bytes something else is opened.
  * Whatever is read must be within its own numbers; whatever is not must say why.
  *
- * Reader: src/memory/plan_file.c
+ * Reader: src/memory/settings/plan_file.c
  */
 #include "base/status.h"
-#include "memory/plan_file.h"
+#include "memory/settings/plan_file.h"
 
 #include <endian.h>
 #include <stdbool.h>

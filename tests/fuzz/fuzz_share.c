@@ -51,10 +51,11 @@ static int open_files(void)
 /* A device, and a piece of one granule to send. */
 static void start(void)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = 2, .memory = 64 * GRANULE};
+    const tarn_host_configuration config = {.size = sizeof config, .devices = 2, .memory = 64 * GRANULE};
     driver_piece piece = 0;
     size_t free_bytes = 0, total = 0;
-    demand(tarn_host_configure(&config) == TARN_OK && tarn_device_memory(0, &free_bytes, &total) == TARN_OK);
+    demand(tarn_host_configuration_set(&config) == TARN_OK &&
+           tarn_device_memory_get(0, &free_bytes, &total) == TARN_OK);
     demand(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &piece) == TARN_OK);
     demand(driver->export(0, piece, &files[0]) == TARN_OK);
     for (int i = 1; i < MOST; i++)
@@ -91,7 +92,7 @@ static void use(const tarn_share *share, const tarn_share_info *info, int device
     ((volatile char *)pointer)[info->bytes - 1] = 1;
     *(volatile char *)pointer = 1;
     demand(tarn_import(share, device, &again) == TARN_OK && again == pointer);
-    demand(tarn_pointer_info((char *)pointer + info->bytes - 1, &block) == TARN_OK && block.base == pointer &&
+    demand(tarn_pointer_info_get((char *)pointer + info->bytes - 1, &block) == TARN_OK && block.base == pointer &&
            block.imported);
     demand(tarn_free(pointer) == TARN_ERROR_INVALID_POINTER);
     demand(tarn_import_close(pointer) == TARN_OK && tarn_import_close(pointer) == TARN_OK);

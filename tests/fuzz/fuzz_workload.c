@@ -33,6 +33,8 @@ static void check_op(const struct workload *workload, const struct workload_op *
     demand(op->stream == WORKLOAD_NO_STREAM || op->stream < workload->stream_count);
     demand(op->action != WORKLOAD_WAIT || (op->stream < workload->stream_count && op->other < workload->stream_count));
     demand(op->action != WORKLOAD_CAPTURE || op->other == WORKLOAD_NO_POOL || op->other < workload->pool_count);
+    demand(op->action != WORKLOAD_TRIM || op->other < workload->pool_count);
+    demand(op->action != WORKLOAD_POOL_END || (op->other > 0 && op->other < workload->pool_count));
     if (op->block == WORKLOAD_NO_BLOCK)
         return;
     demand(op->block < workload->block_count && workload->blocks[op->block].size > 0);
@@ -61,8 +63,11 @@ static void use(struct workload *workload, uint8_t choice)
     struct plan_draft draft;
     char error[256];
     check(workload);
-    (void)c10_run(workload, UINT64_C(64) << 20, &result);
-    if (plan_draft_make(workload, 1000, &draft, error, sizeof error)) {
+    const struct c10_policy native = c10_policy_default(false), expandable = c10_policy_default(true);
+    (void)c10_run(workload, &native, UINT64_C(64) << 20, &result);
+    (void)c10_run(workload, &expandable, UINT64_C(64) << 20, &result);
+    const struct packing_limits limits = {.steps = 10000, .seconds = 1000};
+    if (plan_draft_make(workload, 1000, &limits, &draft, error, sizeof error)) {
         demand(draft.found.height >= draft.found.bound);
         plan_draft_finish(&draft);
     }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the driver's own calls cost on this machine: with the device idle, with kernels running all the time, and from
- * four threads at once. Medians and 99th percentiles; and from the idle medians cost table C of the host device. */
+/* What the driver's own calls cost on this machine: with the device idle, with kernels running all the time, from
+ * four threads at once, and where there is a second device, with its access to each mapping. Medians and 99th
+ * percentiles; and from the idle medians cost table C of the host device. There a copy's cost is all of it, to its
+ * end, and a wait's that of one with nothing to wait for. */
 #include "gpu.h"
 
 #include <pthread.h>
@@ -17,39 +19,49 @@
 #define SMALL_CALLS 1000
 #define RANGE ((size_t)8 << 30) /* bytes of a reserved range */
 
-/* X(call, sized, what): `sized` ones are measured at each size. */
-#define OP_LIST(X)                                         \
-    X(alloc, true, "cuMemAlloc")                           \
-    X(free, true, "cuMemFree")                             \
-    X(create, true, "cuMemCreate")                         \
-    X(map, true, "cuMemMap")                               \
-    X(set_access, true, "cuMemSetAccess")                  \
-    X(unmap, true, "cuMemUnmap")                           \
-    X(release, true, "cuMemRelease")                       \
-    X(set_access_row, false, "cuMemSetAccess, 16 x 2 MiB") \
-    X(unmap_row, false, "cuMemUnmap, 16 x 2 MiB")          \
-    X(reserve, false, "cuMemAddressReserve 8 GiB")         \
-    X(unreserve, false, "cuMemAddressFree")                \
-    X(memory_info, false, "cuMemGetInfo")                  \
-    X(event_create, false, "cuEventCreate")                \
-    X(event_record, false, "cuEventRecord")                \
-    X(event_query, false, "cuEventQuery")                  \
-    X(stream_wait_event, false, "cuStreamWaitEvent")       \
-    X(event_destroy, false, "cuEventDestroy")              \
-    X(capture_status, false, "cuStreamGetCaptureInfo")     \
-    X(capture_mode, false, "cuThreadExchangeStreamCaptureMode")
+#define HOST_MIB 64 /* the largest copy to and from the host: pinned memory is slow to come by */
+
+/* X(call, sized, kind, what): `sized` ones are measured at each size; those with a `kind` are rows of table C, by
+ * that name. */
+#define OP_LIST(X)                                                                           \
+    X(alloc, true, true, "cuMemAlloc")                                                       \
+    X(free, true, true, "cuMemFree")                                                         \
+    X(create, true, true, "cuMemCreate")                                                     \
+    X(map, true, true, "cuMemMap")                                                           \
+    X(set_access, true, true, "cuMemSetAccess")                                              \
+    X(unmap, true, true, "cuMemUnmap")                                                       \
+    X(release, true, true, "cuMemRelease")                                                   \
+    X(set_access_row, false, false, "cuMemSetAccess, 16 x 2 MiB")                            \
+    X(unmap_row, false, false, "cuMemUnmap, 16 x 2 MiB")                                     \
+    X(copy, true, true, "cuMemcpyAsync on the device, to its end")                           \
+    X(copy_to_host, true, false, "cuMemcpyAsync to pinned memory, to its end")               \
+    X(copy_from_host, true, false, "cuMemcpyAsync from pinned memory, to its end")           \
+    X(set, true, true, "cuMemsetD8Async, to its end")                                        \
+    X(reserve, false, true, "cuMemAddressReserve 8 GiB")                                     \
+    X(unreserve, false, true, "cuMemAddressFree")                                            \
+    X(memory_info, false, true, "cuMemGetInfo")                                              \
+    X(event_create, false, true, "cuEventCreate")                                            \
+    X(event_record, false, true, "cuEventRecord")                                            \
+    X(event_query, false, true, "cuEventQuery")                                              \
+    X(event_synchronize, false, true, "cuEventSynchronize of work that has ended")           \
+    X(stream_wait_event, false, true, "cuStreamWaitEvent")                                   \
+    X(stream_synchronize, false, true, "cuStreamSynchronize of a stream without work")       \
+    X(device_synchronize, false, true, "cuCtxSynchronize, with no work of the stream's own") \
+    X(event_destroy, false, true, "cuEventDestroy")                                          \
+    X(capture_status, false, true, "cuStreamGetCaptureInfo")                                 \
+    X(capture_mode, false, true, "cuThreadExchangeStreamCaptureMode")
 
 enum op {
-#define X(call, sized, what) OP_##call,
+#define X(call, sized, kind, what) OP_##call,
     OP_LIST(X)
 #undef X
         OPS
 };
 static const struct {
     const char *call, *what;
-    bool sized;
+    bool sized, kind;
 } ops[OPS] = {
-#define X(call, sized, what) {#call, what, sized},
+#define X(call, sized, kind, what) {#call, what, sized, kind},
     OP_LIST(X)
 #undef X
 };
@@ -59,8 +71,8 @@ static const struct {
     int repeat;
 } sizes[] = {{2, 200}, {20, 100}, {64, 60}, {256, 24}, {1024, 10}};
 
-enum condition { IDLE, LOADED, THREADED, CONDITIONS };
-static const char *const conditions[CONDITIONS] = {"idle", "loaded", "threads"};
+enum condition { IDLE, LOADED, THREADED, PEER, CONDITIONS };
+static const char *const conditions[CONDITIONS] = {"idle", "loaded", "threads", "peer"};
 
 static struct series {
     atomic_uint count;
@@ -96,10 +108,15 @@ static const struct cu_allocation_properties piece_properties = {
     .type = CU_ALLOCATION_PINNED,
     .location = {.type = CU_LOCATION_DEVICE, .id = 0},
 };
-static const struct cu_access access_of_ours = {
-    .location = {.type = CU_LOCATION_DEVICE, .id = 0},
-    .flags = CU_ACCESS_READ_WRITE,
+/* Device 0, and where pieces are measured with a peer, device 1. */
+static const struct cu_access access_of[2] = {
+    {.location = {.type = CU_LOCATION_DEVICE, .id = 0}, .flags = CU_ACCESS_READ_WRITE},
+    {.location = {.type = CU_LOCATION_DEVICE, .id = 1}, .flags = CU_ACCESS_READ_WRITE},
 };
+static cu_result set_access(cu_address range, size_t size)
+{
+    return gpu.cuMemSetAccess(range, size, access_of, condition == PEER ? 2 : 1);
+}
 
 static bool plain(size_t i, int repeat)
 {
@@ -118,7 +135,7 @@ static bool pieces(cu_address range, size_t i, int repeat)
     for (int n = 0; n < repeat; n++) {
         TIME(OP_create, i, gpu.cuMemCreate(&piece, size, &piece_properties, 0));
         TIME(OP_map, i, gpu.cuMemMap(range, size, 0, piece, 0));
-        TIME(OP_set_access, i, gpu.cuMemSetAccess(range, size, &access_of_ours, 1));
+        TIME(OP_set_access, i, set_access(range, size));
         TIME(OP_unmap, i, gpu.cuMemUnmap(range, size));
         TIME(OP_release, i, gpu.cuMemRelease(piece));
     }
@@ -135,13 +152,56 @@ static bool rows(cu_address range, int repeat)
         for (size_t i = 0; i < ROW; i++)
             if (!CU(name, gpu.cuMemMap(range + i * 2 * MIB, 2 * MIB, 0, row[i], 0)))
                 return false;
-        TIME(OP_set_access_row, 0, gpu.cuMemSetAccess(range, ROW * 2 * MIB, &access_of_ours, 1));
+        TIME(OP_set_access_row, 0, set_access(range, ROW * 2 * MIB));
         TIME(OP_unmap_row, 0, gpu.cuMemUnmap(range, ROW * 2 * MIB));
     }
     for (int i = 0; i < ROW; i++)
         if (!CU(name, gpu.cuMemRelease(row[i])))
             return false;
     return true;
+}
+
+static cu_result copy_to_end(cu_address to, cu_address from, size_t size, cu_stream stream)
+{
+    cu_result code = gpu.cuMemcpyAsync(to, from, size, stream);
+    return code ? code : gpu.cuStreamSynchronize(stream);
+}
+
+static cu_result set_to_end(cu_address address, size_t size, cu_stream stream)
+{
+    cu_result code = gpu.cuMemsetD8Async(address, 7, size, stream);
+    return code ? code : gpu.cuStreamSynchronize(stream);
+}
+
+/* Between two stretches of device memory, and between one of them and `host`. */
+static bool copies(cu_address first, cu_address second, cu_address host, cu_stream stream, size_t i, int repeat)
+{
+    const size_t size = sizes[i].mib * MIB;
+    for (int n = 0; n < repeat; n++) {
+        TIME(OP_set, i, set_to_end(first, size, stream));
+        TIME(OP_copy, i, copy_to_end(second, first, size, stream));
+        if (sizes[i].mib > HOST_MIB)
+            continue;
+        TIME(OP_copy_to_host, i, copy_to_end(host, second, size, stream));
+        TIME(OP_copy_from_host, i, copy_to_end(first, host, size, stream));
+    }
+    return true;
+}
+
+static bool all_copies(cu_stream stream, int share)
+{
+    const size_t most = sizes[size_count - 1].mib * MIB;
+    cu_address first = 0, second = 0;
+    void *host = NULL;
+    bool well = CU(name, gpu.cuMemAlloc_v2(&first, most)) && CU(name, gpu.cuMemAlloc_v2(&second, most)) &&
+                CU(name, gpu.cuMemHostAlloc(&host, HOST_MIB * MIB, 0));
+    for (size_t i = 0; well && i < size_count; i++)
+        well = copies(first, second, (uintptr_t)host, stream, i, sizes[i].repeat / share + 1);
+    if (host)
+        well = CU(name, gpu.cuMemFreeHost(host)) && well;
+    if (second)
+        well = CU(name, gpu.cuMemFree_v2(second)) && well;
+    return (!first || CU(name, gpu.cuMemFree_v2(first))) && well;
 }
 
 static cu_result capture_status(cu_stream stream)
@@ -170,6 +230,13 @@ static bool small_calls(cu_stream stream)
             return false;
         add(OP_event_query, 0, from);
         TIME(OP_stream_wait_event, 0, gpu.cuStreamWaitEvent(stream, event, 0));
+        if (n % 20 == 0) {
+            if (!CU(name, gpu.cuStreamSynchronize(stream)))
+                return false;
+            TIME(OP_event_synchronize, 0, gpu.cuEventSynchronize(event));
+            TIME(OP_stream_synchronize, 0, gpu.cuStreamSynchronize(stream));
+            TIME(OP_device_synchronize, 0, gpu.cuCtxSynchronize());
+        }
         TIME(OP_event_destroy, 0, gpu.cuEventDestroy_v2(event));
         TIME(OP_capture_status, 0, capture_status(stream));
         TIME(OP_capture_mode, 0, gpu.cuThreadExchangeStreamCaptureMode(&mode));
@@ -180,14 +247,11 @@ static bool small_calls(cu_stream stream)
     return CU(name, gpu.cuStreamSynchronize(stream));
 }
 
-static bool all_calls(cu_stream stream, int share)
+/* What a piece and its mapping cost. */
+static bool virtual_calls(int share)
 {
     cu_address range = 0, other = 0;
     bool well = true;
-    for (size_t i = 0; well && i < size_count; i++)
-        well = plain(i, sizes[i].repeat / share + 1);
-    if (!well || !small_calls(stream) || !gpu_properties.virtual_memory)
-        return well;
     for (int n = 0; n < 100 / share; n++) {
         TIME(OP_reserve, 0, gpu.cuMemAddressReserve(&other, RANGE, 0, 0, 0));
         TIME(OP_unreserve, 0, gpu.cuMemAddressFree(other, RANGE));
@@ -200,6 +264,17 @@ static bool all_calls(cu_stream stream, int share)
     return CU(name, gpu.cuMemAddressFree(range, sizes[size_count - 1].mib * MIB)) && well;
 }
 
+static bool all_calls(cu_stream stream, int share)
+{
+    bool well = true;
+    if (condition != PEER) {
+        for (size_t i = 0; well && i < size_count; i++)
+            well = plain(i, sizes[i].repeat / share + 1);
+        well = well && small_calls(stream) && all_copies(stream, share);
+    }
+    return well && (!gpu_properties.virtual_memory || virtual_calls(share));
+}
+
 /* ---- Conditions -------------------------------------------------------------------------------------------------- */
 
 static void *measure(void *argument)
@@ -208,7 +283,7 @@ static void *measure(void *argument)
     (void)argument;
     if (!OK(name, tarn_device_set(0)) || !OK(name, tarn_stream_lease(0, 0, &stream)))
         return NULL;
-    (void)all_calls(gpu_native(stream), condition == IDLE ? 1 : condition == LOADED ? 2 : THREADS);
+    (void)all_calls(gpu_native(stream), condition == THREADED ? THREADS : condition == LOADED ? 2 : 1);
     (void)OK(name, tarn_stream_return(stream));
     return NULL;
 }
@@ -298,7 +373,7 @@ static void write_table(FILE *file)
     fprintf(file, "# Cost table C: %s\n# kind base_ns ns_per_mib ns_per_piece\n", gpu_properties.name);
     for (int op = 0; op < OPS; op++) {
         int row = op == OP_set_access ? OP_set_access_row : op == OP_unmap ? OP_unmap_row : -1;
-        if (op == OP_set_access_row || op == OP_unmap_row || !series[IDLE][op][0].count)
+        if (!ops[op].kind || !series[IDLE][op][0].count)
             continue;
         struct cost cost = cost_of((enum op)op, row);
         fprintf(file, "%s %.0f %.0f %.0f\n", ops[op].call, cost.base, cost.mib, cost.piece);
@@ -330,7 +405,7 @@ static void write_json(FILE *file, int version)
     for (int op = 0; op < OPS; op++) {
         int row = op == OP_set_access ? OP_set_access_row : op == OP_unmap ? OP_unmap_row : -1;
         struct cost cost = cost_of((enum op)op, row);
-        if (op == OP_set_access_row || op == OP_unmap_row || !series[IDLE][op][0].count)
+        if (!ops[op].kind || !series[IDLE][op][0].count)
             continue;
         fprintf(file, "%s\n  \"%s\": {\"base_ns\": %.0f, \"ns_per_mib\": %.0f, \"ns_per_piece\": %.0f}", between,
                 ops[op].call, cost.base, cost.mib, cost.piece);
@@ -350,8 +425,9 @@ static void write_cell(FILE *file, const struct series *from)
 static void write_markdown(FILE *file, int version)
 {
     fprintf(file,
-            "%s, driver %d.%d. Microseconds, median / 99th percentile: device idle; kernels running; four threads.\n\n"
-            "| call | MiB | idle | loaded | 4 threads |\n|---|---:|---:|---:|---:|\n",
+            "%s, driver %d.%d. Microseconds, median / 99th percentile: device idle; kernels running; four threads; one "
+            "peer that has access.\n\n"
+            "| call | MiB | idle | loaded | 4 threads | 1 peer |\n|---|---:|---:|---:|---:|---:|\n",
             gpu_properties.name, version / 1000, version % 1000 / 10);
     for (int op = 0; op < OPS; op++) {
         for (size_t i = 0; i < (ops[op].sized ? size_count : 1); i++) {
@@ -401,14 +477,22 @@ static void write_results(bool print)
     }
 }
 
+static bool has_peer(void)
+{
+    int devices = 0;
+    bool possible = false;
+    return gpu_properties.virtual_memory && OK(name, tarn_device_count_get(&devices)) && devices > 1 &&
+           OK(name, tarn_device_peer_get(1, 0, &possible)) && possible && OK(name, tarn_device_peer_enable(1, 0));
+}
+
 int main(void)
 {
     int status = gpu_start();
     if (status)
         return status;
     size_t available = 0, total = 0;
-    (void)OK(name, tarn_device_memory(0, &available, &total));
-    while (size_count > 1 && sizes[size_count - 1].mib * MIB > available / (THREADS + 1))
+    (void)OK(name, tarn_device_memory_get(0, &available, &total));
+    while (size_count > 1 && sizes[size_count - 1].mib * MIB > available / (2 * THREADS + 1))
         size_count--;
     pthread_t loader;
     run(IDLE, 1);
@@ -423,6 +507,10 @@ int main(void)
         write_results(false);
     }
     run(THREADED, THREADS);
+    if (has_peer())
+        run(PEER, 1);
+    else
+        gpu_say(GPU_SKIP, "costs: peer", "no second device that reaches the first one's memory");
     write_results(true);
     (void)OK(name, tarn_shutdown());
     return gpu_end();

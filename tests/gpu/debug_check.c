@@ -19,9 +19,9 @@ static struct {
     char text[512];
 } heard;
 
-static void hear(void *argument, const tarn_debug_report *report)
+static void hear(const tarn_debug_report *report, void *user)
 {
-    (void)argument;
+    (void)user;
     heard.count++;
     heard.kind = report->kind;
     snprintf(heard.text, sizeof heard.text, "%s", report->text);
@@ -140,7 +140,7 @@ int main(void)
     if (status)
         return status;
     tarn_stream stream = 0, other = 0;
-    tarn_debug_on_report(hear, NULL);
+    tarn_debug_callback_set(hear, NULL);
     if (!OK("debug", tarn_stream_lease(0, 0, &stream)) || !OK("debug", tarn_stream_lease(0, 0, &other)))
         return gpu_end();
     good_use(stream, other);
@@ -150,7 +150,7 @@ int main(void)
     twice(stream);
     beside_a_capture(stream, other);
     cost(stream);
-    (void)OK("debug", tarn_trim(0, 0));
+    (void)OK("debug", tarn_device_trim(0, 0));
     (void)OK("debug", tarn_stream_return(stream));
     (void)OK("debug", tarn_stream_return(other));
     (void)OK("debug", tarn_shutdown());

@@ -44,7 +44,7 @@ static void tell(void)
             gpu_properties.capability_minor, gpu_properties.granule / 1024,
             gpu_properties.virtual_memory ? "yes" : "no");
     gpu_say(GPU_NOTE, "driver", "%s", driver_reason());
-    (void)tarn_library_count(&count);
+    (void)tarn_library_count_get(&count);
     for (tarn_library library = 1; library <= count; library++)
         if (!tarn_library_info_get(library, &info) && info.platform == TARN_PLATFORM_CUDA)
             gpu_say(GPU_NOTE, info.name, "%s %s %s", info.found ? info.path : "not found:", info.version, info.reason);

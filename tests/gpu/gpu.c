@@ -147,7 +147,7 @@ uint64_t gpu_random(uint64_t *state)
 cu_stream gpu_native(tarn_stream stream)
 {
     void *native = NULL;
-    if (!OK("stream", tarn_stream_native(stream, &native)))
+    if (!OK("stream", tarn_stream_native_get(stream, &native)))
         return NULL;
     return native;
 }

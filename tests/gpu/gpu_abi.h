@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the checks on a GPU use of CUDA's driver beyond what tarn does. Columns as in driver/cuda_abi.h; tests/abi/check_gpu.c
+/* What the checks on a GPU use of CUDA's driver beyond what tarn does. Columns as in driver/cuda/cuda_abi.h; tests/abi/check_gpu.c
  * compares each with cuda.h. */
 #ifndef TESTS_GPU_GPU_ABI_H
 #define TESTS_GPU_GPU_ABI_H
 
-#include "driver/cuda_abi.h"
+#include "driver/cuda/cuda_abi.h"
 
 typedef struct CUmod_st *cu_module;
 typedef struct CUfunc_st *cu_function;

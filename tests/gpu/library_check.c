@@ -4,6 +4,7 @@
 /* Real work through every library's pooled handles, compared with a result of the host's: by 16 threads on 4 streams
  * each, queued directly and captured into a graph that is launched twice. Before that, what a handle costs: time and
  * memory of a create, time of a get that finds it. */
+#include "../support/clearing.h"
 #include "library_work.h"
 
 #include <pthread.h>
@@ -32,7 +33,7 @@ static const struct work *const works[] = {&work_cublas,   &work_cublaslt,    &w
 static int64_t used_bytes(void)
 {
     size_t available = 0, total = 0;
-    if (!OK("memory", tarn_device_memory(0, &available, &total)))
+    if (!OK("memory", tarn_device_memory_get(0, &available, &total)))
         return 0;
     return (int64_t)(total - available);
 }
@@ -169,7 +170,7 @@ static void captured(struct run *run, struct job *job)
         fault(run, "beginning a capture", tarn_last_error());
         return;
     }
-    if (tarn_capture_status(job->stream, &state, &id) || state != TARN_CAPTURE_ACTIVE)
+    if (tarn_capture_state_get(job->stream, &state, &id) || state != TARN_CAPTURE_ACTIVE)
         why = "the capture is not active";
     else if (tarn_handle_get(run->work->library, &handle))
         why = tarn_last_error();
@@ -201,7 +202,7 @@ static void captured(struct run *run, struct job *job)
     else
         fault(run, "launching a graph", why ? why : "see above");
     CU(run->work->name, gpu.cuGraphDestroy(graph));
-    (void)OK(run->work->name, tarn_workspace_clear_capture(id, NULL));
+    (void)OK(run->work->name, workspaces_clear_capture(id, NULL));
 }
 
 static void *worker(void *argument)
@@ -267,7 +268,7 @@ static void run_work(const struct work *work)
         (stats.failures || stats.peak_in_use > THREADS + 1))
         gpu_say(GPU_FAIL, name, "%llu creates failed, %llu handles in use at once", (unsigned long long)stats.failures,
                 (unsigned long long)stats.peak_in_use);
-    if (OK(name, tarn_handle_trim(work->library, 0, &destroyed)) && OK(name, tarn_workspace_clear_all(NULL)) &&
+    if (OK(name, tarn_handle_trim(work->library, 0, &destroyed)) && OK(name, workspaces_clear_all(NULL)) &&
         destroyed != stats.available)
         gpu_say(GPU_FAIL, name, "%zu handles destroyed, of %llu that no thread has", destroyed,
                 (unsigned long long)stats.available);

@@ -17,13 +17,13 @@
 static size_t free_bytes(void)
 {
     size_t available = 0, total = 0;
-    return OK("memory", tarn_device_memory(0, &available, &total)) ? available : 0;
+    return OK("memory", tarn_device_memory_get(0, &available, &total)) ? available : 0;
 }
 
 static int64_t reserved(void)
 {
     tarn_stats stats = {.size = sizeof stats};
-    return OK("memory", tarn_stats_get(0, &stats)) ? stats.reserved_bytes[TARN_STAT_ALL].current : -1;
+    return OK("memory", tarn_device_stats_get(0, &stats)) ? stats.reserved_bytes[TARN_STAT_ALL].current : -1;
 }
 
 static void verdict(bool well, const char *name, const char *text)
@@ -59,7 +59,7 @@ static void remap(tarn_stream stream, void **blocks)
     void *large[BLOCKS * BLOCK / LARGE / 2] = {NULL};
     char text[160];
     int64_t before = reserved();
-    bool well = OK(name, tarn_limit_set(0, (size_t)before + 2 * LARGE));
+    bool well = OK(name, tarn_device_limit_set(0, (size_t)before + 2 * LARGE));
     for (size_t i = 0; well && i < BLOCKS; i += 2) {
         well = OK(name, tarn_free(blocks[i]));
         blocks[i] = NULL;
@@ -73,7 +73,7 @@ static void remap(tarn_stream stream, void **blocks)
     verdict(well, name, text);
     for (size_t i = 0; i < COUNT(large); i++)
         (void)OK(name, tarn_free(large[i]));
-    (void)OK(name, tarn_limit_set(0, SIZE_MAX));
+    (void)OK(name, tarn_device_limit_set(0, TARN_NO_LIMIT));
 }
 
 static void too_much(tarn_stream stream)
@@ -86,11 +86,11 @@ static void too_much(tarn_stream stream)
         (void)OK(name, tarn_free(block));
 
     name = "memory: a limit";
-    if (!OK(name, tarn_trim(0, 0)) || !OK(name, tarn_limit_set(0, LARGE)))
+    if (!OK(name, tarn_device_trim(0, 0)) || !OK(name, tarn_device_limit_set(0, LARGE)))
         return;
     status = tarn_alloc_on(stream, 2 * LARGE, &block);
     verdict(status == TARN_ERROR_OUT_OF_MEMORY, name, tarn_status_name(status));
-    (void)OK(name, tarn_limit_set(0, SIZE_MAX));
+    (void)OK(name, tarn_device_limit_set(0, TARN_NO_LIMIT));
 }
 
 int main(void)
@@ -107,7 +107,7 @@ int main(void)
     /* The driver's own first-time costs are not ours. */
     if (!OK("memory", tarn_stream_lease(0, 0, &stream)) || !OK("memory", tarn_alloc_on(stream, LARGE, &first)) ||
         !patterns("memory", stream, &first, 1, LARGE) || !OK("memory", tarn_free(first)) ||
-        !OK("memory", tarn_trim(0, 0)))
+        !OK("memory", tarn_device_trim(0, 0)))
         return gpu_end();
     size_t before = free_bytes();
     verdict(reserved() == 0, "memory: trim to zero", "after the first block");
@@ -127,7 +127,7 @@ int main(void)
     too_much(stream);
 
     (void)OK("memory", tarn_device_synchronize(0));
-    (void)OK("memory", tarn_trim(0, 0));
+    (void)OK("memory", tarn_device_trim(0, 0));
     size_t after = free_bytes();
     snprintf(text, sizeof text, "reserved %lld; free before %zu, after %zu bytes", (long long)reserved(), before,
              after);

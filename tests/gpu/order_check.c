@@ -3,7 +3,7 @@
 
 /* The order of streams: kernels write and check patterns in tarn's memory, late on purpose, while blocks are freed and
  * handed out again: on one stream, on others by each of the ways that a free has, from thread to thread, under a limit
- * that forces memory to be mapped anew, and in captures. Memory that is given out too early shows as a wrong word, and is
+ * that forces memory to be mapped again, on streams that each thread has by the same name, and in captures. Memory that is given out too early shows as a wrong word, and is
  * reported with the block, the streams and the way it was freed. */
 #include "gpu.h"
 
@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define THREADS 4
-#define STREAMS 4 /* a thread */
+#define STREAMS 4               /* per thread; the first is its default stream */
+#define THREADS_OWN ((void *)2) /* CU_STREAM_PER_THREAD */
 #define STEPS 1500
 #define LIVE 12 /* blocks a thread keeps */
 #define LIMIT (384 * MIB)
@@ -246,7 +247,7 @@ static void *press(void *argument)
     struct worker *worker = argument;
     const char *name = "order: threads under a limit";
     size_t slot = (size_t)worker->number * STEPS;
-    if (!OK(name, tarn_device_set(0)))
+    if (!OK(name, tarn_device_set(0)) || !OK(name, tarn_stream_adopt(0, THREADS_OWN, &worker->streams[0])))
         return NULL;
     for (size_t step = 0; step < STEPS; step++, slot++) {
         struct block block = {NULL, random_size(worker), worker->streams[random_below(worker, STREAMS)], 0};
@@ -277,14 +278,14 @@ static void under_pressure(tarn_stream stream)
     size_t ooms = 0;
     int started = 0;
     tarn_stats stats = {.size = sizeof stats};
-    if (!slots_begin(stream, (size_t)THREADS * STEPS) || !OK(name, tarn_trim(0, 0)) ||
-        !OK(name, tarn_stats_reset_accumulated(0)) || !OK(name, tarn_stats_reset_peak(0)) ||
-        !OK(name, tarn_limit_set(0, LIMIT)))
+    if (!slots_begin(stream, (size_t)THREADS * STEPS) || !OK(name, tarn_device_trim(0, 0)) ||
+        !OK(name, tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED)) ||
+        !OK(name, tarn_device_stats_reset(0, TARN_STATS_PEAK)) || !OK(name, tarn_device_limit_set(0, LIMIT)))
         return;
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i].number = i;
         workers[i].random = 88172645463325252u + i * 1000003u;
-        for (int j = 0; j < STREAMS; j++)
+        for (int j = 1; j < STREAMS; j++)
             (void)OK(name, tarn_stream_lease(0, 0, &workers[i].streams[j]));
     }
     for (; started < THREADS; started++)
@@ -294,7 +295,7 @@ static void under_pressure(tarn_stream stream)
         pthread_join(threads[i], NULL);
     (void)post(name, NULL);
     (void)OK(name, tarn_device_synchronize(0));
-    if (OK(name, tarn_stats_get(0, &stats))) {
+    if (OK(name, tarn_device_stats_get(0, &stats))) {
         for (int i = 0; i < THREADS; i++)
             ooms += workers[i].ooms;
         gpu_say(GPU_NOTE, name, "%lld MiB reserved at the most, of %lld; %lld retries, %zu requests refused",
@@ -304,9 +305,9 @@ static void under_pressure(tarn_stream stream)
             gpu_say(GPU_FAIL, name, "the limit was passed");
     }
     slots_are_right(name, stream);
-    (void)OK(name, tarn_limit_set(0, SIZE_MAX));
+    (void)OK(name, tarn_device_limit_set(0, TARN_NO_LIMIT));
     for (int i = 0; i < THREADS; i++)
-        for (int j = 0; j < STREAMS; j++)
+        for (int j = 1; j < STREAMS; j++)
             (void)OK(name, tarn_stream_return(workers[i].streams[j]));
     slots_end();
 }

@@ -2,8 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Two devices of one machine: a peer reaches memory that was mapped before it was enabled and after, in the default pool and in a
- * private one, and memory that was given back and mapped anew. Copies that the peer makes itself, checked on the host. Skipped where
- * there is one device, or where the second cannot reach the first. */
+ * private one, and memory that was given back and mapped again. Copies that the peer makes itself, checked on the host. And library
+ * handles that are made on one device while the other captures. Skipped where there is one device, or where the second cannot reach
+ * the first. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -27,6 +28,40 @@ static bool reaches(const char *name, tarn_stream owner, tarn_stream peer, void 
     return well;
 }
 
+/* A capture on device 0, in each mode, while this thread makes a handle of each library on device 1: the handle is made, and the graph
+ * writes what was captured. */
+static void captures_beside(tarn_stream owner, tarn_stream peer, void *block, tarn_capture_mode mode)
+{
+    static const tarn_library libraries[] = {TARN_LIBRARY_CUBLAS,      TARN_LIBRARY_CUBLASLT, TARN_LIBRARY_CUDNN,
+                                             TARN_LIBRARY_CUSPARSE,    TARN_LIBRARY_CURAND,   TARN_LIBRARY_CUSOLVER_DN,
+                                             TARN_LIBRARY_CUSOLVER_SP, TARN_LIBRARY_CUDSS};
+    static const char *const modes[] = {"global", "thread-local", "relaxed"};
+    char name[64];
+    void *graph = NULL;
+    unsigned char seen = 0, value = (unsigned char)(100 + mode);
+    int made = 0;
+    snprintf(name, sizeof name, "peer: creates beside a %s capture", modes[mode]);
+    if (!OK(name, tarn_capture_begin(owner, mode)))
+        return;
+    bool well = CU(name, gpu.cuMemsetD8Async((uintptr_t)block, value, BLOCK, gpu_native(owner)));
+    for (size_t i = 0; well && i < COUNT(libraries); i++) {
+        tarn_library_info info = {.size = sizeof info};
+        tarn_lease lease = {0};
+        if (!OK(name, tarn_library_info_get(libraries[i], &info)) || !info.usable)
+            continue;
+        well = OK(info.name, tarn_handle_lease(libraries[i], peer, &lease)) && OK(name, tarn_handle_return(&lease));
+        made += well;
+    }
+    well = OK(name, tarn_capture_end(owner, &graph)) && well && gpu_run_graph(graph, owner, 1, name) &&
+           gpu_download(owner, &seen, (char *)block + BLOCK - 1, 1);
+    if (graph)
+        well = CU(name, gpu.cuGraphDestroy(graph)) && well;
+    for (size_t i = 0; i < COUNT(libraries); i++)
+        well = OK(name, tarn_handle_trim(libraries[i], 1, NULL)) && well;
+    gpu_say(well && seen == value ? GPU_PASS : GPU_FAIL, name,
+            "%d handles made on device 1; the graph wrote %d, to be %d", made, seen, value);
+}
+
 int main(void)
 {
     const char *name = "peer";
@@ -37,7 +72,7 @@ int main(void)
     void *before = NULL, *after = NULL, *inside = NULL, *again = NULL, *copy = NULL;
     if (status)
         return status;
-    if (!OK(name, tarn_device_count(&count)) || count < 2 || !OK(name, tarn_device_peer_possible(1, 0, &possible)) ||
+    if (!OK(name, tarn_device_count_get(&count)) || count < 2 || !OK(name, tarn_device_peer_get(1, 0, &possible)) ||
         !possible) {
         gpu_say(GPU_SKIP, name, "%d devices; device 1 can%s reach device 0", count, possible ? "" : "not");
         return gpu_end();
@@ -50,12 +85,14 @@ int main(void)
             reaches("peer: mapped later", owner, peer, after, copy, 12);
         if (OK(name, tarn_pool_alloc(pool, owner, BLOCK, &inside)))
             reaches("peer: in a private pool", owner, peer, inside, copy, 13);
-        if (OK(name, tarn_free(before)) && OK(name, tarn_free(after)) && OK(name, tarn_trim(0, 0)) &&
+        if (OK(name, tarn_free(before)) && OK(name, tarn_free(after)) && OK(name, tarn_device_trim(0, 0)) &&
             OK(name, tarn_alloc_on(owner, BLOCK, &again)))
-            reaches("peer: mapped anew", owner, peer, again, copy, 14);
+            reaches("peer: mapped again", owner, peer, again, copy, 14);
         if (OK(name, tarn_pool_suspend(pool, false)) && OK(name, tarn_pool_resume(pool)))
             reaches("peer: after a resume", owner, peer, inside, copy, 15);
     }
+    for (int mode = TARN_CAPTURE_GLOBAL; again && mode <= TARN_CAPTURE_RELAXED; mode++)
+        captures_beside(owner, peer, again, (tarn_capture_mode)mode);
     (void)OK(name, tarn_free(again));
     (void)OK(name, tarn_free(inside));
     (void)OK(name, tarn_free(copy));

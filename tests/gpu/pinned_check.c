@@ -64,7 +64,7 @@ static void both_ways(tarn_stream stream, bool registered)
     start = gpu_ns();
     well = well && copy(stream, pinned, device, BLOCK) && OK(name, tarn_stream_synchronize(stream));
     uint64_t copied = gpu_ns() - start;
-    well = well && is_all(bytes, 0x5a, BLOCK) && tarn_is_pinned(bytes + BLOCK - 1);
+    well = well && is_all(bytes, 0x5a, BLOCK) && tarn_pinned_contains(bytes + BLOCK - 1);
     snprintf(text, sizeof text, "%zu MiB made in %.1f ms; copied at %.1f GiB/s", BLOCK / MIB, (double)made / 1e6,
              gib_per_second(BLOCK, copied));
     verdict(well, name, text);
@@ -159,7 +159,7 @@ static void too_much(void)
         return;
     tarn_status status = tarn_pinned_alloc(2 * BLOCK, &block);
     verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_last_error());
-    (void)OK(name, tarn_pinned_limit_set(SIZE_MAX));
+    (void)OK(name, tarn_pinned_limit_set(TARN_NO_LIMIT));
 }
 
 int main(void)

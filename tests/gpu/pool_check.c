@@ -15,7 +15,7 @@
 static size_t free_bytes(void)
 {
     size_t available = 0, total = 0;
-    return OK("pool", tarn_device_memory(0, &available, &total)) ? available : 0;
+    return OK("pool", tarn_device_memory_get(0, &available, &total)) ? available : 0;
 }
 
 static size_t reserved_by(tarn_pool *pool)
@@ -27,7 +27,7 @@ static size_t reserved_by(tarn_pool *pool)
 static unsigned count_of(tarn_pool *pool)
 {
     unsigned count = 0;
-    return OK("pool", tarn_pool_use_count(pool, &count)) ? count : 0;
+    return OK("pool", tarn_pool_use_count_get(pool, &count)) ? count : 0;
 }
 
 static void verdict(bool well, const char *name, const char *text)
@@ -67,7 +67,7 @@ static void life(tarn_stream stream, size_t before)
     well = well && OK(name, tarn_pool_release(pool)) && hold(name, stream, blocks, BLOCKS, BLOCK);
     for (size_t i = 0; i < BLOCKS; i++)
         well = well && OK(name, tarn_free(blocks[i]));
-    well = well && OK(name, tarn_trim(0, 0));
+    well = well && OK(name, tarn_device_trim(0, 0));
     size_t after = free_bytes();
     snprintf(text, sizeof text,
              "%d blocks of 32 MiB live on after its release; the driver gave %zu MiB and has %zu back", BLOCKS,
@@ -144,8 +144,8 @@ static void aborted(tarn_stream stream)
                 OK(name, tarn_alloc_on(stream, BLOCK, &block)) && OK(name, tarn_free(block)) &&
                 OK(name, tarn_capture_abort(stream));
     void *next = NULL; /* looks what pools have ended */
-    well =
-        well && OK(name, tarn_alloc_on(stream, BLOCK, &next)) && OK(name, tarn_free(next)) && OK(name, tarn_trim(0, 0));
+    well = well && OK(name, tarn_alloc_on(stream, BLOCK, &next)) && OK(name, tarn_free(next)) &&
+           OK(name, tarn_device_trim(0, 0));
     verdict(well && free_bytes() + SLACK >= before, name, "of 32 MiB");
 }
 
@@ -159,7 +159,7 @@ int main(void)
     /* The driver's own first-time costs are not ours. */
     if (!OK("pool", tarn_stream_lease(0, 0, &stream)) || !OK("pool", tarn_stream_lease(0, 0, &other)) ||
         !OK("pool", tarn_alloc_on(stream, BLOCK, &first)) || !gpu_fill(stream, first, BLOCK, 1, 0) ||
-        !hold("pool", stream, &first, 1, BLOCK) || !OK("pool", tarn_free(first)) || !OK("pool", tarn_trim(0, 0)))
+        !hold("pool", stream, &first, 1, BLOCK) || !OK("pool", tarn_free(first)) || !OK("pool", tarn_device_trim(0, 0)))
         return gpu_end();
     life(stream, free_bytes());
     graph_and_suspend(stream, other);

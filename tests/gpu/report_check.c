@@ -82,7 +82,7 @@ static void snapshot(tarn_stream stream, tarn_stream other)
                    OK(name, tarn_alloc_on(stream, gpu_random(&seed) % (slot % 64 ? 65536 : 8 * MIB) + 1, &slots[slot]));
         }
     }
-    well = well && OK(name, tarn_region_pop()) && OK(name, tarn_trace_count(&kept, &lost));
+    well = well && OK(name, tarn_region_pop()) && OK(name, tarn_trace_count_get(&kept, &lost));
     const char *folder = getenv("GPU_RESULTS");
     snprintf(path, sizeof path, "%.400s/snapshot.pickle", folder ? folder : ".");
     uint64_t started = gpu_ns();
@@ -106,7 +106,7 @@ static void out_of_memory(tarn_stream stream)
     size_t available = 0, total = 0;
     void *refused = NULL;
     cu_address address = 0;
-    if (!OK(name, tarn_trim(0, 0)) || !OK(name, tarn_device_memory(0, &available, &total)) ||
+    if (!OK(name, tarn_device_trim(0, 0)) || !OK(name, tarn_device_memory_get(0, &available, &total)) ||
         !CU(name, gpu.cuMemAlloc_v2(&address, available / 2)))
         return;
     tarn_status status = tarn_alloc_on(stream, available / 4 * 3, &refused);

@@ -56,7 +56,7 @@ static bool hear(int socket, char word)
 static size_t free_bytes(void)
 {
     size_t available = 0, total = 0;
-    return OK("memory", tarn_device_memory(0, &available, &total)) ? available : 0;
+    return OK("memory", tarn_device_memory_get(0, &available, &total)) ? available : 0;
 }
 
 /* ---- The other side ---------------------------------------------------------------------------------------------- */
@@ -194,17 +194,17 @@ static struct {
     unsigned mistakes;
 } told;
 
-static void note_mapped(void *argument, const tarn_range *range)
+static void note_mapped(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     told.mistakes += range->generation <= told.newest || range->device != 0;
     told.newest = range->generation;
     told.mapped += range->bytes;
 }
 
-static void note_unmapping(void *argument, const tarn_range *range)
+static void note_unmapping(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     told.mistakes += range->generation > told.newest || range->generation == 0;
     told.unmapped += range->bytes;
 }
@@ -217,19 +217,19 @@ static void observers(tarn_stream stream)
     void *blocks[6] = {NULL};
     tarn_range range = {0};
     char text[160];
-    bool well = OK(name, tarn_trim(0, 0)) && OK(name, tarn_observer_add(&options, &observer));
+    bool well = OK(name, tarn_device_trim(0, 0)) && OK(name, tarn_observer_add(&options, &observer));
     for (size_t i = 0; well && i < COUNT(blocks); i++)
         well = OK(name, tarn_alloc_on(stream, BLOCK, &blocks[i])) && OK(name, tarn_range_get(blocks[i], &range)) &&
                range.generation > 0 && range.generation <= told.newest && range.bytes > 0;
     size_t grown = told.mapped;
-    well = well && OK(name, tarn_pin(blocks[2], BLOCK));
+    well = well && OK(name, tarn_anchor(blocks[2], BLOCK));
     uint64_t pinned = well && OK(name, tarn_range_get(blocks[2], &range)) ? range.generation : 0;
     for (size_t i = 0; i < COUNT(blocks); i++)
         (void)OK(name, tarn_free(blocks[i]));
-    (void)OK(name, tarn_trim(0, 0));
+    (void)OK(name, tarn_device_trim(0, 0));
     size_t left = told.mapped - told.unmapped;
-    well = well && left >= BLOCK && left < BLOCK + 64 * MIB && OK(name, tarn_unpin(blocks[2], BLOCK)) &&
-           OK(name, tarn_trim(0, 0)) && pinned > 0;
+    well = well && left >= BLOCK && left < BLOCK + 64 * MIB && OK(name, tarn_unanchor(blocks[2], BLOCK)) &&
+           OK(name, tarn_device_trim(0, 0)) && pinned > 0;
     snprintf(text, sizeof text, "told of %zu MiB mapped and %zu unmapped; pinned %zu MiB stayed; %u mistakes",
              grown / MIB, told.unmapped / MIB, left / MIB, told.mistakes);
     verdict(well && told.mapped == told.unmapped && grown >= COUNT(blocks) * BLOCK && told.mistakes == 0, name, text);
@@ -253,13 +253,13 @@ int main(int argc, char **argv)
     if (!OK("share", tarn_export_enable(0)) || !OK("share", tarn_stream_lease(0, 0, &stream)))
         return gpu_end();
     exports(stream); /* the driver's own first-time costs are not ours */
-    (void)OK("share", tarn_trim(0, 0));
+    (void)OK("share", tarn_device_trim(0, 0));
     size_t before = free_bytes();
     imports(stream);
     loop(stream);
     observers(stream);
     (void)OK("share", tarn_device_synchronize(0));
-    (void)OK("share", tarn_trim(0, 0));
+    (void)OK("share", tarn_device_trim(0, 0));
     size_t after = free_bytes();
     snprintf(text, sizeof text, "free before %zu, after %zu bytes", before, after);
     verdict(after + SLACK >= before, "share: all goes back", text);

@@ -58,7 +58,7 @@ class Tarn:
         library.tarn_malloc.restype = ctypes.c_void_p
         library.tarn_malloc.argtypes = [ctypes.c_size_t]
         library.tarn_free.argtypes = [ctypes.c_void_p]
-        library.tarn_trim.argtypes = [ctypes.c_int, ctypes.c_size_t]
+        library.tarn_device_trim.argtypes = [ctypes.c_int, ctypes.c_size_t]
         library.tarn_last_error.restype = ctypes.c_char_p
         self.free = library.tarn_free
         self.empty = library.tarn_last_status
@@ -76,13 +76,13 @@ class Tarn:
 
     def trim(self):
         self.check(self.library.tarn_device_synchronize(0))
-        self.check(self.library.tarn_trim(0, 0))
-        self.check(self.library.tarn_stats_reset_peak(0))
+        self.check(self.library.tarn_device_trim(0, 0))
+        self.check(self.library.tarn_device_stats_reset(0, 0))
 
     def peak(self):
         stats = ctypes.create_string_buffer(STATS_BYTES)
         ctypes.c_size_t.from_buffer(stats, 0).value = STATS_BYTES
-        self.check(self.library.tarn_stats_get(0, stats))
+        self.check(self.library.tarn_device_stats_get(0, stats))
         return ctypes.c_int64.from_buffer(stats, RESERVED_PEAK).value
 
 

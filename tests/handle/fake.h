@@ -6,6 +6,8 @@
 #ifndef TARN_TESTS_HANDLE_FAKE_H
 #define TARN_TESTS_HANDLE_FAKE_H
 
+#include "support/clearing.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,9 @@
 
 #include <cmocka.h>
 
+#include "driver/driver.h"
+
+#include "support/status.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -218,31 +223,10 @@ static inline int fake_check(void **state)
     return 0;
 }
 
-static inline void check_status(tarn_status status, tarn_status expected, const char *call, const char *file, int line)
-{
-    if (status != expected)
-        print_error("%s gave %s, not %s: %s\n", call, tarn_status_name(status), tarn_status_name(expected),
-                    tarn_last_error());
-    _assert_int_equal((unsigned long)status, (unsigned long)expected, file, line);
-}
-
-static inline void check_refused(tarn_status status, tarn_status expected, const char *part, const char *call,
-                                 const char *file, int line)
-{
-    check_status(status, expected, call, file, line);
-    if (!strstr(tarn_last_error(), part))
-        print_error("%s: \"%s\" is not in \"%s\"\n", call, part, tarn_last_error());
-    _assert_true(strstr(tarn_last_error(), part) != NULL, "the last error names the reason", file, line);
-}
-
-#define assert_ok(call) check_status((call), TARN_OK, #call, __FILE__, __LINE__)
-#define assert_status(call, expected) check_status((call), (expected), #call, __FILE__, __LINE__)
-#define assert_refused(call, expected, part) check_refused((call), (expected), (part), #call, __FILE__, __LINE__)
-
 static inline void host_start(int devices, size_t memory)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
-    assert_ok(tarn_host_configure(&config));
+    const tarn_host_configuration config = {.size = sizeof config, .devices = devices, .memory = memory};
+    assert_ok(tarn_host_configuration_set(&config));
 }
 
 static inline struct fake_handle *get(tarn_library library)
@@ -259,10 +243,20 @@ static inline tarn_stream new_stream(void)
     return stream;
 }
 
+/* A stream of the driver's that tarn has not heard of. */
+static inline void *native_made(void)
+{
+    driver_stream made = NULL;
+    int devices = 0;
+    assert_ok(tarn_device_count_get(&devices)); /* the driver is chosen */
+    assert_ok(driver->stream_create(0, 0, false, &made));
+    return made;
+}
+
 static inline void *native(tarn_stream stream)
 {
     void *result = NULL;
-    assert_ok(tarn_stream_native(stream, &result));
+    assert_ok(tarn_stream_native_get(stream, &result));
     return result;
 }
 
@@ -279,6 +273,21 @@ static inline tarn_workspace_stats workspace_stats(void)
     assert_ok(tarn_workspace_stats_get(THIS_DEVICE, &stats));
     return stats;
 }
+
+/* For the end of a test that changed the policy. */
+static inline int back_to_default(void **state)
+{
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    return fake_check(state);
+}
+
+/* A thread with a handle, and the one that tests it: each waits at the barrier for the other. */
+struct pausing {
+    tarn_library library;
+    tarn_stream stream;
+    struct fake_handle *handle;
+    pthread_barrier_t barrier;
+};
 
 static inline double seconds(void)
 {

@@ -5,6 +5,7 @@
  * with all that follow. What is made once a process (a device, its address range, its tables, the slots of streams) is made here and
  * nowhere else where failures are tried. Then nothing fails any more, and the same must work as if nothing had happened. Every attempt
  * is a process of its own. */
+#include "support/clearing.h"
 #include "support/failures.h"
 #include "support/host.h"
 
@@ -158,10 +159,10 @@ static void (*use)(void);
 static void use_again(void)
 {
     use();
-    OK(tarn_workspace_clear_all(NULL));
+    OK(workspaces_clear_all(NULL));
     OK(tarn_pinned_trim(0));
     for (int device = 0; device < 2; device++) {
-        OK(tarn_trim(device, 0));
+        OK(tarn_device_trim(device, 0));
         tarn_host_ledger ledger = ledger_of(device);
         /* A driver that takes nothing back while a capture is thrown away keeps its graph, and the graph its memory. */
         if (failure_tried()->kind != FAIL_driver || !failure_tried()->forever)

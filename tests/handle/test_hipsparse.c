@@ -76,7 +76,7 @@ static void the_driver_joins_the_runtime_that_is_loaded(void **state)
     (void)state;
     NEEDS(hipsparse);
     int count = 0;
-    assert_ok(tarn_device_count(&count));
+    assert_ok(tarn_device_count_get(&count));
     assert_int_equal(count, 1);
     assert_string_equal(driver->name, "hip");
     assert_int_equal(HIP_MAJOR(hip.version), 5); /* though .7 could be opened, and is newer */
@@ -94,7 +94,7 @@ struct user {
     pthread_barrier_t *barrier;
     tarn_library library;
     void *(*bound_stream)(void *handle);
-    void *handle;
+    void *handles[2]; /* one per stream */
     const char *wrong;
 };
 
@@ -109,13 +109,15 @@ static void *use(void *argument)
     struct user *user = argument;
     tarn_stream streams[2] = {TARN_STREAM_LEGACY, TARN_STREAM_LEGACY};
     void *native = NULL, *again = NULL;
-    EXPECT(tarn_handle_get(user->library, &user->handle) == TARN_OK);
-    EXPECT(tarn_stream_from_pool(0, 0, &streams[0]) == TARN_OK && tarn_stream_from_pool(0, 0, &streams[1]) == TARN_OK);
-    pthread_barrier_wait(user->barrier); /* each has one at this moment */
+    EXPECT(tarn_stream_shared_get(0, 0, &streams[0]) == TARN_OK &&
+           tarn_stream_shared_get(0, 0, &streams[1]) == TARN_OK);
+    for (int i = 0; i < 2; i++)
+        EXPECT(tarn_handle_get_on(user->library, streams[i], &user->handles[i]) == TARN_OK);
+    pthread_barrier_wait(user->barrier); /* each has two at this moment */
     for (int round = 0; round < 100 && !user->wrong; round++) {
         EXPECT(tarn_stream_set(streams[round & 1]) == TARN_OK);
-        EXPECT(tarn_handle_get(user->library, &again) == TARN_OK && again == user->handle);
-        EXPECT(tarn_stream_native(streams[round & 1], &native) == TARN_OK && native);
+        EXPECT(tarn_handle_get(user->library, &again) == TARN_OK && again == user->handles[round & 1]);
+        EXPECT(tarn_stream_native_get(streams[round & 1], &native) == TARN_OK && native);
         EXPECT(user->bound_stream(again) == native);
     }
     pthread_barrier_wait(user->barrier);
@@ -149,7 +151,7 @@ static tarn_handle_stats stats_of(tarn_library library)
 static void pool(tarn_library library, void *(*bound_stream)(void *))
 {
     size_t before = 0, after = 0, total = 0, destroyed = 0;
-    assert_ok(tarn_device_memory(0, &before, &total));
+    assert_ok(tarn_device_memory_get(0, &before, &total));
     for (int lot = 0; lot < 2; lot++) {
         pthread_t threads[THREADS];
         struct user users[THREADS];
@@ -166,24 +168,23 @@ static void pool(tarn_library library, void *(*bound_stream)(void *))
             if (users[i].wrong)
                 print_error("thread %d: not so: %s\n", i, users[i].wrong);
             assert_null(users[i].wrong);
-            assert_non_null(users[i].handle);
-            for (int j = 0; j < i; j++)
-                assert_ptr_not_equal(users[i].handle, users[j].handle);
+            for (int j = 0; j < i * 2 + 1; j++)
+                assert_ptr_not_equal(users[i].handles[1], users[j / 2].handles[j % 2]);
         }
-        assert_int_equal(stats_of(library).created, THREADS);
-        assert_int_equal(stats_of(library).available, THREADS);
+        assert_int_equal(stats_of(library).created, 2 * THREADS);
+        assert_int_equal(stats_of(library).available, 2 * THREADS);
         assert_int_equal(stats_of(library).in_use, 0);
     }
     tarn_handle_stats stats = stats_of(library);
     assert_true(stats.create_ns_last > 0);
     assert_int_equal(stats.failures, 0);
-    assert_ok(tarn_device_memory(0, &after, &total));
+    assert_ok(tarn_device_memory_get(0, &after, &total));
     assert_true(after < before); /* they are real: each has memory of the device */
     assert_ok(tarn_handle_trim(library, 0, &destroyed));
-    assert_int_equal(destroyed, THREADS);
+    assert_int_equal(destroyed, 2 * THREADS);
     assert_int_equal(stats_of(library).available, 0);
-    assert_int_equal(stats_of(library).destroyed, THREADS);
-    assert_ok(tarn_device_memory(0, &after, &total));
+    assert_int_equal(stats_of(library).destroyed, 2 * THREADS);
+    assert_ok(tarn_device_memory_get(0, &after, &total));
     assert_int_equal(after, before);
 }
 
@@ -217,7 +218,7 @@ static void a_capture_gets_no_new_handle(void **state)
     assert_ok(tarn_handle_prewarm(TARN_LIBRARY_HIPSPARSE, 0, 1));
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
     assert_ok(tarn_handle_lease(TARN_LIBRARY_HIPSPARSE, stream, &lease));
-    assert_ok(tarn_stream_native(stream, &native));
+    assert_ok(tarn_stream_native_get(stream, &native));
     assert_ptr_equal(hipsparse_stream(lease.handle), native);
     assert_refused(tarn_handle_get_on(TARN_LIBRARY_ROCSPARSE, stream, &other), TARN_ERROR_CAPTURE,
                    "tarn_handle_prewarm");
@@ -238,7 +239,7 @@ static void scenario_other_runtime(void)
 {
     int count = 0;
     void *handle = NULL;
-    NEED(tarn_device_count(&count) == TARN_OK);
+    NEED(tarn_device_count_get(&count) == TARN_OK);
     NEED(HIP_MAJOR(hip.version) == 7);
     NEED(dlopen("libhipsparse.so.0", RTLD_NOW | RTLD_LOCAL)); /* before a simulated one of a newer soname is found */
     NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, &handle) == TARN_ERROR_NOT_SUPPORTED);

@@ -222,7 +222,7 @@ static void test_by_stream(void **state)
     struct {
         void *native;
         tarn_stream stream;
-    } own = {.native = native(new_stream())};
+    } own = {.native = native_made()};
     assert_ok(tarn_stream_adopt(0, own.native, &own.stream));
     void *on_own;
     assert_ok(tarn_handle_get_on(library, own.stream, &on_own));
@@ -307,9 +307,9 @@ static void test_by_stream_without_an_event(void **state)
     assert_ok(tarn_handle_return(&lease));
     for (int i = 0; i < 3; i++) {
         assert_ok(tarn_host_work(0, native(a), NULL, 0, 1000)); /* so that there is something to wait for */
-        assert_ok(tarn_host_fail(record_kind(), 1, true, TARN_ERROR_DRIVER));
+        assert_ok(tarn_host_fail_set(record_kind(), 1, true, TARN_ERROR_DRIVER));
         tarn_status status = i == 2 ? tarn_handle_lease(library, b, &lease) : tarn_handle_get_on(library, b, &handle);
-        assert_ok(tarn_host_fail(-1, 0, false, TARN_OK));
+        assert_ok(tarn_host_fail_set(-1, 0, false, TARN_OK));
         assert_int_equal(status, TARN_ERROR_DRIVER);
         assert_int_equal(handle_stats(library).in_use, 0);
         assert_int_equal(handle_stats(library).available, 1);
@@ -411,7 +411,7 @@ static void *get_with_limit(void *argument)
 {
     struct other_thread *other = argument;
     void *handle;
-    assert_ok(tarn_handle_wait_limit(other->wait_ns));
+    assert_ok(tarn_handle_wait_limit_set(other->wait_ns));
     other->status = tarn_handle_get(other->library, &handle);
     return NULL;
 }
@@ -460,6 +460,33 @@ static void test_captures(void **state)
     assert_ok(tarn_handle_get_on(library, stream, &handle));
     assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
     assert_ok(tarn_handle_trim(library, 0, NULL));
+    assert_ok(tarn_stream_return(stream));
+}
+
+static void *get_on_second_device(void *argument)
+{
+    assert_ok(tarn_device_set(1));
+    return get(*(tarn_library *)argument);
+}
+
+/* A create on one device harms no capture on another, whoever captures: two H200s have shown it. */
+static void test_capture_on_another_device(void **state)
+{
+    (void)state;
+    tarn_stream stream = new_stream();
+    void *graph = NULL;
+    for (int mode = TARN_CAPTURE_GLOBAL; mode <= TARN_CAPTURE_RELAXED; mode++) {
+        tarn_library mine = fake_register(0, false), theirs = fake_register(0, false);
+        assert_ok(tarn_capture_begin(stream, (tarn_capture_mode)mode));
+        assert_refused(tarn_handle_prewarm(mine, 0, 1), TARN_ERROR_CAPTURE, "this thread");
+        assert_ok(tarn_device_set(1));
+        assert_non_null(get(mine));
+        assert_ok(tarn_handle_prewarm(mine, 1, 2));
+        in_thread(get_on_second_device, &theirs);
+        assert_ok(tarn_device_set(0));
+        assert_ok(tarn_capture_end(stream, &graph));
+        assert_ok(tarn_host_graph_destroy(graph));
+    }
     assert_ok(tarn_stream_return(stream));
 }
 
@@ -525,7 +552,7 @@ static void test_other_captures(void **state)
     assert_status(tarn_handle_get(colder, &handle), TARN_ERROR_CAPTURE);
     assert_status(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE);
     assert_ok(driver->capture_end(0, native(stream), &graph));
-    assert_ok(tarn_capture_end(stream, NULL));
+    assert_ok(tarn_capture_end_announced(stream, graph));
     assert_ok(driver->graph_destroy(0, graph));
     assert_non_null(get(colder));
     assert_ok(tarn_stream_return(stream));
@@ -535,7 +562,7 @@ static void test_retired_stream_is_refused(void **state)
 {
     (void)state;
     tarn_library library = fake_register(0, false);
-    void *own = native(new_stream()), *handle;
+    void *own = native_made(), *handle;
     tarn_stream stream;
     assert_ok(tarn_stream_adopt(0, own, &stream));
     assert_ok(tarn_stream_set(stream));
@@ -589,6 +616,7 @@ int main(void)
         TEST(test_of_two_returns_at_once_one_counts),
         TEST(test_prewarm_and_trim),
         TEST(test_captures),
+        TEST(test_capture_on_another_device),
         TEST(test_no_capture_begins_during_a_trim),
         TEST(test_other_captures),
         TEST(test_retired_stream_is_refused),

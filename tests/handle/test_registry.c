@@ -9,6 +9,7 @@
 
 #include "abi/handle_symbols.h"
 #include "base/pages.h"
+#include "driver/loader.h"
 #include "handle/library.h"
 
 static tarn_library_info info_of(tarn_library library)
@@ -23,7 +24,7 @@ static void test_built_in(void **state)
     (void)state;
     tarn_library found = 0;
     int count = 0;
-    assert_ok(tarn_library_count(&count));
+    assert_ok(tarn_library_count_get(&count));
     assert_true(count >= 15);
 #define X(NAME, number, name)                    \
     assert_ok(tarn_library_find(#name, &found)); \
@@ -57,17 +58,16 @@ static void test_checked_rows_name_checked_symbols(void **state)
     int checked = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct library *row = rows[i];
-        const char *symbols[] = {row->create,
-                                 row->destroy,
-                                 row->set_stream,
-                                 row->get_stream,
-                                 row->set_workspace,
-                                 row->status_text,
-                                 row->version,
-                                 row->memory,
-                                 row->modes[MODE_POINTER].set,
-                                 row->modes[MODE_MATH].set,
-                                 row->modes[MODE_ATOMICS].set};
+        const char *symbols[] = {row->create,        row->destroy,     row->set_stream, row->get_stream,
+                                 row->set_workspace, row->status_text, row->version,    row->memory};
+        const char *modes[LIBRARY_MODES * 2];
+        for (int j = 0; j < LIBRARY_MODES; j++) {
+            modes[2 * j] = row->modes[j].set;
+            modes[2 * j + 1] = row->modes[j].get;
+        }
+        for (size_t j = 0; !row->unchecked && j < sizeof modes / sizeof *modes; j++)
+            if (modes[j] && !is_in_list(modes[j]))
+                fail_msg("%s: %s", row->name, modes[j]);
         for (size_t j = 0; !row->unchecked && j < sizeof symbols / sizeof *symbols; j++) {
             if (symbols[j] && !is_in_list(symbols[j]))
                 fail_msg("%s: %s", row->name, symbols[j]);
@@ -117,7 +117,7 @@ static void test_registered_is_checked(void **state)
 {
     (void)state;
     tarn_library library = 99;
-    const char *many[] = {"1", "2", "3", "4", "5", "6", NULL};
+    const char *many[] = {"1", "2", "3", "4", "5", "6", NULL}, *empty[] = {"", NULL}, *none[] = {NULL};
     tarn_library_row row = {.size = sizeof row, .name = "checked", .create = fake_create, .destroy = fake_destroy};
 #define REFUSED(field, value)                                                              \
     do {                                                                                   \
@@ -135,6 +135,16 @@ static void test_registered_is_checked(void **state)
     REFUSED(create, NULL);
     REFUSED(destroy, NULL);
     REFUSED(sonames, many);
+    REFUSED(sonames, empty);
+    REFUSED(set_stream_name, "set_it"); /* names that there is nothing to look up in */
+    REFUSED(get_stream_name, "get_it");
+    REFUSED(set_workspace_name, "set_workspace");
+    REFUSED(set_pointer_mode_name, "set_mode");
+    REFUSED(status_text_name, "text");
+    row.sonames = none;
+    REFUSED(set_stream_name, "set_it");
+    row.sonames = NULL;
+    row.create_name = "made_by"; /* what messages call the function */
     assert_status(tarn_library_register(NULL, &library), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_library_register(&row, NULL), TARN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(library, 99);
@@ -234,6 +244,75 @@ static void test_directories(void **state)
     assert_non_null(strstr(info.path, "libc.so.6"));
 }
 
+static char folder[] = "/tmp/tarn-registry-XXXXXX";
+
+static const char *in_folder(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+/* Makes a name in the folder stand for a library of the system. */
+static void put_library(const char *name, const char *soname)
+{
+    const char *const sonames[] = {soname, NULL};
+    struct loaded loaded;
+    assert_ok(loader_open(sonames, &loaded, NULL, 0));
+    assert_int_equal(symlink(loader_path(&loaded), in_folder(name)), 0);
+}
+
+static void put_text(const char *name)
+{
+    FILE *file = fopen(in_folder(name), "w");
+    assert_non_null(file);
+    assert_true(fputs("this is no library at all, whatever its name says of it\n", file) > 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static tarn_library_info find_in_folder(const char *name, const char *const *sonames)
+{
+    tarn_library_row row = {
+        .size = sizeof row, .name = name, .sonames = sonames, .create_name = "cos", .destroy_name = "free"};
+    tarn_library library;
+    assert_ok(tarn_library_register(&row, &library));
+    return info_of(library);
+}
+
+/* A file of TARN_LIBRARY_PATH that does not serve is told of, and the next version is tried: what is no library, what lacks a function. */
+static void test_broken_files(void **state)
+{
+    (void)state;
+    static const char *const versions[] = {"libversions.so.3", "libversions.so.2", "libversions.so.1", NULL};
+    static const char *const broken[] = {"libbroken.so.1", NULL};
+    tarn_library library;
+    void *handle;
+    assert_true(mkdtemp(folder) && setenv("TARN_LIBRARY_PATH", folder, 1) == 0);
+    put_text("libversions.so.3");
+    put_library("libversions.so.2", "libc.so.6"); /* which has no cosine */
+    put_library("libversions.so.1", "libm.so.6");
+    put_text("libbroken.so.1");
+    tarn_library_info info = find_in_folder("versions", versions);
+    assert_true(info.found);
+    assert_non_null(strstr(info.path, "libm"));
+    assert_string_equal(info.reason, "");
+
+    assert_int_equal(unlink(in_folder("libversions.so.1")), 0);
+    info = find_in_folder("versions_broken", versions);
+    assert_false(info.found);
+    assert_non_null(strstr(info.reason, in_folder("libversions.so.3: ")));
+    assert_non_null(strstr(info.reason, " has no symbol cos"));
+    info = find_in_folder("broken", broken);
+    assert_false(info.found);
+    assert_non_null(strstr(info.reason, in_folder("libbroken.so.1: ")));
+    assert_ok(tarn_library_find("broken", &library));
+    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY_NOT_FOUND, in_folder("libbroken.so.1: "));
+    unlink(in_folder("libversions.so.3"));
+    unlink(in_folder("libversions.so.2"));
+    unlink(in_folder("libbroken.so.1"));
+    assert_int_equal(unsetenv("TARN_LIBRARY_PATH") || rmdir(folder), 0);
+}
+
 /* What cuDSS and MIOpen are given: their own allocator structures, served from tarn's memory in the order of a
  * stream. */
 struct cudss_handler {
@@ -279,11 +358,11 @@ static void test_memory_of_libraries(void **state)
     assert_int_equal(library_cudss.give_memory(lease.owner, symbol), 0);
     assert_string_equal(cudss.name, "tarn");
     assert_int_equal(cudss.device_alloc(cudss.context, &pointer, 3000, native(a)), 0);
-    assert_ok(tarn_pointer_info(pointer, &info));
+    assert_ok(tarn_pointer_info_get(pointer, &info));
     assert_int_equal(info.stream, a);
     assert_int_equal(info.requested, 3000);
     assert_int_equal(cudss.device_free(cudss.context, pointer, 3000, native(a)), 0);
-    assert_int_not_equal(tarn_pointer_info(pointer, &info), TARN_OK);
+    assert_int_not_equal(tarn_pointer_info_get(pointer, &info), TARN_OK);
     assert_int_equal(cudss.device_alloc(cudss.context, &pointer, 5000, native(b)), 0); /* not the handle's stream */
     assert_int_equal(cudss.device_free(cudss.context, pointer, 5000, native(a)), 0);
     assert_int_not_equal(cudss.device_alloc(cudss.context, &pointer, (size_t)1 << 50, native(a)), 0);
@@ -293,11 +372,11 @@ static void test_memory_of_libraries(void **state)
     memcpy(&symbol, &set_miopen, sizeof symbol);
     assert_int_equal(library_miopen.give_memory(lease.owner, symbol), 0);
     pointer = miopen.allocate(miopen.context, 4000);
-    assert_ok(tarn_pointer_info(pointer, &info));
+    assert_ok(tarn_pointer_info_get(pointer, &info));
     assert_int_equal(info.stream, a);
     assert_ok(tarn_handle_lease_bind(&lease, b));
     void *other = miopen.allocate(miopen.context, 4000);
-    assert_ok(tarn_pointer_info(other, &info));
+    assert_ok(tarn_pointer_info_get(other, &info));
     assert_int_equal(info.stream, b);
     miopen.deallocate(miopen.context, pointer); /* after what runs on b as well */
     miopen.deallocate(miopen.context, other);
@@ -319,19 +398,19 @@ static void *ask_for(void *argument)
     return NULL;
 }
 
-/* Threads that want a library while another one opens it, which takes as long as somebody is to write to this file, have its answer. */
+/* Threads that want a library while others open it, which takes as long as somebody is to write to this file, all have an answer. */
 static void test_found_by_another_thread(void **state)
 {
     (void)state;
     const char *const sonames[] = {"libslowly.so.1", NULL};
     const tarn_library_row row = {
         .size = sizeof row, .name = "slowly", .sonames = sonames, .create_name = "create", .destroy_name = "destroy"};
-    char folder[] = "/tmp/tarn-registry-XXXXXX", path[64];
+    char place[] = "/tmp/tarn-registry-XXXXXX", path[64];
     tarn_library library;
     pthread_t threads[4];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/libslowly.so.1", folder);
-    assert_int_equal(mkfifo(path, 0600) || setenv("TARN_LIBRARY_PATH", folder, 1), 0);
+    assert_non_null(mkdtemp(place));
+    snprintf(path, sizeof path, "%s/libslowly.so.1", place);
+    assert_int_equal(mkfifo(path, 0600) || setenv("TARN_LIBRARY_PATH", place, 1), 0);
     assert_ok(tarn_library_register(&row, &library));
     assert_int_equal(pthread_barrier_init(&all_made, NULL, 5), 0);
     for (int i = 0; i < 4; i++)
@@ -348,7 +427,7 @@ static void test_found_by_another_thread(void **state)
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&all_made);
-    assert_int_equal(unsetenv("TARN_LIBRARY_PATH") || unlink(path) || rmdir(folder), 0);
+    assert_int_equal(unsetenv("TARN_LIBRARY_PATH") || unlink(path) || rmdir(place), 0);
 }
 
 static void test_numbers_run_out(void **state)
@@ -379,6 +458,7 @@ int main(void)
         TEST(test_create_takes_a_number),
         TEST(test_failed_handle_is_real),
         TEST(test_directories),
+        TEST(test_broken_files),
         TEST(test_memory_of_libraries),
         TEST(test_found_by_another_thread),
         TEST(test_numbers_run_out), /* the last */

@@ -6,6 +6,7 @@
  * row. What a get does not give stays untouched; no handle is lost, misused, or used after its end; and the next get works. */
 #include "driver/driver.h"
 #include "handle/registry.h"
+#include "support/clearing.h"
 #include "support/failures.h"
 #include "support/host.h"
 #include "support/system.h"
@@ -93,7 +94,7 @@ static void use_workspaces(void)
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
 }
 
-/* Its workspace is the pool's, and goes before it. */
+/* A handle that is first bound to the stream in a scope. */
 static void get_in_a_pool(void)
 {
     tarn_pool_options options = {.size = sizeof options};
@@ -105,9 +106,31 @@ static void get_in_a_pool(void)
         get_on(streams[0]);
         OK(tarn_scope_end(scope));
     }
-    (void)TRY(tarn_workspace_clear_pool(pool, NULL));
-    (void)TRY(tarn_workspace_clear_capture(12345, NULL));
+    (void)TRY(workspaces_clear_pool(pool, NULL));
+    (void)TRY(workspaces_clear_capture(12345, NULL));
     OK(tarn_pool_release(pool));
+}
+
+/* More streams than a thread has handles for, and a capture that comes to nothing. */
+static tarn_stream many[TARN_HANDLE_STREAMS + 1];
+static bool capturing;
+
+static void follow_and_abort(void)
+{
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        get_on(many[i]);
+    if (!(capturing = TRY(tarn_capture_begin(many[TARN_HANDLE_STREAMS], TARN_CAPTURE_RELAXED))))
+        return;
+    void *handle = NULL;
+    tarn_status status = tarn_handle_get_on(library, many[TARN_HANDLE_STREAMS], &handle);
+    if (status != TARN_ERROR_CAPTURE) /* it could not be had before */
+        (void)TRY(status);
+    capturing = !TRY(tarn_capture_abort(many[TARN_HANDLE_STREAMS]));
+}
+
+static void run_by_stream(void)
+{
+    system_in_thread(follow_and_abort);
 }
 
 static void body(void)
@@ -125,7 +148,8 @@ static void body(void)
         OK(tarn_handle_mode_set(library, TARN_HANDLE_MATH, -1));
     use_workspaces();
     (void)TRY(tarn_handle_prewarm(library, 0, 2));
-    (void)TRY(tarn_workspace_clear(streams[1], NULL));
+    (void)TRY(tarn_handle_prewarm_on(library, streams[1], 1));
+    (void)TRY(workspaces_clear_stream(streams[1], NULL));
     get_in_a_pool();
     get_on(streams[1]);
     (void)TRY(tarn_handle_trim(library, 0, NULL));
@@ -161,19 +185,37 @@ static void no_handle_was_misused(void)
 static void settle(void)
 {
     tarn_workspace_stats workspaces = {.size = sizeof workspaces};
+    if (capturing) { /* or its graph alone could not be destroyed */
+        tarn_status status = tarn_capture_abort(many[TARN_HANDLE_STREAMS]);
+        CHECK(!status || status == TARN_ERROR_INVALID_ARGUMENT);
+    }
+    if (many[TARN_HANDLE_STREAMS]) /* where the driver did not say what the capture is called its workspace has stayed */
+        OK(workspaces_clear_stream(many[TARN_HANDLE_STREAMS], NULL));
+    capturing = false;
     no_handle_was_misused();
     OK(tarn_handle_trim(library, 0, NULL));
-    OK(tarn_workspace_clear_all(NULL));
+    OK(workspaces_clear_all(NULL));
     no_handle_was_misused();
     OK(tarn_workspace_stats_get(0, &workspaces));
     CHECK(workspaces.bytes == workspaces.leaked_bytes || workspaces.bytes == 0);
     OK(tarn_device_synchronize(0));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
 }
 
 static void lost(void)
 {
     CHECK(vendor_count("misuse") == 0 && vendor_count("late") == 0);
+}
+
+static void set_up_by_stream(void)
+{
+    tarn_library_row row = thing;
+    row.name = "thing by stream";
+    row.flags = TARN_LIBRARY_BY_STREAM;
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        many[i] = lease(0);
+    OK(tarn_library_register(&row, &library));
+    OK(tarn_workspace_size_set(library, MIB));
 }
 
 static void set_up(void)
@@ -199,6 +241,9 @@ static void each_failure(void **state)
     if (!name || strcmp(name, "host") == 0) {
         static const struct scenarios shared = {.set_up = set_up, .settle = settle, .lost = lost};
         each_failure_of(&shared, &(struct scenario){"a registered row", run}, 1);
+        static const struct scenarios by_stream = {
+            .set_up = set_up_by_stream, .settle = settle, .lost = lost, .most = 60};
+        each_failure_of(&by_stream, &(struct scenario){"a registered row by stream", run_by_stream}, 1);
         return;
     }
     for (library = 1; library <= entry_count(); library++) {

@@ -90,7 +90,7 @@ static int forked(void)
                        tarn_handle_get_on(library, TARN_STREAM_LEGACY, &handle) == TARN_ERROR_FORKED &&
                        tarn_handle_return(&lease) == TARN_ERROR_FORKED &&
                        tarn_handle_trim(library, 0, NULL) == TARN_ERROR_FORKED &&
-                       tarn_workspace_clear_all(NULL) == TARN_ERROR_FORKED && tarn_shutdown() == TARN_ERROR_FORKED;
+                       workspaces_clear_all(NULL) == TARN_ERROR_FORKED && tarn_shutdown() == TARN_ERROR_FORKED;
         _exit(refused && !handle && fake_calls(FAKE_SET_STREAM) == calls ? 0 : 1);
     }
     int status = 1;

@@ -45,25 +45,25 @@ static void and_goes_on(void)
 
 static bool armed;
 
-static void hear(void *argument, const tarn_range *range)
+static void hear(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     CHECK(range->bytes > 0);
     if (armed)
         call_everything();
 }
 
-static void hear_shortage(void *argument, const tarn_shortage *shortage)
+static void hear_shortage(const tarn_shortage *shortage, void *user)
 {
-    (void)argument;
+    (void)user;
     CHECK(shortage->requested > 0);
     if (armed)
         call_everything();
 }
 
-static bool give_nothing(void *argument, int device, size_t bytes)
+static bool give_nothing(int device, size_t bytes, void *user)
 {
-    (void)argument;
+    (void)user;
     CHECK(device == 0 && bytes > 0);
     if (armed)
         call_everything();
@@ -83,7 +83,7 @@ static void with_observer(const tarn_observer_options *options)
         OK(tarn_alloc_on(world.stream, 100 * MIB, &block));
     armed = true;
     OK(tarn_free(block));
-    (void)tarn_trim(0, 0);
+    (void)tarn_device_trim(0, 0);
     and_goes_on();
 }
 
@@ -151,7 +151,7 @@ static void with_allocator(void)
     OK(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 3 * MIB, &block));
     OK(tarn_free(block));
     OK(tarn_pool_release(pool));
-    (void)tarn_trim(0, 0);
+    (void)tarn_device_trim(0, 0);
     and_goes_on();
 }
 
@@ -175,7 +175,7 @@ static void in_gone(void)
 
 /* Others ----------------------------------------------------------------------------------------------------------- */
 
-static void hear_change(void *user, const tarn_pool_block *block, bool live)
+static void hear_change(const tarn_pool_block *block, bool live, void *user)
 {
     (void)user;
     CHECK(block->address && live);
@@ -201,9 +201,9 @@ static void in_changed(void)
     and_goes_on();
 }
 
-static bool take(void *argument, const void *data, size_t size)
+static bool take(const void *data, size_t size, void *user)
 {
-    (void)argument;
+    (void)user;
     call_everything();
     return data && size;
 }
@@ -215,9 +215,9 @@ static void in_the_sink(void)
     and_goes_on();
 }
 
-static void hear_report(void *argument, const tarn_debug_report *report)
+static void hear_report(const tarn_debug_report *report, void *user)
 {
-    (void)argument;
+    (void)user;
     CHECK(report->size == sizeof *report);
     call_everything();
 }
@@ -227,7 +227,7 @@ static void in_a_report(void)
     CHECK(setenv("TARN_DEBUG", "all", 1) == 0);
     world_make();
     void *block = alloc_on(TARN_STREAM_LEGACY, 5000);
-    tarn_debug_on_report(hear_report, NULL);
+    tarn_debug_callback_set(hear_report, NULL);
     OK(tarn_free(block));
     GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
     and_goes_on();

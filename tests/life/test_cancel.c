@@ -22,30 +22,30 @@
 
 static char folder[64];
 
-static bool take(void *argument, const void *data, size_t size)
+static bool take(const void *data, size_t size, void *user)
 {
-    (void)argument;
+    (void)user;
     pthread_testcancel();
     return data && size;
 }
 
-static void hear(void *argument, const tarn_range *range)
+static void hear(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)range;
     pthread_testcancel();
 }
 
-static void hear_shortage(void *argument, const tarn_shortage *shortage)
+static void hear_shortage(const tarn_shortage *shortage, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)shortage;
     pthread_testcancel();
 }
 
-static bool give_nothing(void *argument, int device, size_t bytes)
+static bool give_nothing(int device, size_t bytes, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)device;
     (void)bytes;
     pthread_testcancel();
@@ -87,7 +87,7 @@ static void wait_on_the_ladder(void)
     OK(tarn_alloc_on(second, 150 * MIB, &more));
     OK(tarn_free(more));
     GIVES(tarn_alloc_on(second, 1000 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     OK(tarn_stream_return(first));
     OK(tarn_stream_return(second));
 }
@@ -116,7 +116,8 @@ static void write_files(void)
 {
     char path[100];
     const tarn_trace_options trace = {.size = sizeof trace, .stacks = TARN_TRACE_STACKS_ALL};
-    const tarn_snapshot_options chrome = {.size = sizeof chrome, .format = TARN_SNAPSHOT_CHROME};
+    const tarn_snapshot_options chrome = {
+        .size = sizeof chrome, .format = TARN_SNAPSHOT_CHROME, .max_bytes = TARN_NO_LIMIT};
     OK(tarn_trace_start(&trace));
     for (int i = 0; i < 100; i++)
         OK(tarn_free(alloc_on(world.stream, (size_t)i * 10000 + 1)));
@@ -151,7 +152,7 @@ static void call_back(void)
     OK(tarn_pool_alloc(pool, world.stream, 3 * MIB, &block));
     OK(tarn_free(block));
     OK(tarn_pool_release(pool));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     OK(tarn_observer_remove(observer));
 }
 
@@ -167,13 +168,13 @@ static void take_and_give_back(void)
     OK(tarn_pinned_trim(0));
     OK(tarn_pool_suspend(world.pool, true));
     OK(tarn_pool_resume(world.pool));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
 }
 
 static void first_use(void)
 {
     int count = 0;
-    OK(tarn_device_count(&count));
+    OK(tarn_device_count_get(&count));
     world_make();
 }
 
@@ -229,7 +230,7 @@ static void *live_and_die(void *argument)
         if (tarn_alloc_on(victim->stream, (i * 7919 % 4000 + 1) * (i % 11 ? 1 : 2000), &block) == TARN_OK)
             atomic_store(place, block);
         if (i % 50 == 0)
-            OK(tarn_trim(0, 0));
+            OK(tarn_device_trim(0, 0));
         if (i % 20 == 0)
             (void)tarn_snapshot_print(take, NULL, NULL);
         pthread_testcancel();
@@ -282,7 +283,7 @@ static void take_and_free(void)
 static void first_debugged_use(void)
 {
     int count = 0;
-    OK(tarn_device_count(&count));
+    OK(tarn_device_count_get(&count));
     world.stream = lease(0);
 }
 

@@ -24,7 +24,7 @@ static void move_memory(void)
         OK(tarn_free(small[i]));
     OK(tarn_stream_synchronize(world.stream));
     OK(tarn_device_synchronize(0));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
 }
 
 static void shut_down(void)
@@ -61,7 +61,7 @@ int main(void)
         cmocka_unit_test(on_cuda),
         cmocka_unit_test(on_hip),
     };
-    CHECK(setenv("TARN_HOST_DEVICES", "2", 1) == 0 && setenv("TARN_HOST_MEMORY", "256M", 1) == 0);
+    CHECK(setenv("TARN_HOST_DEVICES", "2", 1) == 0 && setenv("TARN_HOST_MEMORY", "320M", 1) == 0);
     CHECK(setenv("TARN_SIM_SLOW", "any:0", 1) == 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

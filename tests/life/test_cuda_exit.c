@@ -95,7 +95,7 @@ static void before_the_driver(void)
     OK(tarn_device_synchronize(0));
     CHECK((small[0] = tarn_malloc(100 * MIB)));
     OK(tarn_free(small[0]));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
 }
 
 static void exit_in_time(void)
@@ -128,7 +128,7 @@ static void *work(void *argument)
         for (int i = 0; i < 20; i++)
             (void)tarn_free(blocks[i]);
         memset(blocks, 0, sizeof blocks);
-        (void)tarn_trim(0, 0);
+        (void)tarn_device_trim(0, 0);
     }
     return argument;
 }

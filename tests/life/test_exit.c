@@ -33,9 +33,9 @@ static int rounds(void)
 
 static char folder[64];
 
-static bool drop(void *argument, const void *data, size_t size)
+static bool drop(const void *data, size_t size, void *user)
 {
-    (void)argument;
+    (void)user;
     return data && size;
 }
 
@@ -88,7 +88,7 @@ static void move_pools(tarn_stream own)
     if (tarn_pool_alloc(pool, own, 3 * MIB, &block) == TARN_OK)
         (void)tarn_free(block);
     (void)tarn_pool_release(pool);
-    (void)tarn_trim(0, 0);
+    (void)tarn_device_trim(0, 0);
 }
 
 static void ask_for_others(tarn_stream own)

@@ -25,9 +25,9 @@ static void streams_are_closed(void)
     }
 }
 
-static bool take(void *argument, const void *data, size_t size)
+static bool take(const void *data, size_t size, void *user)
 {
-    (void)argument;
+    (void)user;
     streams_are_closed();
     return data && size;
 }

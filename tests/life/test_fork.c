@@ -4,7 +4,7 @@
 /* fork(), in every state that tarn can be in. A child of a process that used tarn gets TARN_ERROR_FORKED from every call, or the
  * answer that the header gives; nothing hangs, whatever lock another thread of the parent had, no call reaches the driver, and the
  * parent never notices. */
-#include "driver/host.h"
+#include "driver/host/host.h"
 #include "support/every_call.h"
 
 #include <dlfcn.h>
@@ -215,7 +215,7 @@ static void in_an_announced_capture(void)
     OK(driver->capture_begin(0, native_of(world.capturing), DRIVER_CAPTURE_RELAXED));
     children();
     OK(driver->capture_end(0, native_of(world.capturing), &world.graph));
-    OK(tarn_capture_end(world.capturing, NULL));
+    OK(tarn_capture_end_announced(world.capturing, world.graph));
     OK(tarn_host_graph_destroy(world.graph));
 }
 
@@ -234,7 +234,7 @@ static void with_a_plan(void)
 {
     char text[4200];
     snprintf(text, sizeof text, "plan:%s/model.plan", getenv("TARN_TEST_DATA"));
-    OK(tarn_configure(text));
+    OK(tarn_configuration_set(text));
     with_one_of_everything();
 }
 
@@ -246,7 +246,7 @@ static void in_debug_mode(void)
 
 static void while_the_checker_watches(void)
 {
-    OK(tarn_host_check(true, NULL, NULL));
+    OK(tarn_host_check_set(true, NULL, NULL));
     with_one_of_everything();
 }
 
@@ -278,7 +278,7 @@ static void before_the_first_use(void)
 {
     in_child(tarn_works);
     in_child(tarn_works);
-    OK(tarn_configure("max_split_size_mb:200")); /* no use yet: no device was asked for */
+    OK(tarn_configuration_set("max_split_size_mb:200")); /* no use yet: no device was asked for */
     in_child(tarn_works);
     tarn_works();
 }
@@ -286,11 +286,11 @@ static void before_the_first_use(void)
 /* A first use that failed left nothing that a child would have to fear. */
 static void after_a_first_use_that_failed(void)
 {
-    tarn_host_config none = {.size = sizeof none};
-    OK(tarn_host_configure(&none)); /* no wish any more: the environment decides */
+    tarn_host_configuration none = {.size = sizeof none};
+    OK(tarn_host_configuration_set(&none)); /* no wish any more: the environment decides */
     CHECK(setenv("TARN_DRIVER", "nonsense", 1) == 0);
     int count = 0;
-    tarn_status status = tarn_device_count(&count);
+    tarn_status status = tarn_device_count_get(&count);
     if (status == TARN_OK)
         return; /* the wish stands, and nothing failed */
     in_child(every_call_returns);
@@ -331,21 +331,21 @@ static void every_state(void **state)
 
 static atomic_bool storm_ends;
 
-static bool drop(void *argument, const void *data, size_t size)
+static bool drop(const void *data, size_t size, void *user)
 {
-    (void)argument;
+    (void)user;
     return data && size;
 }
 
-static void hear(void *argument, const tarn_range *range)
+static void hear(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)range;
 }
 
-static void hear_report(void *argument, const tarn_debug_report *report)
+static void hear_report(const tarn_debug_report *report, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)report;
 }
 
@@ -357,7 +357,7 @@ static void blow_memory(tarn_stream own)
     OK(tarn_record_stream(blocks[8], world.stream));
     for (int i = 0; i < 40; i++)
         OK(tarn_free(blocks[i]));
-    tarn_status status = tarn_trim(0, 0);
+    tarn_status status = tarn_device_trim(0, 0);
     CHECK(status == TARN_OK || status == TARN_ERROR_CAPTURE);
 }
 
@@ -389,7 +389,7 @@ static void blow_streams(tarn_stream own)
     tarn_stream leased = 0, adopted = 0;
     tarn_event *event = NULL;
     OK(tarn_stream_lease(0, -1, &leased));
-    OK(tarn_stream_adopt(0, native_of(leased), &adopted));
+    OK(tarn_stream_adopt(0, native_made(0), &adopted));
     OK(tarn_event_create(0, &event));
     if (tarn_event_record(event, leased) == TARN_OK)
         OK(tarn_stream_wait(own, event));
@@ -415,7 +415,7 @@ static void blow_pinned(tarn_stream own)
 {
     void *block = NULL;
     OK(tarn_pinned_alloc_on(own, 70000, &block));
-    CHECK(tarn_is_pinned(block));
+    CHECK(tarn_pinned_contains(block));
     OK(tarn_pinned_free(block));
     (void)tarn_pinned_trim(0);
 }
@@ -428,7 +428,7 @@ static void blow_reports(tarn_stream own)
     OK(tarn_snapshot_print(drop, NULL, NULL));
     OK(tarn_metrics_print(drop, NULL));
     OK(tarn_trace_stop());
-    tarn_debug_on_report(hear_report, NULL);
+    tarn_debug_callback_set(hear_report, NULL);
     (void)stats_of(0);
 }
 
@@ -441,10 +441,10 @@ static void blow_words(tarn_stream own)
     const tarn_observer_options options = {.size = sizeof options, .mapped = hear};
     snprintf(text, sizeof text, "tag %d", (int)(own % 100));
     OK(tarn_tag_intern(text, &tag));
-    OK(tarn_configuration(NULL, 0, &needed));
+    OK(tarn_configuration_get(NULL, 0, &needed));
     OK(tarn_observer_add(&options, &observer));
     OK(tarn_observer_remove(observer));
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(tarn_region_push("busy"));
     OK(tarn_region_pop());
 }
@@ -527,7 +527,7 @@ static void *first_use(void *argument)
 {
     int count = 0;
     atomic_store(&began, true);
-    OK(tarn_device_count(&count));
+    OK(tarn_device_count_get(&count));
     atomic_store(&ended, true);
     return argument;
 }
@@ -536,7 +536,7 @@ static void *first_use(void *argument)
 static void works_or_is_refused(void)
 {
     int count = 0;
-    tarn_status status = tarn_device_count(&count);
+    tarn_status status = tarn_device_count_get(&count);
     CHECK((status == TARN_OK && count == 2) || status == TARN_ERROR_FORKED);
     if (status)
         every_call_gives(TARN_ERROR_FORKED, TARN_ERROR_FORKED);

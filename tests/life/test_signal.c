@@ -62,9 +62,9 @@ static int rounds(void)
 
 static char folder[64];
 
-static bool drop(void *argument, const void *data, size_t size)
+static bool drop(const void *data, size_t size, void *user)
 {
-    (void)argument;
+    (void)user;
     return data && size;
 }
 
@@ -99,7 +99,7 @@ static void wait_for_work(tarn_stream own)
     OK(tarn_stream_synchronize(own));
     tarn_status status = tarn_alloc_on(own, 2000 * MIB, &more);
     CHECK(status == TARN_ERROR_OUT_OF_MEMORY);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
 }
 
 static void write_files(tarn_stream own)

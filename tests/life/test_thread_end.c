@@ -4,6 +4,7 @@
 /* Threads that end in the middle of something: of a capture, a scope, a lease, with a cache full of blocks that others free, and whose
  * destructors use tarn after tarn's own has run. What was theirs is given up without a driver call, others can end what they began,
  * and nothing grows, however many come and go. */
+#include "support/clearing.h"
 #include "support/every_call.h"
 
 #include <limits.h>
@@ -125,10 +126,10 @@ static void leave_a_capture(void)
     void *graph = NULL;
     begin();
     run(begin_capture);
-    GIVES(tarn_trim(0, 0), TARN_ERROR_CAPTURE);
+    GIVES(tarn_device_trim(0, 0), TARN_ERROR_CAPTURE);
     GIVES(tarn_shutdown(), TARN_ERROR_CAPTURE);
     GIVES(tarn_capture_end(world.capturing, &graph), TARN_ERROR_CAPTURE);
-    GIVES(tarn_trim(0, 0), TARN_ERROR_CAPTURE);
+    GIVES(tarn_device_trim(0, 0), TARN_ERROR_CAPTURE);
     OK(tarn_capture_abort(world.capturing));
     GIVES(tarn_capture_abort(world.capturing), TARN_ERROR_INVALID_ARGUMENT);
     OK(tarn_free(blocks[0]));
@@ -137,7 +138,7 @@ static void leave_a_capture(void)
     give();
     OK(tarn_pool_release(world.pool));
     OK(tarn_pool_release(world.suspended));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     GIVES(tarn_stream_return(world.capturing), TARN_ERROR_CAPTURE); /* it captures on */
     OK(tarn_shutdown());
 }
@@ -191,10 +192,10 @@ static void in_scopes(void)
     run(begin_scopes);
     void *here = tarn_malloc(1000);
     tarn_block_info info = {.size = sizeof info};
-    OK(tarn_pointer_info(here, &info));
+    OK(tarn_pointer_info_get(here, &info));
     CHECK(!info.pool.first && !info.pool.second); /* nobody else's request goes there */
     unsigned users = 0;
-    OK(tarn_pool_use_count(world.suspended, &users));
+    OK(tarn_pool_use_count_get(world.suspended, &users));
     CHECK(users == 1);
     GIVES(tarn_scope_end(left), TARN_ERROR_SCOPE);
     OK(tarn_free(here));
@@ -218,7 +219,7 @@ static void with_handles(void)
     OK(tarn_handle_return(&lease_left));
     OK(tarn_handle_trim(world.library, 0, &destroyed));
     CHECK(destroyed > 0);
-    OK(tarn_workspace_clear_all(&(tarn_workspace_cleared){0}));
+    OK(workspaces_clear_all(&(tarn_workspace_cleared){0}));
 }
 
 static tarn_stream stream_left;
@@ -308,7 +309,7 @@ static void destructors_use_tarn(void)
     last_round = sanitizer_ends_threads() ? 1 : PTHREAD_DESTRUCTOR_ITERATIONS - 1;
     run(end_with_destructors);
     OK(tarn_handle_trim(world.library, 0, &destroyed));
-    OK(tarn_workspace_clear_all(&(tarn_workspace_cleared){0}));
+    OK(workspaces_clear_all(&(tarn_workspace_cleared){0}));
 }
 
 /* As often as the system runs them: the thread that tarn begins in the last one, nobody ends. Its memory can be had all the same; a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-#include "memory/arena.h"
+#include "memory/arena/arena.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -44,8 +44,8 @@ static struct piece *create(size_t size)
 static void nothing_left(void)
 {
     OK(arena_free_stuck(arena));
-    OK(store_release_cache(&arena->store, 0));
-    CHECK(arena->reserved == 0 && arena->store.cache.bytes == 0 && arena->stuck.bytes == 0);
+    OK(store_release_unmapped(&arena->store, 0));
+    CHECK(arena->reserved == 0 && arena->store.unmapped.bytes == 0 && arena->stuck.bytes == 0);
     CHECK(ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
     CHECK(room_above(arena->base) == arena->size);
 }
@@ -106,15 +106,15 @@ static void claimed_addresses_never_overlap_and_all_can_be_claimed(void **state)
 static void pieces_are_created_up_to_the_limit_and_counted(void **state)
 {
     (void)state;
-    OK(tarn_limit_set(0, 3 * GRANULE));
+    OK(tarn_device_limit_set(0, 3 * GRANULE));
     struct piece *first = create(2 * GRANULE), *refused = NULL;
     uint64_t creates = calls_of(0, "create");
     GIVES(piece_create(&arena->store, 2 * GRANULE, &refused), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!refused && calls_of(0, "create") == creates && arena->reserved == 2 * GRANULE);
     struct piece *second = create(GRANULE);
-    OK(tarn_limit_set(0, 0)); /* below what is reserved */
+    OK(tarn_device_limit_set(0, 0)); /* below what is reserved */
     GIVES(piece_create(&arena->store, GRANULE, &refused), TARN_ERROR_OUT_OF_MEMORY);
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     GIVES(piece_create(&arena->store, MEMORY, &refused), TARN_ERROR_OUT_OF_MEMORY); /* the driver's word */
     CHECK(arena->reserved == 3 * GRANULE && stats_of(0).reserved_bytes[0].current == (int64_t)(3 * GRANULE));
     OK(piece_release(first));
@@ -126,9 +126,9 @@ static void a_piece_that_the_driver_does_not_take_back_goes_to_the_cache(void **
 {
     (void)state;
     struct piece *piece = create(GRANULE);
-    OK(tarn_host_fail(kind_of("release"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("release"), 1, false, TARN_ERROR_DRIVER));
     GIVES(piece_release(piece), TARN_ERROR_DRIVER);
-    CHECK(arena->store.cache.first == piece && arena->store.cache.bytes == GRANULE && arena->reserved == GRANULE);
+    CHECK(arena->store.unmapped.first == piece && arena->store.unmapped.bytes == GRANULE && arena->reserved == GRANULE);
     nothing_left();
 }
 
@@ -156,7 +156,7 @@ static void pieces_are_mapped_in_order_and_unmapped_together(void **state)
     OK(pieces_unmap(arena, start, 6 * GRANULE, &back));
     CHECK(calls_of(0, "unmap") == unmaps + 1 && back.bytes == 6 * GRANULE && !arena_piece(arena, start));
     arena_unclaim(arena, start, 6 * GRANULE);
-    pieces_to_cache(arena, &back);
+    pieces_to_unmapped(arena, &back);
     nothing_left();
 }
 
@@ -169,9 +169,9 @@ static void a_mapping_that_fails_leaves_every_piece_in_the_cache_and_the_address
         for (int k = 0; k < 3; k++)
             pieces_push(&list, create(GRANULE));
         uintptr_t start = claim(3 * GRANULE);
-        OK(tarn_host_fail(kind_of(kinds[i]), i < 3 ? (uint64_t)i + 1 : 1, false, TARN_ERROR_MAPPING_LIMIT));
+        OK(tarn_host_fail_set(kind_of(kinds[i]), i < 3 ? (uint64_t)i + 1 : 1, false, TARN_ERROR_MAPPING_LIMIT));
         GIVES(pieces_map(arena, &list, start, 0), TARN_ERROR_MAPPING_LIMIT);
-        CHECK(!list.first && list.bytes == 0 && arena->store.cache.bytes == 3 * GRANULE && arena->stuck.bytes == 0);
+        CHECK(!list.first && list.bytes == 0 && arena->store.unmapped.bytes == 3 * GRANULE && arena->stuck.bytes == 0);
         CHECK(ledger_of(0).mapped == 0 && room_above(arena->base) == arena->size);
         nothing_left();
     }
@@ -184,14 +184,15 @@ static void pieces_that_cannot_even_be_unmapped_stay_claimed_until_they_can(void
     for (int k = 0; k < 3; k++)
         pieces_push(&list, create(GRANULE));
     uintptr_t start = claim(3 * GRANULE);
-    OK(tarn_host_fail(-1, 3, true, TARN_ERROR_DRIVER)); /* the third map, and the unmap */
+    OK(tarn_host_fail_set(-1, 3, true, TARN_ERROR_DRIVER)); /* the third map, and the unmap */
     GIVES(pieces_map(arena, &list, start, 0), TARN_ERROR_DRIVER);
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
-    CHECK(arena->stuck.bytes == 2 * GRANULE && arena->store.cache.bytes == GRANULE && arena->reserved == 3 * GRANULE);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    CHECK(arena->stuck.bytes == 2 * GRANULE && arena->store.unmapped.bytes == GRANULE &&
+          arena->reserved == 3 * GRANULE);
     CHECK(room_above(start) == 0 && room_above(start + 2 * GRANULE) > 0);
-    OK(tarn_host_fail(kind_of("unmap"), 2, false, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("unmap"), 2, false, TARN_ERROR_DRIVER));
     GIVES(arena_free_stuck(arena), TARN_ERROR_DRIVER);
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     CHECK(arena->stuck.bytes == GRANULE);
     nothing_left();
 }
@@ -203,28 +204,28 @@ static void the_cache_gives_the_largest_that_fit_and_then_the_smallest_that_cove
     struct piece_list list = {0};
     for (int i = 0; i < 5; i++)
         pieces_push(&list, create(sizes[i] * GRANULE));
-    pieces_to_cache(arena, &list);
+    pieces_to_unmapped(arena, &list);
     CHECK(!list.first);
     mutex_lock(&arena->lock);
-    pieces_from_cache_locked(&arena->store, 6 * GRANULE, 6 * GRANULE, &list); /* 5 and 1 */
+    pieces_from_unmapped_locked(&arena->store, 6 * GRANULE, 6 * GRANULE, &list); /* 5 and 1 */
     mutex_unlock(&arena->lock);
     CHECK(list.bytes == 6 * GRANULE && list.first->size == GRANULE && list.first->next->size == 5 * GRANULE);
-    pieces_to_cache(arena, &list);
+    pieces_to_unmapped(arena, &list);
     mutex_lock(&arena->lock);
-    pieces_from_cache_locked(&arena->store, 16 * GRANULE, 20 * GRANULE, &list); /* 7, 5, 3, 1 */
+    pieces_from_unmapped_locked(&arena->store, 16 * GRANULE, 20 * GRANULE, &list); /* 7, 5, 3, 1 */
     mutex_unlock(&arena->lock);
     CHECK(list.bytes == 16 * GRANULE);
     mutex_lock(&arena->lock);
-    pieces_from_cache_locked(&arena->store, 17 * GRANULE, 17 * GRANULE, &list); /* the 2 is one too many */
+    pieces_from_unmapped_locked(&arena->store, 17 * GRANULE, 17 * GRANULE, &list); /* the 2 is one too many */
     mutex_unlock(&arena->lock);
     CHECK(list.bytes == 16 * GRANULE);
     mutex_lock(&arena->lock);
-    pieces_from_cache_locked(&arena->store, 17 * GRANULE, 18 * GRANULE, &list);
+    pieces_from_unmapped_locked(&arena->store, 17 * GRANULE, 18 * GRANULE, &list);
     mutex_unlock(&arena->lock);
-    CHECK(list.bytes == 18 * GRANULE && arena->store.cache.bytes == 0);
-    pieces_to_cache(arena, &list);
-    OK(store_release_cache(&arena->store, 10 * GRANULE));
-    CHECK(arena->reserved <= 10 * GRANULE && arena->reserved == arena->store.cache.bytes);
+    CHECK(list.bytes == 18 * GRANULE && arena->store.unmapped.bytes == 0);
+    pieces_to_unmapped(arena, &list);
+    OK(store_release_unmapped(&arena->store, 10 * GRANULE));
+    CHECK(arena->reserved <= 10 * GRANULE && arena->reserved == arena->store.unmapped.bytes);
     nothing_left();
 }
 
@@ -232,7 +233,7 @@ static int set_up(void **state)
 {
     int count = 0;
     (void)state;
-    OK(tarn_device_count(&count));
+    OK(tarn_device_count_get(&count));
     OK(arena_of(device_at(0), &arena));
     return 0;
 }

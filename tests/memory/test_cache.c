@@ -3,7 +3,7 @@
 
 /* The cache: what a thread hands out and takes back without a lock, what other threads free meanwhile, and what is taken
  * from threads that sleep. */
-#include "memory/cache.h"
+#include "memory/heap/cache.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -71,6 +71,14 @@ static void run_in_thread(void *(*function)(void *), void *argument)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, function, argument), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void *free_two(void *argument)
+{
+    void **blocks = argument;
+    OK(tarn_free(blocks[0]));
+    OK(tarn_free(blocks[1]));
+    return NULL;
 }
 
 static void what_another_thread_frees_is_found_when_it_is_needed(void **state)
@@ -147,7 +155,7 @@ static void memory_of_sleeping_threads_is_had_but_for_their_live_blocks(void **s
         sem_wait(&sleepers[i].asleep); /* one after the other, so that each has slabs of its own */
     }
     CHECK(stats_of(0).allocation[0].current == SLEEPERS);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     /* All but a slab each is free for the stream; a piece that holds one of them cannot go back. */
     struct stream *stream = NULL;
     struct heap *heap = NULL;
@@ -158,10 +166,10 @@ static void memory_of_sleeping_threads_is_had_but_for_their_live_blocks(void **s
     verify(0);
 
     size_t most = ledger_of(0).created; /* the same when a limit, not a trim, asks for it */
-    OK(tarn_limit_set(0, most + 100 * MIB));
+    OK(tarn_device_limit_set(0, most + 100 * MIB));
     void *large = alloc_on(own, 99 * MIB);
     OK(tarn_free(large));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     for (int i = 0; i < SLEEPERS; i++) {
         sem_post(&sleepers[i].wake);
         assert_int_equal(pthread_join(sleepers[i].thread, NULL), 0);
@@ -197,8 +205,8 @@ static void a_later_thread_goes_on_with_the_slabs_of_one_that_ended(void **state
 static void counters_are_exact_although_they_are_published_late(void **state)
 {
     (void)state;
-    OK(tarn_stats_reset_accumulated(0));
-    OK(tarn_stats_reset_peak(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
+    OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
     void *blocks[300];
     for (int i = 0; i < 300; i++) {
         blocks[i] = alloc_on(own, 700);
@@ -219,7 +227,7 @@ static void counters_are_exact_although_they_are_published_late(void **state)
 static void a_stale_stream_is_refused_although_the_thread_has_its_cache(void **state)
 {
     (void)state;
-    void *native = native_of(lease(0));
+    void *native = native_made(0);
     tarn_stream adopted = 0;
     OK(tarn_stream_adopt(0, native, &adopted));
     void *block = alloc_on(adopted, 512), *other = NULL;
@@ -238,14 +246,14 @@ static void the_current_stream_is_followed(void **state)
     for (int i = 0; i < 4; i++) {
         OK(tarn_stream_set(i % 2 ? one : two));
         void *first = tarn_malloc(600), *second = tarn_malloc(600);
-        OK(tarn_pointer_info(second, &info));
+        OK(tarn_pointer_info_get(second, &info));
         CHECK(info.stream == (i % 2 ? one : two));
         OK(tarn_free(first));
         OK(tarn_free(second));
     }
     OK(tarn_device_set(1));
     void *there = tarn_malloc(600);
-    OK(tarn_pointer_info(there, &info));
+    OK(tarn_pointer_info_get(there, &info));
     CHECK(info.device == 1);
     OK(tarn_free(there));
     OK(tarn_device_set(0));
@@ -279,7 +287,7 @@ static void a_trim_has_the_memory_of_magazines(void **state)
     for (int i = 0; i < STREAMS; i++) {
         streams[i] = lease(0);
         use_all_classes(streams[i]);
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         if (i == 0)
             bytes = metadata_bytes();
     }
@@ -302,13 +310,74 @@ static void a_free_makes_the_magazine_that_a_trim_took(void **state)
         blocks[i] = alloc_on(own, 1024);
     for (cache = heap_of_stream(own)->caches; atomic_load(&cache->thread) != thread_here; cache = cache->next)
         ;
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     const unsigned class = slab_class(1024);
     CHECK(cache->magazines[class] == &magazine_none);
     for (int i = 0; i < 16; i++)
         OK(tarn_free(blocks[i]));
     CHECK(cache->magazines[class]->top == 15); /* but for the first all took the short way */
     nothing_is_left(0);
+}
+
+/* Which of the thread's blocks are freed without a lock. */
+static unsigned freed_fast(void **blocks, int count)
+{
+    unsigned fast = 0;
+    for (int i = 0; i < count; i++) {
+        bool was = cache_give_fast(map_slab(map_get((uintptr_t)blocks[i])), (uintptr_t)blocks[i], thread_here, false);
+        fast += was;
+        if (!was)
+            OK(tarn_free(blocks[i]));
+    }
+    return fast;
+}
+
+/* The slow path is for the blocks that another stream uses: not for their neighbours, and not for those that have them later. */
+static void only_what_other_streams_use_is_freed_slowly(void **state)
+{
+    (void)state;
+    enum { COUNT = 40, ROUNDS = 3 };
+    void *blocks[COUNT];
+    tarn_stream other = lease(0);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < COUNT; i++)
+            blocks[i] = alloc_on(own, 1000);
+        work_on(other, NULL, 0, 1000);
+        for (int i = 0; i < COUNT; i += 4)
+            OK(tarn_record_stream(blocks[i], other));
+        OK(tarn_record_stream(blocks[1], own)); /* which is not another */
+        CHECK(freed_fast(blocks, COUNT) == COUNT - COUNT / 4);
+        for (int i = 0; i < COUNT; i++)
+            GIVES(tarn_free(blocks[i]), TARN_ERROR_DOUBLE_FREE);
+        verify(0);
+        time_pass(2000);
+        for (int pair = 0; pair < 1000; pair++) {
+            void *block = alloc_on(own, 1000);
+            CHECK(freed_fast(&block, 1) == 1);
+        }
+        for (int i = 0; i < COUNT; i++)
+            blocks[i] = alloc_on(own, 1000);
+        CHECK(freed_fast(blocks, COUNT) == COUNT);
+    }
+    nothing_is_left(0);
+    OK(tarn_stream_return(other));
+}
+
+/* Nor by another thread, whose free of a simple block takes no lock either. */
+static void a_neighbour_of_what_another_stream_uses_is_freed_by_another_thread(void **state)
+{
+    (void)state;
+    void *blocks[2] = {alloc_on(own, 3000), alloc_on(own, 3000)};
+    tarn_stream other = lease(0);
+    struct slab *slab = map_slab(map_get((uintptr_t)blocks[0]));
+    CHECK(slab == map_slab(map_get((uintptr_t)blocks[1])));
+    work_on(other, NULL, 0, 1000);
+    OK(tarn_record_stream(blocks[0], other));
+    run_in_thread(free_two, blocks);
+    CHECK(slab_state(slab, slab_slot(slab, (uintptr_t)blocks[0])) == NOTE_PENDING);
+    CHECK(slab_is_freed(slab, slab_slot(slab, (uintptr_t)blocks[1])));
+    nothing_is_left(0);
+    OK(tarn_stream_return(other));
 }
 
 static int set_up(void **state)
@@ -347,6 +416,8 @@ int main(void)
         cmocka_unit_test(the_current_stream_is_followed),
         cmocka_unit_test(a_trim_has_the_memory_of_magazines),
         cmocka_unit_test(a_free_makes_the_magazine_that_a_trim_took),
+        cmocka_unit_test(only_what_other_streams_use_is_freed_slowly),
+        cmocka_unit_test(a_neighbour_of_what_another_stream_uses_is_freed_by_another_thread),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -5,7 +5,7 @@
  * knows it or not; what was freed for a stream that captures is not given to others before the capture is over. */
 #include "../driver/host_test.h"
 
-#include "memory/verify.h"
+#include "memory/watch/verify.h"
 
 #include <pthread.h>
 #include <tarn/tarn.h>
@@ -22,7 +22,7 @@ static tarn_stream lease(void)
 static void *native_of(tarn_stream stream)
 {
     void *native = NULL;
-    assert_ok(tarn_stream_native(stream, &native));
+    assert_ok(tarn_stream_native_get(stream, &native));
     return native;
 }
 
@@ -62,7 +62,7 @@ static void *end(tarn_stream stream, enum how how)
     } else {
         assert_ok(driver->capture_end(0, native_of(stream), &graph));
         if (how == ANNOUNCED)
-            assert_ok(tarn_capture_end(stream, NULL));
+            assert_ok(tarn_capture_end_announced(stream, graph));
     }
     assert_non_null(graph);
     return graph;
@@ -90,7 +90,7 @@ static void be_busy(tarn_stream stream, tarn_stream other, bool known)
     tarn_status status = tarn_alloc_on(other, MEMORY - 8 * MIB, &large);
     assert_true(status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY);
     assert_ok(tarn_free(large));
-    status = tarn_trim(0, 0);
+    status = tarn_device_trim(0, 0);
     assert_int_equal(status, known ? TARN_ERROR_CAPTURE : TARN_OK);
 }
 
@@ -120,7 +120,7 @@ static void a_capture_survives_what_its_thread_does(void **state)
         assert_ok(tarn_free(block));
         assert_ok(tarn_free(fresh));
         verify();
-        assert_ok(tarn_trim(0, 0));
+        assert_ok(tarn_device_trim(0, 0));
         assert_int_equal(ledger_of(0).created, 0);
         assert_ok(tarn_stream_return(stream));
         assert_ok(tarn_stream_return(other));
@@ -164,7 +164,7 @@ static void a_capture_survives_what_another_thread_does(void **state)
         assert_ok(tarn_host_graph_destroy(graph));
         assert_ok(tarn_free(block));
         verify();
-        assert_ok(tarn_trim(0, 0));
+        assert_ok(tarn_device_trim(0, 0));
         assert_int_equal(ledger_of(0).created, 0);
     }
 }
@@ -191,7 +191,7 @@ static void a_block_used_by_a_capturing_stream_waits_for_its_end(void **state)
         assert_ok(tarn_stream_synchronize(user));
         assert_ok(tarn_free(first));
         assert_ok(tarn_free(second));
-        assert_ok(tarn_trim(0, 0));
+        assert_ok(tarn_device_trim(0, 0));
         assert_int_equal(ledger_of(0).created, 0);
         assert_ok(tarn_host_graph_destroy(graph));
         assert_ok(tarn_stream_return(stream));
@@ -217,7 +217,7 @@ static void what_a_capturing_stream_freed_serves_it_alone(void **state)
         assert_ok(tarn_host_graph_destroy(end(stream, (enum how)how)));
         assert_ok(tarn_alloc_on(other, 100 * MIB, &large));
         assert_ok(tarn_free(large));
-        assert_ok(tarn_trim(0, 0));
+        assert_ok(tarn_device_trim(0, 0));
         assert_ok(tarn_stream_return(stream));
         assert_ok(tarn_stream_return(other));
     }
@@ -237,7 +237,7 @@ static void running_out_waits_for_work_outside(void **state)
     assert_true(time_now() >= start + 5000);
     assert_ok(tarn_free(block));
     assert_ok(tarn_host_graph_destroy(end(stream, BY_TARN)));
-    assert_ok(tarn_trim(0, 0));
+    assert_ok(tarn_device_trim(0, 0));
     assert_ok(tarn_stream_return(stream));
     assert_ok(tarn_stream_return(other));
 }
@@ -257,7 +257,7 @@ static void a_block_that_cannot_be_waited_for_holds_up_no_other(void **state)
     second = alloc_on(stream, 200 * MIB);
     assert_ok(tarn_free(second));
     assert_ok(tarn_host_graph_destroy(end(captured, BY_TARN)));
-    assert_ok(tarn_trim(0, 0));
+    assert_ok(tarn_device_trim(0, 0));
     assert_ok(tarn_stream_return(stream));
     assert_ok(tarn_stream_return(captured));
     assert_ok(tarn_stream_return(busy));
@@ -274,7 +274,7 @@ static void a_captured_event_frees_nothing(void **state)
     assert_ok(tarn_event_record(event, stream));
     assert_refused(tarn_free_after(block, event), TARN_ERROR_CAPTURE, "recorded in a capture");
     size_t size;
-    assert_ok(tarn_usable_size(block, &size)); /* it is live */
+    assert_ok(tarn_usable_size_get(block, &size)); /* it is live */
     assert_ok(tarn_host_graph_destroy(end(stream, BY_TARN)));
     assert_status(tarn_free_after(block, event), TARN_ERROR_CAPTURE);
     assert_ok(tarn_event_record(event, other));
@@ -300,7 +300,7 @@ static void a_stream_that_captures_is_not_retired(void **state)
     }
     assert_ok(tarn_stream_retire(stream));
     assert_ok(tarn_free(block));
-    assert_ok(tarn_trim(0, 0));
+    assert_ok(tarn_device_trim(0, 0));
     assert_int_equal(ledger_of(0).created, 0);
     assert_ok(driver->stream_destroy(0, native));
 }
@@ -313,10 +313,10 @@ static void a_refused_trim_gives_nothing_back(void **state)
     uint64_t created = ledger_of(0).created;
     assert_true(created > 0);
     begin(stream, BY_TARN);
-    assert_refused(tarn_trim(0, 0), TARN_ERROR_CAPTURE, "captures are open");
+    assert_refused(tarn_device_trim(0, 0), TARN_ERROR_CAPTURE, "captures are open");
     assert_int_equal(ledger_of(0).created, created);
     assert_ok(tarn_capture_abort(stream));
-    assert_ok(tarn_trim(0, 0));
+    assert_ok(tarn_device_trim(0, 0));
     assert_int_equal(ledger_of(0).created, 0);
     assert_ok(tarn_stream_return(stream));
 }
@@ -332,7 +332,7 @@ static void failures_while_a_stream_captures_are_clean(void **state)
             void *fresh[4] = {0};
             begin(stream, BY_TARN);
             assert_ok(tarn_record_stream(block, other));
-            assert_ok(tarn_host_fail(kind, nth, false, TARN_ERROR_DRIVER));
+            assert_ok(tarn_host_fail_set(kind, nth, false, TARN_ERROR_DRIVER));
             for (int i = 0; i < 4; i++) {
                 tarn_status status = tarn_alloc_on(i % 2 ? stream : other, (size_t)(i + 1) * 9 * MIB, &fresh[i]);
                 assert_true(status == TARN_OK || status == TARN_ERROR_DRIVER);
@@ -340,10 +340,10 @@ static void failures_while_a_stream_captures_are_clean(void **state)
             assert_ok(tarn_free(block));
             for (int i = 0; i < 4; i++)
                 assert_ok(tarn_free(fresh[i]));
-            assert_ok(tarn_host_fail(-1, 0, false, TARN_OK));
+            assert_ok(tarn_host_fail_set(-1, 0, false, TARN_OK));
             assert_ok(tarn_host_graph_destroy(end(stream, BY_TARN)));
             verify();
-            assert_ok(tarn_trim(0, 0));
+            assert_ok(tarn_device_trim(0, 0));
             assert_int_equal(ledger_of(0).created, 0);
         }
     assert_ok(tarn_stream_return(stream));
@@ -352,9 +352,9 @@ static void failures_while_a_stream_captures_are_clean(void **state)
 
 int main(void)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = 1, .memory = MEMORY};
+    const tarn_host_configuration config = {.size = sizeof config, .devices = 1, .memory = MEMORY};
     int count;
-    if (tarn_host_configure(&config) || tarn_device_count(&count))
+    if (tarn_host_configuration_set(&config) || tarn_device_count_get(&count))
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_capture_survives_what_its_thread_does),

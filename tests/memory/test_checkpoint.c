@@ -5,6 +5,7 @@
 #include "support/host.h"
 
 #include "base/pages.h"
+#include "memory/malloc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,7 +50,7 @@ struct state {
 
 static void read_state(struct state *state)
 {
-    OK(tarn_pool_blocks(pool, state->blocks, MOST, &state->count));
+    OK(tarn_pool_blocks_get(pool, state->blocks, MOST, &state->count));
     CHECK(state->count <= MOST);
 }
 
@@ -60,7 +61,7 @@ static bool is_same(const struct state *a, const struct state *b)
 
 static size_t made, gone;
 
-static void note(void *user, const tarn_pool_block *block, bool live)
+static void note(const tarn_pool_block *block, bool live, void *user)
 {
     CHECK(user == &made && block->address);
     live ? made++ : gone++;
@@ -240,6 +241,190 @@ static void random_states_come_back_exactly(void **unused)
     end();
 }
 
+static tarn_block_info info_of(const void *pointer)
+{
+    tarn_block_info info = {.size = sizeof info};
+    OK(tarn_pointer_info_get(pointer, &info));
+    return info;
+}
+
+static void blocks_come_back_with_their_tags(void **unused)
+{
+    (void)unused;
+    static const size_t sizes[] = {700, 1000, 40000, 200000, 3 * MIB};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    tarn_checkpoint *checkpoint = NULL;
+    tarn_tag tags[COUNT];
+    tarn_scope scope;
+    void *blocks[COUNT], *others[COUNT];
+    begin();
+    OK(tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope));
+    for (int i = 0; i < COUNT; i++) {
+        char text[] = "tag 0";
+        text[4] = (char)('0' + i);
+        OK(tarn_tag_intern(text, &tags[i]));
+        tarn_alloc_options options = {
+            .size = sizeof options, .device = TARN_CURRENT_DEVICE, .stream = streams[0], .tag = tags[i]};
+        OK(tarn_alloc(&options, sizes[i], &blocks[i]));
+    }
+    OK(tarn_scope_end(scope));
+    OK(tarn_pool_checkpoint(pool, &checkpoint));
+    for (int round = 0; round < 2; round++) { /* out of slabs and spans; and then out of what was restored */
+        for (int i = 0; i < COUNT; i++)
+            OK(tarn_free(blocks[i]));
+        for (int i = 0; i < COUNT; i++)
+            others[i] = get(sizes[i]);
+        restore(checkpoint);
+        for (int i = 0; i < COUNT; i++) {
+            tarn_block_info info = info_of(blocks[i]);
+            CHECK(info.tag == tags[i] && info.requested == sizes[i] && info.stream == streams[0]);
+        }
+    }
+    (void)others;
+    for (int i = 0; i < COUNT; i++)
+        OK(tarn_free(blocks[i]));
+    for (int i = 0; i < COUNT; i++) { /* what has their memory next has none */
+        blocks[i] = get(sizes[i]);
+        CHECK(info_of(blocks[i]).tag == 0);
+    }
+    for (int i = 0; i < COUNT; i++)
+        OK(tarn_free(blocks[i]));
+    OK(tarn_checkpoint_destroy(checkpoint));
+    end();
+}
+
+/* The end of a lease ends nothing of what was allocated: the stream is the same, whoever has it. */
+static void a_lease_ends_between_checkpoint_and_restore(void **unused)
+{
+    (void)unused;
+    tarn_checkpoint *checkpoint = NULL;
+    void *block = NULL;
+    begin();
+    tarn_stream leased = lease(0), again = 0;
+    OK(tarn_pool_alloc(pool, leased, 3 * MIB, &block));
+    OK(tarn_pool_checkpoint(pool, &checkpoint));
+    OK(tarn_stream_return(leased));
+    OK(tarn_pool_restore(pool, checkpoint, note, &made));
+    again = lease(0);
+    OK(tarn_free(block));
+    OK(tarn_pool_restore(pool, checkpoint, note, &made));
+    CHECK(info_of(block).stream == again);
+    OK(tarn_free(block));
+    OK(tarn_stream_return(again));
+    OK(tarn_checkpoint_destroy(checkpoint));
+    end();
+}
+
+static tarn_stream adopt(void *native)
+{
+    tarn_stream adopted;
+    OK(tarn_stream_adopt(0, native, &adopted));
+    return adopted;
+}
+
+/* The heap of a stream that was retired serves another one next: the memory is the pool's and the heap's still, but not the stream's. */
+static void a_retired_streams_blocks_do_not_come_back_as_anothers(void **unused)
+{
+    (void)unused;
+    tarn_checkpoint *checkpoint = NULL;
+    void *block = NULL, *next = NULL;
+    begin();
+    for (int again = 0; again < 2; again++) {
+        void *native = native_made(0);
+        tarn_stream first = adopt(native), second = again ? 0 : adopt(native_made(0));
+        CHECK(again || first >> 32 == second >> 32); /* slots of one generation; else this shows nothing */
+        OK(tarn_pool_alloc(pool, first, 3 * MIB, &block));
+        OK(tarn_pool_checkpoint(pool, &checkpoint));
+        OK(tarn_free(block));
+        OK(tarn_stream_retire(first));
+        GIVES(tarn_pool_restore(pool, checkpoint, note, &made), TARN_ERROR_NO_ROOM);
+        OK(tarn_pool_trim(pool, 0));
+        if (again) /* the same stream of the driver's once more */
+            second = adopt(native);
+        CHECK(second != first);
+        OK(tarn_pool_alloc(pool, second, 3 * MIB, &next));
+        CHECK(next == block); /* nor else */
+        GIVES(tarn_pool_restore(pool, checkpoint, note, &made), TARN_ERROR_NO_ROOM);
+        CHECK(strstr(tarn_last_error(), "stream"));
+        CHECK(info_of(next).stream == second);
+        OK(tarn_free(next));
+        GIVES(tarn_pool_restore(pool, checkpoint, note, &made), TARN_ERROR_NO_ROOM);
+        GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
+        OK(tarn_stream_retire(second));
+        OK(tarn_checkpoint_destroy(checkpoint));
+        OK(tarn_pool_trim(pool, 0));
+    }
+    end();
+}
+
+/* As a workspace that is made in a capture. */
+static void *get_own(size_t size)
+{
+    void *pointer = NULL;
+    tarn_pool_id of;
+    struct own wanted = {.captured = true};
+    OK(stream_find(streams[0], 0, &wanted.stream));
+    OK(tarn_pool_capture_begin(pool, streams[0], TARN_CAPTURE_RELAXED));
+    OK(memory_alloc_own(&wanted, size, &of, &pointer));
+    OK(tarn_capture_abort(streams[0]));
+    return pointer;
+}
+
+/* What the library has in a pool is no program's: large or small, waiting or used, beside blocks that come and go. */
+static void blocks_of_the_librarys_own_stay(void **unused)
+{
+    (void)unused;
+    static const size_t sizes[] = {100, 5000, 64 * 1024, 300000, 2 * MIB, 9 * MIB};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    tarn_checkpoint *checkpoint = NULL;
+    static struct state before, after;
+    void *own[COUNT], *blocks[COUNT];
+    begin();
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = get(sizes[i]);
+        own[i] = get_own(sizes[i]);
+    }
+    read_state(&before);
+    CHECK(before.count == COUNT);
+    int64_t live = stats_of(0).allocation[0].current;
+    CHECK(live == 2 * COUNT);
+    OK(tarn_pool_checkpoint(pool, &checkpoint));
+    for (int i = 0; i < COUNT; i += 2)
+        OK(tarn_free(blocks[i]));
+    OK(tarn_free(own[COUNT - 2]));              /* gone since */
+    OK(tarn_record_stream(own[0], streams[1])); /* used by another stream, which only a program's block may not be */
+    void *more = get_own(7 * MIB);
+    for (int i = 0; i < COUNT; i++)
+        get(sizes[i] / 2 + 1);
+    restore(checkpoint);
+    CHECK(gone == made + COUNT / 2);
+    read_state(&after);
+    CHECK(is_same(&before, &after) && stats_of(0).allocation[0].current == live);
+    for (int i = 0; i < COUNT; i++) {
+        tarn_block_info info = {.size = sizeof info};
+        tarn_status status = tarn_pointer_info_get(own[i], &info);
+        CHECK(status == (i == COUNT - 2 ? TARN_ERROR_INVALID_POINTER : TARN_OK));
+        CHECK(status || (info.base == own[i] && info.requested == sizes[i]));
+    }
+
+    /* The place of one that the library makes later is not there for a program's block; freed, it is, as a block like any other. */
+    OK(tarn_free(blocks[4]));
+    OK(tarn_free(more));
+    void *there = get_own(sizes[4]);
+    CHECK(there == blocks[4]);
+    GIVES(tarn_pool_restore(pool, checkpoint, note, &made), TARN_ERROR_NO_ROOM);
+    OK(memory_free(there));
+    CHECK(get(sizes[4]) == there);
+    read_state(&after);
+    CHECK(is_same(&before, &after));
+    free_blocks(&after);
+    for (int i = 0; i < COUNT; i++)
+        if (i != COUNT - 2)
+            OK(memory_free(own[i]));
+    OK(tarn_checkpoint_destroy(checkpoint));
+    end();
+}
+
 static void without_host_memory_nothing_changes(void **unused)
 {
     (void)unused;
@@ -284,6 +469,10 @@ int main(void)
         cmocka_unit_test(what_a_graph_left_is_found_by_the_next_capture),
         cmocka_unit_test(what_is_wrong_is_refused_and_changes_nothing),
         cmocka_unit_test(random_states_come_back_exactly),
+        cmocka_unit_test(blocks_come_back_with_their_tags),
+        cmocka_unit_test(a_lease_ends_between_checkpoint_and_restore),
+        cmocka_unit_test(a_retired_streams_blocks_do_not_come_back_as_anothers),
+        cmocka_unit_test(blocks_of_the_librarys_own_stay),
         cmocka_unit_test(without_host_memory_nothing_changes),
     };
     host_start_with(1, MEMORY);

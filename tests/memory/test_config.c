@@ -4,7 +4,7 @@
 /* The settings: their language, where they come from, and what changes with them. The device has 512 MiB. */
 #include "base/pages.h"
 #include "driver/driver.h"
-#include "memory/config.h"
+#include "memory/settings/config.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -230,6 +230,7 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
                                                 "to 1, such as 0.8");
     refused("pinned_num_register_threads:[1:2]",
             "29: pinned_num_register_threads is [, but must be a power of two from 1 to 128");
+    refused("compaction:on", "12: compaction is on, but must be off, on_oom or on_oom_quiet");
     refused("profile:small", "9: profile is small, but must be default or footprint");
     refused("segments:any", "10: segments is any, but must be driver, virtual, plain or exact");
     refused("profile:default,all:default", "17: all:default may only stand at the beginning");
@@ -268,7 +269,7 @@ static void a_written_text_gives_the_same_settings(void **state)
         "roundup_power2_divisions:8,garbage_collection_threshold:0.123456789",
         "per_process_memory_fraction:0.05,expandable_segments_reserve:40G,backend:cudaMallocAsync",
         "expandable_segments_reserve_by_class:[one:0.5,two:7G],pinned_num_register_threads:16",
-        "profile:footprint,segments:virtual,limit_mb:0,leave_free_mb:1,pinned_limit_mb:9",
+        "profile:footprint,compaction:on_oom,segments:virtual,limit_mb:0,leave_free_mb:1,pinned_limit_mb:9",
         "plan:/a folder/of plans/x.plan",
         "per_process_memory_fraction:0,release_lock_on_cudamalloc:True,throw_on_cudamalloc_oom:True",
         "pinned_max_round_threshold_mb:0,pinned_max_cached_size_mb:1,pinned_reserve_segment_size_mb:2",
@@ -349,14 +350,14 @@ static void expect_use(tarn_status status)
     void *pointer = &bytes;
     GIVES(tarn_alloc_on(TARN_STREAM_LEGACY, 100, &pointer), status);
     CHECK(status ? pointer == &bytes : pointer != NULL);
-    GIVES(tarn_limit_set(0, MEMORY), status);
-    GIVES(tarn_configuration(NULL, 0, &bytes), status);
+    GIVES(tarn_device_limit_set(0, MEMORY), status);
+    GIVES(tarn_configuration_get(NULL, 0, &bytes), status);
 }
 
 static void settings_are(const char *wanted)
 {
     char text[1024] = "";
-    OK(tarn_configuration(text, sizeof text, NULL));
+    OK(tarn_configuration_get(text, sizeof text, NULL));
     check_at(strcmp(text, wanted) == 0, text, __FILE__, __LINE__);
 }
 
@@ -402,7 +403,7 @@ static void child_malformed(void)
     says("TARN_ALLOC_CONF, column 37: expandable_segments is yes, but must be False or True");
     CHECK(!tarn_malloc(1));
     GIVES(tarn_last_status(), TARN_ERROR_CONFIGURATION);
-    GIVES(tarn_configure(""), TARN_ERROR_CONFIGURATION);
+    GIVES(tarn_configuration_set(""), TARN_ERROR_CONFIGURATION);
     setenv("TARN_ALLOC_CONF", "expandable_segments:True", 1);
     expect_use(TARN_OK);
     settings_are("all:default,expandable_segments:True");
@@ -421,10 +422,10 @@ static void child_limits(void)
 {
     size_t limit = 0;
     setenv("TARN_ALLOC_CONF", "per_process_memory_fraction:0.25", 1);
-    OK(tarn_limit_get(0, &limit)); /* before there is an arena */
+    OK(tarn_device_limit_get(0, &limit)); /* before there is an arena */
     CHECK(limit == MEMORY / 4);
     OK(tarn_free(alloc_on(TARN_STREAM_LEGACY, 100)));
-    OK(tarn_limit_get(0, &limit));
+    OK(tarn_device_limit_get(0, &limit));
     CHECK(limit == MEMORY / 4);
 }
 
@@ -433,7 +434,7 @@ static void child_without_host_memory(void)
     setenv("TARN_ALLOC_CONF", "leave_free_mb:3", 1);
     size_t bytes = 0;
     pages_fail(1, true);
-    GIVES(tarn_configuration(NULL, 0, &bytes), TARN_ERROR_OUT_OF_HOST_MEMORY);
+    GIVES(tarn_configuration_get(NULL, 0, &bytes), TARN_ERROR_OUT_OF_HOST_MEMORY);
     CHECK(pages_fail_hits() == 1);
     pages_fail(0, false);
     settings_are("all:default,leave_free_mb:3");
@@ -455,17 +456,18 @@ static void the_environment_is_read_once_and_strictly(void **state)
 static void a_failed_change_changes_nothing(void **state)
 {
     (void)state;
-    OK(tarn_configure("leave_free_mb:3,max_split_size_mb:64"));
+    OK(tarn_configuration_set("leave_free_mb:3,max_split_size_mb:64"));
     const struct memory_config *before = memory_config();
-    GIVES(tarn_configure("leave_free_mb:4,max_split_size_mb:1"), TARN_ERROR_CONFIGURATION);
-    says("tarn_configure(), column 35: max_split_size_mb is 1, but must be at least large_segment_size_mb (20)");
+    GIVES(tarn_configuration_set("leave_free_mb:4,max_split_size_mb:1"), TARN_ERROR_CONFIGURATION);
+    says(
+        "tarn_configuration_set(), column 35: max_split_size_mb is 1, but must be at least large_segment_size_mb (20)");
     CHECK(memory_config() == before && before->leave_free == 3 * MIB);
-    GIVES(tarn_configure(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_configuration_set(NULL), TARN_ERROR_INVALID_ARGUMENT);
     pages_fail(1, true);
-    GIVES(tarn_configure("leave_free_mb:12345"), TARN_ERROR_OUT_OF_HOST_MEMORY);
+    GIVES(tarn_configuration_set("leave_free_mb:12345"), TARN_ERROR_OUT_OF_HOST_MEMORY);
     pages_fail(0, false);
     CHECK(memory_config() == before);
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     CHECK(memory_config() == &memory_config_defaults);
 }
 
@@ -474,35 +476,36 @@ static void settings_are_given_as_text(void **state)
     (void)state;
     char text[64], small[8] = "before";
     size_t needed = 0;
-    OK(tarn_configure("leave_free_mb:3"));
-    OK(tarn_configuration(NULL, 0, &needed));
+    OK(tarn_configuration_set("leave_free_mb:3"));
+    OK(tarn_configuration_get(NULL, 0, &needed));
     CHECK(needed == sizeof "all:default,leave_free_mb:3");
     needed = 0;
-    GIVES(tarn_configuration(small, sizeof small, &needed), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_configuration_get(small, sizeof small, &needed), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(strcmp(small, "before") == 0 && needed == sizeof "all:default,leave_free_mb:3");
-    GIVES(tarn_configuration(NULL, 100, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    OK(tarn_configuration(text, needed, NULL));
+    GIVES(tarn_configuration_get(NULL, 100, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_configuration_get(text, needed, NULL));
     assert_string_equal(text, "all:default,leave_free_mb:3");
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
 }
 
 static void what_has_no_effect_is_named(void **state)
 {
     (void)state;
     const char *text = "";
-    OK(tarn_configuration_note(0, &text));
+    OK(tarn_configuration_note_get(0, &text));
     CHECK(text == NULL);
-    OK(tarn_configure("leave_free_mb:3,pinned_free_catch_all:True,release_lock_on_cudamalloc:True,backend:native,max_"
-                      "split_size_mb:64"));
-    OK(tarn_configuration_note(0, &text));
+    OK(tarn_configuration_set(
+        "leave_free_mb:3,pinned_free_catch_all:True,release_lock_on_cudamalloc:True,backend:native,max_"
+        "split_size_mb:64"));
+    OK(tarn_configuration_note_get(0, &text));
     CHECK(strncmp(text, "release_lock_on_cudamalloc: ", 28) == 0);
-    OK(tarn_configuration_note(1, &text));
+    OK(tarn_configuration_note_get(1, &text));
     assert_string_equal(text, "pinned_free_catch_all: a free of tarn's throws no exception");
-    OK(tarn_configuration_note(2, &text));
+    OK(tarn_configuration_note_get(2, &text));
     CHECK(text == NULL);
-    GIVES(tarn_configuration_note(-1, &text), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_configuration_note(0, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    OK(tarn_configure("all:default"));
+    GIVES(tarn_configuration_note_get(-1, &text), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_configuration_note_get(0, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_configuration_set("all:default"));
 }
 
 static int told;
@@ -512,7 +515,7 @@ static void tell(const struct memory_config *now)
 {
     told++;
     told_of = now;
-    OK(tarn_configuration(NULL, 0, NULL)); /* no lock is held */
+    OK(tarn_configuration_get(NULL, 0, NULL)); /* no lock is held */
 }
 
 static void who_registered_is_told_of_changes(void **state)
@@ -520,38 +523,39 @@ static void who_registered_is_told_of_changes(void **state)
     (void)state;
     memory_config_on_change(tell);
     memory_config_on_change(tell);
-    OK(tarn_configure("leave_free_mb:8"));
+    OK(tarn_configuration_set("leave_free_mb:8"));
     CHECK(told == 1 && told_of == memory_config() && told_of->leave_free == 8 * MIB);
-    OK(tarn_configure("leave_free_mb:8"));
-    GIVES(tarn_configure("nonsense"), TARN_ERROR_CONFIGURATION);
+    OK(tarn_configuration_set("leave_free_mb:8"));
+    GIVES(tarn_configuration_set("nonsense"), TARN_ERROR_CONFIGURATION);
     CHECK(told == 1); /* nothing changed */
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     CHECK(told == 2);
 }
 
 static void the_same_settings_take_no_more_memory(void **state)
 {
     (void)state;
-    OK(tarn_configure("leave_free_mb:1"));
+    OK(tarn_configuration_set("leave_free_mb:1"));
     const struct memory_config *first = memory_config();
     uint64_t bytes = pages_bytes();
     for (int i = 0; i < 10000; i++)
-        OK(tarn_configure(i % 2 ? "leave_free_mb:1" : "all:default"));
+        OK(tarn_configuration_set(i % 2 ? "leave_free_mb:1" : "all:default"));
     CHECK(memory_config() == first && pages_bytes() == bytes);
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
 }
 
 static void what_counts_at_load_time_stays(void **state)
 {
     (void)state;
     OK(tarn_free(alloc_on(TARN_STREAM_LEGACY, 100)));
-    OK(tarn_configure("backend:native,segments:driver"));
-    OK(tarn_configure("segments:virtual")); /* what the driver's choice is here */
+    OK(tarn_configuration_set("backend:native,segments:driver"));
+    OK(tarn_configuration_set("segments:virtual")); /* what the driver's choice is here */
     settings_are("all:default");
-    GIVES(tarn_configure("leave_free_mb:1,segments:plain"), TARN_ERROR_CONFIGURATION);
-    says("tarn_configure(), column 26: segments is plain, but must be virtual: memory was used with it, and it counts "
+    GIVES(tarn_configuration_set("leave_free_mb:1,segments:plain"), TARN_ERROR_CONFIGURATION);
+    says("tarn_configuration_set(), column 26: segments is plain, but must be virtual: memory was used with it, and it "
+         "counts "
          "only until then");
-    GIVES(tarn_configure("backend:cudaMallocAsync"), TARN_ERROR_CONFIGURATION);
+    GIVES(tarn_configuration_set("backend:cudaMallocAsync"), TARN_ERROR_CONFIGURATION);
     settings_are("all:default");
 }
 
@@ -559,14 +563,14 @@ static void divisions_round_large_blocks(void **state)
 {
     (void)state;
     tarn_stream stream = lease(0);
-    OK(tarn_configure("roundup_power2_divisions:4"));
+    OK(tarn_configuration_set("roundup_power2_divisions:4"));
     tarn_stats before = stats_of(0);
     void *block = alloc_on(stream, 84 * MIB), *small = alloc_on(stream, 3000);
     tarn_stats after = stats_of(0);
     CHECK(usable_size(block) == 96 * MIB && usable_size(small) < 4096);
     CHECK(after.requested_bytes[0].current - before.requested_bytes[0].current == (int64_t)(84 * MIB + 3000));
     OK(tarn_free(block));
-    OK(tarn_configure("")); /* resets */
+    OK(tarn_configuration_set("")); /* resets */
     block = alloc_on(stream, 84 * MIB);
     CHECK(usable_size(block) == 84 * MIB);
     OK(tarn_free(block));
@@ -577,7 +581,7 @@ static void divisions_round_large_blocks(void **state)
 static size_t limit_of(int device)
 {
     size_t limit = 0;
-    OK(tarn_limit_get(device, &limit));
+    OK(tarn_device_limit_get(device, &limit));
     return limit;
 }
 
@@ -585,16 +589,16 @@ static void limits_follow_the_settings_that_change_them(void **state)
 {
     (void)state;
     OK(tarn_free(alloc_on(TARN_STREAM_LEGACY, 100)));
-    OK(tarn_configure("per_process_memory_fraction:0.5"));
+    OK(tarn_configuration_set("per_process_memory_fraction:0.5"));
     CHECK(limit_of(0) == MEMORY / 2 && limit_of(1) == MEMORY / 2);
-    OK(tarn_configure("limit_mb:100"));
+    OK(tarn_configuration_set("limit_mb:100"));
     CHECK(limit_of(0) == 100 * MIB);
-    OK(tarn_limit_set(0, 64 * MIB));
-    OK(tarn_configure("leave_free_mb:1")); /* no other limit than before: the caller's stays */
+    OK(tarn_device_limit_set(0, 64 * MIB));
+    OK(tarn_configuration_set("leave_free_mb:1")); /* no other limit than before: the caller's stays */
     CHECK(limit_of(0) == 64 * MIB && limit_of(1) == 100 * MIB);
     void *pointer = NULL;
     GIVES(tarn_alloc_on(TARN_STREAM_LEGACY, 65 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     CHECK(limit_of(0) == SIZE_MAX && limit_of(1) == SIZE_MAX);
     nothing_is_left(0);
 }
@@ -605,8 +609,8 @@ static void memory_is_left_to_others(void **state)
     tarn_stream stream = lease(0);
     void *pointer = NULL;
     uintptr_t foreign = 0;
-    OK(tarn_trim(0, 0));
-    OK(tarn_configure("leave_free_mb:112"));
+    OK(tarn_device_trim(0, 0));
+    OK(tarn_configuration_set("leave_free_mb:112"));
     OK(driver->alloc(0, 200 * MIB, &foreign)); /* somebody else */
     void *most = alloc_on(stream, 200 * MIB);  /* exactly */
     uint64_t creates = calls_of(0, "create");
@@ -616,7 +620,7 @@ static void memory_is_left_to_others(void **state)
     OK(driver->free(0, foreign)); /* it is measured, not set */
     void *more = alloc_on(stream, 200 * MIB);
     GIVES(tarn_alloc_on(stream, 2 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     OK(tarn_free(alloc_on(stream, 2 * MIB)));
     OK(tarn_free(most));
     OK(tarn_free(more));
@@ -628,12 +632,12 @@ static void a_device_that_cannot_tell_is_asked_for_nothing(void **state)
     (void)state;
     tarn_stream stream = lease(0);
     void *pointer = NULL;
-    OK(tarn_configure("leave_free_mb:100"));
-    OK(tarn_host_fail(kind_of("memory_info"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_configuration_set("leave_free_mb:100"));
+    OK(tarn_host_fail_set(kind_of("memory_info"), 1, false, TARN_ERROR_DRIVER));
     GIVES(tarn_alloc_on(stream, 20 * MIB, &pointer), TARN_ERROR_DRIVER);
     CHECK(!pointer && ledger_of(0).created == 0);
     OK(tarn_free(alloc_on(stream, 20 * MIB)));
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     nothing_is_left(0);
 }
 
@@ -642,9 +646,9 @@ static void a_request_above_the_limit_is_rejected_when_that_is_asked_for(void **
     (void)state;
     tarn_stream own = lease(0), other = lease(0);
     void *pointer = NULL;
-    OK(tarn_limit_set(0, 100 * MIB));
+    OK(tarn_device_limit_set(0, 100 * MIB));
     for (int asked = 0; asked < 2; asked++) {
-        OK(tarn_configure(asked ? "throw_on_cudamalloc_oom:True" : ""));
+        OK(tarn_configuration_set(asked ? "throw_on_cudamalloc_oom:True" : ""));
         OK(tarn_free(alloc_on(other, 60 * MIB))); /* another stream's, and idle */
         tarn_stats before = stats_of(0);
         GIVES(tarn_alloc_on(own, 80 * MIB, &pointer), asked ? TARN_ERROR_OUT_OF_MEMORY : TARN_OK);
@@ -652,10 +656,10 @@ static void a_request_above_the_limit_is_rejected_when_that_is_asked_for(void **
         CHECK(stats_of(0).num_alloc_retries == before.num_alloc_retries); /* what is idle elsewhere is no emergency */
         OK(tarn_free(asked ? NULL : pointer));
         OK(tarn_free(alloc_on(own, 40 * MIB))); /* below the limit: as ever */
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
     }
-    OK(tarn_configure("all:default"));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_configuration_set("all:default"));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
@@ -681,12 +685,12 @@ static void readers_see_whole_settings(void **state)
     for (int i = 0; i < 2000; i++) {
         char text[100];
         snprintf(text, sizeof text, "leave_free_mb:%d,pinned_limit_mb:%d", i % 50 + 1, i % 50 + 1);
-        OK(tarn_configure(text));
+        OK(tarn_configuration_set(text));
     }
     atomic_store(&stop, true);
     for (int i = 0; i < 2; i++)
         pthread_join(readers[i], NULL);
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     nothing_is_left(0);
 }
 
@@ -694,18 +698,18 @@ static void child_shuts_down(void)
 {
     size_t bytes = 0;
     const char *text = NULL;
-    GIVES(tarn_configure(""), TARN_ERROR_FORKED);
-    GIVES(tarn_configuration(NULL, 0, &bytes), TARN_ERROR_FORKED);
-    GIVES(tarn_configuration_note(0, &text), TARN_ERROR_FORKED);
+    GIVES(tarn_configuration_set(""), TARN_ERROR_FORKED);
+    GIVES(tarn_configuration_get(NULL, 0, &bytes), TARN_ERROR_FORKED);
+    GIVES(tarn_configuration_note_get(0, &text), TARN_ERROR_FORKED);
 }
 
 static void after_the_end_nothing_is_configured(void **state)
 {
     (void)state;
     in_child(child_shuts_down);
-    OK(tarn_configure("leave_free_mb:3"));
+    OK(tarn_configuration_set("leave_free_mb:3"));
     OK(tarn_shutdown());
-    GIVES(tarn_configure(""), TARN_ERROR_SHUTDOWN);
+    GIVES(tarn_configuration_set(""), TARN_ERROR_SHUTDOWN);
     CHECK(memory_config()->leave_free == 3 * MIB);
 }
 

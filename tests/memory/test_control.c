@@ -3,7 +3,6 @@
 
 #include "support/host.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -12,7 +11,7 @@
 static size_t limit_of(int device)
 {
     size_t bytes = 77;
-    OK(tarn_limit_get(device, &bytes));
+    OK(tarn_device_limit_get(device, &bytes));
     return bytes;
 }
 
@@ -25,31 +24,16 @@ static void there_is_no_limit_at_first(void **state)
 static void a_limit_is_of_one_device(void **state)
 {
     (void)state;
-    OK(tarn_limit_set(0, 10 * MIB));
+    OK(tarn_device_limit_set(0, 10 * MIB));
     CHECK(limit_of(0) == 10 * MIB && limit_of(1) == SIZE_MAX);
-    OK(tarn_limit_set(0, 0));
+    OK(tarn_device_limit_set(0, 0));
     void *pointer = NULL;
     GIVES(tarn_alloc_on(lease(0), 1, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_free(alloc_on(lease(1), 1)));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    GIVES(tarn_device_limit_get(0, NULL), TARN_ERROR_INVALID_ARGUMENT);
     nothing_is_left(0);
     nothing_is_left(1);
-}
-
-static void a_fraction_is_of_the_devices_memory(void **state)
-{
-    (void)state;
-    OK(tarn_limit_set_fraction(0, 0.25));
-    CHECK(limit_of(0) == 16 * MIB);
-    OK(tarn_limit_set_fraction(0, 0));
-    CHECK(limit_of(0) == 0);
-    OK(tarn_limit_set_fraction(0, 1));
-    CHECK(limit_of(0) == SIZE_MAX);
-    static const double wrong[] = {-0.001, 1.001, INFINITY, -INFINITY, NAN};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        GIVES(tarn_limit_set_fraction(0, wrong[i]), TARN_ERROR_INVALID_ARGUMENT);
-    CHECK(limit_of(0) == SIZE_MAX);
-    GIVES(tarn_limit_get(0, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void a_limit_below_what_is_reserved_only_stops_growth(void **state)
@@ -58,17 +42,17 @@ static void a_limit_below_what_is_reserved_only_stops_growth(void **state)
     tarn_stream stream = lease(0);
     char *block = alloc_on(stream, 20 * MIB);
     void *pointer = NULL;
-    OK(tarn_limit_set(0, 2 * MIB));
+    OK(tarn_device_limit_set(0, 2 * MIB));
     CHECK(ledger_of(0).created == 20 * MIB);
     block[20 * MIB - 1] = 1;
     GIVES(tarn_alloc_on(stream, 3 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_free(block));
     block = alloc_on(stream, 20 * MIB); /* what is reserved serves on */
     OK(tarn_free(block));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     GIVES(tarn_alloc_on(stream, 3 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_free(alloc_on(stream, 2 * MIB)));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
@@ -77,7 +61,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_is_no_limit_at_first),
         cmocka_unit_test(a_limit_is_of_one_device),
-        cmocka_unit_test(a_fraction_is_of_the_devices_memory),
         cmocka_unit_test(a_limit_below_what_is_reserved_only_stops_growth),
     };
     host_start_with(2, 64 * MIB);

@@ -21,19 +21,19 @@ static void no_context_is_made_for_it(void **state)
     static void *pinned;
     void *device = NULL;
     tarn_stream stream;
-    assert_false(tarn_is_pinned(&pinned));
+    assert_false(tarn_pinned_contains(&pinned));
     assert_null(driver); /* nothing was started for the answer */
     assert_ok(tarn_device_set(1));
     assert_false(has_context(0));
     assert_int_equal(pthread_create(&thread, NULL, take, &pinned), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(tarn_is_pinned(pinned));
+    assert_true(tarn_pinned_contains(pinned));
     assert_false(has_context(0)); /* although that is the thread's device */
 
     assert_ok(tarn_stream_lease(1, 0, &stream));
     assert_ok(tarn_alloc_on(stream, MIB, &device));
     void *native = NULL;
-    assert_ok(tarn_stream_native(stream, &native));
+    assert_ok(tarn_stream_native_get(stream, &native));
     memset(pinned, 5, MIB);
     assert_ok(driver->copy(1, (uintptr_t)device, (uintptr_t)pinned, MIB, native));
     assert_ok(tarn_pinned_record_stream(pinned, stream));

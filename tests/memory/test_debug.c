@@ -4,9 +4,10 @@
 /* Each kind of mistake that debug mode finds, made once: it is reported once, with the right text, and nothing else is. A case
  * runs in a child of its own, since TARN_DEBUG is read once. */
 #include "driver/driver.h"
-#include "memory/arena.h"
+#include "memory/arena/arena.h"
 #include "support/host.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -28,14 +29,14 @@ static struct {
     char text[4096];
 } heard;
 
-static void hear(void *argument, const tarn_debug_report *report)
+static void hear(const tarn_debug_report *report, void *user)
 {
-    CHECK(argument == &heard && report->size == sizeof *report);
+    CHECK(user == &heard && report->size == sizeof *report);
     heard.count++;
     heard.last = *report;
     snprintf(heard.text, sizeof heard.text, "%s", report->text);
     tarn_block_info info = {.size = sizeof info}; /* it may call tarn */
-    (void)tarn_pointer_info(report->block, &info);
+    (void)tarn_pointer_info_get(report->block, &info);
 }
 
 static tarn_stream stream, other;
@@ -44,7 +45,7 @@ static void begin(const char *words)
 {
     setenv("TARN_DEBUG", words, 1);
     host_start_with(2, MEMORY);
-    tarn_debug_on_report(hear, &heard);
+    tarn_debug_callback_set(hear, &heard);
     stream = lease(0);
     other = lease(0);
     OK(tarn_stream_set(stream));
@@ -63,6 +64,13 @@ static void says(const char *text)
     if (!strstr(heard.text, text))
         fprintf(stderr, "not in the report: %s\n%s\n", text, heard.text);
     CHECK(strstr(heard.text, text));
+}
+
+/* A file and its line where libdw reads debug information, which this file has, else the object and an offset. */
+static void says_where(void)
+{
+    void *there = dlopen("libdw.so.1", RTLD_NOW | RTLD_LOCAL);
+    says(there ? "test_debug.c:" : "memory.debug+0x");
 }
 
 static void fill(tarn_stream on, void *address, int value, size_t size)
@@ -107,8 +115,9 @@ static void write_behind(size_t size, size_t alignment, size_t at)
     says(text);
     snprintf(text, sizeof text, "has 1 wrong bytes, the nearest %zu bytes behind the block; the first is 0x5A", at);
     says(text);
-    says("\n  allocated at memory.debug+0x");
-    says("\n  freed at memory.debug+0x");
+    says("\n  allocated at ");
+    says("\n  freed at ");
+    says_where();
     says("pool (0, 0)");
     ends_clean();
 }
@@ -209,7 +218,7 @@ static void a_block_has_what_was_asked_for_and_no_more(void)
     begin("redzone");
     char *block = tarn_malloc(1001);
     tarn_block_info info = {.size = sizeof info};
-    OK(tarn_pointer_info(block + 1000, &info));
+    OK(tarn_pointer_info_get(block + 1000, &info));
     CHECK(info.base == block && info.usable_size == 1001 && info.requested == 1001);
     CHECK(usable_size(block) == 1001);
     OK(tarn_extend(block, 1001));
@@ -291,7 +300,7 @@ static void the_oldest_leave_a_full_quarantine_and_are_looked_at(void)
 static void memory_pressure_empties_the_quarantine_first(void)
 {
     begin("quarantine=1G,poison,redzone");
-    OK(tarn_limit_set(0, 16 * MIB));
+    OK(tarn_device_limit_set(0, 16 * MIB));
     for (int i = 0; i < 20; i++) {
         void *block = tarn_malloc(3 * MIB);
         CHECK(block);
@@ -309,12 +318,12 @@ static void memory_pressure_empties_the_quarantine_first(void)
 static void a_loss_while_memory_is_looked_for(void)
 {
     begin("quarantine");
-    OK(tarn_limit_set(0, 16 * MIB));
+    OK(tarn_device_limit_set(0, 16 * MIB));
     void *first = tarn_malloc(14 * MIB), *second = &second;
     OK(tarn_free(first));
     OK(tarn_device_synchronize(0));
     CHECK(tarn_debug_reports() == 0); /* it is in quarantine */
-    OK(tarn_host_fail(kind_of("stream_synchronize"), 1, false, TARN_ERROR_DEVICE_LOST));
+    OK(tarn_host_fail_set(kind_of("stream_synchronize"), 1, false, TARN_ERROR_DEVICE_LOST));
     GIVES(tarn_alloc_on(stream, 14 * MIB, &second), TARN_ERROR_DEVICE_LOST);
     CHECK(second == (void *)&second && tarn_debug_reports() == 0);
 }
@@ -327,17 +336,20 @@ static void free_twice(const char *words, bool gone)
     char *block = block_with_tag(2000, 0);
     OK(tarn_free(block));
     if (gone)
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
     bool is_known = !gone || !arena_if_used(0)->store.plain; /* the addresses of a plain segment go with it */
     GIVES(tarn_free(block), is_known ? TARN_ERROR_DOUBLE_FREE : TARN_ERROR_INVALID_POINTER);
-    CHECK(strstr(tarn_last_error(), "tag \"attention\"") && strstr(tarn_last_error(), "freed at memory.debug+0x"));
+    CHECK(strstr(tarn_last_error(), "tag \"attention\"") && strstr(tarn_last_error(), "freed at "));
+    says_where();
     heard_once(TARN_DEBUG_BAD_FREE, block, 2000, 0);
     says("of 2000 bytes");
     says("\n  freed now at ");
     says("\n  allocated at ");
     says("\n  freed at ");
     char *now = strstr(heard.text, "freed now at "), *then = strstr(heard.text, "\n  freed at ");
-    CHECK(strncmp(now + strlen("freed now at "), then + strlen("\n  freed at "), 24) != 0);
+    now += strlen("freed now at ");
+    then += strlen("\n  freed at ");
+    CHECK(strncmp(now, then, strcspn(now, "<\n")) != 0); /* the innermost frame */
     ends_clean();
 }
 
@@ -392,7 +404,7 @@ static void questions_are_no_mistakes(void)
     char *block = tarn_malloc(2000);
     tarn_block_info info = {.size = sizeof info};
     OK(tarn_free(block));
-    GIVES(tarn_pointer_info(block, &info), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pointer_info_get(block, &info), TARN_ERROR_INVALID_POINTER);
     CHECK(tarn_debug_reports() == 0);
     ends_clean();
 }
@@ -421,8 +433,9 @@ static void use_without_an_order(const char *words, bool reuse)
         says(text);
     }
     says("tag \"attention\"");
-    says("\n  allocated at memory.debug+0x");
-    says("\n  freed at memory.debug+0x");
+    says("\n  allocated at ");
+    says("\n  freed at ");
+    says_where();
     OK(tarn_device_synchronize(0));
     CHECK(tarn_debug_reports() == 1);
     OK(tarn_shutdown());
@@ -547,12 +560,12 @@ static void a_block_that_a_pool_of_another_kind_serves(void)
     begin("redzone,quarantine");
     OK(tarn_pool_create(&options, &pool));
     OK(tarn_pool_alloc(pool, stream, 60 * MIB, &first));
-    OK(tarn_limit_set(0, 80 * MIB));
+    OK(tarn_device_limit_set(0, 80 * MIB));
     OK(tarn_free(first));
     OK(tarn_device_synchronize(0)); /* a request does not wait for such a pool's work */
     size_t size = 50 * MIB + 77;
     char *block = tarn_malloc(size);
-    OK(tarn_pointer_info(block, &info));
+    OK(tarn_pointer_info_get(block, &info));
     CHECK((char *)info.base == block && info.usable_size == size && info.pool.second);
     fill(stream, block, 1, size + 2);
     OK(tarn_free(block));
@@ -626,7 +639,8 @@ static void leaks_are_listed_by_site(void)
     CHECK(tarn_debug_reports() == 2 && heard.count == 2 && heard.last.kind == TARN_DEBUG_LEAK);
     CHECK(heard.last.requested == 300 || heard.last.requested == 5000);
     says(heard.last.requested == 300 ? "1 live blocks of 300 bytes in all" : "5 live blocks of 5000 bytes in all");
-    says("\n  allocated at memory.debug+0x");
+    says("\n  allocated at ");
+    says_where();
 }
 
 /* Of blocks that are gone it knows the last ones, and no more are kept. */
@@ -694,6 +708,43 @@ static void abort_stops_at_the_first(void **state)
     close(texts[1]);
 }
 
+/* What a child with these words writes to standard error of a wrong free. */
+static void hear_child(const char *words, char *text, size_t size)
+{
+    int texts[2];
+    CHECK(pipe(texts) == 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        int local = 0;
+        dup2(texts[1], STDERR_FILENO);
+        unsetenv("TARN_LOG");
+        begin(words);
+        (void)tarn_free(&local);
+        _exit(tarn_debug_reports() != 1);
+    }
+    int status = -1;
+    close(texts[1]);
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    ssize_t length = read(texts[0], text, size - 1);
+    text[length > 0 ? length : 0] = '\0';
+    close(texts[0]);
+}
+
+static void what_is_found_is_printed(void **state)
+{
+    char text[4096];
+    (void)state;
+    hear_child("sites", text, sizeof text);
+    if (!strstr(text, "tarn: debug: ") || !strstr(text, "\ntarn: debug:   freed now at "))
+        fprintf(stderr, "printed: %s\n", text);
+    CHECK(strstr(text, "tarn: debug: ") == text && strstr(text, "is not memory that tarn handed out"));
+    CHECK(strstr(text, "\ntarn: debug:   freed now at "));
+    CHECK(!strstr(strstr(text, "is not memory that") + 1, "is not memory that")); /* once */
+    hear_child("sites,quiet", text, sizeof text);
+    CHECK(!*text);
+}
+
 #define CASES(X)                                               \
     X(a_write_right_behind_a_small_block)                      \
     X(a_write_behind_a_block_without_a_round_size)             \
@@ -745,7 +796,8 @@ int main(void)
 #define X(name) {#name, test_##name, NULL, NULL, NULL},
         CASES(X)
 #undef X
-            cmocka_unit_test(abort_stops_at_the_first),
+            cmocka_unit_test(what_is_found_is_printed),
+        cmocka_unit_test(abort_stops_at_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 /* Debug mode while calls fail, one at a time. The mistakes that a scenario makes are found where nothing fails; where something does they
  * may be missed, and nothing else is found instead; what is said is said in whole. Its own calls that fail leave the program's memory as
  * it is, and nothing behind; and what the program is refused it may be refused without debug mode too. */
-#include "memory/debug/block.h"
+#include "memory/debug/debug_block.h"
 #include "support/failures.h"
 #include "support/host.h"
 
@@ -65,7 +65,7 @@ static void is_whole(const char *text, const char *first)
     }
 }
 
-static void hear(void *argument, const tarn_debug_report *report)
+static void hear(const tarn_debug_report *report, void *user)
 {
     static const char *const firsts[KINDS] = {
         [TARN_DEBUG_BAD_FREE] = "",
@@ -75,7 +75,7 @@ static void hear(void *argument, const tarn_debug_report *report)
         [TARN_DEBUG_DEVICE] = "this thread's current device is ",
         [TARN_DEBUG_LEAK] = "1 live blocks of ",
     };
-    (void)argument;
+    (void)user;
     CHECK(report->size == sizeof *report && (int)report->kind >= 0 && report->kind < KINDS);
     is_whole(report->text, firsts[report->kind]);
     t.heard[report->kind]++;
@@ -254,7 +254,7 @@ static void memory_is_short(void)
 {
     void *pointer = &t;
     begin();
-    OK(tarn_limit_set(0, 8 * MIB));
+    OK(tarn_device_limit_set(0, 8 * MIB));
     int first = take(0, 3 * MIB / 2), second = take(1, 3 * MIB / 2);
     if (second >= 0)
         free_block(second);
@@ -267,8 +267,8 @@ static void memory_is_short(void)
         OK(tarn_free(pointer));
     if (status == TARN_ERROR_OUT_OF_MEMORY)
         CHECK(is_whole_shortage(tarn_last_error()));
-    OK(tarn_limit_set(0, SIZE_MAX));
-    (void)TRY(tarn_trim(0, 0));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    (void)TRY(tarn_device_trim(0, 0));
 }
 
 static void pools_come_and_go(void)
@@ -361,7 +361,7 @@ static void lost(void)
 
 static void set_up(void)
 {
-    tarn_debug_on_report(hear, NULL);
+    tarn_debug_callback_set(hear, NULL);
     for (int i = 0; i < 2; i++)
         t.streams[i] = lease(0);
 }
@@ -379,7 +379,7 @@ static void mistakes_are_found_and_nothing_else(void **state)
 static void leak(void)
 {
     void *pointer = NULL;
-    tarn_debug_on_report(hear, NULL);
+    tarn_debug_callback_set(hear, NULL);
     t.excused = injecting;
     if (TRY(tarn_alloc_on(TARN_STREAM_LEGACY, 5000, &pointer))) {
         t.made[TARN_DEBUG_LEAK]++;

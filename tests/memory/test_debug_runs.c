@@ -38,9 +38,9 @@ struct player {
     bool excused; /* a failure is injected */
 };
 
-static void hear(void *argument, const tarn_debug_report *report)
+static void hear(const tarn_debug_report *report, void *user)
 {
-    (void)argument;
+    (void)user;
     fprintf(stderr, "%s\n", report->text);
 }
 
@@ -172,7 +172,7 @@ static void begin(const char *words)
 {
     setenv("TARN_DEBUG", words, 1);
     host_start_with(1, MEMORY);
-    tarn_debug_on_report(hear, NULL);
+    tarn_debug_callback_set(hear, NULL);
 }
 
 static void nothing_was_found(void)
@@ -289,10 +289,10 @@ static void failures_of_its_own_driver_calls_harm_nobody(void)
         for (int forever = 0; forever < 2; forever++) {
             for (uint64_t nth = 1, hits = 1; hits && nth < 40; nth += forever ? 13 : 1) {
                 uint64_t again = player.random;
-                OK(tarn_host_fail(kind_of(debug_calls[kind]), nth, forever, TARN_ERROR_DRIVER));
+                OK(tarn_host_fail_set(kind_of(debug_calls[kind]), nth, forever, TARN_ERROR_DRIVER));
                 play_a_little(&player);
                 hits = tarn_host_fail_hits();
-                OK(tarn_host_fail(-1, 0, false, TARN_OK));
+                OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
                 settle(&player);
                 player.random = again;
                 injections += hits != 0;
@@ -316,10 +316,10 @@ static void failures_of_any_driver_call_leave_all_as_it_was(void)
         for (uint64_t nth = 1, hits = 1; hits && nth < 1500; nth += forever ? 61 : 11) {
             uint64_t again = player.random;
             player.excused = true;
-            OK(tarn_host_fail(-1, nth, forever, TARN_ERROR_DRIVER));
+            OK(tarn_host_fail_set(-1, nth, forever, TARN_ERROR_DRIVER));
             play_a_little(&player);
             hits = tarn_host_fail_hits();
-            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+            OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             settle(&player);
             player.random = again;
             injections += hits != 0;
@@ -363,11 +363,11 @@ static void a_lost_device_keeps_the_books(void)
     player_begin(&player, 11);
     for (int i = 0; i < 60; i++)
         step(&player);
-    OK(tarn_host_fail(kind_of("event_record"), 1, false, TARN_ERROR_DEVICE_LOST));
+    OK(tarn_host_fail_set(kind_of("event_record"), 1, false, TARN_ERROR_DEVICE_LOST));
     player.excused = true;
     for (int i = 0; i < 60; i++)
         step(&player);
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     for (int i = 0; i < BLOCKS; i++)
         if (player.blocks[i].address)
             OK(tarn_free(player.blocks[i].address));

@@ -116,7 +116,7 @@ static void aligned_blocks(void)
 {
     for (size_t alignment = 256; alignment <= TARN_MAX_ALIGNMENT; alignment *= 2) {
         void *pointer = &t;
-        tarn_alloc_options options = {sizeof options, 0, t.streams[1], alignment, 0};
+        tarn_alloc_options options = {sizeof options, 0, t.streams[1], alignment, 0, NULL};
         if (!TRY(tarn_alloc(&options, 100000, &pointer))) {
             CHECK(pointer == &t);
             continue;
@@ -184,8 +184,8 @@ static void trims(void)
         use(1, t.blocks[i].pointer, 500);
         free_block(i);
     }
-    (void)TRY(tarn_trim(0, 8 * MIB));
-    (void)TRY(tarn_trim(0, 0));
+    (void)TRY(tarn_device_trim(0, 8 * MIB));
+    (void)TRY(tarn_device_trim(0, 0));
 }
 
 static void streams_come_and_go(void)
@@ -198,7 +198,7 @@ static void streams_come_and_go(void)
         CHECK(stream == 77);
     }
     stream = 77;
-    if (!TRY(tarn_stream_from_pool(0, -1, &stream)))
+    if (!TRY(tarn_stream_shared_get(0, -1, &stream)))
         CHECK(stream == 77);
     void *pointer = NULL;
     if (TRY(tarn_alloc_on(TARN_STREAM_PER_THREAD, 100, &pointer)))
@@ -224,7 +224,7 @@ static void streams_come_and_go(void)
     if (TRY(tarn_stream_retire(t.adopted)))
         t.adopted = 0;
     else
-        CHECK(tarn_stream_priority(t.adopted, &(int){0}) == TARN_OK); /* as it was */
+        CHECK(tarn_stream_priority_get(t.adopted, &(int){0}) == TARN_OK); /* as it was */
     if (t.leased && TRY(tarn_stream_return(t.leased)))
         t.leased = 0;
 }
@@ -252,7 +252,7 @@ static void devices(void)
     tarn_device_guard guard;
     (void)TRY(tarn_device_set(0));
     (void)TRY(tarn_device_adopt(&device));
-    (void)TRY(tarn_device_memory(0, &free_bytes, &total_bytes));
+    (void)TRY(tarn_device_memory_get(0, &free_bytes, &total_bytes));
     (void)TRY(tarn_device_synchronize(0));
     if (TRY(tarn_device_guard_set(&guard, 0)) && !TRY(tarn_device_guard_restore(&guard)))
         CHECK(guard.active);
@@ -311,10 +311,9 @@ static void lost(void)
 static void set_up(void)
 {
     for (int i = 0; i < 4; i++) {
-        tarn_stream stream = lease(0);
-        t.natives[i] = native_of(stream);
         if (i < 3)
-            t.streams[i] = stream;
+            t.streams[i] = lease(0);
+        t.natives[i] = i < 3 ? native_of(t.streams[i]) : native_made(0);
     }
 }
 
@@ -332,7 +331,7 @@ static void use_first(void)
     int count = 0;
     void *pointer = &t;
     tarn_device_properties properties = {.size = sizeof properties};
-    if (TRY(tarn_device_count(&count)))
+    if (TRY(tarn_device_count_get(&count)))
         (void)TRY(tarn_device_properties_get(0, &properties));
     for (int i = 0; i < 3; i++) {
         if (i == 1)
@@ -348,9 +347,9 @@ static void use_first(void)
     tarn_stream stream = 0;
     tarn_tag tag = 0;
     (void)TRY(tarn_tag_intern("first", &tag));
-    if (TRY(tarn_stream_from_pool(0, 0, &stream)))
+    if (TRY(tarn_stream_shared_get(0, 0, &stream)))
         (void)TRY(tarn_stream_set(stream));
-    (void)TRY(tarn_trim(0, 0));
+    (void)TRY(tarn_device_trim(0, 0));
 }
 
 static void use_again(void)

@@ -95,7 +95,7 @@ static void pools_are_suspended_with_their_contents(void)
     suspend_and_resume(true);
 }
 
-static void count_change(void *user, const tarn_pool_block *block, bool live)
+static void count_change(const tarn_pool_block *block, bool live, void *user)
 {
     (void)block;
     *(int *)user += live ? 1 : -1;
@@ -111,7 +111,7 @@ static void restore(void)
         CHECK(change == 0);
         return;
     }
-    OK(tarn_pool_blocks(t.pool, blocks, KEPT_MOST, &count));
+    OK(tarn_pool_blocks_get(t.pool, blocks, KEPT_MOST, &count));
     CHECK((int)count == kept.count + change);
     kept.count = (int)count;
     for (int i = 0; i < kept.count; i++) {
@@ -189,15 +189,15 @@ static void segments_are_plain(void)
     }
 }
 
-static void note_mapped(void *argument, const tarn_range *range)
+static void note_mapped(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     t.mapped += range->bytes;
 }
 
-static void note_unmapping(void *argument, const tarn_range *range)
+static void note_unmapping(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     CHECK(t.mapped >= range->bytes);
     t.mapped -= range->bytes;
 }
@@ -212,7 +212,7 @@ static void observers_come_and_go(void)
     take(t.streams[0], 5 * MIB);
     take(t.streams[1], 2000);
     kept_free_all();
-    (void)TRY(tarn_trim(0, 0));
+    (void)TRY(tarn_device_trim(0, 0));
     take(t.streams[0], 4 * MIB);
 }
 
@@ -244,12 +244,12 @@ static void names_and_limits(void)
     void *pointer = &t;
     if (TRY(tarn_alloc(&options, 5000, &pointer)))
         kept_add(pointer, 5000);
-    (void)TRY(tarn_limit_set(0, 16 * MIB));
+    (void)TRY(tarn_device_limit_set(0, 16 * MIB));
     pointer = &t;
     tarn_status status = tarn_alloc_on(t.streams[0], 40 * MIB, &pointer);
     CHECK(status != TARN_OK && pointer == &t);
-    (void)TRY(tarn_limit_set_fraction(0, 0.9));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    (void)TRY(tarn_device_limit_set(0, SIZE_MAX / 2));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     OK(tarn_caching_set(false));
     take(t.streams[1], 3 * MIB);
     kept_free_every_second();

@@ -61,9 +61,9 @@ static void begin_scope(int index, int pool, tarn_scope_kind kind)
     unsigned before = 0, count = 0;
     if (!t.pools[pool])
         return;
-    OK(tarn_pool_use_count(t.pools[pool], &before));
+    OK(tarn_pool_use_count_get(t.pools[pool], &before));
     bool begun = TRY(tarn_scope_begin(t.pools[pool], kind, t.streams[0], &scope));
-    OK(tarn_pool_use_count(t.pools[pool], &count));
+    OK(tarn_pool_use_count_get(t.pools[pool], &count));
     CHECK(count == before + begun && (begun || scope == 77));
     t.scopes[index] = begun ? scope : 0;
 }
@@ -153,6 +153,33 @@ static void pools_are_trimmed(void)
     drop(0);
 }
 
+/* Segments come, are registered, go and come back, one after the other. */
+static void pools_are_registrable(void)
+{
+    tarn_device_properties device = {.size = sizeof device};
+    tarn_pool_options options = {.size = sizeof options, .device = 0, .registrable = true};
+    size_t count = 0;
+    allocate_on(t.streams[1], 3 * MIB);
+    if (!TRY(tarn_device_properties_get(0, &device)) || !device.exportable ||
+        !TRY(tarn_pool_create(&options, &t.pools[0])))
+        return;
+    allocate_from(0, t.streams[0], 900);
+    allocate_from(0, t.streams[1], 20 * MIB);
+    void *first = kept.count ? kept.blocks[0].start : NULL;
+    bool anchored = first && TRY(tarn_anchor(first, 1));
+    if (TRY(tarn_pool_segments_get(t.pools[0], NULL, 0, &count)))
+        CHECK(count <= 2);
+    if (kept.count)
+        kept_free(kept.count - 1);
+    (void)TRY(tarn_pool_trim(t.pools[0], 0));
+    if (anchored)
+        OK(tarn_unanchor(first, 1));
+    allocate_from(0, t.streams[1], 33 * MIB);
+    kept_free_all();
+    (void)TRY(tarn_pool_trim(t.pools[0], 0));
+    drop(0);
+}
+
 static void end_capture(bool with_graph, void **graph)
 {
     if (!with_graph) {
@@ -186,7 +213,7 @@ static void capture(int pool, void **graph, bool with_graph)
     if (t.capturing) { /* it is over without a graph, or the driver could not end it: then it is open still */
         tarn_capture_state state = TARN_CAPTURE_NONE;
         injecting ? clear_injection() : (void)0;
-        if (TRY(tarn_capture_status(t.streams[0], &state, NULL)) && state != TARN_CAPTURE_NONE)
+        if (TRY(tarn_capture_state_get(t.streams[0], &state, NULL)) && state != TARN_CAPTURE_NONE)
             (void)TRY(tarn_capture_abort(t.streams[0]));
         t.capturing = false;
     }
@@ -224,7 +251,7 @@ static void captures_are_announced(void)
     allocate_on(t.streams[0], 3 * MIB);
     allocate_on(t.streams[0], 3000);
     (void)machine->work(0, native_of(t.streams[0]), NULL, 0, 100);
-    while (!TRY(tarn_capture_end(t.streams[0], NULL)) && !device_is_lost())
+    while (!TRY(tarn_capture_end_announced(t.streams[0], NULL)) && !device_is_lost())
         clear_injection();
     drop(0);
 }
@@ -261,7 +288,7 @@ static void settle(void)
     for (int i = 0; i < POOLS; i++) {
         unsigned count = 1;
         if (t.pools[i])
-            OK(tarn_pool_use_count(t.pools[i], &count));
+            OK(tarn_pool_use_count_get(t.pools[i], &count));
         CHECK(count == 1 || ledger_of(0).graphs > 0);
         drop(i);
     }
@@ -276,6 +303,7 @@ static const struct scenario scenarios[] = {
     {"scopes begin and end", scopes_begin_and_end},
     {"memory runs out", memory_runs_out},
     {"pools are trimmed", pools_are_trimmed},
+    {"pools are registrable", pools_are_registrable},
     {"captures end with graphs", captures_end_with_graphs},
     {"captures are aborted", captures_are_aborted},
     {"captures are announced", captures_are_announced},

@@ -46,10 +46,10 @@ static void drop(void)
     t.pool = NULL;
 }
 
-static bool swallow(void *argument, const void *data, size_t size)
+static bool swallow(const void *data, size_t size, void *user)
 {
     (void)data;
-    *(size_t *)argument += size;
+    *(size_t *)user += size;
     return true;
 }
 
@@ -70,9 +70,9 @@ static void traces_begin_and_end(void)
     if (inside)
         OK(tarn_region_pop());
     kept_free_every_second();
-    (void)TRY(tarn_trace_count(&had, &missed));
+    (void)TRY(tarn_trace_count_get(&had, &missed));
     (void)TRY(tarn_snapshot_print(swallow, &printed, NULL));
-    (void)TRY(tarn_metrics_print((bool (*)(void *, const void *, size_t))swallow, &printed));
+    (void)TRY(tarn_metrics_print(swallow, &printed));
     (void)TRY(tarn_trace_stop());
     (void)TRY(tarn_trace_clear());
     kept_alloc(NULL, t.streams[0], 800);
@@ -85,11 +85,11 @@ static void settings_change(void)
                                         "roundup_power2_divisions:4", ""};
     char before[2048], now[2048];
     for (int i = 0; i < 3; i++) {
-        bool known = TRY(tarn_configuration(before, sizeof before, NULL));
-        if (!TRY(tarn_configure(texts[i])) && known && TRY(tarn_configuration(now, sizeof now, NULL)))
+        bool known = TRY(tarn_configuration_get(before, sizeof before, NULL));
+        if (!TRY(tarn_configuration_set(texts[i])) && known && TRY(tarn_configuration_get(now, sizeof now, NULL)))
             CHECK(strcmp(before, now) == 0);
         const char *note = NULL;
-        (void)TRY(tarn_configuration_note(0, &note));
+        (void)TRY(tarn_configuration_note_get(0, &note));
         kept_alloc(NULL, t.streams[i % 2], (size_t)(i + 1) * MIB);
     }
 }
@@ -101,13 +101,13 @@ static void callers_pin_memory(void)
     if (kept.count == 0)
         return;
     unsigned char *start = kept.blocks[0].start;
-    if (TRY(tarn_pin(start, 5000)))
+    if (TRY(tarn_anchor(start, 5000)))
         t.pinned = start;
     kept_free(0);
-    (void)TRY(tarn_trim(0, 0));
-    if (t.pinned && TRY(tarn_unpin(t.pinned, 5000)))
+    (void)TRY(tarn_device_trim(0, 0));
+    if (t.pinned && TRY(tarn_unanchor(t.pinned, 5000)))
         t.pinned = NULL;
-    (void)TRY(tarn_trim(0, 0));
+    (void)TRY(tarn_device_trim(0, 0));
 }
 
 static void work_in_scope(void)
@@ -139,7 +139,7 @@ static void pools_are_asked(void)
     tarn_stats stats = {.size = sizeof stats};
     void *pointer = &t;
     bool same = false;
-    if (!TRY(tarn_pool_graph_handle(0, &t.pool)))
+    if (!TRY(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &t.pool)))
         return;
     OK(tarn_pool_id_get(t.pool, &id));
     if (TRY(tarn_pool_find(id, &found))) {
@@ -163,7 +163,7 @@ static void pools_are_asked(void)
     if (TRY(tarn_pool_check_live(t.pool, pointers, (size_t)kept.count, &same)))
         CHECK(same);
     (void)TRY(tarn_pool_stats_get(t.pool, &stats));
-    (void)TRY(tarn_pool_stats_reset_peak(t.pool));
+    (void)TRY(tarn_pool_stats_reset(t.pool, TARN_STATS_PEAK));
     drop(); /* with live blocks */
 }
 
@@ -178,15 +178,15 @@ static void blocks_and_streams_are_asked(void)
     tarn_status status = tarn_stream_query(t.streams[0]);
     if (status != TARN_ERROR_NOT_READY)
         (void)TRY(status);
-    if (kept.count > 0 && TRY(tarn_pointer_info(kept.blocks[0].start + 5, &info)))
+    if (kept.count > 0 && TRY(tarn_pointer_info_get(kept.blocks[0].start + 5, &info)))
         CHECK(info.base == kept.blocks[0].start);
     (void)TRY(tarn_device_exchange(0, &previous));
-    (void)TRY(tarn_device_peer_possible(0, 0, &possible));
+    (void)TRY(tarn_device_peer_get(0, 0, &possible));
     if (TRY(tarn_pinned_alloc_on(t.streams[0], 70000, &host)))
         OK(tarn_pinned_free(host));
     else
         CHECK(host == &t);
-    (void)TRY(tarn_stats_reset_peak(0));
+    (void)TRY(tarn_device_stats_reset(0, TARN_STATS_PEAK));
     CHECK(tarn_debug_reports() == 0);
     (void)TRY(tarn_debug_check(0));
 }
@@ -206,13 +206,11 @@ static void callers_capture(void)
             clear_injection();
             (void)driver->capture_end(0, native, &graph);
         }
-        if (i && graph) {
-            tarn_status status = tarn_pool_keep_for_graph(t.pool, graph);
-            if (status != TARN_ERROR_NOT_SUPPORTED)
-                (void)TRY(status);
-        }
-        while (!TRY(tarn_capture_end(t.streams[0], NULL)) && !device_is_lost())
-            clear_injection();
+        if (i && graph && tarn_pool_keep_for_graph(t.pool, graph) == TARN_ERROR_NOT_SUPPORTED)
+            OK(tarn_capture_abort(t.streams[0])); /* nothing tells the graph's end */
+        else
+            while (!TRY(tarn_capture_end_announced(t.streams[0], graph)) && !device_is_lost())
+                clear_injection();
         t.announced = false;
         if (graph && machine->graph_destroy(graph) != TARN_OK)
             t.graph = graph;
@@ -233,13 +231,13 @@ static void settle(void)
     kept_check();
     OK(tarn_trace_stop());
     OK(tarn_trace_clear());
-    OK(tarn_configure(""));
+    OK(tarn_configuration_set(""));
     if (t.graph)
         OK(machine->graph_destroy(t.graph));
     t.graph = NULL;
     CHECK(!t.announced);
     if (t.pinned)
-        OK(tarn_unpin(t.pinned, 5000));
+        OK(tarn_unanchor(t.pinned, 5000));
     t.pinned = NULL;
     verify(0);
     kept_free_all();
@@ -253,7 +251,7 @@ static void lost(void)
     kept_check();
     kept_free_all();
     if (t.pinned)
-        OK(tarn_unpin(t.pinned, 5000));
+        OK(tarn_unanchor(t.pinned, 5000));
     drop();
     kept_check();
 }

@@ -3,7 +3,7 @@
 
 /* Memory that is free in the order of its stream, but not idle: mapped a second time for the same stream, and at the old
  * addresses until the work there has ended. */
-#include "memory/ghost.h"
+#include "memory/growth/ghost.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -131,15 +131,15 @@ static void any_failure_leaves_everything_usable(void **state)
         for (uint64_t n = 1;; n++) {
             void *blocks[4], *wide = NULL, *more = NULL;
             prepare(blocks, 1000);
-            OK(tarn_host_fail(-1, n, forever, TARN_ERROR_DRIVER));
+            OK(tarn_host_fail_set(-1, n, forever, TARN_ERROR_DRIVER));
             (void)tarn_alloc_on(own, 2 * PIECE, &wide);
             uint64_t hits = tarn_host_fail_hits();
-            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+            OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             verify(0);
             time_pass(2000);
-            OK(tarn_host_fail(-1, hits ? n : 1, forever, TARN_ERROR_DRIVER)); /* and while ghosts are ended */
+            OK(tarn_host_fail_set(-1, hits ? n : 1, forever, TARN_ERROR_DRIVER)); /* and while ghosts are ended */
             (void)tarn_alloc_on(own, 3 * PIECE, &more);
-            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+            OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             verify(0);
             OK(tarn_free(wide));
             OK(tarn_free(more));
@@ -171,12 +171,87 @@ static void a_later_mark_speaks_for_the_earlier_ones(void **state)
     }
     uint64_t last = heap->closed[1].number;
     time_pass(5000);
-    OK(tarn_host_fail(kind_of("event_query"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("event_query"), 1, false, TARN_ERROR_DRIVER));
     mutex_lock(&heap->lock);
     heap_learn_locked(heap, false);
     CHECK(tarn_host_fail_hits() == 1 && heap->closed_count == 0 && heap->idle_batch == last);
     mutex_unlock(&heap->lock);
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    nothing_is_left(0);
+}
+
+/* Has every address that no heap has, so that the device seems to have none left. */
+#define STRETCHES 64
+static struct {
+    uintptr_t start;
+    size_t size;
+} taken[STRETCHES];
+static int taken_count;
+
+static void take_addresses(struct arena *arena)
+{
+    mutex_lock(&arena->lock);
+    for (taken_count = 0; arena_longest_locked(arena); taken_count++) {
+        CHECK(taken_count < STRETCHES);
+        taken[taken_count].size = arena_longest_locked(arena);
+        taken[taken_count].start = arena_find_high_locked(arena, taken[taken_count].size);
+        arena_claim_locked(arena, taken[taken_count].start, taken[taken_count].size);
+    }
+    mutex_unlock(&arena->lock);
+}
+
+static void give_addresses(struct arena *arena)
+{
+    while (taken_count > 0) {
+        taken_count--;
+        arena_unclaim(arena, taken[taken_count].start, taken[taken_count].size);
+    }
+}
+
+static void where_no_addresses_are_left_the_old_ones_serve(void **state)
+{
+    (void)state;
+    struct heap *heap = heap_of_stream(own);
+    for (int pieces = 1; pieces <= 3; pieces += 2) {
+        void *blocks[4], *block = NULL;
+        tarn_host_extent old;
+        prepare(blocks, 1000);
+        void *wide = alloc_on(own, 2 * PIECE);
+        CHECK(heap->ghosts);
+        time_pass(2000);
+        take_addresses(heap->arena);
+        if (pieces == 1)
+            OK(tarn_alloc_on(own, PIECE, &block)); /* where one of them was */
+        else
+            GIVES(tarn_alloc_on(own, (size_t)pieces * PIECE, &block), TARN_ERROR_OUT_OF_MEMORY);
+        CHECK(!heap->ghosts && is_mapped(blocks[0], &old) + is_mapped(blocks[2], &old) == (block != NULL));
+        give_addresses(heap->arena);
+        verify(0);
+        OK(tarn_free(block));
+        OK(tarn_free(wide));
+        check_and_free(blocks);
+        nothing_is_left(0);
+    }
+}
+
+/* What was given up while its old addresses could not be unmapped: the next trim has them too. */
+static void a_trim_ends_what_could_not_be_unmapped_before(void **state)
+{
+    (void)state;
+    struct heap *heap = heap_of_stream(own);
+    void *blocks[4];
+    prepare(blocks, 1000);
+    void *wide = alloc_on(own, 2 * PIECE);
+    CHECK(heap->ghosts);
+    OK(tarn_free(wide));
+    check_and_free(blocks);
+    OK(tarn_device_synchronize(0));
+    OK(tarn_host_fail_set(kind_of("unmap"), 1, false, TARN_ERROR_DRIVER));
+    (void)tarn_device_trim(0, 0);
+    CHECK(tarn_host_fail_hits() == 1);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    OK(tarn_device_trim(0, 0));
+    CHECK(!heap->ghosts && ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
     nothing_is_left(0);
 }
 
@@ -197,6 +272,8 @@ int main(void)
         cmocka_unit_test(a_third_address_is_possible_and_all_of_them_go),
         cmocka_unit_test(any_failure_leaves_everything_usable),
         cmocka_unit_test(a_later_mark_speaks_for_the_earlier_ones),
+        cmocka_unit_test(where_no_addresses_are_left_the_old_ones_serve),
+        cmocka_unit_test(a_trim_ends_what_could_not_be_unmapped_before),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -6,8 +6,9 @@
 #include "support/host.h"
 
 #include "base/pages.h"
+#include "device/capture.h"
 #include "driver/driver.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,7 +24,7 @@ static tarn_stream stream, other; /* leased for each test */
 static tarn_pool_id pool_of(const void *pointer)
 {
     tarn_block_info info = {.size = sizeof info};
-    OK(tarn_pointer_info(pointer, &info));
+    OK(tarn_pointer_info_get(pointer, &info));
     return info.pool;
 }
 
@@ -36,14 +37,14 @@ static bool is_default(const void *pointer)
 static unsigned count_of(tarn_pool *pool)
 {
     unsigned count = 0;
-    OK(tarn_pool_use_count(pool, &count));
+    OK(tarn_pool_use_count_get(pool, &count));
     return count;
 }
 
 static tarn_pool *graph_pool(void)
 {
     tarn_pool *pool = NULL;
-    OK(tarn_pool_graph_handle(0, &pool));
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
     return pool;
 }
 
@@ -212,10 +213,10 @@ static void nothing_of_a_graph_is_unmapped_while_it_lives(void **state)
     CHECK(count_of(pool) == 2);
     uint64_t unmaps = calls_of(0, "unmap");
     OK(tarn_device_synchronize(0));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     OK(tarn_pool_trim(pool, 0));
     OK(tarn_pool_release(pool)); /* the graph's is left */
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     GIVES(tarn_alloc_on(other, 200 * MIB, &large), TARN_ERROR_OUT_OF_MEMORY);
     GIVES(tarn_alloc_on(stream, 200 * MIB, &large), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(calls_of(0, "unmap") == unmaps && ledger_of(0).mapped >= 100 * MIB);
@@ -275,7 +276,7 @@ static void an_aborted_or_broken_capture_leaves_nothing(void **state)
         CHECK(count_of(shared) == 1 && ledger_of(0).graphs == 0);
         OK(tarn_free(kept));
         OK(tarn_pool_trim(shared, 0));
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         CHECK(ledger_of(0).created == 0);
         verify(0);
     }
@@ -286,7 +287,7 @@ static void a_capture_of_the_callers_own_uses_a_pool(void **state)
 {
     (void)state;
     tarn_pool *pool = graph_pool();
-    void *graph = NULL, *none = &graph;
+    void *graph = NULL;
     OK(tarn_pool_capture_announce(pool, stream));
     CHECK(count_of(pool) == 2);
     CHECK(!driver->capture_begin(0, native_of(stream), DRIVER_CAPTURE_RELAXED));
@@ -295,15 +296,13 @@ static void a_capture_of_the_callers_own_uses_a_pool(void **state)
     fill(stream, block, 5, 4 * MIB);
     OK(tarn_free(block));
     CHECK(!driver->capture_end(0, native_of(stream), &graph));
-    OK(tarn_pool_keep_for_graph(pool, graph));
-    CHECK(count_of(pool) == 3);
-    OK(tarn_capture_end(stream, &none));
-    CHECK(!none && count_of(pool) == 2);
+    OK(tarn_capture_end_announced(stream, graph));
+    CHECK(count_of(pool) == 2);
     OK(tarn_pool_trim(pool, 0));
     launch(graph, other);
     OK(tarn_stream_synchronize(other));
     CHECK(block[4 * MIB - 1] == 5);
-    OK(tarn_pool_keep_for_graph(pool, graph)); /* twice is twice */
+    OK(tarn_pool_keep_for_graph(pool, graph)); /* once more */
     CHECK(count_of(pool) == 3);
     destroy(graph);
     CHECK(count_of(pool) == 1);
@@ -315,6 +314,59 @@ static void a_capture_of_the_callers_own_uses_a_pool(void **state)
     OK(tarn_pool_release(pool));
 }
 
+/* Launches a graph that fills `inside` with 7, and looks whether what another stream allocates now is the graph's memory. */
+static void others_stay_theirs(void *graph, const unsigned char *inside)
+{
+    unsigned char *others = alloc_on(other, 4 * MIB);
+    fill(other, others, 1, 4 * MIB);
+    OK(tarn_stream_synchronize(other));
+    launch(graph, other);
+    OK(tarn_stream_synchronize(other));
+    CHECK(others[0] == 1 && others[4 * MIB - 1] == 1 && inside[0] == 7);
+    OK(tarn_free(others));
+}
+
+/* Whichever call is forgotten on the way from the announcement to the graph: what others allocate meanwhile is not the graph's memory. */
+static void a_call_that_is_forgotten_gives_no_memory_away(void **state)
+{
+    (void)state;
+    for (int own = 0; own < 2; own++)
+        for (int forgets = 0; forgets < 3; forgets++) {
+            tarn_pool *pool = own ? NULL : graph_pool();
+            void *graph = NULL, *wrong = &graph;
+            OK(tarn_pool_capture_announce(pool, stream));
+            CHECK(!driver->capture_begin(0, native_of(stream), DRIVER_CAPTURE_RELAXED));
+            unsigned char *inside = alloc_on(stream, 4 * MIB);
+            CHECK(!is_default(inside));
+            fill(stream, inside, 7, 4 * MIB);
+            OK(tarn_free(inside));
+            if (forgets == 1) { /* the vendor's end */
+                GIVES(tarn_capture_end_announced(stream, NULL), TARN_ERROR_CAPTURE);
+                CHECK(strstr(tarn_last_error(), "still captures") && captures_open(device_at(0)) == 1);
+            }
+            CHECK(!driver->capture_end(0, native_of(stream), &graph));
+            if (forgets == 2) { /* the call with the graph: the one for tarn's own captures is none */
+                GIVES(tarn_capture_end(stream, &wrong), TARN_ERROR_INVALID_ARGUMENT);
+                CHECK(strstr(tarn_last_error(), "tarn_capture_end_announced()") && wrong == &graph);
+                GIVES(tarn_device_trim(0, 0), TARN_ERROR_CAPTURE);
+                others_stay_theirs(graph, inside);
+            }
+            OK(tarn_host_fail_set(kind_of("graph_hold"), 1, false, TARN_ERROR_OUT_OF_HOST_MEMORY));
+            GIVES(tarn_capture_end_announced(stream, graph), TARN_ERROR_OUT_OF_HOST_MEMORY);
+            CHECK(captures_open(device_at(0)) == 1); /* it goes on, and can be ended again */
+            OK(tarn_capture_end_announced(stream, graph));
+            CHECK(captures_open(device_at(0)) == 0);
+            GIVES(tarn_capture_end_announced(stream, graph), TARN_ERROR_INVALID_ARGUMENT);
+            OK(tarn_pool_release(pool)); /* the memory is the graph's, whoever releases the pool */
+            OK(tarn_device_trim(0, 0));
+            others_stay_theirs(graph, inside);
+            destroy(graph);
+            OK(tarn_device_trim(0, 0));
+            CHECK(ledger_of(0).created == 0);
+            verify(0);
+        }
+}
+
 static void a_graph_that_cannot_be_held_is_destroyed(void **state)
 {
     (void)state;
@@ -324,7 +376,7 @@ static void a_graph_that_cannot_be_held_is_destroyed(void **state)
         void *graph = pool;
         begin(pool);
         void *block = alloc_on(stream, 3 * MIB);
-        OK(tarn_host_fail(kind_of("graph_hold"), 1, false, statuses[i]));
+        OK(tarn_host_fail_set(kind_of("graph_hold"), 1, false, statuses[i]));
         GIVES(tarn_capture_end(stream, &graph), statuses[i]);
         CHECK(strstr(tarn_last_error(), "graph_hold") && graph == pool);
         CHECK(ledger_of(0).graphs == 0 && count_of(pool) == 1);
@@ -334,10 +386,10 @@ static void a_graph_that_cannot_be_held_is_destroyed(void **state)
 
         OK(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
         graph = end();
-        OK(tarn_host_fail(kind_of("graph_hold"), 1, false, statuses[i]));
+        OK(tarn_host_fail_set(kind_of("graph_hold"), 1, false, statuses[i]));
         GIVES(tarn_pool_keep_for_graph(pool, graph), statuses[i]);
         CHECK(count_of(pool) == 1);
-        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         destroy(graph); /* which stays the caller's */
     }
     OK(tarn_pool_release(pool));
@@ -347,7 +399,7 @@ static void what_is_wrong_is_refused(void **state)
 {
     (void)state;
     tarn_pool *pool = graph_pool(), *elsewhere = NULL;
-    OK(tarn_pool_graph_handle(1, &elsewhere));
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 1}, &elsewhere));
     GIVES(tarn_pool_capture_begin(pool, TARN_STREAM_LEGACY, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_capture_begin(elsewhere, stream, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_pool_capture_begin(pool, 12345, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_STREAM);
@@ -432,12 +484,12 @@ static void a_result_is_usable_after_its_graph(void **state)
         CHECK(captured.active[0].current - before.active[0].current == 1);
         int64_t held = captured.reserved_bytes[0].current - before.reserved_bytes[0].current;
         CHECK(held >= (int64_t)(8 * size));
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         CHECK(reserved() - before.reserved_bytes[0].current == held);
         launch(graph, stream);
         OK(tarn_stream_synchronize(stream));
         destroy(graph);
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         CHECK(reserved() - before.reserved_bytes[0].current <= held);
         CHECK(stats_of(0).active_bytes[0].current - before.active_bytes[0].current == (int64_t)size);
         for (size_t at = 0; at < size; at += 511)
@@ -446,7 +498,7 @@ static void a_result_is_usable_after_its_graph(void **state)
         OK(tarn_stream_synchronize(stream));
         CHECK(blocks[7][size - 1] == 9);
         OK(tarn_free(blocks[7]));
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         CHECK(reserved() == before.reserved_bytes[0].current);
         CHECK(stats_of(0).segment[0].current == before.segment[0].current);
     }
@@ -481,7 +533,7 @@ static void successive_captures_share_what_was_freed(void **state)
         destroy(graphs[i]);
         OK(tarn_free(results[i]));
     }
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     int64_t together = held_by_two(pool, graphs, results, size);
     CHECK(apart - together == (int64_t)size);
     CHECK(count_of(pool) == 3);
@@ -610,7 +662,7 @@ static bool capture_twice(tarn_pool *pool)
         well = !status && well;
         tarn_capture_state captures;
         /* One that the driver did not end is still known, and can be ended. */
-        while (status && !tarn_capture_status(stream, &captures, NULL) && captures != TARN_CAPTURE_NONE)
+        while (status && !tarn_capture_state_get(stream, &captures, NULL) && captures != TARN_CAPTURE_NONE)
             status = tarn_capture_abort(stream);
     }
     for (int i = 0; i < 2; i++)
@@ -628,15 +680,15 @@ static void each_failure_leaves_nothing_held(void **state)
     for (int own = 0; own < 2; own++) {
         for (uint64_t nth = 1;; nth++) {
             OK(tarn_pool_trim(pool, 0));
-            OK(tarn_trim(0, 0));
+            OK(tarn_device_trim(0, 0));
             if (own)
                 pages_fail(nth, false);
             else
-                OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+                OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
             (void)capture_twice(pool);
             bool hit = own ? pages_fail_hits() : tarn_host_fail_hits();
             pages_fail(0, false);
-            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+            OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             if (!hit)
                 break;
             failures++;
@@ -802,6 +854,7 @@ int main(void)
         GRAPH_TEST(a_graph_counts_its_pool_until_its_work_has_ended),
         GRAPH_TEST(an_aborted_or_broken_capture_leaves_nothing),
         GRAPH_TEST(a_capture_of_the_callers_own_uses_a_pool),
+        GRAPH_TEST(a_call_that_is_forgotten_gives_no_memory_away),
         GRAPH_TEST(a_graph_that_cannot_be_held_is_destroyed),
         GRAPH_TEST(what_is_wrong_is_refused),
         GRAPH_TEST(a_result_is_usable_after_its_graph),

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* How a heap comes by memory. The checker of the host device is on: an unmap of memory in use would be reported. */
-#include "memory/growth.h"
-#include "memory/pool.h"
+#include "memory/growth/growth.h"
+#include "memory/pool/pool.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -192,7 +192,7 @@ static void what_moves_is_in_proportion_to_what_is_created(void **state)
 {
     (void)state;
     for (int footprint = 0; footprint < 2; footprint++) {
-        OK(tarn_configure(footprint ? "profile:footprint" : "profile:default"));
+        OK(tarn_configuration_set(footprint ? "profile:footprint" : "profile:default"));
         void *walls[5], *block = alloc_on(own, PIECE);
         uint64_t unmaps = calls_of(0, "unmap");
         for (size_t i = 0; i < 5; i++) {
@@ -206,7 +206,7 @@ static void what_moves_is_in_proportion_to_what_is_created(void **state)
         OK(tarn_free(block));
         nothing_is_left(0);
     }
-    OK(tarn_configure("profile:default"));
+    OK(tarn_configuration_set("profile:default"));
 }
 
 static void idle_memory_of_another_stream_is_used_before_any_is_created(void **state)
@@ -238,11 +238,11 @@ static void idle_memory_of_another_stream_is_used_before_any_is_created(void **s
 static void the_profile_footprint_creates_what_is_missing_and_no_more(void **state)
 {
     (void)state;
-    OK(tarn_configure("profile:footprint"));
+    OK(tarn_configuration_set("profile:footprint"));
     void *small = alloc_on(own, 1), *large = alloc_on(own, 3 * MIB), *larger = alloc_on(own, 128 * MIB);
     CHECK(created() == 2 * MIB + 4 * MIB + 128 * MIB);
     CHECK(ledger_of(0).pieces == 1 + 2 + 32);
-    OK(tarn_configure("profile:default"));
+    OK(tarn_configuration_set("profile:default"));
     OK(tarn_free(large));
     void *more = alloc_on(own, 5 * MIB); /* at once, for what is created from now on */
     CHECK(created() >= 2 * MIB + 4 * MIB + 128 * MIB && ledger_of(0).pieces <= 1 + 2 + 32 + 1);
@@ -281,10 +281,10 @@ static void a_growth_that_fails_leaves_live_blocks_and_can_be_repeated(void **st
             }
             OK(tarn_free(blocks[0]));
             OK(tarn_free(blocks[2]));
-            OK(tarn_host_fail(kind_of(kinds[i]), 1, forever, TARN_ERROR_DRIVER));
+            OK(tarn_host_fail_set(kind_of(kinds[i]), 1, forever, TARN_ERROR_DRIVER));
             GIVES(tarn_alloc_on(own, 3 * PIECE, &pointer), TARN_ERROR_DRIVER);
             CHECK(tarn_host_fail_hits() > 0 && pointer == &pointer);
-            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+            OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             verify(0);
             void *wide = alloc_on(own, 3 * PIECE);
             for (int k = 1; k < 5; k += k == 1 ? 2 : 1) {
@@ -314,7 +314,7 @@ static void shedding_gives_at_least_what_is_wanted_and_says_how_much(void **stat
     for (int i = 0; i < 5; i += 2)
         OK(tarn_free(blocks[i]));
     OK(heap_shed(heap, heap->store, 1, &given, NULL));
-    CHECK(given == PIECE && heap->arena->store.cache.bytes == PIECE);
+    CHECK(given == PIECE && heap->arena->store.unmapped.bytes == PIECE);
     OK(heap_shed(heap, heap->store, PIECE + 1, &given, NULL));
     CHECK(given == 2 * PIECE && heap->free_bytes == 0);
     verify(0);
@@ -380,7 +380,7 @@ static int set_up(void **state)
     (void)state;
     own = lease(0);
     other = lease(0);
-    OK(tarn_host_check(true, NULL, NULL));
+    OK(tarn_host_check_set(true, NULL, NULL));
     return 0;
 }
 

@@ -3,9 +3,9 @@
 
 /* Cutting, joining and best fit, on a heap that is given one run of 40 MiB. */
 #include "base/pages.h"
-#include "memory/growth.h"
-#include "memory/heap.h"
-#include "memory/verify.h"
+#include "memory/growth/growth.h"
+#include "memory/heap/heap.h"
+#include "memory/watch/verify.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static void give(struct span *span)
 static bool extend(struct span *span, size_t more)
 {
     mutex_lock(&heap->lock);
-    bool extended = span_extend_locked(heap, span, more);
+    bool extended = span_extend_locked(heap, span, more) == TARN_OK;
     mutex_unlock(&heap->lock);
     return extended;
 }

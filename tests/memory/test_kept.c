@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Kept spans: a freed block that is given again as it is, seen by nobody else, and only where the best fit would give the same. */
-#include "memory/kept.h"
+#include "memory/heap/kept.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -48,7 +48,7 @@ static void a_freed_block_is_given_again_without_a_search(void **state)
     OK(tarn_free(block));
     CHECK(kept() == 1);
     CHECK(alloc_on(own, 3 * MIB - 100) == block && kept() == 0); /* the same in units of 512 B */
-    OK(tarn_pointer_info(block, &info));
+    OK(tarn_pointer_info_get(block, &info));
     CHECK(info.requested == 3 * MIB - 100 && info.base == block && info.usable_size == 3 * MIB);
     OK(tarn_free(block));
     nothing_is_left(0);
@@ -79,8 +79,8 @@ static void counters_are_exact_at_once(void **state)
     (void)state;
     prepare();
     void *block = alloc_on(own, 5 * MIB);
-    OK(tarn_stats_reset_accumulated(0));
-    OK(tarn_stats_reset_peak(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
+    OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
     OK(tarn_free(block));
     for (int i = 0; i < 10; i++) {
         block = alloc_on(own, 5 * MIB - 7);
@@ -112,7 +112,7 @@ static void a_kept_block_is_not_live(void **state)
     GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
     GIVES(tarn_extend(block, 4 * MIB), TARN_ERROR_DOUBLE_FREE);
     GIVES(tarn_record_stream(block, lease(0)), TARN_ERROR_DOUBLE_FREE);
-    GIVES(tarn_pointer_info(block, &info), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pointer_info_get(block, &info), TARN_ERROR_INVALID_POINTER);
     assert_int_equal(pthread_create(&thread, NULL, free_again, block), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     CHECK(kept() == 1 && alloc_on(own, 3 * MIB) == block);
@@ -148,12 +148,12 @@ static void memory_that_is_kept_goes_to_other_streams_when_it_is_idle(void **sta
     work_on(own, block, 60 * MIB, 1000);
     OK(tarn_free(block));
     CHECK(kept() == 1);
-    OK(tarn_limit_set(0, ledger_of(0).created));
+    OK(tarn_device_limit_set(0, ledger_of(0).created));
     uint64_t before = time_now();
     OK(tarn_alloc_on(other, 50 * MIB, &there)); /* waits for the work, and for no more */
     CHECK(time_now() - before >= 1000 && kept() == 0);
     OK(tarn_free(there));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
@@ -178,7 +178,7 @@ static void a_retired_stream_keeps_nothing(void **state)
 {
     (void)state;
     tarn_stream adopted = 0;
-    OK(tarn_stream_adopt(0, native_of(lease(0)), &adopted));
+    OK(tarn_stream_adopt(0, native_made(0), &adopted));
     OK(tarn_free(alloc_on(adopted, 60 * MIB)));
     void *block = alloc_on(adopted, 3 * MIB), *beside = alloc_on(adopted, 4 * MIB);
     struct heap *heap = heap_of_stream(adopted, 0);

@@ -44,10 +44,10 @@ static void out_of_memory_names_the_facts(void **state)
     says("of its 128 MiB free");
     says("tarn reserves 62 MiB (no limit is set): 60.06 MiB live, 1.94 MiB free in heaps");
     CHECK(stats_of(0).num_ooms == before.num_ooms + 1);
-    OK(tarn_limit_set(0, 100 * MIB));
+    OK(tarn_device_limit_set(0, 100 * MIB));
     refused(own, 90 * MIB);
     says("the limit is 100 MiB");
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     OK(tarn_free(live));
     OK(tarn_free(end));
     nothing_is_left(0);
@@ -86,13 +86,13 @@ static void a_request_above_the_device_or_the_limit_is_refused_before_the_driver
     refused(own, SIZE_MAX);
     CHECK(calls_of(0, "unmap") == unmaps && calls_of(0, "create") == creates && waited() == wait);
     CHECK(stats_of(0).num_oom_rejections == before.num_oom_rejections + 2);
-    OK(tarn_limit_set(0, 50 * MIB)); /* below what is reserved: that can still be used */
+    OK(tarn_device_limit_set(0, 50 * MIB)); /* below what is reserved: that can still be used */
     block = alloc_on(other, 100 * MIB);
     OK(tarn_free(block));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     refused(own, 51 * MIB);
     OK(tarn_free(alloc_on(own, 50 * MIB)));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
@@ -100,8 +100,8 @@ static void the_limit_holds_for_all_streams_together(void **state)
 {
     (void)state;
     size_t limit = 0;
-    OK(tarn_limit_set(0, 64 * MIB));
-    OK(tarn_limit_get(0, &limit));
+    OK(tarn_device_limit_set(0, 64 * MIB));
+    OK(tarn_device_limit_get(0, &limit));
     CHECK(limit == 64 * MIB);
     void *first = alloc_on(own, 40 * MIB);
     refused(other, 25 * MIB);
@@ -113,7 +113,7 @@ static void the_limit_holds_for_all_streams_together(void **state)
     CHECK(ledger_of(0).created <= 64 * MIB);
     OK(tarn_free(second));
     OK(tarn_free(small));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
@@ -207,8 +207,8 @@ static void of_two_busy_heaps_the_wait_goes_on_until_there_is_enough(void **stat
 static void memory_of_a_retired_stream_is_used_by_others(void **state)
 {
     (void)state;
-    tarn_stream adopted = 0, leased = lease(0);
-    OK(tarn_stream_adopt(0, native_of(leased), &adopted));
+    tarn_stream adopted = 0;
+    OK(tarn_stream_adopt(0, native_made(0), &adopted));
     void *freed = alloc_on(adopted, 60 * MIB), *late = alloc_on(adopted, 60 * MIB);
     work_on(adopted, freed, MIB, 4000);
     OK(tarn_free(freed));
@@ -221,7 +221,6 @@ static void memory_of_a_retired_stream_is_used_by_others(void **state)
     CHECK(time_now() == start + 4000);
     OK(tarn_free(block));
     OK(tarn_free(second));
-    OK(tarn_stream_return(leased));
     nothing_is_left(0);
 }
 
@@ -243,9 +242,9 @@ static void a_failed_wait_is_reported_and_the_next_call_works(void **state)
     void *block = alloc_on(other, 100 * MIB), *pointer = NULL;
     work_on(other, block, MIB, 2000);
     OK(tarn_free(block));
-    OK(tarn_host_fail(kind_of("event_synchronize"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("event_synchronize"), 1, false, TARN_ERROR_DRIVER));
     GIVES(tarn_alloc_on(own, 100 * MIB, &pointer), TARN_ERROR_DRIVER);
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     CHECK(!pointer);
     verify(0);
     OK(tarn_free(alloc_on(own, 100 * MIB)));

@@ -4,6 +4,8 @@
 /* The contract of tarn/memory.h, call by call. */
 #include "support/host.h"
 
+#include "base/pages.h"
+
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +20,7 @@ static tarn_stream own, other;
 static tarn_block_info info_of(const void *pointer)
 {
     tarn_block_info info = {.size = sizeof info};
-    OK(tarn_pointer_info(pointer, &info));
+    OK(tarn_pointer_info_get(pointer, &info));
     return info;
 }
 
@@ -26,7 +28,7 @@ static void no_bytes_are_null_and_no_failure(void **state)
 {
     (void)state;
     void *pointer = &pointer;
-    tarn_alloc_options options = {sizeof options, 0, own, 4096, 0};
+    tarn_alloc_options options = {sizeof options, 0, own, 4096, 0, NULL};
     CHECK(!tarn_malloc(SIZE_MAX));
     CHECK(!tarn_malloc(0));
     GIVES(tarn_last_status(), TARN_OK);
@@ -48,7 +50,7 @@ static void sizes_that_nothing_can_serve_are_out_of_memory(void **state)
                                    TARN_MAX_SIZE, TARN_MAX_SIZE - 1, (size_t)1 << 48};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *pointer = &pointer;
-        tarn_alloc_options options = {sizeof options, 0, own, TARN_MAX_ALIGNMENT, 0};
+        tarn_alloc_options options = {sizeof options, 0, own, TARN_MAX_ALIGNMENT, 0, NULL};
         GIVES(tarn_alloc_on(own, sizes[i], &pointer), TARN_ERROR_OUT_OF_MEMORY);
         GIVES(tarn_alloc(&options, sizes[i], &pointer), TARN_ERROR_OUT_OF_MEMORY);
         CHECK(pointer == &pointer);
@@ -81,7 +83,7 @@ static void every_alignment_is_kept_for_every_size(void **state)
     int count = 0;
     for (size_t alignment = 1; alignment <= TARN_MAX_ALIGNMENT; alignment *= 2) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, own, alignment, 0};
+            tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, own, alignment, 0, NULL};
             void *pointer = NULL;
             OK(tarn_alloc(&options, sizes[i], &pointer));
             CHECK((uintptr_t)pointer % alignment == 0 && (uintptr_t)pointer % 512 == 0);
@@ -104,7 +106,7 @@ static void options_are_checked(void **state)
 {
     (void)state;
     void *pointer = &pointer;
-    tarn_alloc_options good = {sizeof good, 0, own, 0, 0}, bad = good;
+    tarn_alloc_options good = {sizeof good, 0, own, 0, 0, NULL}, bad = good;
     GIVES(tarn_alloc(NULL, 10, &pointer), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_alloc(&good, 10, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_alloc_on(own, 10, NULL), TARN_ERROR_INVALID_ARGUMENT);
@@ -165,17 +167,17 @@ static void what_is_not_a_blocks_start_is_refused_and_changes_nothing(void **sta
         GIVES(tarn_free_on(wrong[i], own), TARN_ERROR_INVALID_POINTER);
         GIVES(tarn_free_after(wrong[i], event), TARN_ERROR_INVALID_POINTER);
         GIVES(tarn_extend(wrong[i], 100), TARN_ERROR_INVALID_POINTER);
-        GIVES(tarn_usable_size(wrong[i], &size), TARN_ERROR_INVALID_POINTER);
+        GIVES(tarn_usable_size_get(wrong[i], &size), TARN_ERROR_INVALID_POINTER);
     }
     GIVES(tarn_extend(NULL, 100), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_usable_size(NULL, &size), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_usable_size(small, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_usable_size_get(NULL, &size), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_usable_size_get(small, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_free_after(small, NULL), TARN_ERROR_INVALID_ARGUMENT);
     tarn_block_info info = {.size = sizeof info, .device = 77}, wrong_size = {.size = 8};
-    GIVES(tarn_pointer_info(&local, &info), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pointer_info(NULL, &info), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pointer_info(small, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pointer_info(small, &wrong_size), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pointer_info_get(&local, &info), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pointer_info_get(NULL, &info), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pointer_info_get(small, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pointer_info_get(small, &wrong_size), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_record_stream(&local, own), TARN_ERROR_INVALID_POINTER);
     CHECK(size == 77 && info.device == 77);
     CHECK(stats_of(0).allocation[0].current == 2);
@@ -203,7 +205,7 @@ static void a_second_free_is_a_double_free_wherever_the_block_is(void **state)
             GIVES(tarn_free_on(block, other), TARN_ERROR_DOUBLE_FREE);
             CHECK(stats_of(0).allocation[0].freed == before.allocation[0].freed);
             tarn_block_info info = {.size = sizeof info};
-            GIVES(tarn_pointer_info(block, &info), TARN_ERROR_INVALID_POINTER);
+            GIVES(tarn_pointer_info_get(block, &info), TARN_ERROR_INVALID_POINTER);
             verify(0);
             time_pass(1000);
             GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
@@ -269,6 +271,27 @@ static void a_block_grows_in_place_over_what_is_free_behind_it(void **state)
     nothing_is_left(0);
 }
 
+static void a_block_that_cannot_grow_for_want_of_host_memory_stays_as_it_was(void **state)
+{
+    (void)state;
+    char *block = alloc_on(own, 2 * MIB), *hole = alloc_on(own, 2 * MIB), *end = alloc_on(own, 2 * MIB);
+    OK(tarn_free(hole));
+    tarn_stats before = stats_of(0);
+    pages_fail(1, true);
+    tarn_status grown = tarn_extend(block, 3 * MIB), none = tarn_extend(block, 5 * MIB);
+    uint64_t hits = pages_fail_hits();
+    pages_fail(0, false);
+    CHECK(grown == TARN_ERROR_OUT_OF_HOST_MEMORY && none == TARN_ERROR_NO_ROOM && hits == 1);
+    tarn_stats after = stats_of(0);
+    CHECK(memcmp(&before, &after, sizeof before) == 0);
+    CHECK(usable_size(block) == 2 * MIB && info_of(block).requested == 2 * MIB);
+    verify(0);
+    OK(tarn_extend(block, 3 * MIB));
+    OK(tarn_free(block));
+    OK(tarn_free(end));
+    nothing_is_left(0);
+}
+
 static void a_small_block_grows_within_its_slot(void **state)
 {
     (void)state;
@@ -285,7 +308,7 @@ static void a_block_that_grows_into_the_large_class_is_counted_there(void **stat
     (void)state;
     char *block = alloc_on(own, MIB), *hole = alloc_on(own, 600000);
     OK(tarn_free(hole));
-    OK(tarn_stats_reset_accumulated(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
     OK(tarn_extend(block, MIB + 512));
     tarn_stats stats = stats_of(0);
     CHECK(stats.allocation[TARN_STAT_SMALL_POOL].current == 0 && stats.allocation[TARN_STAT_LARGE_POOL].current == 1);
@@ -306,7 +329,7 @@ static void what_is_known_of_a_block_is_told_for_any_address_in_it(void **state)
     static const size_t sizes[] = {1, 3000, 65536, 65537, 200000, 9 * MIB + 1};
     char *blocks[6];
     for (size_t i = 0; i < 6; i++) {
-        tarn_alloc_options options = {sizeof options, 0, i % 2 ? own : other, 0, tag};
+        tarn_alloc_options options = {sizeof options, 0, i % 2 ? own : other, 0, tag, NULL};
         void *pointer = NULL;
         OK(tarn_alloc(&options, sizes[i], &pointer));
         blocks[i] = pointer;
@@ -438,7 +461,7 @@ static void work_queued_between_record_and_free_is_waited_for_as_well(void **sta
     OK(tarn_free(block));
     CHECK(!is_handed_out(block, 2 * MIB));
     uint64_t start = time_now();
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(time_now() == start + 5000);
     nothing_is_left(0);
 }
@@ -449,14 +472,14 @@ static void a_use_whose_event_could_not_be_recorded_is_waited_for_all_the_same(v
     void *block = alloc_on(own, 2 * MIB);
     work_on(other, block, 1, 5000);
     OK(tarn_record_stream(block, other));
-    OK(tarn_host_fail(kind_of("event_record"), 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("event_record"), 1, true, TARN_ERROR_DRIVER));
     OK(tarn_free(block));
     CHECK(tarn_host_fail_hits() > 0);
     CHECK(!is_handed_out(block, 2 * MIB));
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     CHECK(!is_handed_out(block, 2 * MIB));
     uint64_t start = time_now();
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(time_now() == start + 5000);
     nothing_is_left(0);
 }
@@ -497,7 +520,7 @@ static void a_block_waits_for_every_stream_that_uses_it_on_any_device(void **sta
     OK(tarn_record_stream(block, far));
     OK(tarn_free_on(block, third));
     uint64_t start = time_now();
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(time_now() == start + 5000 && ledger_of(0).created == 0);
     OK(tarn_stream_return(third));
     OK(tarn_stream_return(far));
@@ -508,8 +531,9 @@ static void a_stream_that_used_a_block_may_be_retired_before_the_free_or_after(v
 {
     (void)state;
     for (int before = 0; before < 2; before++) {
-        tarn_stream adopted = 0, leased = lease(0);
-        OK(tarn_stream_adopt(0, native_of(leased), &adopted));
+        tarn_stream adopted = 0;
+        void *native = native_made(0);
+        OK(tarn_stream_adopt(0, native, &adopted));
         void *block = alloc_on(own, 40 * MIB);
         OK(tarn_record_stream(block, adopted));
         work_on(adopted, block, 1, 2000);
@@ -519,13 +543,12 @@ static void a_stream_that_used_a_block_may_be_retired_before_the_free_or_after(v
         OK(tarn_free(block));
         if (!before)
             OK(tarn_stream_retire(adopted));
-        work_on(leased, NULL, 0, 9000); /* the native stream goes on: none of the block's business */
+        OK(machine->work(0, native, NULL, 0, 9000)); /* the native stream goes on: none of the block's business */
         CHECK(!is_handed_out(block, 40 * MIB));
         time_pass(2000);
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         CHECK(time_now() == start + 2000 && ledger_of(0).created == 0);
-        OK(tarn_stream_synchronize(leased));
-        OK(tarn_stream_return(leased));
+        time_pass(9000);
     }
     nothing_is_left(0);
 }
@@ -550,6 +573,7 @@ int main(void)
         cmocka_unit_test(a_second_free_is_a_double_free_wherever_the_block_is),
         cmocka_unit_test(a_block_is_freed_by_any_thread_on_any_current_device),
         cmocka_unit_test(a_block_grows_in_place_over_what_is_free_behind_it),
+        cmocka_unit_test(a_block_that_cannot_grow_for_want_of_host_memory_stays_as_it_was),
         cmocka_unit_test(a_small_block_grows_within_its_slot),
         cmocka_unit_test(a_block_that_grows_into_the_large_class_is_counted_there),
         cmocka_unit_test(what_is_known_of_a_block_is_told_for_any_address_in_it),

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 #include "base/pages.h"
-#include "memory/heap.h"
-#include "memory/map.h"
+#include "memory/arena/map.h"
+#include "memory/heap/heap.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -46,6 +46,14 @@ static void addresses_that_were_never_prepared_have_no_entry(void **state)
     (void)state;
     CHECK(!map_get(0) && !map_get(1) && !map_get(UINTPTR_MAX) && !map_get((uintptr_t)1 << 48));
     CHECK(!map_get(((uintptr_t)1 << 48) - 1) && !map_get((uintptr_t)1 << 47) && !map_get(BASE - LEAF));
+}
+
+static void a_range_that_the_map_does_not_cover_is_refused(void **state)
+{
+    (void)state;
+    GIVES(map_prepare(((uintptr_t)1 << 48) - MAP_PAGE, 2 * MAP_PAGE), TARN_ERROR_NOT_SUPPORTED);
+    GIVES(map_prepare((uintptr_t)1 << 48, MAP_PAGE), TARN_ERROR_NOT_SUPPORTED);
+    GIVES(map_prepare((uintptr_t)0 - MAP_PAGE, 2 * MAP_PAGE), TARN_ERROR_NOT_SUPPORTED); /* it wraps */
 }
 
 static void a_range_over_several_leaves_is_prepared_once(void **state)
@@ -92,6 +100,7 @@ int main(void)
         cmocka_unit_test(an_entry_is_a_span_or_a_slab_and_says_which),
         cmocka_unit_test(an_entry_is_found_for_every_address_of_its_page_and_no_other),
         cmocka_unit_test(addresses_that_were_never_prepared_have_no_entry),
+        cmocka_unit_test(a_range_that_the_map_does_not_cover_is_refused),
         cmocka_unit_test(a_range_over_several_leaves_is_prepared_once),
         cmocka_unit_test(addresses_above_48_bits_are_refused),
         cmocka_unit_test(a_failure_to_prepare_can_be_repeated),

@@ -14,7 +14,7 @@
  *
  * TARN_SEED chooses the sequence, TARN_MODEL_STEPS its length; a failure prints the seed and the step. */
 #include "memory/model/model.h"
-#include "memory/plan.h"
+#include "memory/plan/plan.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,7 +58,8 @@ static void do_alloc(void)
         alignment = 0;
         status = tarn_pool_alloc(m.pools[pool].pool, m.streams[stream].handle, block.size, &pointer);
     } else if (alignment || below(4) == 0) {
-        tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, m.streams[stream].handle, alignment, 0};
+        tarn_alloc_options options = {
+            sizeof options, TARN_CURRENT_DEVICE, m.streams[stream].handle, alignment, 0, NULL};
         status = tarn_alloc(&options, block.size, &pointer);
     } else {
         status = tarn_alloc_on(m.streams[stream].handle, block.size, &pointer);
@@ -70,7 +71,7 @@ static void do_alloc(void)
     if (refused)
         return;
     bool refused_captured =
-        status == TARN_ERROR_CAPTURE && pool < 0 && memory_is_raw && m.streams[stream].capture != NO_CAPTURE;
+        status == TARN_ERROR_CAPTURE && pool < 0 && memory_is_uncached && m.streams[stream].capture != NO_CAPTURE;
     if (status) {
         MUST(refused_captured || may_fail(status), "an allocation of %zu bytes failed: %s", block.size,
              tarn_status_name(status));
@@ -80,7 +81,7 @@ static void do_alloc(void)
     m.allocations++;
     block.pointer = pointer;
     MUST((uintptr_t)pointer % (alignment > 512 ? alignment : 512) == 0, "%p is not aligned to %zu", pointer, alignment);
-    MUST(tarn_usable_size(pointer, &block.usable) == TARN_OK && block.usable >= block.size, "usable size");
+    MUST(tarn_usable_size_get(pointer, &block.usable) == TARN_OK && block.usable >= block.size, "usable size");
     check_new(&block);
     check_pool(&block, pool);
     (void)physical(block.pointer);
@@ -175,7 +176,7 @@ static void free_block(int index)
     forget(index);
     if (below(50) == 0) {
         status = tarn_free(pointer);
-        MUST(status == TARN_ERROR_DOUBLE_FREE || (memory_is_raw && status == TARN_ERROR_INVALID_POINTER),
+        MUST(status == TARN_ERROR_DOUBLE_FREE || (memory_is_uncached && status == TARN_ERROR_INVALID_POINTER),
              "a double free gave %s", tarn_status_name(status));
     }
 }
@@ -205,7 +206,7 @@ static void do_extend(void)
         return;
     struct block grown = *block;
     grown.size = size;
-    MUST(tarn_usable_size(grown.pointer, &grown.usable) == TARN_OK && grown.usable >= size, "extended size");
+    MUST(tarn_usable_size_get(grown.pointer, &grown.usable) == TARN_OK && grown.usable >= size, "extended size");
     int index = (int)(block - m.blocks);
     m.blocks[index] = m.blocks[--m.block_count];
     check_new(&grown);
@@ -266,8 +267,8 @@ static void inject(void)
 {
     m.injecting = true;
     if (below(2))
-        MUST(tarn_host_fail(below(3) ? -1 : (int)below((uint64_t)tarn_host_call_kinds()), 1 + below(6), below(3) == 0,
-                            below(2) ? TARN_ERROR_DRIVER : TARN_ERROR_OUT_OF_MEMORY) == TARN_OK,
+        MUST(tarn_host_fail_set(below(3) ? -1 : (int)below((uint64_t)tarn_host_call_kinds()), 1 + below(6),
+                                below(3) == 0, below(2) ? TARN_ERROR_DRIVER : TARN_ERROR_OUT_OF_MEMORY) == TARN_OK,
              "fail");
     else
         pages_fail(1 + below(6), below(3) == 0);
@@ -275,7 +276,7 @@ static void inject(void)
 
 static void inject_end(void)
 {
-    MUST(tarn_host_fail(-1, 0, false, TARN_OK) == TARN_OK, "fail");
+    MUST(tarn_host_fail_set(-1, 0, false, TARN_OK) == TARN_OK, "fail");
     pages_fail(0, false);
     m.injecting = false;
 }
@@ -293,7 +294,7 @@ static void step(void)
         do_extend();
     else if (choice < 36) {
         int device = (int)below(DEVICES);
-        tarn_status status = tarn_trim(device, below(2) ? 0 : below(MEMORY));
+        tarn_status status = tarn_device_trim(device, below(2) ? 0 : below(MEMORY));
         bool barred = captures_open(device_at(device));
         MUST(barred ? status == TARN_ERROR_CAPTURE : status == TARN_OK || may_fail(status), "trim: %s",
              tarn_status_name(status));
@@ -310,7 +311,7 @@ static void step(void)
     else if (choice < 98)
         MUST(tarn_host_advance(now() + below(1000)) == TARN_OK, "advance");
     else if (choice < 99)
-        MUST(tarn_limit_set((int)below(DEVICES), below(2) ? SIZE_MAX : below(MEMORY)) == TARN_OK, "limit");
+        MUST(tarn_device_limit_set((int)below(DEVICES), below(2) ? TARN_NO_LIMIT : below(MEMORY)) == TARN_OK, "limit");
     else if (choice < 100)
         while (m.block_count > 10 && below(20))
             do_free();
@@ -340,7 +341,7 @@ static void set_up(void)
             continue;
         }
         MUST(tarn_stream_lease(s->device, -(i % 2), &s->handle) == TARN_OK, "lease");
-        MUST(tarn_stream_native(s->handle, &s->native) == TARN_OK, "native");
+        MUST(tarn_stream_native_get(s->handle, &s->native) == TARN_OK, "native");
     }
     for (int i = 0; i < EVENTS; i++) {
         m.events[i].device = i % DEVICES;
@@ -364,9 +365,9 @@ static void run(uint64_t seed, uint64_t steps)
     while (m.block_count > 0)
         do_free();
     for (int device = 0; device < DEVICES; device++) {
-        MUST(tarn_limit_set(device, SIZE_MAX) == TARN_OK, "limit");
+        MUST(tarn_device_limit_set(device, TARN_NO_LIMIT) == TARN_OK, "limit");
         MUST(tarn_device_synchronize(device) == TARN_OK, "synchronize"); /* graphs that run hold their pools */
-        MUST(tarn_trim(device, 0) == TARN_OK, "trim");
+        MUST(tarn_device_trim(device, 0) == TARN_OK, "trim");
         tarn_host_ledger ledger = {.size = sizeof ledger};
         MUST(tarn_host_ledger_get(device, &ledger) == TARN_OK, "ledger");
         MUST(ledger.created == 0 && ledger.mapped == 0,
@@ -400,21 +401,21 @@ static void random_operations_keep_the_order_of_streams(void **state)
                          m.retired > 0));
 }
 
-static void print_report(void *argument, const char *text)
+static void print_report(const char *text, void *user)
 {
-    (void)argument;
+    (void)user;
     printf("the checker: %s\n", text);
 }
 
 /* Once with the checker watching, which takes every block past the caches, and once, in a child, without. */
 int main(void)
 {
-    tarn_host_config config = {.size = sizeof config, .devices = DEVICES, .memory = MEMORY};
+    tarn_host_configuration config = {.size = sizeof config, .devices = DEVICES, .memory = MEMORY};
     fflush(stdout);
     pid_t child = fork();
-    if (child < 0 || tarn_host_configure(&config))
+    if (child < 0 || tarn_host_configuration_set(&config))
         return 1;
-    if (child != 0 && tarn_host_check(true, print_report, NULL))
+    if (child != 0 && tarn_host_check_set(true, print_report, NULL))
         return 1;
     set_up();
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_operations_keep_the_order_of_streams)};

@@ -4,6 +4,7 @@
 /* Pointers that callers name objects by: whatever is given, a pool, an event, a share or a checkpoint is known from what is none, and from
  * one that is gone. Each case runs in a process of its own. */
 #include "base/pages.h"
+#include "support/clearing.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -86,16 +87,16 @@ static void try_pool(tarn_pool *pool, tarn_pool *good)
     WRONG(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 512, &block));
     WRONG(tarn_pool_allocator_get(pool, &allocator));
     WRONG(tarn_pool_retain(pool));
-    WRONG(tarn_pool_use_count(pool, &count));
+    WRONG(tarn_pool_use_count_get(pool, &count));
     WRONG(tarn_pool_id_get(pool, &id));
-    WRONG(tarn_pool_device(pool, &device));
+    WRONG(tarn_pool_device_get(pool, &device));
     WRONG(tarn_pool_stats_get(pool, &stats));
-    WRONG(tarn_pool_stats_reset_peak(pool));
-    WRONG(tarn_pool_stats_reset_accumulated(pool));
+    WRONG(tarn_pool_stats_reset(pool, TARN_STATS_PEAK));
+    WRONG(tarn_pool_stats_reset(pool, TARN_STATS_ACCUMULATED));
     WRONG(tarn_pool_trim(pool, 0));
     WRONG(tarn_pool_limit_set(pool, 0));
     WRONG(tarn_pool_limit_get(pool, &bytes));
-    WRONG(tarn_pool_blocks(pool, NULL, 0, &bytes));
+    WRONG(tarn_pool_blocks_get(pool, NULL, 0, &bytes));
     WRONG(tarn_pool_check_live(pool, NULL, 0, &same));
     WRONG(tarn_pool_state_get(pool, &state));
     WRONG(tarn_pool_suspend(pool, false));
@@ -103,7 +104,7 @@ static void try_pool(tarn_pool *pool, tarn_pool *good)
     WRONG(tarn_pool_checkpoint(pool, &checkpoint));
     WRONG(tarn_scope_begin(pool, TARN_SCOPE_ALWAYS, 0, &scope));
     WRONG(tarn_pool_keep_for_graph(pool, &graph));
-    WRONG(tarn_workspace_clear_pool(pool, NULL));
+    WRONG(workspaces_clear_pool(pool, NULL));
     OK(tarn_pool_checkpoint(good, &checkpoint));
     WRONG(tarn_pool_restore(pool, checkpoint, NULL, NULL));
     OK(tarn_checkpoint_destroy(checkpoint));
@@ -226,7 +227,7 @@ static void one_release_too_many_takes_nothing(void)
     OK(tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope));
     OK(tarn_pool_release(pool));
     WRONG(tarn_pool_release(pool));
-    OK(tarn_pool_use_count(pool, &count)); /* the scope's */
+    OK(tarn_pool_use_count_get(pool, &count)); /* the scope's */
     CHECK(count == 1);
     void *block = tarn_malloc(MIB);
     OK(tarn_pool_find(id, &found));
@@ -236,9 +237,9 @@ static void one_release_too_many_takes_nothing(void)
     OK(tarn_scope_end(scope));
     WRONG(tarn_pool_release(pool)); /* left behind, with a live block */
     WRONG(tarn_pool_retain(pool));
-    WRONG(tarn_pool_use_count(pool, &count));
+    WRONG(tarn_pool_use_count_get(pool, &count));
     OK(tarn_free(block));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     WRONG(tarn_pool_release(pool));
     nothing_is_left(0);
 }
@@ -257,7 +258,7 @@ static void what_is_no_stream_is_not_adopted(void)
     host_start_with(2, 64 * MIB);
     void *other = NULL;
     tarn_stream leased = lease(1);
-    OK(tarn_stream_native(leased, &other));
+    OK(tarn_stream_native_get(leased, &other));
     GIVES(tarn_stream_adopt(0, here, &stream), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_adopt(0, (void *)1, &stream), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_adopt(0, other, &stream), TARN_ERROR_INVALID_STREAM); /* of another device */

@@ -4,7 +4,7 @@
 /* Observers: a book that is kept by `mapped` and `unmapping` alone is what the driver has mapped, each incarnation of an
  * address with a generation of its own; callbacks come at the right moment, with what they may and may not do; shortages
  * and reclaims; removal. */
-#include "memory/arena.h"
+#include "memory/arena/arena.h"
 #include "support/host.h"
 
 #include "base/pages.h"
@@ -48,9 +48,9 @@ static bool is_mapped(const void *address)
     return tarn_host_extent_get(0, address, 1, &extent) == TARN_OK && extent.accessible;
 }
 
-static void note_mapped(void *argument, const tarn_range *range)
+static void note_mapped(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     pthread_mutex_lock(&book_lock);
     mistakes += range->device != 0 || range->bytes == 0 || range->bytes % GRANULE != 0 || range->generation == 0;
     newest = range->generation > newest ? range->generation : newest;
@@ -64,9 +64,9 @@ static void note_mapped(void *argument, const tarn_range *range)
     pthread_mutex_unlock(&book_lock);
 }
 
-static void note_unmapping(void *argument, const tarn_range *range)
+static void note_unmapping(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     pthread_mutex_lock(&book_lock);
     for (uintptr_t at = (uintptr_t)range->address; at < (uintptr_t)range->address + range->bytes; at += GRANULE) {
         size_t i = entry_of(at);
@@ -125,12 +125,12 @@ static void the_book_follows_all_that_is_mapped(void **state)
     CHECK(generation_of(behind) > first && generation_of(block) == first);
     check_book();
     OK(tarn_free(block));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     check_book();
     CHECK(booked_bytes() == PIECE);
     GIVES(tarn_range_get(block, &(tarn_range){0}), TARN_ERROR_INVALID_POINTER);
     OK(tarn_free(behind));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     check_book();
     CHECK(booked_bytes() == 0);
 
@@ -179,8 +179,8 @@ static void what_the_driver_refuses_to_unmap_is_mapped_anew(void **state)
     void *block = alloc_on(own, PIECE), *pinned = alloc_on(own, PIECE);
     uint64_t before = generation_of(block);
     OK(tarn_free(block));
-    OK(tarn_host_fail(DRIVER_CALL_unmap, 1, false, TARN_ERROR_DRIVER));
-    GIVES(tarn_trim(0, 0), TARN_ERROR_DRIVER);
+    OK(tarn_host_fail_set(DRIVER_CALL_unmap, 1, false, TARN_ERROR_DRIVER));
+    GIVES(tarn_device_trim(0, 0), TARN_ERROR_DRIVER);
     check_book();
     CHECK(newest > before);
     CHECK(alloc_on(own, PIECE) == block && generation_of(block) == newest);
@@ -189,11 +189,11 @@ static void what_the_driver_refuses_to_unmap_is_mapped_anew(void **state)
 
     for (uint64_t nth = 1;; nth++) { /* a mapping that fails is not told of */
         void *wide = NULL;
-        OK(tarn_trim(0, 0));
-        OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+        OK(tarn_device_trim(0, 0));
+        OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
         tarn_status status = tarn_alloc_on(own, 5 * PIECE, &wide);
         bool hit = tarn_host_fail_hits() != 0;
-        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         check_book();
         if (!status)
             OK(tarn_free(wide));
@@ -223,22 +223,22 @@ static void a_pool_that_is_suspended_and_resumed_is_mapped_anew(void **state)
     check_book();
     CHECK(booked_bytes() == ledger_of(0).mapped && generation_of(block) > before);
     for (uint64_t nth = 1, hits = 1; hits; nth++) { /* whatever fails on the way there and back */
-        OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+        OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
         tarn_status status = tarn_pool_suspend(pool, true);
         hits = tarn_host_fail_hits();
-        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         CHECK(hits || !status);
         check_book();
         tarn_pool_state now;
         OK(tarn_pool_state_get(pool, &now));
         if (now != TARN_POOL_RUNS) {
-            OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+            OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
             if (tarn_pool_resume(pool)) {
                 check_book();
-                OK(tarn_host_fail(-1, 0, false, TARN_OK));
+                OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
                 OK(tarn_pool_resume(pool));
             }
-            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+            OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         }
         check_book();
     }
@@ -259,19 +259,19 @@ static struct {
     bool well;
 } doing;
 
-static void do_much(void *argument, const tarn_range *range)
+static void do_much(const tarn_range *range, void *user)
 {
     void *more = NULL;
     tarn_range found;
     tarn_stats stats = {.size = sizeof stats};
-    (void)argument;
+    (void)user;
     (void)range;
     doing.well = tarn_alloc_on(own, 100 * MIB, &more) == TARN_ERROR_BUSY && !more;
     doing.well = doing.well && strstr(tarn_last_error(), "observer");
-    doing.well = doing.well && tarn_trim(0, 0) == TARN_ERROR_BUSY;
+    doing.well = doing.well && tarn_device_trim(0, 0) == TARN_ERROR_BUSY;
     doing.well = doing.well && tarn_pool_suspend(doing.pool, true) == TARN_ERROR_BUSY;
     doing.well = doing.well && tarn_pool_resume(doing.pool) == TARN_ERROR_BUSY;
-    doing.well = doing.well && tarn_stats_get(0, &stats) == TARN_OK;
+    doing.well = doing.well && tarn_device_stats_get(0, &stats) == TARN_OK;
     if (doing.block) {
         doing.well = doing.well && tarn_range_get(doing.block, &found) == TARN_OK;
         doing.well = doing.well && tarn_free(doing.block) == TARN_OK;
@@ -300,7 +300,7 @@ static void a_callback_may_look_and_free_and_not_move_memory(void **state)
 
     observer = add((tarn_observer_options){.unmapping = do_much});
     OK(tarn_free(second));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(doing.ran > 2 && doing.well);
     OK(tarn_observer_remove(observer));
     nothing_is_left(0);
@@ -356,16 +356,16 @@ static struct {
     bool well;
 } shortage;
 
-static void note_shortage(void *argument, const tarn_shortage *seen)
+static void note_shortage(const tarn_shortage *seen, void *user)
 {
-    (void)argument;
+    (void)user;
     shortage.last = *seen;
     shortage.count++;
     void *small = NULL, *large = NULL;
     OK(tarn_alloc_on(own, 512, &small)); /* anything may be done */
     OK(tarn_free(small));
     GIVES(tarn_alloc_on(own, DEVICE, &large), TARN_ERROR_OUT_OF_MEMORY); /* and nobody is told of that */
-    OK(tarn_trim(0, SIZE_MAX));
+    OK(tarn_device_trim(0, SIZE_MAX));
 }
 
 static void an_out_of_memory_is_told_with_its_numbers(void **state)
@@ -380,18 +380,18 @@ static void an_out_of_memory_is_told_with_its_numbers(void **state)
     CHECK(shortage.last.limit == SIZE_MAX && shortage.last.reserved == ledger_of(0).created - GRANULE);
     CHECK(shortage.last.free == DEVICE - shortage.last.reserved);
 
-    OK(tarn_limit_set(0, DEVICE / 2));
+    OK(tarn_device_limit_set(0, DEVICE / 2));
     GIVES(tarn_alloc_on(other, DEVICE / 2 + PIECE, &more), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(shortage.count == 2 && shortage.last.rejected);
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     OK(tarn_free(block));
     OK(tarn_observer_remove(observer));
     nothing_is_left(0);
 }
 
-static bool give_back(void *argument, int device, size_t bytes)
+static bool give_back(int device, size_t bytes, void *user)
 {
-    (void)argument;
+    (void)user;
     shortage.reclaims++;
     shortage.well = device == 0 && bytes == PIECE;
     if (!shortage.spare)
@@ -432,9 +432,9 @@ static struct {
     tarn_observer number;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static void wait_at_gate(void *argument, const tarn_range *range)
+static void wait_at_gate(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)range;
     pthread_mutex_lock(&gate.lock);
     gate.calls++;
@@ -490,10 +490,10 @@ static void a_removal_waits_for_the_callback_that_runs(void **state)
     nothing_is_left(0);
 }
 
-static void remove_itself(void *argument, const tarn_range *range)
+static void remove_itself(const tarn_range *range, void *user)
 {
     (void)range;
-    tarn_observer *number = argument;
+    tarn_observer *number = user;
     gate.calls++;
     OK(tarn_observer_remove(*number));
 }
@@ -503,7 +503,7 @@ static void a_callback_may_remove_its_own_observer(void **state)
     (void)state;
     tarn_observer number = 0;
     tarn_observer before = add(book_keeper);
-    number = add((tarn_observer_options){.argument = &number, .mapped = remove_itself});
+    number = add((tarn_observer_options){.user = &number, .mapped = remove_itself});
     tarn_observer after = add((tarn_observer_options){.mapped = do_much});
     unsigned calls = gate.calls, others = doing.ran;
     void *block = alloc_on(own, PIECE), *more = alloc_on(own, PIECE);
@@ -521,43 +521,43 @@ static void a_callback_may_remove_its_own_observer(void **state)
 /* Removes the observer behind its own, once. */
 static tarn_observer behind;
 
-static void remove_the_next(void *argument, const tarn_range *range)
+static void remove_the_next(const tarn_range *range, void *user)
 {
     (void)range;
-    ++*(int *)argument;
+    ++*(int *)user;
     if (behind)
         OK(tarn_observer_remove(behind));
     behind = 0;
 }
 
-static void count_call(void *argument, const tarn_range *range)
+static void count_call(const tarn_range *range, void *user)
 {
     (void)range;
-    ++*(int *)argument;
+    ++*(int *)user;
 }
 
 static void a_callback_may_remove_the_next_observer(void **state)
 {
     (void)state;
     int first = 0, second = 0, third = 0;
-    tarn_observer remover = add((tarn_observer_options){.mapped = remove_the_next, .argument = &first});
-    behind = add((tarn_observer_options){.mapped = count_call, .argument = &second});
-    tarn_observer last = add((tarn_observer_options){.mapped = count_call, .argument = &third});
-    OK(tarn_trim(0, 0));
+    tarn_observer remover = add((tarn_observer_options){.mapped = remove_the_next, .user = &first});
+    behind = add((tarn_observer_options){.mapped = count_call, .user = &second});
+    tarn_observer last = add((tarn_observer_options){.mapped = count_call, .user = &third});
+    OK(tarn_device_trim(0, 0));
     void *block = alloc_on(own, 60 * MIB);
     CHECK(first > 0 && second == 0 && third == first);
     OK(tarn_free(block));
     OK(tarn_observer_remove(remover));
     OK(tarn_observer_remove(last));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
 }
 
 static atomic_bool storm_ends;
 
-static void count_here(void *argument, const tarn_range *range)
+static void count_here(const tarn_range *range, void *user)
 {
     (void)range;
-    atomic_fetch_add((atomic_uint *)argument, 1);
+    atomic_fetch_add((atomic_uint *)user, 1);
 }
 
 static void *storm_run(void *argument)
@@ -569,7 +569,7 @@ static void *storm_run(void *argument)
         if (tarn_alloc_on(stream, (random_next(&random) % 4 + 1) * PIECE, &block) == TARN_OK)
             OK(tarn_free(block));
         if (random_next(&random) % 4 == 0)
-            OK(tarn_trim(0, 0));
+            OK(tarn_device_trim(0, 0));
     }
     return NULL;
 }
@@ -586,7 +586,7 @@ static void observers_come_and_go_while_memory_does(void **state)
         atomic_uint *here = pages_alloc(sizeof *here); /* gone as soon as the removal has returned */
         CHECK(here != NULL);
         tarn_observer observer =
-            add((tarn_observer_options){.argument = here, .mapped = count_here, .unmapping = count_here});
+            add((tarn_observer_options){.user = here, .mapped = count_here, .unmapping = count_here});
         if (i % 8 == 0)
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         OK(tarn_observer_remove(observer));

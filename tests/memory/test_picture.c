@@ -4,9 +4,9 @@
 /* The picture says of every byte of a heap what it is, whatever way a block came and went, and changes nothing; and the fast paths
  * with the trace on do what those without it do. Each test is a process of its own. */
 #include "base/pages.h"
-#include "memory/arena.h"
-#include "memory/heap.h"
-#include "memory/picture.h"
+#include "memory/arena/arena.h"
+#include "memory/heap/heap.h"
+#include "memory/watch/picture.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -53,6 +53,44 @@ static void look(void)
         }
         CHECK(at == end);
     }
+}
+
+/* One segment of the public list, beside that of the picture that was taken last. */
+static void compare(const tarn_memory_segment *shown, void *user)
+{
+    size_t *seen = user;
+    CHECK(*seen < picture.segments.count);
+    const struct picture_segment *segment = &picture_segments(&picture)[(*seen)++];
+    const struct trace_place *place = place_of_segment(segment);
+    CHECK(shown->size == sizeof *shown && (uintptr_t)shown->address == segment->address &&
+          shown->bytes == segment->size);
+    CHECK(shown->device == place->device && shown->stream == place->stream &&
+          (uintptr_t)shown->native == place->native);
+    CHECK(shown->pool.first == place->pool[0] && shown->pool.second == place->pool[1]);
+    CHECK(shown->large == segment->large && shown->is_virtual == segment->virtual &&
+          shown->part_count == segment->block_count);
+    for (size_t i = 0; i < shown->part_count; i++) {
+        const struct picture_block *block = &picture_blocks(&picture)[segment->first_block + i];
+        const tarn_memory_part *part = &shown->parts[i];
+        CHECK((uintptr_t)part->address == block->address && part->bytes == block->size &&
+              part->requested == block->requested);
+        CHECK((unsigned)part->state == block->state && part->tag == block->tag);
+    }
+}
+
+static void count_segment(const tarn_memory_segment *shown, void *user)
+{
+    *(size_t *)user += shown->bytes > 0;
+}
+
+/* The same while nothing happens: the public list says what the picture does. */
+static void look_and_list(void)
+{
+    size_t seen = 0;
+    look();
+    OK(tarn_memory_list(compare, &seen));
+    CHECK(seen == picture.segments.count);
+    GIVES(tarn_memory_list(NULL, &seen), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static const struct picture_segment *segment_at(const void *pointer)
@@ -116,22 +154,22 @@ static void blocks_of_all_sizes(void)
     void *pointers[COUNT];
     for (int i = 0; i < COUNT; i++)
         pointers[i] = take(sizes[i]);
-    look();
+    look_and_list();
     for (int i = 0; i < COUNT; i++)
         CHECK(is_live(pointers[i], sizes[i]));
     for (int i = 0; i < COUNT; i += 2)
         OK(tarn_free(pointers[i]));
-    look();
+    look_and_list();
     for (int i = 0; i < COUNT; i++)
         CHECK(i % 2 ? is_live(pointers[i], sizes[i]) : state_of(pointers[i]) == PICTURE_FREE);
     CHECK(picture.devices[0].reserved == (size_t)stats_of(0).reserved_bytes[0].current);
     for (int i = 1; i < COUNT; i += 2)
         OK(tarn_free(pointers[i]));
-    look();
+    look_and_list();
     for (size_t i = 0; i < picture.blocks.count; i++)
         CHECK(picture_blocks(&picture)[i].state == PICTURE_FREE);
-    OK(tarn_trim(0, 0));
-    look();
+    OK(tarn_device_trim(0, 0));
+    look_and_list();
     CHECK(picture.segments.count == 0);
 }
 
@@ -140,11 +178,11 @@ static void tags_and_what_was_extended(void)
     tarn_tag tag = 0;
     void *small = NULL, *large = NULL;
     OK(tarn_tag_intern("weights", &tag));
-    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag};
+    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL};
     OK(tarn_alloc(&options, 700, &small));
     OK(tarn_alloc(&options, 3 * MIB, &large));
     CHECK(tarn_extend(large, 3 * MIB + 100000) == TARN_OK);
-    look();
+    look_and_list();
     CHECK(block_at(small)->tag == tag && block_at(large)->tag == tag);
     CHECK(is_live(large, 3 * MIB + 100000));
     OK(tarn_free(small));
@@ -189,19 +227,19 @@ static void blocks_that_wait(void)
         work_on(other, both[i], 1000, 1000000);
         OK(tarn_record_stream(both[i], other));
     }
-    look();
+    look_and_list();
     CHECK(is_live(small, 1000) && is_live(large, 2 * MIB));
     OK(tarn_free(small));
     OK(tarn_free(large));
-    look();
+    look_and_list();
     CHECK(state_of(small) == PICTURE_WAITING && block_at(small)->requested == 1000);
     CHECK(state_of(large) == PICTURE_WAITING && block_at(large)->requested == 2 * MIB);
     OK(tarn_stream_synchronize(other));
-    OK(tarn_trim(0, SIZE_MAX - 1));
+    OK(tarn_device_trim(0, SIZE_MAX - 1));
     OK(tarn_free(take(1500 * KIB)));
     OK(tarn_free(take(1000)));
     nothing_is_left(0);
-    look();
+    look_and_list();
     CHECK(picture.segments.count == 0);
 }
 
@@ -209,7 +247,7 @@ static void streams_have_segments_of_their_own(void)
 {
     tarn_stream one = lease(0), two = lease(0);
     void *first = alloc_on(one, 3000), *second = alloc_on(two, 3000);
-    look();
+    look_and_list();
     CHECK(segment_at(first) != segment_at(second));
     CHECK(place_of_segment(segment_at(first))->native == (uint64_t)(uintptr_t)native_of(one));
     CHECK(place_of_segment(segment_at(second))->native == (uint64_t)(uintptr_t)native_of(two));
@@ -239,7 +277,7 @@ static void pools_and_what_they_have(void)
     OK(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 1000, &small));
     OK(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 3 * MIB, &large));
     void *elsewhere = take(1000);
-    look();
+    look_and_list();
     const struct picture_pool *seen = pool_in_picture(pool);
     CHECK(seen && !seen->suspended && seen->device == 0);
     CHECK(seen->allocated == usable_size(small) + usable_size(large));
@@ -248,20 +286,20 @@ static void pools_and_what_they_have(void)
     CHECK(place_of_segment(segment_at(elsewhere))->pool[1] == 0);
 
     OK(tarn_pool_suspend(pool, true));
-    look();
+    look_and_list();
     CHECK(pool_in_picture(pool)->suspended && pool_in_picture(pool)->reserved == 0);
     CHECK(pool_in_picture(pool)->allocated == usable_size(small) + usable_size(large));
     OK(tarn_pool_resume(pool));
-    look();
+    look_and_list();
     CHECK(!pool_in_picture(pool)->suspended && is_live(small, 1000) && is_live(large, 3 * MIB));
     OK(tarn_pool_release(pool));
     OK(tarn_free(small));
-    look();
+    look_and_list();
     CHECK(is_live(large, 3 * MIB));
     OK(tarn_free(large));
     OK(tarn_free(elsewhere));
     nothing_is_left(0);
-    look();
+    look_and_list();
     CHECK(picture.pools.count == 0 && picture.segments.count == 0);
 }
 
@@ -269,7 +307,7 @@ static void plain_segments(void)
 {
     setenv("TARN_ALLOC_CONF", "segments:plain", true);
     void *small = take(1000), *middle = take(2 * MIB), *large = take(30 * MIB);
-    look();
+    look_and_list();
     CHECK(is_live(small, 1000) && is_live(middle, 2 * MIB) && is_live(large, 30 * MIB));
     CHECK(segment_at(small)->size == 2 * MIB && !segment_at(small)->large && !segment_at(small)->virtual);
     CHECK(segment_at(middle)->size == 20 * MIB && segment_at(middle)->large);
@@ -495,6 +533,11 @@ static void without_host_memory_there_is_none(void)
         pages_fail(0, false);
         CHECK(!status || status == TARN_ERROR_OUT_OF_HOST_MEMORY);
         CHECK(!status || strlen(tarn_last_error()) > 0);
+        pages_fail(n, false);
+        size_t shown = 0;
+        status = tarn_memory_list(count_segment, &shown);
+        pages_fail(0, false);
+        CHECK(status == (shown ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY));
         verify(0);
         CHECK(take(1000) != small && usable_size(large) >= 2 * MIB);
     }

@@ -14,7 +14,7 @@ static void sizes_waste_an_eighth_at_most(void)
     for (size_t size = 1; size < 40 * MIB; size += 1 + size / 37) {
         void *pointer = pinned_take(size);
         size_t usable = 0;
-        OK(tarn_pinned_usable_size(pointer, &usable));
+        OK(tarn_pinned_usable_size_get(pointer, &usable));
         CHECK(usable >= size && usable % 256 == 0);
         CHECK(usable - size <= (size > 2048 ? size / 8 : 255));
         memset(pointer, 1, usable > 64 * KIB ? 64 * KIB : usable);
@@ -60,12 +60,12 @@ static void wrong_pointers_change_nothing(void)
     GIVES(tarn_pinned_free(a + 256), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_pinned_free(b + 2 * MIB), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_pinned_free((char *)((uintptr_t)b + 3 * MIB + 64 * MIB)), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_usable_size(a + 1, &size), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_usable_size(a, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pinned_usable_size_get(a + 1, &size), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_usable_size_get(a, NULL), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(size == 7);
     OK(tarn_pinned_free(a));
     GIVES(tarn_pinned_free(a), TARN_ERROR_DOUBLE_FREE);
-    GIVES(tarn_pinned_usable_size(a, &size), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_usable_size_get(a, &size), TARN_ERROR_INVALID_POINTER);
     OK(tarn_pinned_free(b));
     GIVES(tarn_pinned_free(b), TARN_ERROR_DOUBLE_FREE);
     GIVES(tarn_pinned_record_stream(b + 5, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
@@ -209,7 +209,7 @@ static void trim_gives_back_what_is_free(void)
     CHECK(time_now() == 1000);
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(5 * MIB)); /* what lives stays */
     OK(tarn_pinned_free(d));
-    OK(tarn_host_fail(kind_of("host_free"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("host_free"), 1, false, TARN_ERROR_DRIVER));
     GIVES(tarn_pinned_trim(0), TARN_ERROR_DRIVER);
     pinned_check(1);
     CHECK(pinned_take(5 * MIB) == (void *)d); /* it is there still */
@@ -278,21 +278,21 @@ static void a_full_driver_is_made_room_in(void)
     OK(tarn_pinned_free(a));
     OK(tarn_pinned_free(b));
     /* The first growth is refused; after 8 MiB went back the next is not. */
-    OK(tarn_host_fail(host_alloc, 1, false, TARN_ERROR_OUT_OF_MEMORY));
+    OK(tarn_host_fail_set(host_alloc, 1, false, TARN_ERROR_OUT_OF_MEMORY));
     char *c = pinned_take(9 * MIB);
     CHECK(calls_of(0, "host_free") == 1);
     /* Refused for ever: everything is tried, and what is pending is waited for. */
-    OK(tarn_host_fail(host_alloc, 1, true, TARN_ERROR_OUT_OF_MEMORY));
+    OK(tarn_host_fail_set(host_alloc, 1, true, TARN_ERROR_OUT_OF_MEMORY));
     GIVES(tarn_pinned_alloc(10 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(strstr(tarn_last_error(), "injected") && strstr(tarn_last_error(), "limit none"));
     CHECK(time_now() == 700 && !pointer);
     CHECK(calls_of(0, "host_free") == 2);
     /* Another failure than that is no reason to empty the cache. */
     OK(tarn_pinned_free(c));
-    OK(tarn_host_fail(host_alloc, 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(host_alloc, 1, true, TARN_ERROR_DRIVER));
     GIVES(tarn_pinned_alloc(10 * MIB, &pointer), TARN_ERROR_DRIVER);
     CHECK(calls_of(0, "host_free") == 2);
-    OK(tarn_host_fail(0, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(0, 0, false, TARN_OK));
     CHECK(pinned_take(9 * MIB) == (void *)c);
     OK(tarn_pinned_free(c));
     pinned_nothing_is_left(1);
@@ -330,11 +330,11 @@ static void statistics_are_exact(void)
     CHECK(stats.active_bytes.current == 256 && stats.active_bytes.freed == 512 + (int64_t)(1152 * KIB));
     CHECK(stats.requested_bytes.current == 100 && stats.pending_bytes == 0);
 
-    OK(tarn_pinned_stats_reset_peak());
+    OK(tarn_pinned_stats_reset(TARN_STATS_PEAK));
     stats = pinned_stats();
     CHECK(stats.active_bytes.peak == 256 && stats.active_requests.peak == 1 && stats.requested_bytes.peak == 100);
     CHECK(stats.allocated_bytes.peak == stats.allocated_bytes.current && stats.allocations.peak == 2);
-    OK(tarn_pinned_stats_reset_accumulated());
+    OK(tarn_pinned_stats_reset(TARN_STATS_ACCUMULATED));
     stats = pinned_stats();
     CHECK(stats.active_bytes.current == 256 && stats.active_bytes.allocated == 0 && stats.active_bytes.freed == 0);
     CHECK(stats.num_host_alloc == 0 && stats.bucket_allocation[21] == 0 && stats.host_alloc_time.count == 0);
@@ -382,22 +382,23 @@ static void the_configuration_sets_them(void)
     CHECK(settings.register_threads == 1 && !settings.use_register);
     settings.max_cached_size = 7 * MIB;
     OK(tarn_pinned_settings_set(&settings));
-    OK(tarn_configure("pinned_use_cuda_host_register:True,pinned_num_register_threads:8,"
-                      "pinned_reserve_segment_size_mb:4,pinned_max_round_threshold_mb:9,pinned_free_catch_all:True,"
-                      "pinned_use_background_threads:False"));
+    OK(tarn_configuration_set(
+        "pinned_use_cuda_host_register:True,pinned_num_register_threads:8,"
+        "pinned_reserve_segment_size_mb:4,pinned_max_round_threshold_mb:9,pinned_free_catch_all:True,"
+        "pinned_use_background_threads:False"));
     settings = pinned_settings();
     CHECK(settings.use_register && settings.register_threads == 8 && settings.reserve_segment == 4 * MIB);
     CHECK(settings.max_round_threshold == 9 * MIB && settings.free_catch_all && !settings.background_threads);
     CHECK(settings.max_cached_size == 7 * MIB); /* as the call set it: the text does not change it */
-    OK(tarn_configure("pinned_limit_mb:2"));
+    OK(tarn_configuration_set("pinned_limit_mb:2"));
     OK(tarn_pinned_limit_get(&limit));
     CHECK(limit == 2 * MIB);
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     OK(tarn_pinned_limit_get(&limit));
     settings = pinned_settings();
     CHECK(limit == SIZE_MAX && settings.max_cached_size == SIZE_MAX && !settings.use_register);
     const char *note = "";
-    OK(tarn_configuration_note(0, &note));
+    OK(tarn_configuration_note_get(0, &note));
     CHECK(!note);
 }
 
@@ -420,9 +421,9 @@ static void memory_is_registered(void)
     CHECK(calls_of(0, "host_register") == 16 && calls_of(0, "host_unregister") == 16);
     CHECK(calls_of(0, "host_alloc") == 0 && calls_of(0, "host_free") == 0);
     void *pointer = NULL;
-    OK(tarn_host_fail(kind_of("host_register"), 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("host_register"), 1, true, TARN_ERROR_DRIVER));
     GIVES(tarn_pinned_alloc(MIB, &pointer), TARN_ERROR_DRIVER);
-    OK(tarn_host_fail(0, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(0, 0, false, TARN_OK));
     char *a = pinned_take(MIB);
     settings.use_register = false; /* what is registered goes back as such */
     OK(tarn_pinned_settings_set(&settings));
@@ -465,7 +466,7 @@ static void what_is_too_large_is_not_cached(void)
     OK(tarn_pinned_settings_set(&settings));
     size_t size = 0;
     char *a = pinned_take(2 * MIB - 1), *b = pinned_take(5 * MIB + 1), *c = pinned_take(3 * MIB);
-    OK(tarn_pinned_usable_size(b, &size));
+    OK(tarn_pinned_usable_size_get(b, &size));
     CHECK(size == 5 * MIB + 256); /* not rounded further */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(10 * MIB + 4 * KIB));
     OK(tarn_pinned_free(a));
@@ -480,7 +481,7 @@ static void what_is_too_large_is_not_cached(void)
     CHECK(pinned_stats().num_host_free == 1);
     CHECK(ledger_of(0).pinned == 2);
     b = pinned_take(6 * MIB);
-    OK(tarn_host_fail(kind_of("host_free"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("host_free"), 1, false, TARN_ERROR_DRIVER));
     OK(tarn_pinned_free(b)); /* the free has succeeded: the memory is cached after all */
     CHECK(strcmp(tarn_last_error(), "") == 0);
     CHECK(ledger_of(0).pinned == 3);
@@ -493,7 +494,7 @@ static void what_is_too_large_is_not_cached(void)
     a = pinned_take(9 * MIB + 1000);
     OK(tarn_pinned_free(a));
     c = pinned_take(9 * MIB + 5000);
-    OK(tarn_pinned_usable_size(c, &size));
+    OK(tarn_pinned_usable_size_get(c, &size));
     CHECK(size >= 9 * MIB + 5000 && pinned_stats().allocations.current == 2);
     OK(tarn_pinned_free(c));
     pinned_nothing_is_left(1);
@@ -543,18 +544,18 @@ static void is_pinned_starts_nothing(void)
 {
     char own[10];
     host_start_with(2, 64 * MIB);
-    CHECK(!tarn_is_pinned(own) && !tarn_is_pinned(NULL));
+    CHECK(!tarn_pinned_contains(own) && !tarn_pinned_contains(NULL));
     int count = 0;
     pid_t first = getpid();
     CHECK(first > 0);
-    OK(tarn_device_count(&count)); /* the driver is chosen only now */
-    CHECK(!tarn_is_pinned(own));
+    OK(tarn_device_count_get(&count)); /* the driver is chosen only now */
+    CHECK(!tarn_pinned_contains(own));
     char *a = pinned_take(10 * KIB);
-    CHECK(tarn_is_pinned(a) && tarn_is_pinned(a + 10 * KIB - 1));
-    CHECK(!tarn_is_pinned(a - 1) && !tarn_is_pinned(a + 10 * KIB));
-    CHECK(!tarn_is_pinned(own));
+    CHECK(tarn_pinned_contains(a) && tarn_pinned_contains(a + 10 * KIB - 1));
+    CHECK(!tarn_pinned_contains(a - 1) && !tarn_pinned_contains(a + 10 * KIB));
+    CHECK(!tarn_pinned_contains(own));
     OK(tarn_pinned_free(a));
-    CHECK(!tarn_is_pinned(a));
+    CHECK(!tarn_pinned_contains(a));
 }
 
 static char *before_fork;
@@ -562,7 +563,7 @@ static char *before_fork;
 static void a_child_has_none(void)
 {
     void *pointer = NULL;
-    CHECK(!tarn_is_pinned(before_fork));
+    CHECK(!tarn_pinned_contains(before_fork));
     GIVES(tarn_pinned_alloc(1, &pointer), TARN_ERROR_FORKED);
     GIVES(tarn_pinned_free(before_fork), TARN_ERROR_FORKED);
     GIVES(tarn_pinned_trim(0), TARN_ERROR_FORKED);
@@ -588,7 +589,7 @@ static void fork_and_shutdown_end_it(void)
     void *pointer = NULL;
     GIVES(tarn_pinned_alloc(1, &pointer), TARN_ERROR_SHUTDOWN);
     GIVES(tarn_pinned_free(before_fork), TARN_ERROR_SHUTDOWN);
-    CHECK(!tarn_is_pinned(before_fork));
+    CHECK(!tarn_pinned_contains(before_fork));
 }
 
 static void devices_share_it(void)
@@ -635,13 +636,13 @@ static void a_lost_device_holds_nothing_back(void)
     char *a = pinned_take(3 * MIB);
     OK(tarn_pinned_record_stream(a, stream));
     work_on(stream, a, 1, 1000000);
-    OK(tarn_host_fail(kind_of("event_record"), 1, false, TARN_ERROR_DEVICE_LOST));
+    OK(tarn_host_fail_set(kind_of("event_record"), 1, false, TARN_ERROR_DEVICE_LOST));
     OK(tarn_pinned_free(a));
     CHECK(pinned_stats().pending_bytes == 0); /* its work is over */
     OK(tarn_device_set(0));
     CHECK(pinned_take(3 * MIB) == (void *)a);
     OK(tarn_pinned_free(a));
-    OK(tarn_host_fail(kind_of("host_alloc"), 1, false, TARN_ERROR_DEVICE_LOST));
+    OK(tarn_host_fail_set(kind_of("host_alloc"), 1, false, TARN_ERROR_DEVICE_LOST));
     GIVES(tarn_pinned_alloc(9 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
     GIVES(tarn_pinned_alloc(1, &pointer), TARN_ERROR_DEVICE_LOST);
     OK(pinned_verify());

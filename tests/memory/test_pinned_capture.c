@@ -28,7 +28,7 @@ static void *end(tarn_stream stream, enum how how)
     } else {
         OK(driver->capture_end(0, native_of(stream), &graph));
         if (how == ANNOUNCED)
-            OK(tarn_capture_end(stream, NULL));
+            OK(tarn_capture_end_announced(stream, graph));
     }
     CHECK(graph);
     return graph;
@@ -314,13 +314,105 @@ static void pools_give_back_and_die(void)
     OK(tarn_shutdown());
 }
 
+/* ---- Captures with pools ----------------------------------------------------------------------------------------- */
+
+static void *end_with_graph(tarn_stream stream)
+{
+    void *graph = NULL;
+    OK(tarn_capture_end(stream, &graph));
+    return graph;
+}
+
+/* A graph of one pool reads a block: `block` itself, or where that is NULL one that the capture takes. */
+static void *graph_that_reads(tarn_stream stream, char **block, char *to)
+{
+    OK(tarn_pool_capture_begin(NULL, stream, TARN_CAPTURE_RELAXED));
+    if (!*block)
+        *block = take_on(stream, MIB);
+    copy(stream, to, *block, MIB);
+    OK(tarn_pinned_record_stream(*block, stream));
+    return end_with_graph(stream);
+}
+
+static bool is_given_again(const void *block)
+{
+    void *taken = pinned_take(MIB);
+    OK(tarn_pinned_free(taken));
+    return taken == block;
+}
+
+/* What a graph uses is kept as long as that graph's pool is counted, whoever's memory it is. */
+static void a_block_is_kept_for_the_graph_that_uses_it(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0);
+    char *to = alloc_on(stream, MIB), *block = NULL, *standard = pinned_take(MIB);
+
+    /* Taken by a capture, and used by the next one too: the first graph's end is not the second's. */
+    void *first = graph_that_reads(stream, &block, to), *second = graph_that_reads(stream, &block, to);
+    OK(tarn_pinned_free(block));
+    OK(tarn_host_graph_destroy(first));
+    OK(tarn_device_trim(0, 0)); /* pools are collected */
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB && !is_given_again(block));
+    memset(block, 7, MIB);
+    OK(tarn_host_graph_launch(0, second, native_of(stream)));
+    OK(tarn_stream_synchronize(stream));
+    CHECK(to[0] == 7 && to[MIB - 1] == 7);
+    OK(tarn_host_graph_destroy(second));
+    OK(tarn_pinned_forget_captures()); /* two pools used it */
+    CHECK(pinned_stats().kept_bytes == 0);
+
+    /* Used by the second only, by whose end it is free; and of no capture, used by one. */
+    block = NULL;
+    OK(tarn_pool_capture_begin(NULL, stream, TARN_CAPTURE_RELAXED));
+    block = take_on(stream, MIB);
+    first = end_with_graph(stream);
+    second = graph_that_reads(stream, &block, to);
+    OK(tarn_pinned_free(block));
+    OK(tarn_host_graph_destroy(first));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    OK(tarn_host_graph_destroy(second));
+    OK(tarn_device_trim(0, 0));
+    CHECK(pinned_stats().kept_bytes == 0);
+    first = graph_that_reads(stream, &standard, to);
+    OK(tarn_pinned_free(standard));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    OK(tarn_host_graph_destroy(first));
+    OK(tarn_device_trim(0, 0));
+    CHECK(pinned_stats().kept_bytes == 0);
+
+    /* Freed after the graph's end: nobody is asked for it. */
+    standard = pinned_take(MIB);
+    first = graph_that_reads(stream, &standard, to);
+    OK(tarn_host_graph_destroy(first));
+    OK(tarn_device_trim(0, 0));
+    pinned_check(1);
+    OK(tarn_pinned_free(standard));
+    CHECK(pinned_stats().kept_bytes == 0);
+
+    /* A capture without a pool used it last. */
+    block = NULL;
+    first = graph_that_reads(stream, &block, to);
+    begin(stream, BY_TARN);
+    OK(tarn_pinned_record_stream(block, stream));
+    second = end(stream, BY_TARN);
+    OK(tarn_pinned_free(block));
+    OK(tarn_host_graph_destroy(first));
+    OK(tarn_device_trim(0, 0));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    OK(tarn_host_graph_destroy(second));
+    OK(tarn_pinned_forget_captures());
+    OK(tarn_free(to));
+    pinned_nothing_is_left(1);
+}
+
 /* Nothing is kept for a graph on suspicion: such a block would never be given back. */
 static void a_driver_that_cannot_say_keeps_nothing(void)
 {
     host_start_with(1, 256 * MIB);
     tarn_stream stream = lease(0);
     char *block = pinned_take(MIB);
-    OK(tarn_host_fail(kind_of("capture_status"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_host_fail_set(kind_of("capture_status"), 1, false, TARN_ERROR_DRIVER));
     GIVES(tarn_pinned_record_stream(block, stream), TARN_ERROR_DRIVER);
     OK(tarn_pinned_record_stream(block, stream));
     OK(tarn_pinned_free(block));
@@ -328,13 +420,14 @@ static void a_driver_that_cannot_say_keeps_nothing(void)
     pinned_nothing_is_left(1);
 }
 
-#define TESTS(X)                                 \
-    X(a_capture_keeps_what_it_uses)              \
-    X(the_other_direction_is_kept_too)           \
-    X(a_free_during_a_capture_waits_for_its_end) \
-    X(streams_that_join_are_asked)               \
-    X(pools_keep_their_memory_apart)             \
-    X(pools_give_back_and_die)                   \
+#define TESTS(X)                                  \
+    X(a_capture_keeps_what_it_uses)               \
+    X(the_other_direction_is_kept_too)            \
+    X(a_free_during_a_capture_waits_for_its_end)  \
+    X(streams_that_join_are_asked)                \
+    X(pools_keep_their_memory_apart)              \
+    X(pools_give_back_and_die)                    \
+    X(a_block_is_kept_for_the_graph_that_uses_it) \
     X(a_driver_that_cannot_say_keeps_nothing)
 
 TESTS(IN_CHILD)

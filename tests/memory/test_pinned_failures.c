@@ -92,7 +92,7 @@ static void room_is_short(void)
     take(300);
     take(3 * MIB);
     give_all();
-    (void)TRY(tarn_pinned_limit_set(SIZE_MAX));
+    (void)TRY(tarn_pinned_limit_set(TARN_NO_LIMIT));
 }
 
 static void it_is_registered(void)
@@ -160,7 +160,7 @@ static const struct scenario scenarios[] = {
 /* Back to where every run starts. */
 static void settle(void)
 {
-    OK(tarn_pinned_limit_set(SIZE_MAX));
+    OK(tarn_pinned_limit_set(TARN_NO_LIMIT));
     OK(tarn_pinned_forget_captures());
     pinned_check(1);
     pinned_nothing_is_left(1);

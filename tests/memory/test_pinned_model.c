@@ -19,9 +19,9 @@ struct held {
     uint64_t not_before;    /* ns: launches of its dying pool end then */
     uint64_t until;         /* ns: when it was freed, the end of the work that uses it; UINT64_MAX: live; else 0 */
     unsigned streams;       /* a bit for each that it is recorded on */
-    int pool;               /* of POOLS: that it came from; 0 is the default one */
-    int kept;               /* 1 + the pool that keeps it; 0: none does */
-    bool captured, died;    /* recorded in a capture; its pool died since */
+    unsigned keepers;    /* of a captured one: a bit for each of POOLS of which one keeps it; bit 0: the default one */
+    unsigned kept;       /* the same, of one that was freed; 0: none does */
+    bool captured, died; /* recorded in a capture; its pool died since */
     unsigned char paint;
 };
 
@@ -109,8 +109,8 @@ static void allocate(void)
         return;
     }
     OK(status);
-    *held = (struct held){.pointer = pointer, .size = size, .until = UINT64_MAX, .pool = m.route};
-    OK(tarn_pinned_usable_size(pointer, &held->usable));
+    *held = (struct held){.pointer = pointer, .size = size, .until = UINT64_MAX};
+    OK(tarn_pinned_usable_size_get(pointer, &held->usable));
     CHECK(held->usable >= size && held->usable - size <= (size > 2048 ? size / 8 : 255));
     for (int i = 0; i < BLOCKS; i++)
         CHECK(i == place || !m.held[i].pointer || !overlap(held, &m.held[i]));
@@ -129,6 +129,19 @@ static struct held *pick_live(void)
     return NULL;
 }
 
+/* The graphs of which pool decide when a captured block is free: of that of the capture, or, of several, those of all. A pool that has
+ * died may be at its end still, which nobody here knows. */
+static void note_capture(struct held *held, unsigned pool)
+{
+    if (!held->captured)
+        held->keepers = pool;
+    else if (held->died)
+        held->keepers = pool | 1;
+    else if (held->keepers != pool)
+        held->keepers = held->keepers & pool ? pool | 1 : 1;
+    held->captured = true;
+}
+
 static void use(void)
 {
     struct held *held = pick_live();
@@ -137,7 +150,7 @@ static void use(void)
         return;
     if (stream == m.capturing) {
         OK(tarn_pinned_record_stream(held->pointer, m.streams[stream]));
-        held->captured = true;
+        note_capture(held, 1u << m.route);
         held->died = false;
         held->not_before = 0;
         return;
@@ -157,7 +170,7 @@ static void release(struct held *held)
     for (int i = 0; i < STREAMS; i++)
         if ((held->streams >> i & 1) && m.ends[i] > held->until)
             held->until = m.ends[i];
-    held->kept = held->captured && !held->died ? 1 + held->pool : 0;
+    held->kept = held->captured && !held->died ? held->keepers : 0;
     /* Else it may be with the driver again; and the background thread may wait there, which moves the clock. */
     if (held->kept || (held->until > time_now() && !pinned_settings().background_threads))
         GIVES(tarn_pinned_free(held->pointer), TARN_ERROR_DOUBLE_FREE);
@@ -188,16 +201,16 @@ static void let_die(int pool)
     OK(pinned_pool_create(&m.pools[pool]));
     for (int i = 0; i < BLOCKS; i++) {
         struct held *held = &m.held[i];
-        if (!held->pointer || held->pool != pool)
+        unsigned keepers = held->until == UINT64_MAX && held->captured ? held->keepers : held->kept;
+        if (!held->pointer || !(keepers >> pool & 1))
             continue;
-        held->pool = 0;
-        if (held->until == UINT64_MAX && held->captured) {
+        if (held->until == UINT64_MAX) {
             held->not_before = until;
             held->died = true;
-        }
-        if (held->kept)
+        } else {
             held->until = held->until > until ? held->until : until;
-        held->kept = 0;
+            held->kept = 0;
+        }
     }
 }
 
@@ -225,7 +238,7 @@ static void change(void)
     case 5:
         OK(tarn_pinned_forget_captures());
         for (int i = 0; i < BLOCKS; i++)
-            if (m.held[i].kept == 1)
+            if (m.held[i].kept & 1)
                 m.held[i].kept = 0;
         break;
     case 6:
@@ -259,9 +272,9 @@ static void step(void)
     forget_ended();
 }
 
-static void report(void *argument, const char *text)
+static void report(const char *text, void *user)
 {
-    (void)argument;
+    (void)user;
     fprintf(stderr, "%s\n", text);
 }
 
@@ -270,7 +283,7 @@ static uint64_t seed;
 static void run(void)
 {
     host_start_with(1, 64 * MIB);
-    OK(tarn_host_check(true, report, NULL));
+    OK(tarn_host_check_set(true, report, NULL));
     m.random = seed;
     m.capturing = -1;
     for (int i = 0; i < STREAMS; i++)

@@ -59,7 +59,7 @@ static void *work(void *argument)
             OK(tarn_pinned_free(block)); /* another's, or NULL */
             atomic_fetch_add(&served, 1);
         }
-        CHECK(!tarn_is_pinned(&header));
+        CHECK(!tarn_pinned_contains(&header));
     }
     OK(tarn_stream_synchronize(stream));
     return NULL;
@@ -81,7 +81,7 @@ static void *meddle(void *argument)
         OK(tarn_pinned_limit_set(value & 16 ? LIMIT : LIMIT + 8 * MIB));
         if (value & 32)
             OK(tarn_pinned_trim(value % LIMIT));
-        OK(tarn_pinned_stats_reset_peak());
+        OK(tarn_pinned_stats_reset(TARN_STATS_PEAK));
         tarn_pinned_stats stats = pinned_stats();
         CHECK(stats.active_bytes.current >= stats.requested_bytes.current);
         CHECK(stats.allocated_bytes.current >= stats.active_bytes.current);

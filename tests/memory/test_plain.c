@@ -3,8 +3,8 @@
 
 /* Plain segments in the default pool, with PyTorch's numbers. The checker of the host device is on, so that a segment which goes
  * back while work uses it would be reported. */
-#include "memory/arena.h"
-#include "memory/verify.h"
+#include "memory/arena/arena.h"
+#include "memory/watch/verify.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -67,7 +67,7 @@ static void what_is_left_of_a_large_block_is_cut_off_above_a_mebibyte(void **sta
     CHECK(usable_size(pointer) == 10 * MIB + 512 && reserved() == (int64_t)(12 * MIB));
     CHECK(stats_of(0).inactive_split_bytes[0].current == (int64_t)(2 * MIB - 512));
     OK(tarn_free(pointer));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     pointer = alloc_on(own, 11 * MIB); /* exactly 1 MiB is left */
     CHECK(usable_size(pointer) == 12 * MIB && stats_of(0).inactive_split[0].current == 0);
     CHECK(stats_of(0).requested_bytes[0].current == (int64_t)(11 * MIB));
@@ -135,7 +135,7 @@ static void a_segment_goes_back_whole_and_when_it_is_idle(void **state)
     (void)state;
     char *low = alloc_on(own, 4 * MIB), *high = alloc_on(own, 4 * MIB);
     OK(tarn_free(low));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(segments() == 1); /* half of it is live */
     work_on(own, high, 4 * MIB, 1000);
     uint64_t waited = ledger_of(0).waited_ns;
@@ -157,7 +157,7 @@ static void blocks_that_begin_in_one_page_are_told_apart(void **state)
     verify(0);
     tarn_block_info info = {.size = sizeof info};
     for (int i = 0; i < 40; i++) {
-        OK(tarn_pointer_info(blocks[i] + 9 * KIB - 1, &info));
+        OK(tarn_pointer_info_get(blocks[i] + 9 * KIB - 1, &info));
         CHECK(info.base == blocks[i] && info.usable_size == 9 * KIB);
     }
     for (int i = 0; i < 40; i += 2)
@@ -170,7 +170,7 @@ static void blocks_that_begin_in_one_page_are_told_apart(void **state)
     for (int i = 39; i > 0; i -= 2)
         OK(tarn_free(blocks[i]));
     GIVES(tarn_free(blocks[0] + MIB), TARN_ERROR_DOUBLE_FREE);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     GIVES(tarn_free(blocks[0]), TARN_ERROR_INVALID_POINTER); /* not tarn's any more */
     nothing_is_left(0);
 }
@@ -180,11 +180,11 @@ static void an_address_far_inside_a_block_is_found(void **state)
     (void)state;
     char *small = alloc_on(own, 5 * MIB), *pointer = alloc_on(own, 100 * MIB);
     tarn_block_info info = {.size = sizeof info};
-    OK(tarn_pointer_info(pointer + 99 * MIB + 3, &info));
+    OK(tarn_pointer_info_get(pointer + 99 * MIB + 3, &info));
     CHECK(info.base == pointer);
-    OK(tarn_pointer_info(small + 5 * MIB - 1, &info));
+    OK(tarn_pointer_info_get(small + 5 * MIB - 1, &info));
     CHECK(info.base == small);
-    GIVES(tarn_pointer_info(small + 5 * MIB, &info), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pointer_info_get(small + 5 * MIB, &info), TARN_ERROR_INVALID_POINTER);
     OK(tarn_free(small));
     OK(tarn_free(pointer));
     nothing_is_left(0);
@@ -239,7 +239,7 @@ static void a_block_that_another_stream_uses_waits(void **state)
 static void a_limit_holds_and_a_shared_segment_that_does_not_fit_is_made_smaller(void **state)
 {
     (void)state;
-    OK(tarn_limit_set(0, 12 * MIB));
+    OK(tarn_device_limit_set(0, 12 * MIB));
     char *pointer = alloc_on(own, 5 * MIB); /* 20 MiB are too much, 6 are not */
     CHECK(reserved() == (int64_t)(6 * MIB));
     void *more = NULL;
@@ -248,15 +248,15 @@ static void a_limit_holds_and_a_shared_segment_that_does_not_fit_is_made_smaller
     more = alloc_on(own, 11 * MIB); /* by giving the first back */
     CHECK(reserved() == (int64_t)(12 * MIB) && segments() == 1);
     OK(tarn_free(more));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
 static void retired_streams_leave_their_segments_to_others(void **state)
 {
     (void)state;
-    tarn_stream leased = lease(0), adopted = 0;
-    OK(tarn_stream_adopt(0, native_of(leased), &adopted));
+    tarn_stream adopted = 0;
+    OK(tarn_stream_adopt(0, native_made(0), &adopted));
     void *early = alloc_on(adopted, 30 * MIB), *late = alloc_on(adopted, 30 * MIB);
     OK(tarn_free(early));
     OK(tarn_stream_retire(adopted));
@@ -268,14 +268,13 @@ static void retired_streams_leave_their_segments_to_others(void **state)
     verify(0);
     OK(tarn_free(early));
     OK(tarn_free(late));
-    OK(tarn_stream_return(leased));
     nothing_is_left(0);
 }
 
 static void a_slab_out_of_a_large_segment_leaves_its_neighbours_alone(void **state)
 {
     (void)state;
-    OK(tarn_limit_set(0, 20 * MIB)); /* so that there is no segment for small blocks */
+    OK(tarn_device_limit_set(0, 20 * MIB)); /* so that there is no segment for small blocks */
     char *low = alloc_on(own, 5 * MIB), *hole = alloc_on(own, MIB + 512), *high = alloc_on(own, 8 * MIB);
     CHECK(hole == low + 5 * MIB && high == hole + MIB + 512);
     OK(tarn_free(hole));
@@ -287,14 +286,14 @@ static void a_slab_out_of_a_large_segment_leaves_its_neighbours_alone(void **sta
     OK(tarn_free(low));
     OK(tarn_free(rest));
     OK(tarn_free(small));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
 static void segments_that_were_not_used_for_long_go_before_a_new_one_is_made(void **state)
 {
     (void)state;
-    OK(tarn_configure("garbage_collection_threshold:0.5")); /* of 512 MiB */
+    OK(tarn_configuration_set("garbage_collection_threshold:0.5")); /* of 512 MiB */
     char *old = alloc_on(own, 100 * MIB), *older = alloc_on(other, 98 * MIB), *used = alloc_on(own, 90 * MIB);
     OK(tarn_free(old));
     OK(tarn_free(older));
@@ -307,7 +306,7 @@ static void segments_that_were_not_used_for_long_go_before_a_new_one_is_made(voi
     char *wide = alloc_on(own, 110 * MIB);
     CHECK(segments() == 2 && reserved() == (int64_t)(200 * MIB)); /* both old ones went */
     CHECK(alloc_on(own, 90 * MIB) == used);
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     OK(tarn_free(wide));
     OK(tarn_free(used));
     nothing_is_left(0);
@@ -316,15 +315,15 @@ static void segments_that_were_not_used_for_long_go_before_a_new_one_is_made(voi
 static void below_the_threshold_nothing_goes(void **state)
 {
     (void)state;
-    OK(tarn_configure("garbage_collection_threshold:0.5"));
-    OK(tarn_limit_set(0, 400 * MIB));
+    OK(tarn_configuration_set("garbage_collection_threshold:0.5"));
+    OK(tarn_device_limit_set(0, 400 * MIB));
     void *first = alloc_on(own, 180 * MIB);
     OK(tarn_free(first));
     void *second = alloc_on(own, 190 * MIB); /* 180 of 400 are not above a half */
     CHECK(segments() == 2);
     OK(tarn_free(second));
-    OK(tarn_configure("all:default"));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_configuration_set("all:default"));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
@@ -332,7 +331,7 @@ static void the_settings_of_oversize_segments_count_and_are_echoed(void **state)
 {
     (void)state;
     CHECK(stats_of(0).max_split_size == -1);
-    OK(tarn_configure("max_split_size_mb:64,max_non_split_rounding_mb:30,large_segment_size_mb:30"));
+    OK(tarn_configuration_set("max_split_size_mb:64,max_non_split_rounding_mb:30,large_segment_size_mb:30"));
     CHECK(stats_of(0).max_split_size == (int64_t)(64 * MIB));
     void *shared = alloc_on(own, 5 * MIB), *oversize = alloc_on(own, 70 * MIB);
     CHECK(reserved() == (int64_t)(100 * MIB) && stats_of(0).oversize_segments.current == 1);
@@ -341,10 +340,71 @@ static void the_settings_of_oversize_segments_count_and_are_echoed(void **state)
     CHECK(less != oversize && segments() == 3);
     OK(tarn_free(less));
     OK(tarn_free(shared));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(stats_of(0).oversize_segments.current == 0 && stats_of(0).oversize_segments.freed == 1);
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     CHECK(stats_of(0).max_split_size == -1);
+    nothing_is_left(0);
+}
+
+/* What was counted as oversize goes as that, and what was not does not, whatever the settings say by then. */
+static void oversize_counts_survive_a_change_of_the_limit(void **state)
+{
+    (void)state;
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
+    OK(tarn_configuration_set("max_split_size_mb:64"));
+    void *wide = alloc_on(own, 70 * MIB), *less = alloc_on(own, 50 * MIB);
+    CHECK(stats_of(0).oversize_allocations.current == 1 && stats_of(0).oversize_segments.current == 1);
+    OK(tarn_configuration_set("max_split_size_mb:40"));
+    CHECK(stats_of(0).oversize_allocations.current == 1);
+    void *middle = alloc_on(own, 45 * MIB);
+    CHECK(stats_of(0).oversize_allocations.current == 2 && stats_of(0).oversize_segments.current == 2);
+    OK(tarn_free(less)); /* above the limit of now */
+    CHECK(stats_of(0).oversize_allocations.current == 2);
+    OK(tarn_configuration_set("max_split_size_mb:200"));
+    OK(tarn_free_on(middle, other)); /* below it */
+    CHECK(stats_of(0).oversize_allocations.current == 1);
+    OK(tarn_configuration_set("all:default"));
+    OK(tarn_host_fail_set(kind_of("free"), 1, false, TARN_ERROR_DRIVER)); /* a segment that is still there */
+    OK(tarn_stream_synchronize(other));
+    GIVES(tarn_device_trim(0, 0), TARN_ERROR_DRIVER);
+    OK(tarn_device_trim(0, 0));
+    CHECK(stats_of(0).oversize_segments.current == 1);
+    OK(tarn_free(wide));
+    CHECK(stats_of(0).oversize_allocations.current == 0);
+    OK(tarn_device_trim(0, 0));
+    tarn_stats stats = stats_of(0);
+    CHECK(stats.oversize_segments.current == 0 && stats.oversize_segments.allocated == 2 &&
+          stats.oversize_segments.freed == 2);
+    CHECK(stats.oversize_allocations.allocated == 2 && stats.oversize_allocations.freed == 2);
+    nothing_is_left(0);
+}
+
+/* The pool has a limit of its own; its segment goes to the default pool, which has another one. */
+static void oversize_counts_are_each_pools_own(void **state)
+{
+    (void)state;
+    tarn_pool *pool = NULL;
+    tarn_stats stats = {.size = sizeof stats};
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .sizes = SIZES(.max_split = 30 * MIB)},
+                        &pool));
+    OK(tarn_configuration_set("max_split_size_mb:60"));
+    void *block = NULL, *wide = NULL;
+    OK(tarn_pool_alloc(pool, own, 50 * MIB, &block));
+    OK(tarn_pool_alloc(pool, own, 80 * MIB, &wide));
+    OK(tarn_pool_stats_get(pool, &stats));
+    CHECK(stats.oversize_allocations.current == 2 && stats.oversize_segments.current == 2);
+    CHECK(stats_of(0).oversize_allocations.current == 1 && stats_of(0).oversize_segments.current == 1);
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool)); /* left behind, with a live block */
+    CHECK(stats_of(0).oversize_allocations.current == 1 && stats_of(0).oversize_segments.current == 1);
+    OK(tarn_configuration_set("all:default"));
+    OK(tarn_free(wide));
+    void *next = alloc_on(own, 80 * MIB);
+    CHECK(stats_of(0).oversize_allocations.current == 0);
+    OK(tarn_free(next));
+    OK(tarn_device_trim(0, 0));
+    CHECK(stats_of(0).oversize_segments.current == 0 && stats_of(0).oversize_allocations.current == 0);
     nothing_is_left(0);
 }
 
@@ -353,14 +413,14 @@ static void a_segment_that_the_driver_does_not_take_back_is_offered_again(void *
     (void)state;
     void *block = alloc_on(own, 30 * MIB);
     OK(tarn_free(block));
-    OK(tarn_host_fail(kind_of("free"), 1, false, TARN_ERROR_DRIVER));
-    GIVES(tarn_trim(0, 0), TARN_ERROR_DRIVER);
+    OK(tarn_host_fail_set(kind_of("free"), 1, false, TARN_ERROR_DRIVER));
+    GIVES(tarn_device_trim(0, 0), TARN_ERROR_DRIVER);
     CHECK(segments() == 1);
     verify(0);
     void *next = alloc_on(own, 30 * MIB); /* what is stuck serves nobody */
     CHECK(segments() == 2);
     OK(tarn_free(next));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(segments() == 0);
     nothing_is_left(0);
 }
@@ -404,7 +464,7 @@ static void a_random_sequence_keeps_every_invariant(void **state)
         if (random_next(&random) % 64 == 0)
             time_pass(1000);
         if (random_next(&random) % 400 == 0)
-            OK(tarn_trim(0, random_next(&random) % MEMORY));
+            OK(tarn_device_trim(0, random_next(&random) % MEMORY));
         if (step % 50 == 0)
             verify(0);
     }
@@ -418,7 +478,7 @@ static int set_up(void **state)
     (void)state;
     own = lease(0);
     other = lease(0);
-    OK(tarn_host_check(true, NULL, NULL));
+    OK(tarn_host_check_set(true, NULL, NULL));
     return 0;
 }
 
@@ -442,10 +502,12 @@ int main(void)
         cmocka_unit_test(segments_that_were_not_used_for_long_go_before_a_new_one_is_made),
         cmocka_unit_test(below_the_threshold_nothing_goes),
         cmocka_unit_test(the_settings_of_oversize_segments_count_and_are_echoed),
+        cmocka_unit_test(oversize_counts_survive_a_change_of_the_limit),
+        cmocka_unit_test(oversize_counts_are_each_pools_own),
         cmocka_unit_test(a_segment_that_the_driver_does_not_take_back_is_offered_again),
         cmocka_unit_test(a_random_sequence_keeps_every_invariant),
     };
-    OK(tarn_configure("segments:plain"));
+    OK(tarn_configuration_set("segments:plain"));
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

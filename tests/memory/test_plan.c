@@ -4,8 +4,8 @@
 /* Plans: what is refused of a file, and how; where requests are put, whatever the program does; and that it is safe. Each test that follows
  * a plan runs in a child, since a plan counts for a process. The device has 256 MiB. */
 #include "base/pages.h"
-#include "memory/heap.h"
-#include "memory/plan.h"
+#include "memory/heap/heap.h"
+#include "memory/plan/plan.h"
 #include "support/host.h"
 
 #include <endian.h>
@@ -67,7 +67,7 @@ static void use_plan(const struct plan_request *requests, size_t count, uint64_t
     char text[64];
     write_plan(header_of(count, arena, small), requests, count);
     snprintf(text, sizeof text, "plan:%s", path);
-    OK(tarn_configure(text));
+    OK(tarn_configuration_set(text));
     host_start_with(1, MEMORY);
 }
 
@@ -178,9 +178,9 @@ static void settings_with_a_plan_that_is_refused_change_nothing(void)
     char text[96];
     write_file(&header, sizeof header, four, sizeof four);
     snprintf(text, sizeof text, "profile:footprint,plan: %s ", path);
-    GIVES(tarn_configure(text), TARN_ERROR_CONFIGURATION);
-    CHECK(strstr(tarn_last_error(), "tarn_configure(): plan:/tmp/"));
-    OK(tarn_configuration(text, sizeof text, NULL));
+    GIVES(tarn_configuration_set(text), TARN_ERROR_CONFIGURATION);
+    CHECK(strstr(tarn_last_error(), "tarn_configuration_set(): plan:/tmp/"));
+    OK(tarn_configuration_get(text, sizeof text, NULL));
     CHECK(strcmp(text, "all:default") == 0 && !atomic_load(&plan_now));
 }
 
@@ -188,16 +188,16 @@ static void a_plan_counts_from_the_first_use_on(void)
 {
     char text[128], wanted[64];
     use_four();
-    OK(tarn_configuration(text, sizeof text, NULL));
+    OK(tarn_configuration_get(text, sizeof text, NULL));
     snprintf(wanted, sizeof wanted, "all:default,plan:%s", path);
     CHECK(strcmp(text, wanted) == 0);
-    OK(tarn_configure("plan:none"));
+    OK(tarn_configuration_set("plan:none"));
     CHECK(!atomic_load(&plan_now));
     snprintf(text, sizeof text, "plan:%s", path);
-    OK(tarn_configure(text));
+    OK(tarn_configuration_set(text));
     void *block = alloc_on(lease(0), 8 * MIB);
-    OK(tarn_configure(text)); /* what it is may be said again */
-    GIVES(tarn_configure("plan:none"), TARN_ERROR_CONFIGURATION);
+    OK(tarn_configuration_set(text)); /* what it is may be said again */
+    GIVES(tarn_configuration_set("plan:none"), TARN_ERROR_CONFIGURATION);
     CHECK(strstr(tarn_last_error(), "memory was used with it"));
     OK(tarn_free(block));
 }
@@ -397,7 +397,7 @@ static void after_a_trim_a_plan_begins_anew(void)
     tarn_stream stream = lease(0);
     void *block = alloc_on(stream, 8 * MIB);
     OK(tarn_free(block));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(ledger_of(0).created == 0);
     block = alloc_on(stream, 8 * MIB);
     CHECK(counted().planned == 2 && ledger_of(0).created == 18 * MIB);
@@ -408,7 +408,7 @@ static void after_a_trim_a_plan_begins_anew(void)
 static void another_stream_follows_when_the_first_is_gone(void)
 {
     use_four();
-    void *native = native_of(lease(0));
+    void *native = native_made(0);
     tarn_stream stream, other = lease(0);
     OK(tarn_stream_adopt(0, native, &stream));
     void *block = alloc_on(stream, 8 * MIB);
@@ -457,10 +457,10 @@ static void begin_with_failure(uint64_t n, bool host)
     if (host)
         pages_fail(n, false);
     else
-        OK(tarn_host_fail(-1, n, false, TARN_ERROR_OUT_OF_MEMORY));
+        OK(tarn_host_fail_set(-1, n, false, TARN_ERROR_OUT_OF_MEMORY));
     tarn_status status = tarn_alloc_on(stream, 8 * MIB, &block);
     pages_fail(0, false);
-    OK(tarn_host_fail(-1, 0, false, TARN_OK));
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     CHECK((status == TARN_OK) == (block != NULL));
     verify(0);
     if (block)

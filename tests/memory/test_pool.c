@@ -3,7 +3,7 @@
 
 #include "support/host.h"
 
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,29 +14,14 @@
 
 #define MEMORY (512 * MIB)
 
-static tarn_stats pool_stats(tarn_pool *pool)
-{
-    tarn_stats stats = {.size = sizeof stats};
-    OK(tarn_pool_stats_get(pool, &stats));
-    return stats;
-}
-
 static size_t reserved_by(tarn_pool *pool)
 {
-    return (size_t)pool_stats(pool).reserved_bytes[0].current;
-}
-
-static tarn_pool *pool_with(bool use_on_oom, size_t limit)
-{
-    tarn_pool *pool = NULL;
-    tarn_pool_options options = {.size = sizeof options, .device = 0, .use_on_oom = use_on_oom, .limit = limit};
-    OK(tarn_pool_create(&options, &pool));
-    return pool;
+    return (size_t)pool_stats_of(pool).reserved_bytes[0].current;
 }
 
 static tarn_pool *pool_new(void)
 {
-    return pool_with(false, 0);
+    return pool_with((tarn_pool_options){0});
 }
 
 static void *pool_alloc(tarn_pool *pool, tarn_stream stream, size_t size)
@@ -49,14 +34,14 @@ static void *pool_alloc(tarn_pool *pool, tarn_stream stream, size_t size)
 static tarn_pool_id pool_of(const void *pointer)
 {
     tarn_block_info info = {.size = sizeof info};
-    OK(tarn_pointer_info(pointer, &info));
+    OK(tarn_pointer_info_get(pointer, &info));
     return info.pool;
 }
 
 static unsigned count_of(tarn_pool *pool)
 {
     unsigned count = 0;
-    OK(tarn_pool_use_count(pool, &count));
+    OK(tarn_pool_use_count_get(pool, &count));
     return count;
 }
 
@@ -84,8 +69,8 @@ static void ids_are_never_given_twice(void **state)
     }
     int device = -1;
     tarn_pool *pool = NULL;
-    OK(tarn_pool_graph_handle(1, &pool));
-    OK(tarn_pool_device(pool, &device));
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 1}, &pool));
+    OK(tarn_pool_device_get(pool, &device));
     CHECK(device == 1);
     OK(tarn_pool_release(pool));
 }
@@ -101,19 +86,19 @@ static void blocks_name_their_pool_and_go_back_to_it(void **state)
     void *other = alloc_on(stream, 1000);
     CHECK(is_id(pool_of(small), id.first, id.second) && is_id(pool_of(large), id.first, id.second));
     CHECK(is_id(pool_of(other), 0, 0));
-    CHECK(pool_stats(pool).allocation[0].current == 2 && stats_of(0).allocation[0].current == 3);
+    CHECK(pool_stats_of(pool).allocation[0].current == 2 && stats_of(0).allocation[0].current == 3);
     CHECK(reserved_by(pool) == 22 * MIB);
     verify(0);
     OK(tarn_free(small));
     OK(tarn_free(large));
-    CHECK(pool_stats(pool).active_bytes[0].current == 0 && reserved_by(pool) == 22 * MIB);
+    CHECK(pool_stats_of(pool).active_bytes[0].current == 0 && reserved_by(pool) == 22 * MIB);
     CHECK(pool_alloc(pool, stream, 5 * MIB) == large);
     CHECK(pool_alloc(pool, stream, 1000) == small);
     CHECK(!pool_alloc(pool, stream, 0));
     OK(tarn_free(small));
     OK(tarn_free(large));
     OK(tarn_free(other));
-    OK(tarn_trim(0, 0)); /* of the default pool and what was left behind */
+    OK(tarn_device_trim(0, 0)); /* of the default pool and what was left behind */
     CHECK(ledger_of(0).created == 22 * MIB);
     OK(tarn_pool_trim(pool, 2 * MIB));
     CHECK(reserved_by(pool) == 2 * MIB);
@@ -134,7 +119,7 @@ static void a_pool_serves_nobody_else(void **state)
     GIVES(tarn_alloc_on(stream, 200 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(strstr(tarn_last_error(), "Private pools reserve 400 MiB"));
     GIVES(tarn_pool_alloc(other, stream, 200 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
-    CHECK(!pointer && pool_stats(other).num_ooms == 1 && pool_stats(pool).num_ooms == 0);
+    CHECK(!pointer && pool_stats_of(other).num_ooms == 1 && pool_stats_of(pool).num_ooms == 0);
     OK(tarn_pool_release(other));
     OK(tarn_pool_release(pool));
     OK(tarn_alloc_on(stream, 500 * MIB, &pointer));
@@ -188,7 +173,7 @@ static void a_released_pool_lives_on_until_its_blocks_are_freed(void **state)
     for (size_t i = 0; i < 3 * MIB; i += 4096)
         CHECK(block[i] == 7);
     CHECK(small[699] == 8);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     verify(0);
     OK(tarn_free(small));
     OK(tarn_free(block));
@@ -227,9 +212,14 @@ static void a_limit_is_the_pools_own(void **state)
 {
     (void)state;
     tarn_stream stream = lease(0);
-    tarn_pool *pool = pool_with(false, 64 * MIB);
+    tarn_pool *pool = pool_with((tarn_pool_options){0});
     void *pointer = NULL;
     size_t limit = 0;
+    OK(tarn_pool_limit_get(pool, &limit));
+    CHECK(limit == TARN_NO_LIMIT);
+    OK(tarn_pool_limit_set(pool, 0)); /* is 0 */
+    GIVES(tarn_pool_alloc(pool, stream, 100, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    OK(tarn_pool_limit_set(pool, 64 * MIB));
     OK(tarn_pool_limit_get(pool, &limit));
     CHECK(limit == 64 * MIB);
     uint64_t creates = calls_of(0, "create");
@@ -238,7 +228,7 @@ static void a_limit_is_the_pools_own(void **state)
     void *block = pool_alloc(pool, stream, 60 * MIB);
     GIVES(tarn_pool_alloc(pool, stream, 10 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     void *outside = alloc_on(stream, 100 * MIB);
-    OK(tarn_pool_limit_set(pool, SIZE_MAX));
+    OK(tarn_pool_limit_set(pool, TARN_NO_LIMIT));
     OK(tarn_pool_alloc(pool, stream, 10 * MIB, &pointer));
     OK(tarn_free(pointer));
     OK(tarn_free(block));
@@ -253,7 +243,8 @@ static void a_request_that_would_fail_is_served_by_a_pool_made_for_that(void **s
 {
     (void)state;
     tarn_stream stream = lease(0), second = lease(0);
-    tarn_pool *spare = pool_with(true, 0), *plain = pool_new(), *gone = pool_with(true, 0);
+    tarn_pool *spare = pool_with((tarn_pool_options){.use_on_oom = true}), *plain = pool_new(),
+              *gone = pool_with((tarn_pool_options){.use_on_oom = true});
     void *pointer = NULL, *small = NULL;
     OK(tarn_free(pool_alloc(spare, stream, 100 * MIB)));
     OK(tarn_free(pool_alloc(plain, stream, 200 * MIB)));
@@ -270,7 +261,7 @@ static void a_request_that_would_fail_is_served_by_a_pool_made_for_that(void **s
     OK(tarn_free(small));
     GIVES(tarn_alloc_on(stream, 90 * MIB, &small), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_free(pointer)); /* back to that pool */
-    CHECK(pool_stats(spare).allocation[0].current == 0);
+    CHECK(pool_stats_of(spare).allocation[0].current == 0);
     CHECK(pool_alloc(spare, stream, 90 * MIB) == pointer);
     OK(tarn_free(pointer));
     GIVES(tarn_alloc_on(second, 90 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY); /* it lies free on another stream */
@@ -283,6 +274,19 @@ static void a_request_that_would_fail_is_served_by_a_pool_made_for_that(void **s
     OK(tarn_stream_return(second));
 }
 
+/* A device has stores of its own beside the pools': to take one for a pool would read behind it. */
+static void only_a_private_pools_store_is_a_pool(void **state)
+{
+    (void)state;
+    tarn_pool *pool = pool_new();
+    struct arena *arena = arena_if_used(0);
+    CHECK(!pool_of_store(&arena->store) && !pool_of_store(&arena->uncached) && !pool_of_store(&arena->imports));
+    struct store *store = &pool_of_public(pool)->store;
+    CHECK(arena->stores == store && pool_of_store(store) == pool_of_public(pool));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 static void live_blocks_can_be_listed_and_compared(void **state)
 {
     (void)state;
@@ -292,13 +296,13 @@ static void live_blocks_can_be_listed_and_compared(void **state)
     tarn_pool_block listed[40];
     size_t count = 7;
     bool same = false;
-    OK(tarn_pool_blocks(pool, NULL, 0, &count));
+    OK(tarn_pool_blocks_get(pool, NULL, 0, &count));
     CHECK(count == 0);
     OK(tarn_pool_check_live(pool, NULL, 0, &same));
     CHECK(same);
     for (size_t i = 0; i < 40; i++)
         blocks[i] = pool_alloc(pool, stream, 100 + i * 9000);
-    OK(tarn_pool_blocks(pool, listed, 40, &count));
+    OK(tarn_pool_blocks_get(pool, listed, 40, &count));
     CHECK(count == 40);
     for (size_t i = 0; i < 40; i++) {
         CHECK(i == 0 || listed[i].address > listed[i - 1].address);
@@ -352,11 +356,11 @@ static void what_is_wrong_is_refused(void **state)
     GIVES(tarn_pool_create(&options, &pool), TARN_ERROR_INVALID_DEVICE);
     GIVES(tarn_pool_create(NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_retain(NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pool_use_count(NULL, &count), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_use_count_get(NULL, &count), TARN_ERROR_INVALID_ARGUMENT);
     OK(tarn_pool_release(NULL));
     CHECK(!pool);
     pool = pool_new();
-    GIVES(tarn_pool_use_count(pool, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_use_count_get(pool, NULL), TARN_ERROR_INVALID_ARGUMENT);
     tarn_stream other = lease(1);
     void *pointer = NULL;
     GIVES(tarn_pool_alloc(pool, other, 1000, &pointer), TARN_ERROR_INVALID_STREAM);
@@ -384,7 +388,7 @@ static void *use_pools(void *argument)
         if (round % 3)
             OK(tarn_pool_release(own));
         if (round % 10 == 0)
-            OK(tarn_trim(0, 0));
+            OK(tarn_device_trim(0, 0));
     }
     OK(tarn_stream_return(stream));
     return NULL;
@@ -416,6 +420,7 @@ int main(void)
         cmocka_unit_test(a_stream_that_is_retired_gives_up_its_memory_in_every_pool),
         cmocka_unit_test(a_limit_is_the_pools_own),
         cmocka_unit_test(a_request_that_would_fail_is_served_by_a_pool_made_for_that),
+        cmocka_unit_test(only_a_private_pools_store_is_a_pool),
         cmocka_unit_test(live_blocks_can_be_listed_and_compared),
         cmocka_unit_test(ten_thousand_pools_one_after_the_other_cost_no_metadata),
         cmocka_unit_test(what_is_wrong_is_refused),

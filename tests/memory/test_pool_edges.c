@@ -4,10 +4,10 @@
 /* Where the rules of private pools meet those of streams, captures, suspension and shutdown. Each case runs in a process of its
  * own. */
 #include "driver/driver.h"
-#include "memory/growth.h"
-#include "memory/ladder.h"
-#include "memory/pool.h"
-#include "memory/verify.h"
+#include "memory/growth/growth.h"
+#include "memory/pool/pool.h"
+#include "memory/pressure/ladder.h"
+#include "memory/watch/verify.h"
 #include "support/host.h"
 
 #include <pthread.h>
@@ -66,9 +66,9 @@ static void a_failed_retirement_leaves_every_heap_of_the_stream(void)
         void *native = NULL, *taken = NULL, *held[2];
         tarn_stream stream = adopt(&native), other = lease(0);
         void *blocks[2] = {alloc_on(stream, 60 * MIB), pool_alloc(pool, stream, 60 * MIB)};
-        OK(tarn_host_fail(kind_of("event_record"), nth, false, TARN_ERROR_DRIVER));
+        OK(tarn_host_fail_set(kind_of("event_record"), nth, false, TARN_ERROR_DRIVER));
         GIVES(tarn_stream_retire(stream), TARN_ERROR_DRIVER);
-        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         for (int i = 0; i < 2; i++) {
             uint64_t end = time_now() + 1000000;
             work_on(stream, blocks[i], 60 * MIB, 1000000);
@@ -83,7 +83,7 @@ static void a_failed_retirement_leaves_every_heap_of_the_stream(void)
         OK(tarn_free(held[0]));
         OK(tarn_free(held[1]));
         OK(tarn_stream_retire(stream));
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         OK(tarn_pool_trim(pool, 0));
         verify(0);
         OK(driver->stream_destroy(0, native));
@@ -169,10 +169,10 @@ static void what_a_graph_has_held_is_there_for_a_trim(void)
     OK(tarn_alloc_on(stream, 30 * MIB, &inside));
     OK(tarn_free(inside));
     OK(tarn_capture_end(stream, &graph));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(ledger_of(0).created == 30 * MIB);
     OK(tarn_host_graph_destroy(graph));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(ledger_of(0).created == 0);
     nothing_is_left(0);
 }
@@ -298,9 +298,9 @@ static void a_pool_that_is_suspended_in_part_gives_back_what_it_has(void)
         blocks[i] = pool_alloc(pool, stream, i ? 30 * MIB : 3000);
     for (uint64_t from = 1; from < 40; from++) {
         tarn_pool_state state = TARN_POOL_RUNS;
-        OK(tarn_host_fail(-1, from, true, TARN_ERROR_DRIVER));
+        OK(tarn_host_fail_set(-1, from, true, TARN_ERROR_DRIVER));
         (void)tarn_pool_suspend(pool, false);
-        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         OK(tarn_pool_state_get(pool, &state));
         if (state != TARN_POOL_RUNS && ledger_of(0).mapped > 0)
             break;

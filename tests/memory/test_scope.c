@@ -29,7 +29,7 @@ static void release_pools(void)
 {
     for (int i = 0; i < 4; i++) {
         unsigned count = 0;
-        OK(tarn_pool_use_count(pools[i], &count));
+        OK(tarn_pool_use_count_get(pools[i], &count));
         CHECK(count == 1);
         OK(tarn_pool_release(pools[i]));
     }
@@ -41,7 +41,7 @@ static int index_of(void *pointer)
 {
     tarn_block_info info = {.size = sizeof info};
     CHECK(pointer);
-    OK(tarn_pointer_info(pointer, &info));
+    OK(tarn_pointer_info_get(pointer, &info));
     OK(tarn_free(pointer));
     for (int i = 0; i < 4; i++)
         if (info.pool.second == ids[i])
@@ -96,7 +96,7 @@ static void the_newest_scope_of_a_thread_wins_and_others_see_nothing_of_it(void 
     CHECK(route() == -1);
     tarn_scope outer = begin(0, TARN_SCOPE_THREAD, 0);
     unsigned count = 0;
-    OK(tarn_pool_use_count(pools[0], &count));
+    OK(tarn_pool_use_count_get(pools[0], &count));
     CHECK(count == 2);
     CHECK(route() == 0 && route_of_another_thread() == -1);
     tarn_scope inner = begin(1, TARN_SCOPE_THREAD, 0);
@@ -129,6 +129,27 @@ static void a_scope_of_a_stream_is_for_every_thread(void **state)
     CHECK(route() == -1);
     OK(tarn_stream_return(a));
     OK(tarn_stream_return(b));
+    release_pools();
+}
+
+static void a_scope_of_a_lease_is_not_the_next_ones(void **state)
+{
+    (void)state;
+    make_pools();
+    tarn_stream first = lease(0);
+    void *native = native_of(first);
+    tarn_scope scope = begin(0, TARN_SCOPE_STREAM, first), next;
+    CHECK(route_on(first) == 0);
+    OK(tarn_stream_return(first));
+    tarn_stream second = lease(0);
+    CHECK(native_of(second) == native && route_on(second) == -1);
+    next = begin(0, TARN_SCOPE_STREAM, second); /* it is not open already */
+    CHECK(route_on(second) == 0);
+    OK(tarn_scope_end(scope));
+    CHECK(route_on(second) == 0);
+    OK(tarn_scope_end(next));
+    CHECK(route_on(second) == -1);
+    OK(tarn_stream_return(second));
     release_pools();
 }
 
@@ -224,6 +245,45 @@ static void a_thread_that_ends_leaves_its_scopes(void **state)
     release_pools(); /* which are counted once */
 }
 
+static void *begin_and_end_beside_a_worker(void *argument)
+{
+    struct worker *worker = argument;
+    worker->scope = begin(0, TARN_SCOPE_THREAD, 0);
+    pthread_barrier_wait(&worker->at);
+    pthread_barrier_wait(&worker->at); /* the worker has joined */
+    return NULL;
+}
+
+static void a_scope_goes_on_for_the_workers_of_a_thread_that_ends(void **state)
+{
+    (void)state;
+    for (int times = 0; times < 2; times++) {
+        struct worker about = {0};
+        pthread_t thread;
+        unsigned count = 0;
+        make_pools();
+        pthread_barrier_init(&about.at, NULL, 2);
+        CHECK(!pthread_create(&thread, NULL, begin_and_end_beside_a_worker, &about));
+        pthread_barrier_wait(&about.at);
+        OK(tarn_scope_join(about.scope));
+        pthread_barrier_wait(&about.at);
+        pthread_join(thread, NULL);
+        CHECK(route() == 0);
+        GIVES(tarn_scope_end(about.scope), TARN_ERROR_SCOPE); /* a worker leaves it */
+        GIVES(tarn_scope_join(about.scope), TARN_ERROR_SCOPE);
+        OK(tarn_pool_use_count_get(pools[0], &count));
+        CHECK(count == 2);
+        OK(tarn_scope_leave(about.scope)); /* the last one, which ends it */
+        CHECK(route() == -1);
+        OK(tarn_pool_use_count_get(pools[0], &count));
+        CHECK(count == 1);
+        GIVES(tarn_scope_join(about.scope), TARN_ERROR_SCOPE);
+        GIVES(tarn_scope_leave(about.scope), TARN_ERROR_SCOPE);
+        pthread_barrier_destroy(&about.at);
+        release_pools();
+    }
+}
+
 static void what_is_wrong_is_refused(void **state)
 {
     (void)state;
@@ -269,7 +329,7 @@ static void nothing_else_changes_while_a_scope_is_open(void **state)
     work_on(b, block, 100 * MIB, 1000);
     OK(tarn_record_stream(block, b));
     OK(tarn_free(block));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(ledger_of(0).created == 40 * MIB);
     OK(tarn_free(inside));
     OK(tarn_scope_end(scope));
@@ -319,9 +379,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_scope_of_a_thread_wins_and_others_see_nothing_of_it),
         cmocka_unit_test(a_scope_of_a_stream_is_for_every_thread),
+        cmocka_unit_test(a_scope_of_a_lease_is_not_the_next_ones),
         cmocka_unit_test(a_scope_for_all_is_for_all_and_newer_ones_go_before_it),
         cmocka_unit_test(a_worker_joins_the_scope_of_another_thread),
         cmocka_unit_test(a_thread_that_ends_leaves_its_scopes),
+        cmocka_unit_test(a_scope_goes_on_for_the_workers_of_a_thread_that_ends),
         cmocka_unit_test(what_is_wrong_is_refused),
         cmocka_unit_test(nothing_else_changes_while_a_scope_is_open),
         cmocka_unit_test(scopes_come_and_go_under_threads_that_allocate),

@@ -4,11 +4,13 @@
 /* Pools of plain segments: of a caller's allocator, without splits, with sizes of their own, for graphs; and what the settings say of
  * them. The device's default pool is of virtual memory. */
 #include "base/pages.h"
-#include "memory/pool.h"
+#include "memory/pool/pool.h"
 #include "support/host.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -39,7 +41,7 @@ static void *source_alloc(size_t size, int device, void *stream, void *user)
     if (source->calls_tarn) {
         void *pointer = alloc_on(own, 3 * MIB);
         OK(tarn_free(pointer));
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         CHECK(stats_of(0).num_ooms == 0);
     }
     if (source->live + size > source->limit)
@@ -61,7 +63,7 @@ static void source_free(void *pointer, size_t size, int device, void *stream, vo
     source->frees++;
     source->live -= size;
     if (source->calls_tarn)
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
 }
 
 static void source_gone(void *user)
@@ -89,33 +91,8 @@ static void source_end(struct source *source)
 static tarn_pool *pool_of_source(struct source *source, tarn_pool_options options)
 {
     const tarn_pool_allocator allocator = {sizeof allocator, source_alloc, source_free, source_gone, source};
-    tarn_pool *pool = NULL;
-    options.size = sizeof options;
     options.allocator = &allocator;
-    OK(tarn_pool_create(&options, &pool));
-    return pool;
-}
-
-static tarn_pool *pool_with(tarn_pool_options options)
-{
-    tarn_pool *pool = NULL;
-    options.size = sizeof options;
-    OK(tarn_pool_create(&options, &pool));
-    return pool;
-}
-
-static void *alloc_in(tarn_pool *pool, size_t size)
-{
-    void *pointer = NULL;
-    OK(tarn_pool_alloc(pool, own, size, &pointer));
-    return pointer;
-}
-
-static tarn_stats pool_stats(tarn_pool *pool)
-{
-    tarn_stats stats = {.size = sizeof stats};
-    OK(tarn_pool_stats_get(pool, &stats));
-    return stats;
+    return pool_with(options);
 }
 
 /* Allocators ------------------------------------------------------------------------------------------------------ */
@@ -129,14 +106,14 @@ static void an_allocator_gives_whole_segments_and_hears_of_the_end(void **state)
     OK(tarn_pool_allocator_get(pool, &known));
     CHECK(known.alloc == source_alloc && known.user == &source);
     CHECK(source.allocs == 0);
-    void *first = alloc_in(pool, MIB), *second = alloc_in(pool, MIB);
+    void *first = alloc_in(pool, own, MIB), *second = alloc_in(pool, own, MIB);
     CHECK(source.allocs == 1 && source.last == 2 * MIB);
-    void *third = alloc_in(pool, MIB), *large = alloc_in(pool, 3 * MIB / 2);
+    void *third = alloc_in(pool, own, MIB), *large = alloc_in(pool, own, 3 * MIB / 2);
     CHECK(source.allocs == 3 && source.last == 20 * MIB);
     memset(large, 1, 3 * MIB / 2);
     verify(0);
-    CHECK(pool_stats(pool).reserved_bytes[0].current == (int64_t)(24 * MIB) &&
-          pool_stats(pool).segment[0].current == 3);
+    CHECK(pool_stats_of(pool).reserved_bytes[0].current == (int64_t)(24 * MIB) &&
+          pool_stats_of(pool).segment[0].current == 3);
     OK(tarn_free(first));
     OK(tarn_free(second));
     OK(tarn_free(third));
@@ -144,7 +121,7 @@ static void an_allocator_gives_whole_segments_and_hears_of_the_end(void **state)
     CHECK(source.frees == 0);
     OK(tarn_pool_trim(pool, 0));
     CHECK(source.frees == 3 && source.gone == 0);
-    first = alloc_in(pool, 1);
+    first = alloc_in(pool, own, 1);
     OK(tarn_free(first));
     OK(tarn_pool_release(pool));
     CHECK(source.frees == 4 && source.gone == 1);
@@ -156,14 +133,14 @@ static void an_allocator_outlives_its_pool_while_a_block_does(void **state)
     (void)state;
     struct source source = source_make();
     tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){0});
-    void *keeps = alloc_in(pool, 30 * MIB), *goes = alloc_in(pool, 30 * MIB);
+    void *keeps = alloc_in(pool, own, 30 * MIB), *goes = alloc_in(pool, own, 30 * MIB);
     OK(tarn_free(goes));
     OK(tarn_pool_release(pool));
     CHECK(source.frees == 1 && source.gone == 0);
     memset(keeps, 1, 30 * MIB);
     OK(tarn_free(keeps));
     CHECK(source.gone == 0);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(source.frees == 2 && source.gone == 1);
     source_end(&source);
 }
@@ -174,13 +151,13 @@ static void an_allocator_without_memory_is_asked_again_after_others_gave_theirs_
     struct source source = source_make();
     source.limit = 70 * MIB;
     tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){0});
-    void *a = alloc_in(pool, 30 * MIB), *b = alloc_in(pool, 30 * MIB), *c = NULL;
-    uint64_t ooms = (uint64_t)pool_stats(pool).num_ooms;
+    void *a = alloc_in(pool, own, 30 * MIB), *b = alloc_in(pool, own, 30 * MIB), *c = NULL;
+    uint64_t ooms = (uint64_t)pool_stats_of(pool).num_ooms;
     GIVES(tarn_pool_alloc(pool, own, 30 * MIB, &c), TARN_ERROR_OUT_OF_MEMORY);
-    CHECK(!c && pool_stats(pool).num_ooms == (int64_t)ooms + 1);
+    CHECK(!c && pool_stats_of(pool).num_ooms == (int64_t)ooms + 1);
     OK(tarn_free(a));
     OK(tarn_free(b));
-    c = alloc_in(pool, 60 * MIB); /* both go back for it */
+    c = alloc_in(pool, own, 60 * MIB); /* both go back for it */
     CHECK(source.frees == 2 && source.live == 60 * MIB);
     OK(tarn_free(c));
     OK(tarn_pool_release(pool));
@@ -192,11 +169,11 @@ static void an_allocator_may_call_tarn(void **state)
     (void)state;
     struct source source = source_make();
     source.calls_tarn = true;
-    OK(tarn_stats_reset_accumulated(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
     tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){0});
     void *blocks[4];
     for (int i = 0; i < 4; i++)
-        blocks[i] = alloc_in(pool, 25 * MIB);
+        blocks[i] = alloc_in(pool, own, 25 * MIB);
     for (int i = 0; i < 4; i++)
         OK(tarn_free(blocks[i]));
     OK(tarn_pool_trim(pool, 50 * MIB));
@@ -211,13 +188,13 @@ static void busy_segments_of_an_allocator_wait(void **state)
     (void)state;
     struct source source = source_make();
     tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){0});
-    void *block = alloc_in(pool, 30 * MIB);
+    void *block = alloc_in(pool, own, 30 * MIB);
     OK(tarn_host_work(0, native_of(own), NULL, 0, 1000));
     OK(tarn_free(block));
     OK(tarn_pool_release(pool));
     CHECK(source.frees == 0 && source.gone == 0);
     time_pass(2000);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     source_end(&source);
 }
 
@@ -227,7 +204,7 @@ static void segments_may_begin_anywhere(void **state)
     struct source source = source_make();
     source.gap = 512;
     tarn_pool *pool =
-        pool_of_source(&source, (tarn_pool_options){.sizes = {.small_segment = 5 * 512, .rounding = 512}});
+        pool_of_source(&source, (tarn_pool_options){.sizes = SIZES(.small_segment = 5 * 512, .rounding = 512)});
     uint64_t random = 5;
     enum { SLOTS = 200 };
     unsigned char *blocks[SLOTS] = {NULL};
@@ -237,7 +214,7 @@ static void segments_may_begin_anywhere(void **state)
             size_t size = usable_size(blocks[slot]);
             CHECK(blocks[slot][0] == (unsigned char)slot && blocks[slot][size - 1] == (unsigned char)slot);
             tarn_block_info info = {.size = sizeof info};
-            OK(tarn_pointer_info(blocks[slot] + random_next(&random) % size, &info));
+            OK(tarn_pointer_info_get(blocks[slot] + random_next(&random) % size, &info));
             CHECK(info.base == blocks[slot]);
             OK(tarn_free(blocks[slot]));
             GIVES(tarn_free(blocks[slot]), TARN_ERROR_DOUBLE_FREE);
@@ -276,13 +253,13 @@ static void what_an_allocator_must_not_give_is_refused(void **state)
     GIVES(tarn_pool_alloc(pool, own, MIB, &pointer), TARN_ERROR_DRIVER);
     CHECK(source.frees == 1 && source.live == 0);
     source.used = 0;
-    pointer = alloc_in(pool, 2 * MIB);
+    pointer = alloc_in(pool, own, 2 * MIB);
     source.used = MIB; /* inside of the first */
     void *second = NULL;
     GIVES(tarn_pool_alloc(pool, own, MIB, &second), TARN_ERROR_DRIVER);
     CHECK(!second && source.frees == 2);
     source.used = 40 * MIB;
-    second = alloc_in(pool, MIB);
+    second = alloc_in(pool, own, MIB);
     OK(tarn_free(pointer));
     OK(tarn_free(second));
     OK(tarn_pool_release(pool));
@@ -295,15 +272,15 @@ static void a_pool_of_an_allocator_serves_the_default_pool_when_it_says_so(void 
     struct source source = source_make();
     source.limit = 80 * MIB;
     tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){.use_on_oom = true});
-    void *lent = alloc_in(pool, 40 * MIB);
+    void *lent = alloc_in(pool, own, 40 * MIB);
     OK(tarn_free(lent));
     void *all = alloc_on(own, 500 * MIB), *block = alloc_on(own, 38 * MIB);
     CHECK(block == lent);
     tarn_block_info info = {.size = sizeof info};
-    OK(tarn_pointer_info(block, &info));
+    OK(tarn_pointer_info_get(block, &info));
     CHECK(info.pool.second != 0);
     OK(tarn_free(block));
-    CHECK(alloc_in(pool, 40 * MIB) == lent);
+    CHECK(alloc_in(pool, own, 40 * MIB) == lent);
     OK(tarn_free(lent));
     OK(tarn_free(all));
     OK(tarn_pool_release(pool));
@@ -323,9 +300,9 @@ static void options_that_make_no_sense_are_refused(void **state)
         {.size = sizeof *refused, .allocator = &odd},
         {.size = sizeof *refused, .segments = TARN_SEGMENTS_VIRTUAL, .allocator = &allocator},
         {.size = sizeof *refused, .segments = TARN_SEGMENTS_VIRTUAL, .no_split = true},
-        {.size = sizeof *refused, .segments = TARN_SEGMENTS_VIRTUAL, .sizes = {.rounding = 512}},
-        {.size = sizeof *refused, .sizes = {.small_segment = 511}},
-        {.size = sizeof *refused, .sizes = {.max_split = (size_t)1 << 61}},
+        {.size = sizeof *refused, .segments = TARN_SEGMENTS_VIRTUAL, .sizes = SIZES(.rounding = 512)},
+        {.size = sizeof *refused, .sizes = SIZES(.small_segment = 511)},
+        {.size = sizeof *refused, .sizes = SIZES(.max_split = (size_t)1 << 61)},
     };
     tarn_pool *pool = NULL;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -369,7 +346,7 @@ static void any_failure_of_host_memory_leaves_nothing(void **state)
         hits = pages_fail_hits();
         pages_fail(0, false);
         CHECK(status == TARN_OK || (hits && status == TARN_ERROR_OUT_OF_HOST_MEMORY));
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         CHECK(source.allocs == source.frees && source.gone == (source.allocs || status == TARN_OK || source.gone));
         CHECK(munmap(source.space, SPACE) == 0);
         verify(0);
@@ -383,13 +360,13 @@ static void without_splits_a_block_has_a_segment_for_itself(void **state)
 {
     (void)state;
     tarn_pool *pool = pool_with((tarn_pool_options){.no_split = true});
-    char *first = alloc_in(pool, 4 * MIB), *second = alloc_in(pool, 4 * MIB), *small = alloc_in(pool, 1);
-    tarn_stats stats = pool_stats(pool);
+    char *first = alloc_in(pool, own, 4 * MIB), *second = alloc_in(pool, own, 4 * MIB), *small = alloc_in(pool, own, 1);
+    tarn_stats stats = pool_stats_of(pool);
     CHECK(stats.segment[0].current == 3 && stats.allocation[0].current == 3 && stats.inactive_split[0].current == 0);
     CHECK(usable_size(first) == 20 * MIB && usable_size(small) == 2 * MIB);
     CHECK(stats.allocated_bytes[0].current == (int64_t)(42 * MIB));
     OK(tarn_free(first));
-    CHECK(alloc_in(pool, 19 * MIB) == first && pool_stats(pool).segment[0].current == 3);
+    CHECK(alloc_in(pool, own, 19 * MIB) == first && pool_stats_of(pool).segment[0].current == 3);
     verify(0);
     OK(tarn_free(first));
     OK(tarn_free(second));
@@ -401,14 +378,14 @@ static void without_splits_a_block_has_a_segment_for_itself(void **state)
 static void a_pool_has_sizes_of_its_own(void **state)
 {
     (void)state;
-    tarn_pool *pool = pool_with((tarn_pool_options){
-        .sizes = {.small_segment = 8 * MIB, .large_segment = 32 * MIB, .own_segment = 24 * MIB, .rounding = 4 * MIB}});
+    tarn_pool *pool = pool_with((tarn_pool_options){.sizes = SIZES(.small_segment = 8 * MIB, .large_segment = 32 * MIB,
+                                                                   .own_segment = 24 * MIB, .rounding = 4 * MIB)});
     static const struct {
         size_t size, segment;
     } rows[] = {{1, 8}, {MIB + 1, 32}, {24 * MIB - 512, 32}, {24 * MIB, 24}, {24 * MIB + 1, 28}, {33 * MIB, 36}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        void *pointer = alloc_in(pool, rows[i].size);
-        CHECK(pool_stats(pool).reserved_bytes[0].current == (int64_t)(rows[i].segment * MIB));
+        void *pointer = alloc_in(pool, own, rows[i].size);
+        CHECK(pool_stats_of(pool).reserved_bytes[0].current == (int64_t)(rows[i].segment * MIB));
         OK(tarn_free(pointer));
         OK(tarn_pool_trim(pool, 0));
     }
@@ -420,26 +397,26 @@ static void oversize_segments_are_not_cut_and_serve_no_smaller_request(void **st
 {
     (void)state;
     tarn_pool *pool =
-        pool_with((tarn_pool_options){.sizes = {.max_split = 40 * MIB, .max_non_split_rounding = 20 * MIB}});
-    char *wide = alloc_in(pool, 50 * MIB);
-    tarn_stats stats = pool_stats(pool);
+        pool_with((tarn_pool_options){.sizes = SIZES(.max_split = 40 * MIB, .max_non_split_rounding = 20 * MIB)});
+    char *wide = alloc_in(pool, own, 50 * MIB);
+    tarn_stats stats = pool_stats_of(pool);
     CHECK(stats.max_split_size == (int64_t)(40 * MIB) && stats.oversize_allocations.current == 1 &&
           stats.oversize_segments.current == 1);
     OK(tarn_free(wide));
-    CHECK(pool_stats(pool).oversize_allocations.current == 0);
-    char *less = alloc_in(pool, 30 * MIB); /* below the limit: a segment of its own */
-    CHECK(less != wide && pool_stats(pool).segment[0].current == 2);
-    char *again = alloc_in(pool, 41 * MIB); /* above it, and less than 20 MiB below: uncut */
+    CHECK(pool_stats_of(pool).oversize_allocations.current == 0);
+    char *less = alloc_in(pool, own, 30 * MIB); /* below the limit: a segment of its own */
+    CHECK(less != wide && pool_stats_of(pool).segment[0].current == 2);
+    char *again = alloc_in(pool, own, 41 * MIB); /* above it, and less than 20 MiB below: uncut */
     CHECK(again == wide && usable_size(again) == 50 * MIB);
     OK(tarn_free(again));
-    char *wider = alloc_in(pool, 100 * MIB);
+    char *wider = alloc_in(pool, own, 100 * MIB);
     OK(tarn_free(wider));
-    again = alloc_in(pool, 80 * MIB + 512);
+    again = alloc_in(pool, own, 80 * MIB + 512);
     CHECK(again == wider && usable_size(again) == 100 * MIB);
     OK(tarn_free(again));
-    OK(tarn_free(wide = alloc_in(pool, 51 * MIB))); /* 100 MiB would be too much of it */
-    CHECK(wide != wider && pool_stats(pool).segment[0].current == 4);
-    char *shared = alloc_in(pool, 5 * MIB); /* of 20 MiB, which are cut */
+    OK(tarn_free(wide = alloc_in(pool, own, 51 * MIB))); /* 100 MiB would be too much of it */
+    CHECK(wide != wider && pool_stats_of(pool).segment[0].current == 4);
+    char *shared = alloc_in(pool, own, 5 * MIB); /* of 20 MiB, which are cut */
     CHECK(usable_size(shared) == 5 * MIB);
     verify(0);
     OK(tarn_free(shared));
@@ -448,15 +425,66 @@ static void oversize_segments_are_not_cut_and_serve_no_smaller_request(void **st
     nothing_is_left(0);
 }
 
+static void *free_them(void *blocks)
+{
+    for (int i = 0; i < 20; i++)
+        OK(tarn_free(((void **)blocks)[i]));
+    return NULL;
+}
+
+/* Blocks are counted one by one; those of a slab are not, so no slab serves what is oversize. */
+static void a_limit_among_small_blocks_counts_each_of_them(void **state)
+{
+    (void)state;
+    enum { COUNT = 60 };
+    tarn_pool *pool = pool_with((tarn_pool_options){.sizes = SIZES(.max_split = 4096)});
+    void *oversize[COUNT], *less[COUNT];
+    pthread_t thread;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            oversize[i] = alloc_in(pool, own, i % 2 ? 5000 : 4096);
+            less[i] = alloc_in(pool, own, 3000);
+        }
+        CHECK(pool_stats_of(pool).oversize_allocations.current == COUNT);
+        CHECK(pthread_create(&thread, NULL, free_them, oversize) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, free_them, less) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(pool_stats_of(pool).oversize_allocations.current == COUNT - 20);
+        for (int i = 20; i < COUNT; i++) {
+            OK(i % 2 ? tarn_free_on(oversize[i], other) : tarn_free(oversize[i]));
+            OK(i % 2 ? tarn_free_on(less[i], other) : tarn_free(less[i]));
+        }
+        tarn_stats stats = pool_stats_of(pool);
+        CHECK(stats.oversize_allocations.current == 0 && stats.oversize_allocations.peak == COUNT);
+        CHECK(stats.oversize_allocations.allocated == stats.oversize_allocations.freed);
+        OK(tarn_stream_synchronize(other));
+        OK(tarn_pool_trim(pool, 0));
+    }
+    OK(tarn_pool_release(pool));
+
+    /* And one that becomes it by growing. */
+    pool = pool_with((tarn_pool_options){.sizes = SIZES(.max_split = 10 * MIB)});
+    void *block = alloc_in(pool, own, 5 * MIB);
+    CHECK(pool_stats_of(pool).oversize_allocations.current == 0);
+    OK(tarn_extend(block, 9 * MIB));
+    CHECK(pool_stats_of(pool).oversize_allocations.current == 0);
+    OK(tarn_extend(block, 12 * MIB));
+    OK(tarn_extend(block, 13 * MIB));
+    CHECK(pool_stats_of(pool).oversize_allocations.current == 1);
+    OK(tarn_free(block));
+    CHECK(pool_stats_of(pool).oversize_allocations.current == 0);
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 static void a_shared_segment_of_the_oversize_limit_serves_the_request_it_was_made_for(void **state)
 {
     (void)state;
-    tarn_pool *pool = pool_with((tarn_pool_options){.sizes = {.max_split = 20 * MIB}});
-    char *block = alloc_in(pool, 5 * MIB);
-    CHECK(usable_size(block) == 5 * MIB && pool_stats(pool).segment[0].current == 1);
+    tarn_pool *pool = pool_with((tarn_pool_options){.sizes = SIZES(.max_split = 20 * MIB)});
+    char *block = alloc_in(pool, own, 5 * MIB);
+    CHECK(usable_size(block) == 5 * MIB && pool_stats_of(pool).segment[0].current == 1);
     OK(tarn_free(block)); /* whole again, and as large as the limit: PyTorch does not look at it either */
-    char *next = alloc_in(pool, 5 * MIB);
-    CHECK(next != block && pool_stats(pool).segment[0].current == 2);
+    char *next = alloc_in(pool, own, 5 * MIB);
+    CHECK(next != block && pool_stats_of(pool).segment[0].current == 2);
     OK(tarn_free(next));
     OK(tarn_pool_release(pool));
     nothing_is_left(0);
@@ -467,12 +495,12 @@ static void oversize_segments_go_first_when_there_is_no_room(void **state)
     (void)state;
     struct source source = source_make();
     source.limit = 200 * MIB;
-    tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){.sizes = {.max_split = 40 * MIB}});
-    void *small = alloc_in(pool, 30 * MIB), *a = alloc_in(pool, 60 * MIB), *b = alloc_in(pool, 80 * MIB);
+    tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){.sizes = SIZES(.max_split = 40 * MIB)});
+    void *small = alloc_in(pool, own, 30 * MIB), *a = alloc_in(pool, own, 60 * MIB), *b = alloc_in(pool, own, 80 * MIB);
     OK(tarn_free(small));
     OK(tarn_free(a));
     OK(tarn_free(b));
-    void *wide = alloc_in(pool, 110 * MIB); /* of 30 left and 60 or 80 more: both large ones, not the small one */
+    void *wide = alloc_in(pool, own, 110 * MIB); /* of 30 left and 60 or 80 more: both large ones, not the small one */
     CHECK(source.frees == 2 && source.live == 140 * MIB);
     OK(tarn_free(wide));
     OK(tarn_pool_release(pool));
@@ -482,7 +510,7 @@ static void oversize_segments_go_first_when_there_is_no_room(void **state)
 static void requests_are_rounded_to_a_part_of_their_power_of_two(void **state)
 {
     (void)state;
-    OK(tarn_configure("roundup_power2_divisions:4"));
+    OK(tarn_configuration_set("roundup_power2_divisions:4"));
     tarn_pool *pool = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_PLAIN});
     static const struct {
         size_t size, block;
@@ -498,11 +526,11 @@ static void requests_are_rounded_to_a_part_of_their_power_of_two(void **state)
                 {5 * MIB + 1, 6 * MIB},
                 {84 * MIB, 96 * MIB}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        void *pointer = alloc_in(pool, rows[i].size);
+        void *pointer = alloc_in(pool, own, rows[i].size);
         CHECK(usable_size(pointer) == rows[i].block);
         OK(tarn_free(pointer));
     }
-    OK(tarn_configure("all:default"));
+    OK(tarn_configuration_set("all:default"));
     OK(tarn_pool_release(pool));
     nothing_is_left(0);
 }
@@ -539,7 +567,7 @@ static void a_graphs_pool_has_pytorchs_numbers(void **state)
             a = c;
         }
         OK(tarn_capture_end(own, &graph));
-        tarn_stats stats = pool_stats(pool);
+        tarn_stats stats = pool_stats_of(pool);
         enum { LARGE = TARN_STAT_LARGE_POOL, SMALL = TARN_STAT_SMALL_POOL };
         int class = rows[i / 2].large ? LARGE : SMALL;
         CHECK(stats.segment[0].current == rows[i / 2].segments &&
@@ -548,7 +576,7 @@ static void a_graphs_pool_has_pytorchs_numbers(void **state)
         CHECK(stats.active[class].current == 1 && stats.active_bytes[0].current == (int64_t)size);
         CHECK(stats.num_device_alloc == rows[i / 2].segments && stats.num_device_free == 0);
         OK(tarn_pool_release(pool));
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         CHECK(stats_of(0).segment[0].current == rows[i / 2].segments); /* the graph's, live or not */
         CHECK(driver->graph_destroy(0, graph) == TARN_OK);
         memset(a, 1, size);
@@ -572,16 +600,16 @@ static struct {
     tarn_range last;
 } told;
 
-static void hear_mapped(void *argument, const tarn_range *range)
+static void hear_mapped(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     told.mapped++;
     told.last = *range;
 }
 
-static void hear_unmapping(void *argument, const tarn_range *range)
+static void hear_unmapping(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     told.unmapping++;
     CHECK(range->generation == told.last.generation && range->address == told.last.address);
 }
@@ -593,23 +621,23 @@ static void observers_hear_of_segments_and_pins_keep_them(void **state)
     const tarn_observer_options options = {
         .size = sizeof options, .device = 0, .mapped = hear_mapped, .unmapping = hear_unmapping};
     tarn_pool *pool = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_PLAIN});
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     OK(tarn_observer_add(&options, &observer));
-    char *block = alloc_in(pool, 5 * MIB);
+    char *block = alloc_in(pool, own, 5 * MIB);
     tarn_range range = {0};
     OK(tarn_range_get(block + MIB, &range));
     CHECK(told.mapped == 1 && told.last.bytes == 20 * MIB && told.last.address == block);
     CHECK(range.bytes == 20 * MIB && range.address == block && range.generation == told.last.generation);
     tarn_share *share = NULL;
     GIVES(tarn_export(block, &share), TARN_ERROR_NOT_SUPPORTED);
-    OK(tarn_pin(block + MIB, MIB));
+    OK(tarn_anchor(block + MIB, MIB));
     OK(tarn_free(block));
     OK(tarn_pool_trim(pool, 0));
-    CHECK(told.unmapping == 0 && pool_stats(pool).segment[0].current == 1);
-    CHECK(alloc_in(pool, 5 * MIB) == block);
+    CHECK(told.unmapping == 0 && pool_stats_of(pool).segment[0].current == 1);
+    CHECK(alloc_in(pool, own, 5 * MIB) == block);
     OK(tarn_free(block));
-    OK(tarn_unpin(block + MIB, MIB));
-    OK(tarn_host_fail(kind_of("free"), 1, false, TARN_ERROR_DRIVER));
+    OK(tarn_unanchor(block + MIB, MIB));
+    OK(tarn_host_fail_set(kind_of("free"), 1, false, TARN_ERROR_DRIVER));
     uint64_t before = told.last.generation;
     GIVES(tarn_pool_trim(pool, 0), TARN_ERROR_DRIVER);
     CHECK(told.unmapping == 1 && told.mapped == 2 && told.last.generation != before); /* it stays */
@@ -644,7 +672,7 @@ static int set_up(void **state)
     (void)state;
     own = lease(0);
     other = lease(0);
-    OK(tarn_host_check(true, NULL, NULL));
+    OK(tarn_host_check_set(true, NULL, NULL));
     return 0;
 }
 
@@ -664,6 +692,7 @@ int main(void)
         cmocka_unit_test(without_splits_a_block_has_a_segment_for_itself),
         cmocka_unit_test(a_pool_has_sizes_of_its_own),
         cmocka_unit_test(oversize_segments_are_not_cut_and_serve_no_smaller_request),
+        cmocka_unit_test(a_limit_among_small_blocks_counts_each_of_them),
         cmocka_unit_test(a_shared_segment_of_the_oversize_limit_serves_the_request_it_was_made_for),
         cmocka_unit_test(oversize_segments_go_first_when_there_is_no_room),
         cmocka_unit_test(requests_are_rounded_to_a_part_of_their_power_of_two),

@@ -282,7 +282,7 @@ static void an_address_that_is_mapped_anew_is_other_memory(void **state)
         hear(side.socket, (char)((i % 2 ? 'a' : 'A') + i)); /* the same memory at the same pointer, every second time */
         OK(tarn_free(block));
         if (i % 2)
-            OK(tarn_trim(0, 0));
+            OK(tarn_device_trim(0, 0));
     }
     end_side(side, 0);
     nothing_is_left(0);
@@ -316,14 +316,14 @@ static void what_is_exported_stays_where_it_is(void **state)
     tarn_share *share = export_of(block);
     char *seen = import_of(share, 0);
     OK(tarn_free(block));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(ledger_of(0).created == PIECE && *seen == 3);
     CHECK(alloc_on(own, PIECE) == block); /* its own stream may use it */
     *block = 4;
     CHECK(*seen == 4);
     OK(tarn_free(block));
     OK(tarn_share_close(share));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(ledger_of(0).created == 0 && *seen == 4); /* the importer has it still */
     OK(tarn_import_close(seen));
     nothing_is_left(0);
@@ -384,18 +384,18 @@ static void an_import_is_no_block(void **state)
     CHECK(strstr(tarn_last_error(), "tarn_import_close()"));
     GIVES(tarn_free_on(seen, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_record_stream(seen + 100, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pin(seen, 1), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_anchor(seen, 1), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_export(seen, &(tarn_share *){NULL}), TARN_ERROR_INVALID_POINTER);
-    OK(tarn_pointer_info(seen + 1000, &info));
+    OK(tarn_pointer_info_get(seen + 1000, &info));
     CHECK(info.imported && info.base == seen && info.usable_size == usable_size(block) && info.device == 1);
-    OK(tarn_pointer_info(block, &info));
+    OK(tarn_pointer_info_get(block, &info));
     CHECK(!info.imported && info.base == block);
     GIVES(tarn_import_close(seen + 512), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_import_close(block), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_import_close(NULL), TARN_ERROR_INVALID_POINTER);
     CHECK(stats_of(1).reserved_bytes[0].current == 0);
     OK(tarn_import_close(seen));
-    GIVES(tarn_pointer_info(seen, &info), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pointer_info_get(seen, &info), TARN_ERROR_INVALID_POINTER);
     OK(tarn_share_close(share));
     OK(tarn_free(block));
     nothing_is_left(0);

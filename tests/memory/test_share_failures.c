@@ -168,7 +168,7 @@ static void wrong_arguments_are_refused(void **state)
     GIVES(tarn_export_enable(9), TARN_ERROR_INVALID_DEVICE);
     OK(tarn_export_enable(0)); /* is already */
     OK(tarn_free(plain));
-    OK(tarn_trim(1, 0));
+    OK(tarn_device_trim(1, 0));
     GIVES(tarn_share_info_get(share, &info), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_share_info_get(NULL, &info), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_import(NULL, 0, &pointer), TARN_ERROR_INVALID_ARGUMENT);
@@ -229,7 +229,7 @@ static tarn_status go_round(void *block)
 static void each_failure_leaves_nothing(void **state)
 {
     (void)state;
-    char *block = alloc_on(own, 2 * PIECE + 2 * MIB);
+    char *block = alloc_on(own, 5 * PIECE + 2 * MIB);
     OK(go_round(block));
     int files = open_files();
     for (int host = 0; host < 2; host++) {
@@ -238,15 +238,15 @@ static void each_failure_leaves_nothing(void **state)
             if (host)
                 pages_fail(nth, false);
             else
-                OK(tarn_host_fail(-1, nth, false, TARN_ERROR_DRIVER));
+                OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
             tarn_status status = go_round(block);
             hits = host ? pages_fail_hits() : tarn_host_fail_hits();
             pages_fail(0, false);
-            OK(tarn_host_fail(-1, 0, false, TARN_OK));
+            OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             injected += hits;
             CHECK(hits || !status);
             CHECK(!status || status == (host ? TARN_ERROR_OUT_OF_HOST_MEMORY : TARN_ERROR_DRIVER));
-            OK(tarn_trim(1, 0)); /* what the driver kept */
+            OK(tarn_device_trim(1, 0)); /* what the driver kept */
             CHECK(ledger_of(1).mapped == 0 && ledger_of(1).mappings == 0);
             CHECK(open_files() == files);
             verify(1);
@@ -256,25 +256,25 @@ static void each_failure_leaves_nothing(void **state)
     }
     static const enum driver_call maps[] = {DRIVER_CALL_import, DRIVER_CALL_map, DRIVER_CALL_set_access};
     for (int i = 0; i < 3; i++) { /* what was imported by then is gone at once */
-        OK(tarn_host_fail((int)maps[i], 1, false, TARN_ERROR_DRIVER));
+        OK(tarn_host_fail_set((int)maps[i], 1, false, TARN_ERROR_DRIVER));
         GIVES(go_round(block), TARN_ERROR_DRIVER);
         CHECK(open_files() == files && ledger_of(1).mapped == 0);
     }
     for (uint64_t nth = 1, hits = 1; hits; nth++) { /* and from then on for ever, unmaps and releases too */
-        OK(tarn_host_fail(-1, nth, true, TARN_ERROR_DRIVER));
+        OK(tarn_host_fail_set(-1, nth, true, TARN_ERROR_DRIVER));
         tarn_share *share = NULL;
         void *pointer = NULL;
         tarn_status status = tarn_export(block, &share);
         if (!status)
             status = tarn_import(share, 1, &pointer);
         hits = tarn_host_fail_hits();
-        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         CHECK((status == TARN_OK) == (pointer != NULL) && (hits || !status));
         if (pointer)
             OK(tarn_import_close(pointer));
         OK(tarn_share_close(share));
         verify(1);
-        OK(tarn_trim(1, 0));
+        OK(tarn_device_trim(1, 0));
         CHECK(ledger_of(1).mapped == 0 && open_files() == files);
     }
     OK(tarn_free(block));

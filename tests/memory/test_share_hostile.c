@@ -132,7 +132,7 @@ static void files_that_are_no_pieces_are_refused(void)
     host_start_with(1, 64 * MIB);
     void *block = alloc_on(TARN_STREAM_LEGACY, 1);
     OK(tarn_free(block));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     int pipes[2];
     CHECK(pipe(pipes) == 0);
     refused(pipes[0], sealed);

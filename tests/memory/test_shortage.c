@@ -46,6 +46,7 @@ static void it_names_free_memory_and_its_fragmentation(void)
     SAYS("of its 512 MiB free");
     SAYS("(the largest stretch ");
     SAYS(", fragmentation 7");
+    SAYS(" in pieces that live blocks hold in place)");
     SAYS_NOTHING_OF("expandable_segments"); /* it is on */
     for (int i = 1; i < 8; i += 2)
         OK(tarn_free(blocks[i]));
@@ -54,7 +55,7 @@ static void it_names_free_memory_and_its_fragmentation(void)
 static void what_no_device_holds_has_no_other_remedy(void)
 {
     begin();
-    OK(tarn_limit_set(0, 64 * MIB));
+    OK(tarn_device_limit_set(0, 64 * MIB));
     refused(600 * MIB);
     SAYS("What helps: the device could not hold it if it were empty: ask for less at a time.");
 }
@@ -62,11 +63,11 @@ static void what_no_device_holds_has_no_other_remedy(void)
 static void a_limit_is_the_remedy_only_where_it_was_in_the_way(void)
 {
     begin();
-    OK(tarn_limit_set(0, 64 * MIB));
+    OK(tarn_device_limit_set(0, 64 * MIB));
     refused(100 * MIB);
     SAYS("(the limit is 64 MiB)");
-    SAYS("What helps: a higher limit (tarn_limit_set(), limit_mb) would have let it through.");
-    OK(tarn_limit_set(0, 500 * MIB));
+    SAYS("What helps: a higher limit (tarn_device_limit_set(), limit_mb) would have let it through.");
+    OK(tarn_device_limit_set(0, 500 * MIB));
     void *most = alloc_on(stream, 480 * MIB);
     refused(100 * MIB);
     SAYS_NOTHING_OF("a higher limit"); /* the device would not have had it either */
@@ -144,6 +145,34 @@ static void plain_segments_that_do_not_join_are_told_so(void)
     SAYS("TARN_ALLOC_CONF=expandable_segments:True joins it");
 }
 
+static void free_memory_that_live_blocks_hold_in_place_is_told_so(void)
+{
+    begin();
+    void *blocks[52];
+    for (int i = 0; i < 52; i++)
+        blocks[i] = alloc_on(stream, 9 * MIB); /* a piece has some of them */
+    for (int i = 0; i < 52; i++)
+        if (i % 5 < 2)
+            OK(tarn_free(blocks[i]));
+    refused(200 * MIB);
+    SAYS("in pieces that live blocks hold in place)");
+    SAYS("enough is free, but live blocks hold ");
+    SAYS("the profile footprint");
+    SAYS("compaction:on_oom");
+    SAYS("live blocks lie between what is free");
+    SAYS_NOTHING_OF("fill it");
+    OK(tarn_configuration_set("compaction:on_oom_quiet"));
+    refused(240 * MIB);
+    SAYS("the profile footprint");
+    SAYS_NOTHING_OF("compaction:"); /* it is on */
+    OK(tarn_configuration_set("compaction:off,profile:footprint"));
+    refused(200 * MIB);
+    SAYS_NOTHING_OF("the profile footprint"); /* it is on */
+    for (int i = 0; i < 52; i++)
+        if (i % 5 >= 2)
+            OK(tarn_free(blocks[i]));
+}
+
 static void the_way_to_see_more_is_named_unless_it_is_on(void)
 {
     begin();
@@ -171,6 +200,7 @@ IN_CHILD(memory_that_waits_is_named_with_its_stream)
 IN_CHILD(an_idle_pool_is_the_remedy_that_has_enough)
 IN_CHILD(others_memory_is_named)
 IN_CHILD(plain_segments_that_do_not_join_are_told_so)
+IN_CHILD(free_memory_that_live_blocks_hold_in_place_is_told_so)
 IN_CHILD(the_way_to_see_more_is_named_unless_it_is_on)
 
 int main(void)
@@ -185,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_an_idle_pool_is_the_remedy_that_has_enough),
         cmocka_unit_test(test_others_memory_is_named),
         cmocka_unit_test(test_plain_segments_that_do_not_join_are_told_so),
+        cmocka_unit_test(test_free_memory_that_live_blocks_hold_in_place_is_told_so),
         cmocka_unit_test(test_the_way_to_see_more_is_named_unless_it_is_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

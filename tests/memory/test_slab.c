@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-#include "memory/slab.h"
+#include "memory/heap/slab.h"
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -22,13 +22,13 @@ static void every_size_to_64_kib_has_a_slot_that_is_large_enough_and_wastes_litt
         CHECK(slot >= before);                               /* a larger size never has a smaller slot */
         CHECK(slot - size < 512 || slot - size <= slot / 8); /* a unit, or an eighth */
         CHECK(slab_slot_size(slot) == slot);                 /* a slot's size is its own class */
-        struct request request = {size, size, TARN_BLOCK_UNIT, 0, false, 0};
+        struct request request = {size, size, TARN_BLOCK_UNIT, 0, false, false, 0};
         size_t span = slab_span_size(slab_class(size));
         CHECK(slab_serves(&request) && span % MAP_PAGE == 0);
         CHECK(span / slot >= 8 && span / slot <= SLAB_SLOTS && span % slot <= span / 16 && span <= MIB);
         before = slot;
     }
-    struct request large = {SLAB_MOST + 512, SLAB_MOST + 1, TARN_BLOCK_UNIT, 0, false, 0};
+    struct request large = {SLAB_MOST + 512, SLAB_MOST + 1, TARN_BLOCK_UNIT, 0, false, false, 0};
     CHECK(!slab_serves(&large));
 }
 
@@ -37,7 +37,7 @@ static void a_slab_serves_an_alignment_only_where_all_its_slots_have_it(void **s
     (void)state;
     for (size_t size = 512; size <= SLAB_MOST; size += 512) {
         for (size_t alignment = 512; alignment <= TARN_MAX_ALIGNMENT; alignment *= 2) {
-            struct request request = {size, size, alignment, 0, false, 0};
+            struct request request = {size, size, alignment, 0, false, false, 0};
             CHECK(slab_serves(&request) == (slab_slot_size(size) % alignment == 0));
         }
     }
@@ -58,7 +58,7 @@ static void all_slots_of_a_size_are_distinct_aligned_and_wholly_usable(void **st
         for (int k = 0; k < 300; k++) {
             CHECK(blocks[k][0] == k % 256 && blocks[k][slot - 1] == k % 256);
             tarn_block_info info = {.size = sizeof info};
-            OK(tarn_pointer_info(blocks[k] + slot - 1, &info));
+            OK(tarn_pointer_info_get(blocks[k] + slot - 1, &info));
             CHECK(info.base == blocks[k] && info.requested == sizes[i]);
         }
         verify(0);
@@ -92,13 +92,13 @@ static void the_memory_of_empty_slabs_serves_other_sizes_when_there_is_no_other(
     uint64_t created = ledger_of(0).created;
     for (int i = 0; i < 512; i++)
         OK(tarn_free(blocks[i]));
-    OK(tarn_limit_set(0, created));
+    OK(tarn_device_limit_set(0, created));
     for (int i = 0; i < 2; i++)
         blocks[i] = alloc_on(own, MIB);
     CHECK(ledger_of(0).created == created);
     for (int i = 0; i < 2; i++)
         OK(tarn_free(blocks[i]));
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
 }
 
@@ -112,7 +112,7 @@ static void what_lies_behind_the_last_slot_is_not_a_block(void **state)
             continue;
         char *block = alloc_on(own, size); /* the first slot of a new slab */
         tarn_block_info info = {.size = sizeof info};
-        GIVES(tarn_pointer_info(block + end, &info), TARN_ERROR_INVALID_POINTER);
+        GIVES(tarn_pointer_info_get(block + end, &info), TARN_ERROR_INVALID_POINTER);
         CHECK(tarn_free(block + end) != TARN_OK);
         CHECK(tarn_free(block + slot) != TARN_OK); /* a slot that was not handed out */
         OK(tarn_free(block));

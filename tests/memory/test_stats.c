@@ -24,8 +24,8 @@ static void is(tarn_stat stat, int64_t current, int64_t peak, int64_t allocated,
 static void fresh(void)
 {
     nothing_is_left(0);
-    OK(tarn_stats_reset_peak(0));
-    OK(tarn_stats_reset_accumulated(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
 }
 
 static void one_byte_is_requested_as_1_and_allocated_as_512(void **state)
@@ -62,15 +62,15 @@ static void resets_hold_for_what_threads_have_not_published_yet(void **state)
     void *blocks[100];
     for (int i = 0; i < 100; i++)
         blocks[i] = alloc_on(own, 600);
-    OK(tarn_stats_reset_peak(0));
-    OK(tarn_stats_reset_accumulated(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
     is(stats_of(0).allocation[TARN_STAT_ALL], 100, 100, 0, 0);
     for (int i = 0; i < 100; i++)
         OK(tarn_free(blocks[i]));
     is(stats_of(0).allocation[TARN_STAT_ALL], 0, 100, 0, 100);
-    OK(tarn_stats_reset_peak(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
     is(stats_of(0).allocation[TARN_STAT_ALL], 0, 0, 0, 100);
-    OK(tarn_stats_reset_accumulated(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
     is(stats_of(0).allocation[TARN_STAT_ALL], 0, 0, 0, 0);
     fresh();
 }
@@ -104,7 +104,7 @@ static void a_freed_block_is_active_until_its_other_streams_have_finished(void *
     is(stats.active[TARN_STAT_ALL], 1, 1, 1, 0);
     is(stats.active_bytes[TARN_STAT_LARGE_POOL], 3 << 20, 3 << 20, 3 << 20, 0);
     time_pass(1000);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     is(stats_of(0).active[TARN_STAT_ALL], 0, 1, 1, 1);
     fresh();
 }
@@ -155,10 +155,10 @@ static void resets_touch_what_they_name_and_nothing_else(void **state)
     CHECK(stats_of(0).num_ooms == 1);
     OK(tarn_free(first));
     is(stats_of(0).allocated_bytes[TARN_STAT_ALL], 4 << 20, 8 << 20, 8 << 20, 4 << 20);
-    OK(tarn_stats_reset_peak(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
     is(stats_of(0).allocated_bytes[TARN_STAT_ALL], 4 << 20, 4 << 20, 8 << 20, 4 << 20);
     CHECK(stats_of(0).num_ooms == 1);
-    OK(tarn_stats_reset_accumulated(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
     is(stats_of(0).allocated_bytes[TARN_STAT_ALL], 4 << 20, 4 << 20, 0, 0);
     tarn_stats stats = stats_of(0);
     CHECK(stats.num_ooms == 0 && stats.num_device_alloc == 0 && stats.num_alloc_retries == 0);
@@ -188,11 +188,11 @@ static void devices_are_counted_apart_and_arguments_checked(void **state)
     tarn_stats wrong = {.size = 1};
     OK(tarn_free(alloc_on(lease(1), 100)));
     CHECK(stats_of(0).allocation[0].allocated == 0 && stats_of(1).allocation[0].allocated == 1);
-    OK(tarn_stats_reset_accumulated(0));
+    OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
     CHECK(stats_of(1).allocation[0].allocated == 1);
     CHECK(stats_of(1).metadata_bytes > 0);
-    GIVES(tarn_stats_get(0, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_stats_get(0, &wrong), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_device_stats_get(0, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_device_stats_get(0, &wrong), TARN_ERROR_INVALID_ARGUMENT);
     nothing_is_left(1);
 }
 
@@ -201,9 +201,9 @@ struct kinds {
     bool map, pages;
 };
 
-static void add_kind(void *argument, const tarn_metadata_kind *kind)
+static void add_kind(const tarn_metadata_kind *kind, void *user)
 {
-    struct kinds *kinds = argument;
+    struct kinds *kinds = user;
     CHECK(kind->size == sizeof *kind && kind->record_bytes > 0);
     CHECK(kind->records >= 0 && (uint64_t)kind->bytes >= (uint64_t)kind->records * kind->record_bytes);
     kinds->bytes += kind->bytes;

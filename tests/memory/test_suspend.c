@@ -5,8 +5,9 @@
 
 #include "base/status.h"
 #include "driver/driver.h"
-#include "memory/cache.h"
-#include "memory/pool.h"
+#include "memory/growth/ghost.h"
+#include "memory/heap/cache.h"
+#include "memory/pool/pool.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -80,6 +81,51 @@ static void end(void)
     nothing_is_left(0);
     OK(tarn_stream_return(stream));
     OK(tarn_stream_return(second));
+}
+
+/* How work on a block that was freed, and waits, is hidden from who asks whether it has ended. */
+enum { NO_ANSWER, NO_MARK, UNKNOWN_CAPTURE, HIDINGS };
+
+/* A suspend takes no memory from under work, whatever hides it: it waits for that, or fails and the pool runs. */
+static void what_freed_blocks_wait_for_is_waited_for(void **state)
+{
+    (void)state;
+    static const size_t of_sizes[] = {1000, 5 * MIB};
+    begin();
+    tarn_stream user = lease(0);
+    for (int i = 0; i < 2 * HIDINGS; i++) {
+        void *block = NULL, *graph = NULL;
+        int hiding = i / 2;
+        tarn_event *event = NULL;
+        OK(tarn_pool_alloc(pool, stream, of_sizes[i % 2], &block));
+        work_on(user, block, of_sizes[i % 2], 1000000);
+        OK(tarn_event_create(0, &event));
+        OK(tarn_event_record(event, user));
+        if (hiding != NO_ANSWER)
+            OK(tarn_record_stream(block, user));
+        if (hiding == NO_ANSWER)
+            OK(tarn_host_fail_set(kind_of("event_query"), 1, true, TARN_ERROR_DRIVER));
+        else if (hiding == NO_MARK)
+            OK(tarn_host_fail_set(kind_of("event_record"), 1, true, TARN_ERROR_DRIVER));
+        else
+            OK(driver->capture_begin(0, native_of(user), DRIVER_CAPTURE_RELAXED));
+        OK(hiding == NO_ANSWER ? tarn_free_after(block, event) : tarn_free(block));
+        tarn_status status = tarn_pool_suspend(pool, false);
+        const char *text = tarn_last_error();
+        CHECK(hiding != UNKNOWN_CAPTURE || (status == TARN_ERROR_CAPTURE && strstr(text, "captures")));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        if (hiding == UNKNOWN_CAPTURE) {
+            OK(driver->capture_end(0, native_of(user), &graph));
+            OK(tarn_host_graph_destroy(graph));
+        }
+        CHECK(status ? state_of() == TARN_POOL_RUNS : tarn_stream_query(user) == TARN_OK);
+        if (!status)
+            OK(tarn_pool_resume(pool));
+        OK(tarn_event_destroy(event));
+        time_pass(1000000);
+    }
+    OK(tarn_stream_return(user));
+    end();
 }
 
 static void the_memory_goes_and_comes_back_with_its_contents(void **state)
@@ -156,7 +202,7 @@ static void blocks_are_freed_while_it_is_suspended(void **state)
         blocks[i] = NULL;
     }
     verify(0);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     OK(tarn_pool_trim(pool, 0));
     OK(tarn_pool_resume(pool));
     check_contents();
@@ -206,7 +252,7 @@ static void a_graph_runs_before_and_after(void **state)
     void *graph = NULL, *inside = NULL;
     tarn_stream capturing = lease(0);
     void *native = NULL;
-    OK(tarn_stream_native(capturing, &native));
+    OK(tarn_stream_native_get(capturing, &native));
     OK(tarn_pool_capture_begin(pool, capturing, TARN_CAPTURE_RELAXED));
     OK(tarn_alloc_on(capturing, 3 * MIB, &inside));
     OK(tarn_host_copy(0, native, inside, blocks[1], sizes[1]));
@@ -511,9 +557,194 @@ static void caches_are_open_afterwards(void **state)
     end();
 }
 
+/* A program ahead of its device: what it frees is used by work that is not over, so the same memory is mapped a second time for each
+ * larger block, on both streams. Gives blocks that are to be freed at the end. */
+#define AHEAD 14
+#define AHEAD_NS UINT64_C(1000000000)
+static void *ahead[2 * AHEAD];
+
+static size_t ghost_bytes(void)
+{
+    const struct store *store = &pool_of_public(pool)->store;
+    size_t bytes = 0;
+    for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap))
+        for (const struct ghost *ghost = heap_store(heap) == store ? heap->ghosts : NULL; ghost; ghost = ghost->next)
+            bytes += ghost->size;
+    return bytes;
+}
+
+static void begin_ahead(void)
+{
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_configuration_set("profile:footprint"));
+    stream = lease(0);
+    second = lease(0);
+    work_on(stream, NULL, 0, AHEAD_NS);
+    work_on(second, NULL, 0, AHEAD_NS);
+    for (int i = 0; i < 2 * AHEAD; i++) {
+        tarn_stream own = i % 2 ? second : stream;
+        size_t size = 4 * MIB + (size_t)(i / 2) * MIB;
+        void *scratch = NULL;
+        OK(tarn_pool_alloc(pool, own, size, &scratch));
+        OK(tarn_pool_alloc(pool, own, 2 * MIB, &ahead[i]));
+        work_on(own, scratch, size, 1000);
+        OK(tarn_free(scratch));
+    }
+    CHECK(ghost_bytes());
+    verify(0);
+}
+
+static void end_ahead(void)
+{
+    for (int i = 0; i < 2 * AHEAD; i++)
+        OK(tarn_free(ahead[i]));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+    OK(tarn_configuration_set("all:default"));
+    OK(tarn_stream_return(stream));
+    OK(tarn_stream_return(second));
+}
+
+/* All work is waited for, whatever the driver says when it is asked whether it has ended. */
+static void old_addresses_go_although_the_driver_is_late_to_say(void **state)
+{
+    (void)state;
+    for (int keep = 0; keep < 2; keep++) {
+        begin_ahead();
+        OK(tarn_host_fail_set(kind_of("event_query"), 1, true, TARN_ERROR_NOT_READY));
+        OK(tarn_pool_suspend(pool, keep));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        CHECK(ghost_bytes() == 0 && ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
+        verify(0);
+        OK(tarn_pool_resume(pool));
+        end_ahead();
+    }
+}
+
+/* One that is told of an unmap, in the thread that suspends, while it suspends: queues work, and frees and allocates. */
+static int told;
+
+static void be_told(const tarn_range *range, void *user)
+{
+    (void)user;
+    (void)range;
+    void *block = NULL;
+    if (told++)
+        return;
+    work_on(stream, NULL, 0, AHEAD_NS);
+    work_on(second, NULL, 0, AHEAD_NS);
+    for (int i = 0; i < 4; i++) {
+        OK(tarn_free(ahead[i]));
+        ahead[i] = NULL;
+    }
+    GIVES(tarn_pool_alloc(pool, stream, 3 * MIB, &block), TARN_ERROR_SUSPENDED);
+}
+
+static void old_addresses_go_although_work_is_queued_meanwhile(void **state)
+{
+    (void)state;
+    for (int keep = 0; keep < 2; keep++) {
+        tarn_observer_options options = {.size = sizeof options, .unmapping = be_told};
+        tarn_observer observer = 0;
+        begin_ahead();
+        OK(tarn_observer_add(&options, &observer));
+        told = 0;
+        OK(tarn_pool_suspend(pool, keep));
+        OK(tarn_observer_remove(observer));
+        CHECK(told > 0 && ghost_bytes() == 0 && ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
+        verify(0);
+        OK(tarn_pool_resume(pool));
+        end_ahead();
+    }
+}
+
+/* Memory that is mapped at an old address as well would stay with the driver: it is not taken out, and the pool runs. */
+static void an_old_address_that_stays_mapped_stops_a_suspend(void **state)
+{
+    (void)state;
+    begin_ahead();
+    time_pass(2 * AHEAD_NS);
+    OK(tarn_host_fail_set(kind_of("unmap"), 1, false, TARN_ERROR_DRIVER));
+    GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_DRIVER);
+    CHECK(tarn_host_fail_hits() == 1 && state_of() == TARN_POOL_RUNS && ghost_bytes());
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    verify(0);
+    OK(tarn_pool_suspend(pool, true));
+    CHECK(ghost_bytes() == 0 && ledger_of(0).created == 0);
+    OK(tarn_pool_resume(pool));
+    end_ahead();
+}
+
+/* Threads that allocate find the memory of a resume, as the thread sanitizer can tell. */
+#define USERS 2
+#define OTHERS 12 /* heaps that a resume opens before that of the threads: so long they may be early */
+#define HELD 6
+static atomic_bool enough;
+static atomic_uint served;
+
+static void *use_pool(void *argument)
+{
+    uint64_t random = (uintptr_t)argument;
+    void *held[HELD] = {NULL};
+    while (!atomic_load_explicit(&enough, memory_order_relaxed)) {
+        unsigned i = (unsigned)(random_next(&random) % HELD);
+        size_t size = 65536 + random_next(&random) % 300000;
+        if (held[i]) {
+            OK(tarn_free(held[i]));
+            held[i] = NULL;
+            continue;
+        }
+        tarn_status status = tarn_pool_alloc(pool, stream, size, &held[i]);
+        CHECK(!status || status == TARN_ERROR_SUSPENDED || status == TARN_ERROR_OUT_OF_MEMORY);
+        atomic_fetch_add_explicit(&served, !status, memory_order_relaxed);
+        if (status)
+            sched_yield();
+    }
+    for (int i = 0; i < HELD; i++)
+        OK(tarn_free(held[i]));
+    return NULL;
+}
+
+static void threads_allocate_beside_suspends_and_resumes(void **state)
+{
+    (void)state;
+    pthread_t threads[USERS];
+    tarn_stream others[OTHERS];
+    void *first = NULL, *blocks_of_others[OTHERS];
+    OK(tarn_pool_create(NULL, &pool));
+    stream = lease(0);
+    OK(tarn_pool_alloc(pool, stream, 65536, &first));
+    for (int i = 0; i < OTHERS; i++) {
+        others[i] = lease(0);
+        OK(tarn_pool_alloc(pool, others[i], 1000, &blocks_of_others[i]));
+    }
+    atomic_store(&enough, false);
+    for (int i = 0; i < USERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, use_pool, (void *)(uintptr_t)(i + 1)) == 0);
+    for (int i = 0; i < 60; i++) {
+        unsigned before = atomic_load(&served);
+        OK(tarn_pool_suspend(pool, i % 2));
+        OK(tarn_pool_resume(pool));
+        for (int tries = 0; tries < 100 && atomic_load(&served) < before + 10; tries++)
+            usleep(100);
+    }
+    atomic_store(&enough, true);
+    for (int i = 0; i < USERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    OK(tarn_free(first));
+    for (int i = 0; i < OTHERS; i++)
+        OK(tarn_free(blocks_of_others[i]));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+    OK(tarn_stream_return(stream));
+    for (int i = 0; i < OTHERS; i++)
+        OK(tarn_stream_return(others[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_freed_blocks_wait_for_is_waited_for),
         cmocka_unit_test(the_memory_goes_and_comes_back_with_its_contents),
         cmocka_unit_test(discarded_contents_leave_addresses_and_blocks),
         cmocka_unit_test(what_is_wrong_is_refused_and_changes_nothing),
@@ -528,6 +759,10 @@ int main(void)
         cmocka_unit_test(a_resume_takes_no_more_of_others_than_it_needs),
         cmocka_unit_test(it_waits_for_growth_that_is_under_way),
         cmocka_unit_test(caches_are_open_afterwards),
+        cmocka_unit_test(old_addresses_go_although_the_driver_is_late_to_say),
+        cmocka_unit_test(old_addresses_go_although_work_is_queued_meanwhile),
+        cmocka_unit_test(an_old_address_that_stays_mapped_stops_a_suspend),
+        cmocka_unit_test(threads_allocate_beside_suspends_and_resumes),
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);

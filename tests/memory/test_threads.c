@@ -121,7 +121,7 @@ static void *blow(void *argument)
                 check_paint(*place);
         } else {
             tarn_block_info info = {.size = sizeof info};
-            OK(tarn_pointer_info(*place + usable_size(*place) - 1, &info));
+            OK(tarn_pointer_info_get(*place + usable_size(*place) - 1, &info));
             CHECK(info.base == *place);
             release(&random, *place);
             *place = NULL;
@@ -142,11 +142,12 @@ static void *watch(void *argument)
     while (!atomic_load(&ends)) {
         tarn_stats stats = stats_of(0);
         CHECK(stats.reserved_bytes[0].current <= (int64_t)MEMORY && stats.allocation[0].current >= 0);
-        OK(tarn_trim(0, random_next(&random) % MEMORY));
-        OK(tarn_limit_set(0, random_next(&random) % 2 ? SIZE_MAX : MEMORY / 2 + random_next(&random) % MEMORY));
-        OK(tarn_stats_reset_peak(0));
+        OK(tarn_device_trim(0, random_next(&random) % MEMORY));
+        OK(tarn_device_limit_set(0, random_next(&random) % 2 ? TARN_NO_LIMIT
+                                                             : MEMORY / 2 + random_next(&random) % MEMORY));
+        OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
         size_t free_bytes, total_bytes;
-        OK(tarn_device_memory(0, &free_bytes, &total_bytes));
+        OK(tarn_device_memory_get(0, &free_bytes, &total_bytes));
     }
     return argument;
 }
@@ -169,7 +170,7 @@ static void a_storm_leaves_nothing_behind(void **state)
     atomic_store(&ends, true);
     assert_int_equal(pthread_join(watcher, NULL), 0);
     empty_mailboxes();
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     printf("%u blocks, %u times out of memory\n", atomic_load(&served), atomic_load(&outs));
     CHECK(atomic_load(&served) > 0);
     verify(0);
@@ -216,7 +217,7 @@ static _Atomic(unsigned char *) passed[MAILBOXES];
 static void *adopt_use_retire(void *argument)
 {
     uint64_t random = (uint64_t)(uintptr_t)argument * 0x9e3779b97f4a7c15u;
-    void *native = native_of(lease(0));
+    void *native = native_made(0);
     for (int i = 0, count = steps() / 10; i < count; i++) {
         tarn_stream stream = 0;
         OK(tarn_stream_adopt(0, native, &stream));

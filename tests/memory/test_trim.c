@@ -24,11 +24,11 @@ static void what_is_free_goes_back_to_the_device(void **state)
     CHECK(created() >= 100 * MIB);
     OK(tarn_free(large));
     OK(tarn_free(small));
-    OK(tarn_trim(0, SIZE_MAX));
+    OK(tarn_device_trim(0, SIZE_MAX));
     CHECK(created() >= 100 * MIB);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(created() == 0);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     nothing_is_left(0);
     OK(tarn_stream_return(stream));
 }
@@ -43,12 +43,12 @@ static void at_most_keep_stays_reserved_and_no_more_is_given_back_than_needed(vo
     for (int i = 0; i < 5; i++)
         OK(tarn_free(blocks[i]));
     CHECK(created() == 100 * MIB);
-    OK(tarn_trim(0, 100 * MIB));
+    OK(tarn_device_trim(0, 100 * MIB));
     CHECK(created() == 100 * MIB);
-    OK(tarn_trim(0, 70 * MIB));
+    OK(tarn_device_trim(0, 70 * MIB));
     CHECK(created() == 60 * MIB);
     verify(0);
-    OK(tarn_trim(0, 60 * MIB - 1));
+    OK(tarn_device_trim(0, 60 * MIB - 1));
     CHECK(created() == 40 * MIB);
     nothing_is_left(0);
     OK(tarn_stream_return(stream));
@@ -65,7 +65,7 @@ static void live_blocks_survive_with_their_contents(void **state)
     }
     for (int i = 0; i < 40; i += 2)
         OK(tarn_free(blocks[i]));
-    OK(tarn_trim(0, 0)); /* TARN_OK although live blocks hold more than 0 */
+    OK(tarn_device_trim(0, 0)); /* TARN_OK although live blocks hold more than 0 */
     CHECK(created() > 0);
     verify(0);
     for (int i = 1; i < 40; i += 2) {
@@ -85,7 +85,7 @@ static void a_trim_waits_for_the_work_that_uses_what_it_gives_back(void **state)
     work_on(stream, block, 30 * MIB, 7000);
     OK(tarn_free(block));
     uint64_t before = time_now();
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(time_now() == before + 7000 && created() == 0);
     nothing_is_left(0);
     OK(tarn_stream_return(stream));
@@ -105,7 +105,7 @@ static void a_trim_waits_for_every_block_that_other_streams_still_use(void **sta
     OK(tarn_free_on(small, users[2]));
     for (int i = 0; i < 3; i++)
         OK(tarn_free(blocks[i]));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(created() == 0);
     nothing_is_left(0);
     OK(tarn_stream_return(own));
@@ -123,7 +123,7 @@ static void a_trim_does_not_wait_for_what_gives_nothing_back(void **state)
     work_on(busy, live, MIB, 100000);
     OK(tarn_free(given));
     uint64_t waited = ledger_of(0).waited_ns, held = created() - 30 * MIB;
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(created() == held && ledger_of(0).waited_ns == waited);
     OK(tarn_free(live));
     OK(tarn_free(beside));
@@ -141,7 +141,7 @@ static void a_trim_that_needs_idle_memory_alone_does_not_wait(void **state)
     OK(tarn_free(first));
     OK(tarn_free(second));
     uint64_t waited = ledger_of(0).waited_ns;
-    OK(tarn_trim(0, 40 * MIB));
+    OK(tarn_device_trim(0, 40 * MIB));
     CHECK(created() == 40 * MIB && ledger_of(0).waited_ns == waited);
     nothing_is_left(0);
     OK(tarn_stream_return(idle));
@@ -151,18 +151,17 @@ static void a_trim_that_needs_idle_memory_alone_does_not_wait(void **state)
 static void memory_of_a_retired_stream_is_given_back_too(void **state)
 {
     (void)state;
-    tarn_stream leased = lease(0), adopted = 0;
-    OK(tarn_stream_adopt(0, native_of(leased), &adopted));
+    tarn_stream adopted = 0;
+    OK(tarn_stream_adopt(0, native_made(0), &adopted));
     void *freed = alloc_on(adopted, 30 * MIB), *late = alloc_on(adopted, 30 * MIB);
     work_on(adopted, freed, MIB, 5000);
     OK(tarn_free(freed));
     OK(tarn_stream_retire(adopted));
     OK(tarn_free(late)); /* after the retirement, as ever */
     verify(0);
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(created() == 0);
     nothing_is_left(0);
-    OK(tarn_stream_return(leased));
 }
 
 static void one_device_is_trimmed_and_not_the_others(void **state)
@@ -171,7 +170,7 @@ static void one_device_is_trimmed_and_not_the_others(void **state)
     tarn_stream first = lease(0), second = lease(1);
     OK(tarn_free(alloc_on(first, 20 * MIB)));
     OK(tarn_free(alloc_on(second, 20 * MIB)));
-    OK(tarn_trim(0, 0));
+    OK(tarn_device_trim(0, 0));
     CHECK(created() == 0 && ledger_of(1).created == 20 * MIB);
     nothing_is_left(1);
     OK(tarn_stream_return(first));
@@ -189,12 +188,12 @@ static void what_the_driver_would_not_take_goes_back_at_the_next_trim(void **sta
             blocks[k] = alloc_on(stream, 20 * MIB);
         OK(tarn_free(blocks[0]));
         OK(tarn_free(blocks[2]));
-        OK(tarn_host_fail(kind_of(kinds[i]), 1, false, TARN_ERROR_DRIVER));
-        GIVES(tarn_trim(0, 0), TARN_ERROR_DRIVER);
+        OK(tarn_host_fail_set(kind_of(kinds[i]), 1, false, TARN_ERROR_DRIVER));
+        GIVES(tarn_device_trim(0, 0), TARN_ERROR_DRIVER);
         CHECK(tarn_host_fail_hits() == 1);
-        OK(tarn_host_fail(-1, 0, false, TARN_OK));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         verify(0);
-        OK(tarn_trim(0, 0));
+        OK(tarn_device_trim(0, 0));
         CHECK(created() == 20 * MIB);
         OK(tarn_free(blocks[1]));
         nothing_is_left(0);

@@ -10,7 +10,7 @@ static tarn_stream lease(void **native)
 {
     tarn_stream stream;
     assert_ok(tarn_stream_lease(0, 0, &stream));
-    assert_ok(tarn_stream_native(stream, native));
+    assert_ok(tarn_stream_native_get(stream, native));
     return stream;
 }
 
@@ -25,7 +25,7 @@ static void a_block_behind_two_streams_is_given_back(void **state)
     assert_ok(tarn_host_work(0, other_native, block, 30 * MIB, 1000));
     assert_ok(tarn_host_work(0, own_native, block, 30 * MIB, 9000));
     assert_ok(tarn_free(block));
-    assert_ok(tarn_trim(0, 0));
+    assert_ok(tarn_device_trim(0, 0));
     assert_int_equal(ledger_of(0).created, 0);
     assert_int_equal(ledger_of(0).reports, 0);
     assert_true(time_now() >= 9000);
@@ -33,8 +33,8 @@ static void a_block_behind_two_streams_is_given_back(void **state)
 
 int main(void)
 {
-    const tarn_host_config config = {.size = sizeof config, .devices = 1, .memory = 256 * MIB};
-    if (tarn_host_configure(&config) || tarn_host_check(true, NULL, NULL))
+    const tarn_host_configuration config = {.size = sizeof config, .devices = 1, .memory = 256 * MIB};
+    if (tarn_host_configuration_set(&config) || tarn_host_check_set(true, NULL, NULL))
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_behind_two_streams_is_given_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,11 +102,11 @@ static void the_values_are_those_of_the_statistics(void **state)
     has("tarn_pinned_requested_bytes", 5000);
     has("tarn_build_info\tdriver='host'\tversion='0.1.0'", 1);
     CHECK(!has_line("tarn_limit_bytes") && !has_line("tarn_reserved_bytes\tblocks='large'\tdevice='1'"));
-    OK(tarn_limit_set(0, 512 * MIB));
+    OK(tarn_device_limit_set(0, 512 * MIB));
     OK(tarn_metrics_write(path));
     parse(path);
     has("tarn_limit_bytes\tdevice='0'", 512 * (double)MIB);
-    OK(tarn_limit_set(0, SIZE_MAX));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     OK(tarn_free(blocks[1]));
     OK(tarn_free(blocks[2]));
     OK(tarn_free(in_pool));
@@ -120,11 +120,11 @@ static void streams_that_come_and_go_are_told_apart(void **state)
     (void)state;
     tarn_stream stream;
     void *block, *native = NULL;
-    OK(tarn_stream_native(own, &native));
+    OK(tarn_stream_native_get(own, &native));
     OK(tarn_caching_set(false));
     void *uncached = alloc_on(own, 3 * MIB);
     OK(tarn_caching_set(true));
-    OK(tarn_stream_from_pool(0, 0, &stream));
+    OK(tarn_stream_shared_get(0, 0, &stream));
     OK(tarn_alloc_on(stream, 3 * MIB, &block));
     OK(tarn_free(block));
     OK(tarn_metrics_write(path));
@@ -174,10 +174,10 @@ static void a_file_that_cannot_be_written_stays_as_it_was(void **state)
     CHECK(unlink(path) == 0);
 }
 
-static bool take_nothing(void *argument, const void *text, size_t length)
+static bool take_nothing(const void *text, size_t length, void *user)
 {
     CHECK(text && length);
-    ++*(int *)argument;
+    ++*(int *)user;
     return false;
 }
 

@@ -6,7 +6,7 @@
 #include "base/nvtx.h"
 #include "driver/loader.h"
 #include "injection.h"
-#include "memory/announce.h"
+#include "memory/settings/announce.h"
 #include "support/failures.h"
 #include "support/host.h"
 
@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static void start(const char *wish, const char *settings)
     loader_store(&told_now, dlsym(library, "told_now"));
     CHECK(told_now && told_now()->heaps == 0);
     int count;
-    OK(tarn_device_count(&count)); /* the first use */
+    OK(tarn_device_count_get(&count)); /* the first use */
 }
 
 static const struct told_range *region_of(const void *pointer)
@@ -79,8 +80,8 @@ static void blocks(void)
     OK(tarn_free(large)); /* it waits, and is its caller's no more */
     CHECK(!region_of(large) && told_now()->regions == 0);
     GIVES(tarn_free(large), TARN_ERROR_DOUBLE_FREE);
-    OK(tarn_configure("segments:plain"));
-    GIVES(tarn_configure("segments:virtual"), TARN_ERROR_CONFIGURATION);
+    OK(tarn_configuration_set("segments:plain"));
+    GIVES(tarn_configuration_set("segments:virtual"), TARN_ERROR_CONFIGURATION);
     time_pass(2000000);
     OK(tarn_shutdown());
     no_mistake();
@@ -335,7 +336,7 @@ static void listen_in(void)
     for (int i = 0; i < 6; i++)
         if (blocks[i])
             OK(tarn_free(blocks[i]));
-    (void)TRY(tarn_trim(0, 0));
+    (void)TRY(tarn_device_trim(0, 0));
 }
 
 static void listen_again(void)

@@ -64,7 +64,8 @@ static void directory_remove(void)
 /* Everything that makes a file. */
 static void make_all(void)
 {
-    const tarn_snapshot_options chrome = {.size = sizeof chrome, .format = TARN_SNAPSHOT_CHROME};
+    const tarn_snapshot_options chrome = {
+        .size = sizeof chrome, .format = TARN_SNAPSHOT_CHROME, .max_bytes = TARN_NO_LIMIT};
     const tarn_live_options live = {.size = sizeof live, .directory = directory};
     CHECK(setenv("TARN_OOM_SNAPSHOT", directory, 1) == 0);
     host_start_with(1, 16 * MIB);
@@ -326,7 +327,7 @@ static int as_another(void)
     int count = 0;
     bool secure = getauxval(AT_SECURE) != 0;
     host_start_with(1, 16 * MIB);
-    tarn_status status = tarn_device_count(&count);
+    tarn_status status = tarn_device_count_get(&count);
     if (secure)
         return status == TARN_OK ? ENVIRONMENT_IS_IGNORED : 1;
     return status == TARN_ERROR_CONFIGURATION ? ENVIRONMENT_COUNTS : 1;

@@ -99,7 +99,7 @@ static void live_blocks(void **pointers, int count)
 static void write_snapshot(tarn_snapshot_format format, const char *first, const char *last)
 {
     void *pointers[BLOCKS];
-    tarn_snapshot_options options = {sizeof options, format, 0};
+    tarn_snapshot_options options = {sizeof options, format, TARN_NO_LIMIT};
     live_blocks(pointers, BLOCKS);
     put("snapshot");
     judge(tarn_snapshot_write(path_of("snapshot"), &options), "snapshot", first, last);

@@ -217,7 +217,7 @@ static void tags_and_regions(void)
     OK(tarn_tag_intern("attention", &tag));
     OK(tarn_region_push("step 3"));
     OK(tarn_region_push("layer 7"));
-    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 4096, tag};
+    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 4096, tag, NULL};
     OK(tarn_alloc(&options, 9000, &pointer));
     count_taken(9000);
     OK(tarn_region_pop());
@@ -338,7 +338,7 @@ static void a_program_is_in_its_snapshot(void)
     program();
     if (strstr(traced_by, "stacks")) { /* with handles too, which PyTorch's traces have nothing of */
         handles();
-        OK(tarn_trace_count(NULL, NULL));
+        OK(tarn_trace_count_get(NULL, NULL));
     }
     const char *path = path_of("program.pickle");
     OK(tarn_snapshot_write(path, NULL));
@@ -360,7 +360,7 @@ static void a_program_is_in_its_snapshot(void)
     CHECK(unlink(path) == 0);
 
     path = path_of("program.json");
-    write_chrome(path, 0);
+    write_chrome(path, TARN_NO_LIMIT);
     is_right_chrome(path);
     CHECK(unlink(path) == 0);
 }
@@ -385,7 +385,7 @@ static void without_a_trace_there_is_the_state(void)
     is_right(path);
     CHECK(file_has(path, "active_pending_free") && !file_has(path, "free_completed"));
     CHECK(unlink(path) == 0);
-    write_chrome(path, 0);
+    write_chrome(path, TARN_NO_LIMIT);
     CHECK(unlink(path) == 0);
 }
 
@@ -394,7 +394,7 @@ static void a_process_that_did_nothing_has_a_snapshot_too(void)
     const char *path = path_of("empty.pickle");
     OK(tarn_snapshot_write(path, NULL));
     is_right(path);
-    write_chrome(path, 0);
+    write_chrome(path, TARN_NO_LIMIT);
     is_right_chrome(path);
     CHECK(unlink(path) == 0);
 }
@@ -405,7 +405,7 @@ static void a_ring_that_wrapped_is_said(void)
     for (int i = 0; i < 5; i++)
         program();
     uint64_t lost = 0;
-    OK(tarn_trace_count(NULL, &lost));
+    OK(tarn_trace_count_get(NULL, &lost));
     CHECK(lost > 0);
     const char *path = path_of("wrapped.pickle");
     OK(tarn_snapshot_write(path, NULL));
@@ -431,7 +431,7 @@ static void names_in_any_bytes(void)
         void *pointer = NULL;
         OK(tarn_tag_intern(names[i], &tag));
         OK(tarn_region_push(names[i]));
-        tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag};
+        tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL};
         OK(tarn_alloc(&options, 1000, &pointer));
         OK(tarn_region_pop());
         OK(tarn_free(pointer));
@@ -446,7 +446,7 @@ static void names_in_any_bytes(void)
     OK(tarn_snapshot_write(path, NULL));
     is_right(path);
     CHECK(file_has(path, "caf\xc3\xa9/caf\xc3\xa9") && file_has(path, "a?g/a?g") && file_has(path, "\xf0\x9f\x8f\x94"));
-    write_chrome(path, 0);
+    write_chrome(path, TARN_NO_LIMIT);
     is_right_chrome(path);
     CHECK(file_has(path, "caf\xc3\xa9/caf\xc3\xa9") && file_has(path, "line\\u000abreak"));
     CHECK(unlink(path) == 0);
@@ -457,7 +457,7 @@ static void names_in_any_bytes(void)
 static void with_limit(tarn_snapshot_format format)
 {
     const char *path = path_of("limited");
-    tarn_snapshot_options options = {sizeof options, format, 0};
+    tarn_snapshot_options options = {sizeof options, format, TARN_NO_LIMIT};
     OK(tarn_snapshot_write(path, &options));
     size_t full = size_of_file(path);
     for (uint64_t part = 4; part > 0; part--) {
@@ -474,6 +474,8 @@ static void with_limit(tarn_snapshot_format format)
         else
             (void)output_of("python3 -m json.tool '%s' /dev/null", path);
     }
+    options.max_bytes = 0; /* is 0 */
+    GIVES(tarn_snapshot_write(path, &options), TARN_ERROR_INVALID_ARGUMENT);
     options.max_bytes = 10;
     GIVES(tarn_snapshot_write(path, &options), TARN_ERROR_INVALID_ARGUMENT);
     unsigned long long least = strtoull(strstr(tarn_last_error(), "takes ") + 6, NULL, 10);
@@ -501,9 +503,9 @@ static struct {
     unsigned calls, refuse; /* the call from which on it says no; 0: none */
 } printed;
 
-static bool print(void *argument, const void *data, size_t size)
+static bool print(const void *data, size_t size, void *user)
 {
-    CHECK(argument == &printed && data && size > 0);
+    CHECK(user == &printed && data && size > 0);
     CHECK(!printed.refuse || printed.calls < printed.refuse); /* it is not asked again */
     printed.bytes += size;
     return ++printed.calls != printed.refuse;
@@ -528,7 +530,7 @@ static void a_function_may_refuse(void)
 
 static void options_out_of_range(void)
 {
-    tarn_snapshot_options options = {sizeof options - 1, TARN_SNAPSHOT_PICKLE, 0};
+    tarn_snapshot_options options = {sizeof options - 1, TARN_SNAPSHOT_PICKLE, TARN_NO_LIMIT};
     const char *path = path_of("never");
     GIVES(tarn_snapshot_write(path, &options), TARN_ERROR_INVALID_ARGUMENT);
     options.size = sizeof options;
@@ -578,7 +580,7 @@ static void a_disk_that_is_full(void)
     struct rlimit limit = {100000, 100000};
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     fails(path, "File too large");
-    tarn_snapshot_options options = {sizeof options, TARN_SNAPSHOT_CHROME, 0};
+    tarn_snapshot_options options = {sizeof options, TARN_SNAPSHOT_CHROME, TARN_NO_LIMIT};
     GIVES(tarn_snapshot_write(path, &options), TARN_ERROR_SYSTEM);
     CHECK(file_is(path, "before") && files_in_folder() == 1);
     options.max_bytes = 90000; /* the remedy */
@@ -603,10 +605,10 @@ static void what_was_there_is_replaced(void)
 
 /* In the middle of other things ------------------------------------------------------------------------------------ */
 
-static void observe(void *seen, const tarn_shortage *shortage)
+static void observe(const tarn_shortage *shortage, void *user)
 {
     (void)shortage;
-    *(tarn_status *)seen = tarn_snapshot_write(path_of("shortage.pickle"), NULL);
+    *(tarn_status *)user = tarn_snapshot_write(path_of("shortage.pickle"), NULL);
 }
 
 static void when_memory_is_short(void)
@@ -615,7 +617,7 @@ static void when_memory_is_short(void)
     tarn_status seen = TARN_ERROR_INTERNAL;
     tarn_observer observer = 0;
     tarn_observer_options options = {
-        .size = sizeof options, .device = TARN_ALL_DEVICES, .argument = &seen, .out_of_memory = observe};
+        .size = sizeof options, .device = TARN_ALL_DEVICES, .user = &seen, .out_of_memory = observe};
     OK(tarn_observer_add(&options, &observer));
     too_much();
     OK(tarn_observer_remove(observer));
@@ -654,10 +656,10 @@ static void after_a_shutdown(void)
 
 /* Every failure ---------------------------------------------------------------------------------------------------- */
 
-static bool swallow(void *argument, const void *data, size_t size)
+static bool swallow(const void *data, size_t size, void *user)
 {
     (void)data;
-    *(size_t *)argument += size;
+    *(size_t *)user += size;
     return true;
 }
 
@@ -670,7 +672,7 @@ static void snapshots_and_allocations(void)
         if (!TRY(tarn_alloc_on(TARN_STREAM_LEGACY, 1 + i * i * 7000, &pointers[i])))
             pointers[i] = NULL;
     for (int format = 0; format < 2; format++) {
-        tarn_snapshot_options options = {sizeof options, (tarn_snapshot_format)format, format ? 0 : 100000};
+        tarn_snapshot_options options = {sizeof options, (tarn_snapshot_format)format, format ? TARN_NO_LIMIT : 100000};
         (void)TRY(tarn_snapshot_print(swallow, &bytes, &options));
     }
     (void)TRY(tarn_snapshot_write(path_of("failures.pickle"), NULL));

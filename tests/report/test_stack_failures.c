@@ -27,9 +27,9 @@ static struct {
     size_t length;
 } written;
 
-static bool keep(void *argument, const void *data, size_t size)
+static bool keep(const void *data, size_t size, void *user)
 {
-    (void)argument;
+    (void)user;
     CHECK(written.length + size < sizeof written.text);
     memcpy(written.text + written.length, data, size);
     written.length += size;

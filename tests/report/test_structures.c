@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every structure that begins with its size: another size than today's, NULL too, is refused, nothing behind what the caller says to have
- * is read, and nothing is written. Behind that lies a page that nobody may touch. */
+/* Every structure that begins with its size, as callers have it that were compiled with other headers: an older one has fewer fields, a newer
+ * one more. A size that nobody can have is refused, NULL too; nothing behind what the caller says to have is read or written. Behind that
+ * lies a page that nobody may touch. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -22,9 +23,9 @@ static tarn_library library;
 static tarn_share *share;
 static void *block;
 
-static bool take(void *argument, const void *data, size_t size)
+static bool take(const void *data, size_t size, void *user)
 {
-    (void)argument;
+    (void)user;
     return data && size;
 }
 
@@ -37,7 +38,8 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
     return status;
 }
 
-/* X(call, structure, whether NULL is fine, the call with `it`) */
+/* X(call, structure, whether NULL is fine, the call with `it`): a `_get` asks for the structure, and so does
+ * a clear; others are given it. */
 /* clang-format off */
 #define LIST(X)                                                                                                \
     X(device, tarn_device_properties, false, tarn_device_properties_get(0, it))                                \
@@ -45,22 +47,25 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
     X(library, tarn_library_info, false, tarn_library_info_get(library, it))                                   \
     X(handles, tarn_handle_stats, false, tarn_handle_stats_get(library, 0, it))                                \
     X(workspaces, tarn_workspace_stats, false, tarn_workspace_stats_get(0, it))                                \
-    X(host, tarn_host_config, false, tarn_host_configure(it))                                                  \
+    X(choice, tarn_workspace_choice, true, tarn_workspace_clear(it, NULL))                                     \
+    X(cleared, tarn_workspace_cleared, true, tarn_workspace_clear(NULL, it))                                   \
+    X(host, tarn_host_configuration, false, tarn_host_configuration_set(it))                                                  \
     X(ledger, tarn_host_ledger, false, tarn_host_ledger_get(0, it))                                            \
     X(live, tarn_live_options, true, tarn_live_start(it))                                                      \
     X(alloc, tarn_alloc_options, false, tarn_alloc(it, 100, &(void *){0}))                                     \
-    X(block, tarn_block_info, false, tarn_pointer_info(block, it))                                             \
+    X(block, tarn_block_info, false, tarn_pointer_info_get(block, it))                                             \
     X(observer, tarn_observer_options, false, tarn_observer_add(it, &(tarn_observer){0}))                      \
     X(settings_set, tarn_pinned_settings, false, tarn_pinned_settings_set(it))                                 \
     X(settings_get, tarn_pinned_settings, false, tarn_pinned_settings_get(it))                                 \
     X(pinned, tarn_pinned_stats, false, tarn_pinned_stats_get(it))                                             \
     X(allocator, tarn_pool_allocator, true, of_a_new_pool(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .allocator = it})) \
     X(allocator_get, tarn_pool_allocator, false, tarn_pool_allocator_get(pool, it))                            \
+    X(sizes, tarn_segment_sizes, true, of_a_new_pool(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .sizes = it})) \
     X(pool, tarn_pool_options, true, of_a_new_pool(it))                                                        \
     X(share, tarn_share_info, false, tarn_share_info_get(share, it))                                           \
     X(snapshot, tarn_snapshot_options, true, tarn_snapshot_print(take, NULL, it))                              \
     X(snapshot_file, tarn_snapshot_options, true, tarn_snapshot_write("/dev/null/none", it))                   \
-    X(stats, tarn_stats, false, tarn_stats_get(0, it))                                                         \
+    X(stats, tarn_stats, false, tarn_device_stats_get(0, it))                                                         \
     X(pool_stats, tarn_stats, false, tarn_pool_stats_get(pool, it))                                            \
     X(trace, tarn_trace_options, true, tarn_trace_start(it))
 /* clang-format on */
@@ -74,37 +79,46 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
 LIST(CALL)
 
 static const struct {
-    const char *name;
+    const char *name, *type, *text;
     size_t size;
     bool may_be_null;
     tarn_status (*call)(void *pointer);
 } calls[] = {
-#define ROW(name, type, null, call) {#name ", " #type, sizeof(type), null, call_##name},
+#define ROW(name, type, null, call) {#name, #type, #call, sizeof(type), null, call_##name},
     LIST(ROW)};
 enum { CALLS = sizeof calls / sizeof *calls };
 
+static bool is_asked_for(size_t i)
+{
+    return strstr(calls[i].text, "_get(") || strstr(calls[i].text, "_clear(NULL");
+}
+
 static char *page; /* and behind it one that nobody may touch */
 
-/* Refused, with nothing of it read behind what is there, nor written. */
-static void refuse(size_t i, size_t size)
+/* A structure of that size before the end of the page, with `fill` in all that is behind the size. */
+static char *structure(size_t size, size_t there, int fill)
 {
-    size_t there = size < calls[i].size ? size : calls[i].size;
-    if (there < sizeof size)
-        there = sizeof size;                                /* of what it says of itself all is there */
-    there = (there + sizeof size - 1) & ~(sizeof size - 1); /* and it is aligned */
-    char *start = page + PAGE - there, before[PAGE];
+    char *start = page + PAGE - there;
     memset(page, 0x5a, PAGE);
+    memset(start, fill, there);
     memcpy(start, &size, sizeof size);
+    return start;
+}
+
+/* Refused, with nothing of it read behind what is there, nor written. */
+static void refuse(size_t i, size_t size, size_t there, int fill)
+{
+    char before[PAGE], *start = structure(size, there, fill);
     memcpy(before, page, PAGE);
     tarn_status status = calls[i].call(start);
     if (status != TARN_ERROR_INVALID_ARGUMENT || memcmp(page, before, PAGE) != 0)
         fprintf(stderr, "%s of %zu bytes instead of %zu\n", calls[i].name, size, calls[i].size);
     GIVES(status, TARN_ERROR_INVALID_ARGUMENT);
-    CHECK(*tarn_last_error());
+    CHECK(strstr(tarn_last_error(), calls[i].type));
     CHECK(memcmp(page, before, PAGE) == 0);
 }
 
-static void other_sizes_are_refused_and_nothing_is_touched(void **state)
+static void sizes_that_nobody_has_are_refused_and_nothing_is_touched(void **state)
 {
     (void)state;
     for (size_t i = 0; i < CALLS; i++) {
@@ -114,27 +128,104 @@ static void other_sizes_are_refused_and_nothing_is_touched(void **state)
                                 4,
                                 7,
                                 8,
-                                size / 2,
-                                size - 8,
                                 size - 1,
                                 size + 1,
-                                size + 8,
-                                2 * size,
+                                size + 4096,
                                 SIZE_MAX,
                                 SIZE_MAX / 2,
                                 SIZE_MAX - 7,
                                 size | (size_t)1 << 32};
-        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
-            refuse(i, wrong[k]);
-        if (!calls[i].may_be_null)
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+            refuse(i, wrong[k], sizeof size, 0); /* of what it says of itself only the size is there */
+            CHECK(strstr(tarn_last_error(), "sizeof("));
+        }
+        if (!calls[i].may_be_null) {
             GIVES(calls[i].call(NULL), TARN_ERROR_INVALID_ARGUMENT);
+            CHECK(strstr(tarn_last_error(), calls[i].type));
+        }
     }
+}
+
+static void settle(void)
+{
+    OK(tarn_trace_stop());
+    OK(tarn_live_stop());
+}
+
+/* What was asked for is filled as far as it goes; what was given counts as far as it goes. */
+static void an_older_caller_has_fewer_fields(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CALLS; i++) {
+        for (size_t size = 16; size < calls[i].size; size += 8) {
+            char *start = structure(size, size, is_asked_for(i) ? 0x5a : 0);
+            tarn_status status = calls[i].call(start);
+            if (is_asked_for(i))
+                OK(status);
+            CHECK(!status || !strstr(tarn_last_error(), "its size is"));
+            CHECK(memcmp(start, &size, sizeof size) == 0); /* still its own */
+            for (char *byte = page; byte < start; byte++)
+                CHECK(*byte == 0x5a);
+            settle();
+        }
+    }
+}
+
+/* What this version does not know is 0 in what it fills, and must be 0 in what it is given. */
+static void a_newer_caller_has_more_fields(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CALLS; i++) {
+        size_t size = calls[i].size + 24;
+        char *start = structure(size, size, is_asked_for(i) ? 0x5a : 0);
+        tarn_status status = calls[i].call(start);
+        CHECK(!status || (!is_asked_for(i) && !strstr(tarn_last_error(), "this version knows")));
+        CHECK(memcmp(start, &size, sizeof size) == 0);
+        for (size_t k = calls[i].size; k < size; k++)
+            CHECK(start[k] == 0);
+        settle();
+        if (!is_asked_for(i)) {
+            refuse(i, size, size, 0x5a);
+            CHECK(strstr(tarn_last_error(), "this version knows"));
+        }
+    }
+}
+
+/* What lies in others or in lists. */
+_Static_assert(sizeof(tarn_stat) == 32 && sizeof(tarn_pinned_duration) == 40 && sizeof(tarn_pool_id) == 16 &&
+                   sizeof(tarn_pool_block) == 48,
+               "structures that cannot grow");
+
+/* The same fields with the same values, whatever more there is. */
+static void a_structure_means_the_same_to_all_versions(void **state)
+{
+    (void)state;
+    struct {
+        tarn_alloc_options known;
+        size_t more[3];
+    } newer = {.known = {.size = sizeof newer, .device = TARN_CURRENT_DEVICE, .alignment = 2 * MIB}};
+    tarn_alloc_options shorter = {
+        .size = offsetof(tarn_alloc_options, alignment), .device = TARN_CURRENT_DEVICE, .alignment = 3};
+    void *aligned = NULL, *plain = NULL;
+    OK(tarn_alloc(&newer.known, 100, &aligned));
+    CHECK((uintptr_t)aligned % (2 * MIB) == 0);
+    OK(tarn_alloc(&shorter, 100, &plain)); /* it has no alignment */
+    OK(tarn_free(aligned));
+    OK(tarn_free(plain));
+
+    tarn_block_info all = {.size = sizeof all}, older = {.size = offsetof(tarn_block_info, stream), .stream = 77};
+    OK(tarn_pointer_info_get(block, &all));
+    OK(tarn_pointer_info_get(block, &older));
+    CHECK(older.base == all.base && older.usable_size == all.usable_size && older.stream == 77);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_sizes_are_refused_and_nothing_is_touched),
+        cmocka_unit_test(sizes_that_nobody_has_are_refused_and_nothing_is_touched),
+        cmocka_unit_test(an_older_caller_has_fewer_fields),
+        cmocka_unit_test(a_newer_caller_has_more_fields),
+        cmocka_unit_test(a_structure_means_the_same_to_all_versions),
     };
     const tarn_pool_options exportable = {.size = sizeof exportable, .exportable = true};
     void *exported = NULL;

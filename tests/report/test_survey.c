@@ -3,8 +3,8 @@
 
 /* What a survey says, beside what the public calls say of the same moment; and that a page is never seen half written, while threads
  * allocate. */
-#include "memory/arena.h"
-#include "memory/view.h"
+#include "memory/arena/arena.h"
+#include "memory/watch/occupancy.h"
 #include "report/page_test.h"
 
 #include <pthread.h>
@@ -65,7 +65,7 @@ static void a_device_says_what_its_statistics_say(void **state)
     OK(tarn_free(blocks[0]));
     tarn_stats stats = stats_of(0);
     size_t free_bytes, total_bytes;
-    OK(tarn_device_memory(0, &free_bytes, &total_bytes));
+    OK(tarn_device_memory_get(0, &free_bytes, &total_bytes));
     const struct survey *survey = take();
     const struct survey_device *device = &survey->devices[0];
     CHECK(survey->device_count.there == 2 && survey->device_count.here == 2);
@@ -87,10 +87,10 @@ static void a_block_that_is_kept_as_it_was_freed_counts_as_free(void **state)
     (void)state;
     void *block = alloc_on(own, 4 * MIB);
     uint64_t before = take()->devices[0].spans;
-    struct heap_view views[8];
+    struct heap_occupancy views[8];
     OK(tarn_free(block)); /* which a heap may keep for the next request of that size */
     struct arena *arena = arena_if_used(0);
-    size_t count = view_heaps(arena, views, 8), spans = 0;
+    size_t count = occupancy_heaps(arena, views, 8), spans = 0;
     for (size_t i = 0; i < count && i < 8; i++)
         spans += views[i].free;
     CHECK(spans == before + 4 * MIB);
@@ -119,9 +119,10 @@ static void pools_have_what_their_statistics_say(void **state)
     (void)state;
     tarn_pool *pool;
     tarn_pool_id id;
-    tarn_pool_options options = {.size = sizeof options, .device = 0, .limit = 64 * MIB};
+    tarn_pool_options options = {.size = sizeof options, .device = 0};
     void *inside[300], *outside = alloc_on(own, 2 * MIB);
     OK(tarn_pool_create(&options, &pool));
+    OK(tarn_pool_limit_set(pool, 64 * MIB));
     OK(tarn_pool_id_get(pool, &id));
     for (int i = 0; i < 300; i++) /* small ones, which caches have counted and not published */
         OK(tarn_pool_alloc(pool, own, i ? 700 : 3 * MIB, &inside[i]));

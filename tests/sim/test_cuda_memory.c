@@ -39,19 +39,10 @@ static uint64_t below(struct worker *w, uint64_t n)
     return w->random % n;
 }
 
-/* cmocka's assertions are for the main thread. */
-#define MUST(condition)                                                                                     \
-    do {                                                                                                    \
-        if (!(condition)) {                                                                                 \
-            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #condition, tarn_last_error()); \
-            abort();                                                                                        \
-        }                                                                                                   \
-    } while (0)
-
 static driver_stream native_of(tarn_stream stream)
 {
     void *native = NULL;
-    MUST(tarn_stream_native(stream, &native) == TARN_OK);
+    MUST(tarn_stream_native_get(stream, &native) == TARN_OK);
     return native;
 }
 
@@ -161,8 +152,8 @@ static void random_blocks_keep_their_contents(void **state)
     assert_true(made > STEPS);
     for (int device = 0; device < DEVICES; device++) {
         size_t available = 0, total = 0;
-        assert_ok(tarn_trim(device, 0));
-        assert_ok(tarn_device_memory(device, &available, &total));
+        assert_ok(tarn_device_trim(device, 0));
+        assert_ok(tarn_device_memory_get(device, &available, &total));
         assert_int_equal(available, total);
     }
     assert_null(current_context());
@@ -214,7 +205,7 @@ static void a_known_capture_survives_allocations(void **state)
     assert_ok(tarn_free(outside));
     assert_ok(tarn_alloc_on(stream, 3 * MIB, &more));
     assert_ok(tarn_free(more));
-    assert_ok(tarn_capture_status(stream, &capture, &id));
+    assert_ok(tarn_capture_state_get(stream, &capture, &id));
     assert_int_equal(capture, TARN_CAPTURE_ACTIVE);
     assert_true(id != 0);
     assert_ok(tarn_capture_end(stream, &graph));

@@ -27,9 +27,9 @@ bool went(const char *call, tarn_status status, uint64_t also)
 void calm(void)
 {
     atomic_fetch_add(&injected, tarn_host_fail_hits());
-    (void)tarn_host_fail(-1, 0, false, TARN_OK);
-    (void)tarn_limit_set(0, SIZE_MAX);
-    (void)tarn_limit_set(1, SIZE_MAX);
+    (void)tarn_host_fail_set(-1, 0, false, TARN_OK);
+    (void)tarn_device_limit_set(0, TARN_NO_LIMIT);
+    (void)tarn_device_limit_set(1, TARN_NO_LIMIT);
 }
 
 uint64_t failures_injected(void)
@@ -89,7 +89,7 @@ static void do_stream(struct worker *worker)
 static void pass_time(struct worker *worker)
 {
     uint64_t now = 0;
-    OK(tarn_host_time(&now));
+    OK(tarn_host_time_get(&now));
     OK(tarn_host_advance(now + below(worker, 20000)));
 }
 
@@ -201,7 +201,7 @@ static void do_pinned(struct worker *worker)
 static void do_trim(struct worker *worker)
 {
     size_t keep = below(worker, 2) ? 0 : below(worker, 64 * MIB);
-    OK_OR(tarn_trim((int)below(worker, DEVICES), keep), MAY(TARN_ERROR_CAPTURE));
+    OK_OR(tarn_device_trim((int)below(worker, DEVICES), keep), MAY(TARN_ERROR_CAPTURE));
 }
 
 /* One worker a time lets everything fail, and for no longer than a few requests take. */
@@ -211,7 +211,7 @@ static void do_failures(struct worker *worker)
     int kind = below(worker, 2) ? -1 : (int)below(worker, (uint64_t)tarn_host_call_kinds());
     bool for_ever = below(worker, 8) == 0 && !atomic_exchange(&fails_for_ever, true);
     atomic_fetch_add(&injected, tarn_host_fail_hits());
-    OK(tarn_host_fail(kind, 1 + below(worker, 20), for_ever, statuses[below(worker, 3)]));
+    OK(tarn_host_fail_set(kind, 1 + below(worker, 20), for_ever, statuses[below(worker, 3)]));
     if (for_ever) {
         mix_run(&tarn, worker, 256);
         calm();
@@ -222,7 +222,8 @@ static void do_failures(struct worker *worker)
 static void do_limit(struct worker *worker)
 {
     bool is_small = below(worker, 3) == 0;
-    OK(tarn_limit_set((int)below(worker, DEVICES), is_small ? 16 * MIB + below(worker, 64 * MIB) : SIZE_MAX));
+    OK(tarn_device_limit_set((int)below(worker, DEVICES),
+                             is_small ? 16 * MIB + below(worker, 64 * MIB) : TARN_NO_LIMIT));
 }
 
 /* More than there is: every step of the ladder. */
@@ -259,17 +260,17 @@ static void do_trace(struct worker *worker)
     }
 }
 
-static bool take(void *argument, const void *data, size_t size)
+static bool take(const void *data, size_t size, void *user)
 {
     (void)data;
-    *(uint64_t *)argument += size;
+    *(uint64_t *)user += size;
     return true;
 }
 
 static void do_snapshot(struct worker *worker)
 {
     uint64_t bytes = 0;
-    tarn_snapshot_options options = {.size = sizeof options};
+    tarn_snapshot_options options = {.size = sizeof options, .max_bytes = TARN_NO_LIMIT};
     options.format = below(worker, 2) ? TARN_SNAPSHOT_PICKLE : TARN_SNAPSHOT_CHROME;
     if (OK(tarn_snapshot_print(take, &bytes, &options)) && bytes == 0)
         wrong("a snapshot has no bytes");
@@ -285,22 +286,22 @@ static void do_questions(struct worker *worker)
     tarn_block_info info = {.size = sizeof info};
     size_t size = 0, total = 0;
     if (block) {
-        OK(tarn_usable_size(block, &size));
-        if (OK(tarn_pointer_info((char *)block + below(worker, size), &info)) && info.base != block)
+        OK(tarn_usable_size_get(block, &size));
+        if (OK(tarn_pointer_info_get((char *)block + below(worker, size), &info)) && info.base != block)
             wrong("a block at %p is said to begin at %p", block, info.base);
         OK_OR(tarn_extend(block, size + below(worker, 4096)), MAY(TARN_ERROR_NO_ROOM));
     }
-    OK(tarn_stats_get((int)below(worker, DEVICES), &stats));
-    OK(tarn_device_memory((int)below(worker, DEVICES), &size, &total));
+    OK(tarn_device_stats_get((int)below(worker, DEVICES), &stats));
+    OK(tarn_device_memory_get((int)below(worker, DEVICES), &size, &total));
     if (tarn_free(not_ours) != TARN_ERROR_INVALID_POINTER || tarn_free((void *)8) != TARN_ERROR_INVALID_POINTER)
         wrong("what is no block of tarn's was freed");
     if (tarn_stream_set((tarn_stream)0x7fffffff00000007) != TARN_ERROR_INVALID_STREAM)
         wrong("what is no stream was taken for one");
 }
 
-static void note_range(void *argument, const tarn_range *range)
+static void note_range(const tarn_range *range, void *user)
 {
-    atomic_fetch_add((atomic_uint_fast64_t *)argument, range->bytes > 0);
+    atomic_fetch_add((atomic_uint_fast64_t *)user, range->bytes > 0);
 }
 
 static void do_observer(struct worker *worker)
@@ -309,7 +310,7 @@ static void do_observer(struct worker *worker)
     tarn_observer observer = 0;
     tarn_observer_options options = {.size = sizeof options,
                                      .device = TARN_ALL_DEVICES,
-                                     .argument = &seen,
+                                     .user = &seen,
                                      .mapped = note_range,
                                      .unmapping = note_range};
     if (!OK(tarn_observer_add(&options, &observer)))
@@ -400,11 +401,11 @@ void chores_start(struct worker *workers, unsigned count)
     for (int device = 0; device < DEVICES; device++) {
         for (int i = 0; i < SHARED; i++)
             must(tarn_stream_lease(device, 0, &shared[device][i]) == TARN_OK &&
-                     tarn_stream_native(shared[device][i], &shared_native[device][i]) == TARN_OK,
+                     tarn_stream_native_get(shared[device][i], &shared_native[device][i]) == TARN_OK,
                  "tarn_stream_lease");
         for (unsigned i = 0; i < count; i++)
             must(tarn_stream_lease(device, 0, &workers[i].lent[device]) == TARN_OK &&
-                     tarn_stream_native(workers[i].lent[device], &workers[i].native[device]) == TARN_OK,
+                     tarn_stream_native_get(workers[i].lent[device], &workers[i].native[device]) == TARN_OK,
                  "tarn_stream_lease");
     }
     for (size_t i = 0; i < CHORES; i++)

@@ -3,6 +3,7 @@
 
 /* Chores with handles of two libraries of the soak's own, one of which has workspaces: bound to streams, leased, in captures, trimmed
  * and cleared while others use theirs. */
+#include "../support/clearing.h"
 #include "chores.h"
 
 #include <inttypes.h>
@@ -92,7 +93,7 @@ static void use(struct worker *worker, const struct vendor *vendor)
     tarn_block_info info = {.size = sizeof info};
     if (!words)
         return; /* the policy says so */
-    if (tarn_pointer_info(vendor->workspace, &info) || info.base != vendor->workspace ||
+    if (tarn_pointer_info_get(vendor->workspace, &info) || info.base != vendor->workspace ||
         info.usable_size < vendor->bytes) {
         wrong("a handle's workspace at %p is no block: %s", vendor->workspace, tarn_last_error());
         return;
@@ -137,10 +138,10 @@ void do_workspace(struct worker *worker)
         OK(tarn_workspace_policy_set(policies[below(worker, 4)]));
         break;
     case 1:
-        OK_OR(tarn_workspace_clear(place.stream, NULL), MAY(TARN_ERROR_CAPTURE));
+        OK_OR(workspaces_clear_stream(place.stream, NULL), MAY(TARN_ERROR_CAPTURE));
         break;
     case 2:
-        OK(tarn_workspace_clear_all(NULL));
+        OK(workspaces_clear_all(NULL));
         break;
     case 3:
         OK_OR(tarn_handle_trim(scratch, device, NULL), MAY(TARN_ERROR_CAPTURE));
@@ -166,20 +167,20 @@ void handle_in_capture(struct worker *worker, tarn_stream stream)
 
 void handle_after_capture(tarn_stream stream)
 {
-    OK_OR(tarn_workspace_clear(stream, NULL), MAY(TARN_ERROR_CAPTURE));
+    OK_OR(workspaces_clear_stream(stream, NULL), MAY(TARN_ERROR_CAPTURE));
 }
 
 void handles_tidy(struct worker *worker)
 {
     for (int device = 0; device < DEVICES; device++)
         handle_after_capture(worker->lent[device]);
-    OK(tarn_workspace_clear_all(NULL));
+    OK(workspaces_clear_all(NULL));
 }
 
 void handles_rest(void)
 {
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
-    OK(tarn_workspace_clear_all(NULL));
+    OK(workspaces_clear_all(NULL));
     for (int device = 0; device < DEVICES; device++) {
         OK(tarn_handle_trim(plain, device, NULL));
         OK(tarn_handle_trim(scratch, device, NULL));

@@ -54,7 +54,7 @@ static tarn_pool *pool_make(struct worker *worker, int device)
 {
     tarn_pool *pool = NULL;
     tarn_pool_options options = {.size = sizeof options, .device = device};
-    options.limit = below(worker, 4) ? 0 : below(worker, 64 * MIB);
+    size_t limit = below(worker, 4) ? TARN_NO_LIMIT : below(worker, 64 * MIB);
     options.use_on_oom = below(worker, 4) == 0;
     options.no_remap = below(worker, 4) == 0;
     if (below(worker, 3) == 0) {
@@ -62,7 +62,10 @@ static tarn_pool *pool_make(struct worker *worker, int device)
         options.allocator = below(worker, 4) ? NULL : &allocator;
         options.no_split = below(worker, 8) == 0;
     }
-    return OK(tarn_pool_create(&options, &pool)) ? pool : NULL;
+    if (!OK(tarn_pool_create(&options, &pool)))
+        return NULL;
+    OK(tarn_pool_limit_set(pool, limit));
+    return pool;
 }
 
 static tarn_pool *pool_make_virtual(int device)
@@ -296,7 +299,7 @@ void do_suspend(struct worker *worker)
     OK(tarn_pool_release(pool));
 }
 
-static void note_change(void *user, const tarn_pool_block *block, bool live)
+static void note_change(const tarn_pool_block *block, bool live, void *user)
 {
     struct blocks *blocks = user;
     for (int i = 0; i < BLOCKS; i++)

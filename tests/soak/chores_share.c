@@ -49,7 +49,7 @@ static void compare(struct worker *worker, unsigned char *block, unsigned char *
         wrong("an import of %zu bytes is other memory than the block that was exported", size);
     if (tarn_free(seen) != TARN_ERROR_INVALID_POINTER)
         wrong("an import was freed");
-    if (OK(tarn_pointer_info(seen, &info)) && (!info.imported || info.base != seen))
+    if (OK(tarn_pointer_info_get(seen, &info)) && (!info.imported || info.base != seen))
         wrong("an import is said to be something else");
 }
 
@@ -102,9 +102,9 @@ void do_pin(struct worker *worker)
     size_t size = some_bytes(worker);
     if (!OK(tarn_alloc_on(place.stream, size, (void **)&block)))
         return;
-    bool is_pinned = OK(tarn_pin(block, size));
+    bool is_pinned = OK(tarn_anchor(block, size));
     OK(tarn_free(block));
     mix_run(&tarn, worker, 32);
     if (is_pinned)
-        OK(tarn_unpin(block, size));
+        OK(tarn_unanchor(block, size));
 }

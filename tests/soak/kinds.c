@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static void note_kind(void *argument, const tarn_metadata_kind *kind)
+static void note_kind(const tarn_metadata_kind *kind, void *user)
 {
-    struct kinds *kinds = argument;
+    struct kinds *kinds = user;
     if (kinds->count < MOST_KINDS)
         kinds->list[kinds->count++] = *kind;
     else

@@ -62,14 +62,14 @@ struct rest rest_look(void)
 #endif
     for (int device = 0; device < DEVICES; device++) {
         demand("tarn_device_synchronize", tarn_device_synchronize(device));
-        demand("tarn_trim", tarn_trim(device, 0));
+        demand("tarn_device_trim", tarn_device_trim(device, 0));
     }
     demand("tarn_pinned_trim", tarn_pinned_trim(0));
     for (int device = 0; device < DEVICES; device++) {
         tarn_host_ledger ledger = {.size = sizeof ledger};
         tarn_stats stats = {.size = sizeof stats};
         demand("tarn_host_ledger_get", tarn_host_ledger_get(device, &ledger));
-        demand("tarn_stats_get", tarn_stats_get(device, &stats));
+        demand("tarn_device_stats_get", tarn_device_stats_get(device, &stats));
         rest.metadata = stats.metadata_bytes;
         rest.reserved += (int64_t)ledger.created + stats.reserved_bytes[TARN_STAT_ALL].current;
         rest.mapped += (int64_t)ledger.mappings + stats.active[TARN_STAT_ALL].current;

@@ -497,9 +497,9 @@ int main(int argc, char **argv)
             1); /* of another than the first one malloc_trim() leaves the end as it is, with MiB of symbols */
 #endif
     workers = calloc(worker_count, sizeof *workers);
-    tarn_host_config config = {.size = sizeof config, .devices = DEVICES};
+    tarn_host_configuration config = {.size = sizeof config, .devices = DEVICES};
     config.memory = (worker_count < 5 ? 5 : worker_count) * 256 * MIB;
-    if (!workers || tarn_host_configure(&config) != TARN_OK) {
+    if (!workers || tarn_host_configuration_set(&config) != TARN_OK) {
         fprintf(stderr, "soak: %s\n", tarn_last_error());
         return 1;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The frees by other threads of a cache's blocks (src/memory/cache.c, free.c): a free sets the slot's bit in a word of the slab; who
+/* The frees by other threads of a cache's blocks (src/memory/heap/cache.c, free.c): a free sets the slot's bit in a word of the slab; who
  * finds the word 0 lists the word; the owner, or who has taken the cache, drains the list. One slab of two words with two slots
  * each. It may end when all its slots are at home, and be made anew. The cache's thread may end, and another one take the cache over.
  *
@@ -145,7 +145,7 @@ inline drain_word_locked(word)
     i = 0; bits = 0
 }
 
-/* A slot that was free already was freed twice: it is logged, and that is all. */
+/* A slot that was free already was freed twice: it is logged and taken out of the counters again, which so show counted - logged. */
 inline clear_note(slot)
 {
     if

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The taking of a cache from its thread (src/memory/cache.h, cache.c): the owner's fast path pays two plain stores and a load,
+/* The taking of a cache from its thread (src/memory/heap/cache.h, cache.c): the owner's fast path pays two plain stores and a load,
  * and whoever wants into the cache shuts the gate, has every processor pass a barrier, and waits until the cache is not busy.
  *
  * Memory is weaker than any processor's that tarn runs on: a thread's stores wait in a buffer of its own and reach memory in any

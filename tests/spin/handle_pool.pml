@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Who has which handle (src/handle/pool.c): threads that get handles of one library on one device, end, and come again; leases, which
+/* Who has which handle (src/handle/handle.c, supply.c, lease.c): threads that get handles of one library on one device, end, and come again; leases, which
  * any thread may return, one of them twice; a stream that is retired, after which a handle must be bound anew; a trim; and the
  * shutdown. A create may fail.
  *

@@ -59,11 +59,13 @@ static struct {
 
 /* What calls read. */
 static tarn_alloc_options alloc_options = {.size = sizeof alloc_options, .device = TARN_CURRENT_DEVICE};
-static tarn_host_config host_config = {.size = sizeof host_config, .devices = 1};
+static tarn_host_configuration host_config = {.size = sizeof host_config, .devices = 1};
 static tarn_pinned_settings pinned_settings = {.size = sizeof pinned_settings};
 static tarn_trace_options trace_options = {.size = sizeof trace_options};
 static tarn_device_guard device_guard, unset_device_guard;
 static tarn_stream_guard stream_guard, unset_stream_guard;
+static tarn_handle_mode_guard mode_guard, unset_mode_guard;
+static const tarn_library blas = TARN_LIBRARY_CUBLAS;
 static tarn_lease lease_to_return, lease_to_bind;
 static tarn_workspace_call workspace_to_end;
 static const tarn_pool_id no_pool = {1, 1};
@@ -77,6 +79,7 @@ static void prepare(void)
     out.pinned_settings.size = sizeof out.pinned_settings;
     out.handle_stats.size = sizeof out.handle_stats;
     out.workspace_stats.size = sizeof out.workspace_stats;
+    out.cleared.size = sizeof out.cleared;
     out.library_info.size = sizeof out.library_info;
     out.info.size = sizeof out.info;
     out.share_info.size = sizeof out.share_info;
@@ -86,8 +89,10 @@ static void prepare(void)
     pinned_settings.register_threads = 1;
     unset_device_guard = (tarn_device_guard){0};
     unset_stream_guard = (tarn_stream_guard){0};
+    unset_mode_guard = (tarn_handle_mode_guard){0};
     device_guard = world.device_guard;
     stream_guard = world.stream_guard;
+    mode_guard = world.mode_guard;
     lease_to_return = lease_to_bind = world.lease;
     workspace_to_end = world.workspace;
 }
@@ -104,35 +109,41 @@ static void nothing(void *argument)
     (void)argument;
 }
 
-static void hear_range(void *argument, const tarn_range *range)
+static void hear_range(const tarn_range *range, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)range;
 }
 
 static const tarn_observer_options observer_options = {.size = sizeof observer_options, .mapped = hear_range};
 
-static void hear_debug(void *argument, const tarn_debug_report *report)
+static void hear_debug(const tarn_debug_report *report, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)report;
 }
 
-static void hear_check(void *argument, const char *text)
+static void hear_check(const char *text, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)text;
 }
 
-static void take_kind(void *argument, const tarn_metadata_kind *kind)
+static void take_kind(const tarn_metadata_kind *kind, void *user)
 {
-    (void)argument;
+    (void)user;
     (void)kind;
 }
 
-static bool take(void *argument, const void *data, size_t size)
+static void take_segment(const tarn_memory_segment *segment, void *user)
 {
-    (void)argument;
+    (void)segment;
+    (void)user;
+}
+
+static bool take(const void *data, size_t size, void *user)
+{
+    (void)user;
     (void)data;
     (void)size;
     return true;
@@ -176,190 +187,201 @@ static tarn_library_row row = {.size = sizeof row,
  * ANSWERS  a status that its header describes, in both
  * OTHER    has no status
  * What makes an argument of another call void comes last. */
-#define EVERY_CALL(REFUSED, HOST, RETURNS, ANSWERS, OTHER)                               \
-    REFUSED(tarn_configure, (""))                                                        \
-    REFUSED(tarn_configuration, (out.buffer, sizeof out.buffer, &out.size))              \
-    REFUSED(tarn_configuration_note, (0, &out.text))                                     \
-    OTHER(tarn_debug_on_report, tarn_debug_on_report(hear_debug, NULL))                  \
-    OTHER(tarn_debug_reports, (void)tarn_debug_reports())                                \
-    REFUSED(tarn_debug_check, (0))                                                       \
-    REFUSED(tarn_device_count, (&out.number))                                            \
-    REFUSED(tarn_device_properties_get, (0, &out.properties))                            \
-    REFUSED(tarn_device_get, (&out.device))                                              \
-    REFUSED(tarn_device_set, (0))                                                        \
-    REFUSED(tarn_device_exchange, (0, &out.device))                                      \
-    REFUSED(tarn_device_adopt, (&out.device))                                            \
-    REFUSED(tarn_device_memory, (0, &out.size, &out.size))                               \
-    REFUSED(tarn_device_synchronize, (0))                                                \
-    REFUSED(tarn_device_peer_possible, (0, 1, &out.answer))                              \
-    REFUSED(tarn_device_peer_enable, (0, 1))                                             \
-    REFUSED(tarn_device_guard_set, (&unset_device_guard, 0))                             \
-    REFUSED(tarn_library_register, (&row, &out.library))                                 \
-    REFUSED(tarn_library_find, ("cublas", &out.library))                                 \
-    REFUSED(tarn_library_count, (&out.number))                                           \
-    REFUSED(tarn_library_info_get, (world.library, &out.library_info))                   \
-    REFUSED(tarn_handle_get, (world.library, &out.pointer))                              \
-    REFUSED(tarn_handle_get_on, (world.library, world.stream, &out.pointer))             \
-    REFUSED(tarn_handle_lease, (world.library, world.stream, &out.lease))                \
-    REFUSED(tarn_handle_lease_bind, (&lease_to_bind, world.stream))                      \
-    REFUSED(tarn_handle_prewarm, (world.library, 0, 1))                                  \
-    REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                             \
-    REFUSED(tarn_handle_wait_limit, (0))                                                 \
-    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0))                  \
-    REFUSED(tarn_handle_stats_get, (world.library, 0, &out.handle_stats))                \
-    REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED))                          \
-    REFUSED(tarn_workspace_policy_get, (&out.policy))                                    \
-    REFUSED(tarn_workspace_size_set, (world.library, -1))                                \
-    REFUSED(tarn_workspace_size_get, (world.library, 0, &out.size))                      \
-    REFUSED(tarn_workspace_get, (world.library, &out.pointer, &out.size))                \
-    REFUSED(tarn_workspace_begin, (world.library, &out.workspace))                       \
-    REFUSED(tarn_workspace_clear, (world.stream, &out.cleared))                          \
-    REFUSED(tarn_workspace_clear_capture, (1, &out.cleared))                             \
-    REFUSED(tarn_workspace_clear_pool, (world.pool, &out.cleared))                       \
-    REFUSED(tarn_workspace_clear_all, (&out.cleared))                                    \
-    REFUSED(tarn_workspace_stats_get, (0, &out.workspace_stats))                         \
-    HOST(tarn_host_configure, (&host_config))                                            \
-    OTHER(tarn_host_call_kinds, CHECK(tarn_host_call_kinds() > 0))                       \
-    OTHER(tarn_host_call_name, CHECK(*tarn_host_call_name(0)))                           \
-    HOST(tarn_host_ledger_get, (0, &out.ledger))                                         \
-    HOST(tarn_host_ledger_reset, (0))                                                    \
-    ANSWERS(tarn_host_cost, ('A', 0, 0, 0, &out.word))                                   \
-    HOST(tarn_host_fail, (-1, 0, false, TARN_OK))                                        \
-    OTHER(tarn_host_fail_hits, (void)tarn_host_fail_hits())                              \
-    HOST(tarn_host_time, (&out.word))                                                    \
-    HOST(tarn_host_advance, (1))                                                         \
-    HOST(tarn_host_work, (0, NULL, world.block, 1, 0))                                   \
-    HOST(tarn_host_fill, (0, NULL, one_byte(), 0, 1))                                    \
-    HOST(tarn_host_copy, (0, NULL, one_byte(), one_byte(), 1))                           \
-    HOST(tarn_host_call, (0, NULL, nothing, NULL))                                       \
-    HOST(tarn_host_graph_launch, (0, world.graph, NULL))                                 \
-    HOST(tarn_host_extent_get, (0, world.block, 1, &out.extent))                         \
-    HOST(tarn_host_check, (false, hear_check, NULL))                                     \
-    REFUSED(tarn_live_start, (NULL))                                                     \
-    REFUSED(tarn_live_stop, ())                                                          \
-    REFUSED(tarn_tag_intern, ("a tag", &out.tag))                                        \
-    OTHER(tarn_tag_text, CHECK(strcmp(tarn_tag_text(0), "") == 0))                       \
-    OTHER(tarn_malloc, (void)tarn_malloc(100))                                           \
-    REFUSED(tarn_alloc_on, (world.stream, 100, &out.pointer))                            \
-    REFUSED(tarn_alloc, (&alloc_options, 100, &out.pointer))                             \
-    REFUSED(tarn_record_stream, (world.block, world.stream))                             \
-    REFUSED(tarn_extend, (world.block, 10))                                              \
-    REFUSED(tarn_usable_size, (world.block, &out.size))                                  \
-    REFUSED(tarn_pointer_info, (world.block, &out.info))                                 \
-    REFUSED(tarn_trim, (0, 0))                                                           \
-    REFUSED(tarn_caching_set, (true))                                                    \
-    REFUSED(tarn_limit_set, (0, SIZE_MAX))                                               \
-    REFUSED(tarn_limit_get, (0, &out.size))                                              \
-    REFUSED(tarn_limit_set_fraction, (0, 1))                                             \
-    REFUSED(tarn_metrics_print, (take, NULL))                                            \
-    REFUSED(tarn_metrics_write, ("/dev/null"))                                           \
-    REFUSED(tarn_observer_add, (&observer_options, &out.observer))                       \
-    REFUSED(tarn_range_get, (world.block, &out.range))                                   \
-    REFUSED(tarn_pinned_alloc, (100, &out.pointer))                                      \
-    REFUSED(tarn_pinned_alloc_on, (world.stream, 100, &out.pointer))                     \
-    REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                     \
-    REFUSED(tarn_pinned_usable_size, (world.pinned, &out.size))                          \
-    OTHER(tarn_is_pinned, (void)tarn_is_pinned(world.pinned))                            \
-    REFUSED(tarn_pinned_trim, (0))                                                       \
-    REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                           \
-    REFUSED(tarn_pinned_limit_get, (&out.size))                                          \
-    REFUSED(tarn_pinned_forget_captures, ())                                             \
-    REFUSED(tarn_pinned_settings_set, (&pinned_settings))                                \
-    REFUSED(tarn_pinned_settings_get, (&out.pinned_settings))                            \
-    REFUSED(tarn_pinned_stats_get, (&out.pinned_stats))                                  \
-    REFUSED(tarn_pinned_stats_reset_peak, ())                                            \
-    REFUSED(tarn_pinned_stats_reset_accumulated, ())                                     \
-    REFUSED(tarn_pool_create, (NULL, &out.pool))                                         \
-    REFUSED(tarn_pool_allocator_get, (world.pool, &out.allocator))                       \
-    REFUSED(tarn_pool_graph_handle, (0, &out.pool))                                      \
-    REFUSED(tarn_pool_retain, (world.pool))                                              \
-    REFUSED(tarn_pool_find, (no_pool, &out.pool))                                        \
-    REFUSED(tarn_pool_use_count, (world.pool, &out.count))                               \
-    REFUSED(tarn_pool_id_get, (world.pool, &out.id))                                     \
-    REFUSED(tarn_pool_device, (world.pool, &out.device))                                 \
-    REFUSED(tarn_pool_stats_get, (world.pool, &out.stats))                               \
-    REFUSED(tarn_pool_stats_reset_peak, (world.pool))                                    \
-    REFUSED(tarn_pool_stats_reset_accumulated, (world.pool))                             \
-    REFUSED(tarn_pool_trim, (world.pool, 0))                                             \
-    REFUSED(tarn_pool_limit_set, (world.pool, SIZE_MAX))                                 \
-    REFUSED(tarn_pool_limit_get, (world.pool, &out.size))                                \
-    REFUSED(tarn_pool_alloc, (world.pool, world.stream, 100, &out.pointer))              \
-    REFUSED(tarn_pool_blocks, (world.pool, out.blocks, 1, &out.size))                    \
-    REFUSED(tarn_pool_check_live, (world.pool, &world.pool_block, 1, &out.answer))       \
-    REFUSED(tarn_pool_state_get, (world.pool, &out.state))                               \
-    REFUSED(tarn_pool_suspend, (world.pool, true))                                       \
-    REFUSED(tarn_pool_resume, (world.suspended))                                         \
-    REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                         \
-    REFUSED(tarn_scope_begin, (world.pool, TARN_SCOPE_THREAD, world.stream, &out.scope)) \
-    REFUSED(tarn_scope_join, (world.scope))                                              \
-    REFUSED(tarn_scope_leave, (world.scope))                                             \
-    REFUSED(tarn_pool_capture_begin, (world.pool, world.stream, TARN_CAPTURE_RELAXED))   \
-    REFUSED(tarn_pool_capture_announce, (world.pool, world.stream))                      \
-    REFUSED(tarn_pool_keep_for_graph, (world.pool, world.graph))                         \
-    REFUSED(tarn_pin, (world.block, 1))                                                  \
-    REFUSED(tarn_unpin, (world.block, 1))                                                \
-    REFUSED(tarn_export_enable, (0))                                                     \
-    REFUSED(tarn_export, (world.exported, &out.share))                                   \
-    REFUSED(tarn_share_info_get, (world.share, &out.share_info))                         \
-    REFUSED(tarn_share_send, (world.sockets[0], world.share))                            \
-    REFUSED(tarn_share_receive, (world.sockets[1], &out.share))                          \
-    REFUSED(tarn_import, (world.share, 0, &out.pointer))                                 \
-    REFUSED(tarn_snapshot_write, ("/dev/null", NULL))                                    \
-    REFUSED(tarn_snapshot_print, (take, NULL, NULL))                                     \
-    REFUSED(tarn_metadata_list, (take_kind, NULL))                                       \
-    REFUSED(tarn_stats_get, (0, &out.stats))                                             \
-    REFUSED(tarn_stats_reset_peak, (0))                                                  \
-    REFUSED(tarn_stats_reset_accumulated, (0))                                           \
-    OTHER(tarn_status_name, CHECK(*tarn_status_name(TARN_OK)))                           \
-    OTHER(tarn_status_text, CHECK(*tarn_status_text(TARN_OK)))                           \
-    OTHER(tarn_last_error, CHECK(tarn_last_error() != NULL))                             \
-    OTHER(tarn_last_status, (void)tarn_last_status())                                    \
-    REFUSED(tarn_stream_get, (0, &out.stream))                                           \
-    REFUSED(tarn_stream_set, (world.stream))                                             \
-    REFUSED(tarn_stream_adopt, (0, &out, &out.stream))                                   \
-    REFUSED(tarn_stream_from_pool, (0, 0, &out.stream))                                  \
-    REFUSED(tarn_stream_lease, (0, 0, &out.stream))                                      \
-    REFUSED(tarn_stream_native, (world.stream, &out.pointer))                            \
-    REFUSED(tarn_stream_device, (world.stream, &out.device))                             \
-    REFUSED(tarn_stream_priority, (world.stream, &out.number))                           \
-    REFUSED(tarn_stream_query, (world.stream))                                           \
-    REFUSED(tarn_stream_synchronize, (world.stream))                                     \
-    REFUSED(tarn_stream_guard_set, (&unset_stream_guard, world.stream))                  \
-    REFUSED(tarn_event_create, (0, &out.event))                                          \
-    REFUSED(tarn_event_record, (world.event, world.stream))                              \
-    REFUSED(tarn_event_query, (world.event))                                             \
-    REFUSED(tarn_event_synchronize, (world.event))                                       \
-    REFUSED(tarn_stream_wait, (world.stream, world.event))                               \
-    REFUSED(tarn_capture_begin, (world.stream, TARN_CAPTURE_RELAXED))                    \
-    REFUSED(tarn_capture_announce, (world.stream))                                       \
-    REFUSED(tarn_capture_end, (world.capturing, &out.pointer))                           \
-    REFUSED(tarn_capture_abort, (world.capturing))                                       \
-    REFUSED(tarn_capture_status, (world.capturing, &out.capture, &out.word))             \
-    OTHER(tarn_version, CHECK(*tarn_version()))                                          \
-    REFUSED(tarn_trace_start, (&trace_options))                                          \
-    REFUSED(tarn_trace_stop, ())                                                         \
-    REFUSED(tarn_trace_clear, ())                                                        \
-    REFUSED(tarn_trace_count, (&out.word, &out.second))                                  \
-    REFUSED(tarn_region_push, ("a region"))                                              \
-    REFUSED(tarn_region_pop, ())                                                         \
-    REFUSED(tarn_workspace_end, (&workspace_to_end))                                     \
-    RETURNS(tarn_handle_return, (&lease_to_return))                                      \
-    RETURNS(tarn_observer_remove, (world.observer))                                      \
-    REFUSED(tarn_pool_restore, (world.pool, world.checkpoint, NULL, NULL))               \
-    RETURNS(tarn_checkpoint_destroy, (world.checkpoint))                                 \
-    RETURNS(tarn_share_close, (world.share))                                             \
-    REFUSED(tarn_import_close, (world.imported))                                         \
-    REFUSED(tarn_free_after, (world.block, world.event))                                 \
-    REFUSED(tarn_event_destroy, (world.event))                                           \
-    REFUSED(tarn_free_on, (world.block, world.stream))                                   \
-    REFUSED(tarn_free, (world.block))                                                    \
-    REFUSED(tarn_pinned_free, (world.pinned))                                            \
-    REFUSED(tarn_scope_end, (world.scope))                                               \
-    REFUSED(tarn_pool_release, (world.pool))                                             \
-    HOST(tarn_host_graph_destroy, (world.graph))                                         \
-    REFUSED(tarn_stream_guard_restore, (&stream_guard))                                  \
-    REFUSED(tarn_device_guard_restore, (&device_guard))                                  \
-    REFUSED(tarn_stream_retire, (world.adopted))                                         \
+#define EVERY_CALL(REFUSED, HOST, RETURNS, ANSWERS, OTHER)                                 \
+    REFUSED(tarn_configuration_set, (""))                                                  \
+    REFUSED(tarn_configuration_get, (out.buffer, sizeof out.buffer, &out.size))            \
+    REFUSED(tarn_configuration_note_get, (0, &out.text))                                   \
+    OTHER(tarn_debug_callback_set, tarn_debug_callback_set(hear_debug, NULL))              \
+    OTHER(tarn_debug_reports, (void)tarn_debug_reports())                                  \
+    REFUSED(tarn_debug_check, (0))                                                         \
+    REFUSED(tarn_device_count_get, (&out.number))                                          \
+    REFUSED(tarn_device_properties_get, (0, &out.properties))                              \
+    REFUSED(tarn_device_get, (&out.device))                                                \
+    REFUSED(tarn_device_set, (0))                                                          \
+    REFUSED(tarn_device_exchange, (0, &out.device))                                        \
+    REFUSED(tarn_device_adopt, (&out.device))                                              \
+    REFUSED(tarn_device_memory_get, (0, &out.size, &out.size))                             \
+    REFUSED(tarn_device_synchronize, (0))                                                  \
+    REFUSED(tarn_device_peer_get, (0, 1, &out.answer))                                     \
+    REFUSED(tarn_device_peer_enable, (0, 1))                                               \
+    REFUSED(tarn_device_guard_set, (&unset_device_guard, 0))                               \
+    REFUSED(tarn_library_register, (&row, &out.library))                                   \
+    REFUSED(tarn_library_find, ("cublas", &out.library))                                   \
+    REFUSED(tarn_library_count_get, (&out.number))                                         \
+    REFUSED(tarn_library_info_get, (world.library, &out.library_info))                     \
+    REFUSED(tarn_handle_get, (world.library, &out.pointer))                                \
+    REFUSED(tarn_handle_get_on, (world.library, world.stream, &out.pointer))               \
+    REFUSED(tarn_handle_get_plain, (world.library, &out.pointer))                          \
+    REFUSED(tarn_handle_lease, (world.library, world.stream, &out.lease))                  \
+    REFUSED(tarn_handle_lease_bind, (&lease_to_bind, world.stream))                        \
+    REFUSED(tarn_handle_prewarm, (world.library, 0, 1))                                    \
+    REFUSED(tarn_handle_prewarm_on, (world.library, world.stream, 1))                      \
+    REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                               \
+    REFUSED(tarn_handle_wait_limit_set, (0))                                               \
+    REFUSED(tarn_handle_wait_limit_get, (&out.word))                                       \
+    REFUSED(tarn_handle_mode_get, (blas, TARN_HANDLE_MATH, &out.number))                   \
+    REFUSED(tarn_handle_mode_guard_set, (&unset_mode_guard, blas, 0, 0))                   \
+    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0))                    \
+    REFUSED(tarn_handle_stats_get, (world.library, 0, &out.handle_stats))                  \
+    REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED))                            \
+    REFUSED(tarn_workspace_policy_get, (&out.policy))                                      \
+    REFUSED(tarn_workspace_size_set, (world.library, -1))                                  \
+    REFUSED(tarn_workspace_size_get, (world.library, 0, &out.size))                        \
+    REFUSED(tarn_workspace_get, (world.library, &out.pointer, &out.size))                  \
+    REFUSED(tarn_workspace_get_on, (world.library, world.stream, &out.pointer, &out.size)) \
+    REFUSED(tarn_workspace_get_of, (&lease_to_bind, &out.pointer, &out.size))              \
+    REFUSED(tarn_workspace_begin, (world.library, &out.workspace))                         \
+    REFUSED(tarn_workspace_begin_on, (world.library, world.stream, &out.workspace))        \
+    REFUSED(tarn_workspace_begin_of, (&lease_to_bind, &out.workspace))                     \
+    REFUSED(tarn_workspace_clear, (NULL, &out.cleared))                                    \
+    REFUSED(tarn_workspace_stats_get, (0, &out.workspace_stats))                           \
+    HOST(tarn_host_configuration_set, (&host_config))                                      \
+    OTHER(tarn_host_call_kinds, CHECK(tarn_host_call_kinds() > 0))                         \
+    OTHER(tarn_host_call_name, CHECK(*tarn_host_call_name(0)))                             \
+    HOST(tarn_host_ledger_get, (0, &out.ledger))                                           \
+    HOST(tarn_host_ledger_reset, (0))                                                      \
+    ANSWERS(tarn_host_cost_get, ('A', 0, 0, 0, &out.word))                                 \
+    HOST(tarn_host_fail_set, (-1, 0, false, TARN_OK))                                      \
+    OTHER(tarn_host_fail_hits, (void)tarn_host_fail_hits())                                \
+    HOST(tarn_host_time_get, (&out.word))                                                  \
+    HOST(tarn_host_advance, (1))                                                           \
+    HOST(tarn_host_work, (0, NULL, world.block, 1, 0))                                     \
+    HOST(tarn_host_fill, (0, NULL, one_byte(), 0, 1))                                      \
+    HOST(tarn_host_copy, (0, NULL, one_byte(), one_byte(), 1))                             \
+    HOST(tarn_host_call, (0, NULL, nothing, NULL))                                         \
+    HOST(tarn_host_graph_launch, (0, world.graph, NULL))                                   \
+    HOST(tarn_host_extent_get, (0, world.block, 1, &out.extent))                           \
+    HOST(tarn_host_check_set, (false, hear_check, NULL))                                   \
+    REFUSED(tarn_live_start, (NULL))                                                       \
+    REFUSED(tarn_live_stop, ())                                                            \
+    REFUSED(tarn_tag_intern, ("a tag", &out.tag))                                          \
+    OTHER(tarn_tag_text, CHECK(strcmp(tarn_tag_text(0), "") == 0))                         \
+    OTHER(tarn_malloc, (void)tarn_malloc(100))                                             \
+    REFUSED(tarn_alloc_on, (world.stream, 100, &out.pointer))                              \
+    REFUSED(tarn_alloc, (&alloc_options, 100, &out.pointer))                               \
+    REFUSED(tarn_record_stream, (world.block, world.stream))                               \
+    REFUSED(tarn_extend, (world.block, 10))                                                \
+    REFUSED(tarn_usable_size_get, (world.block, &out.size))                                \
+    REFUSED(tarn_pointer_info_get, (world.block, &out.info))                               \
+    REFUSED(tarn_device_trim, (0, 0))                                                      \
+    REFUSED(tarn_compact, (0, 0, &out.size))                                               \
+    REFUSED(tarn_caching_set, (true))                                                      \
+    REFUSED(tarn_caching_get, (&out.answer))                                               \
+    REFUSED(tarn_device_limit_set, (0, SIZE_MAX))                                          \
+    REFUSED(tarn_device_limit_get, (0, &out.size))                                         \
+    REFUSED(tarn_metrics_print, (take, NULL))                                              \
+    REFUSED(tarn_metrics_write, ("/dev/null"))                                             \
+    REFUSED(tarn_observer_add, (&observer_options, &out.observer))                         \
+    REFUSED(tarn_range_get, (world.block, &out.range))                                     \
+    REFUSED(tarn_pinned_alloc, (100, &out.pointer))                                        \
+    REFUSED(tarn_pinned_alloc_on, (world.stream, 100, &out.pointer))                       \
+    REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                       \
+    REFUSED(tarn_pinned_usable_size_get, (world.pinned, &out.size))                        \
+    OTHER(tarn_pinned_contains, (void)tarn_pinned_contains(world.pinned))                  \
+    REFUSED(tarn_pinned_trim, (0))                                                         \
+    REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                             \
+    REFUSED(tarn_pinned_limit_get, (&out.size))                                            \
+    REFUSED(tarn_pinned_forget_captures, ())                                               \
+    REFUSED(tarn_pinned_settings_set, (&pinned_settings))                                  \
+    REFUSED(tarn_pinned_settings_get, (&out.pinned_settings))                              \
+    REFUSED(tarn_pinned_stats_get, (&out.pinned_stats))                                    \
+    REFUSED(tarn_pinned_stats_reset, (TARN_STATS_PEAK))                                    \
+    REFUSED(tarn_pool_create, (NULL, &out.pool))                                           \
+    REFUSED(tarn_pool_allocator_get, (world.pool, &out.allocator))                         \
+    REFUSED(tarn_pool_default, (0, &out.pool))                                             \
+    REFUSED(tarn_pool_retain, (world.pool))                                                \
+    REFUSED(tarn_pool_find, (no_pool, &out.pool))                                          \
+    REFUSED(tarn_pool_use_count_get, (world.pool, &out.count))                             \
+    REFUSED(tarn_pool_id_get, (world.pool, &out.id))                                       \
+    REFUSED(tarn_pool_device_get, (world.pool, &out.device))                               \
+    REFUSED(tarn_pool_stats_get, (world.pool, &out.stats))                                 \
+    REFUSED(tarn_pool_stats_reset, (world.pool, TARN_STATS_PEAK))                          \
+    REFUSED(tarn_pool_trim, (world.pool, 0))                                               \
+    REFUSED(tarn_pool_limit_set, (world.pool, SIZE_MAX))                                   \
+    REFUSED(tarn_pool_limit_get, (world.pool, &out.size))                                  \
+    REFUSED(tarn_pool_alloc, (world.pool, world.stream, 100, &out.pointer))                \
+    REFUSED(tarn_pool_blocks_get, (world.pool, out.blocks, 1, &out.size))                  \
+    REFUSED(tarn_pool_segments_get, (world.pool, &out.range, 1, &out.size))                \
+    REFUSED(tarn_pool_check_live, (world.pool, &world.pool_block, 1, &out.answer))         \
+    REFUSED(tarn_pool_state_get, (world.pool, &out.state))                                 \
+    REFUSED(tarn_pool_suspend, (world.pool, true))                                         \
+    REFUSED(tarn_pool_resume, (world.suspended))                                           \
+    REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                           \
+    REFUSED(tarn_scope_begin, (world.pool, TARN_SCOPE_THREAD, world.stream, &out.scope))   \
+    REFUSED(tarn_scope_join, (world.scope))                                                \
+    REFUSED(tarn_scope_leave, (world.scope))                                               \
+    REFUSED(tarn_pool_capture_begin, (world.pool, world.stream, TARN_CAPTURE_RELAXED))     \
+    REFUSED(tarn_pool_capture_announce, (world.pool, world.stream))                        \
+    REFUSED(tarn_pool_keep_for_graph, (world.pool, world.graph))                           \
+    REFUSED(tarn_pool_hold, (world.pool))                                                  \
+    REFUSED(tarn_pool_unhold, (world.pool))                                                \
+    REFUSED(tarn_anchor, (world.block, 1))                                                 \
+    REFUSED(tarn_unanchor, (world.block, 1))                                               \
+    REFUSED(tarn_export_enable, (0))                                                       \
+    REFUSED(tarn_export, (world.exported, &out.share))                                     \
+    REFUSED(tarn_share_info_get, (world.share, &out.share_info))                           \
+    REFUSED(tarn_share_send, (world.sockets[0], world.share))                              \
+    REFUSED(tarn_share_receive, (world.sockets[1], &out.share))                            \
+    REFUSED(tarn_import, (world.share, 0, &out.pointer))                                   \
+    REFUSED(tarn_snapshot_write, ("/dev/null", NULL))                                      \
+    REFUSED(tarn_snapshot_print, (take, NULL, NULL))                                       \
+    REFUSED(tarn_memory_list, (take_segment, NULL))                                        \
+    REFUSED(tarn_metadata_list, (take_kind, NULL))                                         \
+    REFUSED(tarn_device_stats_get, (0, &out.stats))                                        \
+    REFUSED(tarn_device_stats_reset, (0, TARN_STATS_PEAK))                                 \
+    OTHER(tarn_status_name, CHECK(*tarn_status_name(TARN_OK)))                             \
+    OTHER(tarn_status_text, CHECK(*tarn_status_text(TARN_OK)))                             \
+    OTHER(tarn_last_error, CHECK(tarn_last_error() != NULL))                               \
+    OTHER(tarn_last_status, (void)tarn_last_status())                                      \
+    REFUSED(tarn_stream_get, (0, &out.stream))                                             \
+    REFUSED(tarn_stream_set, (world.stream))                                               \
+    REFUSED(tarn_stream_adopt, (0, &out, &out.stream))                                     \
+    REFUSED(tarn_stream_find, (0, &out, &out.stream))                                      \
+    REFUSED(tarn_stream_shared_get, (0, 0, &out.stream))                                   \
+    REFUSED(tarn_stream_lease, (0, 0, &out.stream))                                        \
+    REFUSED(tarn_stream_native_get, (world.stream, &out.pointer))                          \
+    REFUSED(tarn_stream_device_get, (world.stream, &out.device))                           \
+    REFUSED(tarn_stream_priority_get, (world.stream, &out.number))                         \
+    REFUSED(tarn_stream_query, (world.stream))                                             \
+    REFUSED(tarn_stream_synchronize, (world.stream))                                       \
+    REFUSED(tarn_stream_guard_set, (&unset_stream_guard, world.stream))                    \
+    REFUSED(tarn_event_create, (0, &out.event))                                            \
+    REFUSED(tarn_event_record, (world.event, world.stream))                                \
+    REFUSED(tarn_event_query, (world.event))                                               \
+    REFUSED(tarn_event_synchronize, (world.event))                                         \
+    REFUSED(tarn_stream_wait, (world.stream, world.event))                                 \
+    REFUSED(tarn_capture_begin, (world.stream, TARN_CAPTURE_RELAXED))                      \
+    REFUSED(tarn_capture_announce, (world.stream))                                         \
+    REFUSED(tarn_capture_end, (world.capturing, &out.pointer))                             \
+    REFUSED(tarn_capture_end_announced, (world.capturing, NULL))                           \
+    REFUSED(tarn_capture_abort, (world.capturing))                                         \
+    REFUSED(tarn_capture_state_get, (world.capturing, &out.capture, &out.word))            \
+    OTHER(tarn_version, CHECK(*tarn_version()))                                            \
+    REFUSED(tarn_trace_start, (&trace_options))                                            \
+    REFUSED(tarn_trace_stop, ())                                                           \
+    REFUSED(tarn_trace_clear, ())                                                          \
+    REFUSED(tarn_trace_count_get, (&out.word, &out.second))                                \
+    REFUSED(tarn_region_push, ("a region"))                                                \
+    REFUSED(tarn_region_pop, ())                                                           \
+    REFUSED(tarn_workspace_end, (&workspace_to_end))                                       \
+    RETURNS(tarn_handle_return, (&lease_to_return))                                        \
+    RETURNS(tarn_observer_remove, (world.observer))                                        \
+    REFUSED(tarn_pool_restore, (world.pool, world.checkpoint, NULL, NULL))                 \
+    RETURNS(tarn_checkpoint_destroy, (world.checkpoint))                                   \
+    RETURNS(tarn_share_close, (world.share))                                               \
+    REFUSED(tarn_import_close, (world.imported))                                           \
+    REFUSED(tarn_free_after, (world.block, world.event))                                   \
+    REFUSED(tarn_event_destroy, (world.event))                                             \
+    REFUSED(tarn_free_on, (world.block, world.stream))                                     \
+    REFUSED(tarn_free, (world.block))                                                      \
+    REFUSED(tarn_pinned_free, (world.pinned))                                              \
+    REFUSED(tarn_scope_end, (world.scope))                                                 \
+    REFUSED(tarn_pool_release, (world.pool))                                               \
+    HOST(tarn_host_graph_destroy, (world.graph))                                           \
+    REFUSED(tarn_handle_mode_guard_restore, (&mode_guard))                                 \
+    REFUSED(tarn_stream_guard_restore, (&stream_guard))                                    \
+    REFUSED(tarn_device_guard_restore, (&device_guard))                                    \
+    REFUSED(tarn_stream_retire, (world.adopted))                                           \
     REFUSED(tarn_stream_return, (world.stream))
 
 /* clang-format off */
@@ -423,7 +445,7 @@ static void name_something(void)
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
         if (!*objects[i])
             *objects[i] = something;
-    world.device_guard.active = world.stream_guard.active = world.made = true;
+    world.device_guard.active = world.stream_guard.active = world.mode_guard.active = world.made = true;
 }
 
 void every_call_gives(tarn_status wanted, tarn_status shutdown)
@@ -436,7 +458,7 @@ void every_call_gives(tarn_status wanted, tarn_status shutdown)
     CHECK(right == CALLS);
     CHECK(!tarn_malloc(1));
     GIVES(tarn_last_status(), wanted);
-    CHECK(!tarn_is_pinned(world.pinned));
+    CHECK(!tarn_pinned_contains(world.pinned));
     GIVES(tarn_shutdown(), shutdown);
 }
 
@@ -496,7 +518,7 @@ void world_make(void)
     if (tarn_library_find(row.name, &world.library)) /* else it is made again */
         OK(tarn_library_register(&row, &world.library));
     world.stream = lease(0);
-    OK(tarn_stream_adopt(0, native_of(lease(0)), &world.adopted));
+    OK(tarn_stream_adopt(0, native_made(0), &world.adopted));
     OK(tarn_event_create(0, &world.event));
     OK(tarn_event_record(world.event, world.stream));
     world.block = alloc_on(world.stream, 1000);
@@ -524,6 +546,7 @@ void world_make(void)
     OK(tarn_workspace_begin(world.library, &world.workspace));
     OK(tarn_device_guard_set(&world.device_guard, 0));
     OK(tarn_stream_guard_set(&world.stream_guard, world.stream));
+    OK(tarn_handle_mode_guard_set(&world.mode_guard, blas, TARN_HANDLE_MATH, 0));
 
     OK(tarn_stream_lease(0, 0, &world.capturing));
     OK(tarn_capture_begin(world.capturing, TARN_CAPTURE_RELAXED));
@@ -533,13 +556,14 @@ void world_make(void)
 
 void world_end(void)
 {
+    OK(tarn_handle_mode_guard_restore(&world.mode_guard));
     OK(tarn_stream_guard_restore(&world.stream_guard));
     OK(tarn_device_guard_restore(&world.device_guard));
     OK(tarn_workspace_end(&world.workspace));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
     OK(tarn_handle_return(&world.lease));
     OK(tarn_handle_trim(world.library, 0, &out.size));
-    OK(tarn_workspace_clear_all(&out.cleared));
+    OK(tarn_workspace_clear(NULL, NULL));
     OK(tarn_host_graph_destroy(world.graph));
     OK(tarn_import_close(world.imported));
     OK(tarn_share_close(world.share));

@@ -23,6 +23,7 @@ struct world {
     tarn_workspace_call workspace;
     tarn_device_guard device_guard;
     tarn_stream_guard stream_guard;
+    tarn_handle_mode_guard mode_guard;
     int sockets[2];
 };
 

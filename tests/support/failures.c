@@ -4,8 +4,8 @@
 #include "support/failures.h"
 #include "base/pages.h"
 #include "device/device.h"
-#include "driver/host.h"
-#include "memory/debug/block.h"
+#include "driver/host/host.h"
+#include "memory/debug/debug_block.h"
 #include "support/host.h"
 #include "support/system.h"
 #include "vendor/common.h"
@@ -39,7 +39,7 @@ static void driver_arm(uint64_t nth, bool forever, int way)
     if (machine->fail)
         machine->fail(nth, forever, way == FAILURE_LOSS ? vendor_loss : vendor_codes[way]);
     else
-        OK(tarn_host_fail(-1, nth, forever, way == FAILURE_LOSS ? TARN_ERROR_DEVICE_LOST : host_statuses[way]));
+        OK(tarn_host_fail_set(-1, nth, forever, way == FAILURE_LOSS ? TARN_ERROR_DEVICE_LOST : host_statuses[way]));
 }
 
 static uint64_t driver_calls(void)

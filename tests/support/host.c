@@ -3,9 +3,10 @@
 
 #include "support/host.h"
 #include "base/pages.h"
-#include "memory/ghost.h"
-#include "memory/map.h"
-#include "memory/verify.h"
+#include "driver/host/host.h"
+#include "memory/arena/map.h"
+#include "memory/growth/ghost.h"
+#include "memory/watch/verify.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -76,12 +77,13 @@ void in_child(void (*function)(void))
 
 static const struct machine host_machine = {
     .ledger_get = tarn_host_ledger_get,
-    .time = tarn_host_time,
+    .time = tarn_host_time_get,
     .advance = tarn_host_advance,
     .work = tarn_host_work,
     .fill = tarn_host_fill,
     .graph_launch = tarn_host_graph_launch,
     .graph_destroy = tarn_host_graph_destroy,
+    .settle = host_workers_settle,
 };
 const struct machine *machine = &host_machine;
 
@@ -105,8 +107,8 @@ void host_start_with(int devices, size_t memory)
         simulated_start_with(strcmp(name, "cuda") == 0 ? "libcuda.so.1" : "libamdhip64.so.7", devices, memory);
         return;
     }
-    tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
-    OK(tarn_host_configure(&config));
+    tarn_host_configuration config = {.size = sizeof config, .devices = devices, .memory = memory};
+    OK(tarn_host_configuration_set(&config));
 }
 
 tarn_host_ledger ledger_of(int device)
@@ -119,7 +121,7 @@ tarn_host_ledger ledger_of(int device)
 tarn_stats stats_of(int device)
 {
     tarn_stats stats = {.size = sizeof stats};
-    OK(tarn_stats_get(device, &stats));
+    OK(tarn_device_stats_get(device, &stats));
     return stats;
 }
 
@@ -161,7 +163,16 @@ void time_pass(uint64_t ns)
 void *native_of(tarn_stream stream)
 {
     void *native = NULL;
-    OK(tarn_stream_native(stream, &native));
+    OK(tarn_stream_native_get(stream, &native));
+    return native;
+}
+
+void *native_made(int device)
+{
+    driver_stream native = NULL;
+    int count = 0;
+    OK(tarn_device_count_get(&count)); /* the driver is chosen */
+    OK(driver->stream_create(device, 0, false, &native));
     return native;
 }
 
@@ -175,7 +186,7 @@ tarn_stream lease(int device)
 void work_on(tarn_stream stream, const void *address, size_t size, uint64_t ns)
 {
     int device = -1;
-    OK(tarn_stream_device(stream, &device));
+    OK(tarn_stream_device_get(stream, &device));
     OK(machine->work(device, native_of(stream), address, size, ns));
 }
 
@@ -186,10 +197,32 @@ void *alloc_on(tarn_stream stream, size_t size)
     return pointer;
 }
 
+tarn_pool *pool_with(tarn_pool_options options)
+{
+    tarn_pool *pool = NULL;
+    options.size = sizeof options;
+    OK(tarn_pool_create(&options, &pool));
+    return pool;
+}
+
+void *alloc_in(tarn_pool *pool, tarn_stream stream, size_t size)
+{
+    void *pointer = NULL;
+    OK(tarn_pool_alloc(pool, stream, size, &pointer));
+    return pointer;
+}
+
+tarn_stats pool_stats_of(tarn_pool *pool)
+{
+    tarn_stats stats = {.size = sizeof stats};
+    OK(tarn_pool_stats_get(pool, &stats));
+    return stats;
+}
+
 size_t usable_size(const void *pointer)
 {
     size_t size = 0;
-    OK(tarn_usable_size(pointer, &size));
+    OK(tarn_usable_size_get(pointer, &size));
     return size;
 }
 
@@ -206,9 +239,9 @@ static uint64_t ghost_bytes(struct arena *arena)
 /* What lies with the stores of a device, mapped nowhere. */
 static uint64_t cached_bytes(const struct arena *arena)
 {
-    uint64_t bytes = arena->store.cache.bytes;
+    uint64_t bytes = arena->store.unmapped.bytes;
     for (const struct store *store = arena->stores; store; store = store->next)
-        bytes += store->cache.bytes;
+        bytes += store->unmapped.bytes;
     return bytes;
 }
 
@@ -259,14 +292,14 @@ void verify(int device)
     CHECK((uint64_t)stats.reserved_bytes[0].current + plain.rounding == ledger.created + plain.theirs_bytes);
     CHECK((uint64_t)stats.segment[0].current == ledger.pieces + ledger.plain + plain.theirs);
     CHECK(ledger.mapped == ledger.created - plain.bytes - cached_bytes(arena) + ghost_bytes(arena) +
-                               arena->imports.reserved - arena->imports.cache.bytes);
+                               arena->imports.reserved - arena->imports.unmapped.bytes);
     CHECK(ledger.reports == 0);
 }
 
 void nothing_is_left(int device)
 {
     OK(tarn_device_synchronize(device));
-    OK(tarn_trim(device, 0));
+    OK(tarn_device_trim(device, 0));
     verify(device);
     tarn_host_ledger ledger = ledger_of(device);
     CHECK(ledger.created == 0);

@@ -49,10 +49,18 @@ uint64_t time_now(void);
 void time_pass(uint64_t ns);
 void *native_of(tarn_stream stream);
 tarn_stream lease(int device);
+/* A stream of the driver's that tarn has not heard of; left to the end of the process. */
+void *native_made(int device);
 /* Queues work on a stream that uses memory and ends `ns` from now, or after what is queued before it. */
 void work_on(tarn_stream stream, const void *address, size_t size, uint64_t ns);
 
 void *alloc_on(tarn_stream stream, size_t size);
+/* Sizes of a pool's segments: SIZES(.rounding = 512). */
+#define SIZES(...) (&(tarn_segment_sizes){.size = sizeof(tarn_segment_sizes), __VA_ARGS__})
+/* A pool with these options, whose size need not be set; a block of it; its statistics. */
+tarn_pool *pool_with(tarn_pool_options options);
+void *alloc_in(tarn_pool *pool, tarn_stream stream, size_t size);
+tarn_stats pool_stats_of(tarn_pool *pool);
 size_t usable_size(const void *pointer);
 
 /* The heap of a stream in the default pool, made if need be. */

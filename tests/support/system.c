@@ -129,8 +129,18 @@ static bool fails_with(const char *name, int hard, int other)
     type __wrap_##name parameters;      \
     type __wrap_##name parameters
 
+void (*_Atomic system_at_loader)(void);
+
+static void at_loader(void)
+{
+    void (*function)(void) = atomic_load(&system_at_loader);
+    if (function)
+        function();
+}
+
 WRAPPED(void *, dlopen, (const char *name, int flags))
 {
+    at_loader();
     return fails("dlopen") >= 0 ? do_not_find(name) : __real_dlopen(name, flags);
 }
 
@@ -138,10 +148,18 @@ void *(*system_instead)(const char *symbol);
 
 WRAPPED(void *, dlsym, (void *library, const char *name))
 {
+    at_loader();
     int way = fails("dlsym");
     if (way < 0)
         return __real_dlsym(library, name);
     return way == SOFT && system_instead ? system_instead(name) : do_not_find(name);
+}
+
+/* Never fails. */
+WRAPPED(int, dladdr, (const void *address, Dl_info *info))
+{
+    at_loader();
+    return __real_dladdr(address, info);
 }
 
 WRAPPED(int, open, (const char *path, int flags, ...))

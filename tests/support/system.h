@@ -6,6 +6,7 @@
 #ifndef TESTS_SUPPORT_SYSTEM_H
 #define TESTS_SUPPORT_SYSTEM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,6 +20,9 @@ bool system_failure_named(const char *text);
 
 /* In the third way dlsym() finds what this gives in place of the library's function; NULL, as it is: nothing, as in the others. */
 extern void *(*system_instead)(const char *symbol);
+
+/* Called before each dlopen(), dlsym() and dladdr(), by the thread that is about to make it; NULL: nothing is. */
+extern void (*_Atomic system_at_loader)(void);
 
 /* Only these, by name, with spaces between; NULL: all. */
 void system_only(const char *names);

@@ -12,6 +12,7 @@ state agree. Nothing here depends on the clock or on hash order: the same Python
 summary.txt has a line a file: what a reader must count in it. Fields: SUMMARY below.
 """
 
+import json
 import os
 import pickle
 import random
@@ -427,6 +428,15 @@ def make():
     check(snap, devices)
     yield "expandable.pickle", snap, devices, 4
 
+    devices = [Device(0, 350)]
+    for step in range(40):  # the same again and again: nothing to advise
+        blocks = [devices[0].alloc((1 + i % 5) * 20 * MIB) for i in range(20)]
+        for block in reversed(blocks):
+            devices[0].free(block)
+    snap = snapshot(devices)
+    check(snap, devices)
+    yield "well.pickle", snap, devices, 4
+
     devices = [Device(0, 400, capacity=2 * GIB)]
     devices[0].work(2500, streams[:2], target=160)
     snap = snapshot(devices)
@@ -452,6 +462,7 @@ def make():
     snap = snapshot(devices, ring=1200)
     check(snap, devices)
     yield "wrapped.pickle", snap, [], 4
+    yield "json.pickle", json.loads(json.dumps(snap)), [], 4  # as tools have it that pass it through JSON: pool ids are lists
     yield "state.pickle", {**snap, "device_traces": [[], []]}, [], 4
     yield "state-only.pickle", {"segments": snap["segments"]}, [], 4
     yield "old.pickle", old_layout(snap), [], 4
@@ -494,7 +505,7 @@ def main(folder):
 
 
 def plan(requests, arena, small):
-    """A plan as src/memory/plan_file.h has it, of requests (size, offset, end) in bytes."""
+    """A plan as src/memory/settings/plan_file.h has it, of requests (size, offset, end) in bytes."""
     header = struct.pack("<8sIIQQQQQ", b"tarnplan", 1, len(requests), arena, small, arena, arena, 0)
     body = b"".join(struct.pack("<III", size // 512, offset // 512, end) for size, offset, end in requests)
     checksum = 0xCBF29CE484222325

@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 """Opens the page of `tarn report` in Chromium and holds what it shows against the program's JSON: report_page.py PROGRAM DATA OUT
+PART. PART is what the page shows (show), how a reader looks for something (look), or a large recording (many); "speed EVENTS..." tests
+nothing, and prints how fast pages of so many events are: scripts/page-speed.
 DATA is the folder that make_snapshots.py filled; pages and screenshots go into OUT. Debian's python3-selenium drives the browser.
 """
 
+import gzip
 import json
 import os
 import pickle
@@ -19,7 +22,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.chrome.service import Service
 
-PROGRAM, DATA, OUT = sys.argv[1:]
+PROGRAM, DATA, OUT, WHAT = sys.argv[1:5]
+RECORDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recordings")
 MANY_EVENTS = 400_000
 
 
@@ -40,7 +44,7 @@ def make_page(name, *files):
 
 def ask(file, at, device=0, rows=100):
     """What `tarn report --json` says of a device at a moment."""
-    printed = subprocess.run([PROGRAM, "report", "--json", "--rows", str(rows), "--device", str(device), "--at", str(at), file],
+    printed = subprocess.run([PROGRAM, "report", "--json", "--top", str(rows), "--device", str(device), "--at", str(at), file],
                              check=True, capture_output=True, text=True).stdout
     return json.loads(printed)[0]
 
@@ -79,7 +83,7 @@ class Browser:
         expect("fetched", fetched, [])
 
     def run(self, script, *arguments):
-        return self.driver.execute_script(script, *arguments)
+        return self.driver.execute_script("return (async function() {" + script + "}).apply(null, arguments)", *arguments)
 
     def wait(self, condition, otherwise, seconds=60):
         end = time.monotonic() + seconds
@@ -99,6 +103,12 @@ class Browser:
         self.run("return new Promise(resolve => setTimeout(resolve, 30))")
         self.wait("document.getElementById('moment-title').textContent.replace(/[^0-9 ]/g, '').includes("
                   "document.body.dataset.moment)", "the moment did not settle")
+
+    def filtered(self):
+        """Until what was asked for last is all that is shown."""
+        self.run("return new Promise(resolve => setTimeout(resolve, 400))")
+        self.wait("document.body.dataset.filtering === undefined", "the filter did not settle")
+        self.settle()
 
     def screenshot(self, name):
         self.driver.save_screenshot(os.path.join(OUT, name + ".png"))
@@ -203,6 +213,458 @@ def two_files(browser):
     browser.check()
 
 
+def advice(browser):
+    """The sentences of the text, on top; each leads to its moment. None for a recording that is well."""
+    file = os.path.join(DATA, "tarn.pickle")
+    browser.open(os.path.join(OUT, "tarn.html"))
+    said = ask(file, "peak")["advice"]
+    shown = browser.run("return [...document.querySelectorAll('#advice li')].map(item => item.firstChild.textContent.trim())")
+    expect("advice", shown, [item["text"] for item in said])
+    browser.get("#advice li[data-kind=out_of_memory] button").click()
+    expect("the moment of the first advice", compare_moment(browser, file), said[0]["event"])
+    browser.open(make_page("well", os.path.join(DATA, "well.pickle")))
+    expect("advice where all is well", browser.run("return document.getElementById('advice-section').hidden"), True)
+
+
+def categories(browser):
+    """Who has it by category, in the table and in the chart's legend."""
+    file = os.path.join(RECORDINGS, "gpt-adamw.pickle.zst")
+    browser.open(make_page("categories", file))
+    wanted = {group["name"]: group["blocks"] for group in ask(file, "peak")["groups"]["category"]}
+    for choice in ("groups-by", "by"):
+        browser.run("const by = document.getElementById(arguments[0]); by.value = 'category'; by.dispatchEvent(new Event('change'))", choice)
+        browser.settle()
+    rows = browser.run("""return [...document.querySelectorAll('#groups tbody tr')].map(
+        row => [row.querySelector('button').title, Number(row.children[2].textContent.replace(/,/g, ''))])""")
+    expect("groups by category", dict(rows), wanted)
+    browser.wait("[...document.querySelectorAll('#legend .label')].some(label => label.textContent === 'optimizer')",
+                 "the legend has no categories")
+    browser.screenshot("report-categories")
+
+
+def call_trees(browser):
+    """The flame graph and the callers have all that is allocated, a click looks into one function, and a chosen group is all they show."""
+    file = os.path.join(RECORDINGS, "gpt-adamw.pickle.zst")
+    browser.open(os.path.join(OUT, "categories.html"))
+    browser.settle()
+    sizes = "return [...document.querySelectorAll('#calls svg rect')].map(rect => Number(rect.dataset.bytes))"
+    said = ask(file, "peak")
+    bytes_ = browser.run(sizes)
+    expect("all of the flame graph", bytes_[0], said["at"]["allocated"])
+    browser.run("document.querySelector('#calls details').open = true")
+    shown = browser.run("return [...document.querySelectorAll('.callers > li')].map(item => Number(item.dataset.bytes))")
+    expect("call sites", shown, sorted((group["bytes"] for group in said["groups"]["call_site"]), reverse=True))
+    browser.run("document.querySelector('.callers details').open = true")
+    browser.wait("document.querySelectorAll('.callers > li ul > li').length", "callers do not open")
+    browser.screenshot("report-calls")
+    browser.run("document.querySelectorAll('#calls svg g')[1].dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+    expect("what was clicked", browser.run(sizes)[0], bytes_[1])
+    browser.get("#calls .crumbs button").click()
+    expect("and back", browser.run(sizes), bytes_)
+    browser.get("#groups tbody button").click()
+    browser.filtered()
+    expect("of one call site", browser.run(sizes)[0], said["groups"]["call_site"][0]["bytes"])
+    browser.check()
+
+
+def rows_of(browser):
+    """The blocks of the table as (address, size)."""
+    return [tuple(row) for row in browser.run("""return [...document.querySelectorAll('#blocks tbody tr')].map(
+        row => [parseInt(row.dataset.address, 16), Number(row.dataset.size)])""")]
+
+
+def type_into(browser, field, text):
+    box = browser.get("#" + field)
+    box.clear()
+    box.send_keys(text)
+    browser.filtered()
+
+
+def pair(block):
+    return block["address"], block["bytes"]
+
+
+def legend_labels(browser):
+    return browser.run("return [...document.querySelectorAll('#legend .label')].map(node => node.textContent)")
+
+
+def map_colours(browser):
+    """How many pixels of the address map have the colour of what is left out, and how many one that is no grey."""
+    return browser.run("""
+        const canvas = document.querySelector('#map canvas'), copy = document.createElement('canvas');
+        [copy.width, copy.height] = [canvas.width, canvas.height];
+        const context = copy.getContext('2d', {willReadFrequently: true});
+        context.drawImage(canvas, 0, 0);
+        const {data} = context.getImageData(0, 0, canvas.width, canvas.height);
+        const hidden = parseInt(getComputedStyle(document.documentElement).getPropertyValue('--hidden').trim().slice(1), 16);
+        let left = 0, coloured = 0;
+        for (let i = 0; i < data.length; i += 4) {
+            left += (data[i] << 16) + (data[i + 1] << 8) + data[i + 2] === hidden;
+            coloured += data[i + 3] === 255 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 40;
+        }
+        return [left, coloured]""")
+
+
+def filters(browser):
+    """Search, sizes and legend act on table, chart, map and legend together."""
+    file = os.path.join(DATA, "tarn.pickle")
+    browser.open(os.path.join(OUT, "tarn.html"))
+    browser.settle()
+    alive = ask(file, "peak", rows=100000)["blocks"]
+    expect("nothing is left out", map_colours(browser)[0], 0)
+    type_into(browser, "search", '"step 1"')
+    found = [block for block in alive if "step 1" in block["tag"]]
+    if not found or len(found) == len(alive):
+        fail("the search divides nothing")
+    expect("found by tag", rows_of(browser), [pair(block) for block in found[:100]])
+    expect("legend of what was found", legend_labels(browser), ["step 1"])
+    left, coloured = map_colours(browser)
+    if not left or not coloured:
+        fail(f"the map does not tell what was found: {left} and {coloured} pixels")
+    type_into(browser, "search", '-"step 1"')
+    expect("not found", rows_of(browser), [pair(block) for block in alive if "step 1" not in block["tag"]][:100])
+    type_into(browser, "search", "nothing-has-this")
+    expect("found where there is nothing", rows_of(browser), [])
+    browser.get("#clear").click()
+    browser.filtered()
+    type_into(browser, "least", "1 MiB")
+    type_into(browser, "most", "20m")
+    expect("by size", rows_of(browser), [pair(block) for block in alive if 1 << 20 <= block["bytes"] <= 20 << 20][:100])
+    type_into(browser, "least", "")
+    type_into(browser, "most", "64k")
+    browser.wait("[...document.querySelectorAll('svg.overlay .axis text')].every(node => !node.textContent.includes('GiB'))",
+                 "the chart is as high as what is left out")
+    type_into(browser, "least", "1 MiB")
+    type_into(browser, "most", "20 bananas")
+    expect("what is no size", browser.get("#most").get_attribute("aria-invalid"), "true")
+    expect("is passed over", rows_of(browser), [pair(block) for block in alive if 1 << 20 <= block["bytes"]][:100])
+    browser.get("#clear").click()
+    browser.filtered()
+    browser.get("#legend li[title='step 2'] .entry").click()
+    browser.filtered()
+    expect("of the legend's choice", rows_of(browser), [pair(block) for block in alive if block["tag"].split("/")[0] == "step 2"][:100])
+    expect("a legend with a choice", len(legend_labels(browser)), 4)
+    browser.get("#clear").click()
+    browser.filtered()
+    expect("all again", rows_of(browser), [pair(block) for block in alive][:100])
+    for column, key in ((0, lambda block: block["bytes"]), (3, lambda block: block["address"])):
+        browser.run("document.querySelectorAll('#blocks th .sort')[arguments[0]].click()", column)
+        expect("sorted", [key(dict(zip(("address", "bytes"), row))) for row in rows_of(browser)], sorted(map(key, alive))[:100])
+    expect("said to be sorted", browser.run("return document.querySelectorAll('#blocks th')[3].getAttribute('aria-sort')"), "ascending")
+    browser.run("document.querySelector('#blocks tbody tr').dispatchEvent(new MouseEvent('mousemove', {bubbles: true, clientX: 9, clientY: 9}))")
+    site = ask(file, "peak", rows=100000)["blocks"]
+    site = next(block["call_site"] for block in site if pair(block) == rows_of(browser)[0])
+    if site not in browser.run("return document.getElementById('tooltip').textContent"):
+        fail("the hint of a block does not show its stack")
+    browser.check()
+
+
+def ranges_and_links(browser):
+    """Two moments beside each other; and the address of the page shows another reader the same."""
+    file = os.path.join(DATA, "tarn.pickle")
+    page = os.path.join(OUT, "tarn.html")
+    browser.open(page)
+    browser.settle()
+    begin = min(block["freed"] for block in ask(file, 700, rows=100000)["blocks"] if block["freed"]) # where something was freed just now
+    end = 1600
+    for moment, button in ((begin, "from"), (end, "to")):
+        browser.run("location.hash = 'at=' + arguments[0] + (arguments[1] ? '&range=' + arguments[1] : '')", moment,
+                    f"{begin}-2000" if button == "to" else "")
+        browser.wait(f"document.body.dataset.moment === '{moment}'", "the address does not choose a moment")
+        browser.filtered()
+        browser.get("#range-" + button).click()
+    said = {moment: ask(file, moment, rows=100000) for moment in (begin, end)}
+    kept = [block for block in said[end]["blocks"] if block["begin"] > begin]
+    shown = browser.run("return Object.assign({}, document.getElementById('range-sums').dataset)")
+    expect("range", {key: int(shown[key]) for key in ("before", "after", "kept")},
+           {"before": said[begin]["at"]["allocated"], "after": said[end]["at"]["allocated"], "kept": sum(block["bytes"] for block in kept)})
+    expect("growth", int(shown["after"]) - int(shown["before"]), int(shown["allocated"]) - int(shown["freed"]))
+    browser.screenshot("report-range")
+
+    type_into(browser, "search", "model_5")
+    browser.get("#legend .entry").click()
+    browser.filtered()
+    browser.run("document.querySelectorAll('#blocks th .sort')[3].click()")
+    browser.get("canvas.areas").click()
+    browser.keys("p", *"+" * 3)
+    browser.filtered()
+    look = """return [document.getElementById('matches').textContent, document.getElementById('range-title').textContent,
+        document.getElementById('blocks').textContent, document.querySelector('svg.overlay .axis').textContent,
+        document.getElementById('moment-title').textContent, document.getElementById('block').textContent]"""
+    seen = browser.run(look)
+    if not rows_of(browser):
+        fail("there is nothing to compare")
+    address = browser.run("return location.hash")
+    browser.driver.get("about:blank")
+    browser.open(page + address)
+    browser.filtered()
+    expect("what a link shows", browser.run(look), seen)
+    browser.driver.get("about:blank")
+    browser.open(page + "#at=99999999&range=9-1&view=x,y&blocks=__proto__&by=nothing&device=77&legend=%25zz&block=-5")
+    compare_moment(browser, file)
+    browser.check()
+
+    browser.get("#ranging").click()
+    chart = browser.get(".brush .overlay")
+    ActionChains(browser.driver).move_to_element_with_offset(chart, -100, 0).click_and_hold().move_by_offset(150, 0).release().perform()
+    browser.settle()
+    expect("a range by hand", browser.run("return document.getElementById('range-section').hidden"), False)
+    browser.get("#range-clear").click()
+    expect("no range", browser.run("return document.getElementById('range-section').hidden"), True)
+
+
+def dropped_and_saved(browser):
+    """Another page opened in this one is compared with it; what no page is says so. Pictures and tables as files."""
+    before, after = os.path.join(DATA, "tarn.pickle"), os.path.join(DATA, "oom.pickle")
+    browser.open(os.path.join(OUT, "tarn.html"))
+    browser.get("#open-file").send_keys(make_page("oom", after))
+    browser.wait("document.body.dataset.files === '2'", "the page was not opened")
+    browser.filtered()
+    compare_moment(browser, after)
+    expect("names of both", browser.run("return document.getElementById('compare-title').textContent"), "tarn.pickle and oom.pickle")
+    printed = subprocess.run([PROGRAM, "diff", "--json", "--device", "0", before, after], check=True, capture_output=True, text=True)
+    wanted = [change["name"] for change in json.loads(printed.stdout)[0]["changes"]["call_site"]]
+    expect("what changed", browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
+        row => row.lastChild.textContent)"""), wanted[:40])
+    browser.run("""const data = new DataTransfer(); data.items.add(new File(['x'], 'some.pickle'));
+        window.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))""")
+    browser.wait("!document.getElementById('said').hidden", "what is dropped and no page is passed over in silence")
+    said = browser.run("return document.getElementById('said').textContent")
+    expect("of a pickle", "tarn report -o page.html some.pickle" in said, True)
+
+    browser.open(os.path.join(OUT, "tarn.html"))
+    browser.settle()
+    browser.run("""window.saved = []; const make = URL.createObjectURL;
+        URL.createObjectURL = blob => { saved.push(blob); return make.call(URL, blob); };
+        HTMLAnchorElement.prototype.click = function() { saved[saved.length - 1].named = this.download; }""")
+    for button in ("save-svg", "save-csv", "save-blocks", "save-png"):
+        browser.run("document.getElementById(arguments[0]).click()", button)
+    browser.wait("window.saved.length === 4 && window.saved[3].named", "not all was saved")
+    svg, chart, blocks = [browser.run("return saved[arguments[0]].text()", i) for i in range(3)]
+    expect("areas of the SVG", svg.count("<title>"), 1 + len(legend_labels(browser)))
+    expect("columns of the chart", chart.splitlines()[0].split(",")[3:], legend_labels(browser))
+    expect("blocks of the CSV", len(blocks.splitlines()) - 1, ask(before, "peak")["at"]["blocks"])
+    colours = browser.run("""const picture = await createImageBitmap(saved[3]), canvas = document.createElement('canvas');
+        [canvas.width, canvas.height] = [picture.width, picture.height];
+        const context = canvas.getContext('2d');
+        context.drawImage(picture, 0, 0);
+        const {data} = context.getImageData(0, 0, canvas.width, canvas.height), found = new Set();
+        for (let i = 0; i < data.length; i += 4)
+            found.add((data[i] << 16) + (data[i + 1] << 8) + data[i + 2]);
+        return found.size""")
+    if colours < 5:
+        fail("the PNG is empty")
+    browser.check()
+
+
+def what_happened(browser):
+    """Regions, captures, waits and annotations below the chart, as many as the file has."""
+    with open(os.path.join(DATA, "tarn.pickle"), "rb") as source:
+        own = [event for event in pickle.load(source)["tarn"]["events"] if event["device"] == 0]
+    browser.open(os.path.join(OUT, "tarn.html"))
+    rows = dict(row.rsplit(":", 1) for row in browser.run("return document.getElementById('events').dataset.rows").replace(
+        "other stream", "other_stream").replace("pool in use", "pool_in_use").split(" "))
+    expect("waits", int(rows["wait"]), sum(event["kind"] == "wait" for event in own))
+    expect("blocks used by other streams", int(rows["other_stream"]), sum(event["kind"] in ("record_stream", "free_on") for event in own))
+    expect("captures", "capture" in rows, any(event["kind"].startswith("capture") for event in own))
+    expect("painted", browser.run("""const canvas = document.querySelector('#events canvas');
+        return canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(value => value)"""), True)
+    browser.run("document.querySelector('#events details').open = true")
+    browser.wait("document.querySelectorAll('#events tbody tr').length", "the list of what happened is empty")
+    frames = [{"name": "f", "filename": "a.py", "line": 1}]
+    notes = [{"name": name, "stage": stage, "device": 0, "time_us": time} for name, stage, time in
+             (("one", "START", 10), ("inner", "START", 20), ("inner", "END", 30), ("one", "END", 40), ("open", "START", 45), (3, "START", "x"))]
+    events = [{"action": "alloc", "addr": i << 20, "size": 4096, "stream": 0, "time_us": 10 * i, "frames": frames} for i in range(6)]
+    file = os.path.join(OUT, "notes.pickle")
+    with open(file, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events], "external_annotations": notes,
+                     "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "expandable_segments": True}}, out, 4)
+    browser.open(make_page("notes", file))
+    expect("annotations", browser.run("return document.getElementById('events').dataset.rows"), "annotation:2 annotation:1")
+    browser.run("document.querySelector('#events details').open = true")
+    browser.wait("document.querySelectorAll('#events tbody tr').length === 3", "not all annotations are listed")
+    expect("one of them", browser.run("return document.querySelector('#events tbody tr').innerText.replace(/\\s+/g, ' ').trim()"),
+           "event 2 event 5 annotation one")
+    if "expandable_segments:True" not in browser.run("return document.getElementById('facts').textContent"):
+        fail("the settings of the allocator are not shown")
+    browser.check()
+
+
+def what_if(browser):
+    """What other allocators would take is what `tarn replay` says; a state has no such table, and --no-what-if leaves it out."""
+    file = os.path.join(DATA, "small-4.pickle")
+    said = json.loads(subprocess.run([PROGRAM, "replay", "--json", "--least", file], check=True, capture_output=True, text=True).stdout)[0]
+    browser.open(make_page("what-if", "--least", file))
+    shown = browser.run("return JSON.parse(document.getElementById('description').textContent).files[0].traces[0].whatIf")
+    expect("what if", [(row["reserved"], row["least"], round(row["driverNs"])) for row in shown["rows"]],
+           [(said[name + "peak_reserved"], said[name + "least"], round(1000 * said[name + "driver_time_us"]["C"])) for name in ("pytorch_", "expandable_", "")])
+    expect("peak requested", shown["requested"], said["peak_requested"])
+    rows = browser.run("return [...document.querySelectorAll('#what-if tbody tr')].map(row => row.firstChild.textContent)")
+    expect("rows of what if", rows, ["PyTorch native", "PyTorch expandable segments", "tarn"])
+    hidden = "return document.getElementById('what-if-section').hidden"
+    expect("what if", browser.run(hidden), False)
+    browser.open(make_page("quick", file)) # of several streams
+    shown = browser.run("return JSON.parse(document.getElementById('description').textContent).files[0].traces[0].whatIf")
+    expect("what if, quickly", [(row["reserved"] > 0, row["least"]) for row in shown["rows"]], [(True, 0)] * 3)
+    browser.open(make_page("no-what-if", "--no-what-if", file))
+    expect("no what if", browser.run(hidden), True)
+    browser.open(make_page("state", os.path.join(DATA, "state-only.pickle")))
+    expect("what if of a state", browser.run(hidden), True)
+
+
+def accessible(browser):
+    """Whatever can be chosen has a name, texts have contrast in both schemes, keys reach the search, and a phone is wide enough."""
+    for scheme in ("light", "dark"):
+        browser.open(os.path.join(OUT, "tarn.html"), scheme)
+        browser.settle()
+        weak = browser.run("""
+            const style = getComputedStyle(document.documentElement), light = name => {
+                const text = style.getPropertyValue(name).trim().slice(1);
+                const [r, g, b] = [0, 2, 4].map(i => parseInt(text.slice(i, i + 2), 16) / 255).map(
+                    part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+            };
+            const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+            return ['--text', '--dim', '--link'].flatMap(text => ['--page', '--panel'].map(ground => [text, ground, ratio(text, ground)])).filter(
+                ([,, contrast]) => contrast < 4.5)""")
+        expect("texts without contrast, " + scheme, weak, [])
+    nameless = browser.run("""
+        const named = node => node.getAttribute('aria-label') || node.getAttribute('aria-labelledby') || node.textContent.trim() || node.title ||
+            (node.closest('label') && node.closest('label').textContent.trim());
+        return [...document.querySelectorAll('button, select, input, canvas[tabindex], [role=img], [role=application]')].filter(
+            node => !named(node)).map(node => node.outerHTML.slice(0, 80))""")
+    expect("what has no name", nameless, [])
+    browser.get("body").send_keys("/")
+    expect("focus of /", browser.run("return document.activeElement.id"), "search")
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True})
+    browser.open(os.path.join(OUT, "tarn.html"))
+    browser.settle()
+    expect("width on a phone", browser.run("return document.documentElement.scrollWidth"), 390)
+    browser.screenshot("report-phone")
+    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def full_map(browser):
+    """Blocks that lie in several ranges cover all of them: what is painted as free is what is free."""
+    file = os.path.join(DATA, "expandable.pickle")
+    browser.open(make_page("full", file))
+    compare_moment(browser, file)
+    at = ask(file, "peak")["at"]
+    painted, free = browser.run("""
+        const canvas = document.querySelector('#map canvas'), count = {};
+        const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        for (let i = 0; i < data.length; i += 4)
+            if (data[i + 3] === 255) {
+                const colour = (data[i] << 16) + (data[i + 1] << 8) + data[i + 2];
+                count[colour] = (count[colour] || 0) + 1;
+            }
+        const colour = name => parseInt(getComputedStyle(document.documentElement).getPropertyValue(name).trim().slice(1), 16);
+        delete count[colour('--edge')];
+        return [Object.values(count).reduce((sum, part) => sum + part), count[colour('--free')] || 0]""")
+    wanted = at["free"] / at["reserved"]
+    print(f"address map: {free / painted:.1%} painted as free, {wanted:.1%} are")
+    if abs(free / painted - wanted) > 0.03:
+        fail("the address map paints another part of the memory as free")
+
+
+def without_room(browser):
+    """A chart of which nothing is seen throws nothing, and is there when there is room again."""
+    browser.open(os.path.join(OUT, "tarn.html"))
+    browser.run("document.getElementById('timeline').style.display = 'none'; window.dispatchEvent(new Event('resize'))")
+    browser.run("return new Promise(resolve => setTimeout(resolve, 100))")
+    browser.run("""document.getElementById('timeline').style.display = '';
+        for (const plot of document.querySelectorAll('.plot')) plot.style.height = '0px';
+        window.dispatchEvent(new Event('resize'))""")
+    browser.run("return new Promise(resolve => setTimeout(resolve, 100))")
+    browser.check()
+    browser.run("""for (const plot of document.querySelectorAll('.plot')) plot.style.height = '';
+        window.dispatchEvent(new Event('resize'))""")
+    browser.wait(COLOURED, "the chart did not come back")
+
+
+# Whether anything is painted inside the chart.
+COLOURED = """(() => {
+    const canvas = document.querySelector('canvas.areas'), small = window.small ||= Object.assign(
+        document.createElement('canvas'), {width: 64, height: 32}).getContext('2d', {willReadFrequently: true});
+    small.clearRect(0, 0, 64, 32);
+    if (!canvas.width || !canvas.height)
+        return false;
+    small.drawImage(canvas, 0, 0, 64, 32);
+    return small.getImageData(0, 0, 64, 32).data.some(value => value);
+})()"""
+
+
+def zoom_for_120_frames(browser, looking=True):
+    """How many of 120 frames of zooming and panning show the chart; how many points were drawn of a picture's groups, at most, and of a
+    frame; the milliseconds between frames, and those in which the page shows what there is, sorted."""
+    return browser.run("""
+        const canvas = document.querySelector('canvas.areas'), box = canvas.getBoundingClientRect();
+        const drawing = CanvasRenderingContext2D.prototype, own = {};
+        let points = 0, most = 0, frames = 0, perFrame = 0;
+        for (const name of ['lineTo', 'fillRect', 'moveTo', 'drawImage']) {
+            own[name] = drawing[name];
+            drawing[name] = function(...values) {
+                if (this.canvas === canvas)
+                    frames++;
+                else if (!this.canvas.isConnected)
+                    points += name === 'fillRect' ? 4 : 1;
+                return own[name].apply(this, values);
+            };
+        }
+        const fill = drawing.fill;
+        drawing.fill = function(...values) {
+            most = Math.max(most, points);
+            points = 0;
+            return fill.apply(this, values);
+        };
+        let seen = 0;
+        const times = [], scripts = [];
+        for (let frame = 0; frame < 120; frame++) {
+            times.push(await new Promise(resolve => requestAnimationFrame(resolve)));
+            perFrame = Math.max(perFrame, frames);
+            frames = points = 0;
+            if (arguments[0])
+                seen += """ + COLOURED + """;
+            const start = performance.now();
+            canvas.dispatchEvent(new WheelEvent('wheel', {deltaY: frame % 60 < 40 ? -30 : 60, bubbles: true, cancelable: true,
+                clientX: box.left + box.width * (0.3 + frame / 300), clientY: box.top + 100}));
+            scripts.push(performance.now() - start);
+        }
+        Object.assign(drawing, own, {fill});
+        const sorted = list => list.sort((a, b) => a - b);
+        return [seen, most, perFrame, sorted(times.slice(1).map((time, i) => time - times[i])), sorted(scripts)]""", looking)
+
+
+def never_blank(browser):
+    """Of 120 frames of zooming and panning none is empty, and each draws a few pictures. A picture has for each of its groups at most four
+    points per pixel of width. The page is that of many_events()."""
+    browser.get("#zoom-reset").click()
+    seen, points, calls, times, _ = zoom_for_120_frames(browser)
+    width = browser.run("return document.querySelector('canvas.areas').getBoundingClientRect().width")
+    print(f"zooming: {seen} of 120 frames show the chart, {1000 * len(times) / sum(times):.0f} frames a second")
+    print(f"at most {points / width:.1f} points of a group per pixel of width, and {calls} pictures in a frame")
+    expect("frames with a chart", seen, 120)
+    if not 0 < points <= 4 * width:
+        fail("too many points are drawn")
+    if not 0 < calls <= 40: # several presentations may fall between two frames
+        fail("a frame draws more than pictures")
+    browser.check()
+
+
+def printed(browser):
+    """A page that is laid out for paper without being drawn again: chart and axis are stretched alike."""
+    browser.open(os.path.join(OUT, "tarn.html"))
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.run("document.querySelector('main').style.width = '700px'")
+    canvas, drawn, axis, height = browser.run("""
+        const canvas = document.querySelector('canvas.areas'), line = document.querySelector('svg.overlay .axis .domain');
+        const box = canvas.getBoundingClientRect(), axis = line.getBoundingClientRect();
+        return [box.width, canvas.width, axis.width, box.height / box.width * canvas.width / canvas.height]""")
+    expect("width of the axis on paper", round(axis), round((drawn - 76 - 26) * canvas / drawn))
+    expect("shape of the chart on paper", round(height, 2), 1.0)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def state_only(browser):
     file = os.path.join(DATA, "state-only.pickle")
     browser.open(make_page("state", file))
@@ -228,15 +690,15 @@ def hostile_texts(browser):
     expect("pictures and scripts", browser.run("return document.querySelectorAll('img, #report script').length"), 0)
 
 
-def many_events(browser):
-    """400,000 events: how long until something is seen, and the longest time in which the page does not answer."""
+def make_many(name, count):
+    """A snapshot of so many events."""
     source = random.Random(1)
     frames = [{"name": f"f{i}", "filename": f"/srv/train/file_{i % 20}.py", "line": i} for i in range(500)]
     stacks = [source.sample(frames, 20) for _ in range(2000)]
     events, live = [], []
     segments = [{"device": 0, "address": 1 << 40, "total_size": 4 << 30, "stream": 0, "blocks": []}]
     free = list(range(4096))
-    for i in range(MANY_EVENTS):
+    for i in range(count):
         if len(live) > 2000 and source.random() < 0.5:
             place, size = live.pop(source.randrange(len(live)))
             free.append(place)
@@ -249,10 +711,46 @@ def many_events(browser):
                        "user_metadata": f"step {i // 50000}/layer {i % 12}", "frames": source.choice(stacks)})
         if len(free) < 10:
             fail("the generator ran out of places")
-    file = os.path.join(OUT, "many.pickle")
+    file = os.path.join(OUT, name + ".pickle")
     with open(file, "wb") as out:
         pickle.dump({"segments": segments, "device_traces": [events]}, out, 4)
-    browser.open(make_page("many", file))
+    return file
+
+
+def gzipped(page):
+    with open(page, "rb") as source:
+        return len(gzip.compress(source.read(), 6))
+
+
+def speed(browser, count):
+    """Prints how fast the page of a snapshot of so many events is."""
+    file = make_many("speed", count)
+    page = make_page("speed", "--no-what-if", file)
+    os.remove(file)
+    browser.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+    browser.driver.get("about:blank")
+    browser.driver.get("file://" + page)
+    browser.wait("document.body && document.body.dataset.drawn", "nothing was drawn")
+    metrics = {metric["name"]: metric["value"] for metric in browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
+    drawn = int(browser.run("return document.body.dataset.drawn"))
+    browser.wait("document.body.dataset.ready", "the page was not ready")
+    browser.settle()
+    _, _, _, times, scripts = zoom_for_120_frames(browser, False)
+    print(f"{count} events: {os.path.getsize(page) / 1e6:.1f} MB, {gzipped(page) / 1e6:.1f} MB gzipped; first drawing after {drawn} ms "
+          f"(at most {1000 * metrics['TaskDuration']:.0f} ms of the page's thread); zooming "
+          f"{times[len(times) // 2]:.1f} ms a frame (median), {times[len(times) * 95 // 100]:.1f} ms (95 %), of which the page's "
+          f"own work {scripts[len(scripts) // 2]:.1f} and {scripts[len(scripts) * 95 // 100]:.1f} ms")
+
+
+def many_events(browser):
+    """400,000 events: how long until something is seen, and the longest time in which the page does not answer."""
+    file = make_many("many", MANY_EVENTS)
+    page = make_page("many", "--no-what-if", file)
+    small = gzipped(page)
+    print(f"the page of {MANY_EVENTS} events has {small} bytes gzipped")
+    if small > 8_000_000:
+        fail("the page is too large")
+    browser.open(page)
     drawn = int(browser.run("return document.body.dataset.drawn"))
     longest = browser.run("return Math.max(0, ...window.longTasks)")
     browser.run("window.longTasks.length = 0")
@@ -266,21 +764,33 @@ def many_events(browser):
     browser.screenshot("report-many")
     print(f"{MANY_EVENTS} events, {os.path.getsize(os.path.join(OUT, 'many.html')) >> 20} MiB: first drawing after {drawn} ms, "
           f"longest task {longest:.0f} ms while loading, {later:.0f} ms while zooming")
+    never_blank(browser)
     if drawn > 30_000 or longest > 2_000 or later > 2_000:
         fail("that is too long")
     os.remove(file)
+
+
+PARTS = {
+    "show": [advice, categories, call_trees, full_map, without_room, printed, two_files, state_only, hostile_texts],
+    "look": [filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible],
+    "many": [many_events],
+}
 
 
 def main():
     os.makedirs(OUT, exist_ok=True)
     browser = Browser()
     try:
-        for scheme in ("light", "dark"):
-            walk_around(browser, scheme)
-        two_files(browser)
-        state_only(browser)
-        hostile_texts(browser)
-        many_events(browser)
+        if WHAT == "speed":
+            for count in sys.argv[5:]:
+                speed(browser, int(count))
+            return
+        make_page("tarn", os.path.join(DATA, "tarn.pickle"))
+        if WHAT == "show":
+            for scheme in ("light", "dark"):
+                walk_around(browser, scheme)
+        for part in PARTS[WHAT]:
+            part(browser)
     finally:
         browser.driver.quit()
 

@@ -212,7 +212,8 @@ static void groups_and_labels(void **state)
     expect_group(&analysis, ANALYSIS_BY_TOP, 3, 0, "step", 103 * KIB - 100, 1);
     expect_group(&analysis, ANALYSIS_BY_TOP, 11, 1, "steps", 16 * KIB, 3); /* "steps/a" begins like "step/a" */
     expect_group(&analysis, ANALYSIS_BY_SITE, 3, 0, "c10::Allocator  x.cpp", 64 * KIB, 3);
-    expect_group(&analysis, ANALYSIS_BY_SITE, 3, 1, "no stack", 31 * KIB, 3);
+    expect_group(&analysis, ANALYSIS_BY_SITE, 3, 1, "from before the recording", 31 * KIB, 3);
+    expect_group(&analysis, ANALYSIS_BY_SITE, 5, 2, "no stack", 4 * KIB, 3);
     expect_group(&analysis, ANALYSIS_BY_SITE, 3, 2, "inner  b.py:7", 8 * KIB - 100,
                  3); /* not the library that it calls */
     expect_group(&analysis, ANALYSIS_BY_STREAM, 3, 0, "stream 0x77", 95 * KIB, 2);
@@ -234,6 +235,76 @@ static void groups_and_labels(void **state)
     assert_string_equal(changes[3].label, "other");
     free(changes);
     analysis_finish(&analysis);
+}
+
+/* The label of a block's call site, of a stack of functions with the outermost first, ending in NULL; "/" begins a library's. */
+static void expect_site(const struct analysis_folding *folding, const char *const *functions, const char *wanted)
+{
+    enum { MOST = 8 };
+    char bytes[512] = "";
+    size_t starts[2 * MOST + 2] = {0}, texts = 1, at = 1, count = 0;
+    struct snapshot_frame list[MOST];
+    struct snapshot_stack tree[MOST + 1] = {{0, 0}};
+    for (; functions[count]; count++) {
+        const char *name = functions[count] + (*functions[count] == '/');
+        const char *const parts[] = {name, *functions[count] == '/' ? "/usr/lib/python3/site-packages/torch/x.py"
+                                                                    : "/home/a.py"};
+        for (size_t i = 0; i < 2; i++) {
+            starts[texts++] = at;
+            strcpy(bytes + at, parts[i]);
+            at += strlen(parts[i]) + 1;
+        }
+        list[count] = (struct snapshot_frame){(uint32_t)texts - 2, (uint32_t)texts - 1, (uint32_t)count + 1};
+        tree[count + 1] = (struct snapshot_stack){(uint32_t)count, (uint32_t)count};
+    }
+    starts[texts] = at;
+    struct snapshot snapshot = by_hand();
+    snapshot.frames = list;
+    snapshot.frame_count = count;
+    snapshot.stacks = tree;
+    snapshot.stack_count = count + 1;
+    snapshot.text_bytes = bytes;
+    snapshot.text_starts = starts;
+    snapshot.text_count = texts;
+    struct analysis analysis = {.snapshot = &snapshot};
+    char label[200];
+    assert_true(analysis_fold(&analysis, folding));
+    assert_string_equal(analysis_label(&analysis, ANALYSIS_BY_SITE, analysis.sites[count], label, sizeof label),
+                        wanted);
+    free(analysis.sites);
+    free(analysis.paths);
+}
+
+static void call_sites_are_folded(void **state)
+{
+    (void)state;
+    struct analysis_folding folding = {.depth = 1};
+    static const char *const plain[] = {"main", "serve", "/_call_impl", "keep", "/empty", NULL};
+    expect_site(&folding, plain, "keep  a.py:4");
+    folding.depth = 2;
+    expect_site(&folding, plain, "keep  a.py:4 < serve  a.py:2"); /* a caller is of the program, too */
+    folding.depth = 9;
+    expect_site(&folding, plain, "keep  a.py:4 < serve  a.py:2 < main  a.py:1");
+
+    folding.depth = 0; /* all of them */
+    expect_site(&folding, plain, "keep  a.py:4 < serve  a.py:2 < main  a.py:1");
+
+    folding.depth = 1; /* what only hands on what it allocates */
+    static const char *const wrappers[] = {"keep", "xmalloc", NULL}, *const methods[] = {
+                                                                         "keep", "Buffer::allocate(long)", NULL};
+    static const char *const near[] = {"keep", "allocate_cache", NULL}, *const tail[] = {"keep", "device_alloc", NULL};
+    static const char *const alone[] = {"/run", "allocate", "/empty", NULL};
+    expect_site(&folding, wrappers, "xmalloc  a.py:2"); /* one cannot know every name */
+    expect_site(&folding, methods, "keep  a.py:1");
+    expect_site(&folding, tail, "keep  a.py:1");
+    expect_site(&folding, near, "allocate_cache  a.py:2");
+    expect_site(&folding, alone, "allocate  a.py:2");
+    const char *const folds[] = {"nothing", "xmal"};
+    folding = (struct analysis_folding){.depth = 1, .folds = folds, .fold_count = 2};
+    expect_site(&folding, wrappers, "keep  a.py:1");
+    const char *const files[] = {"home/"}; /* all of it: then the nearest */
+    folding = (struct analysis_folding){.depth = 1, .folds = files, .fold_count = 1};
+    expect_site(&folding, plain, "keep  a.py:4");
 }
 
 /* A label is cut to its room, at a whole character. */
@@ -518,9 +589,16 @@ static void recorded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_moment), cmocka_unit_test(groups_and_labels), cmocka_unit_test(labels_are_cut_whole),
-        cmocka_unit_test(spans),        cmocka_unit_test(state_only),        cmocka_unit_test(expandable_parts),
-        cmocka_unit_test(what_joins),   cmocka_unit_test(generated),         cmocka_unit_test(recorded),
+        cmocka_unit_test(every_moment),
+        cmocka_unit_test(groups_and_labels),
+        cmocka_unit_test(call_sites_are_folded),
+        cmocka_unit_test(labels_are_cut_whole),
+        cmocka_unit_test(spans),
+        cmocka_unit_test(state_only),
+        cmocka_unit_test(expandable_parts),
+        cmocka_unit_test(what_joins),
+        cmocka_unit_test(generated),
+        cmocka_unit_test(recorded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

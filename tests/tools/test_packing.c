@@ -3,6 +3,7 @@
 
 /* The placement of blocks with known lifetimes: valid whatever the blocks, the bound where that can be reached, the same each time. */
 #include "replay/packing.h"
+#include "replay/packing_search.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -117,6 +118,173 @@ static void nothing_is_placed_too(void **state)
     assert_int_equal(result.height, 0);
 }
 
+/* The least height of all placements, by trying them: blocks are placed one on another in every order. */
+static void try_all(struct packing_block *blocks, size_t count, unsigned placed, uint64_t height, uint64_t *best)
+{
+    if (height >= *best)
+        return;
+    if (placed + 1 == 1u << count) {
+        *best = height;
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (placed & 1u << i)
+            continue;
+        uint64_t low = 0;
+        for (size_t j = 0; j < count; j++) {
+            const struct packing_block *other = &blocks[j];
+            bool together = other->start < blocks[i].end && blocks[i].start < other->end;
+            if ((placed & 1u << j) && together && other->offset + other->size > low)
+                low = other->offset + other->size;
+        }
+        blocks[i].offset = low;
+        try_all(blocks, count, placed | 1u << i, low + blocks[i].size > height ? low + blocks[i].size : height, best);
+    }
+}
+
+/* Few blocks that meet much, of sizes that do not fit one another well. */
+static void small_blocks(struct packing_block *blocks, size_t count)
+{
+    uint32_t start = 0;
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] =
+            (struct packing_block){.size = 6 * (1 + below(9)), .start = start, .end = (uint32_t)(start + 1 + below(4))};
+        start += (uint32_t)below(2);
+    }
+}
+
+/* The heights of first fit, of the search and of all placements; first fit is to miss the least now and then, else nothing is shown. */
+static void the_search_finds_the_least_height(void **state)
+{
+    (void)state;
+    unsigned improved = 0;
+    for (unsigned round = 0; round < 400; round++) {
+        struct packing_block blocks[8], all[8];
+        struct packing_result result;
+        size_t count = round % 2 ? 8 : 2 + below(7);
+        uint64_t least = UINT64_MAX;
+        small_blocks(blocks, count);
+        memcpy(all, blocks, sizeof all);
+        try_all(all, count, 0, 0, &least);
+        solve(blocks, count, 0, &result);
+        uint64_t first = result.height;
+        const struct packing_limits limits = {.steps = 1000000000, .seconds = 1000};
+        assert_true(packing_improve(blocks, count, &limits, &result));
+        check(blocks, count, &result);
+        assert_int_equal(result.height, least);
+        assert_int_equal(result.proved, least);
+        improved += first > least;
+    }
+    assert_true(improved > 10);
+}
+
+/* Blocks of which no placement comes to the bound, found by chance among small ones. */
+static void what_is_above_the_bound_is_proved(void **state)
+{
+    (void)state;
+    static const struct packing_block rare[][9] = {
+        {{4, 0, 0, 3},
+         {4, 0, 1, 2},
+         {1, 0, 1, 6},
+         {3, 0, 2, 4},
+         {1, 0, 2, 5},
+         {2, 0, 3, 5},
+         {4, 0, 4, 6},
+         {4, 0, 5, 6}},
+        {{4, 0, 0, 3},
+         {4, 0, 1, 2},
+         {1, 0, 1, 5},
+         {1, 0, 2, 5},
+         {2, 0, 2, 6},
+         {2, 0, 3, 5},
+         {3, 0, 4, 9},
+         {4, 0, 5, 8}},
+        {{3, 0, 0, 2},
+         {2, 0, 1, 3},
+         {3, 0, 1, 4},
+         {1, 0, 2, 7},
+         {1, 0, 2, 4},
+         {3, 0, 3, 6},
+         {2, 0, 4, 6},
+         {2, 0, 5, 8},
+         {4, 0, 6, 7}},
+    };
+    static const uint64_t units[] = {1, 512, UINT64_C(1) << 40};
+    for (size_t i = 0; i < LENGTH(rare) * LENGTH(units); i++) {
+        struct packing_block blocks[9];
+        struct packing_result result;
+        size_t count = 8 + i % LENGTH(rare) / 2;
+        uint64_t least = UINT64_MAX;
+        memcpy(blocks, rare[i % LENGTH(rare)], sizeof blocks);
+        for (size_t j = 0; j < count; j++)
+            blocks[j].size *= units[i / LENGTH(rare)];
+        try_all(blocks, count, 0, 0, &least);
+        solve(blocks, count, 0, &result);
+        const struct packing_limits limits = {.steps = 1000000000, .seconds = 1000};
+        assert_true(packing_improve(blocks, count, &limits, &result));
+        check(blocks, count, &result);
+        assert_true(least > result.bound && result.height == least && result.proved == least);
+    }
+}
+
+static void the_search_says_what_fits(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 200; round++) {
+        struct packing_block blocks[7];
+        uint64_t offsets[7], least = UINT64_MAX, steps = 0;
+        size_t count = 2 + below(6);
+        small_blocks(blocks, count);
+        try_all(blocks, count, 0, 0, &least);
+        struct packing_search *search = packing_search_create(blocks, count);
+        assert_non_null(search);
+        for (uint64_t way = 0; way < 12; way++) {
+            assert_int_equal(packing_search_run(search, least - 1, way, UINT64_MAX, &steps, offsets), PACKING_NEVER);
+            assert_int_equal(packing_search_run(search, least, way, UINT64_MAX, &steps, offsets), PACKING_FITS);
+        }
+        assert_int_equal(packing_search_run(search, least, 0, 0, &steps, offsets), PACKING_CUT);
+        packing_search_destroy(search);
+    }
+}
+
+static void the_search_helps_and_repeats(void **state)
+{
+    (void)state;
+    static struct packing_block blocks[300], again[300];
+    unsigned better = 0;
+    random_state = 1;
+    for (int round = 0; round < 4; round++) {
+        struct packing_result result, same;
+        const struct packing_limits limits = {.steps = 60000000, .seconds = 1000};
+        random_blocks(blocks, LENGTH(blocks), 40);
+        memcpy(again, blocks, sizeof again);
+        solve(blocks, LENGTH(blocks), 0, &result);
+        solve(again, LENGTH(again), 0, &same);
+        uint64_t before = result.height;
+        assert_true(packing_improve(blocks, LENGTH(blocks), &limits, &result));
+        assert_true(packing_improve(again, LENGTH(again), &limits, &same));
+        check(blocks, LENGTH(blocks), &result);
+        assert_memory_equal(blocks, again, sizeof again);
+        assert_true(result.height <= before && result.height >= result.proved && result.proved >= result.bound);
+        assert_true(result.height == result.proved || result.steps >= limits.steps);
+        better += result.height < before;
+    }
+    assert_true(better > 0);
+}
+
+static void a_goal_that_is_reached_ends_the_search(void **state)
+{
+    (void)state;
+    struct packing_block blocks[8];
+    struct packing_result result;
+    small_blocks(blocks, LENGTH(blocks));
+    solve(blocks, LENGTH(blocks), 0, &result);
+    const struct packing_limits limits = {.goal = result.height, .steps = 1000000, .seconds = 1000};
+    assert_true(packing_improve(blocks, LENGTH(blocks), &limits, &result));
+    assert_int_equal(result.steps, 0);
+    assert_true(packing_improve(NULL, 0, &limits, &result));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +292,11 @@ int main(void)
         cmocka_unit_test(blocks_of_one_time_lie_side_by_side),
         cmocka_unit_test(effort_helps_and_repeats),
         cmocka_unit_test(nothing_is_placed_too),
+        cmocka_unit_test(the_search_finds_the_least_height),
+        cmocka_unit_test(what_is_above_the_bound_is_proved),
+        cmocka_unit_test(the_search_says_what_fits),
+        cmocka_unit_test(the_search_helps_and_repeats),
+        cmocka_unit_test(a_goal_that_is_reached_ends_the_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

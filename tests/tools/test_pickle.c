@@ -197,7 +197,7 @@ static void tuples(void **state)
 
     assert_true(read_bytes(&reading, BYTES("K\x03N\x86."), NULL));
     assert_string_equal(pickle_get_pair(&reading.pickle, reading.top.value, pair),
-                        "is not a tuple of two integers of 64 bits");
+                        "is no pair of two integers of 64 bits");
     finish(&reading);
 }
 

@@ -30,6 +30,50 @@ run 1 plan "$data/small-4.pickle" -o "$work/none/plan" && says err 'none/plan ca
 printf '%s\n' 'Thread,Time,Action,Pointer,Size,Stream' '1,00:00:01,allocate,0x1000,5000,0x0' >"$work/few.csv"
 run 1 plan "$work/few.csv" && says err 'device 0 has 0 requests above 65536 bytes on one stream'
 
+# Blocks with known lifetimes: validity is looked at here, by other means than the solver's.
+printf 'id,lower,upper,size\n' >"$work/blocks.csv"
+python3 - "$work/blocks.csv" <<'END'
+import random, sys
+random.seed(5)
+with open(sys.argv[1], "a") as out:
+    for i in range(60):
+        lower = random.randrange(100)
+        out.write(f"b{i},{lower},{lower + random.randrange(1, 40)},{random.randrange(1, 60) * 64}\n")
+END
+run 0 plan --json --steps 100000000 --seconds 1000 "$work/blocks.csv" -o "$work/placed.csv" && silent err
+json 'a["blocks"] == 60 and a["bound"] <= a["proved"] <= a["height"] <= a["bound"] * 1.05 and a["steps"] <= 1.1e8'
+python3 - "$work/blocks.csv" "$work/placed.csv" "$work/out" <<'END' || fail "the placement is not valid"
+import csv, json, sys
+given, placed = (list(csv.DictReader(open(path))) for path in sys.argv[1:3])
+assert [{k: row[k] for k in ("id", "lower", "upper", "size")} for row in placed] == given
+blocks = [[int(row[k]) for k in ("lower", "upper", "size", "offset")] for row in placed]
+for i, a in enumerate(blocks):
+    for b in blocks[:i]:
+        assert a[1] <= b[0] or b[1] <= a[0] or a[3] + a[2] <= b[3] or b[3] + b[2] <= a[3], (a, b)
+said = json.load(open(sys.argv[3]))
+assert said["height"] == max(b[3] + b[2] for b in blocks)
+assert said["bound"] == max(sum(b[2] for b in blocks if b[0] <= t < b[1]) for t in {b[0] for b in blocks})
+END
+cp "$work/placed.csv" "$work/placed.first"
+run 0 plan --steps 100000000 --seconds 1000 "$work/blocks.csv" -o "$work/placed.csv" && says out '60 blocks' && says out 'of the bound'
+cmp -s "$work/placed.csv" "$work/placed.first" || fail "the same steps give another placement"
+wrong() { # what is said of the lines that standard input has
+    cat >"$work/wrong.csv"
+    run 1 plan "$work/wrong.csv" -o "$work/none.csv" && says err "wrong.csv: $1" && silent out
+    [ ! -e "$work/none.csv" ] || fail "a plan of what is wrong"
+}
+printf 'id,lower,upper\n' | wrong 'line 1: the columns must be these four: id,lower,upper,size'
+printf 'id,lower,upper,weight\n' | wrong 'line 1: a column is "weight", but must be one of'
+printf 'id,lower,upper,size\n' | wrong 'line 2: there is no block'
+printf 'id,lower,upper,size\n0,1,2,3\n1,5,5,3\n' | wrong 'line 3: upper must be greater than lower'
+printf 'id,lower,upper,size\n0,1,2,-3\n' | wrong 'line 2: size is "-3", but must be a whole number'
+printf 'id,lower,upper,size\n0,1,2\n' | wrong 'line 2: a block has four fields'
+printf 'id,lower,upper,size\n0,1,2,0\n' | wrong 'line 2: size is 0; leave out'
+run 2 plan --seconds x "$work/blocks.csv" && says err "seconds wants seconds"
+run 1 plan "$work/blocks.csv" -o "$work/none/placed.csv" --steps 0 && says err 'none/placed.csv cannot be written: No such file'
+size=4 && printf 'size,id,upper,lower\r\n%s,a,7,2\r\n' $size >"$work/other.csv" # the columns in another order, lines as on Windows
+run 0 plan --json "$work/other.csv" && json 'a["height"] == a["bound"] == a["proved"] == 4'
+
 # A recorded run: the plan is close to the bound; with it no call is made after the first mapping, and it fits where it says.
 trace=$traces/generate.pickle.zst
 run 0 plan --json "$trace" -o "$work/plan" && silent err

@@ -55,10 +55,10 @@ run 0 replay --json "$name" && json 'len(a) == 2 and a[0]["file"].endswith("odd\
 run 0 replay --json "$data"/{streams,late-frees,expandable,oom,pools,wrapped,old,small-2,small-3,small-5}.pickle "$data/small-4.pickle.zst"
 silent err
 json 'all(o["divergences"] == 0 and "error" not in o for o in a)'
-json 'all(type(o[k]) is int for o in a for k in ("device", "events", "streams", "peak_requested", "peak_active", "peak_reserved", "divergences", "pytorch_peak_reserved"))'
+json 'all(type(o[k]) is int for o in a for k in ("device", "events", "streams", "peak_requested", "peak_active", "peak_reserved", "divergences", "pytorch_peak_reserved", "expandable_peak_reserved"))'
 json 'all(o["peak_requested"] <= o["peak_active"] <= o["peak_reserved"] for o in a)'
 json 'all(o["recorded_peak_reserved"] is None or o["recorded_peak_reserved"] >= o["peak_requested"] for o in a)'
-json 'all(set(o["driver_time_us"]) == {"A", "B"} and o["driver_time_us"]["A"] > 0 and o["seconds"] > 0 for o in a)'
+json 'all(set(o["driver_time_us"]) == {"A", "B", "C"} and o["driver_time_us"]["A"] > 0 and o["seconds"] > 0 for o in a)'
 json 'all(sum(o["driver_calls"].values()) > 0 and o["driver_calls"] == o["repeat"][0]["driver_calls"] for o in a)'
 json '{o["device"] for o in a if o["file"].endswith("streams.pickle")} == {0, 1}'
 json 'all(o["streams"] == 4 and o["late_frees"] > 0 for o in a if o["file"].endswith("streams.pickle"))'
@@ -70,18 +70,55 @@ json 'sum(o["lost_events"] for o in a) == 0'
 # Protocols and compression make no difference.
 json 'len({json.dumps({k: v for k, v in o.items() if k not in ("file", "seconds", "setup_seconds", "repeat")}) for o in a if "/small-" in o["file"] and o["device"] == 0}) == 1'
 
-# A cost table of one's own: with the costs of A it says what A says.
+# Cost table C: that of an H200, one of one's own, or none. With the costs of A it says what A says.
+json 'all(o["expandable_driver_time_us"]["C"] > 0 for o in a)' && cp "$work/out" "$work/first"
+here=$(cd "$(dirname "$0")/../.." && pwd)
+TARN_HOST_COSTS=$here/docs/costs-h200.txt run 0 replay --json "$data/small-4.pickle.zst"
+json 'a[0]["driver_time_us"] == next(o["driver_time_us"] for o in json.load(open(sys.argv[1].replace("/out", "/first"))) if o["file"] == a[0]["file"])'
+TARN_HOST_COSTS='' run 0 replay --json "$data/small-4.pickle" && json 'all(set(o["driver_time_us"]) == {"A", "B"} for o in a)'
+TARN_HOST_COSTS='' run 0 replay "$data/small-4.pickle" && says out 'driver time, cost table B'
 printf '%s\n' '# of A' 'alloc 160000 16000' '' 'create 160000 16000 # a piece' 'map 0 0 1500' 'set_access 36000 0' \
     'unmap 0 0 26000' 'release 50000 0' 'free 50000 0' 'reserve 19000 0' 'event_record 500 0' 'event_query 300 0' >"$work/costs"
 TARN_HOST_COSTS=$work/costs run 0 replay --json "$data/streams.pickle"
 json 'all(set(o["driver_time_us"]) == {"A", "B", "C"} and o["driver_time_us"]["C"] == o["driver_time_us"]["A"] for o in a)'
-json 'all(abs(o["pytorch_driver_time_us"]["C"] / o["pytorch_driver_time_us"]["A"] - 1) < 0.001 for o in a)'
+json 'all(abs(o[p + "_driver_time_us"]["C"] / o[p + "_driver_time_us"]["A"] - 1) < 0.001 for o in a for p in ("pytorch", "expandable"))'
 TARN_HOST_COSTS=$work/costs run 0 replay "$data/small-4.pickle" && says out 'driver time, cost table C'
 for line in 'fly 1 2' 'map 1' 'map 1 2 3 4' 'map -1 0' 'map 1 4294967296' 'map 1.5 0' 'alloc 1 1'; do
     printf 'alloc 1 1\n\n%s\n' "$line" >"$work/costs"
     TARN_HOST_COSTS=$work/costs run 1 replay "$data/small-4.pickle" && says out "TARN_HOST_COSTS=$work/costs: line 3: "
 done
 TARN_HOST_COSTS=$work/none run 1 replay "$data/small-4.pickle" && says out "cannot be read"
+
+# The program empties its cache, with one private pool alive and one gone: the same for everybody.
+python3 - "$work/trimmed.pickle" <<'END'
+import pickle, sys
+events, MIB = [], 1 << 20
+def event(action, addr, size, pool=(0, 0)):
+    events.append({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": 20 * len(events), "pool_id": pool})
+def use(addr, size, pool=(0, 0)):
+    event("segment_alloc", addr, size, pool)
+    event("alloc", addr, size, pool)
+    event("free_requested", addr, size, pool)
+    event("free_completed", addr, size, pool)
+use(0x10000000, 100 * MIB)
+use(0x20000000, 50 * MIB, (0, 1))
+use(0x30000000, 30 * MIB, (0, 2))
+event("segment_free", 0x10000000, 100 * MIB)
+event("segment_free", 0x30000000, 30 * MIB, (0, 2))
+event("snapshot", 0, 0)
+use(0x10000000, 60 * MIB)
+with open(sys.argv[1], "wb") as file:
+    pickle.dump({"segments": [], "device_traces": [events]}, file, 4)
+END
+for options in '' '--lag 2' '--repeat 3' '--deal-streams 2' '--deal-threads 2'; do
+    # shellcheck disable=SC2086
+    run 0 replay --json $options "$work/trimmed.pickle" && silent err
+    json 'a[0]["divergences"] == 0 and a[0]["trims"] == 1 and a[0]["pools"] == 3'
+    json 'a[0]["peak_reserved"] == a[0]["pytorch_peak_reserved"] == 180 << 20 and a[0]["expandable_peak_reserved"] == (100 + 60 + 40) << 20'
+    json 'a[0]["driver_calls"]["release"] > 0 and a[0]["pytorch_driver_calls"]["free"] == 2 and a[0]["expandable_driver_calls"]["unmap"] == 7'
+done
+run 0 replay --json --lag 50 "$work/trimmed.pickle" && json 'a[0]["waited_us"] == 0 and a[0]["driver_time_us"]["C"] < 10000'
+run 0 replay "$work/trimmed.pickle" && says out 'the program gave back what was cached: 1$'
 
 # Lag and repetitions.
 run 0 replay --json --lag 2.5 --repeat 4 "$data/streams.pickle"
@@ -174,6 +211,11 @@ def free(addr, size, stream, pool=(0, 0), thread=1):
 A, B = 0xA0, 0xB0
 for step in range(20):
     base = 0x7F0000000000 + step * 0x40000000
+    if step == 4:
+        mark("trim", A, pool_id=(0, 0), keep=0)
+        mark("trim", A, pool_id=(0, 3), keep=0)
+    if step == 5:
+        mark("trim", A, pool_id=(0, 0), keep=MIB)
     event("alloc", base, 30 * MIB, A)
     mark("record_stream", B, addr=base)
     event("free_requested", base, 30 * MIB, A)
@@ -205,6 +247,7 @@ for options in '' '--repeat 3' '--lag 2' '--deal-threads 4'; do
     run 0 replay --json $options "$work/own.pickle" && silent err
     json 'a[0]["divergences"] == 0 and a[0]["lost_events"] == 0 and a[0]["threads"] == 2 and a[0]["streams"] == 2 and a[0]["pools"] == 2'
     json 'a[0]["waits"] == 60 and a[0]["captures"] == 20 and a[0]["refused"] == 0 and a[0]["moved_frees"] == 20 and a[0]["late_frees"] == 20'
+    json 'a[0]["trims"] == 2 and a[0]["pytorch_driver_calls"]["free"] > 0'
     json 'a[0]["device_memory"] == 256 << 20 and a[0]["recorded_ooms"] == 2 and a[0]["ooms_tried"] == 2 * len(a[0]["repeat"]) and a[0]["ooms_here"] == len(a[0]["repeat"])'
     json 'a[0]["driver_calls"]["capture_begin"] == a[0]["driver_calls"]["capture_end"] == 20 and a[0]["driver_calls"]["stream_wait_event"] >= 60'
 done
@@ -222,9 +265,10 @@ run 0 replay "$data/state-only.pickle" && says out 'no trace' && says out 'large
 # The tables: no escape sequences in a file, nothing at the ends of lines, no line beyond 100 columns.
 run 0 replay --repeat 2 --lag 1 "$data"/{streams,pools,oom,small-4,state-only}.pickle && silent err
 says out 'peak reserved'
-says out 'driver time, cost table B'
+says out 'driver time, cost table C'
+says out 'expandable'
 says out 'every step was verified: no divergence'
-says out 'replayed together'
+says out 'pools: .*, each one of its own, held as by graphs'
 says out 'out-of-memory errors in the recording'
 says out 'geometric mean'
 says out '^repetition'

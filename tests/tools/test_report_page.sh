@@ -8,4 +8,4 @@ set -euo pipefail
 for tool in /usr/bin/chromium /usr/bin/chromedriver /usr/bin/python3; do
     [ -x "$tool" ] || { echo "$tool is missing; \`scripts/setup test\` installs it" >&2; exit 1; }
 done
-/usr/bin/python3 "$TARN_SOURCE/tests/tools/report_page.py" "$TARN_PROGRAM" "$TARN_TEST_DATA" "$TARN_BUILD/report-pages"
+/usr/bin/python3 "$TARN_SOURCE/tests/tools/report_page.py" "$TARN_PROGRAM" "$TARN_TEST_DATA" "$TARN_BUILD/report-pages" show

@@ -50,15 +50,17 @@ static void the_layouts_of_the_years(void **state)
                                                "98,00:00:03.000000,allocate failure,(nil),4096,0x0\n"
                                                "98,00:00:03.000000,allocate failure,0x0,4097,0x0\n"
                                                "97,5.25,deallocate,0x7f8a40000000,1024,0x1\n"
+                                               "97,00:00:04:000007,free,0x1,0,0x0\n" /* until rmm#755 */
                                                "97,00:00:04,allocate,0x0,0,0x0"); /* the last line may lack its end */
-    assert_int_equal(snapshot.traces[0].event_count, 7);
+    assert_int_equal(snapshot.traces[0].event_count, 8);
     assert_event(&snapshot, 0, SNAPSHOT_ALLOC, 0x7f8a40000000, 1024, 0x7f8a38001020, 1, 1000002);
     assert_event(&snapshot, 1, SNAPSHOT_ALLOC, 0x30a000000, 256, 2, 2, 1500000);
     assert_event(&snapshot, 2, SNAPSHOT_FREE_REQUESTED, 0x30a000000, 256, 2, 1, 2000000);
     assert_event(&snapshot, 3, SNAPSHOT_OOM, 0, 4096, 0, 2, 3000000);
     assert_event(&snapshot, 4, SNAPSHOT_OOM, 0, 4097, 0, 2, 3000000);
     assert_event(&snapshot, 5, SNAPSHOT_FREE_REQUESTED, 0x7f8a40000000, 1024, 1, 3, 5250000);
-    assert_event(&snapshot, 6, SNAPSHOT_OTHER, 0, 0, 0, 3, 4000000);
+    assert_event(&snapshot, 6, SNAPSHOT_FREE_REQUESTED, 1, 0, 0, 3, 4000007);
+    assert_event(&snapshot, 7, SNAPSHOT_OTHER, 0, 0, 0, 3, 4000000);
     snapshot_finish(&snapshot);
 }
 
@@ -104,6 +106,7 @@ static void what_is_refused_is_named(void **state)
         {HEADER "1,24:00:00,allocate,0x1,5,0\n", "line 2: field Time is \"24:00:00\", not a time as 15:47:02.841961"},
         {HEADER "1,01:00:00.1234567,allocate,0x1,5,0\n",
          "line 2: field Time is \"01:00:00.1234567\", not a time as 15:47:02.841961"},
+        {HEADER "1,5:25,allocate,0x1,5,0\n", "line 2: field Time is \"5:25\", not a time as 15:47:02.841961"},
         {HEADER "1,,allocate,0x1,5,0\n", "line 2: field Time is \"\", not a time as 15:47:02.841961"},
         {HEADER "1,01:00:00,alloc\x01,0x1,5,0\n",
          "line 2: field Action is \"alloc?\", not allocate, free or allocate failure"},

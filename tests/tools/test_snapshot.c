@@ -85,7 +85,7 @@ static void generated(void **state)
         files++;
     }
     fclose(summary);
-    assert_true(files >= 14);
+    assert_true(files >= 16);
 }
 
 static void assert_same(const struct snapshot *one, const struct snapshot *two)
@@ -215,8 +215,14 @@ static void errors_name_the_place(void **state)
     expect(SEGMENT("'blocks': [], 'segment_type': 'huge'"), "segments[0].segment_type is neither large nor small");
     expect(SEGMENT("'blocks': [], 'is_expandable': 1"), "segments[0].is_expandable is an integer, not a bool");
     expect(SEGMENT("'blocks': [], 'segment_pool_id': (1, -2)"), "segments[0].segment_pool_id has a negative part");
+    expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, 2]"), NULL); /* as JSON has it */
+    expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, -2]"), "segments[0].segment_pool_id has a negative part");
+    expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, 'x', 2]"),
+           "segments[0].segment_pool_id is no pair of two integers of 64 bits");
+    expect(SEGMENT("'blocks': [], 'segment_pool_id': [1]"),
+           "segments[0].segment_pool_id is no pair of two integers of 64 bits");
     expect(SEGMENT("'blocks': [], 'segment_pool_id': (1, 2, 3)"),
-           "segments[0].segment_pool_id is not a tuple of two integers of 64 bits");
+           "segments[0].segment_pool_id is no pair of two integers of 64 bits");
 
     expect(BLOCK("'size': 512, 'state': 'active_allocated', 'requested_size': 100"), NULL);
     expect(BLOCK("'size': 512, 'state': 'active_awaiting_free', 'requested_size': 100"), NULL);
@@ -268,6 +274,33 @@ static void errors_name_the_byte(void **state)
     assert_string_equal(error.text, "byte 26: segments[0].device is negative");
 }
 
+/* The function that a stack ends in. */
+static const char *innermost(const struct snapshot *snapshot, uint32_t stack)
+{
+    return stack ? snapshot_text(snapshot, snapshot->frames[snapshot->stacks[stack].frame].name) : "none";
+}
+
+/* Of the histories that an old layout has, each block's stack is that of the layout of today. */
+static void stacks_in_histories(void **state)
+{
+    (void)state;
+    struct snapshot old, now;
+    struct snapshot_error error;
+    size_t stacks = 0;
+    if (!snapshot_read_file(test_data("old.pickle"), &old, &error) ||
+        !snapshot_read_file(test_data("state.pickle"), &now, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(old.block_count, now.block_count);
+    for (size_t i = 0; i < now.block_count; i++) {
+        bool used = now.blocks[i].state != SNAPSHOT_INACTIVE;
+        assert_string_equal(innermost(&old, old.blocks[i].stack), innermost(&now, used ? now.blocks[i].stack : 0));
+        stacks += used && now.blocks[i].stack;
+    }
+    assert_true(stacks > 100);
+    snapshot_finish(&old);
+    snapshot_finish(&now);
+}
+
 /* What old layouts lack is filled in. */
 static void old_layout(void **state)
 {
@@ -280,7 +313,9 @@ static void old_layout(void **state)
         &writer,
         "{'segments': [{'device': 1, 'address': 4096, 'total_size': 2048, 'stream': 9, 'blocks': ["
         "{'size': 512, 'state': 'active_allocated'}, {'size': 1024, 'state': 'inactive', 'requested_size': 7}, "
-        "{'size': 512, 'state': 'active_pending_free', 'requested_size': 3, 'history': [{'addr': 1}]}]}], "
+        "{'size': 512, 'state': 'active_pending_free', 'requested_size': 3, 'history': ["
+        "{'addr': 5632, 'frames': [{'name': 'now', 'filename': 'a.py', 'line': 7}]}, "
+        "{'addr': 5632, 'frames': [{'name': 'before', 'filename': 'a.py', 'line': 8}]}]}]}], "
         "'device_traces': [[{'action': 'oom', 'device_free': 77, 'size': 5, 'stream': 6}]]}");
     put(&writer, ".", 1);
     if (!snapshot_read_buffer(writer.data, writer.size, &snapshot, &error))
@@ -299,6 +334,8 @@ static void old_layout(void **state)
     assert_int_equal(snapshot.blocks[0].requested_size, 512);
     assert_int_equal(snapshot.blocks[1].requested_size, 0);
     assert_int_equal(snapshot.blocks[2].requested_size, 3);
+    assert_false(snapshot.blocks[0].stack || snapshot.blocks[1].stack);
+    assert_string_equal(innermost(&snapshot, snapshot.blocks[2].stack), "now"); /* its last owner is the first */
     const struct snapshot_event *event = &snapshot.traces[0].events[0];
     assert_int_equal(event->action, SNAPSHOT_OOM);
     assert_int_equal(event->address, 77);
@@ -438,7 +475,7 @@ static void errors_in_tarns_own(void **state)
     expect(TARN("'devices': 5"), "tarn.devices is an integer, not a list");
     expect(TARN("'devices': [5]"), "tarn.devices[0] is an integer, not a dict of this list");
     expect(TARN("'devices': [{'name': 'x', 'total': -1}]"), "tarn.devices[0].total is negative");
-    expect(TARN("'pools': [{'device': 0, 'id': 5}]"), "tarn.pools[0].id is not a tuple of two integers of 64 bits");
+    expect(TARN("'pools': [{'device': 0, 'id': 5}]"), "tarn.pools[0].id is no pair of two integers of 64 bits");
     expect(TARN("'pools': [{'device': 0, 'held': 5}]"), "tarn.pools[0].held is an integer, not a bool");
     expect(TARN("'handles': [{'device': 4096}]"), "tarn.handles[0].device is 4096; at most 4095 are read");
     expect(TARN("'workspaces': [{'size': 1}]"), "tarn.workspaces[0] has no key device");
@@ -511,6 +548,7 @@ int main(void)
         cmocka_unit_test(recorded),
         cmocka_unit_test(errors_name_the_place),
         cmocka_unit_test(errors_name_the_byte),
+        cmocka_unit_test(stacks_in_histories),
         cmocka_unit_test(old_layout),
         cmocka_unit_test(stacks_and_texts),
         cmocka_unit_test(tarns_own),

@@ -58,6 +58,20 @@ static void sizes_are_read(void **state)
     assert_int_equal(bytes, 7);
 }
 
+static void times_are_read(void **state)
+{
+    (void)state;
+    uint64_t ns = 7;
+    static const char *const wrong[] = {"", "1", "s", "-1s", "1 m", "1.s.", "1sec", "99999999999s"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(units_parse_time(wrong[i], &ns));
+    assert_int_equal(ns, 7);
+    assert_true(units_parse_time("1.5s", &ns) && ns == 1500000000);
+    assert_true(units_parse_time("250 ms", &ns) && ns == 250000000);
+    assert_true(units_parse_time("30us", &ns) && ns == 30000);
+    assert_true(units_parse_time("7ns", &ns) && ns == 7);
+}
+
 static void numbers_are_read(void **state)
 {
     (void)state;
@@ -79,6 +93,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_times_and_counts_are_written),
         cmocka_unit_test(sizes_are_read),
+        cmocka_unit_test(times_are_read),
         cmocka_unit_test(numbers_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,18 +17,21 @@ done <<'END'
 nonsense "nonsense" is no item
 memory "memory" is no item
 size=3G "size" is no item
-memory=1M memory wants a size of 2 MiB or more, as 24G, not "1M"
+memory=1M memory wants a size of 2 MiB or more, as 80G, not "1M"
 lag=-1 lag wants milliseconds
 repeat=0 repeat wants a number from 1 to 10000, not "0"
 deal-streams=257 deal-streams wants a number from 1 to 256
 vary=0 vary wants a seed from 1 to 10^9, not "0"
 deal-threads=x deal-threads wants a number from 1 to 1024
-policy=c10 policy wants tarn or pytorch, not "c10"
+policy=c10 policy wants tarn, pytorch or expandable, not "c10"
+least=1 least wants yes or no, not "1"
 memory=3G,memory=4G memory is there twice
 memory=3G,,lag=1 "" is no item
 memory=3G, nothing follows the last comma
 conf= conf wants what TARN_ALLOC_CONF may say
-policy=pytorch,conf=profile:footprint conf and deal-threads are tarn's
+policy=pytorch,deal-threads=2 deal-threads is tarn's
+policy=pytorch,conf=profile:footprint conf: "profile" is no setting of PyTorch's that the model knows
+policy=expandable,conf=max_split_size_mb:4 conf: max_split_size_mb wants a number of MiB from 20 on, not "4"
 END
 run 2 --what-if '' "$work/missing" && says err 'nothing is said'
 run 2 --what-if
@@ -41,8 +44,26 @@ json '[o["what_if"] for o in a[::2]] == [None, "lag=5", "repeat=3,conf=profile:f
 json '[o["lag_ms"] for o in a[::2]] == [2, 5, 2, 2] and [len(o["repeat"]) for o in a[:6:2]] == [1, 1, 3]'
 json 'all(o["fits"] and o["out_of_memory"] is None and 0 <= o["wasted"] < o["peak_reserved"] for o in a)'
 json 'a[6]["policy"] == "pytorch" and a[6]["peak_reserved"] == a[0]["pytorch_peak_reserved"] and a[6]["driver_calls"] == a[0]["pytorch_driver_calls"]'
-run 1 --json --what-if conf=profile:small "$data/small-4.pickle" && says err "conf=profile:small: conf=profile:small: tarn_configure(), column 9"
+run 1 --json --what-if conf=profile:small "$data/small-4.pickle" && says err "conf=profile:small: conf=profile:small: tarn_configuration_set(), column 9"
 json 'len(a) == 3 and "column 9" in a[2]["error"] and a[2]["what_if"] == "conf=profile:small" and a[0]["fits"]'
+
+# PyTorch's policies, and its settings; the smallest devices, on which it runs, and on which a granule less is too little.
+run 0 --json --what-if policy=expandable --what-if policy=pytorch,conf=expandable_segments:True --what-if policy=pytorch,conf=large_segment_size_mb:64 "$data/small-4.pickle"
+silent err
+json 'all(o["fits"] for o in a) and [o["policy"] for o in a[::2]] == ["tarn", "expandable", "pytorch", "pytorch"]'
+json 'a[2]["peak_reserved"] == a[4]["peak_reserved"] == a[0]["expandable_peak_reserved"] and a[2]["driver_calls"] == a[4]["driver_calls"] == a[0]["expandable_driver_calls"]'
+json 'a[6]["peak_reserved"] != a[0]["pytorch_peak_reserved"] and a[2]["driver_calls"]["map"] == a[2]["driver_calls"]["create"] > a[2]["driver_calls"]["set_access"] > 0'
+json 'all("least" not in o for o in a)'
+run 0 --json --least "$data/small-4.pickle"
+json 'all(o["peak_requested"] <= o[k] and o[k] % (2 << 20) == 0 for o in a for k in ("least", "pytorch_least", "expandable_least"))'
+read -r least native expandable < <(python3 -c 'import json, sys
+print(*[json.load(open(sys.argv[1]))[0][k] for k in ("least", "pytorch_least", "expandable_least")])' "$work/out")
+run 3 --json --what-if "memory=$least,least=yes" --what-if "memory=$((least - 2097152))" --what-if "memory=$native,policy=pytorch" \
+    --what-if "memory=$((native - 2097152)),policy=pytorch" --what-if "memory=$expandable,policy=expandable" \
+    --what-if "memory=$((expandable - 2097152)),policy=expandable" "$data/small-4.pickle"
+json '[o["fits"] for o in a if o["device"] == 0] == [True, True, False, True, False, True, False]'
+json "a[2]['least'] == $least and 'least' not in a[0]"
+run 0 --what-if least=yes,policy=pytorch "$data/small-4.pickle" && says out '^what if .* least$'
 
 # A device that is too small is an answer: which event, and what it asked for; by status 3. A failure outweighs it.
 run 0 --json --what-if policy=pytorch "$data/small-4.pickle"

@@ -214,6 +214,99 @@ static void the_recorded_peak_is_found_backwards(void **state)
     workload_finish(&workload);
 }
 
+/* Segments go because memory is short where one follows for which there was no room; else the program has emptied the cache. */
+static void what_the_program_gives_back_is_told_from_a_shortage(void **state)
+{
+    (void)state;
+    struct snapshot_event events[] = {
+        EVENT(SEGMENT_ALLOC, 0x1000, 1000),
+        EVENT(ALLOC, 0x1000, 900),
+        EVENT(FREE_REQUESTED, 0x1000, 900),
+        EVENT(FREE_COMPLETED, 0x1000, 900),
+        EVENT(SEGMENT_FREE, 0x1000, 1000), /* 4: the program */
+        EVENT(TAKEN, 0, 0),
+        EVENT(SEGMENT_ALLOC, 0x2000, 400),
+        EVENT(ALLOC, 0x2000, 400),
+        EVENT(SEGMENT_ALLOC, 0x3000, 500),
+        EVENT(ALLOC, 0x3000, 500),
+        EVENT(FREE_REQUESTED, 0x3000, 500),
+        EVENT(FREE_COMPLETED, 0x3000, 500),
+        EVENT(SEGMENT_FREE, 0x3000, 500), /* 12: 900 and 200 would have been more than ever was */
+        EVENT(SEGMENT_ALLOC, 0x4000, 200),
+        EVENT(ALLOC, 0x4000, 200),
+        EVENT(FREE_REQUESTED, 0x4000, 200),
+        EVENT(FREE_COMPLETED, 0x4000, 200),
+        EVENT(FREE_REQUESTED, 0x2000, 400),
+        EVENT(SEGMENT_FREE, 0x4000, 200), /* 18: the program; one run */
+        EVENT(FREE_COMPLETED, 0x2000, 400),
+        EVENT(SEGMENT_UNMAP, 0x2000, 400),
+        EVENT(SEGMENT_MAP, 0x5000, 300),
+        EVENT(ALLOC, 0x5000, 300),
+        EVENT(FREE_REQUESTED, 0x5000, 300),
+        EVENT(FREE_COMPLETED, 0x5000, 300),
+        EVENT(SEGMENT_UNMAP, 0x5000, 300), /* 25: an allocation fails */
+        EVENT(OOM, 1, 10),
+        EVENT(SEGMENT_MAP, 0x5000, 100),
+        EVENT(SEGMENT_UNMAP, 0x5000, 100), /* 28: nothing follows */
+    };
+    struct workload workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.recorded_peak_reserved, 1000);
+    assert_int_equal(workload.trim_count, 3);
+    for (size_t i = 0; i < workload.op_count; i++) {
+        const struct workload_op *op = &workload.ops[i];
+        assert_int_equal(op->action == WORKLOAD_TRIM, op->event == 4 || op->event == 18 || op->event == 28);
+    }
+    workload_finish(&workload);
+}
+
+/* Most versions of PyTorch write the pool of a segment, and not that of an event. */
+static void blocks_of_private_pools_are_told_by_their_segments(void **state)
+{
+    (void)state;
+    struct snapshot_event events[] = {
+        EVENT(ALLOC, 0x1000, 100), /* before the segment came there */
+        EVENT(FREE_REQUESTED, 0x1000, 100),
+        EVENT(FREE_COMPLETED, 0x1000, 100),
+        EVENT(SEGMENT_ALLOC, 0x1000, 0x1000),
+        EVENT(ALLOC, 0x1800, 100),
+        EVENT(ALLOC, 0x2000, 100),
+        EVENT(FREE_REQUESTED, 0x8100, 100), /* was there before the trace */
+    };
+    struct snapshot_segment segments[] = {
+        {.address = 0x8000, .total_size = 0x1000, .pool = {0, 2}, .pool_place = 2},
+        {.address = 0x1000, .total_size = 0x1000, .pool = {0, 1}, .pool_place = 1},
+        {.address = 0x2000, .total_size = 0x1000},
+        {.device = 1, .address = 0x2000, .total_size = 0x1000, .pool = {0, 1}, .pool_place = 1},
+    };
+    struct workload workload = build(events, COUNT(events), segments, COUNT(segments), NULL, 0);
+    assert_int_equal(workload.pool_count, 3);
+    assert_int_equal(workload.initial_count, 1);
+    assert_int_equal(workload.blocks[1].pool, 0);
+    assert_int_equal(workload.blocks[2].pool, 1);
+    assert_int_equal(workload.blocks[3].pool, 0);
+    assert_int_equal(workload.blocks[0].pool, 2);
+    workload_finish(&workload);
+}
+
+static void a_pool_ends_where_it_gives_back_and_is_not_used_again(void **state)
+{
+    (void)state;
+    struct snapshot_event events[] = {
+        EVENT(ALLOC, 0x1000, 100),          EVENT(FREE_REQUESTED, 0x1000, 100),
+        EVENT(FREE_COMPLETED, 0x1000, 100), EVENT(SEGMENT_FREE, 0x1000, 200), /* used again */
+        EVENT(ALLOC, 0x1000, 100),          EVENT(FREE_REQUESTED, 0x1000, 100),
+        EVENT(FREE_COMPLETED, 0x1000, 100), EVENT(SEGMENT_FREE, 0x1000, 200),
+    };
+    for (size_t i = 0; i < COUNT(events); i++)
+        events[i].pool = 1;
+    struct workload workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.trim_count, 0);
+    assert_op(&workload, 3, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
+    assert_op(&workload, 7, WORKLOAD_POOL_END, WORKLOAD_NO_BLOCK);
+    assert_int_equal(workload.ops[7].other, 1);
+    workload_finish(&workload);
+}
+
 static void contradictions_are_counted_and_repaired(void **state)
 {
     (void)state;
@@ -557,6 +650,9 @@ int main(void)
         cmocka_unit_test(a_free_is_late_when_something_comes_between),
         cmocka_unit_test(a_trace_without_completions_completes_at_once),
         cmocka_unit_test(the_recorded_peak_is_found_backwards),
+        cmocka_unit_test(what_the_program_gives_back_is_told_from_a_shortage),
+        cmocka_unit_test(blocks_of_private_pools_are_told_by_their_segments),
+        cmocka_unit_test(a_pool_ends_where_it_gives_back_and_is_not_used_again),
         cmocka_unit_test(contradictions_are_counted_and_repaired),
         cmocka_unit_test(sums_do_not_overflow),
         cmocka_unit_test(any_trace_gives_a_consistent_workload),

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What subcommands share: how they complain about their command line. */
+/* What subcommands share: how they read their command line, and complain about it. */
 #include "command.h"
 
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,8 @@ int command_usage_error(const char *name, const char *format, ...)
     return COMMAND_USAGE;
 }
 
-int command_option_error(const char *name, int given, char *const *argv, const struct option *options)
+/* For what getopt_long() gave '?' or ':' for. */
+static int option_error(const char *name, int given, char *const *argv, const struct option *options)
 {
     if (given == ':') {
         for (const struct option *option = options; option->name; option++)
@@ -39,6 +41,58 @@ int command_option_error(const char *name, int given, char *const *argv, const s
         if (strncmp(option->name, text + 2, (size_t)length - 2) == 0) /* it begins so: then another one does as well */
             return command_usage_error(name, "the option %.*s may mean more than one", length, text);
     return command_usage_error(name, "there is no option %.*s", length, text);
+}
+
+/* One that getopt_long() found. COMMAND_GO_ON, or COMMAND_USAGE. */
+static int take(const struct command *command, const struct command_option *option, void *arguments)
+{
+    if (!option->wants)
+        *(bool *)((char *)arguments + option->flag) = true;
+    else if (!option->take(arguments, optarg))
+        return command_usage_error(command->name, "--%s wants %s, not \"%s\"", option->name, option->wants, optarg);
+    return COMMAND_GO_ON;
+}
+
+/* The letters begin as getopt_long() has them: "+" where the options end at the first operand, ":" so that it prints nothing itself. */
+static int parse(const struct command *command, const struct command_option *options, void *arguments, int argc,
+                 char **argv, const char *letters_begin)
+{
+    enum { HELP = 'h', FIRST = 256 };
+    struct option names[COMMAND_OPTIONS_MOST + 2] = {{"help", no_argument, NULL, HELP}};
+    char letters[2 * COMMAND_OPTIONS_MOST + 8];
+    int found, status = COMMAND_GO_ON;
+    int length = snprintf(letters, sizeof letters, "%.4sh", letters_begin);
+    for (int i = 0; options[i].name; i++) {
+        int has_value = options[i].wants ? required_argument : no_argument;
+        names[i + 1] =
+            (struct option){options[i].name, has_value, NULL, options[i].letter ? options[i].letter : FIRST + i};
+        if (options[i].letter)
+            length += snprintf(letters + length, sizeof letters - (size_t)length, "%c%s", options[i].letter,
+                               options[i].wants ? ":" : "");
+    }
+    while (status == COMMAND_GO_ON && (found = getopt_long(argc, argv, letters, names, NULL)) != -1) {
+        if (found == HELP)
+            return fputs(command->help, stdout) == EOF ? COMMAND_FAILED : COMMAND_OK;
+        if (found == '?' || found == ':')
+            return option_error(command->name, found, argv, names);
+        const struct command_option *option = options;
+        while (found < FIRST && option->letter != found)
+            option++;
+        status = take(command, found < FIRST ? option : &options[found - FIRST], arguments);
+    }
+    return status;
+}
+
+int command_parse(const struct command *command, const struct command_option *options, void *arguments, int argc,
+                  char **argv)
+{
+    return parse(command, options, arguments, argc, argv, ":");
+}
+
+int command_parse_front(const struct command *command, const struct command_option *options, void *arguments, int argc,
+                        char **argv)
+{
+    return parse(command, options, arguments, argc, argv, "+:");
 }
 
 bool command_may_write(const char *name, const char *path)

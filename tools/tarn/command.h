@@ -5,11 +5,11 @@
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 
-#include <getopt.h>
 #include <stdbool.h>
+#include <stddef.h>
 
-/* Exit statuses of the program. */
-enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2 };
+/* Exit statuses of the program; and what command_parse() gives where there is none yet. */
+enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2, COMMAND_GO_ON = -1 };
 
 struct command {
     const char *name, *summary; /* summary: one line for `tarn --help` */
@@ -18,14 +18,31 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
+/* An option of a command. One with a value says what that must be, and takes it; one without sets a bool. */
+struct command_option {
+    const char *name;  /* NULL ends a table */
+    char letter;       /* its short form, or 0 */
+    const char *wants; /* "milliseconds from 0 to 10^9"; NULL: it has no value */
+    /* Writes a value into the command's arguments. False for one that is not what the option wants. */
+    bool (*take)(void *arguments, const char *value);
+    size_t flag; /* where the bool is in the arguments */
+};
+
+enum { COMMAND_OPTIONS_MOST = 16 };
+
 extern const struct command diff_command, info_command, plan_command, replay_command, report_command, sim_command,
     top_command;
 
 /* Prints "tarn NAME: ..." and where to find help, on standard error. Gives COMMAND_USAGE. */
 int command_usage_error(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same for what getopt_long() gave '?' or ':' for; `options` begins with ':' so that it prints nothing itself. */
-int command_option_error(const char *name, int given, char *const *argv, const struct option *options);
+/* Reads a command line into `arguments`, --help and -h included, and leaves optind at the first operand. Gives COMMAND_GO_ON; or the exit
+ * status, after help was printed or an error was said. */
+int command_parse(const struct command *command, const struct command_option *options, void *arguments, int argc,
+                  char **argv);
+/* The same for a command whose first operand begins another's command line. */
+int command_parse_front(const struct command *command, const struct command_option *options, void *arguments, int argc,
+                        char **argv);
 
 /* Whether a file may take this place: a device or a pipe that is there would give way to it. Else says so on standard error. */
 bool command_may_write(const char *name, const char *path);

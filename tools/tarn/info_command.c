@@ -60,13 +60,13 @@ static void gather_device(int number, struct device_info *device)
 {
     device->properties.size = sizeof device->properties;
     if (tarn_device_properties_get(number, &device->properties) ||
-        tarn_device_memory(number, &device->free_bytes, &device->total_bytes))
+        tarn_device_memory_get(number, &device->free_bytes, &device->total_bytes))
         snprintf(device->error, sizeof device->error, "%s", tarn_last_error());
 }
 
 static void gather_settings(struct machine *machine)
 {
-    if (tarn_configuration(machine->settings, sizeof machine->settings, NULL)) {
+    if (tarn_configuration_get(machine->settings, sizeof machine->settings, NULL)) {
         machine->settings[0] = '\0';
         snprintf(machine->settings_error, sizeof machine->settings_error, "%s", tarn_last_error());
     }
@@ -75,7 +75,7 @@ static void gather_settings(struct machine *machine)
 /* False when memory is short. */
 static bool gather(struct machine *machine)
 {
-    if (tarn_device_count(&machine->device_count)) {
+    if (tarn_device_count_get(&machine->device_count)) {
         machine->device_count = 0;
         snprintf(machine->reason, sizeof machine->reason, "%s", tarn_last_error());
     } else {
@@ -83,7 +83,7 @@ static bool gather(struct machine *machine)
         snprintf(machine->reason, sizeof machine->reason, "%s", driver_reason());
     }
     gather_settings(machine);
-    if (tarn_library_count(&machine->library_count))
+    if (tarn_library_count_get(&machine->library_count))
         machine->library_count = 0;
     machine->devices = calloc((size_t)machine->device_count + 1, sizeof *machine->devices);
     machine->libraries = calloc((size_t)machine->library_count + 1, sizeof *machine->libraries);
@@ -205,7 +205,7 @@ static bool settings_write(const struct machine *machine)
     if (machine->settings_error[0])
         return printf("no settings: %s\n", machine->settings_error) > 0;
     bool done = printf("settings %s\n", machine->settings) > 0;
-    for (int i = 0; done && !tarn_configuration_note(i, &note) && note; i++)
+    for (int i = 0; done && !tarn_configuration_note_get(i, &note) && note; i++)
         done = printf("  without effect: %s\n", note) > 0;
     return done;
 }
@@ -289,7 +289,7 @@ static json_t *json_notes(void)
 {
     json_t *array = json_array();
     const char *note = NULL;
-    for (int i = 0; array && !tarn_configuration_note(i, &note) && note; i++) {
+    for (int i = 0; array && !tarn_configuration_note_get(i, &note) && note; i++) {
         if (json_array_append_new(array, json_text(note))) {
             json_decref(array);
             return NULL;
@@ -340,26 +340,11 @@ static int info(bool json)
 
 static int run(int argc, char **argv)
 {
-    enum { OPTION_JSON = 256 };
-    static const struct option options[] = {
-        {"json", no_argument, NULL, OPTION_JSON},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    bool json = false;
-    int option;
-    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (option) {
-        case OPTION_JSON:
-            json = true;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return COMMAND_OK;
-        default:
-            return command_option_error("info", option, argv, options);
-        }
-    }
+    static const struct command_option options[] = {{.name = "json"}, {.name = NULL}};
+    bool json = false; /* all there is to say */
+    int status = command_parse(&info_command, options, &json, argc, argv);
+    if (status != COMMAND_GO_ON)
+        return status;
     if (optind < argc)
         return command_usage_error("info", "there is nothing to do with \"%s\"", argv[optind]);
     return info(json);

@@ -52,7 +52,8 @@ static const char help[] =
 
 struct arguments {
     const char *driver;
-    bool path, help;
+    bool path;
+    int status; /* COMMAND_OK, or COMMAND_FAILED when a variable could not be set */
 };
 
 /* Sets a variable, or adds to a list between commas. */
@@ -118,69 +119,59 @@ static bool is_rule(const char *text, bool has_code)
     return !*text || strcmp(text, "+") == 0;
 }
 
-/* Fills `arguments` and sets variables; gives COMMAND_OK with optind at the command. */
-static int parse(int argc, char **argv, struct arguments *arguments)
+/* Whether that went well is said at the end. */
+static bool set(void *arguments, int status)
 {
-    enum { OPTION_DEVICES = 256, OPTION_MEMORY, OPTION_VERSION, OPTION_FAIL, OPTION_SLOW, OPTION_DRIVER, OPTION_PATH };
-    static const struct option options[] = {
-        {"devices", required_argument, NULL, OPTION_DEVICES},
-        {"device-memory", required_argument, NULL, OPTION_MEMORY},
-        {"cuda-version", required_argument, NULL, OPTION_VERSION},
-        {"fail", required_argument, NULL, OPTION_FAIL},
-        {"slow", required_argument, NULL, OPTION_SLOW},
-        {"driver", required_argument, NULL, OPTION_DRIVER},
-        {"path", no_argument, NULL, OPTION_PATH},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    uint64_t number;
-    int option, status = COMMAND_OK;
-    /* The + ends the options at the command, whose own are its affair. */
-    while (status == COMMAND_OK && (option = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
-        switch (option) {
-        case OPTION_DEVICES:
-            if (!units_parse_count(optarg, 1, 64, &number))
-                return command_usage_error("sim", "--devices wants a number from 1 to 64, not \"%s\"", optarg);
-            status = set_number("TARN_HOST_DEVICES", number);
-            break;
-        case OPTION_MEMORY:
-            if (!units_parse_bytes(optarg, &number) || number < UINT64_C(2) << 20 || number >= UINT64_C(1) << 60)
-                return command_usage_error("sim", "--device-memory wants a size of 2 MiB or more, as 80G, not \"%s\"",
-                                           optarg);
-            status = set_number("TARN_HOST_MEMORY", number & ~((UINT64_C(2) << 20) - 1));
-            break;
-        case OPTION_VERSION:
-            if (!parse_version(optarg, &number))
-                return command_usage_error("sim", "--cuda-version wants a version as 11.4, not \"%s\"", optarg);
-            status = set_number("TARN_SIM_CUDA_VERSION", number);
-            break;
-        case OPTION_FAIL:
-            if (!is_rule(optarg, true))
-                return command_usage_error("sim", "--fail wants CALL:N:CODE, as cuMemCreate:3:2, not \"%s\"", optarg);
-            status = set_variable("TARN_SIM_FAIL", optarg, true);
-            break;
-        case OPTION_SLOW:
-            if (!is_rule(optarg, false))
-                return command_usage_error("sim", "--slow wants CALL:MS, as cuMemCreate:100, not \"%s\"", optarg);
-            status = set_variable("TARN_SIM_SLOW", optarg, true);
-            break;
-        case OPTION_DRIVER:
-            arguments->driver = optarg;
-            break;
-        case OPTION_PATH:
-            arguments->path = true;
-            break;
-        case 'h':
-            arguments->help = true;
-            return COMMAND_OK;
-        default:
-            return command_option_error("sim", option, argv, options);
-        }
-    }
-    if (status == COMMAND_OK && !arguments->path && optind >= argc)
-        return command_usage_error("sim", "no command was named");
-    return status;
+    struct arguments *own = arguments;
+    own->status = status == COMMAND_OK ? own->status : status;
+    return true;
 }
+
+static bool take_devices(void *arguments, const char *value)
+{
+    uint64_t count;
+    return units_parse_count(value, 1, 64, &count) && set(arguments, set_number("TARN_HOST_DEVICES", count));
+}
+
+static bool take_memory(void *arguments, const char *value)
+{
+    uint64_t bytes;
+    return units_parse_memory(value, &bytes) &&
+           set(arguments, set_number("TARN_HOST_MEMORY", bytes & ~((UINT64_C(2) << 20) - 1)));
+}
+
+static bool take_version(void *arguments, const char *value)
+{
+    uint64_t version;
+    return parse_version(value, &version) && set(arguments, set_number("TARN_SIM_CUDA_VERSION", version));
+}
+
+static bool take_failure(void *arguments, const char *value)
+{
+    return is_rule(value, true) && set(arguments, set_variable("TARN_SIM_FAIL", value, true));
+}
+
+static bool take_delay(void *arguments, const char *value)
+{
+    return is_rule(value, false) && set(arguments, set_variable("TARN_SIM_SLOW", value, true));
+}
+
+static bool take_driver(void *arguments, const char *value)
+{
+    ((struct arguments *)arguments)->driver = value;
+    return true;
+}
+
+static const struct command_option options[] = {
+    {.name = "devices", .wants = "a number from 1 to 64", .take = take_devices},
+    {.name = "device-memory", .wants = UNITS_WANTS_MEMORY, .take = take_memory},
+    {.name = "cuda-version", .wants = "a version as 11.4", .take = take_version},
+    {.name = "fail", .wants = "CALL:N:CODE, as cuMemCreate:3:2", .take = take_failure},
+    {.name = "slow", .wants = "CALL:MS, as cuMemCreate:100", .take = take_delay},
+    {.name = "driver", .wants = "a driver's name", .take = take_driver},
+    {.name = "path", .flag = offsetof(struct arguments, path)},
+    {.name = NULL},
+};
 
 static bool is_folder(const char *path)
 {
@@ -231,15 +222,15 @@ static int become(char **command, const char *folder, const struct arguments *ar
 
 static int run(int argc, char **argv)
 {
-    struct arguments arguments = {0};
+    struct arguments arguments = {.status = COMMAND_OK};
     char folder[PATH_MAX];
-    int status = parse(argc, argv, &arguments);
-    if (status != COMMAND_OK)
+    int status = command_parse_front(&sim_command, options, &arguments, argc, argv);
+    if (status != COMMAND_GO_ON)
         return status;
-    if (arguments.help) {
-        fputs(help, stdout);
-        return COMMAND_OK;
-    }
+    if (arguments.status != COMMAND_OK)
+        return arguments.status;
+    if (!arguments.path && optind >= argc)
+        return command_usage_error("sim", "no command was named");
     if (!find_folder(folder, sizeof folder)) {
         fputs("tarn sim: the simulated libraries are neither beside this program nor in " TARN_SIM_FROM_BIN "\n",
               stderr);

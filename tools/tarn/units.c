@@ -104,6 +104,35 @@ bool units_parse_bytes(const char *text, uint64_t *bytes)
     return true;
 }
 
+bool units_parse_memory(const char *text, uint64_t *bytes)
+{
+    uint64_t read;
+    if (!units_parse_bytes(text, &read) || read < UINT64_C(2) << 20 || read >= UINT64_C(1) << 60)
+        return false;
+    *bytes = read;
+    return true;
+}
+
+bool units_parse_time(const char *text, uint64_t *ns)
+{
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}};
+    const char *rest;
+    double number;
+    if (!parse_decimal(text, &number, &rest))
+        return false;
+    while (*rest == ' ')
+        rest++;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(rest, units[i].name) == 0 && number * units[i].ns <= 0x1p62) {
+            *ns = (uint64_t)(number * units[i].ns);
+            return true;
+        }
+    return false;
+}
+
 bool units_parse_number(const char *text, double least, double most, double *number)
 {
     const char *rest;

@@ -22,6 +22,11 @@ struct units_text units_count(uint64_t count);
 
 /* "80G", "80GiB", "512 MiB", "1.5g", "1024": bytes in units of 1024. False for anything else, and beyond 2^62. */
 bool units_parse_bytes(const char *text, uint64_t *bytes);
+/* The same for the memory of a device: 2 MiB or more, and below 2^60. */
+bool units_parse_memory(const char *text, uint64_t *bytes);
+#define UNITS_WANTS_MEMORY "a size of 2 MiB or more, as 80G"
+/* "1.5s", "250 ms", "30us", "7ns": ns. False for anything else. */
+bool units_parse_time(const char *text, uint64_t *ns);
 /* A decimal number from `least` to `most`, to the end of the text. */
 bool units_parse_number(const char *text, double least, double most, double *number);
 bool units_parse_count(const char *text, uint64_t least, uint64_t most, uint64_t *count);

@@ -15,6 +15,7 @@ const struct library library_cublaslt = {
     .name = "cublaslt",
     .platform = TARN_PLATFORM_CUDA,
     .sonames = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"},
+    .releases = {LIBRARY_RELEASE(13), LIBRARY_RELEASE(12), LIBRARY_RELEASE(11)},
     .create = "cublasLtCreate",
     .destroy = "cublasLtDestroy",
     .status_text = "cublasLtGetStatusName",
@@ -24,4 +25,5 @@ const struct library library_cublaslt = {
     .workspace_by_call = true,
     .workspace_size = workspace_size,
     .workspace_variables = {"CUBLASLT_WORKSPACE_SIZE"},
+    .workspace_lender = TARN_LIBRARY_CUBLAS,
 };

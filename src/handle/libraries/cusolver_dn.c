@@ -9,12 +9,20 @@ const struct library library_cusolver_dn = {
     .name = "cusolver_dn",
     .platform = TARN_PLATFORM_CUDA,
     .sonames = {"libcusolver.so.12", "libcusolver.so.11"}, /* 12: CUDA 13; 11: CUDA 11 and 12 */
+    .releases = {LIBRARY_RELEASE(13), LIBRARY_RELEASE(11) | LIBRARY_RELEASE(12)},
     .create = "cusolverDnCreate",
     .destroy = "cusolverDnDestroy",
     .set_stream = "cusolverDnSetStream",
     .get_stream = "cusolverDnGetStream",
     .version = "cusolverGetProperty",
     .version_call = VERSION_BY_PROPERTY,
-    .modes = {[MODE_MATH] = {"cusolverDnSetMathMode", 1, true}}, /* CUDA 13 and later */
+    .modes =
+        {
+            [MODE_MATH] = {.set = "cusolverDnSetMathMode", .get = "cusolverDnGetMathMode"}, /* CUDA 13 */
+            [MODE_FURTHER] = {.set = "cusolverDnSetDeterministicMode",
+                              .get = "cusolverDnGetDeterministicMode"},                         /* CUDA 12.2 */
+            {.set = "cusolverDnSetEmulationStrategy", .get = "cusolverDnGetEmulationStrategy"}, /* CUDA 13 */
+        },
     .out_of_memory = {2},
+    .may_be_full = {7}, /* INTERNAL_ERROR (JuliaGPU/CUDA.jl#244, #1691) */
 };

@@ -8,6 +8,7 @@ const struct library library_cusolver_sp = {
     .name = "cusolver_sp",
     .platform = TARN_PLATFORM_CUDA,
     .sonames = {"libcusolver.so.12", "libcusolver.so.11"},
+    .releases = {LIBRARY_RELEASE(13), LIBRARY_RELEASE(11) | LIBRARY_RELEASE(12)},
     .create = "cusolverSpCreate",
     .destroy = "cusolverSpDestroy",
     .set_stream = "cusolverSpSetStream",
@@ -15,4 +16,6 @@ const struct library library_cusolver_sp = {
     .version = "cusolverGetProperty",
     .version_call = VERSION_BY_PROPERTY,
     .out_of_memory = {2},
+    /* INTERNAL_ERROR (JuliaGPU/CUDA.jl#244, #1691), and NOT_INITIALIZED: a full H200 with CUDA 13 */
+    .may_be_full = {7, 1},
 };

@@ -8,6 +8,7 @@ const struct library library_cusparse = {
     .name = "cusparse",
     .platform = TARN_PLATFORM_CUDA,
     .sonames = {"libcusparse.so.12", "libcusparse.so.11"}, /* 12 is that of CUDA 12 and of CUDA 13 */
+    .releases = {LIBRARY_RELEASE(12) | LIBRARY_RELEASE(13), LIBRARY_RELEASE(11)},
     .create = "cusparseCreate",
     .destroy = "cusparseDestroy",
     .set_stream = "cusparseSetStream",
@@ -15,6 +16,6 @@ const struct library library_cusparse = {
     .status_text = "cusparseGetErrorName",
     .version = "cusparseGetProperty",
     .version_call = VERSION_BY_PROPERTY,
-    .modes = {[MODE_POINTER] = {"cusparseSetPointerMode", 0, true}},
+    .modes = {[MODE_POINTER] = {.set = "cusparseSetPointerMode", .get = "cusparseGetPointerMode"}},
     .out_of_memory = {2},
 };

@@ -13,6 +13,7 @@ const struct library library_hipblas = {
     .name = "hipblas",
     .platform = TARN_PLATFORM_HIP,
     .sonames = {"libhipblas.so.3", "libhipblas.so.2", "libhipblas.so.1", "libhipblas.so.0"},
+    .releases = {LIBRARY_RELEASE(7), LIBRARY_RELEASE(6), LIBRARY_RELEASE(5), LIBRARY_RELEASE(5)},
     .create = "hipblasCreate",
     .destroy = "hipblasDestroy",
     .set_stream = "hipblasSetStream",
@@ -21,11 +22,12 @@ const struct library library_hipblas = {
     .status_text = "hipblasStatusToString",
     .modes =
         {
-            [MODE_POINTER] = {"hipblasSetPointerMode", 0, true},
-            [MODE_MATH] = {"hipblasSetMathMode", 0, true},
-            [MODE_ATOMICS] = {"hipblasSetAtomicsMode", 1, true},
+            [MODE_POINTER] = {.set = "hipblasSetPointerMode", .get = "hipblasGetPointerMode"},
+            [MODE_MATH] = {.set = "hipblasSetMathMode", .get = "hipblasGetMathMode"},
+            [MODE_ATOMICS] = {.set = "hipblasSetAtomicsMode", .get = "hipblasGetAtomicsMode"},
         },
     .by_stream = true,
+    .frees_own_memory = true,
     .unset_workspace = true,
     .unchecked = true,
     .out_of_memory = {2},

@@ -17,6 +17,7 @@ const struct library library_hipblaslt = {
     .name = "hipblaslt",
     .platform = TARN_PLATFORM_HIP,
     .sonames = {"libhipblaslt.so.1", "libhipblaslt.so.0"},
+    .releases = {LIBRARY_RELEASE(7), LIBRARY_RELEASE(5) | LIBRARY_RELEASE(6)},
     .create = "hipblasLtCreate",
     .destroy = "hipblasLtDestroy",
     .version = "hipblasLtGetVersion",

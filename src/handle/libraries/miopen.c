@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* MIOpen. Its buffers come from tarn, in the order of the handle's stream; left alone it would fall back to pinned host
- * memory when the device is full. The rocBLAS handle inside it allocates for itself. */
+ * memory when the device is full. The rocBLAS and hipBLASLt handles inside it allocate for themselves, and are only told of a
+ * change of stream (MIOpen, src/hip/handlehip.cpp): so there is one handle per stream, as for these. */
 #include "handle/library.h"
 
 #include <string.h>
@@ -37,6 +38,7 @@ const struct library library_miopen = {
     .version_call = VERSION_BY_PARTS,
     .memory = "miopenSetAllocator",
     .give_memory = give_memory,
+    .by_stream = true,
     .unchecked = true,
     .out_of_memory = {4},
 };

@@ -10,10 +10,9 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/debug/block.h"
-#include "memory/ladder.h"
-#include "memory/malloc.h"
-#include "memory/wait.h"
+#include "memory/arena/hooks.h"
+#include "memory/debug/debug_block.h"
+#include "memory/heap/wait.h"
 
 #include <string.h>
 
@@ -132,7 +131,7 @@ static bool fill(const struct heap *heap, uintptr_t address, unsigned char value
     struct stream *stream = heap->stream;
     mutex_lock(&device->record_lock);
     bool may = !stream_captures(stream);
-    tarn_status status = may ? driver->set(device->number, address, value, size, stream->native) : TARN_OK;
+    tarn_status status = may ? driver->set(device->number, address, value, size, stream_native(stream)) : TARN_OK;
     mutex_unlock(&device->record_lock);
     return may && device_note(device, status) == TARN_OK;
 }
@@ -187,11 +186,18 @@ void debug_extended_locked(uintptr_t start, size_t size, size_t requested)
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
+/* Whether a heap's stream captures. The driver is asked where the stream is there for certain. */
+static bool heap_captures(const struct heap *heap)
+{
+    if (heap->retired)
+        return false;
+    return stream_is_found(heap->stream) ? stream_is_known(heap->stream) : stream_captures(heap->stream);
+}
+
 /* Makes a freed block wait for its own stream, and for debug mode then. False where it cannot. */
 static bool wait_for_look(struct heap *heap, struct debug_block *block, struct use **uses)
 {
-    bool may = uses && debug_may_touch(heap) && (heap->retired || !stream_captures(heap->stream)) &&
-               use_add_own(uses, heap) == TARN_OK;
+    bool may = uses && debug_may_touch(heap) && !heap_captures(heap) && use_add_own(heap, uses) == TARN_OK;
     if (may)
         (*uses)->watch = block;
     return may;
@@ -212,11 +218,6 @@ void debug_free_locked(struct heap *heap, uintptr_t start, struct use **uses)
     mutex_unlock(&debug_lock);
     atomic_fetch_add(&frees, 1);
     atomic_fetch_add(&freed_bytes, waits ? block->size : 0);
-}
-
-bool debug_is_waiting(const struct debug_block *block)
-{
-    return atomic_load(&block->state) == DEBUG_WAITING;
 }
 
 void debug_ended_locked(struct debug_block *block)
@@ -259,26 +260,29 @@ void debug_put_ready_locked(struct debug_block *block)
 
 tarn_status debug_bad_free(uintptr_t address, tarn_status status)
 {
-    struct debug_text first = {0}, text = {0};
+    struct debug_text text = {0};
+    struct debug_facts facts;
     tarn_debug_report report = {.kind = TARN_DEBUG_BAD_FREE, .device = -1, .block = (void *)address};
     bool is_misuse = status == TARN_ERROR_DOUBLE_FREE || status == TARN_ERROR_INVALID_POINTER;
     if (!is_misuse)
         return status;
-    debug_append(&first, "%s", tarn_last_error());
+    debug_append(&text, "%s", tarn_last_error());
     mutex_lock(&debug_lock);
     const struct debug_block *block = debug_find_locked(address);
-    if (block) {
-        debug_append(&first, "; it was in ");
-        debug_describe(&first, block);
-        report.device = block->device;
-        report.requested = block->requested;
-        report.offset = (int64_t)(address - debug_address(block));
-    }
-    text = first;
-    debug_append_site(&text, "freed now", &debug_here);
-    if (block)
-        debug_append_sites(&text, block);
+    bool known = block != NULL;
+    if (known)
+        facts = debug_facts_locked(block);
     mutex_unlock(&debug_lock);
+    if (known) {
+        debug_append(&text, "; it was in ");
+        debug_describe(&text, &facts);
+        report.device = facts.device;
+        report.requested = facts.requested;
+        report.offset = (int64_t)(address - facts.address);
+    }
+    debug_append_site(&text, "freed now", &debug_here);
+    if (known)
+        debug_append_sites(&text, &facts);
     debug_report(&report, &text);
     debug_deliver();
     return failed(status, "%s", text.text);
@@ -315,7 +319,7 @@ static void look(void)
     error_attempt_end(&before, TARN_OK);
 }
 
-bool debug_relieve_slowly(struct arena *arena, uint64_t *seen)
+bool debug_relieve(struct arena *arena, uint64_t *seen)
 {
     debug_collect(arena);
     debug_work(arena->device->number);
@@ -349,7 +353,7 @@ static void compare_devices(void)
     debug_report(&report, &text);
 }
 
-void debug_turn_slowly(void)
+void debug_turn(void)
 {
     if (atomic_load(&process_state) != PROCESS_RUNS)
         return; /* in a child every lock may be somebody's who is not there */
@@ -367,11 +371,9 @@ void debug_turn_slowly(void)
 void debug_settle(struct store *store)
 {
     uint64_t seen = 0;
-    if (!debug_has(DEBUG_CONTENTS))
-        return;
     struct error_before before;
     error_attempt_begin(&before);
-    (void)ladder_settle(store->arena, store);
+    (void)heaps_settle(store->arena, store);
     (void)debug_relieve(store->arena, &seen);
     error_attempt_end(&before, TARN_OK);
 }
@@ -396,9 +398,9 @@ static tarn_status look_at_live(struct arena *arena)
         struct mark *mark = NULL;
         mutex_lock(&heap->lock);
         struct stream *stream = heap->stream;
-        unsigned generation = heap->generation;
+        unsigned incarnation = heap->incarnation;
         mutex_unlock(&heap->lock);
-        status = stream ? mark_of_stream(stream, generation, &mark) : TARN_OK;
+        status = stream ? mark_of_stream(stream, incarnation, &mark) : TARN_OK;
         if (!status && mark)
             status = mark_wait(mark);
         mark_release(mark);
@@ -446,7 +448,7 @@ tarn_status tarn_debug_check(int number)
     struct arena *arena = arena_if_used(number);
     if (!arena || !debug_has(DEBUG_CONTENTS))
         return TARN_OK;
-    status = ladder_settle(arena, NULL);
+    status = heaps_settle(arena, NULL);
     (void)debug_relieve(arena, &seen);
     if (!status)
         status = look_at_live(arena);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Debug mode: what the memory layer tells it, and asks. Without TARN_DEBUG every call here is one predictable branch on a
- * slow path.
+/* Debug mode: what the memory layer tells it, and asks: the public calls directly, lower rooms by hooks.h. Without TARN_DEBUG none is
+ * called: that is one predictable branch on a slow path.
  *
  *   front zone | what the caller has | back zone     a block of a heap, with the word redzone
  *
@@ -13,12 +13,9 @@
 #define TARN_MEMORY_DEBUG_H
 
 #include "base/debug_words.h"
-#include "memory/announce.h"
-#include "memory/heap.h"
+#include "memory/heap/heap.h"
 
 struct debug_block;
-
-#define DEBUG_BEHIND ((size_t)256) /* bytes: the least back zone */
 
 /* Whether blocks are remembered. */
 static inline bool debug_is_on(void)
@@ -26,28 +23,11 @@ static inline bool debug_is_on(void)
     return debug_has(DEBUG_BLOCKS);
 }
 
-/* Whether every block takes the slow path. */
-static inline bool debug_bypasses_caches(void)
-{
-    return debug_is_on() || announcer || (driver->checking && driver->checking());
-}
-
-/* Bytes of the front zone of a block of an alignment; of a slot in a slab. */
-static inline size_t debug_front(size_t alignment)
-{
-    return debug_has(DEBUG_REDZONE) ? alignment : 0;
-}
-
 /* Once: turns the host device's checker on where that is asked for. */
 void debug_init(void);
 
 /* The start of a public call, with no lock held: compares devices, looks at freed blocks from time to time, hands reports out. */
-void debug_turn_slowly(void);
-static inline void debug_turn(void)
-{
-    if (debug_has(DEBUG_BLOCKS | DEBUG_CONTEXT))
-        debug_turn_slowly();
-}
+void debug_turn(void);
 
 /* Who called the public function that runs: what the thread allocates or frees next has this call site. */
 void debug_site_take(void *caller);
@@ -67,20 +47,14 @@ void debug_free_locked(struct heap *heap, uintptr_t start, struct use **uses);
 /* A free was refused, with the last error: adds to it what is known of the pointer, and reports it. No lock held. */
 tarn_status debug_bad_free(uintptr_t address, tarn_status status);
 
-/* What wait.c asks of a freed block: whether its uses are still waited for; that they have ended; whether it can be let go; that
- * it is. Under the heap's lock. */
-bool debug_is_waiting(const struct debug_block *block);
+/* What wait.c says and asks of a freed block: that its uses have ended; whether it can be let go; that it is. Under the heap's lock. */
 void debug_ended_locked(struct debug_block *block);
 bool debug_is_over(const struct debug_block *block);
 void debug_gone_locked(struct debug_block *block);
 
 /* Lets everything go that waits for debug mode alone. True when blocks have become free since `seen`, which is updated. Calls the
  * driver, and waits for its own copies. No lock held. */
-bool debug_relieve_slowly(struct arena *arena, uint64_t *seen);
-static inline bool debug_relieve(struct arena *arena, uint64_t *seen)
-{
-    return debug_has(DEBUG_CONTENTS) && debug_relieve_slowly(arena, seen);
-}
+bool debug_relieve(struct arena *arena, uint64_t *seen);
 
 /* Waits until no block of a store waits for debug mode. */
 void debug_settle(struct store *store);

@@ -2,15 +2,16 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* How debug mode speaks: call sites, texts, the count, and the reports that wait for the caller's function. Those are a list
- * under `reports_lock`, a leaf; the function runs without it. A report for which the host has no memory is logged and counted,
+ * under `reports_lock`, a leaf; the function runs without it. A report for which the host has no memory is printed and counted,
  * and not given to the function. */
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "memory/debug/block.h"
+#include "memory/debug/debug_block.h"
 #include "record/stack.h"
+#include "record/symbols.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -29,8 +30,8 @@ struct waiting_report {
 
 static mutex reports_lock = MUTEX_INITIALIZER(LOCK_DEBUG_REPORTS);
 static struct waiting_report *reports, **reports_end = &reports;   /* reports_lock */
-static void (*report_function)(void *, const tarn_debug_report *); /* reports_lock */
-static void *report_argument;                                      /* reports_lock */
+static void (*report_function)(const tarn_debug_report *, void *); /* reports_lock */
+static void *report_user;                                          /* reports_lock */
 static struct object_pool report_objects = OBJECT_POOL(struct waiting_report);
 static atomic_uint_fast64_t count;
 
@@ -79,56 +80,145 @@ static const char *file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static void append_frame(struct debug_text *text, const void *frame)
+static const char *last_part(const char *path, size_t most)
 {
-    Dl_info info;
+    size_t length = strlen(path);
+    return length > most ? path + length - most : path;
+}
+
+/* How many frames are remembered: what looks names up reads the program's files, which takes milliseconds. */
+#define NAMES 512
+
+/* What a frame is called. The same address under another object, after a dlclose(), is another frame. */
+struct frame_name {
+    const void *frame, *base;
+    char text[200];
+};
+
+static mutex names_lock = MUTEX_INITIALIZER(LOCK_DEBUG_NAMES);
+static struct frame_name *names; /* names_lock; NAMES of them, from the first report on */
+
+static unsigned name_slot(const void *frame)
+{
+    return (unsigned)((uintptr_t)frame * UINT64_C(0x9E3779B97F4A7C15) >> 40) % NAMES;
+}
+
+static bool find_name(const void *frame, const void *base, char *text, size_t size)
+{
+    mutex_lock(&names_lock);
+    const struct frame_name *name = names ? &names[name_slot(frame)] : NULL;
+    bool found = name && name->frame == frame && name->base == base;
+    if (found)
+        snprintf(text, size, "%s", name->text);
+    mutex_unlock(&names_lock);
+    return found;
+}
+
+static void keep_name(const void *frame, const void *base, const char *text)
+{
+    mutex_lock(&names_lock);
+    if (!names)
+        names = pages_alloc(NAMES * sizeof *names); /* zeroed */
+    if (names) {
+        struct frame_name *name = &names[name_slot(frame)];
+        *name = (struct frame_name){.frame = frame, .base = base};
+        snprintf(name->text, sizeof name->text, "%s", text);
+    }
+    mutex_unlock(&names_lock);
+}
+
+/* "attention (/srv/model.c:41)" where debug information knows; else "attention (model.so+0x1b2e1)", or without its name. `symbols` is
+ * opened for the first frame that needs it. */
+static void name_frame(const void *frame, struct symbols **symbols, char *text, size_t size)
+{
+    Dl_info info = {0};
     const char *call = (const char *)frame - 1; /* a return address may be that of the next function */
-    if (!dladdr(call, &info) || !info.dli_fname)
-        debug_append(text, "%p", frame);
-    else if (info.dli_sname)
-        debug_append(text, "%s+0x%zx (%s+0x%zx)", info.dli_sname,
-                     (size_t)((const char *)frame - (const char *)info.dli_saddr), file_name(info.dli_fname),
-                     (size_t)((const char *)frame - (const char *)info.dli_fbase));
+    bool loaded = dladdr(call, &info) && info.dli_fname;
+    if (find_name(frame, info.dli_fbase, text, size))
+        return;
+    struct symbol symbol;
+    if (!*symbols)
+        *symbols = symbols_open();
+    if (!*symbols || !loaded) {
+        snprintf(text, size, "%.80s+0x%zx", loaded ? file_name(info.dli_fname) : "",
+                 (size_t)((const char *)frame - (const char *)info.dli_fbase));
+        return;
+    }
+    symbols_find(*symbols, (uint64_t)(uintptr_t)frame, &symbol);
+    bool named = strncmp(symbol.name, "0x", 2) != 0;
+    size_t offset = (size_t)((const char *)frame - (const char *)info.dli_fbase);
+    if (symbol.line)
+        snprintf(text, size, "%.80s (%.100s:%d)", named ? symbol.name : "?", last_part(symbol.file, 100), symbol.line);
+    else if (named)
+        snprintf(text, size, "%.80s (%.80s+0x%zx)", symbol.name, last_part(file_name(info.dli_fname), 80), offset);
     else
-        debug_append(text, "%s+0x%zx", file_name(info.dli_fname),
-                     (size_t)((const char *)frame - (const char *)info.dli_fbase));
+        snprintf(text, size, "%.80s+0x%zx", file_name(info.dli_fname), offset);
+    keep_name(frame, info.dli_fbase, text);
 }
 
 void debug_append_site(struct debug_text *text, const char *label, const struct debug_site *site)
 {
     if (!site->count)
         return;
+    struct symbols *symbols = NULL;
     debug_append(text, "\n  %s at ", label);
     for (unsigned i = 0; i < site->count; i++) {
-        debug_append(text, "%s", i ? " < " : "");
-        append_frame(text, site->frames[i]);
+        char name[sizeof((struct frame_name *)0)->text];
+        name_frame(site->frames[i], &symbols, name, sizeof name);
+        debug_append(text, "%s%s", i ? " < " : "", name);
     }
+    if (symbols)
+        symbols_close(symbols);
 }
 
-void debug_append_sites(struct debug_text *text, const struct debug_block *block)
+struct debug_facts debug_facts_locked(const struct debug_block *block)
 {
-    debug_append_site(text, "allocated", &block->allocated);
-    if (atomic_load(&block->state) != DEBUG_LIVE)
-        debug_append_site(text, "freed", &block->freed);
+    return (struct debug_facts){
+        .address = debug_address(block),
+        .requested = block->requested,
+        .device = block->device,
+        .pool = {block->pool[0], block->pool[1]},
+        .stream = block->stream,
+        .tag = block->tag,
+        .was_freed = atomic_load(&block->state) != DEBUG_LIVE,
+        .allocated = block->allocated,
+        .freed = block->freed,
+    };
 }
 
-void debug_describe(struct debug_text *text, const struct debug_block *block)
+struct debug_facts debug_facts_of(const struct debug_block *block)
 {
-    debug_append(text, "the block at %#zx of %zu bytes", (size_t)debug_address(block), block->requested);
-    if (block->tag)
-        debug_append(text, ", tag \"%s\"", tarn_tag_text(block->tag));
-    debug_append(text, " (device %d, stream %#llx, pool (%llu, %llu))", block->device,
-                 (unsigned long long)block->stream, (unsigned long long)block->pool[0],
-                 (unsigned long long)block->pool[1]);
+    mutex_lock(&debug_lock);
+    struct debug_facts facts = debug_facts_locked(block);
+    mutex_unlock(&debug_lock);
+    return facts;
+}
+
+void debug_append_sites(struct debug_text *text, const struct debug_facts *facts)
+{
+    debug_append_site(text, "allocated", &facts->allocated);
+    if (facts->was_freed)
+        debug_append_site(text, "freed", &facts->freed);
+}
+
+void debug_describe(struct debug_text *text, const struct debug_facts *facts)
+{
+    debug_append(text, "the block at %#zx of %zu bytes", (size_t)facts->address, facts->requested);
+    if (facts->tag)
+        debug_append(text, ", tag \"%s\"", tarn_tag_text(facts->tag));
+    debug_append(text, " (device %d, stream %#llx, pool (%llu, %llu))", facts->device,
+                 (unsigned long long)facts->stream, (unsigned long long)facts->pool[0],
+                 (unsigned long long)facts->pool[1]);
 }
 
 /* Reports ---------------------------------------------------------------------------------------------------------- */
 
-static void log_lines(const char *text)
+/* On standard error; with the word quiet only where the log is asked for. */
+static void print_lines(const char *text)
 {
     while (*text) {
         size_t length = strcspn(text, "\n");
-        log_write(LOG_ERRORS, "debug: %.*s", (int)length, text);
+        debug_say("debug: %.*s", (int)length, text);
         text += length + (text[length] != 0);
     }
 }
@@ -158,20 +248,20 @@ static void stop(const struct debug_text *text)
 void debug_report(const tarn_debug_report *report, const struct debug_text *text)
 {
     atomic_fetch_add(&count, 1);
-    log_lines(text->text);
     if (debug_has(DEBUG_ABORT))
         stop(text);
+    print_lines(text->text);
     keep(report, text);
 }
 
-static struct waiting_report *take(void (**function)(void *, const tarn_debug_report *), void **argument)
+static struct waiting_report *take(void (**function)(const tarn_debug_report *, void *), void **user)
 {
     mutex_lock(&reports_lock);
     struct waiting_report *report = reports;
     if (report && !(reports = report->next))
         reports_end = &reports;
     *function = report_function;
-    *argument = report_argument;
+    *user = report_user;
     mutex_unlock(&reports_lock);
     return report;
 }
@@ -179,15 +269,15 @@ static struct waiting_report *take(void (**function)(void *, const tarn_debug_re
 void debug_deliver(void)
 {
     static _Thread_local bool delivers; /* the function may call tarn, which comes here */
-    void (*function)(void *, const tarn_debug_report *) = NULL;
-    void *argument = NULL;
+    void (*function)(const tarn_debug_report *, void *) = NULL;
+    void *user = NULL;
     if (delivers)
         return;
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     delivers = true;
-    for (struct waiting_report *report; (report = take(&function, &argument));) {
+    for (struct waiting_report *report; (report = take(&function, &user));) {
         if (function)
-            function(argument, &report->report);
+            function(&report->report, user);
         object_free(&report_objects, report);
     }
     delivers = false;
@@ -198,26 +288,30 @@ uint64_t debug_count(void)
     return atomic_load(&count);
 }
 
-void tarn_debug_on_report(void (*function)(void *argument, const tarn_debug_report *report), void *argument)
+void tarn_debug_callback_set(void (*function)(const tarn_debug_report *report, void *user), void *user)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
         return;
     mutex_lock(&reports_lock);
     report_function = function;
-    report_argument = argument;
+    report_user = user;
     mutex_unlock(&reports_lock);
 }
 
 /* The checker ------------------------------------------------------------------------------------------------------ */
 
-/* The two sides may be one block: memory that was used before its free and after it. */
-void debug_conflict(const struct driver_conflict *conflict)
+/* What a conflict is about: the blocks of both sides, which may be one, memory that was used before its free and after it. */
+struct parties {
+    struct debug_facts facts[2];
+    int count;
+    int64_t offset; /* of the conflict in the first */
+    bool said;      /* all about it, before */
+};
+
+static void find_parties(const struct driver_conflict *conflict, struct parties *parties)
 {
-    struct debug_text text = {0};
-    tarn_debug_report report = {.kind = TARN_DEBUG_CONFLICT, .device = conflict->device};
     struct debug_block *found[2] = {NULL, NULL};
-    bool said = true;
-    debug_append(&text, "use without an order between streams: %s", conflict->text);
+    *parties = (struct parties){.said = true};
     mutex_lock(&debug_lock);
     for (int i = 0; i < 2; i++) {
         const struct driver_side *side = &conflict->sides[i];
@@ -225,20 +319,35 @@ void debug_conflict(const struct driver_conflict *conflict)
         if (!block || block == found[0])
             continue;
         found[i] = block;
-        said = said && block->conflicted;
+        parties->said = parties->said && block->conflicted;
         block->conflicted = true;
-        if (!report.block) {
-            report.block = (void *)debug_address(block);
-            report.requested = block->requested;
-            report.offset = (int64_t)(side->address - debug_address(block));
-        }
-        debug_append(&text, "\n  ");
-        debug_describe(&text, block);
-        debug_append_sites(&text, block);
+        if (!parties->count)
+            parties->offset = (int64_t)(side->address - debug_address(block));
+        parties->facts[parties->count++] = debug_facts_locked(block);
     }
     mutex_unlock(&debug_lock);
-    if (!report.block || !said)
-        debug_report(&report, &text);
+}
+
+void debug_conflict(const struct driver_conflict *conflict)
+{
+    struct debug_text text = {0};
+    struct parties parties;
+    tarn_debug_report report = {.kind = TARN_DEBUG_CONFLICT, .device = conflict->device};
+    debug_append(&text, "use without an order between streams: %s", conflict->text);
+    find_parties(conflict, &parties);
+    if (parties.count && parties.said)
+        return;
+    for (int i = 0; i < parties.count; i++) {
+        debug_append(&text, "\n  ");
+        debug_describe(&text, &parties.facts[i]);
+        debug_append_sites(&text, &parties.facts[i]);
+    }
+    if (parties.count) {
+        report.block = (void *)parties.facts[0].address;
+        report.requested = parties.facts[0].requested;
+        report.offset = parties.offset;
+    }
+    debug_report(&report, &text);
 }
 
 /* Leaks ------------------------------------------------------------------------------------------------------------ */
@@ -257,25 +366,27 @@ static bool same_site(const struct debug_site *a, const struct debug_site *b)
 static bool next_leak(int device, tarn_debug_report *report, struct debug_text *text)
 {
     const struct debug_block *first = NULL;
+    struct debug_facts facts;
     size_t blocks = 0;
     mutex_lock(&debug_lock);
     for (struct debug_block *block = debug_next_locked(0); block; block = debug_next_locked(block->start + 1)) {
         if (!is_leak(block, device) || (first && !same_site(&first->allocated, &block->allocated)))
             continue;
-        first = first ? first : block;
+        if (!first)
+            facts = debug_facts_locked(first = block);
         block->counted = true;
         report->requested += block->requested;
         blocks++;
     }
-    if (first) {
-        report->block = (void *)debug_address(first);
-        debug_append(text, "%zu live blocks of %zu bytes in all at tarn_shutdown(), the first: ", blocks,
-                     report->requested);
-        debug_describe(text, first);
-        debug_append_site(text, "allocated", &first->allocated);
-    }
     mutex_unlock(&debug_lock);
-    return first != NULL;
+    if (!blocks)
+        return false;
+    report->block = (void *)facts.address;
+    debug_append(text, "%zu live blocks of %zu bytes in all at tarn_shutdown(), the first: ", blocks,
+                 report->requested);
+    debug_describe(text, &facts);
+    debug_append_site(text, "allocated", &facts.allocated);
+    return true;
 }
 
 void debug_report_leaks(int device)

@@ -7,7 +7,7 @@
  * has it. A copy that the driver refuses leaves its block unseen; one that cannot be waited for, its block for later. */
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/debug/block.h"
+#include "memory/debug/debug_block.h"
 
 #include <string.h>
 
@@ -28,14 +28,12 @@ static unsigned char *buffer; /* BUFFER bytes, or NULL; written by copies only u
 
 void debug_pause(void)
 {
-    if (debug_has(DEBUG_CONTENTS))
-        mutex_lock(&working);
+    mutex_lock(&working);
 }
 
 void debug_go_on(void)
 {
-    if (debug_has(DEBUG_CONTENTS))
-        mutex_unlock(&working);
+    mutex_unlock(&working);
 }
 
 /* The device's stream ------------------------------------------------------------------------------------------------ */
@@ -100,13 +98,12 @@ static void report_zone(const struct debug_block *block, const struct difference
                                 .block = (void *)debug_address(block),
                                 .requested = block->requested,
                                 .offset = behind ? offset + (int64_t)block->requested : offset};
-    mutex_lock(&debug_lock);
+    struct debug_facts facts = debug_facts_of(block);
     debug_append(&text, "a write %s ", behind ? "behind the end of" : "before");
-    debug_describe(&text, block);
+    debug_describe(&text, &facts);
     debug_append(&text, ": the red zone has %zu wrong bytes, the nearest %zu bytes %s the block; the first is 0x%02X",
                  wrong->count, distance, behind ? "behind" : "before", wrong->value);
-    debug_append_sites(&text, block);
-    mutex_unlock(&debug_lock);
+    debug_append_sites(&text, &facts);
     debug_report(&report, &text);
 }
 
@@ -141,12 +138,11 @@ static void report_write(const struct debug_block *block, const struct differenc
                                 .block = (void *)debug_address(block),
                                 .requested = block->requested,
                                 .offset = offset};
-    mutex_lock(&debug_lock);
+    struct debug_facts facts = debug_facts_of(block);
     debug_append(&text, "a write to freed memory, at offset %lld of ", (long long)offset);
-    debug_describe(&text, block);
+    debug_describe(&text, &facts);
     debug_append(&text, ": %zu bytes were written, from 0x%02X on", wrong->count, wrong->value);
-    debug_append_sites(&text, block);
-    mutex_unlock(&debug_lock);
+    debug_append_sites(&text, &facts);
     debug_report(&report, &text);
 }
 

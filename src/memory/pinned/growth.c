@@ -166,8 +166,8 @@ static void growth_end_locked(struct pinned_segment *segment, struct pinned_pool
 {
     unsigned bucket = segment->size > 1 ? 64u - (unsigned)__builtin_clzll(segment->size - 1) : 0;
     pinned_segment_enter_locked(segment, pool);
-    pinned_stat_add(&pinned.stats.allocations, 1);
-    pinned_stat_add(&pinned.stats.allocated_bytes, (int64_t)segment->size);
+    stat_add(&pinned.stats.allocations, 1);
+    stat_add(&pinned.stats.allocated_bytes, (int64_t)segment->size);
     pinned.stats.num_host_alloc++;
     pinned.stats.bucket_allocation[bucket]++;
     duration_add(&pinned.stats.host_alloc_time, ns);
@@ -274,8 +274,8 @@ static tarn_status give_back(struct pinned_segment *segment)
     if (status) { /* its pool may be dead since */
         pinned_segment_enter_locked(segment, &pinned.standard);
     } else {
-        pinned_stat_add(&pinned.stats.allocations, -1);
-        pinned_stat_add(&pinned.stats.allocated_bytes, -(int64_t)segment->size);
+        stat_add(&pinned.stats.allocations, -1);
+        stat_add(&pinned.stats.allocated_bytes, -(int64_t)segment->size);
         pinned.stats.num_host_free++;
         duration_add(&pinned.stats.host_free_time, ns);
         pinned_segment_destroy(segment);

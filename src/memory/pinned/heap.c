@@ -245,9 +245,9 @@ tarn_status pinned_take_locked(const struct pinned_request *request, struct pinn
     block->captured = NULL;
     block->segment->used += block->size;
     *recent_of(block->address) = block;
-    pinned_stat_add(&pinned.stats.active_requests, 1);
-    pinned_stat_add(&pinned.stats.active_bytes, (int64_t)block->size);
-    pinned_stat_add(&pinned.stats.requested_bytes, (int64_t)block->requested);
+    stat_add(&pinned.stats.active_requests, 1);
+    stat_add(&pinned.stats.active_bytes, (int64_t)block->size);
+    stat_add(&pinned.stats.requested_bytes, (int64_t)block->requested);
     *result = block;
     return TARN_OK;
 }
@@ -258,9 +258,9 @@ void pinned_give_locked(struct pinned_block *block)
     struct pinned_pool *pool = segment->pool;
     if (pool->loose_count == PINNED_LOOSE)
         pinned_join_locked(pool);
-    pinned_stat_add(&pinned.stats.active_requests, -1);
-    pinned_stat_add(&pinned.stats.active_bytes, -(int64_t)block->size);
-    pinned_stat_add(&pinned.stats.requested_bytes, -(int64_t)block->requested);
+    stat_add(&pinned.stats.active_requests, -1);
+    stat_add(&pinned.stats.active_bytes, -(int64_t)block->size);
+    stat_add(&pinned.stats.requested_bytes, -(int64_t)block->requested);
     segment->used -= block->size;
     block->state = PINNED_FREE;
     pool->loose[pool->loose_count++] = block;
@@ -299,6 +299,17 @@ struct pinned_block *pinned_find_locked(uintptr_t address, bool *ours)
     node = tree_find_first(&segment->blocks, block_ends_after, address);
     block = TREE_ENTRY(node, struct pinned_block, by_address);
     return block->state == PINNED_LIVE ? block : NULL;
+}
+
+bool pinned_overlaps(uintptr_t start, size_t size)
+{
+    if (!atomic_load(&pinned.used))
+        return false;
+    mutex_lock(&pinned.lock);
+    struct tree_node *node = tree_find_first(&pinned.segments, segment_ends_after, start);
+    bool overlaps = node && TREE_ENTRY(node, struct pinned_segment, by_address)->address < start + size;
+    mutex_unlock(&pinned.lock);
+    return overlaps;
 }
 
 /* ---- Segments ---------------------------------------------------------------------------------------------------- */
@@ -372,6 +383,16 @@ void pinned_segment_leave_locked(struct pinned_segment *segment)
     pinned.leaving_bytes += segment->size;
 }
 
+/* Says of the live blocks of a segment that the graphs of a pool are gone. */
+static void segment_forget(const struct pinned_segment *segment, const struct pinned_pool *pool)
+{
+    for (struct tree_node *node = tree_first(&segment->blocks); node; node = tree_next(node)) {
+        struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
+        if (block->captured == pool)
+            block->captured = NULL;
+    }
+}
+
 void pinned_absorb_locked(struct pinned_pool *pool)
 {
     pinned_join_locked(pool);
@@ -388,8 +409,9 @@ void pinned_absorb_locked(struct pinned_pool *pool)
             struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
             if (block->state == PINNED_FREE)
                 bin_insert(block);
-            if (block->captured == pool)
-                block->captured = NULL; /* its graphs are gone */
         }
+        segment_forget(segment, pool);
     }
+    for (struct tree_node *node = tree_first(&pinned.segments); pool->captured_others && node; node = tree_next(node))
+        segment_forget(TREE_ENTRY(node, struct pinned_segment, by_address), pool);
 }

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "base/tree.h"
 #include "memory/pinned/pinned.h"
+#include "record/counters.h"
 
 #include <tarn/pinned.h>
 
@@ -41,9 +42,9 @@ struct pinned_use {
     struct pinned_use *next_pending; /* of the same stream, freed later */
     struct pinned_block *block;      /* once it is pending */
     struct stream *stream;
-    unsigned generation; /* of the stream */
-    struct mark *mark;   /* recorded when the block was freed; NULL before, and while recording fails */
-    bool marked;         /* `mark` says all: NULL then means finished */
+    unsigned incarnation; /* of the stream */
+    struct mark *mark;    /* recorded when the block was freed; NULL before, and while recording fails */
+    bool marked;          /* `mark` says all: NULL then means finished */
 };
 
 /* The pending uses of one stream's work, oldest first: the first that has not ended ends a look at it. A slot of streams has at
@@ -65,7 +66,8 @@ struct pinned_block {
     struct pinned_block *link, *link_previous; /* of its bin; `link` also of the kept and of objects at hand */
     struct pinned_use *uses;
     unsigned waits;
-    struct pinned_pool *captured; /* recorded on a stream that captured: the pool whose death ends that; else NULL */
+    struct pinned_pool
+        *captured; /* recorded on a stream that captured: the capture's pool, whose death ends that; else NULL */
     uint8_t state;
     uint8_t loose; /* free, and not yet joined with its neighbours: 1 + its place in the pool's list; else 0 */
 };
@@ -93,6 +95,7 @@ struct pinned_pool {
     struct pinned_segment *segments;
     struct pinned_block *kept;
     unsigned holders;
+    bool captured_others;     /* it is `captured` of a block in another pool's segment, or was */
     struct pinned_use *uses;  /* by launches of graphs: what its death waits for */
     struct pinned_pool *next; /* of the dying */
 };
@@ -188,16 +191,5 @@ tarn_status pinned_trim(size_t keep, bool all);
 
 /* Starts or ends the background thread. Not side by side. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status pinned_watch(bool on);
-
-static inline void pinned_stat_add(tarn_stat *stat, int64_t change)
-{
-    stat->current += change;
-    if (change > 0)
-        stat->allocated += change;
-    else
-        stat->freed -= change;
-    if (stat->current > stat->peak)
-        stat->peak = stat->current;
-}
 
 #endif

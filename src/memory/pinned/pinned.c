@@ -3,15 +3,16 @@
 
 /* The public calls on pinned memory, and pools. They check arguments, choose the pool, and leave the work to heap, wait and
  * growth. A request that free memory serves, and the free of a block that no stream uses, take the lock once and call no
- * driver. `settings_lock` is held over the start and the end of the background thread, which settings alone decide. */
+ * driver. `pinned_settings_lock` is held over the start and the end of the background thread, which settings alone decide. */
 #include "base/log.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/config.h"
 #include "memory/pinned/heap.h"
+#include "memory/settings/config.h"
 
-static mutex settings_lock = MUTEX_INITIALIZER(LOCK_PINNED_SETTINGS);
+static mutex pinned_settings_lock = MUTEX_INITIALIZER(LOCK_PINNED_SETTINGS);
 static struct pinned_pool *(*_Atomic route)(struct stream *stream);
 
 static void pinned_shutdown(void)
@@ -43,9 +44,9 @@ static tarn_status settings_apply(const tarn_pinned_settings *settings)
 /* Takes over what the configuration says anew; what it does not change stays as it was set by a call. */
 static void pinned_configure(const struct memory_config *unused)
 {
-    static const struct memory_config *seen = &memory_config_defaults; /* settings_lock */
+    static const struct memory_config *seen = &memory_config_defaults; /* pinned_settings_lock */
     (void)unused;
-    mutex_lock(&settings_lock);
+    mutex_lock(&pinned_settings_lock);
     const struct memory_config *now = memory_config();
     tarn_pinned_settings settings = pinned.settings;
     if (now->pinned_use_cuda_host_register != seen->pinned_use_cuda_host_register)
@@ -69,7 +70,7 @@ static void pinned_configure(const struct memory_config *unused)
         pinned.limit = now->pinned_limit;
     mutex_unlock(&pinned.lock);
     seen = now;
-    mutex_unlock(&settings_lock);
+    mutex_unlock(&pinned_settings_lock);
 }
 
 static void pinned_register(void)
@@ -272,8 +273,19 @@ tarn_status tarn_pinned_free(void *pointer)
     return status;
 }
 
+/* A block that graphs of several pools use is kept until somebody says that all graphs are gone: the end of one pool is not enough. */
+static void capture_locked(struct pinned_block *block, struct pinned_pool *pool)
+{
+    if (block->captured && block->captured != pool)
+        pool = &pinned.standard;
+    block->captured = pool;
+    if (block->segment->pool != pool)
+        pool->captured_others = true;
+}
+
 tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
 {
+    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&route, memory_order_acquire);
     struct stream *found = NULL;
     struct driver_capture capture = {0};
     bool ours;
@@ -286,19 +298,21 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     if (found->native && !known && (status = stream_ask_capture(found, &capture)))
         return status;
     bool captures = found->native && (known || capture.state != DRIVER_CAPTURE_NONE);
+    struct pinned_pool *pool = captures && choose ? choose(found) : NULL;
     mutex_lock(&pinned.lock);
     struct pinned_block *block = pinned_find_locked((uintptr_t)pointer, &ours);
     if (!block)
         status = failed(TARN_ERROR_INVALID_POINTER, "%p is in no live block of pinned memory", pointer);
     else if (captures)
-        block->captured = block->segment->pool->holders ? block->segment->pool : &pinned.standard;
+        capture_locked(block, pool ? pool : &pinned.standard);
     else
         status = pinned_use_add_locked(&block->uses, found);
     mutex_unlock(&pinned.lock);
+    pinned_pool_release(pool);
     return status;
 }
 
-tarn_status tarn_pinned_usable_size(const void *pointer, size_t *size)
+tarn_status tarn_pinned_usable_size_get(const void *pointer, size_t *size)
 {
     struct pinned_block *block = NULL;
     if (!size)
@@ -315,7 +329,7 @@ tarn_status tarn_pinned_usable_size(const void *pointer, size_t *size)
 }
 
 /* Before the first use there is no block; in a child of fork() the lock may be held for ever. */
-bool tarn_is_pinned(const void *pointer)
+bool tarn_pinned_contains(const void *pointer)
 {
     bool ours;
     if (atomic_load_explicit(&process_state, memory_order_relaxed) != PROCESS_RUNS ||
@@ -373,8 +387,6 @@ tarn_status tarn_pinned_forget_captures(void)
 
 static tarn_status check_settings(const tarn_pinned_settings *settings)
 {
-    if (!settings || settings->size != sizeof *settings)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "settings is NULL, or its size is not sizeof(tarn_pinned_settings)");
     unsigned threads = settings->register_threads;
     if (threads < 1 || threads > PINNED_THREADS || (threads & (threads - 1)))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "register_threads is %u: a power of two from 1 to %d is needed",
@@ -385,27 +397,27 @@ static tarn_status check_settings(const tarn_pinned_settings *settings)
     return TARN_OK;
 }
 
-tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings)
+tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *given)
 {
-    tarn_status status = check_settings(settings);
-    if (status || (status = pinned_ready()))
+    tarn_pinned_settings read, *settings = &read;
+    tarn_status status = sized_read("tarn_pinned_settings", given, settings, sizeof *settings);
+    if (status || (status = check_settings(settings)) || (status = pinned_ready()))
         return status;
-    mutex_lock(&settings_lock);
+    mutex_lock(&pinned_settings_lock);
     status = settings_apply(settings);
-    mutex_unlock(&settings_lock);
+    mutex_unlock(&pinned_settings_lock);
     return status;
 }
 
 tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings)
 {
-    if (!settings || settings->size != sizeof *settings)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "settings is NULL, or its size is not sizeof(tarn_pinned_settings)");
-    tarn_status status = pinned_ready();
-    if (status)
+    tarn_status status = sized_check("tarn_pinned_settings", settings, sizeof *settings);
+    if (status || (status = pinned_ready()))
         return status;
     mutex_lock(&pinned.lock);
-    *settings = pinned.settings;
+    tarn_pinned_settings now = pinned.settings;
     mutex_unlock(&pinned.lock);
+    sized_write(settings, &now, sizeof now);
     return TARN_OK;
 }
 
@@ -414,10 +426,8 @@ tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings)
 tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
 {
     struct error_before before;
-    if (!stats || stats->size != sizeof *stats)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "stats is NULL, or its size is not sizeof(tarn_pinned_stats)");
-    tarn_status status = pinned_ready();
-    if (status)
+    tarn_status status = sized_check("tarn_pinned_stats", stats, sizeof *stats);
+    if (status || (status = pinned_ready()))
         return status;
     error_attempt_begin(&before);
     mutex_lock(&pinned.lock);
@@ -426,9 +436,9 @@ tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
     (void)pinned_settle(NULL);
     error_attempt_end(&before, TARN_OK);
     mutex_lock(&pinned.lock);
-    *stats = pinned.stats;
+    tarn_pinned_stats now = pinned.stats;
     mutex_unlock(&pinned.lock);
-    stats->size = sizeof *stats;
+    sized_write(stats, &now, sizeof now);
     return TARN_OK;
 }
 
@@ -450,30 +460,34 @@ bool pinned_view(tarn_pinned_stats *stats)
     X(allocations)     \
     X(allocated_bytes)
 
-tarn_status tarn_pinned_stats_reset_peak(void)
+static void reset_peak_locked(void)
 {
-    tarn_status status = pinned_ready();
-    if (status)
-        return status;
-    mutex_lock(&pinned.lock);
 #define X(name) pinned.stats.name.peak = pinned.stats.name.current;
     EACH_STAT(X)
 #undef X
-    mutex_unlock(&pinned.lock);
-    return TARN_OK;
 }
 
-tarn_status tarn_pinned_stats_reset_accumulated(void)
+static void reset_accumulated_locked(void)
 {
-    tarn_status status = pinned_ready();
-    if (status)
-        return status;
-    mutex_lock(&pinned.lock);
     const tarn_pinned_stats old = pinned.stats;
     pinned.stats = (tarn_pinned_stats){.pending_bytes = old.pending_bytes, .kept_bytes = old.kept_bytes};
 #define X(name) pinned.stats.name = (tarn_stat){.current = old.name.current, .peak = old.name.peak};
     EACH_STAT(X)
 #undef X
+}
+
+tarn_status tarn_pinned_stats_reset(tarn_stats_what what)
+{
+    tarn_status status = pinned_ready();
+    if (status)
+        return status;
+    if ((unsigned)what > TARN_STATS_ACCUMULATED)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no tarn_stats_what", (int)what);
+    mutex_lock(&pinned.lock);
+    if (what == TARN_STATS_PEAK)
+        reset_peak_locked();
+    else
+        reset_accumulated_locked();
     mutex_unlock(&pinned.lock);
     return TARN_OK;
 }

@@ -9,7 +9,8 @@
 
 #include <tarn/pinned.h>
 
-/* Pinned memory apart from everybody else's. What was recorded on a capturing stream is kept in it, when freed, until it dies.
+/* Pinned memory apart from everybody else's. What was recorded on a stream of a capture of its own is kept in it, when freed, until it
+ * dies, whosever memory it is.
  * It dies when its last holder lets go: blocks that live then live on; when what was said by pinned_pool_record_stream() has
  * finished, its segments join the default pool, kept blocks free. All calls but a retain may call the driver, so none is made
  * in a function that the driver calls. */
@@ -28,6 +29,9 @@ tarn_status pinned_pool_record_stream(struct pinned_pool *pool, struct stream *s
  * the request, or with NULL for the default pool. NULL, the initial value, asks nobody: then requests do not look for their
  * stream at all, so take the callback away while there is nothing to route. */
 void pinned_on_route(struct pinned_pool *(*route)(struct stream *stream));
+
+/* Whether an address of a range, which does not wrap, is pinned memory's. */
+bool pinned_overlaps(uintptr_t start, size_t size);
 
 /* The statistics as they are, without a look for finished work. False where no pinned memory was used. */
 bool pinned_view(tarn_pinned_stats *stats);

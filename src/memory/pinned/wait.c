@@ -27,15 +27,15 @@ static struct pinned_queue *queue_of(struct stream *stream)
 
 tarn_status pinned_use_add_locked(struct pinned_use **uses, struct stream *stream)
 {
-    unsigned generation = atomic_load_explicit(&stream->generation, memory_order_relaxed);
+    unsigned incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed);
     for (struct pinned_use *use = *uses; use; use = use->next)
-        if (use->stream == stream && use->generation == generation)
+        if (use->stream == stream && use->incarnation == incarnation)
             return TARN_OK;
     struct pinned_use *use = queue_of(stream) ? object_alloc(&use_objects) : NULL;
     if (!use)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the use of pinned memory by a stream");
     use->stream = stream;
-    use->generation = generation;
+    use->incarnation = incarnation;
     use->next = *uses;
     *uses = use;
     return TARN_OK;
@@ -52,7 +52,7 @@ static tarn_status use_mark(struct pinned_use *use)
 {
     if (use->marked)
         return TARN_OK;
-    tarn_status status = mark_of_stream(use->stream, use->generation, &use->mark);
+    tarn_status status = mark_of_stream(use->stream, use->incarnation, &use->mark);
     use->marked = status == TARN_OK;
     return status;
 }

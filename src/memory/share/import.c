@@ -3,7 +3,7 @@
 
 /* Owns the set of imported blocks. Their pieces are mapped in the arena of their device, in claimed addresses that no heap
  * has: so peers that are enabled later reach them like all else that is mapped there, and observers hear of them. They
- * are no memory of the arena's: neither counted as reserved nor ever in its cache.
+ * are no memory of the arena's: neither counted as reserved nor ever with what it has unmapped.
  *
  * The lock is not held over the driver: of two threads that import the same, both may map it, and the later one then
  * unmaps its own again. */
@@ -12,7 +12,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "base/tree.h"
-#include "memory/malloc.h"
+#include "memory/arena/hooks.h"
 #include "memory/share/share.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static int by_address(const struct tree_node *a, const struct tree_node *b)
     return left < right ? -1 : left > right;
 }
 
-static mutex imports_lock = MUTEX_INITIALIZER(LOCK_LEAF); /* of the set; leaf */
+static mutex imports_lock = MUTEX_INITIALIZER(LOCK_IMPORTS); /* of the set; leaf */
 static struct tree imports = {.order = by_address};
 static atomic_size_t import_count; /* in the set; read without the lock */
 static struct object_pool import_objects = OBJECT_POOL(struct import);
@@ -145,7 +145,7 @@ static void give_back(struct arena *arena)
 {
     struct error_before before;
     error_attempt_begin(&before);
-    (void)store_release_cache(&arena->imports, 0);
+    (void)store_release_unmapped(&arena->imports, 0);
     error_attempt_end(&before, TARN_OK);
 }
 
@@ -156,7 +156,7 @@ static tarn_status pieces_import(struct arena *arena, const tarn_share *share, s
     for (uint32_t i = share->head.parts; i-- > 0;) {
         tarn_status status = piece_import(arena, share->parts[i].file, share->parts[i].size, &piece);
         if (status) {
-            pieces_to_cache(arena, list);
+            pieces_to_unmapped(arena, list);
             return status;
         }
         pieces_push(list, piece);
@@ -202,7 +202,7 @@ static tarn_status unmap_import(const struct import *import)
     if (status)
         return status;
     arena_unclaim(arena, import->start, import->head.mapped);
-    pieces_to_cache(arena, &list);
+    pieces_to_unmapped(arena, &list);
     give_back(arena);
     return TARN_OK;
 }

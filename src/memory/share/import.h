@@ -13,7 +13,7 @@
 bool import_holds(uintptr_t address);
 /* What a call gives that was meant for a block of tarn's own. */
 tarn_status import_refuse(uintptr_t address) __attribute__((cold));
-/* tarn_pointer_info() for an imported block; false where the pointer lies in none. */
+/* tarn_pointer_info_get() for an imported block; false where the pointer lies in none. */
 bool import_info(const void *pointer, tarn_block_info *info);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A share: what one process tells another of a block's memory. share.c makes and closes it, wire.c sends and
+/* A share: what one process tells another of a block's memory. export.c makes it, share.c keeps and closes it, wire.c sends and
  * receives it, import.c maps it. One that was received is well formed: share_check() has said so; whether its files are
  * what it says is for the driver to find. */
 #ifndef TARN_MEMORY_SHARE_H
 #define TARN_MEMORY_SHARE_H
 
-#include "memory/arena.h"
+#include "memory/arena/arena.h"
 
 #include <tarn/share.h>
 
@@ -34,7 +34,7 @@ struct share_part {
 
 struct tarn_share {
     struct share_head head;
-    struct arena *arena; /* of an exporter's: where it is pinned; else NULL */
+    struct arena *arena; /* of an exporter's: where its pieces are anchored; else NULL */
     uintptr_t start;
     struct share_part *parts; /* head.parts */
 };
@@ -42,7 +42,7 @@ struct tarn_share {
 /* Whether it is a share that was made or received and not closed, whatever the caller gave. */
 tarn_status share_known(const struct tarn_share *share);
 
-/* An empty share with room for the parts; NULL with an error text. Freed with its files closed and its pins taken back. */
+/* An empty share with room for the parts; NULL with an error text. Freed with its files closed and its anchors taken back. */
 struct tarn_share *share_create(const struct share_head *head);
 void share_destroy(struct tarn_share *share);
 

@@ -55,16 +55,16 @@ typedef struct tarn_debug_report {
     int64_t offset;
     const char *text;
 } tarn_debug_report;
-__attribute__((visibility("default"))) void tarn_debug_on_report(void (*function)(void *argument, const tarn_debug_report *report), void *argument);
+__attribute__((visibility("default"))) void tarn_debug_callback_set(void (*function)(const tarn_debug_report *report, void *user), void *user);
 __attribute__((visibility("default"))) uint64_t tarn_debug_reports(void);
 __attribute__((visibility("default"))) tarn_status tarn_debug_check(int device);
-typedef struct tarn_host_config {
+typedef struct tarn_host_configuration {
     size_t size;
     int devices;
     size_t memory;
     size_t maps;
-} tarn_host_config;
-__attribute__((visibility("default"))) tarn_status tarn_host_configure(const tarn_host_config *config);
+} tarn_host_configuration;
+__attribute__((visibility("default"))) tarn_status tarn_host_configuration_set(const tarn_host_configuration *config);
 __attribute__((visibility("default"))) int tarn_host_call_kinds(void);
 __attribute__((visibility("default"))) const char *tarn_host_call_name(int kind);
 typedef struct tarn_host_ledger {
@@ -85,15 +85,15 @@ typedef struct tarn_host_ledger {
 } tarn_host_ledger;
 __attribute__((visibility("default"))) tarn_status tarn_host_ledger_get(int device, tarn_host_ledger *ledger);
 __attribute__((visibility("default"))) tarn_status tarn_host_ledger_reset(int device);
-__attribute__((visibility("default"))) tarn_status tarn_host_cost(char table, int kind, size_t bytes, uint64_t pieces, uint64_t *ns);
-__attribute__((visibility("default"))) tarn_status tarn_host_fail(int kind, uint64_t nth, _Bool forever, tarn_status status);
+__attribute__((visibility("default"))) tarn_status tarn_host_cost_get(char table, int kind, size_t bytes, uint64_t pieces, uint64_t *ns);
+__attribute__((visibility("default"))) tarn_status tarn_host_fail_set(int kind, uint64_t nth, _Bool forever, tarn_status status);
 __attribute__((visibility("default"))) uint64_t tarn_host_fail_hits(void);
-__attribute__((visibility("default"))) tarn_status tarn_host_time(uint64_t *now);
+__attribute__((visibility("default"))) tarn_status tarn_host_time_get(uint64_t *now);
 __attribute__((visibility("default"))) tarn_status tarn_host_advance(uint64_t now);
 __attribute__((visibility("default"))) tarn_status tarn_host_work(int device, void *native, const void *address, size_t size, uint64_t duration);
 __attribute__((visibility("default"))) tarn_status tarn_host_fill(int device, void *native, void *address, int value, size_t size);
 __attribute__((visibility("default"))) tarn_status tarn_host_copy(int device, void *native, void *to, const void *from, size_t size);
-__attribute__((visibility("default"))) tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *argument);
+__attribute__((visibility("default"))) tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *user);
 __attribute__((visibility("default"))) tarn_status tarn_host_graph_launch(int device, void *graph, void *native);
 __attribute__((visibility("default"))) tarn_status tarn_host_graph_destroy(void *graph);
 typedef struct tarn_host_extent {
@@ -103,7 +103,7 @@ typedef struct tarn_host_extent {
     _Bool accessible;
 } tarn_host_extent;
 __attribute__((visibility("default"))) tarn_status tarn_host_extent_get(int device, const void *address, size_t size, tarn_host_extent *extent);
-__attribute__((visibility("default"))) tarn_status tarn_host_check(_Bool on, void (*report)(void *argument, const char *text), void *argument);
+__attribute__((visibility("default"))) tarn_status tarn_host_check_set(_Bool on, void (*report)(const char *text, void *user), void *user);
 typedef struct tarn_live_options {
     size_t size;
     const char *name;
@@ -112,11 +112,11 @@ typedef struct tarn_live_options {
 } tarn_live_options;
 __attribute__((visibility("default"))) tarn_status tarn_live_start(const tarn_live_options *options);
 __attribute__((visibility("default"))) tarn_status tarn_live_stop(void);
-__attribute__((visibility("default"))) tarn_status tarn_metrics_print(_Bool (*take)(void *argument, const void *text, size_t length), void *argument);
+__attribute__((visibility("default"))) tarn_status tarn_metrics_print(_Bool (*take)(const void *text, size_t length, void *user), void *user);
 __attribute__((visibility("default"))) tarn_status tarn_metrics_write(const char *path);
-__attribute__((visibility("default"))) tarn_status tarn_configure(const char *text);
-__attribute__((visibility("default"))) tarn_status tarn_configuration(char *buffer, size_t size, size_t *needed);
-__attribute__((visibility("default"))) tarn_status tarn_configuration_note(int index, const char **text);
+__attribute__((visibility("default"))) tarn_status tarn_configuration_set(const char *text);
+__attribute__((visibility("default"))) tarn_status tarn_configuration_get(char *buffer, size_t size, size_t *needed);
+__attribute__((visibility("default"))) tarn_status tarn_configuration_note_get(int index, const char **text);
 typedef struct tarn_device_properties {
     size_t size;
     char name[64];
@@ -131,15 +131,15 @@ typedef struct tarn_device_properties {
     int capability_minor;
     _Bool exportable;
 } tarn_device_properties;
-__attribute__((visibility("default"))) tarn_status tarn_device_count(int *count);
+__attribute__((visibility("default"))) tarn_status tarn_device_count_get(int *count);
 __attribute__((visibility("default"))) tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties);
 __attribute__((visibility("default"))) tarn_status tarn_device_get(int *device);
 __attribute__((visibility("default"))) tarn_status tarn_device_set(int device);
 __attribute__((visibility("default"))) tarn_status tarn_device_exchange(int device, int *previous);
 __attribute__((visibility("default"))) tarn_status tarn_device_adopt(int *device);
-__attribute__((visibility("default"))) tarn_status tarn_device_memory(int device, size_t *free_bytes, size_t *total_bytes);
+__attribute__((visibility("default"))) tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size_t *total_bytes);
 __attribute__((visibility("default"))) tarn_status tarn_device_synchronize(int device);
-__attribute__((visibility("default"))) tarn_status tarn_device_peer_possible(int device, int peer, _Bool *possible);
+__attribute__((visibility("default"))) tarn_status tarn_device_peer_get(int device, int peer, _Bool *possible);
 __attribute__((visibility("default"))) tarn_status tarn_device_peer_enable(int device, int peer);
 typedef struct tarn_device_guard {
     int previous;
@@ -152,13 +152,14 @@ typedef uint64_t tarn_stream;
 __attribute__((visibility("default"))) tarn_status tarn_stream_get(int device, tarn_stream *stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_set(tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_retire(tarn_stream stream);
-__attribute__((visibility("default"))) tarn_status tarn_stream_from_pool(int device, int priority, tarn_stream *stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_return(tarn_stream stream);
-__attribute__((visibility("default"))) tarn_status tarn_stream_native(tarn_stream stream, void **native);
-__attribute__((visibility("default"))) tarn_status tarn_stream_device(tarn_stream stream, int *device);
-__attribute__((visibility("default"))) tarn_status tarn_stream_priority(tarn_stream stream, int *priority);
+__attribute__((visibility("default"))) tarn_status tarn_stream_native_get(tarn_stream stream, void **native);
+__attribute__((visibility("default"))) tarn_status tarn_stream_device_get(tarn_stream stream, int *device);
+__attribute__((visibility("default"))) tarn_status tarn_stream_priority_get(tarn_stream stream, int *priority);
 __attribute__((visibility("default"))) tarn_status tarn_stream_query(tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_synchronize(tarn_stream stream);
 typedef struct tarn_stream_guard {
@@ -189,19 +190,22 @@ typedef enum tarn_capture_state {
 __attribute__((visibility("default"))) tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
 __attribute__((visibility("default"))) tarn_status tarn_capture_announce(tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_capture_end(tarn_stream stream, void **graph);
+__attribute__((visibility("default"))) tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph);
 __attribute__((visibility("default"))) tarn_status tarn_capture_abort(tarn_stream stream);
-__attribute__((visibility("default"))) tarn_status tarn_capture_status(tarn_stream stream, tarn_capture_state *state, uint64_t *id);
+__attribute__((visibility("default"))) tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id);
 typedef uint16_t tarn_tag;
 __attribute__((visibility("default"))) tarn_status tarn_tag_intern(const char *text, tarn_tag *tag);
 __attribute__((visibility("default"))) const char *tarn_tag_text(tarn_tag tag);
 __attribute__((visibility("default"))) void *tarn_malloc(size_t size);
 __attribute__((visibility("default"))) tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
+struct tarn_pool;
 typedef struct tarn_alloc_options {
     size_t size;
     int device;
     tarn_stream stream;
     size_t alignment;
     tarn_tag tag;
+    struct tarn_pool *pool;
 } tarn_alloc_options;
 __attribute__((visibility("default"))) tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_free(void *pointer);
@@ -209,7 +213,7 @@ __attribute__((visibility("default"))) tarn_status tarn_free_on(void *pointer, t
 __attribute__((visibility("default"))) tarn_status tarn_free_after(void *pointer, tarn_event *event);
 __attribute__((visibility("default"))) tarn_status tarn_record_stream(void *pointer, tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_extend(void *pointer, size_t size);
-__attribute__((visibility("default"))) tarn_status tarn_usable_size(const void *pointer, size_t *size);
+__attribute__((visibility("default"))) tarn_status tarn_usable_size_get(const void *pointer, size_t *size);
 typedef struct tarn_pool_id {
     uint64_t first;
     uint64_t second;
@@ -220,17 +224,47 @@ typedef struct tarn_block_info {
     size_t usable_size;
     size_t requested;
     int device;
-    tarn_stream stream;
+    tarn_stream
+        stream;
     tarn_tag tag;
     tarn_pool_id pool;
     _Bool imported;
 } tarn_block_info;
-__attribute__((visibility("default"))) tarn_status tarn_pointer_info(const void *pointer, tarn_block_info *info);
-__attribute__((visibility("default"))) tarn_status tarn_trim(int device, size_t keep);
+__attribute__((visibility("default"))) tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info *info);
+__attribute__((visibility("default"))) tarn_status tarn_device_trim(int device, size_t keep);
+__attribute__((visibility("default"))) tarn_status tarn_compact(int device, size_t wanted, size_t *gained);
 __attribute__((visibility("default"))) tarn_status tarn_caching_set(_Bool caches);
-__attribute__((visibility("default"))) tarn_status tarn_limit_set(int device, size_t bytes);
-__attribute__((visibility("default"))) tarn_status tarn_limit_get(int device, size_t *bytes);
-__attribute__((visibility("default"))) tarn_status tarn_limit_set_fraction(int device, double fraction);
+__attribute__((visibility("default"))) tarn_status tarn_caching_get(_Bool *caches);
+__attribute__((visibility("default"))) tarn_status tarn_device_limit_set(int device, size_t bytes);
+__attribute__((visibility("default"))) tarn_status tarn_device_limit_get(int device, size_t *bytes);
+typedef struct tarn_range {
+    void *address;
+    size_t bytes;
+    uint64_t generation;
+    int device;
+} tarn_range;
+typedef struct tarn_shortage {
+    size_t requested;
+    size_t reserved;
+    size_t limit;
+    size_t free;
+    size_t total;
+    int device;
+    _Bool rejected;
+} tarn_shortage;
+typedef struct tarn_observer_options {
+    size_t size;
+    int device;
+    void *user;
+    void (*mapped)(const tarn_range *range, void *user);
+    void (*unmapping)(const tarn_range *range, void *user);
+    void (*out_of_memory)(const tarn_shortage *shortage, void *user);
+    _Bool (*reclaim)(int device, size_t bytes, void *user);
+} tarn_observer_options;
+typedef uint64_t tarn_observer;
+__attribute__((visibility("default"))) tarn_status tarn_observer_add(const tarn_observer_options *options, tarn_observer *observer);
+__attribute__((visibility("default"))) tarn_status tarn_observer_remove(tarn_observer observer);
+__attribute__((visibility("default"))) tarn_status tarn_range_get(const void *pointer, tarn_range *range);
 typedef struct tarn_stat {
     int64_t current, peak;
     int64_t allocated;
@@ -250,9 +284,20 @@ typedef struct tarn_stats {
     tarn_stat oversize_allocations; tarn_stat oversize_segments;
     int64_t num_alloc_retries; int64_t num_ooms; int64_t num_sync_all_streams; int64_t num_device_alloc; int64_t num_device_free; int64_t num_oom_rejections;
 } tarn_stats;
-__attribute__((visibility("default"))) tarn_status tarn_stats_get(int device, tarn_stats *stats);
-__attribute__((visibility("default"))) tarn_status tarn_stats_reset_peak(int device);
-__attribute__((visibility("default"))) tarn_status tarn_stats_reset_accumulated(int device);
+__attribute__((visibility("default"))) tarn_status tarn_device_stats_get(int device, tarn_stats *stats);
+typedef enum tarn_stats_what {
+    TARN_STATS_PEAK,
+    TARN_STATS_ACCUMULATED
+} tarn_stats_what;
+__attribute__((visibility("default"))) tarn_status tarn_device_stats_reset(int device, tarn_stats_what what);
+typedef struct tarn_metadata_kind {
+    size_t size;
+    const char *name;
+    size_t record_bytes;
+    int64_t records;
+    int64_t bytes;
+} tarn_metadata_kind;
+__attribute__((visibility("default"))) tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void *user), void *user);
 typedef struct tarn_pool tarn_pool;
 typedef struct tarn_pool_allocator {
     size_t size;
@@ -268,6 +313,7 @@ typedef enum tarn_segments {
     TARN_SEGMENTS_EXACT
 } tarn_segments;
 typedef struct tarn_segment_sizes {
+    size_t size;
     size_t small_segment;
     size_t large_segment;
     size_t own_segment;
@@ -278,27 +324,27 @@ typedef struct tarn_segment_sizes {
 typedef struct tarn_pool_options {
     size_t size;
     int device;
-    size_t limit;
     _Bool use_on_oom;
     _Bool no_remap;
     _Bool exportable;
     tarn_segments segments;
-    tarn_segment_sizes sizes;
+    const tarn_segment_sizes *sizes;
     _Bool no_split;
     const tarn_pool_allocator *allocator;
+    _Bool registrable;
 } tarn_pool_options;
 __attribute__((visibility("default"))) tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocator *allocator);
-__attribute__((visibility("default"))) tarn_status tarn_pool_graph_handle(int device, tarn_pool **pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_default(int device, tarn_pool **pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_retain(tarn_pool *pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_release(tarn_pool *pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool);
-__attribute__((visibility("default"))) tarn_status tarn_pool_use_count(tarn_pool *pool, unsigned *count);
+__attribute__((visibility("default"))) tarn_status tarn_pool_use_count_get(tarn_pool *pool, unsigned *count);
 __attribute__((visibility("default"))) tarn_status tarn_pool_id_get(tarn_pool *pool, tarn_pool_id *id);
-__attribute__((visibility("default"))) tarn_status tarn_pool_device(tarn_pool *pool, int *device);
+__attribute__((visibility("default"))) tarn_status tarn_pool_device_get(tarn_pool *pool, int *device);
 __attribute__((visibility("default"))) tarn_status tarn_pool_stats_get(tarn_pool *pool, tarn_stats *stats);
-__attribute__((visibility("default"))) tarn_status tarn_pool_stats_reset_peak(tarn_pool *pool);
-__attribute__((visibility("default"))) tarn_status tarn_pool_stats_reset_accumulated(tarn_pool *pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what);
+__attribute__((visibility("default"))) tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segments, size_t room, size_t *count);
 __attribute__((visibility("default"))) tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 __attribute__((visibility("default"))) tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
 __attribute__((visibility("default"))) tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
@@ -307,8 +353,9 @@ typedef struct tarn_pool_block {
     void *address;
     size_t usable_size, requested;
     tarn_stream stream;
+    uint64_t reserved[2];
 } tarn_pool_block;
-__attribute__((visibility("default"))) tarn_status tarn_pool_blocks(tarn_pool *pool, tarn_pool_block *blocks, size_t room, size_t *count);
+__attribute__((visibility("default"))) tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *blocks, size_t room, size_t *count);
 __attribute__((visibility("default"))) tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, _Bool *same);
 typedef enum tarn_pool_state {
     TARN_POOL_RUNS,
@@ -323,7 +370,7 @@ typedef struct tarn_checkpoint tarn_checkpoint;
 __attribute__((visibility("default"))) tarn_status tarn_pool_checkpoint(tarn_pool *pool, tarn_checkpoint **checkpoint);
 __attribute__((visibility("default"))) tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
 __attribute__((visibility("default"))) tarn_status tarn_pool_restore(tarn_pool *pool, const tarn_checkpoint *checkpoint,
-                                       void (*changed)(void *user, const tarn_pool_block *block, _Bool live),
+                                       void (*changed)(const tarn_pool_block *block, _Bool live, void *user),
                                        void *user);
 typedef uint64_t tarn_scope;
 typedef enum tarn_scope_kind {
@@ -338,9 +385,11 @@ __attribute__((visibility("default"))) tarn_status tarn_scope_leave(tarn_scope s
 __attribute__((visibility("default"))) tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream, tarn_capture_mode mode);
 __attribute__((visibility("default"))) tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_pool_keep_for_graph(tarn_pool *pool, void *graph);
+__attribute__((visibility("default"))) tarn_status tarn_pool_hold(tarn_pool *pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_unhold(tarn_pool *pool);
 typedef int tarn_library;
 enum {
-    TARN_LIBRARY_CUDNN = 1, TARN_LIBRARY_CUBLAS = 2, TARN_LIBRARY_CUBLASLT = 3, TARN_LIBRARY_CUSPARSE = 4, TARN_LIBRARY_CUSOLVER_DN = 5, TARN_LIBRARY_CUSOLVER_SP = 6, TARN_LIBRARY_CUDSS = 7, TARN_LIBRARY_CURAND = 8, TARN_LIBRARY_MIOPEN = 9, TARN_LIBRARY_ROCBLAS = 10, TARN_LIBRARY_HIPBLAS = 11, TARN_LIBRARY_HIPBLASLT = 12, TARN_LIBRARY_ROCSPARSE = 13, TARN_LIBRARY_HIPSPARSE = 14, TARN_LIBRARY_HIPSOLVER = 15,
+    TARN_LIBRARY_CUDNN = 1, TARN_LIBRARY_CUBLAS = 2, TARN_LIBRARY_CUBLASLT = 3, TARN_LIBRARY_CUSPARSE = 4, TARN_LIBRARY_CUSOLVER_DN = 5, TARN_LIBRARY_CUSOLVER_SP = 6, TARN_LIBRARY_CUDSS = 7, TARN_LIBRARY_CURAND = 8, TARN_LIBRARY_MIOPEN = 9, TARN_LIBRARY_ROCBLAS = 10, TARN_LIBRARY_HIPBLAS = 11, TARN_LIBRARY_HIPBLASLT = 12, TARN_LIBRARY_ROCSPARSE = 13, TARN_LIBRARY_HIPSPARSE = 14, TARN_LIBRARY_HIPSOLVER = 15, TARN_LIBRARY_CUSPARSELT = 16,
         TARN_MAX_LIBRARIES = 63
 };
 typedef enum tarn_platform {
@@ -364,14 +413,13 @@ typedef struct tarn_library_row {
     int (*destroy)(void *handle);
     int (*set_stream)(void *handle, void *stream);
     int (*get_stream)(void *handle, void **stream);
-    int (*set_workspace)(void *handle, void *pointer,
-                         size_t size);
+    int (*set_workspace)(void *handle, void *pointer, size_t size);
     int (*set_pointer_mode)(void *handle, int mode);
     const char *(*status_text)(int status);
 } tarn_library_row;
 __attribute__((visibility("default"))) tarn_status tarn_library_register(const tarn_library_row *row, tarn_library *library);
 __attribute__((visibility("default"))) tarn_status tarn_library_find(const char *name, tarn_library *library);
-__attribute__((visibility("default"))) tarn_status tarn_library_count(int *count);
+__attribute__((visibility("default"))) tarn_status tarn_library_count_get(int *count);
 typedef struct tarn_library_info {
     size_t size;
     char name[32];
@@ -387,6 +435,7 @@ typedef struct tarn_library_info {
 __attribute__((visibility("default"))) tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info);
 __attribute__((visibility("default"))) tarn_status tarn_handle_get(tarn_library library, void **handle);
 __attribute__((visibility("default"))) tarn_status tarn_handle_get_on(tarn_library library, tarn_stream stream, void **handle);
+__attribute__((visibility("default"))) tarn_status tarn_handle_get_plain(tarn_library library, void **handle);
 typedef struct tarn_lease {
     void *handle;
     void *owner;
@@ -396,13 +445,25 @@ __attribute__((visibility("default"))) tarn_status tarn_handle_lease(tarn_librar
 __attribute__((visibility("default"))) tarn_status tarn_handle_lease_bind(tarn_lease *lease, tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_handle_return(tarn_lease *lease);
 __attribute__((visibility("default"))) tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
+__attribute__((visibility("default"))) tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream stream, size_t count);
 __attribute__((visibility("default"))) tarn_status tarn_handle_trim(tarn_library library, int device, size_t *destroyed);
-__attribute__((visibility("default"))) tarn_status tarn_handle_wait_limit(uint64_t ns);
+__attribute__((visibility("default"))) tarn_status tarn_handle_wait_limit_set(uint64_t ns);
+__attribute__((visibility("default"))) tarn_status tarn_handle_wait_limit_get(uint64_t *ns);
 typedef enum tarn_handle_mode {
     TARN_HANDLE_MATH,
     TARN_HANDLE_ATOMICS
 } tarn_handle_mode;
 __attribute__((visibility("default"))) tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value);
+__attribute__((visibility("default"))) tarn_status tarn_handle_mode_get(tarn_library library, tarn_handle_mode mode, int *value);
+typedef struct tarn_handle_mode_guard {
+    tarn_library library;
+    tarn_handle_mode mode;
+    int previous;
+    _Bool active;
+} tarn_handle_mode_guard;
+__attribute__((visibility("default"))) tarn_status tarn_handle_mode_guard_set(tarn_handle_mode_guard *guard, tarn_library library,
+                                                tarn_handle_mode mode, int value);
+__attribute__((visibility("default"))) tarn_status tarn_handle_mode_guard_restore(tarn_handle_mode_guard *guard);
 typedef struct tarn_handle_stats {
     size_t size;
     uint64_t created, destroyed;
@@ -425,6 +486,8 @@ __attribute__((visibility("default"))) tarn_status tarn_workspace_policy_get(tar
 __attribute__((visibility("default"))) tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_get(tarn_library library, void **pointer, size_t *size);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_get_on(tarn_library library, tarn_stream stream, void **pointer, size_t *size);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **pointer, size_t *size);
 typedef struct tarn_workspace_call {
     void *handle;
     void *pointer;
@@ -432,15 +495,28 @@ typedef struct tarn_workspace_call {
     void *owner;
 } tarn_workspace_call;
 __attribute__((visibility("default"))) tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_begin_on(tarn_library library, tarn_stream stream, tarn_workspace_call *call);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_begin_of(const tarn_lease *lease, tarn_workspace_call *call);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_end(tarn_workspace_call *call);
+typedef enum tarn_workspaces {
+    TARN_WORKSPACES_ALL,
+    TARN_WORKSPACES_OF_STREAM,
+    TARN_WORKSPACES_OF_CAPTURE,
+    TARN_WORKSPACES_OF_POOL
+} tarn_workspaces;
+typedef struct tarn_workspace_choice {
+    size_t size;
+    tarn_workspaces which;
+    tarn_stream stream;
+    uint64_t capture;
+    tarn_pool *pool;
+} tarn_workspace_choice;
 typedef struct tarn_workspace_cleared {
+    size_t size;
     size_t freed;
     size_t deferred;
 } tarn_workspace_cleared;
-__attribute__((visibility("default"))) tarn_status tarn_workspace_clear(tarn_stream stream, tarn_workspace_cleared *cleared);
-__attribute__((visibility("default"))) tarn_status tarn_workspace_clear_capture(uint64_t capture, tarn_workspace_cleared *cleared);
-__attribute__((visibility("default"))) tarn_status tarn_workspace_clear_pool(tarn_pool *pool, tarn_workspace_cleared *cleared);
-__attribute__((visibility("default"))) tarn_status tarn_workspace_clear_all(tarn_workspace_cleared *cleared);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice, tarn_workspace_cleared *cleared);
 typedef struct tarn_workspace_stats {
     size_t size;
     uint64_t count, bytes, peak_bytes;
@@ -450,40 +526,12 @@ typedef struct tarn_workspace_stats {
     uint64_t allocations;
 } tarn_workspace_stats;
 __attribute__((visibility("default"))) tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *stats);
-typedef struct tarn_range {
-    void *address;
-    size_t bytes;
-    uint64_t generation;
-    int device;
-} tarn_range;
-typedef struct tarn_shortage {
-    size_t requested;
-    size_t reserved;
-    size_t limit;
-    size_t free;
-    size_t total;
-    int device;
-    _Bool rejected;
-} tarn_shortage;
-typedef struct tarn_observer_options {
-    size_t size;
-    int device;
-    void *argument;
-    void (*mapped)(void *argument, const tarn_range *range);
-    void (*unmapping)(void *argument, const tarn_range *range);
-    void (*out_of_memory)(void *argument, const tarn_shortage *shortage);
-    _Bool (*reclaim)(void *argument, int device, size_t bytes);
-} tarn_observer_options;
-typedef uint64_t tarn_observer;
-__attribute__((visibility("default"))) tarn_status tarn_observer_add(const tarn_observer_options *options, tarn_observer *observer);
-__attribute__((visibility("default"))) tarn_status tarn_observer_remove(tarn_observer observer);
-__attribute__((visibility("default"))) tarn_status tarn_range_get(const void *pointer, tarn_range *range);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_alloc(size_t size, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_free(void *pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_usable_size(const void *pointer, size_t *size);
-__attribute__((visibility("default"))) _Bool tarn_is_pinned(const void *pointer);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_usable_size_get(const void *pointer, size_t *size);
+__attribute__((visibility("default"))) _Bool tarn_pinned_contains(const void *pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_trim(size_t keep);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_limit_set(size_t bytes);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_limit_get(size_t *bytes);
@@ -523,10 +571,9 @@ typedef struct tarn_pinned_stats {
     int64_t num_ooms;
 } tarn_pinned_stats;
 __attribute__((visibility("default"))) tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_stats_reset_peak(void);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_stats_reset_accumulated(void);
-__attribute__((visibility("default"))) tarn_status tarn_pin(const void *pointer, size_t size);
-__attribute__((visibility("default"))) tarn_status tarn_unpin(const void *pointer, size_t size);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_stats_reset(tarn_stats_what what);
+__attribute__((visibility("default"))) tarn_status tarn_anchor(const void *pointer, size_t size);
+__attribute__((visibility("default"))) tarn_status tarn_unanchor(const void *pointer, size_t size);
 __attribute__((visibility("default"))) tarn_status tarn_export_enable(int device);
 typedef struct tarn_share tarn_share;
 __attribute__((visibility("default"))) tarn_status tarn_export(const void *pointer, tarn_share **share);
@@ -553,11 +600,39 @@ typedef enum tarn_snapshot_format {
 typedef struct tarn_snapshot_options {
     size_t size;
     tarn_snapshot_format format;
-    uint64_t max_bytes;
+    uint64_t
+        max_bytes;
 } tarn_snapshot_options;
 __attribute__((visibility("default"))) tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *options);
-__attribute__((visibility("default"))) tarn_status tarn_snapshot_print(_Bool (*write)(void *argument, const void *data, size_t size), void *argument,
+__attribute__((visibility("default"))) tarn_status tarn_snapshot_print(_Bool (*write)(const void *data, size_t size, void *user), void *user,
                                          const tarn_snapshot_options *options);
+typedef enum tarn_memory_state {
+    TARN_MEMORY_FREE,
+    TARN_MEMORY_LIVE,
+    TARN_MEMORY_WAITING
+} tarn_memory_state;
+typedef struct tarn_memory_part {
+    void *address;
+    size_t bytes;
+    size_t requested;
+    tarn_memory_state state;
+    tarn_tag tag;
+    uint64_t reserved[2];
+} tarn_memory_part;
+typedef struct tarn_memory_segment {
+    size_t size;
+    void *address;
+    size_t bytes;
+    int device;
+    tarn_stream stream;
+    void *native;
+    tarn_pool_id pool;
+    _Bool large;
+    _Bool is_virtual;
+    const tarn_memory_part *parts;
+    size_t part_count;
+} tarn_memory_segment;
+__attribute__((visibility("default"))) tarn_status tarn_memory_list(void (*each)(const tarn_memory_segment *segment, void *user), void *user);
 typedef enum tarn_trace_stacks {
     TARN_TRACE_STACKS_NONE,
     TARN_TRACE_STACKS_ALLOC,
@@ -572,7 +647,7 @@ typedef struct tarn_trace_options {
 __attribute__((visibility("default"))) tarn_status tarn_trace_start(const tarn_trace_options *options);
 __attribute__((visibility("default"))) tarn_status tarn_trace_stop(void);
 __attribute__((visibility("default"))) tarn_status tarn_trace_clear(void);
-__attribute__((visibility("default"))) tarn_status tarn_trace_count(uint64_t *kept, uint64_t *lost);
+__attribute__((visibility("default"))) tarn_status tarn_trace_count_get(uint64_t *kept, uint64_t *lost);
 __attribute__((visibility("default"))) tarn_status tarn_region_push(const char *name);
 __attribute__((visibility("default"))) tarn_status tarn_region_pop(void);
 __attribute__((visibility("default"))) const char *tarn_version(void);
@@ -608,7 +683,7 @@ static void devices_and_streams(void)
     _Bool possible;
     size_t unused, total;
     int device, count;
-    check_at((tarn_device_count(&count)) == TARN_OK, "tarn_device_count(&count)", 67);
+    check_at((tarn_device_count_get(&count)) == TARN_OK, "tarn_device_count_get(&count)", 67);
     check_at(count == 2, "count == 2", 68);
     properties.value.size = sizeof properties.value;
     check_at((tarn_device_properties_get(1, &properties.value)) == TARN_OK, "tarn_device_properties_get(1, &properties.value)", 70);
@@ -616,9 +691,9 @@ static void devices_and_streams(void)
     check_at(strcmp(properties.value.driver, "host") == 0, "strcmp(properties.value.driver, \"host\") == 0", 72);
     check_at(properties.value.memory == 256 * ((size_t)1 << 20) && properties.value.granule == 2 * ((size_t)1 << 20), "properties.value.memory == 256 * MIB && properties.value.granule == 2 * MIB", 73);
     check_at(properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0, "properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0", 74);
-    check_at((tarn_device_memory(0, &unused, &total)) == TARN_OK, "tarn_device_memory(0, &unused, &total)", 75);
+    check_at((tarn_device_memory_get(0, &unused, &total)) == TARN_OK, "tarn_device_memory_get(0, &unused, &total)", 75);
     check_at(total == 256 * ((size_t)1 << 20), "total == 256 * MIB", 76);
-    check_at((tarn_device_peer_possible(0, 1, &possible)) == TARN_OK, "tarn_device_peer_possible(0, 1, &possible)", 77);
+    check_at((tarn_device_peer_get(0, 1, &possible)) == TARN_OK, "tarn_device_peer_get(0, 1, &possible)", 77);
     check_at((tarn_device_guard_set(&guard.value, 1)) == TARN_OK, "tarn_device_guard_set(&guard.value, 1)", 79);
     check_at(is_untouched((guard).behind), "nothing was written behind " "guard", 80);
     check_at(guard.value.previous == 0 && guard.value.active, "guard.value.previous == 0 && guard.value.active", 81);
@@ -636,14 +711,19 @@ static void devices_and_streams(void)
     check_at((tarn_stream_guard_restore(&stream_guard.value)) == TARN_OK, "tarn_stream_guard_restore(&stream_guard.value)", 94);
     check_at((tarn_stream_get(0, &current)) == TARN_OK, "tarn_stream_get(0, &current)", 95);
     check_at(current == stream, "current == stream", 96);
-    check_at((tarn_stream_native(second_stream, &native)) == TARN_OK, "tarn_stream_native(second_stream, &native)", 98);
-    check_at((tarn_event_create(0, &event)) == TARN_OK, "tarn_event_create(0, &event)", 99);
-    check_at((tarn_host_work(0, native, ((void *)0), 0, 1000)) == TARN_OK, "tarn_host_work(0, native, NULL, 0, 1000)", 100);
-    check_at((tarn_event_record(event, second_stream)) == TARN_OK, "tarn_event_record(event, second_stream)", 101);
-    check_at(tarn_event_query(event) == TARN_ERROR_NOT_READY, "tarn_event_query(event) == TARN_ERROR_NOT_READY", 102);
-    check_at((tarn_stream_wait(first_stream, event)) == TARN_OK, "tarn_stream_wait(first_stream, event)", 103);
-    check_at((tarn_stream_synchronize(first_stream)) == TARN_OK, "tarn_stream_synchronize(first_stream)", 104);
-    check_at((tarn_event_destroy(event)) == TARN_OK, "tarn_event_destroy(event)", 105);
+    check_at((tarn_stream_native_get(first_stream, &native)) == TARN_OK, "tarn_stream_native_get(first_stream, &native)", 98);
+    check_at((tarn_stream_find(0, native, &stream)) == TARN_OK, "tarn_stream_find(0, native, &stream)", 99);
+    check_at(stream == first_stream, "stream == first_stream", 100);
+    check_at((tarn_stream_device_get(stream, &device)) == TARN_OK, "tarn_stream_device_get(stream, &device)", 101);
+    check_at(device == 0, "device == 0", 102);
+    check_at((tarn_stream_native_get(second_stream, &native)) == TARN_OK, "tarn_stream_native_get(second_stream, &native)", 104);
+    check_at((tarn_event_create(0, &event)) == TARN_OK, "tarn_event_create(0, &event)", 105);
+    check_at((tarn_host_work(0, native, ((void *)0), 0, 1000)) == TARN_OK, "tarn_host_work(0, native, NULL, 0, 1000)", 106);
+    check_at((tarn_event_record(event, second_stream)) == TARN_OK, "tarn_event_record(event, second_stream)", 107);
+    check_at(tarn_event_query(event) == TARN_ERROR_NOT_READY, "tarn_event_query(event) == TARN_ERROR_NOT_READY", 108);
+    check_at((tarn_stream_wait(first_stream, event)) == TARN_OK, "tarn_stream_wait(first_stream, event)", 109);
+    check_at((tarn_stream_synchronize(first_stream)) == TARN_OK, "tarn_stream_synchronize(first_stream)", 110);
+    check_at((tarn_event_destroy(event)) == TARN_OK, "tarn_event_destroy(event)", 111);
 }
 static void memory(void)
 {
@@ -651,41 +731,120 @@ static void memory(void)
     struct { tarn_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     tarn_alloc_options options;
     tarn_tag tag;
+    size_t bytes;
+    _Bool caches;
     void *block;
-    check_at((tarn_tag_intern("weights", &tag)) == TARN_OK, "tarn_tag_intern(\"weights\", &tag)", 116);
+    check_at((tarn_tag_intern("weights", &tag)) == TARN_OK, "tarn_tag_intern(\"weights\", &tag)", 124);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.device = (-1);
     options.stream = first_stream;
     options.alignment = 64 << 10;
     options.tag = tag;
-    check_at((tarn_alloc(&options, 3 * ((size_t)1 << 20) + 1, &block)) == TARN_OK, "tarn_alloc(&options, 3 * MIB + 1, &block)", 123);
-    check_at(((uintptr_t)block & 0xFFFF) == 0, "((uintptr_t)block & 0xFFFF) == 0", 124);
+    check_at((tarn_alloc(&options, 3 * ((size_t)1 << 20) + 1, &block)) == TARN_OK, "tarn_alloc(&options, 3 * MIB + 1, &block)", 131);
+    check_at(((uintptr_t)block & 0xFFFF) == 0, "((uintptr_t)block & 0xFFFF) == 0", 132);
     info.value.size = sizeof info.value;
-    check_at((tarn_pointer_info((char *)block + ((size_t)1 << 20), &info.value)) == TARN_OK, "tarn_pointer_info((char *)block + MIB, &info.value)", 127);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 128);
-    check_at(info.value.base == block && info.value.requested == 3 * ((size_t)1 << 20) + 1 && info.value.usable_size >= 3 * ((size_t)1 << 20) + 1, "info.value.base == block && info.value.requested == 3 * MIB + 1 && info.value.usable_size >= 3 * MIB + 1", 129);
-    check_at(info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag, "info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag", 130);
-    check_at(info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported, "info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported", 131);
+    check_at((tarn_pointer_info_get((char *)block + ((size_t)1 << 20), &info.value)) == TARN_OK, "tarn_pointer_info_get((char *)block + MIB, &info.value)", 135);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 136);
+    check_at(info.value.base == block && info.value.requested == 3 * ((size_t)1 << 20) + 1 && info.value.usable_size >= 3 * ((size_t)1 << 20) + 1, "info.value.base == block && info.value.requested == 3 * MIB + 1 && info.value.usable_size >= 3 * MIB + 1", 137);
+    check_at(info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag, "info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag", 138);
+    check_at(info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported, "info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported", 139);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_stats_get(0, &stats.value)) == TARN_OK, "tarn_stats_get(0, &stats.value)", 134);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 135);
-    check_at(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * ((size_t)1 << 20) + 1), "stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * MIB + 1)", 136);
-    check_at(stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0, "stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0", 137);
-    check_at(stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * ((size_t)1 << 20)), "stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * MIB)", 139);
-    check_at(stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1, "stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1", 140);
-    check_at(stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0, "stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0", 141);
-    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &block) == TARN_ERROR_OUT_OF_MEMORY, "tarn_alloc_on(first_stream, 300 * MIB, &block) == TARN_ERROR_OUT_OF_MEMORY", 142);
-    check_at((tarn_stats_get(0, &stats.value)) == TARN_OK, "tarn_stats_get(0, &stats.value)", 143);
-    check_at(stats.value.num_ooms == 1, "stats.value.num_ooms == 1", 144);
-    check_at((tarn_record_stream(info.value.base, second_stream)) == TARN_OK, "tarn_record_stream(info.value.base, second_stream)", 146);
-    check_at((tarn_free(info.value.base)) == TARN_OK, "tarn_free(info.value.base)", 147);
-    check_at(tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE, "tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE", 148);
-    check_at(tarn_free(&options) == TARN_ERROR_INVALID_POINTER, "tarn_free(&options) == TARN_ERROR_INVALID_POINTER", 149);
+    check_at((tarn_device_stats_get(0, &stats.value)) == TARN_OK, "tarn_device_stats_get(0, &stats.value)", 142);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 143);
+    check_at(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * ((size_t)1 << 20) + 1), "stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)(3 * MIB + 1)", 144);
+    check_at(stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0, "stats.value.allocation[TARN_STAT_LARGE_POOL].peak == 1 && stats.value.allocation[TARN_STAT_SMALL_POOL].peak == 0", 145);
+    check_at(stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * ((size_t)1 << 20)), "stats.value.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)(4 * MIB)", 147);
+    check_at(stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1, "stats.value.metadata_bytes > 0 && stats.value.max_split_size == -1", 148);
+    check_at(stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0, "stats.value.num_ooms == 0 && stats.value.num_device_alloc > 0", 149);
+    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &block) == TARN_ERROR_OUT_OF_MEMORY, "tarn_alloc_on(first_stream, 300 * MIB, &block) == TARN_ERROR_OUT_OF_MEMORY", 150);
+    check_at((tarn_device_stats_get(0, &stats.value)) == TARN_OK, "tarn_device_stats_get(0, &stats.value)", 151);
+    check_at(stats.value.num_ooms == 1, "stats.value.num_ooms == 1", 152);
+    check_at((tarn_record_stream(info.value.base, second_stream)) == TARN_OK, "tarn_record_stream(info.value.base, second_stream)", 154);
+    check_at((tarn_free(info.value.base)) == TARN_OK, "tarn_free(info.value.base)", 155);
+    check_at(tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE, "tarn_free(info.value.base) == TARN_ERROR_DOUBLE_FREE", 156);
+    check_at(tarn_free(&options) == TARN_ERROR_INVALID_POINTER, "tarn_free(&options) == TARN_ERROR_INVALID_POINTER", 157);
     block = tarn_malloc(100);
-    check_at(block != ((void *)0), "block != NULL", 151);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 152);
-    check_at((tarn_trim(0, 0)) == TARN_OK, "tarn_trim(0, 0)", 153);
+    check_at(block != ((void *)0), "block != NULL", 159);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 160);
+    check_at((tarn_device_trim(0, 0)) == TARN_OK, "tarn_device_trim(0, 0)", 161);
+    check_at((tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED)) == TARN_OK, "tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED)", 162);
+    check_at((tarn_device_stats_get(0, &stats.value)) == TARN_OK, "tarn_device_stats_get(0, &stats.value)", 163);
+    check_at(stats.value.num_ooms == 0, "stats.value.num_ooms == 0", 164);
+    check_at((tarn_device_limit_get(0, &bytes)) == TARN_OK, "tarn_device_limit_get(0, &bytes)", 166);
+    check_at(bytes == 18446744073709551615ul, "bytes == TARN_NO_LIMIT", 167);
+    check_at((tarn_device_limit_set(0, 0)) == TARN_OK, "tarn_device_limit_set(0, 0)", 168);
+    check_at(tarn_alloc_on(first_stream, 100, &block) == TARN_ERROR_OUT_OF_MEMORY, "tarn_alloc_on(first_stream, 100, &block) == TARN_ERROR_OUT_OF_MEMORY", 169);
+    check_at((tarn_device_limit_set(0, 18446744073709551615ul)) == TARN_OK, "tarn_device_limit_set(0, TARN_NO_LIMIT)", 170);
+    check_at((tarn_caching_get(&caches)) == TARN_OK, "tarn_caching_get(&caches)", 171);
+    check_at(caches, "caches", 172);
+    check_at((tarn_caching_set(0)) == TARN_OK, "tarn_caching_set(false)", 173);
+    check_at((tarn_caching_get(&caches)) == TARN_OK, "tarn_caching_get(&caches)", 174);
+    check_at(!caches, "!caches", 175);
+    check_at((tarn_caching_set(1)) == TARN_OK, "tarn_caching_set(true)", 176);
+}
+static void named_pools(void)
+{
+    struct { tarn_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
+    struct { tarn_block_info value; unsigned char behind[BEHIND]; } info; memset(&info, UNTOUCHED, sizeof info);
+    tarn_alloc_options options;
+    tarn_pool *everybodys, *pool;
+    tarn_pool_id id;
+    unsigned count;
+    int device;
+    void *block;
+    check_at((tarn_pool_default(0, &everybodys)) == TARN_OK, "tarn_pool_default(0, &everybodys)", 191);
+    check_at((tarn_pool_use_count_get(everybodys, &count)) == TARN_OK, "tarn_pool_use_count_get(everybodys, &count)", 192);
+    check_at((tarn_pool_id_get(everybodys, &id)) == TARN_OK, "tarn_pool_id_get(everybodys, &id)", 193);
+    check_at(count == 1 && id.first == 0 && id.second == 0, "count == 1 && id.first == 0 && id.second == 0", 194);
+    check_at((tarn_pool_create(((void *)0), &pool)) == TARN_OK, "tarn_pool_create(NULL, &pool)", 195);
+    check_at((tarn_pool_device_get(pool, &device)) == TARN_OK, "tarn_pool_device_get(pool, &device)", 196);
+    check_at(device == 0, "device == 0", 197);
+    check_at((tarn_pool_id_get(pool, &id)) == TARN_OK, "tarn_pool_id_get(pool, &id)", 198);
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.device = (-1);
+    options.stream = first_stream;
+    options.pool = pool;
+    check_at((tarn_alloc(&options, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc(&options, MIB, &block)", 204);
+    info.value.size = sizeof info.value;
+    check_at((tarn_pointer_info_get(block, &info.value)) == TARN_OK, "tarn_pointer_info_get(block, &info.value)", 206);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 207);
+    check_at(info.value.pool.first == id.first && info.value.pool.second == id.second, "info.value.pool.first == id.first && info.value.pool.second == id.second", 208);
+    stats.value.size = sizeof stats.value;
+    check_at((tarn_pool_stats_get(pool, &stats.value)) == TARN_OK, "tarn_pool_stats_get(pool, &stats.value)", 210);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 211);
+    check_at(stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)((size_t)1 << 20), "stats.value.requested_bytes[TARN_STAT_ALL].current == (int64_t)MIB", 212);
+    check_at((tarn_pool_stats_get(everybodys, &stats.value)) == TARN_OK, "tarn_pool_stats_get(everybodys, &stats.value)", 213);
+    check_at(stats.value.requested_bytes[TARN_STAT_ALL].current == 0, "stats.value.requested_bytes[TARN_STAT_ALL].current == 0", 214);
+    check_at((tarn_pool_stats_reset(pool, TARN_STATS_PEAK)) == TARN_OK, "tarn_pool_stats_reset(pool, TARN_STATS_PEAK)", 215);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 216);
+    check_at((tarn_pool_trim(pool, 0)) == TARN_OK, "tarn_pool_trim(pool, 0)", 217);
+    check_at((tarn_pool_trim(everybodys, 0)) == TARN_OK, "tarn_pool_trim(everybodys, 0)", 218);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 219);
+}
+static int changes;
+static void changed(const tarn_pool_block *block, _Bool live, void *user)
+{
+    if (user == &changes && block->requested == ((size_t)1 << 20) && !live)
+        changes++;
+}
+static void announced_and_restored(void)
+{
+    tarn_checkpoint *checkpoint;
+    tarn_pool *pool;
+    void *block, *graph = ((void *)0);
+    check_at((tarn_pool_create(((void *)0), &pool)) == TARN_OK, "tarn_pool_create(NULL, &pool)", 236);
+    check_at((tarn_pool_capture_announce(pool, first_stream)) == TARN_OK, "tarn_pool_capture_announce(pool, first_stream)", 237);
+    check_at(tarn_capture_end(first_stream, &graph) == TARN_ERROR_INVALID_ARGUMENT, "tarn_capture_end(first_stream, &graph) == TARN_ERROR_INVALID_ARGUMENT", 238);
+    check_at((tarn_capture_end_announced(first_stream, ((void *)0))) == TARN_OK, "tarn_capture_end_announced(first_stream, NULL)", 239);
+    check_at(tarn_capture_end_announced(first_stream, ((void *)0)) == TARN_ERROR_INVALID_ARGUMENT, "tarn_capture_end_announced(first_stream, NULL) == TARN_ERROR_INVALID_ARGUMENT", 240);
+    check_at((tarn_pool_checkpoint(pool, &checkpoint)) == TARN_OK, "tarn_pool_checkpoint(pool, &checkpoint)", 242);
+    check_at((tarn_pool_alloc(pool, first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pool_alloc(pool, first_stream, MIB, &block)", 243);
+    check_at((tarn_pool_restore(pool, checkpoint, changed, &changes)) == TARN_OK, "tarn_pool_restore(pool, checkpoint, changed, &changes)", 244);
+    check_at(changes == 1, "changes == 1", 245);
+    check_at((tarn_checkpoint_destroy(checkpoint)) == TARN_OK, "tarn_checkpoint_destroy(checkpoint)", 246);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 247);
 }
 static int segments_alive;
 static char segment[8 << 20] __attribute__((aligned(512)));
@@ -708,6 +867,7 @@ static void pools(void)
     struct { tarn_pool_block value; unsigned char behind[BEHIND]; } blocks; memset(&blocks, UNTOUCHED, sizeof blocks);
     tarn_pool_options options;
     tarn_pool_allocator allocator;
+    tarn_segment_sizes sizes;
     struct { tarn_pool_allocator value; unsigned char behind[BEHIND]; } known; memset(&known, UNTOUCHED, sizeof known);
     struct { tarn_pool_id value; unsigned char behind[BEHIND]; } id; memset(&id, UNTOUCHED, sizeof id);
     tarn_pool_state state;
@@ -722,45 +882,50 @@ static void pools(void)
     allocator.user = &segments_alive;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    options.limit = 16 * ((size_t)1 << 20);
     options.allocator = &allocator;
-    options.sizes.small_segment = 4 * ((size_t)1 << 20);
-    check_at((tarn_pool_create(&options, &pool)) == TARN_OK, "tarn_pool_create(&options, &pool)", 196);
+    memset(&sizes, 0, sizeof sizes);
+    sizes.size = sizeof sizes;
+    sizes.small_segment = 4 * ((size_t)1 << 20);
+    options.sizes = &sizes;
+    check_at((tarn_pool_create(&options, &pool)) == TARN_OK, "tarn_pool_create(&options, &pool)", 293);
     known.value.size = sizeof known.value;
-    check_at((tarn_pool_allocator_get(pool, &known.value)) == TARN_OK, "tarn_pool_allocator_get(pool, &known.value)", 198);
-    check_at(is_untouched((known).behind), "nothing was written behind " "known", 199);
-    check_at(known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive, "known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive", 200);
-    check_at((tarn_pool_id_get(pool, &id.value)) == TARN_OK, "tarn_pool_id_get(pool, &id.value)", 202);
-    check_at(is_untouched((id).behind), "nothing was written behind " "id", 203);
-    check_at(id.value.first == 0 && id.value.second != 0, "id.value.first == 0 && id.value.second != 0", 204);
-    check_at((tarn_pool_limit_get(pool, &count)) == TARN_OK, "tarn_pool_limit_get(pool, &count)", 205);
-    check_at(count == 16 * ((size_t)1 << 20), "count == 16 * MIB", 206);
-    check_at((tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)) == TARN_OK, "tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)", 208);
-    check_at((tarn_alloc_on(first_stream, 1000, &block)) == TARN_OK, "tarn_alloc_on(first_stream, 1000, &block)", 209);
-    check_at((tarn_scope_end(scope)) == TARN_OK, "tarn_scope_end(scope)", 210);
-    check_at(tarn_scope_end(scope) == TARN_ERROR_SCOPE, "tarn_scope_end(scope) == TARN_ERROR_SCOPE", 211);
-    check_at((char *)block >= segment && (char *)block < segment + sizeof segment, "(char *)block >= segment && (char *)block < segment + sizeof segment", 212);
-    check_at((tarn_pool_blocks(pool, &blocks.value, 1, &count)) == TARN_OK, "tarn_pool_blocks(pool, &blocks.value, 1, &count)", 213);
-    check_at(is_untouched((blocks).behind), "nothing was written behind " "blocks", 214);
-    check_at(count == 1 && blocks.value.address == block && blocks.value.requested == 1000, "count == 1 && blocks.value.address == block && blocks.value.requested == 1000", 215);
-    check_at(blocks.value.usable_size == 1024 && blocks.value.stream == first_stream, "blocks.value.usable_size == 1024 && blocks.value.stream == first_stream", 216);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 217);
-    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 218);
-    check_at(segments_alive == 0, "segments_alive == 0", 219);
-    check_at((tarn_pool_create(((void *)0), &pool)) == TARN_OK, "tarn_pool_create(NULL, &pool)", 221);
-    check_at((tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &block)", 222);
-    check_at((tarn_pool_suspend(pool, 1)) == TARN_OK, "tarn_pool_suspend(pool, true)", 223);
-    check_at((tarn_pool_state_get(pool, &state)) == TARN_OK, "tarn_pool_state_get(pool, &state)", 224);
-    check_at(state == TARN_POOL_KEPT, "state == TARN_POOL_KEPT", 225);
-    check_at(tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &graph) == TARN_ERROR_SUSPENDED, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &graph) == TARN_ERROR_SUSPENDED", 226);
-    check_at((tarn_pool_resume(pool)) == TARN_OK, "tarn_pool_resume(pool)", 227);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 228);
-    check_at((tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)) == TARN_OK, "tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)", 230);
-    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 231);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 232);
-    check_at((tarn_capture_end(first_stream, &graph)) == TARN_OK, "tarn_capture_end(first_stream, &graph)", 233);
-    check_at((tarn_host_graph_destroy(graph)) == TARN_OK, "tarn_host_graph_destroy(graph)", 234);
-    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 235);
+    check_at((tarn_pool_allocator_get(pool, &known.value)) == TARN_OK, "tarn_pool_allocator_get(pool, &known.value)", 295);
+    check_at(is_untouched((known).behind), "nothing was written behind " "known", 296);
+    check_at(known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive, "known.value.alloc == segment_alloc && known.value.free == segment_free && known.value.user == &segments_alive", 297);
+    check_at((tarn_pool_id_get(pool, &id.value)) == TARN_OK, "tarn_pool_id_get(pool, &id.value)", 299);
+    check_at(is_untouched((id).behind), "nothing was written behind " "id", 300);
+    check_at(id.value.first == 0 && id.value.second != 0, "id.value.first == 0 && id.value.second != 0", 301);
+    check_at((tarn_pool_limit_get(pool, &count)) == TARN_OK, "tarn_pool_limit_get(pool, &count)", 302);
+    check_at(count == 18446744073709551615ul, "count == TARN_NO_LIMIT", 303);
+    check_at((tarn_pool_limit_set(pool, 16 * ((size_t)1 << 20))) == TARN_OK, "tarn_pool_limit_set(pool, 16 * MIB)", 304);
+    check_at((tarn_pool_limit_get(pool, &count)) == TARN_OK, "tarn_pool_limit_get(pool, &count)", 305);
+    check_at(count == 16 * ((size_t)1 << 20), "count == 16 * MIB", 306);
+    check_at((tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)) == TARN_OK, "tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope)", 308);
+    check_at((tarn_alloc_on(first_stream, 1000, &block)) == TARN_OK, "tarn_alloc_on(first_stream, 1000, &block)", 309);
+    check_at((tarn_scope_end(scope)) == TARN_OK, "tarn_scope_end(scope)", 310);
+    check_at(tarn_scope_end(scope) == TARN_ERROR_SCOPE, "tarn_scope_end(scope) == TARN_ERROR_SCOPE", 311);
+    check_at((char *)block >= segment && (char *)block < segment + sizeof segment, "(char *)block >= segment && (char *)block < segment + sizeof segment", 312);
+    check_at((tarn_pool_blocks_get(pool, &blocks.value, 1, &count)) == TARN_OK, "tarn_pool_blocks_get(pool, &blocks.value, 1, &count)", 313);
+    check_at(is_untouched((blocks).behind), "nothing was written behind " "blocks", 314);
+    check_at(count == 1 && blocks.value.address == block && blocks.value.requested == 1000, "count == 1 && blocks.value.address == block && blocks.value.requested == 1000", 315);
+    check_at(blocks.value.usable_size == 1024 && blocks.value.stream == first_stream, "blocks.value.usable_size == 1024 && blocks.value.stream == first_stream", 316);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 317);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 318);
+    check_at(segments_alive == 0, "segments_alive == 0", 319);
+    check_at((tarn_pool_create(((void *)0), &pool)) == TARN_OK, "tarn_pool_create(NULL, &pool)", 321);
+    check_at((tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &block)", 322);
+    check_at((tarn_pool_suspend(pool, 1)) == TARN_OK, "tarn_pool_suspend(pool, true)", 323);
+    check_at((tarn_pool_state_get(pool, &state)) == TARN_OK, "tarn_pool_state_get(pool, &state)", 324);
+    check_at(state == TARN_POOL_KEPT, "state == TARN_POOL_KEPT", 325);
+    check_at(tarn_pool_alloc(pool, first_stream, 2 * ((size_t)1 << 20), &graph) == TARN_ERROR_SUSPENDED, "tarn_pool_alloc(pool, first_stream, 2 * MIB, &graph) == TARN_ERROR_SUSPENDED", 326);
+    check_at((tarn_pool_resume(pool)) == TARN_OK, "tarn_pool_resume(pool)", 327);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 328);
+    check_at((tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)) == TARN_OK, "tarn_pool_capture_begin(pool, first_stream, TARN_CAPTURE_RELAXED)", 330);
+    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 331);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 332);
+    check_at((tarn_capture_end(first_stream, &graph)) == TARN_OK, "tarn_capture_end(first_stream, &graph)", 333);
+    check_at((tarn_host_graph_destroy(graph)) == TARN_OK, "tarn_host_graph_destroy(graph)", 334);
+    check_at((tarn_pool_release(pool)) == TARN_OK, "tarn_pool_release(pool)", 335);
 }
 static void pinned_memory(void)
 {
@@ -768,30 +933,30 @@ static void pinned_memory(void)
     struct { tarn_pinned_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     void *block;
     settings.value.size = sizeof settings.value;
-    check_at((tarn_pinned_settings_get(&settings.value)) == TARN_OK, "tarn_pinned_settings_get(&settings.value)", 245);
-    check_at(is_untouched((settings).behind), "nothing was written behind " "settings", 246);
-    check_at((tarn_pinned_settings_set(&settings.value)) == TARN_OK, "tarn_pinned_settings_set(&settings.value)", 247);
-    check_at((tarn_pinned_alloc(((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(MIB, &block)", 248);
-    check_at(tarn_is_pinned((char *)block + 1), "tarn_is_pinned((char *)block + 1)", 249);
+    check_at((tarn_pinned_settings_get(&settings.value)) == TARN_OK, "tarn_pinned_settings_get(&settings.value)", 345);
+    check_at(is_untouched((settings).behind), "nothing was written behind " "settings", 346);
+    check_at((tarn_pinned_settings_set(&settings.value)) == TARN_OK, "tarn_pinned_settings_set(&settings.value)", 347);
+    check_at((tarn_pinned_alloc(((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(MIB, &block)", 348);
+    check_at(tarn_pinned_contains((char *)block + 1), "tarn_pinned_contains((char *)block + 1)", 349);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 251);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 252);
-    check_at(stats.value.requested_bytes.current == (int64_t)((size_t)1 << 20) && stats.value.num_host_alloc == 1, "stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1", 253);
-    check_at(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0, "stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0", 254);
-    check_at(stats.value.host_alloc_time.count == 1, "stats.value.host_alloc_time.count == 1", 255);
-    check_at((tarn_pinned_free(block)) == TARN_OK, "tarn_pinned_free(block)", 256);
-    check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 257);
+    check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 351);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 352);
+    check_at(stats.value.requested_bytes.current == (int64_t)((size_t)1 << 20) && stats.value.num_host_alloc == 1, "stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1", 353);
+    check_at(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0, "stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0", 354);
+    check_at(stats.value.host_alloc_time.count == 1, "stats.value.host_alloc_time.count == 1", 355);
+    check_at((tarn_pinned_free(block)) == TARN_OK, "tarn_pinned_free(block)", 356);
+    check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 357);
 }
 static int told, shortages;
-static void mapped(void *argument, const tarn_range *range)
+static void mapped(const tarn_range *range, void *user)
 {
-    if (argument == &told && range->device == 0 && range->bytes >= 2 * ((size_t)1 << 20) && range->generation > 0)
+    if (user == &told && range->device == 0 && range->bytes >= 2 * ((size_t)1 << 20) && range->generation > 0)
         told++;
 }
-static void out_of_memory(void *argument, const tarn_shortage *shortage)
+static void out_of_memory(const tarn_shortage *shortage, void *user)
 {
-    if (argument == &told && shortage->requested >= 300 * ((size_t)1 << 20) && shortage->total == 256 * ((size_t)1 << 20) &&
-        shortage->device == 0 && shortage->limit == 0xffffffffffffffffUL)
+    if (user == &told && shortage->requested >= 300 * ((size_t)1 << 20) && shortage->total == 256 * ((size_t)1 << 20) && shortage->device == 0 &&
+        shortage->limit == 18446744073709551615ul)
         shortages++;
 }
 static void observed_and_shared(void)
@@ -805,29 +970,29 @@ static void observed_and_shared(void)
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.device = (-1);
-    options.argument = &told;
+    options.user = &told;
     options.mapped = mapped;
     options.out_of_memory = out_of_memory;
-    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 288);
-    check_at((tarn_trim(0, 0)) == TARN_OK, "tarn_trim(0, 0)", 289);
-    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 290);
-    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 291);
-    check_at(told > 0, "told > 0", 292);
-    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 293);
-    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 294);
-    check_at((tarn_range_get(block, &range.value)) == TARN_OK, "tarn_range_get(block, &range.value)", 295);
-    check_at(is_untouched((range).behind), "nothing was written behind " "range", 296);
-    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 297);
-    check_at((tarn_pin(block, ((size_t)1 << 20))) == TARN_OK, "tarn_pin(block, MIB)", 299);
-    check_at((tarn_unpin(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unpin(block, MIB)", 300);
-    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 301);
+    check_at((tarn_observer_add(&options, &observer)) == TARN_OK, "tarn_observer_add(&options, &observer)", 388);
+    check_at((tarn_device_trim(0, 0)) == TARN_OK, "tarn_device_trim(0, 0)", 389);
+    check_at((tarn_export_enable(0)) == TARN_OK, "tarn_export_enable(0)", 390);
+    check_at((tarn_alloc_on(first_stream, 4 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 4 * MIB, &block)", 391);
+    check_at(told > 0, "told > 0", 392);
+    check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 393);
+    check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 394);
+    check_at((tarn_range_get(block, &range.value)) == TARN_OK, "tarn_range_get(block, &range.value)", 395);
+    check_at(is_untouched((range).behind), "nothing was written behind " "range", 396);
+    check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 397);
+    check_at((tarn_anchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_anchor(block, MIB)", 399);
+    check_at((tarn_unanchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_unanchor(block, MIB)", 400);
+    check_at((tarn_export(block, &share)) == TARN_OK, "tarn_export(block, &share)", 401);
     info.value.size = sizeof info.value;
-    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 303);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 304);
-    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 305);
-    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 306);
-    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 307);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 308);
+    check_at((tarn_share_info_get(share, &info.value)) == TARN_OK, "tarn_share_info_get(share, &info.value)", 403);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 404);
+    check_at(info.value.bytes == 4 * ((size_t)1 << 20) && info.value.pieces >= 1 && info.value.mapped >= 4 * ((size_t)1 << 20), "info.value.bytes == 4 * MIB && info.value.pieces >= 1 && info.value.mapped >= 4 * MIB", 405);
+    check_at(info.value.device == 0 && info.value.generation > 0, "info.value.device == 0 && info.value.generation > 0", 406);
+    check_at((tarn_share_close(share)) == TARN_OK, "tarn_share_close(share)", 407);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 408);
 }
 static int handle_alive;
 static void *bound_stream, *given_workspace;
@@ -863,17 +1028,55 @@ static void workspaces(tarn_library library)
     struct { tarn_workspace_stats value; unsigned char behind[BEHIND]; } stats; memset(&stats, UNTOUCHED, sizeof stats);
     struct { tarn_workspace_cleared value; unsigned char behind[BEHIND]; } cleared; memset(&cleared, UNTOUCHED, sizeof cleared);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 347);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 348);
-    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 349);
-    check_at((tarn_workspace_clear_all(&cleared.value)) == TARN_OK, "tarn_workspace_clear_all(&cleared.value)", 350);
-    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 351);
-    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 352);
-    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)", 353);
-    check_at((tarn_workspace_begin(library, &call.value)) == TARN_OK, "tarn_workspace_begin(library, &call.value)", 354);
-    check_at(is_untouched((call).behind), "nothing was written behind " "call", 355);
-    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 356);
-    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 357);
+    check_at((tarn_workspace_stats_get(0, &stats.value)) == TARN_OK, "tarn_workspace_stats_get(0, &stats.value)", 447);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 448);
+    check_at(stats.value.count == 1 && stats.value.bytes >= 2 * ((size_t)1 << 20) && stats.value.leaked_bytes == 0, "stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0", 449);
+    cleared.value.size = sizeof cleared.value;
+    check_at((tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)) == TARN_OK, "tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value)", 451);
+    check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 452);
+    check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 453);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)", 454);
+    check_at((tarn_workspace_begin(library, &call.value)) == TARN_OK, "tarn_workspace_begin(library, &call.value)", 455);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 456);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 457);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 458);
+    check_at((tarn_workspace_begin_on(library, second_stream, &call.value)) == TARN_OK, "tarn_workspace_begin_on(library, second_stream, &call.value)", 459);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 460);
+    check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace, "call.value.handle == &handle_alive && call.value.pointer == given_workspace", 461);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 462);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_CACHED)) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_CACHED)", 463);
+}
+static void modes_and_plain_handles(tarn_library library)
+{
+    struct { tarn_handle_mode_guard value; unsigned char behind[BEHIND]; } guard; memset(&guard, UNTOUCHED, sizeof guard);
+    struct { tarn_workspace_call value; unsigned char behind[BEHIND]; } call; memset(&call, UNTOUCHED, sizeof call);
+    struct { tarn_lease value; unsigned char behind[BEHIND]; } lease; memset(&lease, UNTOUCHED, sizeof lease);
+    uint64_t ns;
+    int value;
+    void *handle;
+    check_at((tarn_handle_get_plain(library, &handle)) == TARN_OK, "tarn_handle_get_plain(library, &handle)", 476);
+    check_at(handle == &handle_alive, "handle == &handle_alive", 477);
+    check_at((tarn_handle_wait_limit_set(1000)) == TARN_OK, "tarn_handle_wait_limit_set(1000)", 478);
+    check_at((tarn_handle_wait_limit_get(&ns)) == TARN_OK, "tarn_handle_wait_limit_get(&ns)", 479);
+    check_at(ns == 1000, "ns == 1000", 480);
+    check_at((tarn_handle_wait_limit_set(0)) == TARN_OK, "tarn_handle_wait_limit_set(0)", 481);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3)", 482);
+    check_at((tarn_handle_mode_get(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, &value)) == TARN_OK, "tarn_handle_mode_get(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, &value)", 483);
+    check_at(value == 3, "value == 3", 484);
+    check_at((tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1)) == TARN_OK, "tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1)", 485);
+    check_at((tarn_handle_mode_guard_set(&guard.value, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 1)) == TARN_OK, "tarn_handle_mode_guard_set(&guard.value, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 1)", 486);
+    check_at(is_untouched((guard).behind), "nothing was written behind " "guard", 487);
+    check_at(guard.value.active && guard.value.previous == -1, "guard.value.active && guard.value.previous == -1", 488);
+    check_at((tarn_handle_mode_guard_restore(&guard.value)) == TARN_OK, "tarn_handle_mode_guard_restore(&guard.value)", 489);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 490);
+    check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)", 491);
+    check_at((tarn_workspace_begin_of(&lease.value, &call.value)) == TARN_OK, "tarn_workspace_begin_of(&lease.value, &call.value)", 492);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 493);
+    check_at(is_untouched((call).behind), "nothing was written behind " "call", 494);
+    check_at(call.value.handle == lease.value.handle && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB", 495);
+    check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 496);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 497);
+    check_at(tarn_workspace_get_on(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED, "tarn_workspace_get_on(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED", 498);
 }
 static void handles(void)
 {
@@ -890,40 +1093,47 @@ static void handles(void)
     row.destroy = handle_destroy;
     row.set_stream = handle_set_stream;
     row.set_workspace = handle_set_workspace;
-    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 376);
+    check_at((tarn_library_register(&row, &library)) == TARN_OK, "tarn_library_register(&row, &library)", 517);
     info.value.size = sizeof info.value;
-    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 378);
-    check_at(is_untouched((info).behind), "nothing was written behind " "info", 379);
-    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 380);
-    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 382);
-    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 383);
-    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 384);
-    check_at((tarn_handle_get_on(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get_on(library, first_stream, &handle)", 386);
-    check_at((tarn_stream_native(first_stream, &native)) == TARN_OK, "tarn_stream_native(first_stream, &native)", 387);
-    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 388);
-    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 389);
+    check_at((tarn_library_info_get(library, &info.value)) == TARN_OK, "tarn_library_info_get(library, &info.value)", 519);
+    check_at(is_untouched((info).behind), "nothing was written behind " "info", 520);
+    check_at(info.value.found && info.value.usable && strcmp(info.value.name, "counter") == 0 && info.value.reason[0] == 0, "info.value.found && info.value.usable && strcmp(info.value.name, \"counter\") == 0 && info.value.reason[0] == 0", 521);
+    check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 523);
+    check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 524);
+    check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 525);
+    check_at((tarn_handle_get_on(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get_on(library, first_stream, &handle)", 527);
+    check_at((tarn_stream_native_get(first_stream, &native)) == TARN_OK, "tarn_stream_native_get(first_stream, &native)", 528);
+    check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 529);
+    check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 530);
     stats.value.size = sizeof stats.value;
-    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 391);
-    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 392);
-    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 393);
+    check_at((tarn_handle_stats_get(library, 0, &stats.value)) == TARN_OK, "tarn_handle_stats_get(library, 0, &stats.value)", 532);
+    check_at(is_untouched((stats).behind), "nothing was written behind " "stats", 533);
+    check_at(stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0, "stats.value.created == 1 && stats.value.in_use == 1 && stats.value.failures == 0", 534);
     workspaces(library);
-    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 395);
-    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 396);
-    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 397);
-    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 398);
-    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 399);
-    check_at(handle_alive == 1, "handle_alive == 1", 400);
+    check_at((tarn_handle_lease(library, second_stream, &lease.value)) == TARN_OK, "tarn_handle_lease(library, second_stream, &lease.value)", 536);
+    check_at(is_untouched((lease).behind), "nothing was written behind " "lease", 537);
+    check_at(lease.value.handle == &handle_alive && handle_alive == 2, "lease.value.handle == &handle_alive && handle_alive == 2", 538);
+    check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 539);
+    modes_and_plain_handles(library);
+    check_at((tarn_handle_trim(library, 0, ((void *)0))) == TARN_OK, "tarn_handle_trim(library, 0, NULL)", 541);
+    check_at(handle_alive == 1, "handle_alive == 1", 542);
+}
+static int64_t metadata;
+static void add_kind(const tarn_metadata_kind *kind, void *user)
+{
+    if (user == &metadata && kind->size >= sizeof *kind)
+        metadata += kind->bytes;
 }
 static size_t written;
-static _Bool write_nowhere(void *argument, const void *data, size_t size)
+static _Bool write_nowhere(const void *data, size_t size, void *user)
 {
-    written += data && argument == &written ? size : 0;
+    written += data && user == &written ? size : 0;
     return 1;
 }
 static int reports;
-static void reported(void *argument, const tarn_debug_report *report)
+static void reported(const tarn_debug_report *report, void *user)
 {
-    (void)argument, (void)report;
+    (void)user, (void)report;
     reports++;
 }
 static void records(void)
@@ -937,27 +1147,30 @@ static void records(void)
     trace.records = 1000;
     trace.stacks = TARN_TRACE_STACKS_NONE;
     trace.regions = 1;
-    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 429);
-    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 430);
-    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 431);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 432);
-    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 433);
-    check_at((tarn_trace_count(&kept, &lost)) == TARN_OK, "tarn_trace_count(&kept, &lost)", 434);
-    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 435);
-    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 436);
+    check_at((tarn_trace_start(&trace)) == TARN_OK, "tarn_trace_start(&trace)", 578);
+    check_at((tarn_region_push("step 1")) == TARN_OK, "tarn_region_push(\"step 1\")", 579);
+    check_at((tarn_alloc_on(first_stream, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, MIB, &block)", 580);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 581);
+    check_at((tarn_region_pop()) == TARN_OK, "tarn_region_pop()", 582);
+    check_at((tarn_trace_count_get(&kept, &lost)) == TARN_OK, "tarn_trace_count_get(&kept, &lost)", 583);
+    check_at(kept >= 4 && lost == 0, "kept >= 4 && lost == 0", 584);
+    check_at((tarn_trace_stop()) == TARN_OK, "tarn_trace_stop()", 585);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.format = TARN_SNAPSHOT_CHROME;
-    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 440);
-    check_at(written > 100, "written > 100", 441);
+    options.max_bytes = 18446744073709551615ul;
+    check_at((tarn_snapshot_print(write_nowhere, &written, &options)) == TARN_OK, "tarn_snapshot_print(write_nowhere, &written, &options)", 590);
+    check_at(written > 100, "written > 100", 591);
     options.format = TARN_SNAPSHOT_PICKLE;
     options.max_bytes = 10;
-    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 444);
-    tarn_debug_on_report(reported, ((void *)0));
-    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 447);
-    check_at((tarn_configure("max_split_size_mb:64")) == TARN_OK, "tarn_configure(\"max_split_size_mb:64\")", 448);
-    check_at((tarn_configuration(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration(NULL, 0, &written)", 449);
-    check_at(written > 1, "written > 1", 450);
+    check_at(tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_snapshot_print(write_nowhere, &written, &options) == TARN_ERROR_INVALID_ARGUMENT", 594);
+    tarn_debug_callback_set(reported, ((void *)0));
+    check_at(tarn_debug_reports() == 0 && reports == 0, "tarn_debug_reports() == 0 && reports == 0", 597);
+    check_at((tarn_metadata_list(add_kind, &metadata)) == TARN_OK, "tarn_metadata_list(add_kind, &metadata)", 598);
+    check_at(metadata > 0, "metadata > 0", 599);
+    check_at((tarn_configuration_set("max_split_size_mb:64")) == TARN_OK, "tarn_configuration_set(\"max_split_size_mb:64\")", 600);
+    check_at((tarn_configuration_get(((void *)0), 0, &written)) == TARN_OK, "tarn_configuration_get(NULL, 0, &written)", 601);
+    check_at(written > 1, "written > 1", 602);
 }
 static void published(void)
 {
@@ -967,14 +1180,14 @@ static void published(void)
     options.name = "program";
     options.directory = ".";
     options.interval_ms = 1000;
-    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 462);
-    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 463);
-    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 464);
+    check_at((tarn_live_start(&options)) == TARN_OK, "tarn_live_start(&options)", 614);
+    check_at(tarn_live_start(&options) == TARN_ERROR_BUSY, "tarn_live_start(&options) == TARN_ERROR_BUSY", 615);
+    check_at((tarn_live_stop()) == TARN_OK, "tarn_live_stop()", 616);
     options.interval_ms = 1;
-    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 466);
+    check_at(tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT, "tarn_live_start(&options) == TARN_ERROR_INVALID_ARGUMENT", 618);
     written = 0;
-    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 468);
-    check_at(written > 100, "written > 100", 469);
+    check_at((tarn_metrics_print(write_nowhere, &written)) == TARN_OK, "tarn_metrics_print(write_nowhere, &written)", 620);
+    check_at(written > 100, "written > 100", 621);
 }
 static void host_device(void)
 {
@@ -982,37 +1195,39 @@ static void host_device(void)
     struct { tarn_host_extent value; unsigned char behind[BEHIND]; } extent; memset(&extent, UNTOUCHED, sizeof extent);
     void *block;
     ledger.value.size = sizeof ledger.value;
-    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 479);
-    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 480);
-    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 481);
-    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 482);
-    check_at(tarn_host_call_kinds() <= 64 && ledger.value.time_a_ns > 0, "tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS && ledger.value.time_a_ns > 0", 483);
-    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 484);
-    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 485);
-    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 486);
-    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 487);
+    check_at((tarn_alloc_on(first_stream, 2 * ((size_t)1 << 20), &block)) == TARN_OK, "tarn_alloc_on(first_stream, 2 * MIB, &block)", 631);
+    check_at((tarn_host_ledger_get(0, &ledger.value)) == TARN_OK, "tarn_host_ledger_get(0, &ledger.value)", 632);
+    check_at(is_untouched((ledger).behind), "nothing was written behind " "ledger", 633);
+    check_at(ledger.value.created >= 2 * ((size_t)1 << 20) && ledger.value.mapped >= 2 * ((size_t)1 << 20) && ledger.value.reports == 0, "ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0", 634);
+    check_at(tarn_host_call_kinds() <= 64 && ledger.value.time_a_ns > 0, "tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS && ledger.value.time_a_ns > 0", 635);
+    check_at((tarn_host_extent_get(0, block, 2 * ((size_t)1 << 20), &extent.value)) == TARN_OK, "tarn_host_extent_get(0, block, 2 * MIB, &extent.value)", 636);
+    check_at(is_untouched((extent).behind), "nothing was written behind " "extent", 637);
+    check_at(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible, "extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible", 638);
+    check_at((tarn_free(block)) == TARN_OK, "tarn_free(block)", 639);
 }
 int main(void)
 {
-    tarn_host_config config;
+    tarn_host_configuration config;
     memset(&config, 0, sizeof config);
     config.size = sizeof config;
     config.devices = 2;
     config.memory = 256 * ((size_t)1 << 20);
-    check_at((tarn_host_configure(&config)) == TARN_OK, "tarn_host_configure(&config)", 498);
+    check_at((tarn_host_configuration_set(&config)) == TARN_OK, "tarn_host_configuration_set(&config)", 650);
     devices_and_streams();
     memory();
+    named_pools();
     pools();
+    announced_and_restored();
     pinned_memory();
     observed_and_shared();
     handles();
     records();
     published();
     host_device();
-    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 508);
-    check_at(tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_trim(0, 0) == TARN_ERROR_SHUTDOWN", 509);
-    check_at(handle_alive == 0, "handle_alive == 0", 510);
-    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 511);
+    check_at((tarn_shutdown()) == TARN_OK, "tarn_shutdown()", 662);
+    check_at(tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN, "tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN", 663);
+    check_at(handle_alive == 0, "handle_alive == 0", 664);
+    check_at(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0, "strcmp(tarn_status_name(TARN_ERROR_SYSTEM), \"TARN_ERROR_SYSTEM\") == 0", 665);
     printf("a program of tarn %d.%d.%d runs with %s\n", 0, 1, 0,
            tarn_version());
     return 0;

@@ -28,7 +28,7 @@ static void find(const char *path, int mode, struct calls *calls)
 static int64_t live_blocks(const struct calls *tarn)
 {
     tarn_stats stats = {.size = sizeof stats};
-    NEED(tarn->tarn_stats_get(0, &stats) == TARN_OK);
+    NEED(tarn->tarn_device_stats_get(0, &stats) == TARN_OK);
     return stats.allocation[TARN_STAT_ALL].current;
 }
 
@@ -60,8 +60,8 @@ static void refuse(const struct calls *owner, const struct calls *other, size_t 
     void *block = owner->tarn_malloc(size);
     NEED(block);
     NEED(other->tarn_free(block) == TARN_ERROR_INVALID_POINTER);
-    NEED(other->tarn_usable_size(block, &usable) == TARN_ERROR_INVALID_POINTER);
-    NEED(owner->tarn_usable_size(block, &usable) == TARN_OK && usable >= size);
+    NEED(other->tarn_usable_size_get(block, &usable) == TARN_ERROR_INVALID_POINTER);
+    NEED(owner->tarn_usable_size_get(block, &usable) == TARN_OK && usable >= size);
     NEED(owner->tarn_free(block) == TARN_OK);
 }
 

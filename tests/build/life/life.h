@@ -25,9 +25,9 @@
 #define CALLS(X)                                                                 \
     X(tarn_malloc, void *, (size_t))                                             \
     X(tarn_free, tarn_status, (void *))                                          \
-    X(tarn_usable_size, tarn_status, (const void *, size_t *))                   \
-    X(tarn_trim, tarn_status, (int, size_t))                                     \
-    X(tarn_stats_get, tarn_status, (int, tarn_stats *))                          \
+    X(tarn_usable_size_get, tarn_status, (const void *, size_t *))               \
+    X(tarn_device_trim, tarn_status, (int, size_t))                              \
+    X(tarn_device_stats_get, tarn_status, (int, tarn_stats *))                   \
     X(tarn_device_guard_set, tarn_status, (tarn_device_guard *, int))            \
     X(tarn_device_guard_restore, tarn_status, (tarn_device_guard *))             \
     X(tarn_pool_create, tarn_status, (const tarn_pool_options *, tarn_pool **))  \

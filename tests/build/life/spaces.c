@@ -44,7 +44,7 @@ int main(int count, char **arguments)
             NEED(pthread_join(threads[j], NULL) == 0);
     }
     for (int i = 0; i < 3; i++)
-        NEED(spaces[i].tarn_trim(0, 0) == TARN_OK);
+        NEED(spaces[i].tarn_device_trim(0, 0) == TARN_OK);
     for (int i = 0; i < 3; i++)
         NEED(spaces[i].tarn_shutdown() == TARN_OK);
     return 0;

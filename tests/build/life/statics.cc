@@ -89,7 +89,7 @@ struct Owner {
         NEED(status == TARN_OK || status == TARN_ERROR_SHUTDOWN);
         status = tarn_stream_return(stream);
         NEED(status == TARN_OK || status == TARN_ERROR_SHUTDOWN);
-        status = tarn_trim(0, 0);
+        status = tarn_device_trim(0, 0);
         NEED(status == TARN_OK || status == TARN_ERROR_SHUTDOWN);
         if (!tarn_malloc(100))
             NEED(tarn_last_status() == TARN_ERROR_SHUTDOWN);

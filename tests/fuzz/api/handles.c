@@ -74,10 +74,10 @@ static void fuzz_tarn_library_find(void)
     (void)tarn_library_find(any_text(), or_null(&library));
 }
 
-static void fuzz_tarn_library_count(void)
+static void fuzz_tarn_library_count_get(void)
 {
     int count;
-    (void)tarn_library_count(or_null(&count));
+    (void)tarn_library_count_get(or_null(&count));
 }
 
 static void fuzz_tarn_library_info_get(void)
@@ -154,15 +154,21 @@ static void fuzz_tarn_handle_prewarm(void)
     (void)tarn_handle_prewarm(any_library(), any_device(), count);
 }
 
+static void fuzz_tarn_handle_prewarm_on(void)
+{
+    size_t count = take() < 224 ? take() % 4 : 65537 + (size_t)take_number() / 2;
+    (void)tarn_handle_prewarm_on(any_library(), any_stream(), count);
+}
+
 static void fuzz_tarn_handle_trim(void)
 {
     size_t destroyed;
     (void)tarn_handle_trim(any_library(), any_device(), or_null(&destroyed));
 }
 
-static void fuzz_tarn_handle_wait_limit(void)
+static void fuzz_tarn_handle_wait_limit_set(void)
 {
-    (void)tarn_handle_wait_limit(take());
+    (void)tarn_handle_wait_limit_set(take());
 }
 
 static void fuzz_tarn_handle_mode_set(void)
@@ -214,6 +220,66 @@ static void fuzz_tarn_workspace_begin(void)
         (void)tarn_workspace_begin(any_library(), or_null(call));
 }
 
+static void fuzz_tarn_handle_wait_limit_get(void)
+{
+    uint64_t ns;
+    (void)tarn_handle_wait_limit_get(or_null(&ns));
+}
+
+static void fuzz_tarn_handle_mode_get(void)
+{
+    int value;
+    (void)tarn_handle_mode_get(any_library(), (tarn_handle_mode)(take() % 4), or_null(&value));
+}
+
+static _Thread_local tarn_handle_mode_guard mode_guard;
+
+static void fuzz_tarn_handle_mode_guard_set(void)
+{
+    (void)tarn_handle_mode_guard_set(or_null(&mode_guard), any_library(), (tarn_handle_mode)(take() % 4),
+                                     (int)take_number());
+}
+
+static void fuzz_tarn_handle_mode_guard_restore(void)
+{
+    tarn_handle_mode_guard wrong = {.library = any_library(), .previous = (int)take_number(), .active = true};
+    (void)tarn_handle_mode_guard_restore(take_bool() ? or_null(&mode_guard) : &wrong);
+}
+
+static void fuzz_tarn_handle_get_plain(void)
+{
+    void *handle;
+    (void)tarn_handle_get_plain(any_library(), or_null(&handle));
+}
+
+static void fuzz_tarn_workspace_get_on(void)
+{
+    void *pointer;
+    size_t bytes;
+    (void)tarn_workspace_get_on(any_library(), any_stream(), or_null(&pointer), or_null(&bytes));
+}
+
+static void fuzz_tarn_workspace_get_of(void)
+{
+    void *pointer;
+    size_t bytes;
+    (void)tarn_workspace_get_of(any_lease(), or_null(&pointer), or_null(&bytes));
+}
+
+static void fuzz_tarn_workspace_begin_on(void)
+{
+    tarn_workspace_call *call = &mine()->calls[take() % 4];
+    if (!call->owner)
+        (void)tarn_workspace_begin_on(any_library(), any_stream(), or_null(call));
+}
+
+static void fuzz_tarn_workspace_begin_of(void)
+{
+    tarn_workspace_call *call = &mine()->calls[take() % 4];
+    if (!call->owner)
+        (void)tarn_workspace_begin_of(any_lease(), or_null(call));
+}
+
 /* By the thread that began it: that another does is for it not to do. */
 static void fuzz_tarn_workspace_end(void)
 {
@@ -229,26 +295,16 @@ static void fuzz_tarn_workspace_end(void)
 
 static void fuzz_tarn_workspace_clear(void)
 {
-    tarn_workspace_cleared cleared;
-    (void)tarn_workspace_clear(any_stream(), or_null(&cleared));
-}
-
-static void fuzz_tarn_workspace_clear_capture(void)
-{
-    tarn_workspace_cleared cleared;
-    (void)tarn_workspace_clear_capture(any_value(world.captures), or_null(&cleared));
-}
-
-static void fuzz_tarn_workspace_clear_pool(void)
-{
-    tarn_workspace_cleared cleared;
-    (void)tarn_workspace_clear_pool(any_object(world.pools), or_null(&cleared));
-}
-
-static void fuzz_tarn_workspace_clear_all(void)
-{
-    tarn_workspace_cleared cleared;
-    (void)tarn_workspace_clear_all(or_null(&cleared));
+    uint8_t which = take();
+    tarn_workspace_choice choice = {.size = struct_size(sizeof choice), .which = (tarn_workspaces)(which % 6)};
+    if (which % 6 == TARN_WORKSPACES_OF_STREAM)
+        choice.stream = any_stream();
+    else if (which % 6 == TARN_WORKSPACES_OF_CAPTURE)
+        choice.capture = any_value(world.captures);
+    else
+        choice.pool = any_object(world.pools);
+    tarn_workspace_cleared cleared = {.size = struct_size(sizeof cleared)};
+    (void)tarn_workspace_clear(or_null(&choice), or_null(&cleared));
 }
 
 static void fuzz_tarn_workspace_stats_get(void)
@@ -260,7 +316,7 @@ static void fuzz_tarn_workspace_stats_get(void)
 const struct api_call api_handles[] = {
     CALL(tarn_library_register),
     CALL(tarn_library_find),
-    CALL(tarn_library_count),
+    CALL(tarn_library_count_get),
     CALL(tarn_library_info_get),
     CALL(tarn_handle_get),
     CALL(tarn_handle_get_on),
@@ -268,8 +324,9 @@ const struct api_call api_handles[] = {
     CALL(tarn_handle_lease_bind),
     CALL(tarn_handle_return),
     CALL(tarn_handle_prewarm),
+    CALL(tarn_handle_prewarm_on),
     CALL(tarn_handle_trim),
-    CALL(tarn_handle_wait_limit),
+    CALL(tarn_handle_wait_limit_set),
     CALL(tarn_handle_mode_set),
     CALL(tarn_handle_stats_get),
     CALL(tarn_workspace_policy_set),
@@ -280,9 +337,15 @@ const struct api_call api_handles[] = {
     CALL(tarn_workspace_begin),
     CALL(tarn_workspace_end),
     CALL(tarn_workspace_clear),
-    CALL(tarn_workspace_clear_capture),
-    CALL(tarn_workspace_clear_pool),
-    CALL(tarn_workspace_clear_all),
     CALL(tarn_workspace_stats_get),
+    CALL(tarn_handle_get_plain),
+    CALL(tarn_workspace_get_on),
+    CALL(tarn_workspace_get_of),
+    CALL(tarn_workspace_begin_on),
+    CALL(tarn_workspace_begin_of),
+    CALL(tarn_handle_wait_limit_get),
+    CALL(tarn_handle_mode_get),
+    CALL(tarn_handle_mode_guard_set),
+    CALL(tarn_handle_mode_guard_restore),
     {0},
 };

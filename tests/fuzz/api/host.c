@@ -10,7 +10,7 @@ static void *any_native(void)
 {
     void *native = NULL;
     if (take() < 224)
-        (void)tarn_stream_native(any_stream(), &native);
+        (void)tarn_stream_native_get(any_stream(), &native);
     else
         native = any_object(world.events);
     return native;
@@ -24,10 +24,10 @@ static const struct block *any_place(int *device, void **native)
     tarn_capture_state state;
     tarn_pool_state pool_state = TARN_POOL_RUNS;
     tarn_pool *pool = NULL;
-    if (!block->live || block->kind != DEVICE_BLOCK || tarn_pointer_info(block->pointer, &info) ||
-        tarn_stream_device(info.stream, device) || *device != info.device ||
-        tarn_capture_status(info.stream, &state, NULL) || state != TARN_CAPTURE_NONE ||
-        tarn_stream_native(info.stream, native))
+    if (!block->live || block->kind != DEVICE_BLOCK || tarn_pointer_info_get(block->pointer, &info) ||
+        tarn_stream_device_get(info.stream, device) || *device != info.device ||
+        tarn_capture_state_get(info.stream, &state, NULL) || state != TARN_CAPTURE_NONE ||
+        tarn_stream_native_get(info.stream, native))
         return NULL;
     if ((info.pool.first || info.pool.second) && !tarn_pool_find(info.pool, &pool)) {
         (void)tarn_pool_state_get(pool, &pool_state);
@@ -38,11 +38,11 @@ static const struct block *any_place(int *device, void **native)
     return pool_state == TARN_POOL_RUNS ? block : NULL;
 }
 
-static void fuzz_tarn_host_configure(void)
+static void fuzz_tarn_host_configuration_set(void)
 {
-    tarn_host_config config = {
+    tarn_host_configuration config = {
         .size = struct_size(sizeof config), .devices = any_device(), .memory = any_size(), .maps = any_size()};
-    DEMAND(tarn_host_configure(or_null(&config)));
+    DEMAND(tarn_host_configuration_set(or_null(&config)));
 }
 
 static void fuzz_tarn_host_call_kinds(void)
@@ -66,19 +66,19 @@ static void fuzz_tarn_host_ledger_reset(void)
     (void)tarn_host_ledger_reset(any_device());
 }
 
-static void fuzz_tarn_host_cost(void)
+static void fuzz_tarn_host_cost_get(void)
 {
     uint64_t ns;
-    (void)tarn_host_cost((char)('A' + take() % 5), (int)take_number(), any_size(), take_number(), or_null(&ns));
+    (void)tarn_host_cost_get((char)('A' + take() % 5), (int)take_number(), any_size(), take_number(), or_null(&ns));
 }
 
 /* A device that is lost stays so, and every later sequence would find nothing but that. */
-static void fuzz_tarn_host_fail(void)
+static void fuzz_tarn_host_fail_set(void)
 {
     tarn_status status = (tarn_status)(take() % 27);
     int kind = (int)(take() % TARN_HOST_MAX_KINDS) - 1;
-    (void)tarn_host_fail(kind, take() % 16, take() >= 240,
-                         status == TARN_ERROR_DEVICE_LOST ? TARN_ERROR_DRIVER : status);
+    (void)tarn_host_fail_set(kind, take() % 16, take() >= 240,
+                             status == TARN_ERROR_DEVICE_LOST ? TARN_ERROR_DRIVER : status);
 }
 
 static void fuzz_tarn_host_fail_hits(void)
@@ -86,16 +86,16 @@ static void fuzz_tarn_host_fail_hits(void)
     (void)tarn_host_fail_hits();
 }
 
-static void fuzz_tarn_host_time(void)
+static void fuzz_tarn_host_time_get(void)
 {
     uint64_t now;
-    (void)tarn_host_time(or_null(&now));
+    (void)tarn_host_time_get(or_null(&now));
 }
 
 static void fuzz_tarn_host_advance(void)
 {
     uint64_t now = 0;
-    (void)tarn_host_time(&now);
+    (void)tarn_host_time_get(&now);
     (void)tarn_host_advance(take_bool() ? now + (uint64_t)take() * 1000 : take());
 }
 
@@ -155,21 +155,21 @@ static void fuzz_tarn_host_extent_get(void)
 }
 
 /* Off only: what it reports is a mistake of the caller's, and these callers make them. */
-static void fuzz_tarn_host_check(void)
+static void fuzz_tarn_host_check_set(void)
 {
-    (void)tarn_host_check(false, NULL, NULL);
+    (void)tarn_host_check_set(false, NULL, NULL);
 }
 
 const struct api_call api_host[] = {
-    CALL(tarn_host_configure),
+    CALL(tarn_host_configuration_set),
     CALL(tarn_host_call_kinds),
     CALL(tarn_host_call_name),
     CALL(tarn_host_ledger_get),
     CALL(tarn_host_ledger_reset),
-    CALL(tarn_host_cost),
-    CALL(tarn_host_fail),
+    CALL(tarn_host_cost_get),
+    CALL(tarn_host_fail_set),
     CALL(tarn_host_fail_hits),
-    CALL(tarn_host_time),
+    CALL(tarn_host_time_get),
     CALL(tarn_host_advance),
     CALL(tarn_host_work),
     CALL(tarn_host_fill),
@@ -178,6 +178,6 @@ const struct api_call api_host[] = {
     CALL(tarn_host_graph_launch),
     CALL(tarn_host_graph_destroy),
     CALL(tarn_host_extent_get),
-    CALL(tarn_host_check),
+    CALL(tarn_host_check_set),
     {0},
 };

@@ -63,7 +63,7 @@ static void *any_to_free(void)
     for (size_t i = 0; i < BLOCKS; i++)
         if (world.blocks[i].live && world.blocks[i].pointer == pointer)
             return pointer;
-    return !tarn_pointer_info(pointer, &info) && info.base == pointer ? NULL : pointer;
+    return !tarn_pointer_info_get(pointer, &info) && info.base == pointer ? NULL : pointer;
 }
 
 static void fuzz_tarn_free(void)
@@ -103,22 +103,22 @@ static void fuzz_tarn_extend(void)
             world.blocks[i].size = size;
 }
 
-static void fuzz_tarn_usable_size(void)
+static void fuzz_tarn_usable_size_get(void)
 {
     size_t size = 0;
     const struct block *block = any_block();
     const void *pointer = take_bool() ? block->pointer : any_pointer();
-    tarn_status status = tarn_usable_size(pointer, or_null(&size));
+    tarn_status status = tarn_usable_size_get(pointer, or_null(&size));
     DEMAND(status || !block->live || block->kind != DEVICE_BLOCK || pointer != block->pointer || !size ||
            size >= block->size);
 }
 
-static void fuzz_tarn_pointer_info(void)
+static void fuzz_tarn_pointer_info_get(void)
 {
     tarn_block_info info = {.size = struct_size(sizeof info)};
     const void *pointer = any_pointer();
     tarn_block_info *place = or_null(&info);
-    if (!tarn_pointer_info(pointer, place))
+    if (!tarn_pointer_info_get(pointer, place))
         DEMAND((uintptr_t)pointer - (uintptr_t)info.base < info.usable_size);
 }
 
@@ -135,9 +135,16 @@ static void fuzz_tarn_tag_text(void)
     DEMAND(tarn_tag_text((tarn_tag)take_number()) != NULL);
 }
 
-static void fuzz_tarn_trim(void)
+static void fuzz_tarn_device_trim(void)
 {
-    (void)tarn_trim(any_device(), any_size());
+    (void)tarn_device_trim(any_device(), any_size());
+}
+
+static void fuzz_tarn_compact(void)
+{
+    size_t gained = 77;
+    tarn_status status = tarn_compact(any_device(), any_size(), &gained);
+    DEMAND(status == TARN_OK || gained == 77);
 }
 
 static void fuzz_tarn_caching_set(void)
@@ -145,21 +152,21 @@ static void fuzz_tarn_caching_set(void)
     (void)tarn_caching_set(take() < 128);
 }
 
-static void fuzz_tarn_limit_set(void)
+static void fuzz_tarn_caching_get(void)
 {
-    (void)tarn_limit_set(any_device(), any_size());
+    bool caches;
+    (void)tarn_caching_get(or_null(&caches));
 }
 
-static void fuzz_tarn_limit_get(void)
+static void fuzz_tarn_device_limit_set(void)
+{
+    (void)tarn_device_limit_set(any_device(), any_size());
+}
+
+static void fuzz_tarn_device_limit_get(void)
 {
     size_t bytes = 0;
-    (void)tarn_limit_get(any_device(), or_null(&bytes));
-}
-
-static void fuzz_tarn_limit_set_fraction(void)
-{
-    static const double fractions[] = {0, 0.5, 1, -1, 2, 1e300, -1e300, 1e-300, 1.0 / 0.0, 0.0 / 0.0};
-    (void)tarn_limit_set_fraction(any_device(), fractions[take() % 10]);
+    (void)tarn_device_limit_get(any_device(), or_null(&bytes));
 }
 
 /* ---- Observers, ranges, pins ---- */
@@ -174,23 +181,23 @@ static bool free_one(void *argument)
     return true;
 }
 
-static void on_range(void *argument, const tarn_range *range)
+static void on_range(const tarn_range *range, void *user)
 {
     tarn_range again;
-    (void)free_one(argument);
+    (void)free_one(user);
     (void)tarn_range_get(range->address, &again);
 }
 
-static void on_shortage(void *argument, const tarn_shortage *shortage)
+static void on_shortage(const tarn_shortage *shortage, void *user)
 {
     DEMAND(shortage->device >= 0 && shortage->device < DEVICES);
-    (void)free_one(argument);
+    (void)free_one(user);
 }
 
-static bool on_reclaim(void *argument, int device, size_t bytes)
+static bool on_reclaim(int device, size_t bytes, void *user)
 {
     DEMAND(device >= 0 && device < DEVICES && bytes > 0);
-    return free_one(argument);
+    return free_one(user);
 }
 
 static void fuzz_tarn_observer_add(void)
@@ -199,7 +206,7 @@ static void fuzz_tarn_observer_add(void)
     tarn_observer observer = 0;
     tarn_observer_options options = {.size = struct_size(sizeof options),
                                      .device = which & 64 ? any_device() : TARN_ALL_DEVICES,
-                                     .argument = any_block(),
+                                     .user = any_block(),
                                      .mapped = which & 1 ? on_range : NULL,
                                      .unmapping = which & 2 ? on_range : NULL,
                                      .out_of_memory = which & 4 ? on_shortage : NULL,
@@ -223,20 +230,20 @@ static void fuzz_tarn_range_get(void)
         DEMAND((uintptr_t)pointer - (uintptr_t)range.address < range.bytes);
 }
 
-static void fuzz_tarn_pin(void)
+static void fuzz_tarn_anchor(void)
 {
     void *pointer = any_pointer();
     size_t size = any_size();
-    if (has_room(world.pins) && !tarn_pin(pointer, size))
+    if (has_room(world.pins) && !tarn_anchor(pointer, size))
         slot_add(world.pins, pointer, size);
 }
 
-static void fuzz_tarn_unpin(void)
+static void fuzz_tarn_unanchor(void)
 {
     const struct slot *pin = &world.pins[take() % SLOTS];
     const void *pointer = take() < 192 ? pin->object : any_pointer();
     size_t size = take() < 192 ? pin->value : any_size();
-    if (!tarn_unpin(pointer, size))
+    if (!tarn_unanchor(pointer, size))
         slot_ended(world.pins, pointer, size);
 }
 
@@ -343,17 +350,17 @@ static void fuzz_tarn_pinned_record_stream(void)
     (void)tarn_pinned_record_stream(any_pointer(), any_stream());
 }
 
-static void fuzz_tarn_pinned_usable_size(void)
+static void fuzz_tarn_pinned_usable_size_get(void)
 {
     size_t size = 0;
-    (void)tarn_pinned_usable_size(any_pointer(), or_null(&size));
+    (void)tarn_pinned_usable_size_get(any_pointer(), or_null(&size));
 }
 
-static void fuzz_tarn_is_pinned(void)
+static void fuzz_tarn_pinned_contains(void)
 {
     const struct block *block = any_block();
-    DEMAND(!block->live || block->kind != PINNED_BLOCK || tarn_is_pinned(block->pointer));
-    (void)tarn_is_pinned(any_pointer());
+    DEMAND(!block->live || block->kind != PINNED_BLOCK || tarn_pinned_contains(block->pointer));
+    (void)tarn_pinned_contains(any_pointer());
 }
 
 static void fuzz_tarn_pinned_trim(void)
@@ -404,19 +411,14 @@ static void fuzz_tarn_pinned_stats_get(void)
     (void)tarn_pinned_stats_get(or_null(&stats));
 }
 
-static void fuzz_tarn_pinned_stats_reset_peak(void)
+static void fuzz_tarn_pinned_stats_reset(void)
 {
-    (void)tarn_pinned_stats_reset_peak();
-}
-
-static void fuzz_tarn_pinned_stats_reset_accumulated(void)
-{
-    (void)tarn_pinned_stats_reset_accumulated();
+    (void)tarn_pinned_stats_reset((tarn_stats_what)(take() % 3));
 }
 
 /* ---- Settings ---- */
 
-static void fuzz_tarn_configure(void)
+static void fuzz_tarn_configuration_set(void)
 {
     static const char *const settings[] = {"all:default",
                                            "segments:plain",
@@ -435,22 +437,22 @@ static void fuzz_tarn_configure(void)
                                            "all:default,all:default",
                                            "segments"};
     uint8_t choice = take();
-    (void)tarn_configure(choice < 224 ? settings[choice % 16] : any_text());
+    (void)tarn_configuration_set(choice < 224 ? settings[choice % 16] : any_text());
 }
 
-static void fuzz_tarn_configuration(void)
+static void fuzz_tarn_configuration_get(void)
 {
     char text[2048];
     size_t needed = 0, size = take_bool() ? sizeof text : take();
     memset(text, 0x55, sizeof text);
-    tarn_status status = tarn_configuration(or_null(text), size, or_null(&needed));
+    tarn_status status = tarn_configuration_get(or_null(text), size, or_null(&needed));
     DEMAND(status || needed <= sizeof text);
 }
 
-static void fuzz_tarn_configuration_note(void)
+static void fuzz_tarn_configuration_note_get(void)
 {
     const char *text = NULL;
-    (void)tarn_configuration_note((int)take_number(), or_null(&text));
+    (void)tarn_configuration_note_get((int)take_number(), or_null(&text));
 }
 
 const struct api_call api_memory[] = {
@@ -462,20 +464,20 @@ const struct api_call api_memory[] = {
     CALL(tarn_free_after),
     CALL(tarn_record_stream),
     CALL(tarn_extend),
-    CALL(tarn_usable_size),
-    CALL(tarn_pointer_info),
+    CALL(tarn_usable_size_get),
+    CALL(tarn_pointer_info_get),
     CALL(tarn_tag_intern),
     CALL(tarn_tag_text),
-    CALL(tarn_trim),
+    CALL(tarn_device_trim),
+    CALL(tarn_compact),
     CALL(tarn_caching_set),
-    CALL(tarn_limit_set),
-    CALL(tarn_limit_get),
-    CALL(tarn_limit_set_fraction),
+    CALL(tarn_device_limit_set),
+    CALL(tarn_device_limit_get),
     CALL(tarn_observer_add),
     CALL(tarn_observer_remove),
     CALL(tarn_range_get),
-    CALL(tarn_pin),
-    CALL(tarn_unpin),
+    CALL(tarn_anchor),
+    CALL(tarn_unanchor),
     CALL(tarn_export_enable),
     CALL(tarn_export),
     CALL(tarn_share_close),
@@ -488,8 +490,8 @@ const struct api_call api_memory[] = {
     CALL(tarn_pinned_alloc_on),
     CALL(tarn_pinned_free),
     CALL(tarn_pinned_record_stream),
-    CALL(tarn_pinned_usable_size),
-    CALL(tarn_is_pinned),
+    CALL(tarn_pinned_usable_size_get),
+    CALL(tarn_pinned_contains),
     CALL(tarn_pinned_trim),
     CALL(tarn_pinned_forget_captures),
     CALL(tarn_pinned_limit_set),
@@ -497,10 +499,10 @@ const struct api_call api_memory[] = {
     CALL(tarn_pinned_settings_set),
     CALL(tarn_pinned_settings_get),
     CALL(tarn_pinned_stats_get),
-    CALL(tarn_pinned_stats_reset_peak),
-    CALL(tarn_pinned_stats_reset_accumulated),
-    CALL(tarn_configure),
-    CALL(tarn_configuration),
-    CALL(tarn_configuration_note),
+    CALL(tarn_pinned_stats_reset),
+    CALL(tarn_configuration_set),
+    CALL(tarn_configuration_get),
+    CALL(tarn_configuration_note_get),
+    CALL(tarn_caching_get),
     {0},
 };

@@ -35,26 +35,25 @@ static void fuzz_tarn_pool_create(void)
                                      .alloc = take_pages,
                                      .free = take() < 248 ? give_pages : NULL,
                                      .user = &world};
-    tarn_pool_options options = {.size = struct_size(sizeof options),
-                                 .device = any_device(),
-                                 .limit = which & 1 ? any_size() : 0,
-                                 .use_on_oom = which & 2,
-                                 .no_remap = which & 4,
-                                 .exportable = which & 8,
-                                 .segments = take() < 128 ? TARN_SEGMENTS_DEFAULT : (tarn_segments)(take() % 8),
-                                 .no_split = (which & 48) == 48,
-                                 .allocator = (which & 48) == 16 ? &allocator : NULL};
-    if ((which & 48) == 32)
-        options.sizes = (tarn_segment_sizes){any_size(), any_size(), any_size(), any_size(), any_size(), any_size()};
-    if (has_room(world.pools) && !tarn_pool_create(or_null(&options), or_null(&pool)))
+    tarn_pool_options options = {.size = struct_size(sizeof options), .device = any_device()};
+    size_t limit = which & 1 ? any_size() : TARN_NO_LIMIT;
+    options.use_on_oom = which & 2;
+    options.no_remap = which & 4;
+    options.exportable = which & 8;
+    options.registrable = (which & 192) == 192;
+    options.segments = take() < 128 ? TARN_SEGMENTS_DEFAULT : (tarn_segments)(take() % 8);
+    options.no_split = (which & 48) == 48;
+    options.allocator = (which & 48) == 16 ? &allocator : NULL;
+    tarn_segment_sizes sizes;
+    if ((which & 48) == 32) {
+        sizes =
+            (tarn_segment_sizes){sizeof sizes, any_size(), any_size(), any_size(), any_size(), any_size(), any_size()};
+        options.sizes = &sizes;
+    }
+    if (has_room(world.pools) && !tarn_pool_create(or_null(&options), or_null(&pool))) {
         slot_add(world.pools, pool, 0);
-}
-
-static void fuzz_tarn_pool_graph_handle(void)
-{
-    tarn_pool *pool = NULL;
-    if (has_room(world.pools) && !tarn_pool_graph_handle(any_device(), or_null(&pool)))
-        slot_add(world.pools, pool, 0);
+        (void)tarn_pool_limit_set(pool, limit);
+    }
 }
 
 static void fuzz_tarn_pool_allocator_get(void)
@@ -87,10 +86,10 @@ static void fuzz_tarn_pool_find(void)
         slot_add(world.pools, pool, 0);
 }
 
-static void fuzz_tarn_pool_use_count(void)
+static void fuzz_tarn_pool_use_count_get(void)
 {
     unsigned count = 0;
-    (void)tarn_pool_use_count(any_object(world.pools), or_null(&count));
+    (void)tarn_pool_use_count_get(any_object(world.pools), or_null(&count));
 }
 
 static void fuzz_tarn_pool_id_get(void)
@@ -99,10 +98,10 @@ static void fuzz_tarn_pool_id_get(void)
     (void)tarn_pool_id_get(any_object(world.pools), or_null(&id));
 }
 
-static void fuzz_tarn_pool_device(void)
+static void fuzz_tarn_pool_device_get(void)
 {
     int device;
-    (void)tarn_pool_device(any_object(world.pools), or_null(&device));
+    (void)tarn_pool_device_get(any_object(world.pools), or_null(&device));
 }
 
 static void fuzz_tarn_pool_stats_get(void)
@@ -111,14 +110,21 @@ static void fuzz_tarn_pool_stats_get(void)
     (void)tarn_pool_stats_get(any_object(world.pools), or_null(&stats));
 }
 
-static void fuzz_tarn_pool_stats_reset_peak(void)
+static void fuzz_tarn_pool_stats_reset(void)
 {
-    (void)tarn_pool_stats_reset_peak(any_object(world.pools));
+    (void)tarn_pool_stats_reset(any_object(world.pools), (tarn_stats_what)(take() % 3));
 }
 
-static void fuzz_tarn_pool_stats_reset_accumulated(void)
+static void fuzz_tarn_pool_default(void)
 {
-    (void)tarn_pool_stats_reset_accumulated(any_object(world.pools));
+    tarn_pool *pool = NULL;
+    bool same = false;
+    if (tarn_pool_default(any_device(), or_null(&pool)))
+        return;
+    (void)tarn_pool_trim(pool, any_size());
+    (void)tarn_pool_check_live(pool, NULL, 0, &same);
+    (void)tarn_pool_release(pool);
+    (void)tarn_pool_suspend(pool, take_bool());
 }
 
 static void fuzz_tarn_pool_trim(void)
@@ -147,11 +153,18 @@ static void fuzz_tarn_pool_alloc(void)
         block_add(DEVICE_BLOCK, pointer, size, stream);
 }
 
-static void fuzz_tarn_pool_blocks(void)
+static void fuzz_tarn_pool_blocks_get(void)
 {
     tarn_pool_block blocks[BLOCKS];
     size_t count = 0, room = take() % (BLOCKS + 1);
-    (void)tarn_pool_blocks(any_object(world.pools), or_null(blocks), room, or_null(&count));
+    (void)tarn_pool_blocks_get(any_object(world.pools), or_null(blocks), room, or_null(&count));
+}
+
+static void fuzz_tarn_pool_segments_get(void)
+{
+    tarn_range segments[BLOCKS];
+    size_t count = 0, room = take() % (BLOCKS + 1);
+    (void)tarn_pool_segments_get(any_object(world.pools), or_null(segments), room, or_null(&count));
 }
 
 static void fuzz_tarn_pool_check_live(void)
@@ -197,7 +210,7 @@ static void fuzz_tarn_checkpoint_destroy(void)
 }
 
 /* Without it, what becomes live is known by tarn alone: it is freed by the pool's list of blocks then. */
-static void on_change(void *user, const tarn_pool_block *block, bool live)
+static void on_change(const tarn_pool_block *block, bool live, void *user)
 {
     DEMAND(user == &world);
     if (live)
@@ -269,7 +282,7 @@ static void capture_note(tarn_stream stream)
 {
     tarn_capture_state state;
     uint64_t id = 0;
-    if (!tarn_capture_status(stream, &state, &id))
+    if (!tarn_capture_state_get(stream, &state, &id))
         slot_add(world.captures, NULL, id);
 }
 
@@ -286,6 +299,16 @@ static void fuzz_tarn_pool_capture_announce(void)
     (void)tarn_pool_capture_announce(take_bool() ? any_object(world.pools) : NULL, any_stream());
 }
 
+static void fuzz_tarn_pool_hold(void)
+{
+    (void)tarn_pool_hold(any_object(world.pools));
+}
+
+static void fuzz_tarn_pool_unhold(void)
+{
+    (void)tarn_pool_unhold(any_object(world.pools));
+}
+
 static void fuzz_tarn_pool_keep_for_graph(void)
 {
     (void)tarn_pool_keep_for_graph(any_object(world.pools), any_object(world.graphs));
@@ -293,9 +316,9 @@ static void fuzz_tarn_pool_keep_for_graph(void)
 
 /* ---- Statistics of devices ---- */
 
-static void on_kind(void *argument, const tarn_metadata_kind *kind)
+static void on_kind(const tarn_metadata_kind *kind, void *user)
 {
-    DEMAND(argument == &world && *kind->name && kind->records >= 0 && kind->bytes >= 0);
+    DEMAND(user == &world && *kind->name && kind->records >= 0 && kind->bytes >= 0);
 }
 
 static void fuzz_tarn_metadata_list(void)
@@ -303,40 +326,35 @@ static void fuzz_tarn_metadata_list(void)
     (void)tarn_metadata_list(take() < 248 ? on_kind : NULL, &world);
 }
 
-static void fuzz_tarn_stats_get(void)
+static void fuzz_tarn_device_stats_get(void)
 {
     tarn_stats stats = {.size = struct_size(sizeof stats)};
-    (void)tarn_stats_get(any_device(), or_null(&stats));
+    (void)tarn_device_stats_get(any_device(), or_null(&stats));
 }
 
-static void fuzz_tarn_stats_reset_peak(void)
+static void fuzz_tarn_device_stats_reset(void)
 {
-    (void)tarn_stats_reset_peak(any_device());
-}
-
-static void fuzz_tarn_stats_reset_accumulated(void)
-{
-    (void)tarn_stats_reset_accumulated(any_device());
+    (void)tarn_device_stats_reset(any_device(), (tarn_stats_what)(take() % 3));
 }
 
 const struct api_call api_pools[] = {
     CALL(tarn_pool_create),
-    CALL(tarn_pool_graph_handle),
+    CALL(tarn_pool_default),
     CALL(tarn_pool_allocator_get),
     CALL(tarn_pool_retain),
     CALL(tarn_pool_release),
     CALL(tarn_pool_find),
-    CALL(tarn_pool_use_count),
+    CALL(tarn_pool_use_count_get),
     CALL(tarn_pool_id_get),
-    CALL(tarn_pool_device),
+    CALL(tarn_pool_device_get),
     CALL(tarn_pool_stats_get),
-    CALL(tarn_pool_stats_reset_peak),
-    CALL(tarn_pool_stats_reset_accumulated),
+    CALL(tarn_pool_stats_reset),
     CALL(tarn_pool_trim),
     CALL(tarn_pool_limit_set),
     CALL(tarn_pool_limit_get),
     CALL(tarn_pool_alloc),
-    CALL(tarn_pool_blocks),
+    CALL(tarn_pool_blocks_get),
+    CALL(tarn_pool_segments_get),
     CALL(tarn_pool_check_live),
     CALL(tarn_pool_state_get),
     CALL(tarn_pool_suspend),
@@ -352,8 +370,9 @@ const struct api_call api_pools[] = {
     CALL(tarn_pool_capture_announce),
     CALL(tarn_pool_keep_for_graph),
     CALL(tarn_metadata_list),
-    CALL(tarn_stats_get),
-    CALL(tarn_stats_reset_peak),
-    CALL(tarn_stats_reset_accumulated),
+    CALL(tarn_device_stats_get),
+    CALL(tarn_device_stats_reset),
+    CALL(tarn_pool_hold),
+    CALL(tarn_pool_unhold),
     {0},
 };

@@ -4,9 +4,11 @@
 /* trace.h, snapshot.h, live.h, metrics.h and debug.h. */
 #include "api/api.h"
 
-static bool take_text(void *argument, const void *text, size_t length)
+#include <stdlib.h>
+
+static bool take_text(const void *text, size_t length, void *user)
 {
-    unsigned *left = argument;
+    unsigned *left = user;
     DEMAND(text && length > 0);
     return *left && (*left)--;
 }
@@ -32,10 +34,10 @@ static void fuzz_tarn_trace_clear(void)
     (void)tarn_trace_clear();
 }
 
-static void fuzz_tarn_trace_count(void)
+static void fuzz_tarn_trace_count_get(void)
 {
     uint64_t kept, lost;
-    (void)tarn_trace_count(or_null(&kept), or_null(&lost));
+    (void)tarn_trace_count_get(or_null(&kept), or_null(&lost));
 }
 
 static void fuzz_tarn_region_push(void)
@@ -54,7 +56,7 @@ static tarn_snapshot_options *any_options(tarn_snapshot_options *options)
 {
     *options = (tarn_snapshot_options){.size = struct_size(sizeof *options),
                                        .format = (tarn_snapshot_format)(take() % 3),
-                                       .max_bytes = take() < 128 ? 0 : any_size()};
+                                       .max_bytes = take() < 128 ? TARN_NO_LIMIT : any_size()};
     return or_null(options);
 }
 
@@ -62,6 +64,22 @@ static void fuzz_tarn_snapshot_write(void)
 {
     tarn_snapshot_options options;
     (void)tarn_snapshot_write(any_path(), any_options(&options));
+}
+
+static void take_segment(const tarn_memory_segment *segment, void *user)
+{
+    size_t *bytes = user, sum = 0;
+    for (size_t i = 0; i < segment->part_count; i++)
+        sum += segment->parts[i].bytes;
+    if (sum != segment->bytes)
+        abort();
+    *bytes += sum;
+}
+
+static void fuzz_tarn_memory_list(void)
+{
+    size_t bytes = 0;
+    (void)tarn_memory_list(take() < 248 ? take_segment : NULL, &bytes);
 }
 
 static void fuzz_tarn_snapshot_print(void)
@@ -98,14 +116,14 @@ static void fuzz_tarn_metrics_write(void)
     (void)tarn_metrics_write(any_path());
 }
 
-static void on_report(void *argument, const tarn_debug_report *report)
+static void on_report(const tarn_debug_report *report, void *user)
 {
-    DEMAND(argument == &world && report->text);
+    DEMAND(user == &world && report->text);
 }
 
-static void fuzz_tarn_debug_on_report(void)
+static void fuzz_tarn_debug_callback_set(void)
 {
-    tarn_debug_on_report(take_bool() ? on_report : NULL, &world);
+    tarn_debug_callback_set(take_bool() ? on_report : NULL, &world);
 }
 
 static void fuzz_tarn_debug_reports(void)
@@ -119,8 +137,21 @@ static void fuzz_tarn_debug_check(void)
 }
 
 const struct api_call api_reports[] = {
-    CALL(tarn_trace_start),     CALL(tarn_trace_stop),    CALL(tarn_trace_clear),    CALL(tarn_trace_count),
-    CALL(tarn_region_push),     CALL(tarn_region_pop),    CALL(tarn_snapshot_write), CALL(tarn_snapshot_print),
-    CALL(tarn_live_start),      CALL(tarn_live_stop),     CALL(tarn_metrics_print),  CALL(tarn_metrics_write),
-    CALL(tarn_debug_on_report), CALL(tarn_debug_reports), CALL(tarn_debug_check),    {0},
+    CALL(tarn_trace_start),
+    CALL(tarn_trace_stop),
+    CALL(tarn_trace_clear),
+    CALL(tarn_trace_count_get),
+    CALL(tarn_region_push),
+    CALL(tarn_region_pop),
+    CALL(tarn_snapshot_write),
+    CALL(tarn_snapshot_print),
+    CALL(tarn_live_start),
+    CALL(tarn_live_stop),
+    CALL(tarn_metrics_print),
+    CALL(tarn_metrics_write),
+    CALL(tarn_debug_callback_set),
+    CALL(tarn_debug_reports),
+    CALL(tarn_debug_check),
+    CALL(tarn_memory_list),
+    {0},
 };

@@ -35,10 +35,10 @@ static void fuzz_tarn_version(void)
 
 /* ---- Devices ---- */
 
-static void fuzz_tarn_device_count(void)
+static void fuzz_tarn_device_count_get(void)
 {
     int count = 0;
-    DEMAND(tarn_device_count(or_null(&count)) || count == DEVICES);
+    DEMAND(tarn_device_count_get(or_null(&count)) || count == DEVICES);
 }
 
 static void fuzz_tarn_device_properties_get(void)
@@ -70,10 +70,11 @@ static void fuzz_tarn_device_adopt(void)
     (void)tarn_device_adopt(or_null(&device));
 }
 
-static void fuzz_tarn_device_memory(void)
+static void fuzz_tarn_device_memory_get(void)
 {
     size_t free_bytes = 0, total = 0;
-    DEMAND(tarn_device_memory(any_device(), or_null(&free_bytes), or_null(&total)) || free_bytes <= total || !total);
+    DEMAND(tarn_device_memory_get(any_device(), or_null(&free_bytes), or_null(&total)) || free_bytes <= total ||
+           !total);
 }
 
 static void fuzz_tarn_device_synchronize(void)
@@ -81,10 +82,10 @@ static void fuzz_tarn_device_synchronize(void)
     (void)tarn_device_synchronize(any_device());
 }
 
-static void fuzz_tarn_device_peer_possible(void)
+static void fuzz_tarn_device_peer_get(void)
 {
     bool possible;
-    (void)tarn_device_peer_possible(any_device(), any_device(), or_null(&possible));
+    (void)tarn_device_peer_get(any_device(), any_device(), or_null(&possible));
 }
 
 static void fuzz_tarn_device_peer_enable(void)
@@ -132,6 +133,17 @@ static void fuzz_tarn_stream_adopt(void)
         slot_add(world.streams, NULL, stream);
 }
 
+static void fuzz_tarn_stream_find(void)
+{
+    tarn_stream stream = 0;
+    uint8_t choice = take();
+    int device = any_device();
+    void *native = choice < 192 ? world.natives[choice % DEVICES] : any_object(world.graphs);
+    void *block = NULL;
+    if (!tarn_stream_find(device, native, or_null(&stream)) && !tarn_alloc_on(stream, take_number() % 65536, &block))
+        (void)tarn_free(block); /* the value counts nothing, and is not kept */
+}
+
 static void fuzz_tarn_stream_retire(void)
 {
     tarn_stream stream = any_stream();
@@ -139,11 +151,11 @@ static void fuzz_tarn_stream_retire(void)
         slot_ended(world.streams, NULL, stream);
 }
 
-static void fuzz_tarn_stream_from_pool(void)
+static void fuzz_tarn_stream_shared_get(void)
 {
     tarn_stream stream = 0;
     struct slot *slot = &world.leased_streams[take() % SLOTS];
-    if (!tarn_stream_from_pool(any_device(), 1 - (int)take_number() % 8, or_null(&stream)) && !slot->live)
+    if (!tarn_stream_shared_get(any_device(), 1 - (int)take_number() % 8, or_null(&stream)) && !slot->live)
         slot->value = stream; /* not leased: nothing is to be given back */
 }
 
@@ -161,22 +173,22 @@ static void fuzz_tarn_stream_return(void)
         slot_ended(world.leased_streams, NULL, stream);
 }
 
-static void fuzz_tarn_stream_native(void)
+static void fuzz_tarn_stream_native_get(void)
 {
     void *native;
-    (void)tarn_stream_native(any_stream(), or_null(&native));
+    (void)tarn_stream_native_get(any_stream(), or_null(&native));
 }
 
-static void fuzz_tarn_stream_device(void)
+static void fuzz_tarn_stream_device_get(void)
 {
     int device = 0;
-    DEMAND(tarn_stream_device(any_stream(), or_null(&device)) || (device >= 0 && device < DEVICES));
+    DEMAND(tarn_stream_device_get(any_stream(), or_null(&device)) || (device >= 0 && device < DEVICES));
 }
 
-static void fuzz_tarn_stream_priority(void)
+static void fuzz_tarn_stream_priority_get(void)
 {
     int priority;
-    (void)tarn_stream_priority(any_stream(), or_null(&priority));
+    (void)tarn_stream_priority_get(any_stream(), or_null(&priority));
 }
 
 static void fuzz_tarn_stream_query(void)
@@ -248,7 +260,7 @@ static void fuzz_tarn_capture_begin(void)
     tarn_stream stream = any_stream();
     tarn_capture_state state;
     uint64_t id = 0;
-    if (!tarn_capture_begin(stream, (tarn_capture_mode)(take() % 4)) && !tarn_capture_status(stream, &state, &id))
+    if (!tarn_capture_begin(stream, (tarn_capture_mode)(take() % 4)) && !tarn_capture_state_get(stream, &state, &id))
         slot_add(world.captures, NULL, id);
 }
 
@@ -265,16 +277,21 @@ static void fuzz_tarn_capture_end(void)
         slot_add(world.graphs, graph, 0);
 }
 
+static void fuzz_tarn_capture_end_announced(void)
+{
+    (void)tarn_capture_end_announced(any_stream(), any_object(world.graphs));
+}
+
 static void fuzz_tarn_capture_abort(void)
 {
     (void)tarn_capture_abort(any_stream());
 }
 
-static void fuzz_tarn_capture_status(void)
+static void fuzz_tarn_capture_state_get(void)
 {
     tarn_capture_state state;
     uint64_t id;
-    (void)tarn_capture_status(any_stream(), or_null(&state), or_null(&id));
+    (void)tarn_capture_state_get(any_stream(), or_null(&state), or_null(&id));
 }
 
 const struct api_call api_streams[] = {
@@ -283,15 +300,15 @@ const struct api_call api_streams[] = {
     CALL(tarn_last_error),
     CALL(tarn_last_status),
     CALL(tarn_version),
-    CALL(tarn_device_count),
+    CALL(tarn_device_count_get),
     CALL(tarn_device_properties_get),
     CALL(tarn_device_get),
     CALL(tarn_device_set),
     CALL(tarn_device_exchange),
     CALL(tarn_device_adopt),
-    CALL(tarn_device_memory),
+    CALL(tarn_device_memory_get),
     CALL(tarn_device_synchronize),
-    CALL(tarn_device_peer_possible),
+    CALL(tarn_device_peer_get),
     CALL(tarn_device_peer_enable),
     CALL(tarn_device_guard_set),
     CALL(tarn_device_guard_restore),
@@ -299,12 +316,12 @@ const struct api_call api_streams[] = {
     CALL(tarn_stream_set),
     CALL(tarn_stream_adopt),
     CALL(tarn_stream_retire),
-    CALL(tarn_stream_from_pool),
+    CALL(tarn_stream_shared_get),
     CALL(tarn_stream_lease),
     CALL(tarn_stream_return),
-    CALL(tarn_stream_native),
-    CALL(tarn_stream_device),
-    CALL(tarn_stream_priority),
+    CALL(tarn_stream_native_get),
+    CALL(tarn_stream_device_get),
+    CALL(tarn_stream_priority_get),
     CALL(tarn_stream_query),
     CALL(tarn_stream_synchronize),
     CALL(tarn_stream_guard_set),
@@ -319,6 +336,8 @@ const struct api_call api_streams[] = {
     CALL(tarn_capture_announce),
     CALL(tarn_capture_end),
     CALL(tarn_capture_abort),
-    CALL(tarn_capture_status),
+    CALL(tarn_capture_state_get),
+    CALL(tarn_stream_find),
+    CALL(tarn_capture_end_announced),
     {0},
 };

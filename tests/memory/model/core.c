@@ -21,7 +21,7 @@ uint64_t below(uint64_t n)
 uint64_t now(void)
 {
     uint64_t time = 0;
-    MUST(tarn_host_time(&time) == TARN_OK, "no time");
+    MUST(tarn_host_time_get(&time) == TARN_OK, "no time");
     return time;
 }
 
@@ -160,7 +160,8 @@ static void check_device_counters(void)
         }
         tarn_stats stats = {.size = sizeof stats};
         tarn_host_ledger ledger = {.size = sizeof ledger};
-        MUST(tarn_stats_get(device, &stats) == TARN_OK && tarn_host_ledger_get(device, &ledger) == TARN_OK, "stats");
+        MUST(tarn_device_stats_get(device, &stats) == TARN_OK && tarn_host_ledger_get(device, &ledger) == TARN_OK,
+             "stats");
         MUST(stats.allocation[0].current == blocks, "%" PRId64 " blocks counted, %" PRId64 " live",
              stats.allocation[0].current, blocks);
         MUST(stats.requested_bytes[0].current == requested, "requested bytes: counted %" PRId64 ", are %" PRId64,
@@ -170,7 +171,7 @@ static void check_device_counters(void)
         MUST(ledger.reports == 0, "the checker reported");
         struct arena *arena = NULL;
         MUST(arena_of(device_at(device), &arena) == TARN_OK && arena_verify(arena) == TARN_OK, "broken");
-        MUST(store_default(arena)->raw || stats.reserved_bytes[0].current == (int64_t)ledger.created,
+        MUST(store_default(arena)->uncached || stats.reserved_bytes[0].current == (int64_t)ledger.created,
              "reserved: %" PRId64 ", the driver says %" PRIu64, stats.reserved_bytes[0].current, ledger.created);
     }
 }

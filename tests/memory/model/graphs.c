@@ -54,11 +54,8 @@ static void *capture_end(int stream)
         MUST(tarn_capture_end(s->handle, &graph) == TARN_OK, "the capture of stream %d was lost", stream);
     else
         MUST(driver->capture_end(s->device, s->native, &graph) == TARN_OK, "the capture of stream %d was lost", stream);
-    if (s->capture == ANNOUNCED) {
-        if (s->captured.pool >= 0)
-            MUST(tarn_pool_keep_for_graph(m.pools[s->captured.pool].pool, graph) == TARN_OK, "keep");
-        MUST(tarn_capture_end(s->handle, NULL) == TARN_OK, "end");
-    }
+    if (s->capture == ANNOUNCED)
+        MUST(tarn_capture_end_announced(s->handle, graph) == TARN_OK, "end");
     s->capture = NO_CAPTURE;
     return graph;
 }

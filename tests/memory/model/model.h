@@ -11,8 +11,8 @@
 
 #include "base/pages.h"
 #include "device/capture.h"
-#include "memory/pool.h"
-#include "memory/verify.h"
+#include "memory/pool/pool.h"
+#include "memory/watch/verify.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

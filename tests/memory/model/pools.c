@@ -62,7 +62,7 @@ static int pool_with_id(tarn_pool_id id)
 void check_pool(struct block *block, int wanted)
 {
     tarn_block_info info = {.size = sizeof info};
-    MUST(tarn_pointer_info(block->pointer, &info) == TARN_OK, "no info of a block");
+    MUST(tarn_pointer_info_get(block->pointer, &info) == TARN_OK, "no info of a block");
     block->pool = info.pool;
     block->own_pool = wanted;
     if (wanted >= 0 &&
@@ -99,7 +99,7 @@ static void check_pieces(const struct block *block)
 {
     const struct arena *arena = arena_at_device(block->stream / STREAMS);
     uintptr_t start = (uintptr_t)block->pointer, end = start + block->usable;
-    if (arena->store.plain || (memory_is_raw && !arena_at(start)))
+    if (arena->store.plain || (memory_is_uncached && !arena_at(start)))
         return; /* arena_verify() looks at the segments' stores */
     for (uintptr_t address = start; is_usable(block) && address < end;) {
         const struct piece *piece = arena_piece(arena, address);
@@ -146,7 +146,7 @@ static void check_counts(int index)
         requested += (int64_t)m.blocks[i].size;
         usable += (int64_t)m.blocks[i].usable;
     }
-    MUST(tarn_pool_use_count(pool->pool, &count) == TARN_OK && count >= counted, "counted %u times, not %u", count,
+    MUST(tarn_pool_use_count_get(pool->pool, &count) == TARN_OK && count >= counted, "counted %u times, not %u", count,
          counted);
     MUST(tarn_pool_stats_get(pool->pool, &stats) == TARN_OK, "stats");
     MUST(stats.allocation[0].current == blocks && stats.requested_bytes[0].current == requested &&
@@ -201,21 +201,23 @@ static void create(void)
 {
     int index = (int)below(POOLS);
     struct pool_model pool = {.used = true, .device = (int)below(DEVICES), .users = 1, .limit = SIZE_MAX};
-    tarn_pool_options options = {.size = sizeof options,
-                                 .device = pool.device,
-                                 .limit = below(4) ? 0 : 1 + below(MEMORY),
-                                 .use_on_oom = below(2),
-                                 .no_remap = below(2)};
+    size_t limit = below(4) ? TARN_NO_LIMIT : 1 + below(MEMORY);
+    tarn_pool_options options = {
+        .size = sizeof options, .device = pool.device, .use_on_oom = below(2), .no_remap = below(2)};
     if (m.pools[index].used)
         return;
     bool plain = below(4) == 0;
     tarn_status status =
-        plain ? tarn_pool_graph_handle(pool.device, &pool.pool) : tarn_pool_create(&options, &pool.pool);
+        plain ? tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = pool.device},
+                                 &pool.pool)
+              : tarn_pool_create(&options, &pool.pool);
     if (status) {
         MUST(may_fail(status) && !pool.pool, "create: %s", tarn_status_name(status));
         return;
     }
     MUST(tarn_pool_id_get(pool.pool, &pool.id) == TARN_OK && pool_with_id(pool.id) < 0, "id");
+    if (!plain)
+        MUST(tarn_pool_limit_set(pool.pool, limit) == TARN_OK, "limit");
     pool.use_on_oom = !plain && options.use_on_oom;
     m.pools[index] = pool;
 }
@@ -281,10 +283,10 @@ void do_pool(void)
         trim(&m.pools[index]);
         break;
     case 5:
-        MUST(tarn_pool_limit_set(m.pools[index].pool, below(2) ? SIZE_MAX : below(MEMORY)) == TARN_OK, "limit");
+        MUST(tarn_pool_limit_set(m.pools[index].pool, below(2) ? TARN_NO_LIMIT : below(MEMORY)) == TARN_OK, "limit");
         break;
     case 6:
-        MUST(tarn_pool_stats_reset_peak(m.pools[index].pool) == TARN_OK, "reset");
+        MUST(tarn_pool_stats_reset(m.pools[index].pool, TARN_STATS_PEAK) == TARN_OK, "reset");
         break;
     default:
         compare_live(index);

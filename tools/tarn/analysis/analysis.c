@@ -356,37 +356,38 @@ static uint32_t *sorted(const struct analysis *analysis, size_t count, int (*com
 /* Where each sum was highest. */
 static bool find_peaks(struct analysis *analysis)
 {
-    struct analysis_span all;
-    if (!analysis_spans(analysis, &all, 1))
-        return false;
-    analysis->peak = all.highest;
-    uint64_t *change = calloc((size_t)analysis->event_count + 2, sizeof *change);
-    if (!change)
-        return false;
-    for (size_t i = 0; i < analysis->range_count; i++) {
+    size_t moments = (size_t)analysis->event_count + 1;
+    uint64_t *allocated = calloc(moments + 1, sizeof *allocated), *reserved = calloc(moments + 1, sizeof *reserved);
+    bool made = allocated && reserved;
+    for (size_t i = 0; made && i < analysis->block_count; i++) {
+        const struct analysis_block *block = &analysis->blocks[i];
+        if (block->freed <= block->begin)
+            continue;
+        allocated[block->begin] += block->size;
+        if (block->freed != ANALYSIS_NEVER)
+            allocated[block->freed] -= block->size;
+    }
+    for (size_t i = 0; made && i < analysis->range_count; i++) {
         const struct analysis_range *range = &analysis->ranges[i];
-        change[range->begin] += range->size;
+        reserved[range->begin] += range->size;
         if (range->end != ANALYSIS_NEVER)
-            change[range->end] -= range->size;
+            reserved[range->end] -= range->size;
     }
-    uint64_t now = 0, highest = 0;
-    for (uint32_t i = 0; i <= analysis->event_count; i++) {
-        now += change[i];
-        if (now > highest) {
-            highest = now;
-            analysis->peak_reserved = i;
-        }
+    for (uint32_t i = 0; made && i < moments; i++) {
+        allocated[i] += i ? allocated[i - 1] : 0;
+        reserved[i] += i ? reserved[i - 1] : 0;
+        if (allocated[i] > allocated[analysis->peak])
+            analysis->peak = i;
+        if (reserved[i] > reserved[analysis->peak_reserved])
+            analysis->peak_reserved = analysis->fullest = i;
+        if (reserved[i] == reserved[analysis->fullest] && allocated[i] > allocated[analysis->fullest])
+            analysis->fullest = i;
     }
-    free(change);
-    bool in_order = analysis->peak <= analysis->peak_reserved;
-    const uint32_t moments[] = {in_order ? analysis->peak : analysis->peak_reserved,
-                                in_order ? analysis->peak_reserved : analysis->peak};
-    struct analysis_state states[2];
-    if (!analysis_states(analysis, moments, 2, states))
-        return false;
-    analysis->at_peak = states[!in_order];
-    analysis->at_peak_reserved = states[in_order];
-    return true;
+    free(allocated);
+    free(reserved);
+    return made && analysis_states(analysis, &analysis->peak, 1, &analysis->at_peak) &&
+           analysis_states(analysis, &analysis->peak_reserved, 1, &analysis->at_peak_reserved) &&
+           analysis_states(analysis, &analysis->fullest, 1, &analysis->at_fullest);
 }
 
 bool analysis_exists(const struct snapshot *snapshot, int device)
@@ -445,6 +446,8 @@ void analysis_finish(struct analysis *analysis)
     free(analysis->by_address);
     free(analysis->range_by_address);
     free(analysis->sites);
+    free(analysis->paths);
+    free(analysis->categories);
     free(analysis->tops);
     *analysis = (struct analysis){0};
 }

@@ -49,6 +49,12 @@ struct analysis_oom {
     uint32_t stream, pool, stack, tag, thread;
 };
 
+/* A call site: the frame that is shown, and with a depth of 2 or more the path to its caller. Distinct ones are stored once. */
+struct analysis_path {
+    uint32_t frame;  /* of snapshot.frames */
+    uint32_t caller; /* of analysis.paths; 0: none that is shown */
+};
+
 /* Sums over one moment, bytes. */
 struct analysis_state {
     uint64_t allocated;    /* sizes of the blocks that live, as requested */
@@ -72,13 +78,17 @@ struct analysis {
     size_t block_count, range_count, oom_count;
     uint32_t *by_address; /* the blocks in order of address, then of begin */
     uint32_t *range_by_address;
-    uint32_t *sites; /* by stack: its call site, a frame + 1; see below */
+    uint32_t *sites;             /* by stack: its call site, of paths; see below */
+    struct analysis_path *paths; /* the first is none */
+    size_t path_count;
+    uint8_t *categories; /* by block: enum category */
     uint32_t
         *tops; /* by text: a text that begins with the same part before the first "/" and stands for all of these */
 
     uint32_t peak;          /* the first moment at which `allocated` is highest */
     uint32_t peak_reserved; /* the same of `reserved` */
-    struct analysis_state at_peak, at_peak_reserved;
+    uint32_t fullest;       /* of the moments at which `reserved` is highest the first at which most is allocated */
+    struct analysis_state at_peak, at_peak_reserved, at_fullest;
 };
 
 /* Whether a snapshot has anything of a device: a trace or segments. */
@@ -117,10 +127,12 @@ static inline bool analysis_waits(const struct analysis_block *block, uint32_t m
 uint32_t *analysis_alive(const struct analysis *analysis, uint32_t moment, size_t *count);
 
 /* What blocks are put together by. A call site is the innermost frame that belongs to neither PyTorch nor Python nor an installed
- * package; where a stack has none such, the innermost of a backward function, else of what is no allocator. */
+ * package and only hands on what it allocates; where a stack has none such, one that hands on, of a backward function, or of what is no
+ * allocator. */
 enum analysis_by {
     ANALYSIS_BY_TAG,
     ANALYSIS_BY_TOP, /* the part of the tag before the first "/" */
+    ANALYSIS_BY_CATEGORY,
     ANALYSIS_BY_SITE,
     ANALYSIS_BY_STREAM,
     ANALYSIS_BY_POOL,
@@ -128,8 +140,12 @@ enum analysis_by {
     ANALYSIS_BY_COUNT,
 };
 
+/* The call site of blocks without a stack that were there before the recording began. */
+#define ANALYSIS_SITE_BEFORE UINT32_MAX
+
 struct analysis_group {
-    uint32_t key; /* text, frame + 1, stream, pool or thread; 0 of the first two: none is known */
+    uint32_t
+        key; /* text, category, call site or ANALYSIS_SITE_BEFORE, stream, pool, thread; 0 of the first two: none is known */
     uint64_t bytes;
     size_t blocks;
 };
@@ -142,7 +158,19 @@ struct analysis_group *analysis_groups(const struct analysis *analysis, enum ana
 const char *analysis_label(const struct analysis *analysis, enum analysis_by by, uint32_t key, char *label,
                            size_t size);
 
-/* For analysis_build(): fills `sites` and `tops`. False when memory is short. */
+/* How call sites are made of stacks. */
+struct analysis_folding {
+    unsigned depth;           /* so many frames of a stack: the site, its callers; 0: all of them */
+    const char *const *folds; /* functions and files with one of these in their name hand on what they allocate, too */
+    size_t fold_count;
+};
+
+/* Makes the call sites again. False when memory is short; then the analysis is as it was. */
+bool analysis_fold(struct analysis *analysis, const struct analysis_folding *folding);
+/* Writes a call site's label; gives what snprintf() would. */
+int analysis_site_label(const struct analysis *analysis, uint32_t site, char *label, size_t size);
+
+/* For analysis_build(): fills `sites`, `tops` and `categories`. False when memory is short. */
 bool analysis_group_keys(struct analysis *analysis);
 
 #endif

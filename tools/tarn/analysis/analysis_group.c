@@ -7,83 +7,14 @@
  * files are compared by label. */
 #include "analysis/analysis.h"
 
+#include "analysis/category.h"
+
 #include "table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* --- call sites --- */
-
-/* How much a frame tells of who wanted the memory. */
-enum rank { RANK_MACHINERY, RANK_LIBRARY, RANK_BACKWARD, RANK_OWN };
-
-static bool has_any(const char *text, const char *const *parts)
-{
-    for (; *parts; parts++)
-        if (strstr(text, *parts))
-            return true;
-    return false;
-}
-
-static enum rank rank_of(const struct snapshot *snapshot, const struct snapshot_frame *frame)
-{
-    /* The recording of the stack, allocators, and what every thread begins with. */
-    static const char *const machinery[] = {"torch::unwind",
-                                            "CapturedTraceback",
-                                            "gather_with_cpp",
-                                            "CachingAllocator",
-                                            "raw_alloc",
-                                            "raw_delete",
-                                            "at::detail::empty",
-                                            "at::detail::_empty",
-                                            "execute_native_thread_routine",
-                                            "start_thread",
-                                            "__libc_start",
-                                            "_start",
-                                            "clone",
-                                            NULL};
-    static const char *const backward[] = {"torch::autograd::generated::", NULL};
-    static const char *const library_names[] = {"c10::", "at::", "torch::", "pybind11::", "std::", NULL};
-    static const char *const library_begins[] = {"_Py", "Py", "THP", "cfunction_", "method_vectorcall", NULL};
-    static const char *const library_files[] = {"site-packages/", "dist-packages/", "/lib/python", "/torch/",
-                                                "/Objects/",      "/Python/",       "/Modules/",   NULL};
-    const char *name = snapshot_text(snapshot, frame->name), *file = snapshot_text(snapshot, frame->filename);
-    if (has_any(name, machinery))
-        return RANK_MACHINERY;
-    if (has_any(name, backward))
-        return RANK_BACKWARD;
-    if (!*file || *file == '<' || *file == '?' || strcmp(file, "torch") == 0 || has_any(name, library_names) ||
-        has_any(file, library_files))
-        return RANK_LIBRARY;
-    for (size_t i = 0; library_begins[i]; i++)
-        if (strncmp(name, library_begins[i], strlen(library_begins[i])) == 0)
-            return RANK_LIBRARY;
-    return RANK_OWN;
-}
-
-/* A caller has a lower number, so one pass finds for each stack the frame that tells most, and of these the nearest. */
-static bool find_sites(struct analysis *analysis)
-{
-    const struct snapshot *snapshot = analysis->snapshot;
-    uint8_t *ranks = malloc(snapshot->frame_count + 1);
-    analysis->sites = calloc(snapshot->stack_count + 1, sizeof *analysis->sites);
-    if (!ranks || !analysis->sites) {
-        free(ranks);
-        return false;
-    }
-    for (size_t i = 0; i < snapshot->frame_count; i++)
-        ranks[i] = (uint8_t)rank_of(snapshot, &snapshot->frames[i]);
-    for (size_t i = 1; i < snapshot->stack_count; i++) {
-        const struct snapshot_stack *stack = &snapshot->stacks[i];
-        uint32_t outer = analysis->sites[stack->caller];
-        bool outer_tells_more = outer && ranks[outer - 1] > ranks[stack->frame];
-        analysis->sites[i] = outer_tells_more ? outer : stack->frame + 1;
-    }
-    free(ranks);
-    return true;
-}
 
 /* --- tags --- */
 
@@ -136,7 +67,8 @@ static bool find_tops(struct analysis *analysis)
 
 bool analysis_group_keys(struct analysis *analysis)
 {
-    return find_sites(analysis) && find_tops(analysis);
+    return analysis_fold(analysis, &(struct analysis_folding){.depth = 1}) && find_tops(analysis) &&
+           categories_make(analysis, NULL, 0);
 }
 
 /* --- groups --- */
@@ -148,8 +80,12 @@ uint32_t analysis_key(const struct analysis *analysis, enum analysis_by by, cons
         return block->tag;
     case ANALYSIS_BY_TOP:
         return analysis->tops[block->tag];
-    case ANALYSIS_BY_SITE:
-        return analysis->sites[block->stack];
+    case ANALYSIS_BY_CATEGORY:
+        return analysis->categories[block - analysis->blocks];
+    case ANALYSIS_BY_SITE: {
+        bool before = !block->stack && !block->begin && analysis->has_trace;
+        return before ? ANALYSIS_SITE_BEFORE : analysis->sites[block->stack];
+    }
     case ANALYSIS_BY_STREAM:
         return block->stream;
     case ANALYSIS_BY_POOL:
@@ -230,21 +166,6 @@ static const char *thread_name(const struct snapshot *snapshot, uint32_t number)
     return "";
 }
 
-/* How much of a function's name to show: of a C++ one, what is before its parameters. */
-static int name_length(const char *name)
-{
-    int depth = 0;
-    if (!strstr(name, "::"))
-        return (int)strlen(name);
-    for (const char *at = name; *at; at++) {
-        depth += (*at == '<') - (*at == '>');
-        bool opens = *at == '(' && at > name && at[-1] != ' ' && at[-1] != ':';
-        if (opens && depth <= 0)
-            return (int)(at - name);
-    }
-    return (int)strlen(name);
-}
-
 /* Cuts at a whole character. */
 static void cut(char *label, size_t size, int wanted)
 {
@@ -275,23 +196,12 @@ const char *analysis_label(const struct analysis *analysis, enum analysis_by by,
     case ANALYSIS_BY_TOP:
         wanted = key ? snprintf(label, size, "%.*s", (int)top_length(text), text) : snprintf(label, size, "no tag");
         break;
-    case ANALYSIS_BY_SITE: {
-        if (!key) {
-            wanted = snprintf(label, size, "no stack");
-            break;
-        }
-        const struct snapshot_frame *frame = &snapshot->frames[key - 1];
-        const char *name = snapshot_text(snapshot, frame->name), *file = snapshot_text(snapshot, frame->filename);
-        const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
-        static const char prefix[] = "torch::autograd::generated::";
-        if (strncmp(name, prefix, sizeof prefix - 1) == 0)
-            name += sizeof prefix - 1;
-        bool source = *base && *base != '?';
-        wanted = snprintf(label, size, "%.*s%s%s", name_length(name), name, source ? "  " : "", source ? base : "");
-        if (frame->line && wanted >= 0 && (size_t)wanted < size)
-            wanted += snprintf(label + wanted, size - (size_t)wanted, ":%" PRIu32, frame->line);
+    case ANALYSIS_BY_CATEGORY:
+        wanted = snprintf(label, size, "%s", category_name((enum category)key));
         break;
-    }
+    case ANALYSIS_BY_SITE:
+        wanted = analysis_site_label(analysis, key, label, size);
+        break;
     case ANALYSIS_BY_STREAM:
         wanted = snapshot->streams[key] ? snprintf(label, size, "stream 0x%" PRIx64, snapshot->streams[key])
                                         : snprintf(label, size, "default stream");

@@ -5,32 +5,66 @@
 #ifndef TOOLS_REPORT_H
 #define TOOLS_REPORT_H
 
-#include "analysis/analysis.h"
+#include "analysis/category.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
+/* The reader's own words on call sites and categories. */
+struct report_rules {
+    struct analysis_folding folding;
+    const struct category_rule *categories;
+    size_t category_count;
+};
+
 /* A file that was read, and the analysis of each of its devices that has anything. */
 struct report_file {
     const char *path;
+    const struct report_rules *rules;
     struct snapshot snapshot;
     struct analysis *analyses;
     size_t count;
+    struct replay_file *what_if; /* what report_what_if_run() gave; NULL: it was not run */
 };
 
-/* Reads a file and analyses the device that is asked for, or all if it is negative. False with a line on standard error that
+/* Reads a file ("-": standard input) and analyses the device that is asked for, or all if it is negative. The rules outlive the file. False with a line on standard error that
  * begins with "tarn COMMAND: "; then there is nothing to finish. */
-bool report_file_open(const char *command, const char *path, int device, struct report_file *file);
+bool report_file_open(const char *command, const char *path, int device, const struct report_rules *rules,
+                      struct report_file *file);
 void report_file_finish(struct report_file *file);
+
+/* What PyTorch's two policies and tarn would take for the same trace, in this order. */
+enum { REPORT_POLICIES = 3 };
+struct report_what_if {
+    bool fits;          /* it ran to its end; else the figures mean nothing */
+    uint64_t reserved;  /* bytes, at most */
+    uint64_t least;     /* bytes: the smallest device; 0: not searched */
+    uint64_t driver_ns; /* the driver's, by cost table C */
+};
+/* Replays a file that has a trace, in another process; report_file_finish() frees what came of it. The smallest devices are searched where
+ * that takes a moment, or with `least`. */
+void report_what_if_run(struct report_file *file, bool least);
+void report_what_if_finish(struct report_file *file);
+/* Of one device; `requested` is what the program asked for at most, in bytes. False where nothing was replayed. */
+bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
+                        struct report_what_if rows[REPORT_POLICIES]);
 
 /* Which moment is looked at. */
 struct report_moment {
-    enum { REPORT_AT_PEAK, REPORT_AT_PEAK_RESERVED, REPORT_AT_END, REPORT_AT_EVENT } kind;
+    enum {
+        REPORT_AT_PEAK,
+        REPORT_AT_PEAK_RESERVED,
+        REPORT_AT_END,
+        REPORT_AT_OOM, /* the last out-of-memory error; the end where there was none */
+        REPORT_AT_TIME,
+        REPORT_AT_EVENT
+    } kind;
     uint32_t event; /* of REPORT_AT_EVENT: so many have happened */
+    uint64_t time;  /* of REPORT_AT_TIME: ns since the first event */
 };
 
-/* "peak", "peak-reserved", "end" or a number of events. */
+/* "peak", "peak-reserved", "end", "oom", a time as "1.5s" or "250ms", or a number of events. */
 bool report_moment_parse(const char *text, struct report_moment *moment);
 /* The moment of an analysis; a number beyond its last event is its end. */
 uint32_t report_moment_of(const struct analysis *analysis, const struct report_moment *moment);
@@ -39,6 +73,7 @@ const char *report_moment_name(const struct report_moment *moment);
 
 struct report_options {
     struct report_moment moment;
+    unsigned by; /* which tables: bits, 1 << enum analysis_by; 0: all that say something */
     size_t rows; /* of a table */
     int width;   /* columns of the terminal */
     bool unicode;
@@ -57,11 +92,16 @@ bool report_diff_text(FILE *out, const struct report_file *before, const struct 
 bool report_diff_json(FILE *out, const struct report_file *before, const struct report_file *after,
                       const struct report_options *options);
 
-/* The last part of a path. */
+/* What JSON and the command line call a grouping; "tag", "tag_first_part", "call_site", ... */
+const char *report_by_name(enum analysis_by by);
+
+/* The last part of a path; of "-", what it is. */
 const char *report_base_name(const char *path);
-/* Who wrote a snapshot: "tarn 0.1.0, driver cuda" or "PyTorch". */
+/* Who wrote a snapshot: "tarn 0.1.0, driver cuda", "PyTorch" or "RMM". */
 const char *report_writer(const struct snapshot *snapshot, char *text, size_t size);
 /* The share of free memory that is not in the largest hole, 0 where nothing is free. */
 double report_fragmentation(const struct analysis_state *state);
+/* The share of reserved memory that no block covers. */
+double report_free_share(const struct analysis_state *state);
 
 #endif

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define RULES 64
+
 /* Bytes from which on a browser may not take a page: its strings end at half a gigabyte. */
 #define PAGE_LARGE ((off_t)400 << 20)
 
@@ -26,6 +28,9 @@ static const char report_help[] =
     "torch.cuda.memory._dump_snapshot() writes it, plain or compressed with zstd. It is read as data; nothing in it\n"
     "is executed.\n"
     "\n"
+    "First it says in up to three sentences what happened and what to do: out of memory for holes or for lack, what\n"
+    "grows round by round and is never freed, how much lies free in holes. A recording that is well gets none.\n"
+    "\n"
     "With -o it writes one page that a browser shows without a network: memory over time by tag, call site, stream or\n"
     "pool, down to single allocations; what lived at any moment; where it lay and what was free between. With FILE2\n"
     "the page compares the two. Without -o it prints a screen of text for each device.\n"
@@ -34,13 +39,27 @@ static const char report_help[] =
     "  -o, --output PAGE      Write a page; \"-\" is standard output\n"
     "      --text             Print text (what it does without -o and --json)\n"
     "      --json             Print one JSON array instead, an object for each device\n"
+    "      --no-what-if       Leave out of a page what other allocators would take, for which the trace is replayed\n"
+    "      --least            Search the smallest device for each allocator, also where that takes long\n"
     "      --device N         Only this device (all)\n"
-    "      --at MOMENT        What to look at: peak, peak-reserved, end, or a number of events (peak)\n"
-    "      --rows N           Rows of each table (8; with --json 50)\n"
+    "      --at MOMENT        What to look at: peak, peak-reserved, end, oom (the last out-of-memory error), a time "
+    "as\n"
+    "                         1.5s or 250ms, or a number of events (peak)\n"
+    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, stream, pool, thread;\n"
+    "                         several with commas\n"
+    "      --top N            Rows of each table (8; with --json 50)\n"
+    "      --depth N          So many frames for a call site: its callers too (1)\n"
+    "      --fold TEXT        Look through functions and files with TEXT in their name to their callers; may be "
+    "repeated\n"
+    "      --category NAME=TEXT  What functions and files with TEXT in their name allocate is NAME: weights, "
+    "gradients,\n"
+    "                         optimizer, activations, caches, workspaces or temporaries; may be repeated\n"
     "  -h, --help             Show this help\n"
     "\n"
     "A block's tag is what the program named it by, or PyTorch's user metadata. Its call site is the\n"
-    "innermost frame of its stack that is neither PyTorch's nor Python's nor of an installed package.\n"
+    "innermost frame of its stack that is neither PyTorch's nor Python's nor of an installed package, and no wrapper "
+    "as\n"
+    "allocate() that only hands on what it allocates. \"-\" as FILE is standard input.\n"
     "\n"
     "Exit status: 0 when all was read and written, 1 when something failed, 2 for a command line that makes no sense.\n"
     "\n"
@@ -49,6 +68,8 @@ static const char report_help[] =
     "      Who has the memory at the peak, as text.\n"
     "  tarn report -o page.html train.pickle && xdg-open page.html\n"
     "      The same to look around in.\n"
+    "  ssh node zstd -dc train.pickle.zst | tarn report --at oom --by call_site --depth 3 -\n"
+    "      Who had the memory when it ran out, with callers.\n"
     "  tarn report --at end state.pickle.zst\n"
     "      What was still allocated at the end: what leaks stays in it.\n"
     "  tarn report --json train.pickle | jq '.[] | .groups.call_site[0]'\n"
@@ -64,8 +85,18 @@ static const char diff_help[] =
     "Options:\n"
     "      --json             Print one JSON array instead, an object for each device\n"
     "      --device N         Only this device (all)\n"
-    "      --at MOMENT        What to compare: peak, peak-reserved, end, or a number of events (peak)\n"
-    "      --rows N           Rows of each table (8; with --json 50)\n"
+    "      --at MOMENT        What to compare: peak, peak-reserved, end, oom (the last out-of-memory error), a time as "
+    "1.5s\n"
+    "                         or 250ms, or a number of events (peak)\n"
+    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, stream, pool, thread;\n"
+    "                         several with commas\n"
+    "      --top N            Rows of each table (8; with --json 50)\n"
+    "      --depth N          So many frames for a call site: its callers too (1)\n"
+    "      --fold TEXT        Look through functions and files with TEXT in their name to their callers; may be "
+    "repeated\n"
+    "      --category NAME=TEXT  What functions and files with TEXT in their name allocate is NAME: weights, "
+    "gradients,\n"
+    "                         optimizer, activations, caches, workspaces or temporaries; may be repeated\n"
     "  -h, --help             Show this help\n"
     "\n"
     "Exit status: 0 when both were read, 1 when something failed, 2 for a command line that makes no sense.\n"
@@ -78,67 +109,134 @@ static const char diff_help[] =
 
 struct arguments {
     struct report_options options;
+    struct report_rules rules;
+    const char *folds[RULES];
+    struct category_rule categories[RULES];
     const char *output;
     int device;
-    bool json, text, help;
+    bool json, text, no_what_if, least;
 };
 
-enum { OPTION_TEXT = 256, OPTION_JSON, OPTION_DEVICE, OPTION_AT, OPTION_ROWS };
-
-/* One option; COMMAND_OK, or COMMAND_USAGE with what is wrong said. */
-static int take(const char *name, int option, struct arguments *arguments)
+/* "tag,call_site" to bits. */
+static bool parse_by(const char *list, unsigned *by)
 {
-    uint64_t number;
-    switch (option) {
-    case 'o':
-        arguments->output = optarg;
-        return COMMAND_OK;
-    case OPTION_TEXT:
-        arguments->text = true;
-        return COMMAND_OK;
-    case OPTION_JSON:
-        arguments->json = true;
-        return COMMAND_OK;
-    case OPTION_DEVICE:
-        if (!units_parse_count(optarg, 0, 4095, &number))
-            return command_usage_error(name, "--device wants a number from 0 to 4095, not \"%s\"", optarg);
-        arguments->device = (int)number;
-        return COMMAND_OK;
-    case OPTION_AT:
-        if (!report_moment_parse(optarg, &arguments->options.moment))
-            return command_usage_error(name, "--at wants peak, peak-reserved, end or a number of events, not \"%s\"",
-                                       optarg);
-        return COMMAND_OK;
-    case OPTION_ROWS:
-        if (!units_parse_count(optarg, 1, 1000000, &number))
-            return command_usage_error(name, "--rows wants a number from 1 to 1000000, not \"%s\"", optarg);
-        arguments->options.rows = (size_t)number;
-        return COMMAND_OK;
-    default:
-        arguments->help = true;
-        return COMMAND_OK;
+    *by = 0;
+    for (const char *at = list;; at++) {
+        size_t length = strcspn(at, ",");
+        enum analysis_by found = 0;
+        while (found < ANALYSIS_BY_COUNT &&
+               (strlen(report_by_name(found)) != length || memcmp(report_by_name(found), at, length) != 0))
+            found++;
+        if (found == ANALYSIS_BY_COUNT)
+            return false;
+        *by |= 1U << found;
+        at += length;
+        if (!*at)
+            return true;
     }
 }
 
-static int parse(const char *name, int argc, char **argv, const char *letters, const struct option *options,
+static bool take_output(void *arguments, const char *value)
+{
+    ((struct arguments *)arguments)->output = value;
+    return true;
+}
+
+static bool take_device(void *arguments, const char *value)
+{
+    uint64_t device;
+    if (!units_parse_count(value, 0, 4095, &device))
+        return false;
+    ((struct arguments *)arguments)->device = (int)device;
+    return true;
+}
+
+static bool take_moment(void *arguments, const char *value)
+{
+    return report_moment_parse(value, &((struct arguments *)arguments)->options.moment);
+}
+
+static bool take_by(void *arguments, const char *value)
+{
+    return parse_by(value, &((struct arguments *)arguments)->options.by);
+}
+
+static bool take_rows(void *arguments, const char *value)
+{
+    uint64_t rows;
+    if (!units_parse_count(value, 1, 1000000, &rows))
+        return false;
+    ((struct arguments *)arguments)->options.rows = (size_t)rows;
+    return true;
+}
+
+static bool take_depth(void *arguments, const char *value)
+{
+    uint64_t depth;
+    if (!units_parse_count(value, 1, 100, &depth))
+        return false;
+    ((struct arguments *)arguments)->rules.folding.depth = (unsigned)depth;
+    return true;
+}
+
+static bool take_fold(void *arguments, const char *value)
+{
+    struct arguments *given = arguments;
+    if (!*value || given->rules.folding.fold_count == RULES)
+        return false;
+    given->folds[given->rules.folding.fold_count++] = value;
+    return true;
+}
+
+static bool take_category(void *arguments, const char *value)
+{
+    struct arguments *given = arguments;
+    const char *text = strchr(value, '=');
+    enum category category = text ? category_of_name(value, (size_t)(text - value)) : CATEGORY_COUNT;
+    if (category == CATEGORY_COUNT || !text[1] || given->rules.category_count == RULES)
+        return false;
+    given->categories[given->rules.category_count++] = (struct category_rule){category, text + 1};
+    return true;
+}
+
+#define DIFF_FIRST 4 /* `tarn diff` has the options from there on */
+static const struct command_option options[] = {
+    {.name = "least", .flag = offsetof(struct arguments, least)},
+    {.name = "no-what-if", .flag = offsetof(struct arguments, no_what_if)},
+    {.name = "output", .letter = 'o', .wants = "a path", .take = take_output},
+    {.name = "text", .flag = offsetof(struct arguments, text)},
+    {.name = "json", .flag = offsetof(struct arguments, json)},
+    {.name = "device", .wants = "a number from 0 to 4095", .take = take_device},
+    {.name = "at", .wants = "peak, peak-reserved, end, oom, a time as 1.5s or a number of events", .take = take_moment},
+    {.name = "by",
+     .wants = "some of tag, tag_first_part, category, call_site, stream, pool, thread with commas",
+     .take = take_by},
+    {.name = "top", .wants = "a number from 1 to 1000000", .take = take_rows},
+    {.name = "rows", .wants = "a number from 1 to 1000000", .take = take_rows},
+    {.name = "depth", .wants = "a number from 1 to 100", .take = take_depth},
+    {.name = "fold", .wants = "part of a name, 64 times at most", .take = take_fold},
+    {.name = "category",
+     .wants =
+         "weights, gradients, optimizer, activations, caches, workspaces or temporaries, \"=\" and part of a name, "
+         "64 times at most",
+     .take = take_category},
+    {.name = NULL},
+};
+
+static int parse(const struct command *command, const struct command_option *own, int argc, char **argv,
                  struct arguments *arguments)
 {
-    int option;
-    *arguments = (struct arguments){.device = -1};
-    while (!arguments->help && (option = getopt_long(argc, argv, letters, options, NULL)) != -1) {
-        if (option == '?' || option == ':')
-            return command_option_error(name, option, argv, options);
-        int status = take(name, option, arguments);
-        if (status != COMMAND_OK)
-            return status;
-    }
+    *arguments = (struct arguments){.device = -1, .rules.folding.depth = 1};
+    arguments->rules.folding.folds = arguments->folds;
+    arguments->rules.categories = arguments->categories;
+    int status = command_parse(command, own, arguments, argc, argv);
     if (!arguments->options.rows)
         arguments->options.rows = arguments->json ? 50 : 8;
     struct winsize size;
     bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col;
     arguments->options.width = known ? size.ws_col < 60 ? 60 : size.ws_col > 160 ? 160 : size.ws_col : 100;
     arguments->options.unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    return COMMAND_OK;
+    return status;
 }
 
 /* Writes the page beside its place and moves it there when it is whole. */
@@ -192,7 +290,9 @@ static int report(const struct arguments *arguments, char **paths, int count)
     struct report_file files[2] = {{0}};
     bool done = true;
     for (int i = 0; i < count && done; i++)
-        done = report_file_open("report", paths[i], arguments->device, &files[i]);
+        done = report_file_open("report", paths[i], arguments->device, &arguments->rules, &files[i]);
+    for (int i = 0; i < count && done && arguments->output && !arguments->no_what_if; i++)
+        report_what_if_run(&files[i], arguments->least);
     if (done && arguments->output) {
         errno = 0;
         done = write_page(arguments->output, &files[0], count > 1 ? &files[1] : NULL);
@@ -209,20 +309,10 @@ static int report(const struct arguments *arguments, char **paths, int count)
 
 static int run_report(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'},   {"text", no_argument, NULL, OPTION_TEXT},
-        {"json", no_argument, NULL, OPTION_JSON},   {"device", required_argument, NULL, OPTION_DEVICE},
-        {"at", required_argument, NULL, OPTION_AT}, {"rows", required_argument, NULL, OPTION_ROWS},
-        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
-    };
     struct arguments arguments;
-    int status = parse("report", argc, argv, ":ho:", options, &arguments);
-    if (status != COMMAND_OK)
+    int status = parse(&report_command, options, argc, argv, &arguments);
+    if (status != COMMAND_GO_ON)
         return status;
-    if (arguments.help) {
-        fputs(report_help, stdout);
-        return COMMAND_OK;
-    }
     int count = argc - optind;
     if (count < 1)
         return command_usage_error("report", "no file was named");
@@ -244,24 +334,15 @@ static int run_report(int argc, char **argv)
 
 static int run_diff(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, OPTION_JSON},   {"device", required_argument, NULL, OPTION_DEVICE},
-        {"at", required_argument, NULL, OPTION_AT}, {"rows", required_argument, NULL, OPTION_ROWS},
-        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
-    };
     struct arguments arguments;
-    int status = parse("diff", argc, argv, ":h", options, &arguments);
-    if (status != COMMAND_OK)
+    int status = parse(&diff_command, options + DIFF_FIRST, argc, argv, &arguments);
+    if (status != COMMAND_GO_ON)
         return status;
-    if (arguments.help) {
-        fputs(diff_help, stdout);
-        return COMMAND_OK;
-    }
     if (argc - optind != 2)
         return command_usage_error("diff", "it compares two files");
     struct report_file before = {0}, after = {0};
-    bool done = report_file_open("diff", argv[optind], arguments.device, &before) &&
-                report_file_open("diff", argv[optind + 1], arguments.device, &after);
+    bool done = report_file_open("diff", argv[optind], arguments.device, &arguments.rules, &before) &&
+                report_file_open("diff", argv[optind + 1], arguments.device, &arguments.rules, &after);
     if (done) {
         done = arguments.json ? report_diff_json(stdout, &before, &after, &arguments.options)
                               : report_diff_text(stdout, &before, &after, &arguments.options);

@@ -3,6 +3,7 @@
 
 /* The JSON of `tarn report` and `tarn diff`. Keys are documented in docs/report.md; they are added to, not changed. A value that
  * cannot be made makes the whole fail, never a hole in it: jansson refuses a NULL where a value belongs. */
+#include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
 #include "analysis/report.h"
 
@@ -10,11 +11,6 @@
 #include <stdlib.h>
 
 #define SERIES 200
-
-static const char *const by_names[ANALYSIS_BY_COUNT] = {
-    [ANALYSIS_BY_TAG] = "tag",       [ANALYSIS_BY_TOP] = "tag_first_part", [ANALYSIS_BY_SITE] = "call_site",
-    [ANALYSIS_BY_STREAM] = "stream", [ANALYSIS_BY_POOL] = "pool",          [ANALYSIS_BY_THREAD] = "thread",
-};
 
 static json_t *json_number(uint64_t number)
 {
@@ -62,11 +58,12 @@ static json_t *json_groups(const struct analysis *analysis, enum analysis_by by,
     return array;
 }
 
-static json_t *json_by(const struct analysis *analysis, uint32_t moment, size_t rows)
+static json_t *json_by(const struct analysis *analysis, uint32_t moment, const struct report_options *options)
 {
     json_t *object = json_object();
     for (enum analysis_by by = 0; object && by < ANALYSIS_BY_COUNT; by++)
-        if (json_object_set_new(object, by_names[by], json_groups(analysis, by, moment, rows))) {
+        if ((!options->by || options->by >> by & 1) &&
+            json_object_set_new(object, report_by_name(by), json_groups(analysis, by, moment, options->rows))) {
             json_decref(object);
             object = NULL;
         }
@@ -88,7 +85,8 @@ static json_t *json_blocks(const struct analysis *analysis, uint32_t moment, siz
                       (json_int_t)block->size, "begin", (json_int_t)block->begin, "freed", freed, "tag",
                       block->tag ? analysis_label(analysis, ANALYSIS_BY_TAG, block->tag, tag, sizeof tag) : "",
                       "call_site",
-                      analysis_label(analysis, ANALYSIS_BY_SITE, analysis->sites[block->stack], site, sizeof site),
+                      analysis_label(analysis, ANALYSIS_BY_SITE, analysis_key(analysis, ANALYSIS_BY_SITE, block), site,
+                                     sizeof site),
                       "stream", analysis_label(analysis, ANALYSIS_BY_STREAM, block->stream, stream, sizeof stream),
                       "pool", analysis_label(analysis, ANALYSIS_BY_POOL, block->pool, pool, sizeof pool), "thread",
                       (json_int_t)block->thread));
@@ -140,6 +138,17 @@ static json_t *json_ooms(const struct analysis *analysis)
     return array;
 }
 
+static json_t *json_advice(const struct analysis *analysis)
+{
+    struct advice_list list;
+    json_t *array = advice_make(analysis, &list) ? json_array() : NULL;
+    for (size_t i = 0; array && i < list.count; i++)
+        array = append(array, json_pack("{s:s, s:s, s:I, s:I}", "kind", advice_name(list.items[i].kind), "text",
+                                        list.items[i].text, "bytes", (json_int_t)list.items[i].bytes, "event",
+                                        (json_int_t)list.items[i].moment));
+    return array;
+}
+
 static json_t *json_device(const struct report_file *file, const struct analysis *analysis,
                            const struct report_options *options)
 {
@@ -148,13 +157,14 @@ static json_t *json_device(const struct report_file *file, const struct analysis
     char writer[120];
     if (!analysis_states(analysis, &moment, 1, &state))
         return NULL;
-    return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file", file->path, "by",
+    return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file", file->path, "by",
                      report_writer(analysis->snapshot, writer, sizeof writer), "device", analysis->device, "trace",
                      (int)analysis->has_trace, "events", (json_int_t)analysis->event_count, "allocations",
-                     (json_int_t)analysis->workload.alloc_count, "at", json_state(analysis, moment, &state), "peak",
+                     (json_int_t)analysis->workload.alloc_count, "advice", json_advice(analysis), "at",
+                     json_state(analysis, moment, &state), "peak",
                      json_state(analysis, analysis->peak, &analysis->at_peak), "peak_reserved",
                      json_state(analysis, analysis->peak_reserved, &analysis->at_peak_reserved), "groups",
-                     json_by(analysis, moment, options->rows), "blocks", json_blocks(analysis, moment, options->rows),
+                     json_by(analysis, moment, options), "blocks", json_blocks(analysis, moment, options->rows),
                      "over_time", json_series(analysis), "out_of_memory", json_ooms(analysis));
 }
 
@@ -195,7 +205,8 @@ static json_t *json_comparison(const struct report_file *one, const struct analy
 {
     json_t *groups = json_object();
     for (enum analysis_by by = 0; groups && by < ANALYSIS_BY_COUNT; by++)
-        if (json_object_set_new(groups, by_names[by], json_changes(before, after, by, options))) {
+        if ((!options->by || options->by >> by & 1) &&
+            json_object_set_new(groups, report_by_name(by), json_changes(before, after, by, options))) {
             json_decref(groups);
             groups = NULL;
         }

@@ -8,6 +8,7 @@
  * into the title as HTML, so none can end its element. */
 #include "analysis/report_page.h"
 
+#include "analysis/advice.h"
 #include "analysis/report.h"
 
 #include <jansson.h>
@@ -128,6 +129,11 @@ static double narrow_value(const void *context, size_t i)
     return ((const uint32_t *)context)[i];
 }
 
+static double byte_value(const void *context, size_t i)
+{
+    return ((const uint8_t *)context)[i];
+}
+
 static double stack_caller(const void *context, size_t i)
 {
     return ((const struct snapshot_stack *)context)[i].caller;
@@ -146,6 +152,41 @@ static double stack_frame(const void *context, size_t i)
     }
 STATE_COLUMNS(X)
 #undef X
+
+/* --- what happened besides --- */
+
+#define MARK_COLUMNS(X)                 \
+    X(kind, "markKind", COLUMN_U8)      \
+    X(at, "markAt", COLUMN_U32)         \
+    X(value, "markValue", COLUMN_F64)   \
+    X(stream, "markStream", COLUMN_U32) \
+    X(other, "markOther", COLUMN_U32)   \
+    X(pool, "markPool", COLUMN_U32)     \
+    X(text, "markText", COLUMN_U32)     \
+    X(thread, "markThread", COLUMN_U32)
+#define X(field, name, type)                                             \
+    static double mark_##field(const void *context, size_t i)            \
+    {                                                                    \
+        return (double)((const struct snapshot_mark *)context)[i].field; \
+    }
+MARK_COLUMNS(X)
+#undef X
+
+/* The marks of one device. */
+static void put_marks(struct page *page, const struct analysis *analysis, json_t *list)
+{
+    const struct snapshot_tarn *tarn = &analysis->snapshot->tarn;
+    struct snapshot_mark *marks = calloc(tarn->mark_count + 1, sizeof *marks);
+    size_t count = 0;
+    page->failed = page->failed || !marks;
+    for (size_t i = 0; marks && i < tarn->mark_count; i++)
+        if (tarn->marks[i].device == analysis->device)
+            marks[count++] = tarn->marks[i];
+#define X(field, name, type) put_array(page, list, name, type, marks, mark_##field, count);
+    MARK_COLUMNS(X)
+#undef X
+    free(marks);
+}
 
 /* --- the description --- */
 
@@ -190,6 +231,77 @@ static json_t *describe_ooms(const struct analysis *analysis)
     return array;
 }
 
+/* Where a time of the trace is among its moments: the last that was not after it. */
+static uint32_t moment_of_time(const struct analysis *analysis, int64_t time_us, int64_t origin_us)
+{
+    uint64_t time = time_us > origin_us ? (uint64_t)(time_us - origin_us) * 1000 : 0;
+    uint32_t low = 0, high = analysis->event_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low + 1) / 2;
+        if (analysis->times[middle] <= time)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* The beginning that an annotation ends: the last of its name that is open. Gives the count where there is none. */
+static size_t find_open(const struct snapshot *snapshot, const bool *closed, size_t end)
+{
+    for (size_t i = end; i-- > 0;)
+        if (!closed[i] && snapshot->annotations[i].name == snapshot->annotations[end].name &&
+            snapshot->annotations[i].device == snapshot->annotations[end].device && !snapshot->annotations[i].ends)
+            return i;
+    return snapshot->annotation_count;
+}
+
+#define ANNOTATIONS_SHOWN ((size_t)20000)
+
+/* Spans with a name, of a trace with times. tarn's own files have them among their marks. */
+static json_t *describe_annotations(const struct analysis *analysis)
+{
+    const struct snapshot *snapshot = analysis->snapshot;
+    json_t *array = json_array();
+    size_t count = snapshot->annotation_count < ANNOTATIONS_SHOWN ? snapshot->annotation_count : ANNOTATIONS_SHOWN;
+    if (!analysis->has_trace || !analysis->has_times || !analysis->event_count || snapshot->tarn.there || !count)
+        return array;
+    int64_t origin = snapshot->traces[analysis->device].events[0].time_us;
+    bool *closed = calloc(count, sizeof *closed);
+    uint32_t *ends = calloc(count, sizeof *ends);
+    for (size_t i = 0; closed && ends && i < count; i++) {
+        size_t begin = snapshot->annotations[i].ends ? find_open(snapshot, closed, i) : snapshot->annotation_count;
+        ends[i] = analysis->event_count;
+        if (begin < i) {
+            closed[begin] = true;
+            ends[begin] = moment_of_time(analysis, snapshot->annotations[i].time_us, origin);
+        }
+    }
+    for (size_t i = 0; array && closed && ends && i < count; i++)
+        if (!snapshot->annotations[i].ends && snapshot->annotations[i].device == analysis->device)
+            array = append(
+                array, json_pack("{s:I, s:I, s:s}", "from",
+                                 (json_int_t)moment_of_time(analysis, snapshot->annotations[i].time_us, origin), "to",
+                                 (json_int_t)ends[i], "text", snapshot_text(snapshot, snapshot->annotations[i].name)));
+    if (!closed || !ends) {
+        json_decref(array);
+        array = NULL;
+    }
+    free(closed);
+    free(ends);
+    return array;
+}
+
+static json_t *describe_advice(const struct analysis *analysis)
+{
+    struct advice_list list;
+    json_t *array = advice_make(analysis, &list) ? json_array() : NULL;
+    for (size_t i = 0; array && i < list.count; i++)
+        array = append(array, json_pack("{s:s, s:s, s:I}", "kind", advice_name(list.items[i].kind), "text",
+                                        list.items[i].text, "moment", (json_int_t)list.items[i].moment));
+    return array;
+}
+
 /* States at SAMPLES moments: of each span the one at which most was allocated. */
 static void put_samples(struct page *page, const struct analysis *analysis, json_t *list)
 {
@@ -224,10 +336,12 @@ static json_t *put_device_arrays(struct page *page, const struct analysis *analy
 #define X(field, name, type) put_array(page, list, name, type, analysis->ranges, range_##field, analysis->range_count);
     RANGE_COLUMNS(X)
 #undef X
+    put_array(page, list, "category", COLUMN_U8, analysis->categories, byte_value, analysis->block_count);
     put_array(page, list, "byAddress", COLUMN_U32, analysis->by_address, narrow_value, analysis->block_count);
     put_array(page, list, "rangeByAddress", COLUMN_U32, analysis->range_by_address, narrow_value,
               analysis->range_count);
     put_samples(page, analysis, list);
+    put_marks(page, analysis, list);
     return list;
 }
 
@@ -243,13 +357,30 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
                  partial, (unsigned long long)snapshot->tarn.overwritten);
 }
 
-static json_t *put_device(struct page *page, const struct analysis *analysis)
+/* What other allocators would take; null where nothing was replayed. */
+static json_t *describe_what_if(const struct report_file *file, int device)
+{
+    static const char *const names[REPORT_POLICIES] = {"PyTorch native", "PyTorch expandable segments", "tarn"};
+    struct report_what_if rows[REPORT_POLICIES];
+    uint64_t requested;
+    if (!report_what_if_get(file, device, &requested, rows))
+        return json_null();
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < REPORT_POLICIES; i++)
+        array = append(array, json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", names[i], "fits", (int)rows[i].fits,
+                                        "reserved", wide(rows[i].reserved), "least", wide(rows[i].least), "driverNs",
+                                        wide(rows[i].driver_ns)));
+    return json_pack("{s:o, s:o}", "requested", wide(requested), "rows", array);
+}
+
+static json_t *put_device(struct page *page, const struct report_file *file, const struct analysis *analysis)
 {
     const struct snapshot *snapshot = analysis->snapshot;
     const struct snapshot_tarn *tarn = &snapshot->tarn;
     char gaps[200];
-    bool tagged = false, stacked = false;
-    for (size_t i = 0; i < analysis->block_count && !(tagged && stacked); i++) {
+    bool tagged = false, stacked = false, told = false;
+    for (size_t i = 0; i < analysis->block_count && !(tagged && stacked && told); i++) {
+        told = told || analysis->categories[i] != CATEGORY_UNKNOWN;
         tagged = tagged || analysis->blocks[i].tag != 0;
         stacked = stacked || analysis->blocks[i].stack != 0;
     }
@@ -258,13 +389,15 @@ static json_t *put_device(struct page *page, const struct analysis *analysis)
                            : "";
     describe_gaps(analysis, gaps, sizeof gaps);
     json_t *arrays = put_device_arrays(page, analysis);
-    return json_pack("{s:i, s:s, s:I, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:o, s:o}", "device",
-                     analysis->device, "name", name, "events", (json_int_t)analysis->event_count, "hasTrace",
+    return json_pack("{s:i, s:s, s:I, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:o, s:o, s:o, s:o, s:o}",
+                     "device", analysis->device, "name", name, "events", (json_int_t)analysis->event_count, "hasTrace",
                      (int)analysis->has_trace, "hasTimes", (int)analysis->has_times, "hasTags", (int)tagged,
-                     "hasStacks", (int)stacked, "partial", gaps, "peak", (json_int_t)analysis->peak, "peakReserved",
-                     (json_int_t)analysis->peak_reserved, "states", "peak", describe_state(&analysis->at_peak),
-                     "peakReserved", describe_state(&analysis->at_peak_reserved), "ooms", describe_ooms(analysis),
-                     "arrays", arrays);
+                     "hasStacks", (int)stacked, "hasCategories", (int)told, "partial", gaps, "peak",
+                     (json_int_t)analysis->peak, "peakReserved", (json_int_t)analysis->peak_reserved, "states", "peak",
+                     describe_state(&analysis->at_peak), "peakReserved", describe_state(&analysis->at_peak_reserved),
+                     "ooms", describe_ooms(analysis), "advice", describe_advice(analysis), "annotations",
+                     describe_annotations(analysis), "whatIf", describe_what_if(file, analysis->device), "arrays",
+                     arrays);
 }
 
 /* Labels that the analysis makes, by key. */
@@ -363,6 +496,46 @@ static json_t *describe_threads(const struct snapshot *snapshot)
     return object;
 }
 
+static double path_frame(const void *context, size_t i)
+{
+    return ((const struct analysis_path *)context)[i].frame;
+}
+
+static double path_caller(const void *context, size_t i)
+{
+    return ((const struct analysis_path *)context)[i].caller;
+}
+
+/* Whole call paths as a tree: a path's caller has a lower number, so a page adds up from the last one on. */
+static void put_calls(struct page *page, const struct report_file *file, json_t *list)
+{
+    struct analysis whole = {.snapshot = &file->snapshot};
+    struct analysis_folding folding = file->rules->folding;
+    folding.depth = 0;
+    page->failed = page->failed || !analysis_fold(&whole, &folding);
+    if (!page->failed) {
+        put_array(page, list, "callOf", COLUMN_U32, whole.sites, narrow_value, file->snapshot.stack_count);
+        put_array(page, list, "callFrame", COLUMN_U32, whole.paths, path_frame, whole.path_count);
+        put_array(page, list, "callCaller", COLUMN_U32, whole.paths, path_caller, whole.path_count);
+    }
+    free(whole.sites);
+    free(whole.paths);
+}
+
+static json_t *describe_mark_kinds(void)
+{
+    json_t *array = json_array();
+    for (int kind = 0; array && kind <= SNAPSHOT_MARK_OTHER; kind++)
+        array = append(array, json_string(snapshot_mark_name((uint8_t)kind)));
+    return array;
+}
+
+static json_t *describe_settings(const struct snapshot_settings *settings, const struct snapshot *snapshot)
+{
+    return json_pack("{s:b, s:b, s:s}", "there", (int)settings->there, "expandable", (int)settings->expandable, "conf",
+                     snapshot_text(snapshot, settings->conf));
+}
+
 static json_t *put_file(struct page *page, const struct report_file *file)
 {
     const struct snapshot *snapshot = &file->snapshot;
@@ -374,18 +547,21 @@ static json_t *put_file(struct page *page, const struct report_file *file)
         put_array(page, arrays, "stackCaller", COLUMN_U32, snapshot->stacks, stack_caller, snapshot->stack_count);
         put_array(page, arrays, "stackFrame", COLUMN_U32, snapshot->stacks, stack_frame, snapshot->stack_count);
         put_array(page, arrays, "sites", COLUMN_U32, any->sites, narrow_value, snapshot->stack_count);
+        put_calls(page, file, arrays);
     }
     for (size_t i = 0; i < file->count && traces; i++)
-        traces = append(traces, put_device(page, &file->analyses[i]));
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+        traces = append(traces, put_device(page, file, &file->analyses[i]));
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
                      report_base_name(file->path), "by", report_writer(snapshot, writer, sizeof writer), "traces",
                      traces, "arrays", arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot),
-                     "siteLabels", describe_labels(any, ANALYSIS_BY_SITE, snapshot->frame_count + 1), "streams",
+                     "categories", describe_labels(any, ANALYSIS_BY_CATEGORY, CATEGORY_COUNT), "siteLabels",
+                     describe_labels(any, ANALYSIS_BY_SITE, any->path_count), "streams",
                      describe_labels(any, ANALYSIS_BY_STREAM, snapshot->stream_count), "pools",
                      describe_labels(any, ANALYSIS_BY_POOL, snapshot->pool_count), "threadNames",
                      describe_threads(snapshot), "devices", describe_tarn_devices(snapshot), "poolStates",
-                     describe_pools(snapshot), "handles", describe_handles(snapshot), "workspaces",
-                     describe_workspaces(snapshot));
+                     describe_pools(snapshot), "markKinds", describe_mark_kinds(), "settings",
+                     describe_settings(&snapshot->settings, snapshot), "handles", describe_handles(snapshot),
+                     "workspaces", describe_workspaces(snapshot));
 }
 
 /* --- the page --- */

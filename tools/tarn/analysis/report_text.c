@@ -3,6 +3,7 @@
 
 /* The text of `tarn report`: a screen a device, for a person at a terminal. Columns are counted, not bytes; a terminal without
  * UTF-8 gets the same picture in ASCII. */
+#include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
 #include "analysis/report.h"
 #include "units.h"
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #define CHART_ROWS 8
+#define OOMS_SHOWN 3
 #define CHART_LEFT 11 /* columns before the chart: a size, a space, the axis */
 
 /* Prints a label in at most `columns`, one a character. What is left out is left out in the middle: a path or a template shows most at
@@ -88,10 +90,9 @@ static void write_sums(FILE *out, const struct analysis *analysis, const struct 
     bool known = state->reserved || !state->allocated; /* a file may have a trace and no segments */
     fprintf(out, "\n%-15s %9s", "reserved then", known ? units_bytes(state->reserved).text : "not recorded");
     if (state->unused) {
-        fprintf(out, "  %s free in ", units_bytes(state->unused).text);
+        fprintf(out, "  %s free (%.1f %%) in ", units_bytes(state->unused).text, 100 * report_free_share(state));
         print_plural(out, state->holes, "hole");
-        fprintf(out, ", the largest %s: fragmentation %.1f %%", units_bytes(state->largest_free).text,
-                100 * report_fragmentation(state));
+        fprintf(out, ", the largest %s", units_bytes(state->largest_free).text);
     }
     putc('\n', out);
     if (state->waiting_blocks) {
@@ -103,6 +104,43 @@ static void write_sums(FILE *out, const struct analysis *analysis, const struct 
         fprintf(out, "%-15s %9s  after event %s%s\n", "peak reserved",
                 units_bytes(analysis->at_peak_reserved.reserved).text, units_count(analysis->peak_reserved).text,
                 moment_time(analysis, analysis->peak_reserved).text);
+}
+
+/* Sentences in lines of the terminal's width, the first behind a mark. */
+static void print_wrapped(FILE *out, const char *text, const struct report_options *options)
+{
+    const int left = 2;
+    int column = left;
+    fputs(options->unicode ? "• " : "* ", out);
+    for (const char *at = text; *at;) {
+        int length = (int)strcspn(at, " "), columns = 0;
+        for (int i = 0; i < length; i++)
+            columns += ((unsigned char)at[i] & 0xc0) != 0x80;
+        if (column > left && column + 1 + columns > options->width) {
+            fprintf(out, "\n%*s", left, "");
+            column = left;
+        } else if (column > left) {
+            putc(' ', out);
+            column++;
+        }
+        fwrite(at, 1, (size_t)length, out);
+        column += columns;
+        at += length;
+        at += strspn(at, " ");
+    }
+    putc('\n', out);
+}
+
+static bool write_advice(FILE *out, const struct analysis *analysis, const struct report_options *options)
+{
+    struct advice_list list;
+    if (!advice_make(analysis, &list))
+        return false;
+    if (list.count)
+        putc('\n', out);
+    for (size_t i = 0; i < list.count; i++)
+        print_wrapped(out, list.items[i].text, options);
+    return true;
 }
 
 /* --- the chart --- */
@@ -150,21 +188,21 @@ static void write_axis(FILE *out, const struct analysis *analysis, const struct 
     free(marks);
 }
 
-static void write_fragmentation(FILE *out, const struct report_options *options, const struct analysis_state *states,
-                                size_t columns)
+static void write_free_share(FILE *out, const struct report_options *options, const struct analysis_state *states,
+                             size_t columns)
 {
-    double highest = 0;
-    fprintf(out, "%*s", CHART_LEFT, "fragm.   ");
+    size_t most = 0;
+    fprintf(out, "%*s", CHART_LEFT, "free     ");
     for (size_t i = 0; i < columns; i++) {
-        double share = report_fragmentation(&states[i]);
-        highest = share > highest ? share : highest;
+        double share = report_free_share(&states[i]);
+        most = states[i].unused > states[most].unused ? i : most;
         if (options->unicode)
             write_cell(out, options, share, false);
         else
             putc(states[i].unused ? '0' + (int)(share * 9.99) : ' ', out);
     }
-    fprintf(out, "\n%*shighest %.1f %%: of the free memory, what is not in its largest hole\n", CHART_LEFT, "",
-            100 * highest);
+    fprintf(out, "\n%*smost free: %s, %.1f %% of what was reserved then\n", CHART_LEFT, "",
+            units_bytes(states[most].unused).text, 100 * report_free_share(&states[most]));
 }
 
 static bool write_chart(FILE *out, const struct analysis *analysis, const struct report_options *options)
@@ -195,7 +233,8 @@ static bool write_chart(FILE *out, const struct analysis *analysis, const struct
             putc('\n', out);
         }
         write_axis(out, analysis, options, spans, columns);
-        write_fragmentation(out, options, states, columns);
+        if (analysis->at_peak_reserved.reserved)
+            write_free_share(out, options, states, columns);
     }
     free(spans);
     free(states);
@@ -205,6 +244,19 @@ static bool write_chart(FILE *out, const struct analysis *analysis, const struct
 
 /* --- who has it --- */
 
+static const struct {
+    enum analysis_by by;
+    const char *name;
+} tables[] = {
+    {ANALYSIS_BY_TOP, "by first part of the tag"},
+    {ANALYSIS_BY_TAG, "by tag"},
+    {ANALYSIS_BY_CATEGORY, "by category"},
+    {ANALYSIS_BY_SITE, "by call site"},
+    {ANALYSIS_BY_STREAM, "by stream"},
+    {ANALYSIS_BY_POOL, "by pool"},
+    {ANALYSIS_BY_THREAD, "by thread"},
+};
+
 static bool write_groups(FILE *out, const struct analysis *analysis, enum analysis_by by, const char *name,
                          const struct report_options *options, uint32_t moment, uint64_t all)
 {
@@ -212,8 +264,10 @@ static bool write_groups(FILE *out, const struct analysis *analysis, enum analys
     struct analysis_group *groups = analysis_groups(analysis, by, moment, &count);
     if (!groups)
         return false;
-    /* One group says nothing, but where something was there to tell. */
-    bool said = count > 1 || (count == 1 && groups[0].key && (by == ANALYSIS_BY_TOP || by == ANALYSIS_BY_SITE));
+    /* One group says nothing, except where something was there to tell, or it was asked for. */
+    bool said = options->by || count > 1 ||
+                (count == 1 && groups[0].key &&
+                 (by == ANALYSIS_BY_TOP || by == ANALYSIS_BY_CATEGORY || by == ANALYSIS_BY_SITE));
     if (said) {
         fprintf(out, "\n%10s %7s %8s  %s\n", "bytes", "share", "blocks", name);
         for (size_t i = 0; i < count && i < options->rows; i++) {
@@ -237,36 +291,58 @@ static bool write_groups(FILE *out, const struct analysis *analysis, enum analys
     return true;
 }
 
-static bool write_ooms(FILE *out, const struct analysis *analysis, const struct report_options *options)
+/* One error: what was asked for, by whom, and what there was. */
+static bool write_oom(FILE *out, const struct analysis *analysis, const struct analysis_oom *oom,
+                      const struct report_options *options)
 {
-    size_t shown = analysis->oom_count < options->rows ? analysis->oom_count : options->rows;
-    if (!shown)
-        return true;
-    fprintf(out, "\nOut of memory %s time%s\n", units_count(analysis->oom_count).text,
-            analysis->oom_count == 1 ? "" : "s");
-    for (size_t i = 0; i < shown; i++) {
-        const struct analysis_oom *oom = &analysis->ooms[i];
-        struct analysis_state state;
-        char label[400];
-        uint32_t moment = oom->event < analysis->event_count ? oom->event : analysis->event_count;
-        if (!analysis_states(analysis, &moment, 1, &state))
-            return false;
-        fprintf(out, "%10s asked at event %s%s; the device had %s, ", units_bytes(oom->asked).text,
-                units_count(oom->event).text, moment_time(analysis, moment).text, units_bytes(oom->device_free).text);
-        fprintf(out, "%s reserved of which %s free, at most %s in one piece\n", units_bytes(state.reserved).text,
-                units_bytes(state.unused).text, units_bytes(state.largest_free).text);
-        if (oom->tag || oom->stack) {
-            fprintf(out, "%*s", CHART_LEFT, "");
-            print_label(
-                out,
-                oom->tag ? analysis_label(analysis, ANALYSIS_BY_TAG, oom->tag, label, sizeof label)
-                         : analysis_label(analysis, ANALYSIS_BY_SITE, analysis->sites[oom->stack], label, sizeof label),
-                options->width - CHART_LEFT - 1);
+    struct analysis_state state;
+    char label[400];
+    uint32_t moment = oom->event < analysis->event_count ? oom->event : analysis->event_count;
+    if (!analysis_states(analysis, &moment, 1, &state))
+        return false;
+    fprintf(out, "  %-14s %9s  at event %s%s\n", "asked for", units_bytes(oom->asked).text,
+            units_count(oom->event).text, moment_time(analysis, moment).text);
+    const struct {
+        const char *name;
+        enum analysis_by by;
+        uint32_t key;
+    } who[] = {{"for", ANALYSIS_BY_TAG, oom->tag},
+               {"by", ANALYSIS_BY_SITE, analysis->sites[oom->stack]},
+               {"on", ANALYSIS_BY_STREAM, oom->stream},
+               {"in", ANALYSIS_BY_POOL, oom->pool},
+               {"from", ANALYSIS_BY_THREAD, oom->thread}};
+    for (size_t i = 0; i < sizeof who / sizeof *who; i++)
+        if (who[i].key) {
+            fprintf(out, "  %-14s ", who[i].name);
+            print_label(out, analysis_label(analysis, who[i].by, who[i].key, label, sizeof label), options->width - 18);
             putc('\n', out);
         }
+    fprintf(out, "  %-14s %9s  in ", "allocated", units_bytes(state.allocated).text);
+    print_plural(out, state.blocks, "block");
+    if (state.reserved)
+        fprintf(out, "\n  %-14s %9s  %s free (%.1f %%), at most %s in one piece", "reserved",
+                units_bytes(state.reserved).text, units_bytes(state.unused).text, 100 * report_free_share(&state),
+                units_bytes(state.largest_free).text);
+    if (state.reserved || oom->device_free)
+        fprintf(out, "\n  %-14s %9s", "device had", units_bytes(oom->device_free).text);
+    putc('\n', out);
+    return true;
+}
+
+/* The last ones: they are what ended it. */
+static bool write_ooms(FILE *out, const struct analysis *analysis, const struct report_options *options)
+{
+    size_t most = options->rows < OOMS_SHOWN ? options->rows : OOMS_SHOWN;
+    size_t first = analysis->oom_count > most ? analysis->oom_count - most : 0;
+    for (size_t i = first; i < analysis->oom_count; i++) {
+        if (i > first)
+            putc('\n', out);
+        else
+            fprintf(out, "\nOut of memory %s time%s%s\n", units_count(analysis->oom_count).text,
+                    analysis->oom_count == 1 ? "" : "s", first ? ", the last of them:" : "");
+        if (!write_oom(out, analysis, &analysis->ooms[i], options))
+            return false;
     }
-    if (analysis->oom_count > shown)
-        fprintf(out, "%10s %zu more\n", "", analysis->oom_count - shown);
     return true;
 }
 
@@ -295,27 +371,19 @@ static void write_handles(FILE *out, const struct analysis *analysis)
 static bool write_device(FILE *out, const struct report_file *file, const struct analysis *analysis,
                          const struct report_options *options)
 {
-    static const struct {
-        enum analysis_by by;
-        const char *name;
-    } tables[] = {
-        {ANALYSIS_BY_TOP, "by first part of the tag"},
-        {ANALYSIS_BY_TAG, "by tag"},
-        {ANALYSIS_BY_SITE, "by call site"},
-        {ANALYSIS_BY_STREAM, "by stream"},
-        {ANALYSIS_BY_POOL, "by pool"},
-        {ANALYSIS_BY_THREAD, "by thread"},
-    };
     uint32_t moment = report_moment_of(analysis, &options->moment);
     struct analysis_state state;
     if (!analysis_states(analysis, &moment, 1, &state))
         return false;
     write_head(out, file, analysis);
+    if (!write_advice(out, analysis, options))
+        return false;
     write_sums(out, analysis, options, moment, &state);
     if (analysis->has_trace && !write_chart(out, analysis, options))
         return false;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        if (!write_groups(out, analysis, tables[i].by, tables[i].name, options, moment, state.allocated))
+        if ((!options->by || options->by >> tables[i].by & 1) &&
+            !write_groups(out, analysis, tables[i].by, tables[i].name, options, moment, state.allocated))
             return false;
     write_handles(out, analysis);
     return write_ooms(out, analysis, options);
@@ -384,6 +452,8 @@ static bool diff_device(FILE *out, const struct analysis *before, const struct a
                         const struct report_options *options)
 {
     const uint32_t moments[] = {report_moment_of(before, &options->moment), report_moment_of(after, &options->moment)};
+    const unsigned asked =
+        options->by ? options->by : 1U << ANALYSIS_BY_TAG | 1U << ANALYSIS_BY_SITE | 1U << ANALYSIS_BY_POOL;
     struct analysis_state one, two;
     if (!analysis_states(before, &moments[0], 1, &one) || !analysis_states(after, &moments[1], 1, &two))
         return false;
@@ -397,12 +467,13 @@ static bool diff_device(FILE *out, const struct analysis *before, const struct a
     diff_row(out, "peak allocated", before->at_peak.allocated, after->at_peak.allocated);
     diff_row(out, "peak reserved", before->at_peak_reserved.reserved, after->at_peak_reserved.reserved);
     fprintf(out, "%-28s %11s %11s\n", "blocks", units_count(one.blocks).text, units_count(two.blocks).text);
-    fprintf(out, "%-28s %10.1f%% %10.1f%%\n", "fragmentation", 100 * report_fragmentation(&one),
-            100 * report_fragmentation(&two));
+    fprintf(out, "%-28s %10.1f%% %10.1f%%\n", "free share of reserved", 100 * report_free_share(&one),
+            100 * report_free_share(&two));
     fprintf(out, "%-28s %11zu %11zu\n", "times out of memory", before->oom_count, after->oom_count);
-    return diff_groups(out, before, after, ANALYSIS_BY_TAG, "by tag", options) &&
-           diff_groups(out, before, after, ANALYSIS_BY_SITE, "by call site", options) &&
-           diff_groups(out, before, after, ANALYSIS_BY_POOL, "by pool", options);
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (asked >> tables[i].by & 1 && !diff_groups(out, before, after, tables[i].by, tables[i].name, options))
+            return false;
+    return true;
 }
 
 bool report_diff_text(FILE *out, const struct report_file *before, const struct report_file *after,

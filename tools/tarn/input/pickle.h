@@ -114,7 +114,7 @@ uint64_t pickle_number(pickle_value value);
 /* NULL, or what is wrong: "is negative", "does not fit in 64 bits", "is a list, not an integer". */
 const char *pickle_get_unsigned(const struct pickle *pickle, pickle_value value, uint64_t *number);
 const char *pickle_get_signed(const struct pickle *pickle, pickle_value value, int64_t *number);
-/* The same of a tuple of two integers. */
+/* The same of a tuple or a list of two integers. */
 const char *pickle_get_pair(const struct pickle *pickle, pickle_value value, uint64_t pair[2]);
 
 /* What a PICKLE_LIST kept, and how many items it had that it did not keep. Valid until the machine reads on or is finished. Needs 8

@@ -218,7 +218,10 @@ static bool begin(struct pickle_input *input)
 
 bool pickle_input_open(struct pickle_input *input, const char *path)
 {
-    *input = (struct pickle_input){.file = open(path, O_RDONLY | O_CLOEXEC), .total = PICKLE_INPUT_SIZE_UNKNOWN};
+    bool standard = strcmp(path, "-") == 0;
+    *input = (struct pickle_input){.file = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                                    : open(path, O_RDONLY | O_CLOEXEC),
+                                   .total = PICKLE_INPUT_SIZE_UNKNOWN};
     if (input->file < 0)
         return fail(input, "cannot open: %s", strerror(errno));
 

@@ -37,7 +37,7 @@ struct pickle_input {
     bool frame_open; /* the input so far ends inside a zstd frame */
 };
 
-/* Opens a file, or a buffer that outlives the input. False fills `error`. Both need pickle_input_finish(), also on failure. */
+/* Opens a file ("-": standard input), or a buffer that outlives the input. False fills `error`. Both need pickle_input_finish(), also on failure. */
 bool pickle_input_open(struct pickle_input *input, const char *path);
 bool pickle_input_attach(struct pickle_input *input, const void *data, size_t size);
 void pickle_input_finish(struct pickle_input *input);

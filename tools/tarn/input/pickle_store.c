@@ -89,6 +89,8 @@ uint64_t pickle_number(pickle_value value)
     return payload_of(value);
 }
 
+static const char no_pair[] = "is no pair of two integers of 64 bits", negative_pair[] = "has a negative part";
+
 static const char *not_an_integer(pickle_value value)
 {
     switch (pickle_kind(value)) {
@@ -154,6 +156,24 @@ const char *pickle_get_signed(const struct pickle *pickle, pickle_value value, i
     }
 }
 
+/* Two integers in a list, which is what becomes of a tuple on its way through JSON. */
+static const char *list_pair(const struct pickle *pickle, const struct pickle_node *list, uint64_t pair[2])
+{
+    const pickle_value *items = list->items;
+    int64_t sign;
+    bool negative = false;
+    if (list->count != 2 || list->run || list->dropped)
+        return no_pair;
+    for (size_t i = 0; i < 2; i++) {
+        if (!pickle_get_unsigned(pickle, items[i], &pair[i]))
+            continue;
+        if (pickle_get_signed(pickle, items[i], &sign))
+            return no_pair;
+        negative = true;
+    }
+    return negative ? negative_pair : NULL;
+}
+
 const char *pickle_get_pair(const struct pickle *pickle, pickle_value value, uint64_t pair[2])
 {
     switch (tag_of(value)) {
@@ -166,9 +186,11 @@ const char *pickle_get_pair(const struct pickle *pickle, pickle_value value, uin
         pair[1] = pickle->integers[payload_of(value) + 1];
         return NULL;
     case TAG_NEGATIVE_PAIR:
-        return "has a negative part";
+        return negative_pair;
+    case TAG_LIST:
+        return list_pair(pickle, &pickle->nodes[payload_of(value)], pair);
     default:
-        return "is not a tuple of two integers of 64 bits";
+        return no_pair;
     }
 }
 

@@ -7,7 +7,7 @@
  *     2342727,15:47:02.841961,allocate,0x10012400000,1048576,0x0
  *
  * Pointers and streams are hexadecimal, with 0x or, in some versions, without; null may be "(nil)". A time is one of the day, which
- * begins anew at midnight; seconds since some moment are read too. Nothing is assumed about the bytes: a line is looked at where it
+ * begins again at midnight; until rapidsai/rmm#755 there was a colon before its microseconds. Seconds since some moment are read too. Nothing is assumed about the bytes: a line is looked at where it
  * lies, in a window of fixed size. */
 #include "input/rmm_csv.h"
 
@@ -159,10 +159,10 @@ static bool read_pointer(struct text text, uint64_t *number)
     return read_digits(text, 16, number);
 }
 
-/* Seconds with at most six digits behind a point, in microseconds. */
-static bool read_seconds(struct text text, int64_t *us)
+/* Seconds with at most six digits behind `mark`, in microseconds. */
+static bool read_seconds(struct text text, char mark, int64_t *us)
 {
-    const char *point = memchr(text.at, '.', text.length);
+    const char *point = memchr(text.at, mark, text.length);
     struct text whole = {text.at, point ? (size_t)(point - text.at) : text.length};
     uint64_t seconds, fraction = 0;
     if (!read_digits(whole, 10, &seconds) || seconds > (uint64_t)TIME_MAX_US / 1000000)
@@ -178,16 +178,17 @@ static bool read_seconds(struct text text, int64_t *us)
     return true;
 }
 
-/* HH:MM:SS.ffffff, or seconds. A time of day that falls by more than half a day is the next day's. */
+/* HH:MM:SS.ffffff, HH:MM:SS:ffffff, or seconds. A time of day that falls by more than half a day is the next day's. */
 static bool read_time(struct reader *reader, struct text text, int64_t *us)
 {
     uint64_t hours, minutes;
     if (text.length < 6 || text.at[2] != ':' || text.at[5] != ':')
-        return read_seconds(text, us);
+        return read_seconds(text, '.', us);
+    struct text seconds = {text.at + 6, text.length - 6};
+    char mark = memchr(seconds.at, ':', seconds.length) ? ':' : '.';
     if (!read_digits((struct text){text.at, 2}, 10, &hours) ||
-        !read_digits((struct text){text.at + 3, 2}, 10, &minutes) ||
-        !read_seconds((struct text){text.at + 6, text.length - 6}, us) || hours > 23 || minutes > 59 ||
-        *us >= 61 * INT64_C(1000000))
+        !read_digits((struct text){text.at + 3, 2}, 10, &minutes) || !read_seconds(seconds, mark, us) || hours > 23 ||
+        minutes > 59 || *us >= 61 * INT64_C(1000000))
         return false;
     int64_t time = *us + (int64_t)(hours * 60 + minutes) * 60 * 1000000;
     if (time < reader->last - DAY_US / 2)
@@ -328,6 +329,7 @@ bool rmm_csv_read(struct pickle_input *input, struct snapshot *snapshot, struct 
     if (done && !(snapshot->traces && snapshot->pools && snapshot->stacks))
         done = fail_memory(&reader);
     if (done) {
+        snapshot->rmm = true;
         snapshot->trace_count = snapshot->pool_count = snapshot->stack_count = 1;
         snapshot->traces[0] = (struct snapshot_trace){.events = snapshot->events, .event_count = snapshot->event_count};
     }

@@ -207,7 +207,7 @@ static bool read_block(struct reader *reader, const struct path *path, pickle_va
                            "is none of inactive, active_allocated, active_pending_free");
     }
 
-    block->stack = reader_stack(&fields);
+    block->stack = reader_block_stack(reader, &fields);
     block->tag = reader_text(&fields, KEY_USER_METADATA);
 
     /* PyTorch leaves the last owner's number in a free block. */
@@ -360,9 +360,11 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
         return reader_fail(reader, top->offset, &path, NULL,
                            "the dict has no key segments: this pickle is no memory snapshot");
     reader->snapshot->modelled = is_modelled(reader, field(&fields, KEY_TARN_RECORDED));
+    reader_settings(reader, field(&fields, KEY_ALLOCATOR_SETTINGS));
     return read_segments(reader, &path, field(&fields, KEY_SEGMENTS)) &&
            read_traces(reader, &path, field(&fields, KEY_DEVICE_TRACES)) &&
-           reader_tarn(reader, field(&fields, KEY_TARN));
+           reader_tarn(reader, field(&fields, KEY_TARN)) &&
+           reader_annotations(reader, &path, field(&fields, KEY_EXTERNAL_ANNOTATIONS));
 }
 
 /* How many bytes at `text` are one printable character of UTF-8; 0 for a control character, and for what is none. A surrogate,
@@ -483,5 +485,6 @@ void snapshot_finish(struct snapshot *snapshot)
     free(snapshot->tarn.workspaces);
     free(snapshot->tarn.threads);
     free(snapshot->tarn.marks);
+    free(snapshot->annotations);
     *snapshot = (struct snapshot){0};
 }

@@ -114,7 +114,7 @@ enum snapshot_mark_kind {
 struct snapshot_mark {
     uint64_t at;     /* it happened before this event of the device's trace, or after the last one */
     int64_t time_us; /* SNAPSHOT_NO_TIME where there is none */
-    uint64_t value;  /* address of RECORD_STREAM and FREE_ON, number of CAPTURE_*; else 0 */
+    uint64_t value;  /* address of RECORD_STREAM and FREE_ON, number of CAPTURE_*, bytes that TRIM keeps; else 0 */
     uint32_t stream; /* of snapshot.streams */
     uint32_t other;  /* WAIT: the stream whose work is waited for */
     uint32_t pool;   /* of snapshot.pools */
@@ -123,6 +123,9 @@ struct snapshot_mark {
     uint16_t device;
     uint8_t kind; /* enum snapshot_mark_kind */
 };
+
+/* "record_stream", ...; "other" for what this reader does not know. */
+const char *snapshot_mark_name(uint8_t kind);
 
 #define SNAPSHOT_NO_LIMIT UINT64_MAX
 
@@ -170,6 +173,21 @@ struct snapshot_tarn {
     size_t mark_count;
 };
 
+/* A span that a program named ("external_annotations"): its beginning or its end. */
+struct snapshot_annotation {
+    int64_t time_us;
+    uint32_t name; /* text */
+    int device;    /* 0 where it names none */
+    bool ends;
+};
+
+/* What of "allocator_settings" is shown. */
+struct snapshot_settings {
+    bool there;
+    bool expandable; /* expandable segments are on */
+    uint32_t conf;   /* text: the environment variable's */
+};
+
 struct snapshot {
     struct snapshot_segment *segments; /* in the order of the file */
     size_t segment_count;
@@ -188,7 +206,11 @@ struct snapshot {
     char *text_bytes;
     size_t *text_starts;
     size_t text_count;
+    struct snapshot_annotation *annotations; /* in the order of the file */
+    size_t annotation_count;
+    struct snapshot_settings settings;
     struct snapshot_tarn tarn;
+    bool rmm;      /* it is a log of RMM's */
     bool modelled; /* its segments were never on a GPU: "tarn_recorded" names another source than "cuda" */
 };
 

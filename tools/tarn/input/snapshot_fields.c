@@ -38,6 +38,7 @@ const char *const reader_words[WORD_COUNT] = {
     [KEY_TARN_RECORDED] = "tarn_recorded",
     [KEY_SOURCE] = "source",
     [KEY_FRAMES] = "frames",
+    [KEY_HISTORY] = "history",
     [KEY_NAME] = "name",
     [KEY_FILENAME] = "filename",
     [KEY_LINE] = "line",
@@ -73,7 +74,14 @@ const char *const reader_words[WORD_COUNT] = {
     [KEY_KIND] = "kind",
     [KEY_OTHER] = "other",
     [KEY_CAPTURE] = "capture",
+    [KEY_KEEP] = "keep",
     [KEY_HOW] = "how",
+    [KEY_ALLOCATOR_SETTINGS] = "allocator_settings",
+    [KEY_CUDA_CONF] = "PYTORCH_CUDA_ALLOC_CONF",
+    [KEY_CONF] = "PYTORCH_ALLOC_CONF",
+    [KEY_EXPANDABLE_SEGMENTS] = "expandable_segments",
+    [KEY_EXTERNAL_ANNOTATIONS] = "external_annotations",
+    [KEY_STAGE] = "stage",
     [WORD_LARGE] = "large",
     [WORD_SMALL] = "small",
     [WORD_INACTIVE] = "inactive",
@@ -81,6 +89,8 @@ const char *const reader_words[WORD_COUNT] = {
     [WORD_ACTIVE_PENDING_FREE] = "active_pending_free",
     [WORD_ACTIVE_AWAITING_FREE] = "active_awaiting_free", /* what the Python documentation calls it */
     [WORD_CUDA] = "cuda",
+    [WORD_START] = "START",
+    [WORD_END] = "END",
     [WORD_ALLOC] = "alloc",
     [WORD_FREE_REQUESTED] = "free_requested",
     [WORD_FREE_COMPLETED] = "free_completed",
@@ -340,6 +350,21 @@ uint32_t reader_stack(const struct fields *fields)
 {
     const struct pickle_place *entry = field(fields, KEY_FRAMES);
     return entry && pickle_kind(entry->value) == PICKLE_LIST_RECORD ? (uint32_t)pickle_number(entry->value) : 0;
+}
+
+uint32_t reader_block_stack(struct reader *reader, const struct fields *fields)
+{
+    const struct pickle_place *history = field(fields, KEY_HISTORY);
+    size_t count;
+    uint64_t dropped;
+    if (!history || pickle_kind(history->value) != PICKLE_LIST)
+        return reader_stack(fields);
+    const pickle_value *owners = pickle_list(&reader->pickle, history->value, &count, &dropped);
+    if (!count || pickle_kind(owners[0]) != PICKLE_DICT)
+        return reader_stack(fields);
+    struct fields last;
+    reader_collect(reader, owners[0], &last);
+    return reader_stack(&last);
 }
 
 bool reader_take_frame(struct reader *reader, const struct fields *fields, uint64_t *record)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The inside of the reader of snapshots, shared by snapshot.c (events, segments), snapshot_fields.c (values) and snapshot_tarn.c
- * (what tarn adds) and by nothing else. */
+/* The inside of the reader of snapshots, shared by snapshot.c (events, segments), snapshot_fields.c (values), snapshot_tarn.c
+ * (what tarn adds) and snapshot_extra.c (annotations, settings), and by nothing else. */
 #ifndef TOOLS_SNAPSHOT_READER_H
 #define TOOLS_SNAPSHOT_READER_H
 
@@ -39,6 +39,7 @@ enum word {
     KEY_TARN_RECORDED,
     KEY_SOURCE,
     KEY_FRAMES,
+    KEY_HISTORY,
     KEY_NAME,
     KEY_FILENAME,
     KEY_LINE,
@@ -74,7 +75,14 @@ enum word {
     KEY_KIND,
     KEY_OTHER,
     KEY_CAPTURE,
+    KEY_KEEP,
     KEY_HOW,
+    KEY_ALLOCATOR_SETTINGS,
+    KEY_CUDA_CONF,
+    KEY_CONF,
+    KEY_EXPANDABLE_SEGMENTS,
+    KEY_EXTERNAL_ANNOTATIONS,
+    KEY_STAGE,
     KEY_COUNT,
 
     WORD_LARGE = KEY_COUNT,
@@ -84,6 +92,8 @@ enum word {
     WORD_ACTIVE_PENDING_FREE,
     WORD_ACTIVE_AWAITING_FREE,
     WORD_CUDA,
+    WORD_START,
+    WORD_END,
     WORD_ALLOC, /* from here on in the order of enum snapshot_action */
     WORD_FREE_REQUESTED,
     WORD_FREE_COMPLETED,
@@ -188,6 +198,8 @@ bool reader_init_tables(struct reader *reader);
 
 /* A stack's number; 0 where there is none that can be read. */
 uint32_t reader_stack(const struct fields *fields);
+/* The same of a block, which in PyTorch before 2.1 has a "history" of those that had it, the last first. */
+uint32_t reader_block_stack(struct reader *reader, const struct fields *fields);
 /* A dict, or a list of them, is finished: if it is a frame or a stack, it becomes one. */
 bool reader_take_frame(struct reader *reader, const struct fields *fields, uint64_t *record);
 bool reader_take_stack(struct reader *reader, pickle_value list, uint64_t *record);
@@ -200,5 +212,9 @@ bool reader_step(struct reader *reader, const struct path *path, size_t count);
 /* snapshot_tarn.c: what is under the key "tarn". */
 bool reader_take_mark(struct reader *reader, pickle_value dict, uint64_t *record);
 bool reader_tarn(struct reader *reader, const struct pickle_place *entry);
+
+/* snapshot_extra.c: what is shown of a program and its settings. False only when memory is short. */
+bool reader_annotations(struct reader *reader, const struct path *top, const struct pickle_place *entry);
+void reader_settings(struct reader *reader, const struct pickle_place *entry);
 
 #endif

@@ -27,7 +27,7 @@ static bool read_mark(struct reader *reader, const struct path *path, pickle_val
     if (kind >= WORD_MARK_RECORD_STREAM && kind < WORD_COUNT)
         mark->kind = (uint8_t)(kind - WORD_MARK_RECORD_STREAM);
 
-    enum word value = field(&fields, KEY_CAPTURE) ? KEY_CAPTURE : KEY_ADDR;
+    enum word value = field(&fields, KEY_CAPTURE) ? KEY_CAPTURE : field(&fields, KEY_KEEP) ? KEY_KEEP : KEY_ADDR;
     if (!reader_device(reader, path, &fields, &device) ||
         !reader_need_number(reader, path, &fields, KEY_AT, &mark->at) ||
         !reader_time(reader, path, &fields, KEY_TIME_US, SNAPSHOT_NO_TIME, &mark->time_us) ||

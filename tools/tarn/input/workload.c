@@ -12,6 +12,7 @@
  * alive before is known. Sizes are bounded so that no sum of live blocks overflows. */
 #include "input/workload.h"
 
+#include "input/workload_segments.h"
 #include "table.h"
 
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct draft_block {
 struct draft {
     const struct snapshot *snapshot;
     const struct snapshot_trace *trace;
+    struct trace_segments segments;
     struct workload *workload;
     size_t op_capacity, stream_capacity;
     struct draft_block *blocks;
@@ -183,6 +185,12 @@ static bool draft_lost(struct draft *draft)
     return draft_op(draft, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
 }
 
+/* The pool of the event at hand, by its id. */
+static const uint64_t *draft_pool(const struct draft *draft)
+{
+    return draft->snapshot->pools[trace_segments_pool(&draft->segments, draft->event)];
+}
+
 /* The first allocation on a stream that captures says which pool the capture is of. */
 static void draft_captured(struct draft *draft, const struct workload_block *block)
 {
@@ -204,8 +212,8 @@ static bool draft_alloc(struct draft *draft, const struct snapshot_event *event)
             return false;
     }
     uint32_t number;
-    if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream],
-                     draft->snapshot->pools[event->pool], false, &number))
+    if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream], draft_pool(draft),
+                     false, &number))
         return false;
     draft->workload->alloc_count++;
     draft_captured(draft, &draft->blocks[number].block);
@@ -267,8 +275,8 @@ static bool draft_free(struct draft *draft, const struct snapshot_event *event)
     } else {
         if (event->size == 0 || event->size > SIZE_LIMIT)
             return draft_lost(draft);
-        if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream],
-                         draft->snapshot->pools[event->pool], true, &number))
+        if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream], draft_pool(draft),
+                         true, &number))
             return false;
         draft->blocks[number].life = LIFE_LIVE;
     }
@@ -318,10 +326,27 @@ static bool draft_used(struct draft *draft, uint64_t address, uint32_t stream)
     return true;
 }
 
+/* The program gives back what a pool has cached. */
+static bool draft_trim(struct draft *draft, uint32_t pool)
+{
+    draft->workload->trim_count++;
+    return draft_stream_op(draft, WORKLOAD_TRIM, WORKLOAD_NO_STREAM, pool);
+}
+
+/* The same in a recording of tarn's own. A trim that keeps some of it is passed over, and one of a pool that has had nothing. */
+static bool draft_trim_mark(struct draft *draft, const struct snapshot_mark *mark)
+{
+    const uint64_t *id = draft->snapshot->pools[mark->pool];
+    const uint32_t *pool = mark->value ? NULL : table_find(&draft->pools, id[0], id[1]);
+    return !pool || draft_trim(draft, *pool);
+}
+
 static bool draft_mark(struct draft *draft, const struct snapshot_mark *mark)
 {
     const uint64_t *streams = draft->snapshot->streams;
     uint32_t stream, other, *order;
+    if (mark->kind == SNAPSHOT_TRIM)
+        return draft_trim_mark(draft, mark);
     if (mark->kind > SNAPSHOT_CAPTURE_END)
         return true; /* says nothing of the order of memory */
     if (!draft_thread(draft, mark->thread) || !draft_stream(draft, streams[mark->stream], &stream))
@@ -383,6 +408,20 @@ static void draft_clock(struct draft *draft, const struct snapshot_event *event,
         draft->time = passed;
 }
 
+/* An event that says nothing of a block keeps its place in time. Where segments go, in a recording of PyTorch's, the program may have
+ * given back what was cached, or a private pool. */
+static bool draft_other(struct draft *draft)
+{
+    struct trace_given given = trace_segments_next(&draft->segments, draft->event);
+    const uint64_t *id = draft->snapshot->pools[given.pool_ends];
+    const uint32_t *pool = given.pool_ends ? table_find(&draft->pools, id[0], id[1]) : NULL;
+    if (draft->workload->has_order || (!given.trimmed && !pool))
+        return draft_op(draft, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
+    if (pool && !draft_stream_op(draft, WORKLOAD_POOL_END, WORKLOAD_NO_STREAM, *pool))
+        return false;
+    return !given.trimmed || draft_trim(draft, 0);
+}
+
 static bool draft_trace(struct draft *draft)
 {
     const struct snapshot_trace *trace = draft->trace;
@@ -414,7 +453,7 @@ static bool draft_trace(struct draft *draft)
             done = draft_try(draft, event);
             break;
         default:
-            done = draft_op(draft, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
+            done = draft_other(draft);
             break;
         }
         if (!done)
@@ -569,39 +608,6 @@ void workload_measure(struct workload *workload)
     }
 }
 
-/* What PyTorch had reserved at most: back from the final segments, event by event. Not known where nothing speaks of
- * segments, or where what speaks of them cannot hold the blocks. */
-static uint64_t recorded_peak(const struct draft *draft)
-{
-    const struct snapshot *snapshot = draft->snapshot;
-    const struct workload *workload = draft->workload;
-    uint64_t reserved = 0, evidence = 0;
-    for (size_t i = 0; i < snapshot->segment_count; i++) {
-        const struct snapshot_segment *segment = &snapshot->segments[i];
-        if (segment->device != workload->device)
-            continue;
-        evidence++;
-        if (__builtin_add_overflow(reserved, segment->total_size, &reserved))
-            return WORKLOAD_NOT_KNOWN;
-    }
-    uint64_t peak = reserved;
-    for (size_t i = draft->trace->event_count; i-- > 0;) {
-        const struct snapshot_event *event = &draft->trace->events[i];
-        if (event->action == SNAPSHOT_SEGMENT_ALLOC || event->action == SNAPSHOT_SEGMENT_MAP) {
-            evidence++;
-            if (__builtin_sub_overflow(reserved, event->size, &reserved))
-                return WORKLOAD_NOT_KNOWN;
-        } else if (event->action == SNAPSHOT_SEGMENT_FREE || event->action == SNAPSHOT_SEGMENT_UNMAP) {
-            evidence++;
-            if (__builtin_add_overflow(reserved, event->size, &reserved))
-                return WORKLOAD_NOT_KNOWN;
-        }
-        if (reserved > peak)
-            peak = reserved;
-    }
-    return evidence && peak >= workload->peak_requested ? peak : WORKLOAD_NOT_KNOWN;
-}
-
 /* What tarn's own recordings have besides. */
 static void workload_of_tarn(struct draft *draft, const struct snapshot_tarn *tarn)
 {
@@ -624,19 +630,21 @@ bool workload_build(const struct snapshot *snapshot, int device, struct workload
     workload->event_count = draft.trace->event_count;
     workload_of_tarn(&draft, &snapshot->tarn);
 
-    bool done = workload->event_count < INT32_MAX && table_add(&draft.pools, 0, 0, 0) && draft_trace(&draft) &&
-                draft_state(&draft) && draft_number(&draft);
+    bool done = workload->event_count < INT32_MAX && trace_segments_init(&draft.segments, snapshot, device) &&
+                table_add(&draft.pools, 0, 0, 0) && draft_trace(&draft) && draft_state(&draft) && draft_number(&draft);
     if (done) {
         workload->pool_count = draft.pools.count;
         workload->thread_count =
             draft.threads.count < WORKLOAD_MAX_THREADS ? draft.threads.count : WORKLOAD_MAX_THREADS;
         workload->thread_count += !workload->thread_count;
         workload_measure(workload);
-        workload->recorded_peak_reserved = recorded_peak(&draft);
+        bool known = draft.segments.known && draft.segments.peak >= workload->peak_requested;
+        workload->recorded_peak_reserved = known ? draft.segments.peak : WORKLOAD_NOT_KNOWN;
     } else {
         workload_finish(workload);
     }
     free(draft.blocks);
+    trace_segments_finish(&draft.segments);
     table_finish(&draft.addresses);
     table_finish(&draft.streams);
     table_finish(&draft.pools);

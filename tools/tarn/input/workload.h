@@ -26,6 +26,8 @@ enum workload_action {
     WORKLOAD_FREE,      /* free was requested */
     WORKLOAD_COMPLETED, /* the memory may be used again */
     WORKLOAD_OOM,       /* a recorded out-of-memory error: counted, not replayed */
+    WORKLOAD_TRIM,      /* the program gives back what pool `other` has cached: empty_cache() */
+    WORKLOAD_POOL_END,  /* pool `other` gives back what it has, and serves nobody any more */
     WORKLOAD_TRY,       /* the same in a recording of tarn's own: an allocation that failed, and may */
     WORKLOAD_RECORD,    /* `stream` uses the block too */
     WORKLOAD_WAIT,      /* `stream` waits for what is queued on stream `other` */
@@ -39,7 +41,7 @@ struct workload_op {
     uint64_t time;  /* ns since the first event; never falls */
     uint32_t event; /* its number in the trace */
     uint32_t block; /* or WORKLOAD_NO_BLOCK */
-    uint32_t other; /* of WORKLOAD_WAIT and _CAPTURE */
+    uint32_t other; /* of WORKLOAD_WAIT, _CAPTURE, _TRIM and _POOL_END */
     /* Index of the stream; of a free, of that in whose order it is, where that is not the block's. Else WORKLOAD_NO_STREAM. */
     uint32_t stream;
     uint16_t thread; /* that did it: from 0, in the order of appearance, below WORKLOAD_MAX_THREADS */
@@ -71,6 +73,7 @@ struct workload {
     size_t alloc_count, late_count, oom_count;
     size_t moved_count; /* frees in the order of another stream than the block's */
     size_t wait_count, capture_count;
+    size_t trim_count;      /* of the program's own */
     bool has_order;         /* a recording of tarn's own: what streams, captures and private pools did is in it */
     uint64_t device_memory; /* bytes: of the recorded device, or its limit; 0 where it is not known */
     size_t lost_count;      /* events that the recording must have lost, or that contradict the others */

@@ -248,8 +248,8 @@ bool oracle_allocated(struct oracle *oracle, const struct oracle_block *block, u
     return true;
 }
 
-/* Whether a block that lived is still where it was. */
-static void check_unmoved(struct oracle *oracle, const struct record *record)
+/* Whether a block that lived is still where it was; what is wrong is reported. */
+static bool check_unmoved(struct oracle *oracle, const struct record *record)
 {
     uint64_t digest = 1;
     for (uint64_t address = record->block.address; address < record->end;) {
@@ -260,16 +260,17 @@ static void check_unmoved(struct oracle *oracle, const struct record *record)
                           "live block %" PRIu32 " at 0x%" PRIx64 " (%" PRIu64 " B): its byte %" PRIu64 " %s any more",
                           record->block.label, record->block.address, record->block.usable,
                           address - record->block.address, wrong);
-            return;
+            return true;
         }
         digest = digest_add(digest, &extent);
         address += extent.length;
     }
-    if (digest != record->digest)
+    if (digest != record->digest && !oracle->config.compacts)
         oracle_report(oracle,
                       "live block %" PRIu32 " at 0x%" PRIx64 " (%" PRIu64
                       " B) has other physical memory than it was given",
                       record->block.label, record->block.address, record->block.usable);
+    return digest == record->digest;
 }
 
 void oracle_freed(struct oracle *oracle, uint32_t ticket, uint64_t own_end, uint64_t foreign_end)
@@ -277,10 +278,11 @@ void oracle_freed(struct oracle *oracle, uint32_t ticket, uint64_t own_end, uint
     if (ticket == 0)
         return;
     struct record *record = &oracle->records[ticket];
-    if (record->digest)
-        check_unmoved(oracle, record);
+    bool moved = record->digest && !check_unmoved(oracle, record);
+    record->live = false;
+    if (moved && oracle->config.compacts)
+        (void)take_physical(oracle, record, ticket, UINT64_MAX);
     record->own_end = own_end;
     record->foreign_end = foreign_end;
-    record->live = false;
     oracle->live--;
 }

@@ -243,6 +243,7 @@ bool packing_solve(struct packing_block *blocks, size_t count, uint64_t effort, 
     bool done = packing.buckets && packing.order && packing.near && packing.weight && packing.best && changes;
     if (done) {
         *result = (struct packing_result){.bound = bound_of(blocks, count, moments, changes), .height = UINT64_MAX};
+        result->proved = result->bound;
         done = search(&packing, result);
     }
     for (size_t i = 0; packing.buckets && i < packing.bucket_count; i++)

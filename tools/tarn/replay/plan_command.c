@@ -4,10 +4,14 @@
 /* `tarn plan`: the smallest device for a trace, and a plan of it. What is said of a plan and of a device is what replays of the file find,
  * each in a process of its own. */
 #include "command.h"
+#include "input/intervals.h"
+#include "replay/least.h"
+#include "replay/plan_intervals.h"
 #include "replay/plan_make.h"
 #include "replay/replay_file.h"
 #include "units.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -17,9 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GRANULE (UINT64_C(2) << 20) /* bytes: of a device's memory */
 #define EFFORT UINT64_C(1000000000) /* steps of the placement: a few seconds */
-#define SEARCH_MOST 64              /* steps */
 
 static const char help[] =
     "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
@@ -29,11 +31,15 @@ static const char help[] =
     "put, so that all of them fit into hardly more than what is live at one time. A program that is started with\n"
     "TARN_ALLOC_CONF=plan:PLAN maps that memory at once, and makes no driver call for it any more, as long as it asks\n"
     "for what the recorded run asked for; where it does not, tarn places blocks as it does without a plan.\n"
-    "FILE is what `tarn replay` reads.\n"
+    "FILE is what `tarn replay` reads; or a CSV file of blocks with known lifetimes, which begins with the line\n"
+    "id,lower,upper,size: a block lives from `lower` to before `upper`. Then PLAN is the same with a column `offset`.\n"
+    "Up to 2,000 blocks are placed by a search, which says how far above the lower bound it came.\n"
     "\n"
     "Options:\n"
     "  -o, --output PLAN   The file to write; without it nothing is written\n"
     "      --device N      The device of FILE to plan for (the first one with a trace)\n"
+    "      --seconds N     Search for at most N seconds of processor time (10)\n"
+    "      --steps N       Search for at most N steps; as many give the same plan on every machine\n"
     "      --json          Print one JSON object instead of a table\n"
     "  -h, --help          Show this help\n"
     "\n"
@@ -46,13 +52,17 @@ static const char help[] =
     "      Plan a recorded training run.\n"
     "  TARN_ALLOC_CONF=plan:train.plan python3 train.py\n"
     "      Follow the plan.\n"
+    "  tarn plan --seconds 60 blocks.csv -o placed.csv\n"
+    "      Place blocks with known lifetimes, and search for a minute.\n"
     "  tarn replay --what-if conf=plan:train.plan --what-if vary=1,conf=plan:train.plan train.pickle\n"
     "      What the plan gives, on the same run and on one that differs a little.\n";
 
 struct arguments {
     const char *path, *output;
     int device; /* -1: the first */
-    bool json, help;
+    uint64_t steps;
+    double seconds;
+    bool json;
 };
 
 /* What is found out, in bytes; 0 where it is not known. */
@@ -135,55 +145,20 @@ static bool try_draft(const struct arguments *arguments, const struct plan_draft
     return done;
 }
 
-static uint64_t round_up(uint64_t size)
-{
-    return (size + GRANULE - 1) / GRANULE * GRANULE;
-}
-
 /* Finds out how much what is not planned takes beside the arena, and plans for it; but for no more than slabs half full could take of
  * what is small, since other streams and pools have memory of their own. */
 static bool plan_rest(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings)
 {
     if (!try_draft(arguments, draft, 0, &findings->replay))
         return false;
-    uint64_t arena = round_up(draft->header.arena);
+    uint64_t arena = least_round_up(draft->header.arena);
     uint64_t beside = findings->replay.peak_reserved > arena ? findings->replay.peak_reserved - arena : 0;
-    uint64_t most = draft->rest ? round_up(2 * draft->rest + GRANULE) : 0;
+    uint64_t most = draft->rest ? least_round_up(2 * draft->rest + LEAST_GRANULE) : 0;
     draft->header.small = beside < most ? beside : most;
     return try_draft(arguments, draft, 0, &findings->replay);
 }
 
-/* --- the smallest device ------------------------------------------------------------------------------------------- */
-
-/* Finds a device that is large enough, `large` or a little more, and halves what lies between it and one that is too small, down to a
- * granule. */
-static bool search(uint64_t small, uint64_t large, bool (*fits)(void *context, uint64_t memory, bool *fits),
-                   void *context, uint64_t *least)
-{
-    bool found = false;
-    for (int i = 0; i < SEARCH_MOST && !found; i++) {
-        if (!fits(context, large, &found))
-            return false;
-        if (!found) {
-            small = large;
-            large += large / 64 / GRANULE * GRANULE + GRANULE;
-        }
-    }
-    if (!found)
-        return true; /* it stays not known */
-    for (int i = 0; i < SEARCH_MOST && large - small > GRANULE; i++) {
-        uint64_t middle = small + (large - small) / 2 / GRANULE * GRANULE;
-        bool enough;
-        if (!fits(context, middle, &enough))
-            return false;
-        if (enough)
-            large = middle;
-        else
-            small = middle;
-    }
-    *least = large;
-    return true;
-}
+/* --- the smallest devices ------------------------------------------------------------------------------------------ */
 
 static bool fits_tarn(void *context, uint64_t memory, bool *fits)
 {
@@ -212,11 +187,8 @@ static bool fits_planned(void *context, uint64_t memory, bool *fits)
 
 static bool fits_pytorch(void *context, uint64_t memory, bool *fits)
 {
-    struct c10_result result;
-    if (!c10_run(context, memory, &result))
-        return false;
-    *fits = !result.ooms;
-    return true;
+    const struct c10_policy policy = c10_policy_default(false);
+    return c10_fits(context, &policy, memory, fits);
 }
 
 /* From a device that cannot do, which is smaller than what is live at one time, to one that does, which is found first: as large as what
@@ -225,16 +197,18 @@ static bool search_devices(struct arguments *arguments, struct workload *workloa
                            struct findings *findings)
 {
     struct planned planned = {arguments, draft};
-    uint64_t small = round_up(workload->peak_requested) - GRANULE;
+    uint64_t small = least_round_up(workload->peak_requested) - LEAST_GRANULE;
     struct replay_result free_run;
-    struct c10_result policy;
-    if (!run_replay(arguments, NULL, 0, &free_run) || !c10_run(workload, UINT64_MAX / 4, &policy))
+    struct c10_result native;
+    const struct c10_policy policy = c10_policy_default(false);
+    if (!run_replay(arguments, NULL, 0, &free_run) || !c10_run(workload, &policy, UINT64_MAX, &native))
         return false;
-    uint64_t large = round_up(free_run.peak_reserved);
+    uint64_t large = least_round_up(free_run.peak_reserved);
     findings->without = free_run.peak_reserved;
-    return search(small, large, fits_tarn, arguments, &findings->tarn) &&
-           search(small, round_up(findings->replay.peak_reserved), fits_planned, &planned, &findings->planned) &&
-           search(small, round_up(policy.peak_reserved), fits_pytorch, workload, &findings->pytorch);
+    return least_search(small, large, fits_tarn, arguments, &findings->tarn) &&
+           least_search(small, least_round_up(findings->replay.peak_reserved), fits_planned, &planned,
+                        &findings->planned) &&
+           least_search(small, least_round_up(native.peak_reserved), fits_pytorch, workload, &findings->pytorch);
 }
 
 /* --- what is said -------------------------------------------------------------------------------------------------- */
@@ -267,7 +241,8 @@ static void print_table(const struct arguments *arguments, const struct workload
     if (findings->replay.peak_reserved > findings->without)
         printf("\n  with the plan more is reserved, where there is room, than without it (%s)\n",
                units_bytes(findings->without).text);
-    printf("\n  placed / lower bound: %.5f\n", (double)draft->found.height / (double)draft->found.bound);
+    printf("\n  placed / lower bound: %.5f%s\n", (double)draft->found.height / (double)draft->found.bound,
+           draft->found.height <= draft->found.proved ? "; no placement is lower" : "");
     if (arguments->output)
         printf("  written: %s, %s; TARN_ALLOC_CONF=plan:%s\n", arguments->output,
                units_bytes(sizeof(struct plan_header) + draft->header.count * sizeof(struct plan_request)).text,
@@ -285,13 +260,14 @@ static bool print_json(const struct arguments *arguments, const struct workload 
     json_t *devices = json_pack("{s:o, s:o, s:o}", "plan", json_known(findings->planned), "tarn",
                                 json_known(findings->tarn), "pytorch", json_known(findings->pytorch));
     json_int_t count = (json_int_t)workload->alloc_count + (json_int_t)workload->initial_count;
-    json_t *object =
-        json_pack("{s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s?}", "file", arguments->path,
-                  "device", workload->device, "allocations", count, "planned", (json_int_t)draft->header.count,
-                  "stream", (json_int_t)draft->stream, "peak_requested", (json_int_t)findings->requested, "bound",
-                  (json_int_t)draft->found.bound, "placed", (json_int_t)draft->found.height, "small",
-                  (json_int_t)draft->header.small, "reserved", (json_int_t)findings->replay.peak_reserved, "orders",
-                  (json_int_t)draft->found.tries, "smallest_device", devices, "output", arguments->output);
+    json_t *object = json_pack("{s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s?}", "file",
+                               arguments->path, "device", workload->device, "allocations", count, "planned",
+                               (json_int_t)draft->header.count, "stream", (json_int_t)draft->stream, "peak_requested",
+                               (json_int_t)findings->requested, "bound", (json_int_t)draft->found.bound, "proved",
+                               (json_int_t)draft->found.proved, "placed", (json_int_t)draft->found.height, "small",
+                               (json_int_t)draft->header.small, "reserved", (json_int_t)findings->replay.peak_reserved,
+                               "orders", (json_int_t)draft->found.tries, "steps", (json_int_t)draft->found.steps,
+                               "smallest_device", devices, "output", arguments->output);
     bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
     json_decref(object);
     return done || complain(arguments->path, "the result could not be written");
@@ -319,10 +295,18 @@ static int plan(struct arguments *arguments)
     char error[256];
     if (arguments->output && !command_may_write("plan", arguments->output))
         return COMMAND_FAILED;
+    if (intervals_are_in(arguments->path)) {
+        const struct plan_intervals_options intervals = {arguments->path, arguments->output, arguments->steps,
+                                                         arguments->seconds, arguments->json};
+        return plan_intervals(&intervals) ? COMMAND_OK : COMMAND_FAILED;
+    }
     if (!read_workload(arguments, &workload))
         return COMMAND_FAILED;
     findings.requested = workload.peak_requested;
-    bool done = plan_draft_make(&workload, EFFORT, &draft, error, sizeof error) || complain(arguments->path, error);
+    const struct packing_limits limits = {
+        .steps = arguments->steps, .seconds = arguments->seconds, .show = isatty(STDERR_FILENO) == 1};
+    bool done =
+        plan_draft_make(&workload, EFFORT, &limits, &draft, error, sizeof error) || complain(arguments->path, error);
     done = done && plan_rest(arguments, &draft, &findings) && search_devices(arguments, &workload, &draft, &findings);
     done = done && (!arguments->output || write_output(arguments, &draft));
     if (done && arguments->json)
@@ -334,59 +318,53 @@ static int plan(struct arguments *arguments)
     return done ? COMMAND_OK : COMMAND_FAILED;
 }
 
-static int parse(int argc, char **argv, struct arguments *arguments)
+static bool take_output(void *arguments, const char *value)
 {
-    enum { OPTION_DEVICE = 256, OPTION_JSON };
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'},
-        {"device", required_argument, NULL, OPTION_DEVICE},
-        {"json", no_argument, NULL, OPTION_JSON},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    uint64_t device;
-    int option;
-    while ((option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1) {
-        switch (option) {
-        case 'o':
-            if (!*optarg || optarg[strcspn(optarg, ",:[]")] || strlen(optarg) > PLAN_PATH_MOST - 8)
-                return command_usage_error("plan",
-                                           "--output wants a path of at most %d bytes without , : [ and ], which "
-                                           "TARN_ALLOC_CONF can name, not \"%s\"",
-                                           PLAN_PATH_MOST - 8, optarg);
-            arguments->output = optarg;
-            break;
-        case OPTION_DEVICE:
-            if (!units_parse_count(optarg, 0, INT32_MAX, &device))
-                return command_usage_error("plan", "--device wants a device's number, not \"%s\"", optarg);
-            arguments->device = (int)device;
-            break;
-        case OPTION_JSON:
-            arguments->json = true;
-            break;
-        case 'h':
-            arguments->help = true;
-            return COMMAND_OK;
-        default:
-            return command_option_error("plan", option, argv, options);
-        }
-    }
-    if (argc - optind != 1)
-        return command_usage_error("plan", optind == argc ? "no file was named" : "one file can be planned at a time");
-    arguments->path = argv[optind];
-    return COMMAND_OK;
+    ((struct arguments *)arguments)->output = value;
+    return *value && !value[strcspn(value, ",:[]")] && strlen(value) <= PLAN_PATH_MOST - 8;
 }
+
+static bool take_device(void *arguments, const char *value)
+{
+    uint64_t device;
+    if (!units_parse_count(value, 0, INT32_MAX, &device))
+        return false;
+    ((struct arguments *)arguments)->device = (int)device;
+    return true;
+}
+
+static bool take_seconds(void *arguments, const char *value)
+{
+    return units_parse_number(value, 0, 1e6, &((struct arguments *)arguments)->seconds);
+}
+
+static bool take_steps(void *arguments, const char *value)
+{
+    return units_parse_count(value, 0, INT64_MAX, &((struct arguments *)arguments)->steps);
+}
+
+static const struct command_option options[] = {
+    {.name = "output",
+     .letter = 'o',
+     .wants = "a path of at most 248 bytes without , : [ and ], which TARN_ALLOC_CONF can name",
+     .take = take_output},
+    {.name = "device", .wants = "a device's number", .take = take_device},
+    {.name = "seconds", .wants = "seconds from 0 to 10^6", .take = take_seconds},
+    {.name = "steps", .wants = "a number of steps", .take = take_steps},
+    {.name = "json", .flag = offsetof(struct arguments, json)},
+    {.name = NULL},
+};
+static_assert(PLAN_PATH_MOST - 8 == 248, "what --output wants");
 
 static int run(int argc, char **argv)
 {
-    struct arguments arguments = {.device = -1};
-    int status = parse(argc, argv, &arguments);
-    if (status != COMMAND_OK)
+    struct arguments arguments = {.device = -1, .steps = INT64_MAX, .seconds = 10};
+    int status = command_parse(&plan_command, options, &arguments, argc, argv);
+    if (status != COMMAND_GO_ON)
         return status;
-    if (arguments.help) {
-        fputs(help, stdout);
-        return COMMAND_OK;
-    }
+    if (argc - optind != 1)
+        return command_usage_error("plan", optind == argc ? "no file was named" : "one file can be planned at a time");
+    arguments.path = argv[optind];
     return plan(&arguments);
 }
 

@@ -4,6 +4,7 @@
 /* Makes plans. Time in a plan is counted in planned requests, as the library counts them when it follows one: a block lives from its own
  * request to the first that comes after it was given back, with what other streams did to it. */
 #include "replay/plan_make.h"
+#include "replay/least.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -83,10 +84,14 @@ static void select_blocks(struct selection *selection)
             selection->blocks[i].end = selection->count;
 }
 
-static bool make(struct selection *selection, uint64_t effort, struct plan_draft *draft, char *error, size_t error_size)
+static bool make(struct selection *selection, uint64_t effort, const struct packing_limits *limits,
+                 struct plan_draft *draft, char *error, size_t error_size)
 {
     const uint64_t most = UINT32_MAX * (uint64_t)TARN_BLOCK_UNIT;
-    if (!packing_solve(selection->blocks, selection->count, effort, &draft->found)) {
+    struct packing_limits search = *limits;
+    bool done = packing_solve(selection->blocks, selection->count, effort, &draft->found);
+    search.goal = least_round_up(draft->found.bound); /* the arena is of granules */
+    if (!done || !packing_improve(selection->blocks, selection->count, &search, &draft->found)) {
         snprintf(error, error_size, "there is not enough host memory");
         return false;
     }
@@ -129,8 +134,8 @@ static uint64_t rest_peak(const struct selection *selection)
     return peak;
 }
 
-bool plan_draft_make(const struct workload *workload, uint64_t effort, struct plan_draft *draft, char *error,
-                     size_t error_size)
+bool plan_draft_make(const struct workload *workload, uint64_t effort, const struct packing_limits *limits,
+                     struct plan_draft *draft, char *error, size_t error_size)
 {
     struct selection selection = {.workload = workload};
     *draft = (struct plan_draft){0};
@@ -149,7 +154,7 @@ bool plan_draft_make(const struct workload *workload, uint64_t effort, struct pl
                      "device %d has %" PRIu32 " requests above %zu bytes on one stream; a plan has 1 to %u",
                      workload->device, selection.count, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
     }
-    done = done && make(&selection, effort, draft, error, error_size);
+    done = done && make(&selection, effort, limits, draft, error, error_size);
     draft->rest = done ? rest_peak(&selection) : 0;
     free(selection.numbers);
     free(selection.blocks);

@@ -13,13 +13,16 @@
  * Threads: where the recording has several, or the blocks are dealt over several, each allocation and each free is a job for one of a
  * crew, done before the next is given out. So it is the same replay each time, and only one thread at a time has it.
  *
- * In a recording of tarn's own, what streams, captures and private pools did is done again: each recorded pool is a pool, waits are waits,
- * and an allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost what was before, is counted.
+ * Each recorded private pool is a pool. What a program gave back itself is given back here. In a recording of PyTorch's, which has no
+ * captures, a private pool is held as a graph holds it, until the recording gives it back: nothing else can have its memory.
+ *
+ * In a recording of tarn's own, what streams and captures did is done again: waits are waits, and an allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost what was before, is counted.
  * A capture's graph is kept, and with it the pool, until the blocks of the repetition are freed. No timed work is queued in captures.
  *
  * The allocator is asked for memory and nothing else; peaks, calls and times come from the host device's ledger. */
 #include "replay/replay.h"
 
+#include "replay/costs.h"
 #include "replay/crew.h"
 #include "replay/oracle.h"
 
@@ -67,7 +70,8 @@ struct replay {
     uint8_t *helper_of; /* by block; NO_HELPER for one that is not late */
     struct holding *holdings;
     struct crew *crew; /* NULL with one thread */
-    tarn_pool **pools; /* by number, from 1; NULL where all blocks are of the default pool */
+    tarn_pool **pools; /* by number, from 1; NULL for one that is given back */
+    void **holders;    /* by number: the graph that holds the pool; NULL for none */
     void **graphs;     /* of the captures of the repetition */
     size_t graph_count, open_captures;
 
@@ -79,7 +83,8 @@ struct replay {
     uint64_t requested, active; /* bytes: sums over blocks */
     uint64_t live;
     struct replay_repetition measured;
-    uint64_t waste_peak; /* bytes: of reserved, when result->wasted was noted */
+    uint64_t program_waited; /* ns: in the repetition, where the program gave memory back */
+    uint64_t waste_peak;     /* bytes: of reserved, when result->wasted was noted */
 };
 
 static double seconds_now(void)
@@ -136,17 +141,18 @@ bool replay_configure(const struct replay_options *options, int devices, uint64_
     if (options->profile) {
         char text[64];
         snprintf(text, sizeof text, "profile:%s", options->profile);
-        if (tarn_configure(text)) {
+        if (tarn_configuration_set(text)) {
             snprintf(error, error_size, "the profile cannot be %s: %s", options->profile, tarn_last_error());
             return false;
         }
     }
-    if (options->conf && tarn_configure(options->conf)) {
+    if (options->conf && tarn_configuration_set(options->conf)) {
         snprintf(error, error_size, "conf=%s: %s", options->conf, tarn_last_error());
         return false;
     }
-    const tarn_host_config config = {.size = sizeof config, .devices = devices, .memory = memory};
-    tarn_status status = tarn_host_configure(&config);
+    replay_costs_default();
+    const tarn_host_configuration config = {.size = sizeof config, .devices = devices, .memory = memory};
+    tarn_status status = tarn_host_configuration_set(&config);
     if (status) {
         snprintf(error, error_size, "the host device cannot be %d x %" PRIu64 " bytes: %s (%s)", devices, memory,
                  tarn_status_text(status), tarn_last_error());
@@ -214,7 +220,7 @@ static bool lane_open(struct replay *replay, struct lane *lane)
     if (status)
         return fail(replay, status, "leasing a stream");
     lane->leased = true;
-    status = tarn_stream_native(lane->stream, &lane->native);
+    status = tarn_stream_native_get(lane->stream, &lane->native);
     return status ? fail(replay, status, "asking for a stream's native name") : true;
 }
 
@@ -250,41 +256,63 @@ static bool deal_helpers(struct replay *replay)
     return true;
 }
 
-/* Each private pool of a recording of tarn's own. */
+/* Makes an empty graph that holds a pool's memory until it is destroyed. */
+static tarn_status hold_pool(struct replay *replay, size_t number)
+{
+    tarn_stream stream = replay->streams[0].stream;
+    tarn_status status = tarn_pool_capture_begin(replay->pools[number], stream, TARN_CAPTURE_RELAXED);
+    return status ? status : tarn_capture_end(stream, &replay->holders[number]);
+}
+
+/* Makes the private pools that are not there. */
 static bool open_pools(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
     const tarn_pool_options options = {.size = sizeof options, .device = workload->device};
-    if (!workload->has_order || replay->options->deal_streams)
-        return true;
-    replay->pools = calloc(workload->pool_count, sizeof(tarn_pool *));
-    replay->graphs = calloc(workload->capture_count + 1, sizeof *replay->graphs);
-    if (!replay->pools || !replay->graphs)
-        return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
     for (size_t i = 1; i < workload->pool_count; i++) {
+        if (replay->pools[i])
+            continue;
         tarn_status status = tarn_pool_create(&options, &replay->pools[i]);
+        if (!status && !workload->has_order)
+            status = hold_pool(replay, i);
         if (status)
             return fail(replay, status, "creating a pool");
     }
     return true;
 }
 
+/* Gives a private pool back, with what it has. */
+static tarn_status close_pool(struct replay *replay, size_t number)
+{
+    if (replay->holders[number])
+        tarn_host_graph_destroy(replay->holders[number]);
+    tarn_status status = tarn_pool_release(replay->pools[number]);
+    replay->holders[number] = NULL;
+    replay->pools[number] = NULL;
+    return status;
+}
+
 static void close_pools(struct replay *replay)
 {
-    for (size_t i = 1; replay->pools && i < replay->workload->pool_count; i++) {
-        tarn_pool_release(replay->pools[i]);
-        replay->pools[i] = NULL;
-    }
+    for (size_t i = 1; replay->pools && replay->holders && i < replay->workload->pool_count; i++)
+        close_pool(replay, i);
 }
 
 static bool setup(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
-    const struct oracle_config config = {.extent = extent, .report = report, .context = replay};
+    char settings[4096] = "";
+    (void)tarn_configuration_get(settings, sizeof settings, NULL);
+    const struct oracle_config config = {
+        .extent = extent, .report = report, .context = replay, .compacts = strstr(settings, "compaction:on_oom")};
     replay->oracle = oracle_create(&config);
     replay->holdings = calloc(workload->block_count + 1, sizeof *replay->holdings);
     replay->streams = calloc(workload->stream_count + 1, sizeof *replay->streams);
-    if (!replay->oracle || !replay->holdings || !replay->streams || !deal_helpers(replay))
+    replay->pools = calloc(workload->pool_count, sizeof(tarn_pool *));
+    replay->holders = calloc(workload->pool_count, sizeof *replay->holders);
+    replay->graphs = calloc(workload->capture_count + 1, sizeof *replay->graphs);
+    if (!replay->oracle || !replay->holdings || !replay->streams || !replay->pools || !replay->holders ||
+        !replay->graphs || !deal_helpers(replay))
         return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
     replay->timed = replay->options->lag || workload->late_count;
     uint32_t threads = replay->options->deal_threads;
@@ -328,6 +356,7 @@ static void teardown(struct replay *replay)
     drop_graphs(replay);
     close_pools(replay);
     free(replay->pools);
+    free(replay->holders);
     free(replay->graphs);
     for (size_t i = 0; i < replay->helper_count; i++)
         if (replay->helpers[i].leased)
@@ -382,7 +411,7 @@ static bool note_waste(struct replay *replay)
 static tarn_status ask(struct replay *replay, const struct workload_block *block, void **pointer)
 {
     const struct lane *lane = &replay->streams[block->stream];
-    if (!replay->pools || !block->pool || (lane->captures && lane->routed == block->pool))
+    if (!block->pool || (lane->captures && lane->routed == block->pool))
         return tarn_alloc_on(lane->stream, block->size, pointer);
     return tarn_pool_alloc(replay->pools[block->pool], lane->stream, block->size, pointer);
 }
@@ -414,11 +443,11 @@ static bool allocate(struct replay *replay, uint32_t number)
     if (status)
         return fail(replay, status, "allocating %" PRIu64 " bytes, with %" PRIu64 " live", block->size,
                     replay->requested);
-    status = tarn_usable_size(holding->pointer, &holding->usable);
+    status = tarn_usable_size_get(holding->pointer, &holding->usable);
     if (status)
         return fail(replay, status, "asking for the usable size of a block of %" PRIu64 " bytes", block->size);
     if (replay->timed) {
-        status = tarn_host_time(&replay->now);
+        status = tarn_host_time_get(&replay->now);
         if (status)
             return fail(replay, status, "reading the clock");
     }
@@ -446,7 +475,7 @@ static bool is_capturing(const struct replay *replay, const struct lane *lane)
 {
     tarn_capture_state state = TARN_CAPTURE_NONE;
     return replay->open_captures &&
-           (tarn_capture_status(lane->stream, &state, NULL) != TARN_OK || state != TARN_CAPTURE_NONE);
+           (tarn_capture_state_get(lane->stream, &state, NULL) != TARN_OK || state != TARN_CAPTURE_NONE);
 }
 
 /* Queues work of a stream on a block, from now on for `duration`. */
@@ -548,8 +577,6 @@ static tarn_status captured(struct replay *replay, struct lane *lane)
 static bool stream_op(struct replay *replay, const struct workload_op *op)
 {
     tarn_status status = TARN_OK;
-    if (!replay->pools)
-        return true;
     struct lane *lane = &replay->streams[op->stream];
     if (op->action == WORKLOAD_RECORD && replay->holdings[op->block].live)
         status = tarn_record_stream(replay->holdings[op->block].pointer, lane->stream);
@@ -563,6 +590,33 @@ static bool stream_op(struct replay *replay, const struct workload_op *op)
     return status != TARN_ERROR_DEVICE_LOST && status != TARN_ERROR_OUT_OF_HOST_MEMORY
                ? true
                : fail(replay, status, "making what a stream did");
+}
+
+static tarn_status trim(struct replay *replay, uint32_t pool)
+{
+    return pool ? tarn_pool_trim(replay->pools[pool], 0) : tarn_device_trim(replay->workload->device, 0);
+}
+
+/* The program gives back what is cached, or a pool. Whatever its allocator is, it waits then for work that uses it: that is the
+ * program's time, and not counted. A trim is refused here where it was there: while a capture is open. */
+static bool give_memory_back(struct replay *replay, const struct workload_op *op)
+{
+    tarn_host_ledger before, after;
+    if (!ledger(replay, &before))
+        return false;
+    tarn_status status = op->action == WORKLOAD_POOL_END ? close_pool(replay, op->other) : trim(replay, op->other);
+    if (status == TARN_ERROR_CAPTURE) {
+        replay->result->refused++;
+        return true;
+    }
+    if (!status && replay->timed)
+        status = tarn_host_time_get(&replay->now);
+    if (status)
+        return fail(replay, status, "giving memory back as the program did");
+    if (!ledger(replay, &after))
+        return false;
+    replay->program_waited += after.waited_ns - before.waited_ns;
+    return true;
 }
 
 /* An operation as a job for a thread. */
@@ -642,6 +696,8 @@ static bool run_events(struct replay *replay)
             done = give_back_dealt(replay, op->block, op->time, op->stream, op->thread);
         else if (op->action == WORKLOAD_COMPLETED)
             replay->active -= replay->holdings[op->block].usable;
+        else if (op->action == WORKLOAD_TRIM || op->action == WORKLOAD_POOL_END)
+            done = give_memory_back(replay, op);
         else if (op->action != WORKLOAD_OOM && op->action != WORKLOAD_OTHER)
             done = other_dealt(replay, op);
         if (!done)
@@ -668,7 +724,7 @@ static bool give_back_all(struct replay *replay)
 static bool statistics(struct replay *replay, tarn_stats *stats)
 {
     *stats = (tarn_stats){.size = sizeof *stats};
-    tarn_status status = tarn_stats_get(replay->workload->device, stats);
+    tarn_status status = tarn_device_stats_get(replay->workload->device, stats);
     return status ? fail(replay, status, "reading the statistics") : true;
 }
 
@@ -697,7 +753,7 @@ static bool check_empty(struct replay *replay)
     if (!give_back_all(replay))
         return false;
     close_pools(replay);
-    tarn_status status = tarn_trim(replay->workload->device, 0);
+    tarn_status status = tarn_device_trim(replay->workload->device, 0);
     if (status)
         return fail(replay, status, "trimming an empty device");
     if (!ledger(replay, &left) || !statistics(replay, &stats))
@@ -731,10 +787,10 @@ static bool measure(struct replay *replay)
     if (!ledger(replay, &read))
         return false;
     measured->peak_reserved = read.created_peak;
-    measured->time_a_ns = read.time_a_ns;
-    measured->time_b_ns = read.time_b_ns;
-    measured->time_c_ns = read.time_c_ns;
-    measured->waited_ns = read.waited_ns;
+    measured->time_a_ns = read.time_a_ns - replay->program_waited;
+    measured->time_b_ns = read.time_b_ns - replay->program_waited;
+    measured->time_c_ns = read.time_c_ns - replay->program_waited;
+    measured->waited_ns = read.waited_ns - replay->program_waited;
     for (size_t kind = 0; kind < REPLAY_MAX_CALLS && kind < TARN_HOST_MAX_KINDS; kind++)
         measured->calls[kind] = read.calls[kind];
     if (measured->peak_reserved > result->peak_reserved)
@@ -751,15 +807,18 @@ static bool measure(struct replay *replay)
 static bool repeat_once(struct replay *replay)
 {
     replay->measured = (struct replay_repetition){0};
+    replay->program_waited = 0;
     double start = seconds_now();
     if (!give_back_all(replay))
         return false;
     replay->event = UINT32_MAX;
+    if (!open_pools(replay))
+        return false;
     for (size_t i = 0; i < replay->workload->initial_count; i++)
         if (!allocate_dealt(replay, (uint32_t)i, 0))
             return false;
     if (replay->timed) {
-        tarn_status status = tarn_host_time(&replay->now);
+        tarn_status status = tarn_host_time_get(&replay->now);
         if (status)
             return fail(replay, status, "reading the clock");
         replay->shift = replay->now;
@@ -774,7 +833,7 @@ static bool repeat_once(struct replay *replay)
     return measure(replay) && check_counters(replay);
 }
 
-static void describe(const struct replay_options *options, const struct workload *workload,
+void replay_describe(const struct replay_options *options, const struct workload *workload,
                      struct replay_result *result)
 {
     *result = (struct replay_result){
@@ -790,6 +849,7 @@ static void describe(const struct replay_options *options, const struct workload
         .initial_blocks = workload->initial_count,
         .late_frees = workload->late_count,
         .moved_frees = workload->moved_count,
+        .trims = workload->trim_count,
         .recorded_ooms = workload->oom_count,
         .lost_events = workload->lost_count,
         .lag = options->lag,
@@ -802,7 +862,7 @@ bool replay_run(const struct replay_options *options, const struct workload *wor
                 void (*repeated)(void *context, const struct replay_repetition *repetition), void *context,
                 _Atomic uint64_t *progress, struct replay_result *result)
 {
-    describe(options, workload, result);
+    replay_describe(options, workload, result);
     struct replay replay = {
         .options = options, .workload = workload, .result = result, .progress = progress, .event = UINT32_MAX};
     bool done = setup(&replay);
@@ -819,22 +879,4 @@ bool replay_run(const struct replay_options *options, const struct workload *wor
     done = done && check_empty(&replay);
     teardown(&replay);
     return done;
-}
-
-bool replay_run_pytorch(const struct replay_options *options, const struct workload *workload, uint64_t memory,
-                        struct replay_result *result)
-{
-    describe(options, workload, result);
-    if (!c10_run(workload, memory, &result->pytorch)) {
-        snprintf(result->error, sizeof result->error, "out of host memory");
-        return false;
-    }
-    const struct c10_result *pytorch = &result->pytorch;
-    result->peak_reserved = pytorch->peak_reserved;
-    result->wasted = pytorch->wasted;
-    result->shortage = (struct replay_shortage){.there = pytorch->ooms > 0,
-                                                .before = pytorch->first_oom == UINT32_MAX,
-                                                .event = pytorch->first_oom,
-                                                .size = pytorch->first_oom_size};
-    return true;
 }

@@ -21,9 +21,16 @@
 #define REPLAY_MAX_STREAMS 256 /* to deal over */
 #define REPLAY_KEPT_DIVERGENCES 8
 #define REPLAY_DEFAULT_MEMORY (UINT64_C(80) << 30) /* bytes */
-#define REPLAY_MIN_MEMORY (UINT64_C(2) << 20)      /* bytes */
 #define REPLAY_MAX_LAG 1e9                         /* ms */
 #define REPLAY_MAX_MEMORY (UINT64_C(8) << 40)      /* bytes a device: it takes four times as many addresses */
+
+/* Whose allocator runs a trace. */
+enum replay_policy {
+    REPLAY_TARN,
+    REPLAY_NATIVE,
+    REPLAY_EXPANDABLE,
+    REPLAY_POLICIES
+}; /* all but tarn's are models of PyTorch's */
 
 struct replay_options {
     const char *driver;
@@ -36,10 +43,11 @@ struct replay_options {
     uint64_t vary;          /* seed of a run that differs a little: workload_vary(); 0: none */
     const char *profile;    /* of tarn's settings; NULL: what TARN_ALLOC_CONF says */
 
-    const char *what_if; /* the text that these options are from; NULL for those of the command line */
-    const char *conf;    /* settings beside the profile; NULL: none */
-    bool pytorch;        /* PyTorch's policy alone is run */
-    bool compare;        /* runs are compared: it is an answer that one does not fit, and what is wasted is measured */
+    const char *what_if;       /* the text that these options are from; NULL for those of the command line */
+    const char *conf;          /* settings beside the profile, or of PyTorch's policy; NULL: none */
+    enum replay_policy policy; /* a model is run alone; tarn beside all of them */
+    bool least;                /* the smallest devices are searched */
+    bool compare; /* runs are compared: it is an answer that one does not fit, and what is wasted is measured */
 };
 
 /* The allocation that found no room. */
@@ -62,6 +70,12 @@ struct replay_repetition {
     uint64_t calls[REPLAY_MAX_CALLS];    /* of the driver, by kind */
 };
 
+/* What a model gave. */
+struct replay_model {
+    struct c10_result run;
+    uint64_t time_a_ns, time_b_ns, time_c_ns; /* driver time by the cost tables; C where there is one */
+};
+
 struct replay_result {
     int device;
     bool modelled;          /* the recorded segments come from a model, not from a GPU */
@@ -70,17 +84,19 @@ struct replay_result {
     uint64_t waits, captures, refused; /* refused: of both, that could not be made here */
     uint64_t ooms_here;                /* of the recorded ones those that were tried, and failed here too */
     uint64_t ooms_tried;
-    bool has_order;                                      /* the recording is tarn's own */
-    uint64_t late_frees, moved_frees;                    /* moved: in the order of another stream than the block's */
-    uint64_t lag;                                        /* ns */
+    bool has_order; /* the recording is tarn's own */
+    uint64_t late_frees, moved_frees,
+        trims;    /* moved: in the order of another stream than the block's; trims: the program's own */
+    uint64_t lag; /* ns */
     uint64_t peak_requested, peak_active, peak_reserved; /* bytes, over all repetitions */
     uint64_t recorded_peak_reserved;                     /* bytes, or WORKLOAD_NOT_KNOWN */
-    struct replay_shortage shortage; /* why `error`; or of PyTorch's policy, where it alone is run */
-    uint64_t wasted;                 /* bytes: reserved - requested when reserved came to its peak; with `compare` */
-    struct c10_result pytorch;
-    bool has_table_c; /* TARN_HOST_COSTS names one */
-    uint64_t pytorch_time_c_ns;
-    struct replay_repetition first; /* the first repetition: one run from an empty device, as `pytorch` is */
+    struct replay_shortage shortage;                     /* why `error`; or of a model, where it alone is run */
+    uint64_t wasted; /* bytes: reserved - requested when reserved came to its peak; with `compare` */
+    struct replay_model models[REPLAY_POLICIES]; /* by policy; that of tarn is empty */
+    uint64_t
+        least[REPLAY_POLICIES]; /* bytes: the smallest devices, by policy; 0 where one was not searched or not found */
+    bool has_table_c;           /* unless TARN_HOST_COSTS is empty */
+    struct replay_repetition first; /* the first repetition: one run from an empty device, as the models' are */
     uint64_t repetitions;           /* that were run */
     uint64_t divergences;
     char divergence[REPLAY_KEPT_DIVERGENCES][256]; /* the first of them */
@@ -102,9 +118,20 @@ bool replay_run(const struct replay_options *options, const struct workload *wor
                 void (*repeated)(void *context, const struct replay_repetition *repetition), void *context,
                 _Atomic uint64_t *progress, struct replay_result *result);
 
-/* Runs PyTorch's policy alone, on a device of `memory` bytes. An allocation that finds no room is in result->shortage, and no failure: the
- * policy goes on without it. False when host memory is short. */
-bool replay_run_pytorch(const struct replay_options *options, const struct workload *workload, uint64_t memory,
-                        struct replay_result *result);
+/* Fills a result with what the workload is, and nothing of what was measured. */
+void replay_describe(const struct replay_options *options, const struct workload *workload,
+                     struct replay_result *result);
+
+/* PyTorch's settings for a model: what the options say where they name it, else its defaults. */
+struct c10_policy replay_policy_settings(const struct replay_options *options, enum replay_policy policy);
+
+/* Runs a model on a device of `memory` bytes, into result->models. False when host memory is short. */
+bool replay_run_model(const struct replay_options *options, const struct workload *workload, uint64_t memory,
+                      enum replay_policy policy, struct replay_result *result);
+
+/* Runs the model that the options name alone. An allocation that finds no room is in result->shortage, and no failure: the policy goes on
+ * without it. False with result->error filled when host memory is short. */
+bool replay_run_alone(const struct replay_options *options, const struct workload *workload, uint64_t memory,
+                      struct replay_result *result);
 
 #endif

@@ -3,11 +3,12 @@
 
 /* `tarn replay`: the command line. Files are replayed one after the other, so that their times can be compared. */
 #include "command.h"
-#include "replay/crew.h"
 #include "replay/replay_report.h"
+#include "replay/run_options.h"
 #include "replay/what_if.h"
 #include "units.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +18,9 @@ static const char help[] =
     "Usage: tarn replay [OPTION]... FILE...\n"
     "\n"
     "Replays PyTorch memory snapshots through tarn's allocator, on a device that is simulated in host memory, and\n"
-    "shows what tarn takes for them beside what PyTorch's allocator takes. A FILE is what\n"
-    "torch.cuda.memory._dump_snapshot() writes, or RMM's logging_resource_adaptor (a CSV), plain or compressed with\n"
-    "zstd. It is read as data; nothing in it is executed.\n"
+    "shows what tarn takes for them beside what PyTorch's allocator takes, with its default settings and with\n"
+    "expandable segments. A FILE is what torch.cuda.memory._dump_snapshot() writes, or RMM's\n"
+    "logging_resource_adaptor (a CSV), plain or compressed with zstd. It is read as data; nothing in it is executed.\n"
     "\n"
     "Every step is verified from outside: that no two live blocks share memory, that each is mapped, and that no\n"
     "block comes with unfinished work of another stream. A snapshot without a trace gives its state.\n"
@@ -38,10 +39,15 @@ static const char help[] =
     "left\n"
     "                             out, 0.5 % added, 1 % of neighbours swapped\n"
     "      --profile NAME         The profile of tarn's settings: default or footprint\n"
+    "      --least                Search the smallest device on which each trace runs to its end, for tarn and for "
+    "both\n"
+    "                             of PyTorch's policies\n"
     "      --what-if SPEC         Run each trace with other things too, and show all runs side by side; may be given\n"
     "                             several times. SPEC is a list, with commas, of memory=SIZE, lag=MS, repeat=N,\n"
-    "                             deal-streams=N, deal-threads=N, vary=SEED, policy=pytorch (PyTorch's policy on that\n"
-    "                             device), and last conf=TEXT (tarn's settings: what TARN_ALLOC_CONF may say)\n"
+    "                             deal-streams=N, deal-threads=N, vary=SEED, policy=pytorch or policy=expandable\n"
+    "                             (PyTorch's policies on that device), least=yes, and last conf=TEXT (tarn's "
+    "settings,\n"
+    "                             or PyTorch's: what TARN_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF may say)\n"
     "      --driver NAME          The driver to replay on: host (host)\n"
     "  -h, --help                 Show this help\n"
     "\n"
@@ -61,6 +67,10 @@ static const char help[] =
     "  tarn replay --what-if memory=24G --what-if memory=24G,policy=pytorch --what-if conf=profile:footprint "
     "train.pickle\n"
     "      Whether it fits into 24 GiB with tarn, and with PyTorch's allocator.\n"
+    "  tarn replay --what-if policy=pytorch,conf=max_split_size_mb:256 --what-if policy=expandable train.pickle\n"
+    "      What settings of PyTorch's would change.\n"
+    "  tarn replay --least --lag 20 train.pickle\n"
+    "      The smallest device on which it runs, with tarn and with PyTorch's allocator.\n"
     "  tarn replay --json *.pickle | jq '.[] | select(.peak_reserved > 0) |\n"
     "      {file, ratio: (.peak_reserved / .peak_requested)}'\n"
     "      One figure a file; what failed, or has no trace, is left out.\n";
@@ -69,104 +79,47 @@ struct arguments {
     struct replay_options options;
     const char *what_if[WHAT_IF_MAX];
     size_t what_if_count;
-    bool json, help;
+    bool json;
 };
 
 enum { COMMAND_UNFIT = 3 }; /* an exit status beside those of every command */
 
-/* Fills `arguments`; gives COMMAND_OK with optind at the first file, or COMMAND_USAGE. */
-static int parse(int argc, char **argv, struct arguments *arguments)
+static bool take_profile(void *arguments, const char *value)
 {
-    enum {
-        OPTION_JSON = 256,
-        OPTION_MEMORY,
-        OPTION_LAG,
-        OPTION_REPEAT,
-        OPTION_STREAMS,
-        OPTION_THREADS,
-        OPTION_VARY,
-        OPTION_PROFILE,
-        OPTION_WHAT_IF,
-        OPTION_DRIVER
-    };
-    static const struct option options[] = {
-        {"json", no_argument, NULL, OPTION_JSON},
-        {"device-memory", required_argument, NULL, OPTION_MEMORY},
-        {"lag", required_argument, NULL, OPTION_LAG},
-        {"repeat", required_argument, NULL, OPTION_REPEAT},
-        {"deal-streams", required_argument, NULL, OPTION_STREAMS},
-        {"deal-threads", required_argument, NULL, OPTION_THREADS},
-        {"vary", required_argument, NULL, OPTION_VARY},
-        {"profile", required_argument, NULL, OPTION_PROFILE},
-        {"what-if", required_argument, NULL, OPTION_WHAT_IF},
-        {"driver", required_argument, NULL, OPTION_DRIVER},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    struct replay_options *replay = &arguments->options;
-    double lag;
-    uint64_t count;
-    int option;
-    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (option) {
-        case OPTION_JSON:
-            arguments->json = true;
-            break;
-        case OPTION_MEMORY:
-            if (!units_parse_bytes(optarg, &replay->device_memory) || replay->device_memory < REPLAY_MIN_MEMORY)
-                return command_usage_error("replay",
-                                           "--device-memory wants a size of 2 MiB or more, as 80G, not \"%s\"", optarg);
-            break;
-        case OPTION_LAG:
-            if (!units_parse_number(optarg, 0, REPLAY_MAX_LAG, &lag))
-                return command_usage_error("replay", "--lag wants milliseconds from 0 to 10^9, not \"%s\"", optarg);
-            replay->lag = (uint64_t)(lag * 1e6);
-            break;
-        case OPTION_REPEAT:
-            if (!units_parse_count(optarg, 1, REPLAY_MAX_REPEAT, &count))
-                return command_usage_error("replay", "--repeat wants a number from 1 to %d, not \"%s\"",
-                                           REPLAY_MAX_REPEAT, optarg);
-            replay->repeat = (uint32_t)count;
-            break;
-        case OPTION_STREAMS:
-            if (!units_parse_count(optarg, 1, REPLAY_MAX_STREAMS, &count))
-                return command_usage_error("replay", "--deal-streams wants a number from 1 to %d, not \"%s\"",
-                                           REPLAY_MAX_STREAMS, optarg);
-            replay->deal_streams = (uint32_t)count;
-            break;
-        case OPTION_THREADS:
-            if (!units_parse_count(optarg, 1, CREW_MAX, &count))
-                return command_usage_error("replay", "--deal-threads wants a number from 1 to %d, not \"%s\"", CREW_MAX,
-                                           optarg);
-            replay->deal_threads = (uint32_t)count;
-            break;
-        case OPTION_VARY:
-            if (!units_parse_count(optarg, 1, REPLAY_MAX_SEED, &replay->vary))
-                return command_usage_error("replay", "--vary wants a seed from 1 to %d, not \"%s\"", REPLAY_MAX_SEED,
-                                           optarg);
-            break;
-        case OPTION_PROFILE:
-            if (strcmp(optarg, "default") != 0 && strcmp(optarg, "footprint") != 0)
-                return command_usage_error("replay", "--profile wants default or footprint, not \"%s\"", optarg);
-            replay->profile = optarg;
-            break;
-        case OPTION_WHAT_IF:
-            if (arguments->what_if_count == WHAT_IF_MAX)
-                return command_usage_error("replay", "--what-if may be given %d times", WHAT_IF_MAX);
-            arguments->what_if[arguments->what_if_count++] = optarg;
-            break;
-        case OPTION_DRIVER:
-            replay->driver = optarg;
-            break;
-        case 'h':
-            arguments->help = true;
-            return COMMAND_OK;
-        default:
-            return command_option_error("replay", option, argv, options);
-        }
-    }
-    return optind < argc ? COMMAND_OK : command_usage_error("replay", "no file was named");
+    ((struct arguments *)arguments)->options.profile = value;
+    return strcmp(value, "default") == 0 || strcmp(value, "footprint") == 0;
 }
+
+static bool take_what_if(void *arguments, const char *value)
+{
+    struct arguments *own = arguments;
+    if (own->what_if_count == WHAT_IF_MAX)
+        return false;
+    own->what_if[own->what_if_count++] = value;
+    return true;
+}
+
+static bool take_driver(void *arguments, const char *value)
+{
+    ((struct arguments *)arguments)->options.driver = value;
+    return true;
+}
+
+/* What a run has is taken into the options that the arguments begin with. */
+static const struct command_option options[] = {
+    {.name = "json", .flag = offsetof(struct arguments, json)},
+    {.name = "device-memory", .wants = UNITS_WANTS_MEMORY, .take = run_take_memory},
+#define X(field, text, what) {.name = (text), .wants = (what), .take = run_take_##field},
+    RUN_OPTION_LIST(X)
+#undef X
+        {.name = "profile", .wants = "default or footprint", .take = take_profile},
+    {.name = "least", .flag = offsetof(struct arguments, options.least)},
+    {.name = "what-if", .wants = "a list of items, and that no more than 64 times", .take = take_what_if},
+    {.name = "driver", .wants = "a driver's name", .take = take_driver},
+    {.name = NULL},
+};
+static_assert(offsetof(struct arguments, options) == 0, "run_take_ functions write there");
+static_assert(WHAT_IF_MAX == 64, "what --what-if wants");
 
 static bool has_trace(const struct replay_file *files, size_t count)
 {
@@ -272,13 +225,11 @@ static int replay(struct arguments *arguments, char **paths, size_t count)
 static int run(int argc, char **argv)
 {
     struct arguments arguments = {.options = {.driver = "host", .repeat = 1}};
-    int status = parse(argc, argv, &arguments);
-    if (status != COMMAND_OK)
+    int status = command_parse(&replay_command, options, &arguments, argc, argv);
+    if (status != COMMAND_GO_ON)
         return status;
-    if (arguments.help) {
-        fputs(help, stdout);
-        return COMMAND_OK;
-    }
+    if (optind == argc)
+        return command_usage_error("replay", "no file was named");
     return replay(&arguments, argv + optind, (size_t)(argc - optind));
 }
 

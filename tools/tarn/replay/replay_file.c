@@ -7,6 +7,7 @@
 #include "replay/replay_file.h"
 
 #include "input/snapshot.h"
+#include "replay/least.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,49 +142,20 @@ static void send_states(const struct child *child, struct snapshot *snapshot)
     }
 }
 
-/* What table C says of PyTorch's calls. The tables are linear, so calls of a kind are charged all at once. */
-static void charge_table_c(struct replay_result *result)
+/* Replays a workload, beside the models or as one of them. */
+static bool replay_one(const struct child *child, const struct workload *workload, bool modelled, uint64_t memory,
+                       const uint64_t *least)
 {
-    const struct c10_result *pytorch = &result->pytorch;
-    const struct {
-        const char *name;
-        uint64_t calls, bytes;
-    } kinds[] = {
-        {"alloc", pytorch->allocs, pytorch->alloc_bytes},
-        {"free", pytorch->frees, pytorch->free_bytes},
-        {"event_record", pytorch->event_records, 0},
-        {"event_query", pytorch->event_queries, 0},
-    };
-    result->has_table_c = true;
-    result->pytorch_time_c_ns = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        int kind = 0;
-        while (kind < tarn_host_call_kinds() && strcmp(tarn_host_call_name(kind), kinds[i].name) != 0)
-            kind++;
-        /* One piece and no bytes is what each call costs; bytes are charged beside it. */
-        uint64_t each = 0, none = 0, whole = 0;
-        if (tarn_host_cost('C', kind, 0, 1, &each) || tarn_host_cost('C', kind, 0, 0, &none) ||
-            tarn_host_cost('C', kind, kinds[i].bytes, 0, &whole)) {
-            result->has_table_c = false;
-            return;
-        }
-        result->pytorch_time_c_ns += kinds[i].calls * each + (whole - none);
-    }
-}
-
-static bool replay_one(const struct child *child, const struct workload *workload, bool modelled, uint64_t memory)
-{
+    const struct replay_options *options = child->options;
     struct replay_result result;
-    bool done = child->options->pytorch ? replay_run_pytorch(child->options, workload, memory, &result)
-                                        : replay_run(child->options, workload, send_repetition,
-                                                     (void *)(uintptr_t)child, &child->shared->done, &result);
+    bool done = options->policy != REPLAY_TARN ? replay_run_alone(options, workload, memory, &result)
+                                               : replay_run(options, workload, send_repetition,
+                                                            (void *)(uintptr_t)child, &child->shared->done, &result);
+    for (enum replay_policy model = REPLAY_NATIVE; model < REPLAY_POLICIES && options->policy == REPLAY_TARN; model++)
+        done = done && replay_run_model(options, workload, memory, model, &result);
     result.modelled = modelled;
     result.device_memory = memory;
-    if (done && !child->options->pytorch && !c10_run(workload, memory, &result.pytorch)) {
-        snprintf(result.error, sizeof result.error, "out of host memory");
-        done = false;
-    }
-    charge_table_c(&result);
+    memcpy(result.least, least, sizeof result.least);
     send(child->out, MESSAGE_RESULT, &result, sizeof result);
     return done && result.divergences == 0;
 }
@@ -205,13 +177,18 @@ static bool replay_all(const struct child *child, const struct workload *workloa
         send_error(child, error);
         return false;
     }
-    if (!replay_configure(child->options, devices, memory, error, sizeof error)) {
+    uint64_t(*least)[REPLAY_POLICIES] = calloc(count, sizeof *least);
+    bool well = least != NULL;
+    snprintf(error, sizeof error, "out of host memory");
+    for (size_t i = 0; well && child->options->least && i < count; i++) /* before tarn is used here */
+        well = least_find(child->options, &workloads[i], least[i], error, sizeof error);
+    well = well && replay_configure(child->options, devices, memory, error, sizeof error);
+    if (!well)
         send_error(child, error);
-        return false;
-    }
-    bool well = true;
-    for (size_t i = 0; i < count; i++)
-        well = replay_one(child, &workloads[i], modelled, memory) && well;
+    bool ready = well;
+    for (size_t i = 0; ready && i < count; i++)
+        well = replay_one(child, &workloads[i], modelled, memory, least[i]) && well;
+    free(least);
     return well;
 }
 

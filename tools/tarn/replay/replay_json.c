@@ -88,11 +88,31 @@ static json_t *json_text(const char *text)
     return string;
 }
 
-static json_t *json_pytorch_calls(const struct c10_result *pytorch)
+/* What a plain segment takes is always there, the rest where it was called. */
+static json_t *json_model_calls(const struct c10_result *run)
 {
-    return json_pack("{s:o, s:o, s:o, s:o}", "alloc", json_bytes(pytorch->allocs), "free", json_bytes(pytorch->frees),
-                     "event_record", json_bytes(pytorch->event_records), "event_query",
-                     json_bytes(pytorch->event_queries));
+    json_t *object = json_object();
+    for (int i = 0; object && i < C10_CALLS; i++) {
+        bool always =
+            i == C10_CALL_alloc || i == C10_CALL_free || i == C10_CALL_event_record || i == C10_CALL_event_query;
+        if ((always || run->cost[i].calls) &&
+            json_object_set_new(object, c10_call_name((enum c10_call)i), json_bytes(run->cost[i].calls))) {
+            json_decref(object);
+            object = NULL;
+        }
+    }
+    return object;
+}
+
+static json_t *json_model_times(const struct replay_result *result, const struct replay_model *model)
+{
+    return json_times(result, model->time_a_ns, model->time_b_ns, model->time_c_ns);
+}
+
+/* A smallest device; null where none was found. */
+static json_t *json_least(uint64_t bytes)
+{
+    return bytes ? json_bytes(bytes) : json_null();
 }
 
 /* A device whose replay stopped: what the trace is, in `object`, and why; what was measured by then says nothing. */
@@ -135,6 +155,9 @@ static int json_order(json_t *object, const struct replay_result *result)
     return failed;
 }
 
+static const char *const policy_names[] = {
+    [REPLAY_TARN] = "tarn", [REPLAY_NATIVE] = "pytorch", [REPLAY_EXPANDABLE] = "expandable"};
+
 /* What runs that are compared have besides: what it is, whether it fits and what is wasted. Not 0 when it fails. */
 static int json_compared(json_t *object, const struct replay_result *result, const struct replay_options *options)
 {
@@ -145,22 +168,36 @@ static int json_compared(json_t *object, const struct replay_result *result, con
                                     "size", json_bytes(shortage->size));
     json_t *more =
         json_pack("{s:o, s:s, s:b, s:o, s:o}", "what_if", options->what_if ? json_text(options->what_if) : json_null(),
-                  "policy", options->pytorch ? "pytorch" : "tarn", "fits", (int)!shortage->there, "out_of_memory",
-                  where, "wasted", shortage->there ? json_null() : json_bytes(result->wasted));
+                  "policy", policy_names[options->policy], "fits", (int)!shortage->there, "out_of_memory", where,
+                  "wasted", shortage->there ? json_null() : json_bytes(result->wasted));
     int failed = object && more ? json_object_update(object, more) : -1;
     json_decref(more);
     return failed;
 }
 
-/* PyTorch's policy alone, in the keys of a replay. */
-static json_t *json_policy(json_t *object, const struct replay_result *result)
+/* Whichever smallest devices were searched. Not 0 when it fails. */
+static int json_leasts(json_t *object, const struct replay_result *result, const struct replay_options *options)
 {
-    const struct c10_result *pytorch = &result->pytorch;
+    if (!options->least)
+        return 0;
+    json_t *more = options->policy != REPLAY_TARN
+                       ? json_pack("{s:o}", "least", json_least(result->least[options->policy]))
+                       : json_pack("{s:o, s:o, s:o}", "least", json_least(result->least[REPLAY_TARN]), "pytorch_least",
+                                   json_least(result->least[REPLAY_NATIVE]), "expandable_least",
+                                   json_least(result->least[REPLAY_EXPANDABLE]));
+    int failed = more ? json_object_update(object, more) : -1;
+    json_decref(more);
+    return failed;
+}
+
+/* One of PyTorch's policies alone, in the keys of a replay. */
+static json_t *json_policy(json_t *object, const struct replay_result *result, const struct replay_model *model)
+{
+    const struct c10_result *run = &model->run;
     json_t *end = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "peak_requested", json_bytes(result->peak_requested),
-                            "peak_reserved", json_bytes(pytorch->peak_reserved), "driver_calls",
-                            json_pytorch_calls(pytorch), "driver_time_us",
-                            json_times(result, pytorch->time_a_ns, pytorch->time_b_ns, result->pytorch_time_c_ns),
-                            "pytorch_ooms", json_bytes(pytorch->ooms), "divergences", json_bytes(0));
+                            "peak_reserved", json_bytes(run->peak_reserved), "driver_calls", json_model_calls(run),
+                            "driver_time_us", json_model_times(result, model), "pytorch_ooms", json_bytes(run->ooms),
+                            "divergences", json_bytes(0));
     bool done = object && end && json_object_update(object, end) == 0;
     json_decref(end);
     if (done)
@@ -173,24 +210,28 @@ static json_t *json_device(const struct replay_file *file, const struct replay_d
 {
     const struct replay_result *result = &device->result;
     const struct replay_options *options = file->options;
-    json_t *object =
-        json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "file",
-                  json_text(file->path), "device", result->device, "driver", options->driver, "device_memory",
-                  json_bytes(result->device_memory), "events", json_bytes(result->events), "streams",
-                  json_bytes(result->streams), "pools", json_bytes(result->pools), "allocations",
-                  json_bytes(result->allocations), "initial_blocks", json_bytes(result->initial_blocks), "late_frees",
-                  json_bytes(result->late_frees), "moved_frees", json_bytes(result->moved_frees), "threads",
-                  json_bytes(result->threads), "recorded_ooms", json_bytes(result->recorded_ooms), "lost_events",
-                  json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
+    json_t *object = json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}",
+                               "file", json_text(file->path), "device", result->device, "driver", options->driver,
+                               "device_memory", json_bytes(result->device_memory), "events", json_bytes(result->events),
+                               "streams", json_bytes(result->streams), "pools", json_bytes(result->pools),
+                               "allocations", json_bytes(result->allocations), "initial_blocks",
+                               json_bytes(result->initial_blocks), "late_frees", json_bytes(result->late_frees),
+                               "moved_frees", json_bytes(result->moved_frees), "threads", json_bytes(result->threads),
+                               "recorded_ooms", json_bytes(result->recorded_ooms), "trims", json_bytes(result->trims),
+                               "lost_events", json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
     if (json_order(object, result) || json_options(object, options) ||
         (options->compare && json_compared(object, result, options))) {
         json_decref(object);
         return NULL;
     }
+    if (json_leasts(object, result, options)) {
+        json_decref(object);
+        return NULL;
+    }
     if (result->error[0])
         return json_stopped(object, result);
-    if (options->pytorch)
-        return json_policy(object, result);
+    if (options->policy != REPLAY_TARN)
+        return json_policy(object, result, &result->models[options->policy]);
     json_t *measured = json_pack(
         "{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:f, s:o, s:o}", "peak_requested",
         json_bytes(result->peak_requested), "peak_active", json_bytes(result->peak_active), "peak_reserved",
@@ -200,11 +241,15 @@ static json_t *json_device(const struct replay_file *file, const struct replay_d
         "waited_us", (double)result->first.waited_ns / 1000, "seconds", result->first.seconds, "setup_seconds",
         result->first.setup_seconds, "divergences", json_bytes(result->divergences), "divergence_texts",
         json_divergences(result));
-    json_t *pytorch =
-        json_pack("{s:o, s:o, s:o, s:o, s:o}", "pytorch_peak_reserved", json_bytes(result->pytorch.peak_reserved),
-                  "pytorch_driver_calls", json_pytorch_calls(&result->pytorch), "pytorch_driver_time_us",
-                  json_times(result, result->pytorch.time_a_ns, result->pytorch.time_b_ns, result->pytorch_time_c_ns),
-                  "pytorch_ooms", json_bytes(result->pytorch.ooms), "repeat", json_repetitions(device));
+    const struct replay_model *native = &result->models[REPLAY_NATIVE],
+                              *expandable = &result->models[REPLAY_EXPANDABLE];
+    json_t *pytorch = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pytorch_peak_reserved", json_bytes(native->run.peak_reserved),
+        "pytorch_driver_calls", json_model_calls(&native->run), "pytorch_driver_time_us",
+        json_model_times(result, native), "pytorch_ooms", json_bytes(native->run.ooms), "expandable_peak_reserved",
+        json_bytes(expandable->run.peak_reserved), "expandable_driver_calls", json_model_calls(&expandable->run),
+        "expandable_driver_time_us", json_model_times(result, expandable), "expandable_ooms",
+        json_bytes(expandable->run.ooms), "repeat", json_repetitions(device));
     bool done = object && measured && pytorch && json_object_update(object, measured) == 0 &&
                 json_object_update(object, pytorch) == 0;
     json_decref(measured);

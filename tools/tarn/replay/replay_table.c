@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_COLUMNS 9
 #define PROBLEM_COLOUR "\033[1;31m"
 
 struct column {
@@ -81,40 +80,14 @@ static struct units_text ratio_text(double numerator, double denominator)
     return text;
 }
 
-static struct units_text fragmentation_text(uint64_t requested, uint64_t reserved)
-{
-    struct units_text text = {"-"};
-    if (reserved > 0)
-        snprintf(text.text, sizeof text.text, "%.1f %%", 100 * (1 - (double)requested / (double)reserved));
-    return text;
-}
+static const char *const policy_names[] = {[REPLAY_TARN] = "tarn",
+                                           [REPLAY_NATIVE] = "PyTorch's native policy",
+                                           [REPLAY_EXPANDABLE] = "PyTorch with expandable segments"};
 
-/* --- the card of a device ----------------------------------------------------------------------------------------- */
-
-static void card_row(struct table_draft *draft, const char *label, const char *tarn, const char *pytorch,
-                     const char *ratio)
-{
-    table_row(draft, (const char *const[]){label, tarn, pytorch, ratio}, NULL);
-}
-
-static void card_memory(struct table_draft *draft, const struct replay_result *result)
-{
-    uint64_t requested = result->peak_requested, tarn = result->peak_reserved, pytorch = result->pytorch.peak_reserved;
-    card_row(draft, "peak requested", units_bytes(requested).text, NULL, NULL);
-    card_row(draft, "peak active", units_bytes(result->peak_active).text, NULL, NULL);
-    card_row(draft, "peak reserved", units_bytes(tarn).text, units_bytes(pytorch).text,
-             ratio_text((double)tarn, (double)pytorch).text);
-    card_row(draft, "reserved / requested", ratio_text((double)tarn, (double)requested).text,
-             ratio_text((double)pytorch, (double)requested).text, NULL);
-    card_row(draft, "reserved / active", ratio_text((double)tarn, (double)result->peak_active).text,
-             ratio_text((double)pytorch, (double)result->peak_active).text, NULL);
-    card_row(draft, "fragmentation", fragmentation_text(requested, tarn).text,
-             fragmentation_text(requested, pytorch).text, NULL);
-    if (result->recorded_peak_reserved != WORKLOAD_NOT_KNOWN)
-        card_row(draft, result->modelled ? "reserved in the recording (modelled)" : "reserved in the recording", NULL,
-                 units_bytes(result->recorded_peak_reserved).text,
-                 ratio_text((double)tarn, (double)result->recorded_peak_reserved).text);
-}
+/* What a policy took, whoever it belongs to. */
+struct taken {
+    uint64_t reserved, least, time_ns, calls; /* bytes, ns by the cost table that is shown */
+};
 
 static uint64_t sum_calls(const uint64_t *calls)
 {
@@ -124,76 +97,131 @@ static uint64_t sum_calls(const uint64_t *calls)
     return sum;
 }
 
-/* How often PyTorch's policy makes a driver call of the host device's names; its plain calls are cudaMalloc and cudaFree. */
-static uint64_t pytorch_calls(const struct c10_result *pytorch, const char *name)
+static struct taken taken_by(const struct replay_result *result, enum replay_policy policy)
 {
-    const struct {
-        const char *name;
-        uint64_t calls;
-    } calls[] = {
-        {"alloc", pytorch->allocs},
-        {"free", pytorch->frees},
-        {"event_record", pytorch->event_records},
-        {"event_query", pytorch->event_queries},
-    };
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-        if (strcmp(calls[i].name, name) == 0)
-            return calls[i].calls;
+    const struct replay_repetition *first = &result->first;
+    const struct replay_model *model = &result->models[policy];
+    if (policy == REPLAY_TARN)
+        return (struct taken){result->peak_reserved, result->least[policy],
+                              result->has_table_c ? first->time_c_ns : first->time_b_ns, sum_calls(first->calls)};
+    return (struct taken){model->run.peak_reserved, result->least[policy],
+                          result->has_table_c ? model->time_c_ns : model->time_b_ns, c10_calls(&model->run)};
+}
+
+/* --- the card of a device ----------------------------------------------------------------------------------------- */
+
+#define CARD_COLUMNS (1 + REPLAY_POLICIES)
+
+/* A row of what each policy took; an empty text leaves its cell empty. */
+static void card_row(struct table_draft *draft, const char *label, const struct units_text *texts)
+{
+    const char *cells[CARD_COLUMNS] = {label};
+    for (int i = 0; i < REPLAY_POLICIES; i++)
+        cells[1 + i] = texts[i].text[0] ? texts[i].text : NULL;
+    table_row(draft, cells, NULL);
+}
+
+/* A row of what the policies share, or tarn alone has. */
+static void card_row_of_one(struct table_draft *draft, const char *label, struct units_text text)
+{
+    const struct units_text texts[REPLAY_POLICIES] = {text};
+    card_row(draft, label, texts);
+}
+
+/* A row of quotients. */
+static void card_ratios(struct table_draft *draft, const char *label, const uint64_t *bytes, uint64_t of)
+{
+    struct units_text texts[REPLAY_POLICIES];
+    for (int i = 0; i < REPLAY_POLICIES; i++)
+        texts[i] = ratio_text((double)bytes[i], (double)of);
+    card_row(draft, label, texts);
+}
+
+static void card_memory(struct table_draft *draft, const struct replay_result *result, bool least)
+{
+    struct units_text reserved[REPLAY_POLICIES], devices[REPLAY_POLICIES];
+    uint64_t bytes[REPLAY_POLICIES];
+    for (enum replay_policy policy = REPLAY_TARN; policy < REPLAY_POLICIES; policy++) {
+        bytes[policy] = taken_by(result, policy).reserved;
+        reserved[policy] = units_bytes(bytes[policy]);
+        devices[policy] = result->least[policy] ? units_bytes(result->least[policy]) : (struct units_text){"-"};
+    }
+    card_row_of_one(draft, "peak requested", units_bytes(result->peak_requested));
+    card_row_of_one(draft, "peak active", units_bytes(result->peak_active));
+    card_row(draft, "peak reserved", reserved);
+    card_ratios(draft, "reserved / requested", bytes, result->peak_requested);
+    card_ratios(draft, "reserved / active", bytes, result->peak_active);
+    if (least) {
+        card_row(draft, "smallest device", devices);
+        card_ratios(draft, "smallest device / requested", result->least, result->peak_requested);
+    }
+}
+
+/* How often a model makes a driver call of the host device's names. */
+static uint64_t model_calls(const struct c10_result *run, const char *name)
+{
+    for (int i = 0; i < C10_CALLS; i++)
+        if (strcmp(c10_call_name((enum c10_call)i), name) == 0)
+            return run->cost[i].calls;
     return 0;
+}
+
+static void card_call(struct table_draft *draft, const struct replay_result *result, size_t kind)
+{
+    struct units_text texts[REPLAY_POLICIES] = {units_count(result->first.calls[kind])};
+    uint64_t all = result->first.calls[kind];
+    for (enum replay_policy policy = REPLAY_NATIVE; policy < REPLAY_POLICIES; policy++) {
+        uint64_t calls = model_calls(&result->models[policy].run, result->call_names[kind]);
+        texts[policy] = units_count(calls);
+        all += calls;
+    }
+    char label[32] = "  ";
+    strncat(label, result->call_names[kind], sizeof label - 3);
+    for (char *at = label; *at; at++)
+        *at = *at == '_' ? ' ' : *at;
+    if (all)
+        card_row(draft, label, texts);
 }
 
 /* With `repeated` the labels say which repetition this is of. */
 static void card_driver(struct table_draft *draft, const struct replay_result *result, bool repeated)
 {
-    const struct replay_repetition *first = &result->first;
-    const struct c10_result *pytorch = &result->pytorch;
-    card_row(draft, repeated ? "driver time, cost table A, repetition 1" : "driver time, cost table A",
-             units_time(first->time_a_ns).text, units_time(pytorch->time_a_ns).text,
-             ratio_text((double)first->time_a_ns, (double)pytorch->time_a_ns).text);
-    card_row(draft, repeated ? "driver time, cost table B, repetition 1" : "driver time, cost table B",
-             units_time(first->time_b_ns).text, units_time(pytorch->time_b_ns).text,
-             ratio_text((double)first->time_b_ns, (double)pytorch->time_b_ns).text);
-    if (result->has_table_c)
-        card_row(draft, "driver time, cost table C", units_time(first->time_c_ns).text,
-                 units_time(result->pytorch_time_c_ns).text,
-                 ratio_text((double)first->time_c_ns, (double)result->pytorch_time_c_ns).text);
-    if (first->waited_ns)
-        card_row(draft, "  of these, waits for work", units_time(first->waited_ns).text, NULL, NULL);
-
-    card_row(draft, repeated ? "driver calls, repetition 1" : "driver calls", units_count(sum_calls(first->calls)).text,
-             units_count(pytorch->allocs + pytorch->frees + pytorch->event_records + pytorch->event_queries).text,
-             NULL);
-    for (size_t i = 0; i < REPLAY_MAX_CALLS; i++) {
-        uint64_t theirs = pytorch_calls(pytorch, result->call_names[i]);
-        char label[32] = "  ";
-        strncat(label, result->call_names[i], sizeof label - 3);
-        for (char *at = label; *at; at++)
-            *at = *at == '_' ? ' ' : *at;
-        if (first->calls[i] || theirs)
-            card_row(draft, label, units_count(first->calls[i]).text, units_count(theirs).text, NULL);
+    struct units_text times[REPLAY_POLICIES], calls[REPLAY_POLICIES];
+    char label[64];
+    for (enum replay_policy policy = REPLAY_TARN; policy < REPLAY_POLICIES; policy++) {
+        times[policy] = units_time(taken_by(result, policy).time_ns);
+        calls[policy] = units_count(taken_by(result, policy).calls);
     }
+    snprintf(label, sizeof label, "driver time, cost table %s%s", result->has_table_c ? "C" : "B",
+             repeated ? ", repetition 1" : "");
+    card_row(draft, label, times);
+    if (result->first.waited_ns)
+        card_row_of_one(draft, "  of these, waits for work", units_time(result->first.waited_ns));
+    card_row(draft, repeated ? "driver calls, repetition 1" : "driver calls", calls);
+    for (size_t i = 0; i < REPLAY_MAX_CALLS && result->call_names[i][0]; i++)
+        card_call(draft, result, i);
 }
 
 static bool repetitions_write(FILE *out, const struct replay_device *device, bool colour)
 {
     static const struct column columns[] = {
-        {"repetition", SCOLS_FL_RIGHT},    {"peak reserved", SCOLS_FL_RIGHT}, {"driver calls", SCOLS_FL_RIGHT},
-        {"time, table A", SCOLS_FL_RIGHT}, {"time, table B", SCOLS_FL_RIGHT}, {"events a second", SCOLS_FL_RIGHT},
+        {"repetition", SCOLS_FL_RIGHT},  {"peak reserved", SCOLS_FL_RIGHT},   {"driver calls", SCOLS_FL_RIGHT},
+        {"driver time", SCOLS_FL_RIGHT}, {"events a second", SCOLS_FL_RIGHT},
     };
     fputc('\n', out);
     struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
     for (size_t i = 0; i < device->repetition_count; i++) {
         if (device->repetition_count > 20 && i == 10) { /* a long list says no more */
             i = device->repetition_count - 6;
-            table_row(&draft, (const char *const[]){"...", NULL, NULL, NULL, NULL, NULL}, NULL);
+            table_row(&draft, (const char *const[]){"...", NULL, NULL, NULL, NULL}, NULL);
             continue;
         }
         const struct replay_repetition *repetition = &device->repetitions[i];
         double speed = repetition->seconds > 0 ? (double)device->result.events / repetition->seconds : 0;
+        uint64_t time = device->result.has_table_c ? repetition->time_c_ns : repetition->time_b_ns;
         table_row(&draft,
                   (const char *const[]){units_count(i + 1).text, units_bytes(repetition->peak_reserved).text,
-                                        units_count(sum_calls(repetition->calls)).text,
-                                        units_time(repetition->time_a_ns).text, units_time(repetition->time_b_ns).text,
+                                        units_count(sum_calls(repetition->calls)).text, units_time(time).text,
                                         units_count((uint64_t)speed).text},
                   NULL);
     }
@@ -213,8 +241,10 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
         fprintf(out, "  frees in the order of another stream than the block's: %s\n",
                 units_count(result->moved_frees).text);
     if (result->pools > 1)
-        fprintf(out, "  pools: %s, %s\n", units_count(result->pools).text,
-                result->has_order ? "each one of its own" : "replayed together");
+        fprintf(out, "  pools: %s, each one of its own%s\n", units_count(result->pools).text,
+                result->has_order ? "" : ", held as by graphs");
+    if (result->trims)
+        fprintf(out, "  times that the program gave back what was cached: %s\n", units_count(result->trims).text);
     if (result->waits || result->captures)
         fprintf(out, "  waits of streams: %s, captures: %s%s%s\n", units_count(result->waits).text,
                 units_count(result->captures).text, result->refused ? "; refused here: " : "",
@@ -227,9 +257,14 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
         fprintf(out, "  out-of-memory errors in the recording: %s\n", units_count(result->recorded_ooms).text);
     if (result->lost_events)
         fprintf(out, "  the recording lost or contradicts %s events\n", units_count(result->lost_events).text);
-    if (result->pytorch.ooms)
-        fprintf(out, "  PyTorch's policy finds no memory for %s allocations on this device, and leaves them out\n",
-                units_count(result->pytorch.ooms).text);
+    for (enum replay_policy policy = REPLAY_NATIVE; policy < REPLAY_POLICIES; policy++)
+        if (result->models[policy].run.ooms)
+            fprintf(out, "  %s finds no memory for %s allocations on this device, and leaves them out\n",
+                    policy_names[policy], units_count(result->models[policy].run.ooms).text);
+    if (result->recorded_peak_reserved != WORKLOAD_NOT_KNOWN)
+        fprintf(out, "  reserved in the recording%s: %s, %s times what was requested\n",
+                result->modelled ? " (modelled)" : "", units_bytes(result->recorded_peak_reserved).text,
+                ratio_text((double)result->recorded_peak_reserved, (double)result->peak_requested).text);
 }
 
 static void verdict_write(FILE *out, const struct replay_result *result, bool colour)
@@ -273,10 +308,10 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
     bool done = true;
     if (!result->error[0]) {
         static const struct column columns[] = {
-            {"", 0}, {"tarn", SCOLS_FL_RIGHT}, {"PyTorch's policy", SCOLS_FL_RIGHT}, {"ratio", SCOLS_FL_RIGHT}};
+            {"", 0}, {"tarn", SCOLS_FL_RIGHT}, {"PyTorch native", SCOLS_FL_RIGHT}, {"expandable", SCOLS_FL_RIGHT}};
         fputc('\n', out);
         struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
-        card_memory(&draft, result);
+        card_memory(&draft, result, options->least);
         card_driver(&draft, result, device->repetition_count > 1);
         done = table_end(&draft);
         if (device->repetition_count > 1)
@@ -365,10 +400,26 @@ static struct units_text mean_text(const struct mean *mean)
 
 struct summary {
     struct table_draft draft;
-    struct mean tarn, pytorch, time_a, time_b, time_c;
+    struct mean reserved[REPLAY_POLICIES], least[REPLAY_POLICIES], time;
     uint64_t events, divergences;
     double seconds;
+    bool with_least, has_table_c;
 };
+
+static const struct column summary_columns[] = {
+    {"file", 0},
+    {"requested", SCOLS_FL_RIGHT},
+    {"tarn", SCOLS_FL_RIGHT},
+    {"native", SCOLS_FL_RIGHT},
+    {"expandable", SCOLS_FL_RIGHT},
+    {"time", SCOLS_FL_RIGHT},
+    {"M events/s", SCOLS_FL_RIGHT},
+    {"diverged", SCOLS_FL_RIGHT},
+    {"least: tarn", SCOLS_FL_RIGHT}, /* and the others; the last ones */
+    {"native", SCOLS_FL_RIGHT},
+    {"expandable", SCOLS_FL_RIGHT},
+};
+enum { SUMMARY_COLUMNS = sizeof summary_columns / sizeof *summary_columns };
 
 static void summary_device(struct summary *summary, const struct replay_file *file, const struct replay_result *result)
 {
@@ -380,66 +431,61 @@ static void summary_device(struct summary *summary, const struct replay_file *fi
     if (file->device_count > 1)
         snprintf(name + length, sizeof name - (size_t)length, " [%d]", result->device);
     if (result->error[0]) {
-        table_row(
-            &summary->draft,
-            (const char *const[]){name, units_count(result->events).text, "failed", NULL, NULL, NULL, NULL, NULL, NULL},
-            PROBLEM_COLOUR);
+        table_row(&summary->draft, (const char *const[SUMMARY_COLUMNS]){name, "failed"}, PROBLEM_COLOUR);
         return;
     }
     double requested = (double)result->peak_requested;
+    struct units_text reserved[REPLAY_POLICIES], least[REPLAY_POLICIES];
+    for (enum replay_policy policy = REPLAY_TARN; policy < REPLAY_POLICIES; policy++) {
+        struct taken taken = taken_by(result, policy);
+        reserved[policy] = mean_add(&summary->reserved[policy], (double)taken.reserved, requested);
+        least[policy] = mean_add(&summary->least[policy], (double)taken.least, requested);
+    }
     summary->events += result->events;
     summary->seconds += result->first.seconds;
     summary->divergences += result->divergences;
-    if (result->has_table_c)
-        mean_add(&summary->time_c, (double)result->first.time_c_ns, (double)result->pytorch_time_c_ns);
+    summary->has_table_c = summary->has_table_c || result->has_table_c;
+    struct units_text time = mean_add(&summary->time, (double)taken_by(result, REPLAY_TARN).time_ns,
+                                      (double)taken_by(result, REPLAY_EXPANDABLE).time_ns);
     double speed = result->first.seconds > 0 ? (double)result->events / result->first.seconds : 0;
     table_row(&summary->draft,
-              (const char *const[]){
-                  name, units_count(result->events).text, units_bytes(result->peak_requested).text,
-                  mean_add(&summary->tarn, (double)result->peak_reserved, requested).text,
-                  mean_add(&summary->pytorch, (double)result->pytorch.peak_reserved, requested).text,
-                  mean_add(&summary->time_a, (double)result->first.time_a_ns, (double)result->pytorch.time_a_ns).text,
-                  mean_add(&summary->time_b, (double)result->first.time_b_ns, (double)result->pytorch.time_b_ns).text,
-                  ratio_text(speed, 1e6).text, units_count(result->divergences).text},
+              (const char *const[SUMMARY_COLUMNS]){
+                  name, units_bytes(result->peak_requested).text, reserved[REPLAY_TARN].text,
+                  reserved[REPLAY_NATIVE].text, reserved[REPLAY_EXPANDABLE].text, time.text,
+                  ratio_text(speed, 1e6).text, units_count(result->divergences).text, least[REPLAY_TARN].text,
+                  least[REPLAY_NATIVE].text, least[REPLAY_EXPANDABLE].text},
               result->divergences ? PROBLEM_COLOUR : NULL);
 }
 
 bool replay_summary_write(FILE *out, const struct replay_file *files, size_t count, bool colour)
 {
-    static const struct column columns[MAX_COLUMNS] = {
-        {"file", 0},
-        {"events", SCOLS_FL_RIGHT},
-        {"requested", SCOLS_FL_RIGHT},
-        {"tarn", SCOLS_FL_RIGHT},
-        {"PyTorch", SCOLS_FL_RIGHT},
-        {"time A", SCOLS_FL_RIGHT},
-        {"time B", SCOLS_FL_RIGHT},
-        {"M events/s", SCOLS_FL_RIGHT},
-        {"diverged", SCOLS_FL_RIGHT},
-    };
-    struct summary summary = {.draft = table_begin(out, columns, MAX_COLUMNS, colour)};
+    struct summary summary = {.with_least = count && files->options->least};
+    summary.draft =
+        table_begin(out, summary_columns, SUMMARY_COLUMNS - (summary.with_least ? 0 : REPLAY_POLICIES), colour);
     for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < files[i].device_count; j++)
             summary_device(&summary, &files[i], &files[i].devices[j].result);
         if (files[i].error[0])
-            table_row(
-                &summary.draft,
-                (const char *const[]){base_name(files[i].path), "failed", NULL, NULL, NULL, NULL, NULL, NULL, NULL},
-                PROBLEM_COLOUR);
+            table_row(&summary.draft, (const char *const[SUMMARY_COLUMNS]){base_name(files[i].path), "failed"},
+                      PROBLEM_COLOUR);
     }
     double speed = summary.seconds > 0 ? (double)summary.events / summary.seconds : 0;
     table_row(&summary.draft,
-              (const char *const[]){"all (geometric means)", units_count(summary.events).text, NULL,
-                                    mean_text(&summary.tarn).text, mean_text(&summary.pytorch).text,
-                                    mean_text(&summary.time_a).text, mean_text(&summary.time_b).text,
-                                    ratio_text(speed, 1e6).text, units_count(summary.divergences).text},
+              (const char *const[SUMMARY_COLUMNS]){
+                  "all (geometric means)", NULL, mean_text(&summary.reserved[REPLAY_TARN]).text,
+                  mean_text(&summary.reserved[REPLAY_NATIVE]).text,
+                  mean_text(&summary.reserved[REPLAY_EXPANDABLE]).text, mean_text(&summary.time).text,
+                  ratio_text(speed, 1e6).text, units_count(summary.divergences).text,
+                  mean_text(&summary.least[REPLAY_TARN]).text, mean_text(&summary.least[REPLAY_NATIVE]).text,
+                  mean_text(&summary.least[REPLAY_EXPANDABLE]).text},
               NULL);
     bool done = table_end(&summary.draft);
-    fputs(
-        "tarn, PyTorch: peak reserved / peak requested.\ntime A, B: driver time, tarn's / PyTorch's, by cost table.\n",
-        out);
-    if (summary.time_c.count)
-        fprintf(out, "time C: %s, geometric mean.\n", mean_text(&summary.time_c).text);
+    fprintf(out,
+            "tarn, native, expandable: peak reserved / peak requested, of tarn and of PyTorch's two policies.\n"
+            "time: of the driver, tarn's / that with expandable segments, by cost table %s.\n",
+            summary.has_table_c ? "C" : "B");
+    if (summary.with_least)
+        fputs("least: the smallest device on which a trace runs / peak requested.\n", out);
     return done && fflush(out) == 0 && !ferror(out);
 }
 
@@ -466,27 +512,27 @@ static struct fits_text fits_text(const struct replay_result *result)
     return text;
 }
 
+enum { COMPARE_COLUMNS = 7 };
+
 /* The line of a run; NULL where it has nothing of this device. */
 static void compare_row(struct table_draft *draft, const struct replay_file *run, const struct replay_result *result)
 {
     const char *name = run->options->what_if ? run->options->what_if : "as it is";
+    uint64_t device = result ? result->least[run->options->policy] : 0;
+    struct units_text least = device ? units_bytes(device) : (struct units_text){"-"};
     if (!result || result->error[0] || result->shortage.there) {
         table_row(draft,
-                  (const char *const[]){name, result ? fits_text(result).text : "failed", NULL, NULL, NULL, NULL, NULL},
+                  (const char *const[COMPARE_COLUMNS]){name, result ? fits_text(result).text : "failed", NULL, NULL,
+                                                       NULL, NULL, least.text},
                   PROBLEM_COLOUR);
         return;
     }
-    const struct c10_result *pytorch = &result->pytorch;
-    bool model = run->options->pytorch;
-    uint64_t calls = model ? pytorch->allocs + pytorch->frees + pytorch->event_records + pytorch->event_queries
-                           : sum_calls(result->first.calls);
-    uint64_t time_a = model ? pytorch->time_a_ns : result->first.time_a_ns;
-    uint64_t time_b = model ? pytorch->time_b_ns : result->first.time_b_ns;
-    uint64_t time_c = model ? result->pytorch_time_c_ns : result->first.time_c_ns;
+    struct taken taken = taken_by(result, run->options->policy);
     table_row(draft,
-              (const char *const[]){name, fits_text(result).text, units_bytes(result->peak_reserved).text,
-                                    units_bytes(result->wasted).text, units_count(calls).text,
-                                    units_time(result->has_table_c ? time_c : time_a).text, units_time(time_b).text},
+              (const char *const[COMPARE_COLUMNS]){name, fits_text(result).text,
+                                                   units_bytes(result->peak_reserved).text,
+                                                   units_bytes(result->wasted).text, units_count(taken.calls).text,
+                                                   units_time(taken.time_ns).text, least.text},
               result->divergences ? PROBLEM_COLOUR : NULL);
 }
 
@@ -502,21 +548,24 @@ static const struct replay_result *result_of(const struct replay_file *run, int 
 static bool compare_device(FILE *out, const struct replay_file *runs, size_t count, const struct replay_result *known,
                            bool colour)
 {
-    const struct column columns[] = {
+    const struct column columns[COMPARE_COLUMNS] = {
         {"what if", 0},
         {"fits", 0},
         {"peak reserved", SCOLS_FL_RIGHT},
         {"wasted", SCOLS_FL_RIGHT},
         {"calls", SCOLS_FL_RIGHT},
-        {known->has_table_c ? "time C" : "time A", SCOLS_FL_RIGHT},
-        {"time B", SCOLS_FL_RIGHT},
+        {known->has_table_c ? "time C" : "time B", SCOLS_FL_RIGHT},
+        {"least", SCOLS_FL_RIGHT}, /* the last: it is there where one was asked for */
     };
+    bool least = false;
+    for (size_t i = 0; i < count; i++)
+        least = least || runs[i].options->least;
     fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(runs->path), known->device,
             colour ? "\033[0m" : "");
     fprintf(out, "  %s events, %s allocations, peak requested %s; as it is: a device of %s\n\n",
             units_count(known->events).text, units_count(known->allocations).text,
             units_bytes(known->peak_requested).text, units_bytes(known->device_memory).text);
-    struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
+    struct table_draft draft = table_begin(out, columns, COMPARE_COLUMNS - !least, colour);
     for (size_t i = 0; i < count; i++)
         compare_row(&draft, &runs[i], result_of(&runs[i], known->device));
     bool done = table_end(&draft);

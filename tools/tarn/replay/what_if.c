@@ -4,7 +4,8 @@
 /* The language of --what-if. Owns nothing: values are written into the options, and the text of conf is pointed to. */
 #include "replay/what_if.h"
 
-#include "replay/crew.h"
+#include "replay/replay.h"
+#include "replay/run_options.h"
 #include "units.h"
 
 #include <stdarg.h>
@@ -18,7 +19,7 @@ struct parser {
     char *error;
     size_t error_size;
     unsigned named; /* a bit an item that was there already */
-    bool tarns;     /* something was named that PyTorch's policy does not have */
+    bool threads;   /* deal-threads was named, which PyTorch's policies do not have */
 };
 
 static bool fail(struct parser *parser, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -31,73 +32,42 @@ static bool fail(struct parser *parser, const char *format, ...)
     return false;
 }
 
-static bool read_memory(struct parser *parser, const char *value)
+static bool take_policy(void *options, const char *value)
 {
-    uint64_t *memory = &parser->options->device_memory;
-    return (units_parse_bytes(value, memory) && *memory >= REPLAY_MIN_MEMORY) ||
-           fail(parser, "memory wants a size of 2 MiB or more, as 24G, not \"%s\"", value);
+    static const char *const names[] = {
+        [REPLAY_TARN] = "tarn", [REPLAY_NATIVE] = "pytorch", [REPLAY_EXPANDABLE] = "expandable"};
+    for (enum replay_policy policy = REPLAY_TARN; policy < REPLAY_POLICIES; policy++)
+        if (strcmp(value, names[policy]) == 0) {
+            ((struct replay_options *)options)->policy = policy;
+            return true;
+        }
+    return false;
 }
 
-static bool read_lag(struct parser *parser, const char *value)
+static bool take_least(void *options, const char *value)
 {
-    double lag;
-    if (!units_parse_number(value, 0, REPLAY_MAX_LAG, &lag))
-        return fail(parser, "lag wants milliseconds from 0 to 10^9, not \"%s\"", value);
-    parser->options->lag = (uint64_t)(lag * 1e6);
-    return true;
+    bool yes = strcmp(value, "yes") == 0;
+    ((struct replay_options *)options)->least = yes;
+    return yes || strcmp(value, "no") == 0;
 }
 
-static bool read_count(struct parser *parser, const char *name, const char *value, uint64_t most, uint32_t *count)
+static bool take_conf(void *options, const char *value)
 {
-    uint64_t number;
-    if (!units_parse_count(value, 1, most, &number))
-        return fail(parser, "%s wants a number from 1 to %u, not \"%s\"", name, (unsigned)most, value);
-    *count = (uint32_t)number;
-    return true;
-}
-
-static bool read_repeat(struct parser *parser, const char *value)
-{
-    return read_count(parser, "repeat", value, REPLAY_MAX_REPEAT, &parser->options->repeat);
-}
-
-static bool read_streams(struct parser *parser, const char *value)
-{
-    return read_count(parser, "deal-streams", value, REPLAY_MAX_STREAMS, &parser->options->deal_streams);
-}
-
-static bool read_threads(struct parser *parser, const char *value)
-{
-    parser->tarns = true;
-    return read_count(parser, "deal-threads", value, CREW_MAX, &parser->options->deal_threads);
-}
-
-static bool read_vary(struct parser *parser, const char *value)
-{
-    return units_parse_count(value, 1, REPLAY_MAX_SEED, &parser->options->vary) ||
-           fail(parser, "vary wants a seed from 1 to 10^9, not \"%s\"", value);
-}
-
-static bool read_policy(struct parser *parser, const char *value)
-{
-    parser->options->pytorch = strcmp(value, "pytorch") == 0;
-    return parser->options->pytorch || strcmp(value, "tarn") == 0 ||
-           fail(parser, "policy wants tarn or pytorch, not \"%s\"", value);
-}
-
-static bool read_conf(struct parser *parser, const char *value)
-{
-    parser->tarns = true;
-    parser->options->conf = value;
-    return *value || fail(parser, "conf wants what TARN_ALLOC_CONF may say, as conf=profile:footprint");
+    ((struct replay_options *)options)->conf = value;
+    return *value != '\0';
 }
 
 static const struct item {
-    const char *name;
-    bool (*read)(struct parser *parser, const char *value);
+    const char *name, *wants;
+    bool (*take)(void *options, const char *value);
 } items[] = {
-    {"memory", read_memory},        {"lag", read_lag},   {"repeat", read_repeat}, {"deal-streams", read_streams},
-    {"deal-threads", read_threads}, {"vary", read_vary}, {"policy", read_policy}, {"conf", read_conf},
+    {"memory", UNITS_WANTS_MEMORY, run_take_memory},
+#define X(field, name, wants) {(name), (wants), run_take_##field},
+    RUN_OPTION_LIST(X)
+#undef X
+        {"policy", "tarn, pytorch or expandable", take_policy},
+    {"least", "yes or no", take_least},
+    {"conf", "what TARN_ALLOC_CONF may say, as conf=profile:footprint", take_conf},
 };
 
 static const struct item *item_find(const char *name, size_t length)
@@ -115,8 +85,8 @@ static const char *parse_item(struct parser *parser, const char *text)
     const struct item *item = text[length] == '=' ? item_find(text, length) : NULL;
     if (!item) {
         fail(parser,
-             "\"%.*s\" is no item; there are memory=, lag=, repeat=, deal-streams=, deal-threads=, vary=, policy= and "
-             "conf=",
+             "\"%.*s\" is no item; there are memory=, lag=, repeat=, deal-streams=, deal-threads=, vary=, policy=, "
+             "least= and conf=",
              (int)(length < VALUE_BYTES ? length : VALUE_BYTES), text);
         return NULL;
     }
@@ -126,14 +96,15 @@ static const char *parse_item(struct parser *parser, const char *text)
     }
     parser->named |= 1U << (item - items);
     const char *at = text + length + 1;
-    if (item->read == read_conf) /* the rest, whatever is in it */
-        return read_conf(parser, at) ? at + strlen(at) : NULL;
+    parser->threads |= item->take == run_take_deal_threads;
+    length = item->take == take_conf ? strlen(at) : strcspn(at, ","); /* the rest, whatever is in it */
 
     char value[VALUE_BYTES];
-    length = strcspn(at, ",");
     snprintf(value, sizeof value, "%.*s", (int)(length < VALUE_BYTES ? length : VALUE_BYTES), at);
-    if (!item->read(parser, value))
+    if (!item->take(parser->options, item->take == take_conf ? at : value)) {
+        fail(parser, "%s wants %s, not \"%s\"", item->name, item->wants, value);
         return NULL;
+    }
     if (at[length] && !at[length + 1]) {
         fail(parser, "nothing follows the last comma");
         return NULL;
@@ -151,6 +122,12 @@ bool what_if_parse(const char *spec, struct replay_options *options, char *error
         if (!(at = parse_item(&parser, at)))
             return false;
     options->what_if = spec;
-    return !options->pytorch || !parser.tarns ||
-           fail(&parser, "conf and deal-threads are tarn's; PyTorch's policy runs with its defaults, by one thread");
+    if (options->policy == REPLAY_TARN)
+        return true;
+    if (parser.threads)
+        return fail(&parser, "deal-threads is tarn's; PyTorch's policies run by one thread");
+    struct c10_policy settings = c10_policy_default(false);
+    char text[256];
+    return !options->conf || c10_policy_parse(options->conf, &settings, text, sizeof text) ||
+           fail(&parser, "conf: %s", text);
 }

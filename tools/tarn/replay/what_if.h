@@ -5,9 +5,10 @@
  *
  *     SPEC := item {"," item}
  *     item := "memory=" SIZE | "lag=" MS | "repeat=" N | "deal-streams=" N | "deal-threads=" N
- *           | "vary=" SEED | "policy=" ("tarn" | "pytorch") | "conf=" TEXT
+ *           | "vary=" SEED | "policy=" ("tarn" | "pytorch" | "expandable") | "least=" ("yes" | "no") | "conf=" TEXT
  *
- * conf comes last, since its text, which is what TARN_ALLOC_CONF may say, has commas of its own. */
+ * conf comes last, since its text, which is what TARN_ALLOC_CONF may say, or with one of PyTorch's policies what
+ * PYTORCH_CUDA_ALLOC_CONF may, has commas of its own. */
 #ifndef TOOLS_WHAT_IF_H
 #define TOOLS_WHAT_IF_H
 

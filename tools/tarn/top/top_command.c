@@ -8,6 +8,7 @@
 #include "top/top_screen.h"
 #include "units.h"
 
+#include <assert.h>
 #include <langinfo.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -56,55 +57,46 @@ struct arguments {
     const char *process, *directory;
     double interval; /* seconds */
     int device;      /* -1: all */
-    bool once, json, help;
+    bool once, json;
 };
+
+static bool take_interval(void *arguments, const char *value)
+{
+    return units_parse_number(value, 0.1, 3600, &((struct arguments *)arguments)->interval);
+}
+
+static bool take_device(void *arguments, const char *value)
+{
+    uint64_t device;
+    if (!units_parse_count(value, 0, SURVEY_DEVICES - 1, &device))
+        return false;
+    ((struct arguments *)arguments)->device = (int)device;
+    return true;
+}
+
+static bool take_directory(void *arguments, const char *value)
+{
+    ((struct arguments *)arguments)->directory = value;
+    return true;
+}
+
+static const struct command_option options[] = {
+    {.name = "interval", .wants = "seconds from 0.1 to 3600", .take = take_interval},
+    {.name = "once", .flag = offsetof(struct arguments, once)},
+    {.name = "json", .flag = offsetof(struct arguments, json)},
+    {.name = "device", .wants = "a number from 0 to 63", .take = take_device},
+    {.name = "directory", .wants = "a folder", .take = take_directory},
+    {.name = NULL},
+};
+static_assert(SURVEY_DEVICES == 64, "what --device wants");
 
 static int parse(int argc, char **argv, struct arguments *arguments)
 {
-    enum { OPTION_INTERVAL = 256, OPTION_ONCE, OPTION_JSON, OPTION_DEVICE, OPTION_DIRECTORY };
-    static const struct option options[] = {
-        {"interval", required_argument, NULL, OPTION_INTERVAL},
-        {"once", no_argument, NULL, OPTION_ONCE},
-        {"json", no_argument, NULL, OPTION_JSON},
-        {"device", required_argument, NULL, OPTION_DEVICE},
-        {"directory", required_argument, NULL, OPTION_DIRECTORY},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    uint64_t count;
-    int option;
-    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (option) {
-        case OPTION_INTERVAL:
-            if (!units_parse_number(optarg, 0.1, 3600, &arguments->interval))
-                return command_usage_error("top", "--interval wants seconds from 0.1 to 3600, not \"%s\"", optarg);
-            break;
-        case OPTION_ONCE:
-            arguments->once = true;
-            break;
-        case OPTION_JSON:
-            arguments->json = true;
-            break;
-        case OPTION_DEVICE:
-            if (!units_parse_count(optarg, 0, SURVEY_DEVICES - 1, &count))
-                return command_usage_error("top", "--device wants a number from 0 to %d, not \"%s\"",
-                                           SURVEY_DEVICES - 1, optarg);
-            arguments->device = (int)count;
-            break;
-        case OPTION_DIRECTORY:
-            arguments->directory = optarg;
-            break;
-        case 'h':
-            arguments->help = true;
-            return COMMAND_OK;
-        default:
-            return command_option_error("top", option, argv, options);
-        }
-    }
-    if (optind + 1 < argc)
+    int status = command_parse(&top_command, options, arguments, argc, argv);
+    if (status == COMMAND_GO_ON && optind + 1 < argc)
         return command_usage_error("top", "one process at a time, not \"%s\" as well", argv[optind + 1]);
     arguments->process = optind < argc ? argv[optind] : NULL;
-    return COMMAND_OK;
+    return status;
 }
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
@@ -321,12 +313,8 @@ static int run(int argc, char **argv)
 {
     struct arguments arguments = {.interval = 1, .device = -1};
     int file = -1, status = parse(argc, argv, &arguments);
-    if (status != COMMAND_OK)
+    if (status != COMMAND_GO_ON)
         return status;
-    if (arguments.help) {
-        fputs(help, stdout);
-        return COMMAND_OK;
-    }
     if (!arguments.process)
         return list(&arguments);
     status = choose(&arguments, &file);

@@ -11,15 +11,19 @@ function showComparison(before, after, by) {
     const sums = [["allocated at the peak", "allocated"], ["reserved then", "reserved"], ["free in reserved", "free"],
         ["largest hole", "largest"], ["waiting", "waiting"]].map(([name, key]) => [name, states[0][key], states[1][key]]);
     sums.push(["peak reserved", before.device.states.peakReserved.reserved, after.device.states.peakReserved.reserved]);
+    const [a, b] = [before, after].map((model, i) => "AB"[i] + ": " + model.file.name);
+    byId("compare-title").textContent = before.file.name + " and " + after.file.name;
+    byId("name-a").textContent = a;
+    byId("name-b").textContent = b;
     const number = name => ({name, number: true});
     const rows = sums.map(([name, a, b]) => [name, formatBytes(a), formatBytes(b), formatGrowth(b - a)]);
     rows.push(["blocks", formatCount(states[0].blocks), formatCount(states[1].blocks), ""],
-        ["fragmentation", formatShare(before.fragmentation(states[0]), 1), formatShare(after.fragmentation(states[1]), 1), ""],
+        ["free share of reserved", formatShare(states[0].free, states[0].reserved), formatShare(states[1].free, states[1].reserved), ""],
         ["out of memory", plural(before.device.ooms.length, "time"), plural(after.device.ooms.length, "time"), ""]);
     const changes = compareGroups(before, after, by);
     const most = Math.max(1, ...changes.map(change => Math.abs(change.after - change.before)));
     replaceContent("compare-tables",
-        makeTable("At the peak", [{name: ""}, number("A"), number("B"), number("growth")], rows),
+        makeTable("At the peak", [{name: ""}, number(a), number(b), number("growth")], rows),
         makeTable("What changed, by " + BY_NAMES[by], [number("growth"), number("A"), number("B"), {name: BY_NAMES[by]}],
             changes.slice(0, 40).map(change => [formatGrowth(change.after - change.before), formatBytes(change.before),
                 formatBytes(change.after), element("span", {},
@@ -51,6 +55,7 @@ function drawComparison(models) {
     const x = d3.scaleLinear().domain([0, 1]).range([MARGIN.left, MARGIN.left + width]);
     const y = d3.scaleLinear().domain([0, top]).range([MARGIN.top + height, MARGIN.top]);
     svg.selectAll("*").remove();
+    svg.attr("viewBox", `0 0 ${box.width} ${box.height}`);
     svg.append("g").attr("class", "axis").attr("transform", `translate(0,${MARGIN.top + height})`)
         .call(d3.axisBottom(x).ticks(5).tickFormat(value => Math.round(100 * value) + "\u00a0%"));
     svg.append("g").attr("class", "axis").attr("transform", `translate(${MARGIN.left},0)`)

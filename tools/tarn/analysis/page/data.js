@@ -34,8 +34,7 @@ const ARRAY_TYPES = {f64: Float64Array, u32: Uint32Array, u8: Uint8Array};
 const BASE64_SLICE = 1 << 18; // characters, a multiple of 4
 
 // The numbers of <script type="text/plain" id=...>, base64 of little-endian values; the element is let go.
-function* decodeArray(id, type, length) {
-    const node = byId(id);
+function* decodeArray(node, type, length) {
     const text = node.textContent;
     const Type = ARRAY_TYPES[type];
     const bytes = new Uint8Array(length * Type.BYTES_PER_ELEMENT);
@@ -49,10 +48,10 @@ function* decodeArray(id, type, length) {
     return new Type(bytes.buffer);
 }
 
-// {name: {id, type, length}} to {name: typed array}
-function* decodeArrays(descriptions) {
+// {name: {id, type, length}} to {name: typed array}; `textOf` gives the element with an id.
+function* decodeArrays(descriptions, textOf) {
     const arrays = {};
     for (const [name, {id, type, length}] of Object.entries(descriptions))
-        arrays[name] = yield* decodeArray(id, type, length);
+        arrays[name] = yield* decodeArray(textOf(id), type, length);
     return arrays;
 }

@@ -68,12 +68,24 @@ function makeBar(part, kind) {
         element("span", {class: "bar " + (kind || ""), style: `width:${(60 * part).toFixed(1)}px`}));
 }
 
-// A table: columns are {name, number: whether it is set flush right}, rows are arrays of texts or elements.
-function makeTable(caption, columns, rows) {
-    const head = element("tr", {}, ...columns.map(column =>
-        element("th", {scope: "col", class: column.number ? "number" : null}, column.name)));
-    const body = rows.map(row => element("tr", {}, ...row.map((cell, i) =>
+// A table: columns are {name, number: whether it is set flush right, key: what it is sorted by}, rows are arrays of texts or elements, or
+// rows of the table. `sorting` has the key, whether it goes down, and onSort(key).
+function makeTable(caption, columns, rows, sorting) {
+    const title = column => !sorting || !column.key ? column.name : element("button", {type: "button", class: "sort",
+        onclick: () => sorting.onSort(column.key)}, column.name + (sorting.key === column.key ? sorting.down ? " \u25be" : " \u25b4" : ""));
+    const head = element("tr", {}, ...columns.map(column => element("th", {scope: "col", class: column.number ? "number" : null,
+        "aria-sort": sorting && sorting.key === column.key ? sorting.down ? "descending" : "ascending" : null}, title(column))));
+    const body = rows.map(row => !Array.isArray(row) ? row : element("tr", {}, ...row.map((cell, i) =>
         element("td", {class: columns[i].number ? "number" : null}, cell))));
     return element("table", {}, caption ? element("caption", {}, caption) : null,
         element("thead", {}, head), element("tbody", {}, ...body));
 }
+
+// Sorts by a function from an item to a number or a text; equal ones stay as they were.
+function sortBy(items, value, down) {
+    const sign = down ? -1 : 1;
+    return items.map(item => [value(item), item]).sort(([a], [b]) => a === b ? 0 : sign * (a < b ? -1 : 1)).map(([, item]) => item);
+}
+
+// What is sorted next when a column is chosen: numbers begin with the largest, texts with the first.
+const nextSorting = (sorting, key, number) => ({key, down: sorting.key === key ? !sorting.down : number});

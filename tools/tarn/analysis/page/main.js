@@ -3,10 +3,42 @@
 //
 // The page as a whole: what is chosen (file, device, moment, block, grouping), and who is told when it changes.
 
-const chosen = {model: null, grouping: null, moment: 0, block: -1, by: "tag", groupsBy: "site", axis: "time", opened: new Set(),
-    filter: null, lines: 12};
+// What a reader chooses. `first` is what is chosen without him: what a link leaves out.
+const chosen = {model: null, place: 0, grouping: null, moment: 0, block: -1, by: "tag", groupsBy: "site", axis: "time", opened: new Set(),
+    search: "", least: "", most: "", filter: null, legend: new Set(), range: null, view: null, lines: 12,
+    sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
+let first = {};
 const models = []; // by file: by device
-let timeline, addressMap, grouping = 0;
+let choices = []; // the same in one row: what the list of files and devices has
+let timeline, addressMap, calls, events, changes = 0;
+
+// What the parts of the page tell: the reader has chosen something there.
+const tell = {
+    onMoment: moment => chooseMoment(moment),
+    onBlock: block => chooseBlock(block),
+    onHover: (lines, event) => showTooltip(lines, event),
+    onFilter: filter => {
+        chosen.filter = filter;
+        refilter(FACET.group);
+    },
+    onSort: (table, sorting) => {
+        chosen[table] = sorting;
+        ({sortGroups: showGroupTable, sortBlocks: showBlockTable, sortRange: showRangeTable})[table]();
+        saveLink();
+    },
+    onRange: range => chooseRange(range),
+    onRangeEnd: side => chooseRangeEnd(side),
+    onView: () => {
+        chosen.view = timeline.view;
+        saveLink();
+    },
+    onPresent: () => events.draw(timeline),
+    onDrawn: single => {
+        byId("detail").textContent = single >= 0 ? plural(single, "block") + " in view, one by one where there is room"
+            : "drawn by group; zoom in for blocks";
+        document.body.dataset.drawn = String(Math.round(performance.now()));
+    },
+};
 
 function showTooltip(lines, event) {
     const tooltip = byId("tooltip");
@@ -31,7 +63,8 @@ async function chooseMoment(moment) {
         ? "After event " + formatCount(moment) + " of " + formatCount(model.events) +
             (model.device.hasTimes ? ", " + formatTime(model.times[moment]) : "")
         : "The state that was recorded";
-    for (const part of [showSums, showLegend, showGroupTable, showBlockTable, showMap]) {
+    saveLink();
+    for (const part of [showSums, showLegend, showGroupTable, showBlockTable, showCalls, showRangeTable, showMap]) {
         await nextTask();
         if (number !== showing)
             return;
@@ -44,9 +77,10 @@ function showSums() {
     const model = chosen.model, state = model.stateAt(chosen.moment), known = state.reserved > 0 || !state.allocated;
     const facts = [["allocated", formatBytes(state.allocated), plural(state.blocks, "block")]];
     if (known)
-        facts.push(["reserved", formatBytes(state.reserved), formatBytes(state.reserved - state.allocated) + " more than allocated"],
-            ["free in reserved", formatBytes(state.free), plural(state.holes, "hole") + ", largest " + formatBytes(state.largest)],
-            ["fragmentation", formatShare(model.fragmentation(state), 1), "of the free memory is not in its largest hole"]);
+        facts.push(["reserved", formatBytes(state.reserved), "from the driver"],
+            ["free in reserved", formatBytes(state.free), formatShare(state.free, state.reserved) + " of it, in " +
+                plural(state.holes, "hole")],
+            ["largest hole", formatBytes(state.largest), "no larger request fits into what is free"]);
     else
         facts.push(["reserved", "not recorded", "the file shows no segments"]);
     facts.push(["waiting", formatBytes(state.waiting), plural(state.waitingBlocks, "block") + " freed, in use by a stream"]);
@@ -61,16 +95,23 @@ function showMap() {
     addressMap.show(chosen.model, chosen.grouping, chosen.moment, chosen.lines);
 }
 
+function showCalls() {
+    const model = chosen.model;
+    byId("calls").hidden = !model.device.hasStacks;
+    if (model.device.hasStacks)
+        calls.show(model, model.alive(chosen.moment));
+}
+
 function showGroupTable() {
-    showGroups(chosen.model, chosen.moment, chosen.groupsBy, chosen.opened, chosen.filter, filter => {
-        chosen.filter = filter;
-        showGroupTable();
-        showBlockTable();
-    });
+    showGroups(chosen, tell);
 }
 
 function showBlockTable() {
-    showBlocks(chosen.model, chosen.moment, chosen.groupsBy, chosen.opened, chosen.filter, chooseBlock);
+    showBlocks(chosen, tell);
+}
+
+function showRangeTable() {
+    showRange(chosen, tell);
 }
 
 function chooseBlock(block) {
@@ -78,21 +119,55 @@ function chooseBlock(block) {
     timeline.selectBlock(block);
     addressMap.select(block);
     showBlock(chosen.model, block, chooseMoment);
+    saveLink();
+}
+
+function chooseRange(range) {
+    chosen.range = range && range.from !== range.to ? {from: Math.min(range.from, range.to), to: Math.max(range.from, range.to)} : null;
+    timeline.selectRange(chosen.range);
+    showRanging(false);
+    showRangeTable();
+    saveLink();
+}
+
+// One end at the chosen moment; the other stays, or is the beginning or the end.
+function chooseRangeEnd(side) {
+    const range = chosen.range || {from: 0, to: chosen.model.events};
+    chooseRange({...range, [side]: chosen.moment});
+}
+
+function showRanging(on) {
+    timeline.ranging = on;
+    byId("ranging").setAttribute("aria-pressed", String(on));
 }
 
 function showLegend() {
-    const sums = atOnce(chosen.model.sumsAt(chosen.grouping, chosen.moment));
-    const items = chosen.grouping.groups.map((group, number) => {
+    const {grouping, legend} = chosen, sums = atOnce(chosen.model.sumsAt(grouping, chosen.moment));
+    const items = grouping.groups.map((group, number) => {
         const swatch = element("span", {class: "swatch", style: "background:" + groupColour(group, number)});
         const size = element("span", {class: "size"}, formatBytes(sums[number]));
         const opener = group.opens ? element("button", {type: "button", class: "opener", title: "Show the parts of " + group.label,
             "aria-label": "Show the parts of " + group.label, onclick: () => toggleTag(group.label)}, "+") : null;
-        return element("li", {title: group.label}, swatch, element("span", {class: "label"}, group.label), opener, size);
+        const entry = element("button", {type: "button", class: "entry", "aria-pressed": String(legend.has(legendKey(group))),
+            onclick: () => toggleLegend(legendKey(group))}, swatch, element("span", {class: "label"}, group.label), size);
+        return element("li", {title: group.label, class: grouping.on && !grouping.on[number] ? "off" : null}, entry, opener);
     });
-    const opened = chosen.by === "tag" ? [...chosen.opened].sort() : [];
-    replaceContent("opened", ...opened.map(tag => element("button", {type: "button", class: "chip",
+    const tags = chosen.by === "tag" ? [...chosen.opened].sort() : [];
+    const focused = document.activeElement && document.activeElement.matches("#legend .entry")
+        ? [...byId("legend").querySelectorAll(".entry")].indexOf(document.activeElement) : -1;
+    replaceContent("opened", ...tags.map(tag => element("button", {type: "button", class: "chip",
         title: "Put the parts of " + tag + " together again", onclick: () => toggleTag(tag)}, tag + " \u2212")));
     replaceContent("legend", ...items);
+    if (focused >= 0 && byId("legend").querySelectorAll(".entry")[focused])
+        byId("legend").querySelectorAll(".entry")[focused].focus();
+}
+
+function toggleLegend(key) {
+    if (!chosen.legend.delete(key))
+        chosen.legend.add(key);
+    if (chosen.legend.size === chosen.grouping.groups.length)
+        chosen.legend.clear();
+    refilter(FACET.legend);
 }
 
 function toggleTag(tag) {
@@ -104,51 +179,156 @@ function toggleTag(tag) {
     regroup();
 }
 
-async function regroup() {
-    const number = ++grouping;
-    const made = await inSlices(chosen.model.grouping(chosen.by, chosen.opened), () => number !== grouping);
-    if (!made || number !== grouping)
+// Looks again at what the facets leave out, and divides the rest; what is asked for meanwhile counts alone.
+let wanted = 0;
+async function refilter(facets) {
+    const number = ++changes, stale = () => number !== changes, model = chosen.model;
+    wanted |= facets;
+    document.body.dataset.filtering = "";
+    saveLink();
+    showFilters();
+    const apply = {
+        [FACET.search]: () => applySearch(model, chosen.search),
+        [FACET.size]: () => applySizes(model, chosen.least, chosen.most),
+        [FACET.group]: () => applyGroup(model, chosen.groupsBy, chosen.opened, chosen.filter),
+    };
+    for (const facet of [FACET.search, FACET.size, FACET.group]) {
+        if (!(wanted & facet))
+            continue;
+        await inSlices(apply[facet](), stale);
+        if (stale())
+            return;
+    }
+    let made = chosen.grouping;
+    if (!made || wanted & ~FACET.legend)
+        made = await inSlices(model.grouping(chosen.by, chosen.opened), stale);
+    if (stale() || !made)
         return;
+    await inSlices(applyLegend(model, made, chosen.legend), stale);
+    if (stale())
+        return;
+    wanted = 0;
+    made.filtered = Boolean(chosen.search.trim() || chosen.least.trim() || chosen.most.trim() || chosen.filter !== null);
     chosen.grouping = made;
-    chosen.filter = null;
-    timeline.show(chosen.model, made, chosen.axis);
-    await chooseMoment(Math.min(chosen.moment, chosen.model.events));
+    showMatches();
+    timeline.show(model, made, chosen.axis);
+    await timeline.settled(); // the chart first
+    if (stale())
+        return;
+    await chooseMoment(Math.min(chosen.moment, model.events));
+    if (!stale())
+        delete document.body.dataset.filtering;
 }
 
-async function chooseModel(model) {
+const regroup = () => refilter(FACET.group); // at least: what a group is has changed
+
+function showFilters() {
+    for (const [id, field] of [["search", "search"], ["least", "least"], ["most", "most"]])
+        if (byId(id) !== document.activeElement)
+            byId(id).value = chosen[field];
+    for (const id of ["least", "most"])
+        byId(id).setAttribute("aria-invalid", String(Number.isNaN(parseSize(byId(id).value))));
+}
+
+function showMatches() {
+    const {model, grouping} = chosen, active = grouping.filtered || grouping.on;
+    byId("clear").hidden = !active;
+    let count = 0;
+    for (let i = 0; active && i < model.blocks.count; i++)
+        count += model.fails[i] === 0;
+    byId("matches").textContent = active && !count ? "nothing is found" : active ? formatCount(count) + " of " + plural(model.blocks.count, "block") +
+        (chosen.filter !== null ? " \u00b7 only " + chosen.filter : "") : "";
+    byId("matches").dataset.count = active ? count : model.blocks.count;
+}
+
+function clearFilters() {
+    Object.assign(chosen, {search: "", least: "", most: "", filter: null, legend: new Set()});
+    for (const id of ["search", "least", "most"])
+        byId(id).value = "";
+    refilter(ALL_FACETS);
+}
+
+// --- the link ---
+
+let saving = 0;
+function saveLink() {
+    clearTimeout(saving);
+    saving = setTimeout(() => {
+        const text = writeLink(chosen, first), address = text ? "#" + text : location.href.split("#")[0];
+        if (text !== location.hash.slice(1))
+            history.replaceState(null, "", address);
+    }, 150);
+}
+
+async function followLink() {
+    const link = readLink(location.hash), choice = choices[link.place] || choices[0];
+    await chooseModel(choice.model, link);
+}
+
+// With `link` what it says, else what the recording suggests.
+async function chooseModel(model, link = {}) {
+    const {hasTags, hasStacks, hasCategories, hasTrace, hasTimes} = model.device;
+    const by = hasTags ? "tag" : hasCategories ? "category" : hasStacks ? "site" : "stream";
+    first = {moment: model.device.peak, block: null, by, groupsBy: hasStacks ? "site" : by, axis: hasTimes ? "time" : "events", lines: 12,
+        search: "", least: "", most: "", filter: null, legend: new Set(), opened: new Set(), range: null, view: null,
+        sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
+    const choice = (field, values) => link[field] === undefined || values.includes(link[field]) ? {} : {[field]: first[field]};
+    const groupings = Object.keys(BY_NAMES), inTrace = moment => moment >= 0 && moment <= model.events && moment % 1 === 0;
+    Object.assign(chosen, first, {legend: new Set(), opened: new Set()}, link, choice("by", groupings), choice("groupsBy", groupings),
+        choice("axis", hasTimes ? ["time", "events"] : ["events"]), choice("lines", [12, 40, 150]),
+        choice("moment", inTrace(link.moment) ? [link.moment] : []));
+    for (const [field, known] of [["sortGroups", GROUP_VALUES], ["sortBlocks", {bytes: 1, lived: 1, address: 1, name: 1}], ["sortRange", RANGE_VALUES]])
+        if (!Object.prototype.hasOwnProperty.call(known, chosen[field].key))
+            chosen[field] = first[field];
+    if (chosen.range && !(inTrace(chosen.range.from) && inTrace(chosen.range.to)))
+        chosen.range = null;
+    const view = chosen.view, block = chosen.block;
     chosen.model = model;
-    chosen.moment = model.device.peak;
+    chosen.grouping = null;
+    chosen.place = choices.findIndex(choice => choice.model === model);
     chosen.block = timeline.block = addressMap.block = -1;
-    chosen.opened.clear();
-    const {hasTags, hasStacks} = model.device;
-    chosen.by = hasTags ? "tag" : hasStacks ? "site" : "stream";
-    chosen.groupsBy = hasStacks ? "site" : chosen.by;
+    byId("model").value = chosen.place;
     byId("groups-by").value = chosen.groupsBy;
-    chosen.axis = model.device.hasTimes ? "time" : "events";
     byId("by").value = chosen.by;
     byId("axis").value = chosen.axis;
-    byId("axis").disabled = !model.device.hasTimes;
-    byId("timeline-section").hidden = !model.device.hasTrace;
-    for (const id of ["at-peak", "at-peak-reserved", "at-end", "at-previous", "at-next"])
-        byId(id).hidden = !model.device.hasTrace;
+    byId("lines").value = chosen.lines;
+    byId("axis").disabled = !hasTimes;
+    for (const id of ["timeline-section", "ranging"])
+        byId(id).hidden = !hasTrace;
+    byId("free-part").hidden = !model.device.states.peakReserved.reserved;
+    for (const id of ["at-peak", "at-peak-reserved", "at-end", "at-previous", "at-next", "range-from", "range-to"])
+        byId(id).hidden = !hasTrace;
+    showRanging(false);
+    timeline.selectRange(chosen.range);
     replaceContent("block", element("p", {class: "note"}, "Choose a block in a chart or in the list to see all of it."));
     byId("head-facts").textContent = headFacts(model);
     replaceContent("partial", model.device.partial ? element("p", {class: "warning"}, model.device.partial) : null);
+    showAdvice(model, chooseMoment);
     showOoms(model, chooseMoment);
+    showWhatIf(model);
     showDeviceFacts(model);
     compareFiles();
-    await regroup();
-    const largest = model.alive(chosen.moment)[0];
-    if (chosen.model === model && largest !== undefined)
+    await inSlices(events.show(model));
+    await refilter(ALL_FACETS);
+    if (chosen.model !== model)
+        return;
+    if (view && hasTrace)
+        timeline.view = view;
+    const largest = block !== null && block >= 0 && block < model.blocks.count && block % 1 === 0 ? block : model.alive(chosen.moment)[0];
+    if (largest !== undefined)
         chooseBlock(largest);
+    if (block === null)
+        first.firstBlock = chosen.block;
 }
 
-// The device that is looked at, in both files; where one lacks it, its first.
+// The device that is looked at, in the first file and the last; where one lacks it, its first.
 function compareFiles() {
+    byId("compare-section").hidden = models.length < 2;
     if (models.length < 2)
         return;
     const number = chosen.model.device.device;
-    const [before, after] = models.map(devices => devices.find(model => model.device.device === number) || devices[0]);
+    const [before, after] = [models[0], models[models.length - 1]].map(devices =>
+        devices.find(model => model.device.device === number) || devices[0]);
     showComparison(before, after, byId("compare-by").value);
 }
 
@@ -164,41 +344,108 @@ function headFacts(model) {
 
 // --- setting up ---
 
-function bind(models) {
-    const choices = [];
-    models.forEach((devices, file) => devices.forEach((model, device) => choices.push({file, device, model})));
-    const name = ({file, model}) => (models.length > 1 ? "AB"[file] + ": " : "") + model.file.name + ", device " + model.device.device +
-        (model.device.name ? " (" + model.device.name + ")" : "");
+// The list of all files and devices.
+function listModels() {
+    choices = [];
+    models.forEach((devices, file) => devices.forEach(model => choices.push({file, model})));
+    const name = ({file, model}) => (models.length > 1 ? "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[file % 26] + ": " : "") + model.file.name + ", device " +
+        model.device.device + (model.device.name ? " (" + model.device.name + ")" : "");
     byId("model").replaceChildren(...choices.map((choice, i) => element("option", {value: i}, name(choice))));
-    byId("model").addEventListener("change", event => chooseModel(choices[event.target.value].model));
     byId("model").hidden = choices.length < 2;
+}
+
+function say(text) {
+    byId("said").hidden = !text;
+    byId("said").textContent = text;
+}
+
+// Pages that a reader dropped: each becomes one more file to look at, and to compare with the first.
+async function openFiles(files) {
+    say("");
+    try {
+        for (const file of files) {
+            const {description, textOf} = await readPage(file);
+            await readModels(description, textOf);
+        }
+    } catch (error) {
+        say(error.message);
+    }
+    listModels();
+    const last = models[models.length - 1];
+    if (last[0] !== chosen.model && files.length)
+        await chooseModel(last[0]);
+    document.body.dataset.files = String(models.length);
+}
+
+// After a pause in typing.
+function onTyping(id, field, facet) {
+    let pause = 0;
+    byId(id).addEventListener("input", () => {
+        clearTimeout(pause);
+        pause = setTimeout(() => {
+            chosen[field] = byId(id).value;
+            refilter(facet);
+        }, 200);
+    });
+}
+
+function bind() {
+    byId("model").addEventListener("change", event => chooseModel(choices[event.target.value].model));
     byId("by").addEventListener("change", event => {
         chosen.by = event.target.value;
+        chosen.legend.clear();
         regroup();
     });
     byId("groups-by").addEventListener("change", event => {
+        const filtered = chosen.filter !== null;
         chosen.groupsBy = event.target.value;
         chosen.filter = null;
+        if (filtered) {
+            refilter(FACET.group);
+            return;
+        }
         showGroupTable();
         showBlockTable();
+        showRangeTable();
+        saveLink();
     });
     byId("axis").addEventListener("change", event => {
         chosen.axis = event.target.value;
         timeline.show(chosen.model, chosen.grouping, chosen.axis);
         timeline.select(chosen.moment);
+        saveLink();
     });
     byId("lines").addEventListener("change", event => {
         chosen.lines = Number(event.target.value);
         showMap();
+        saveLink();
     });
     const moments = {"at-peak": model => model.device.peak, "at-peak-reserved": model => model.device.peakReserved,
         "at-end": model => model.events, "at-previous": () => Math.max(0, chosen.moment - 1),
         "at-next": model => Math.min(model.events, chosen.moment + 1)};
     for (const [id, moment] of Object.entries(moments))
         byId(id).addEventListener("click", () => chooseMoment(moment(chosen.model)));
-    byId("zoom-in").addEventListener("click", () => timeline.scale(2));
-    byId("zoom-out").addEventListener("click", () => timeline.scale(0.5));
-    byId("zoom-reset").addEventListener("click", () => timeline.reset());
+    const buttons = {"zoom-in": () => timeline.scale(2), "zoom-out": () => timeline.scale(0.5), "zoom-reset": () => timeline.reset(),
+        "ranging": () => showRanging(byId("ranging").getAttribute("aria-pressed") !== "true"),
+        "range-from": () => chooseRangeEnd("from"), "range-to": () => chooseRangeEnd("to"), "range-clear": () => chooseRange(null),
+        "clear": clearFilters, "print": () => window.print(),
+        "save-png": () => savePng(timeline, chosen.model, chosen.grouping).catch(error => say(error.message)),
+        "save-svg": () => saveSvg(timeline, chosen.model, chosen.grouping),
+        "save-csv": () => saveFile(saveName(chosen.model) + "-chart.csv", "text/csv", chartCsv(timeline, chosen.model, chosen.grouping)),
+        "save-blocks": () => saveFile(saveName(chosen.model) + "-blocks.csv", "text/csv", blocksCsv(chosen.model, chosen.moment))};
+    for (const [id, action] of Object.entries(buttons))
+        byId(id).addEventListener("click", action);
+    onTyping("search", "search", FACET.search);
+    onTyping("least", "least", FACET.size);
+    onTyping("most", "most", FACET.size);
+    byId("filters").addEventListener("submit", event => event.preventDefault());
+    window.addEventListener("keydown", event => {
+        if (event.key === "/" && !event.target.closest("input, select, textarea")) {
+            event.preventDefault();
+            byId("search").focus();
+        }
+    });
+    acceptFiles(byId("drop"), byId("open-file"), openFiles);
     let resizing = 0;
     const redraw = () => {
         cancelAnimationFrame(resizing);
@@ -207,43 +454,47 @@ function bind(models) {
                 return;
             timeline.draw();
             addressMap.draw();
+            if (chosen.model.device.hasStacks)
+                calls.draw();
             compareFiles();
         });
     };
     window.addEventListener("resize", redraw);
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-    byId("compare-section").hidden = models.length < 2;
     byId("compare-by").addEventListener("change", redraw);
+    window.addEventListener("hashchange", followLink);
 }
 
-async function readModels(description) {
+// `textOf` gives the element of an array; those of this page are in it.
+async function readModels(description, textOf) {
+    const found = [];
     for (const file of description.files) {
-        const shared = await inSlices(decodeArrays(file.arrays));
+        const shared = await inSlices(decodeArrays(file.arrays, textOf));
         Object.assign(file, shared);
         const devices = [];
         for (const device of file.traces) {
-            const arrays = await inSlices(decodeArrays(device.arrays));
+            const arrays = await inSlices(decodeArrays(device.arrays, textOf));
             const model = new Model(file, device, arrays);
             await inSlices(model.prepare());
             devices.push(model);
         }
-        models.push(devices);
+        found.push(devices);
     }
+    models.push(...found);
 }
 
 async function start() {
-    const listeners = {onMoment: chooseMoment, onBlock: chooseBlock, onHover: showTooltip, onDrawn: single => {
-        byId("detail").textContent = single >= 0 ? plural(single, "block") + " in view, one by one where there is room" : "drawn by group; zoom in for blocks";
-        document.body.dataset.drawn = String(Math.round(performance.now()));
-    }};
-    timeline = new Timeline(byId("timeline"), listeners);
-    addressMap = new AddressMap(byId("map"), listeners);
+    timeline = new Timeline(byId("timeline"), tell);
+    addressMap = new AddressMap(byId("map"), tell);
+    calls = new Calls(byId("calls"), tell);
+    events = new EventRows(byId("events"), tell);
     await nextTask();
-    await readModels(JSON.parse(byId("description").textContent));
+    await readModels(JSON.parse(byId("description").textContent), byId);
     byId("reading").hidden = true;
     byId("report").hidden = false;
-    bind(models);
-    await chooseModel(models[0][0]);
+    listModels();
+    bind();
+    await followLink();
     document.body.dataset.ready = String(Math.round(performance.now()));
 }
 

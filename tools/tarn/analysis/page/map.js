@@ -37,10 +37,7 @@ class AddressMap {
     draw() {
         this.parts = [];
         this.state = this.model.stateAt(this.moment, (what, address, size, index) => {
-            if (what === "range")
-                this.parts.push({what, address, size, index: -1});
-            else
-                this.parts.push({what, address, size, index});
+            this.parts.push({what, address, size, index: what === "range" ? -1 : index});
         });
         const width = Math.max(200, this.root.clientWidth - 2), ratio = window.devicePixelRatio || 1;
         this.width = width;
@@ -54,29 +51,29 @@ class AddressMap {
         context.setTransform(ratio, 0, 0, ratio, 0, 0);
         const style = getComputedStyle(document.documentElement);
         const colours = {range: style.getPropertyValue("--free"), edge: style.getPropertyValue("--edge"),
-            waiting: style.getPropertyValue("--waiting"), chosen: style.getPropertyValue("--text")};
-        for (const part of this.parts) {
-            if (part.what === "free")
-                continue;
-            this.rectangles(part, (x, y, w) => {
-                if (part.what === "range") {
-                    context.fillStyle = colours.range;
-                    context.fillRect(x, y, w, MAP_LINE);
-                    context.fillStyle = colours.edge;
-                    context.fillRect(x, y + MAP_LINE, w, 1);
-                } else {
-                    const group = this.grouping.of[part.index];
-                    context.fillStyle = part.what === "waiting" ? colours.waiting
-                        : groupColour(this.grouping.groups[group], group, part.index);
-                    context.fillRect(x, y, Math.max(0.35, w - (w > 4 ? 0.6 : 0)), MAP_LINE);
-                }
-                if (part.index >= 0 && part.index === this.block) {
-                    context.strokeStyle = colours.chosen;
-                    context.lineWidth = 2;
-                    context.strokeRect(x, y + 1, Math.max(2, w), MAP_LINE - 2);
-                }
-            });
-        }
+            waiting: style.getPropertyValue("--waiting"), hidden: style.getPropertyValue("--hidden"), chosen: style.getPropertyValue("--text")};
+        const paint = (what, fill) => {
+            for (const part of this.parts)
+                if (what.includes(part.what))
+                    this.rectangles(part, (x, y, w) => fill(part, x, y, w));
+        };
+        paint(["range"], (part, x, y, w) => { // all of them first: a block may lie in several
+            context.fillStyle = colours.range;
+            context.fillRect(x, y, w, MAP_LINE);
+            context.fillStyle = colours.edge;
+            context.fillRect(x, y + MAP_LINE, w, 1);
+        });
+        paint(["live", "waiting"], (part, x, y, w) => {
+            const group = this.grouping.of[part.index];
+            context.fillStyle = this.model.fails[part.index] ? colours.hidden : part.what === "waiting" ? colours.waiting
+                : groupColour(this.grouping.groups[group], group, part.index);
+            context.fillRect(x, y, Math.max(0.35, w - (w > 4 ? 0.6 : 0)), MAP_LINE);
+            if (part.index === this.block) {
+                context.strokeStyle = colours.chosen;
+                context.lineWidth = 2;
+                context.strokeRect(x, y + 1, Math.max(2, w), MAP_LINE - 2);
+            }
+        });
     }
 
     // Gives each range its place on the one long line that is then cut into lines; blocks and holes lie in their range.
@@ -136,8 +133,7 @@ class AddressMap {
         const model = this.model, lines = [];
         if (part.index >= 0)
             lines.push(formatBytes(model.blocks.size[part.index]) + (part.what === "waiting" ? ", freed, waiting" : "") +
-                " \u00b7 " + this.grouping.groups[this.grouping.of[part.index]].label,
-            model.siteLabel(model.blocks.stack[part.index]));
+                " \u00b7 " + this.grouping.label(part.index), ...stackLines(model, part.index));
         else
             lines.push(formatBytes(part.size) + (part.what === "free" ? " free" : " reserved"));
         lines.push(formatAddress(part.address));

@@ -16,10 +16,13 @@ class Model {
         this.samples = arrays;
         this.blocks = {count: arrays.address.length, address: arrays.address, size: arrays.size, room: arrays.room,
             begin: arrays.begin, freed: arrays.freed, end: arrays.end, stream: arrays.stream, pool: arrays.pool,
-            stack: arrays.stack, tag: arrays.tag, thread: arrays.thread, byAddress: arrays.byAddress};
+            stack: arrays.stack, tag: arrays.tag, thread: arrays.thread, category: arrays.category, byAddress: arrays.byAddress};
         this.ranges = {count: arrays.rangeAddress.length, address: arrays.rangeAddress, size: arrays.rangeSize,
             begin: arrays.rangeBegin, end: arrays.rangeEnd, pool: arrays.rangePool, stream: arrays.rangeStream,
             joins: arrays.rangeJoins, byAddress: arrays.rangeByAddress};
+        this.fails = new Uint8Array(this.blocks.count); // facets that leave a block out
+        this.applied = 0; // facets that leave any out
+        this.marks = arrays;
     }
 
     // What is asked for often: the blocks in the order of their frees, and what is reserved at each moment.
@@ -62,15 +65,25 @@ class Model {
         return this.blocks.begin[i] <= moment && moment < this.blocks.freed[i];
     }
 
+    // When a block's life begins and ends, of what was recorded, ns or events.
+    starts(i) {
+        return this.device.hasTimes ? this.times[this.blocks.begin[i]] : this.blocks.begin[i];
+    }
+
+    ends(i) {
+        const end = Math.min(this.blocks.freed[i], this.events);
+        return this.device.hasTimes ? this.times[end] : end;
+    }
+
     waits(i, moment) {
         return this.blocks.freed[i] <= moment && moment < this.blocks.end[i];
     }
 
-    // The living blocks, the largest first and then by address.
-    alive(moment) {
-        const {count, size, address} = this.blocks, alive = [];
+    // The living blocks that no facet leaves out, the largest first and then by address.
+    alive(moment, facets = ALL_FACETS) {
+        const {count, size, address} = this.blocks, {fails} = this, alive = [];
         for (let i = 0; i < count; i++)
-            if (this.lives(i, moment))
+            if (!(fails[i] & facets) && this.lives(i, moment))
                 alive.push(i);
         return alive.sort((a, b) => size[b] - size[a] || address[a] - address[b]);
     }
@@ -136,10 +149,6 @@ class Model {
         return state;
     }
 
-    fragmentation(state) {
-        return state.free ? 1 - state.largest / state.free : 0;
-    }
-
     // --- labels ---
 
     text(number) {
@@ -163,6 +172,12 @@ class Model {
         return this.file.siteLabels[this.file.sites[stack]];
     }
 
+    // The call site of a block: one that was there before may lack a stack for that.
+    siteOf(i) {
+        const before = !this.blocks.stack[i] && !this.blocks.begin[i] && this.device.hasTrace;
+        return before ? "from before the recording" : this.siteLabel(this.blocks.stack[i]);
+    }
+
     frames(stack) {
         const frames = [];
         for (; stack; stack = this.file.stackCaller[stack])
@@ -183,9 +198,9 @@ class Model {
 
     // A function from a block's number to what it is put under.
     labeller(by, opened) {
-        const {tag, stack, stream, pool, thread} = this.blocks, known = new Map();
+        const {tag, stack, stream, pool, thread} = this.blocks;
         const lastPart = key => key ? this.text(key).slice(this.text(key).lastIndexOf("/") + 1) : "no tag";
-        const remember = (column, label) => i => {
+        const remember = (column, label, known = new Map()) => i => {
             const key = column[i];
             let text = known.get(key);
             if (text === undefined)
@@ -195,18 +210,22 @@ class Model {
         switch (by) {
         case "tag": return remember(tag, key => this.tagLabel(key, opened));
         case "last": return remember(tag, lastPart);
-        case "site": return remember(stack, key => this.siteLabel(key));
+        case "site": {
+            const known = remember(stack, key => this.siteLabel(key));
+            return i => stack[i] ? known(i) : this.siteOf(i);
+        }
+        case "category": return remember(this.blocks.category, key => this.file.categories[key]);
         case "stream": return remember(stream, key => this.streamLabel(key));
         case "pool": return remember(pool, key => this.poolLabel(key));
         default: return remember(thread, key => this.threadLabel(key));
         }
     }
 
-    // Groups at one moment, the largest first: {label, bytes, blocks}.
-    groupsAt(moment, by, opened) {
+    // Groups at one moment of what no facet leaves out, the largest first: {label, bytes, blocks}.
+    groupsAt(moment, by, opened, facets = 0) {
         const label = this.labeller(by, opened), groups = new Map();
         for (let i = 0; i < this.blocks.count; i++) {
-            if (!this.lives(i, moment))
+            if (this.fails[i] & facets || !this.lives(i, moment))
                 continue;
             const name = label(i);
             let group = groups.get(name);
@@ -235,12 +254,17 @@ class Model {
         }
     }
 
-    // Divides the blocks for good: the groups that are ever largest have a number of their own, the rest shares the last. Also sums
-    // of each at every CHECKPOINT-th moment, from which those of any other are soon found.
+    // Divides the blocks for good: the groups that are ever largest have a number of their own, the rest shares the last; what a facet
+    // other than the legend leaves out is HIDDEN. Also sums of each at every CHECKPOINT-th moment, from which those of any other are
+    // soon found.
     *grouping(by, opened) {
         const {count, size} = this.blocks, label = this.labeller(by, opened), keys = new Map();
-        const key = new Uint32Array(count), children = new Set();
+        const key = new Uint32Array(count).fill(NEVER), children = new Set(), left = ALL_FACETS & ~FACET.legend;
         for (let i = 0; i < count; i++) {
+            if (i % 16384 === 0)
+                yield;
+            if (this.fails[i] & left)
+                continue;
             const name = label(i);
             let number = keys.get(name);
             if (number === undefined)
@@ -248,14 +272,17 @@ class Model {
             key[i] = number;
             if (by === "tag" && this.blocks.tag[i] && this.text(this.blocks.tag[i]).length > name.length)
                 children.add(name);
-            if (i % 16384 === 0)
-                yield;
         }
         const now = new Float64Array(keys.size), most = new Float64Array(keys.size);
         yield* this.walk(0, this.events + 1, i => {
+            if (key[i] === NEVER)
+                return;
             now[key[i]] += size[i];
             most[key[i]] = Math.max(most[key[i]], now[key[i]]);
-        }, i => { now[key[i]] -= size[i]; }, () => {});
+        }, i => {
+            if (key[i] !== NEVER)
+                now[key[i]] -= size[i];
+        }, () => {});
 
         const names = [...keys.keys()];
         const order = names.map((_, number) => number).sort((a, b) => most[b] - most[a] || a - b);
@@ -265,30 +292,36 @@ class Model {
         const groups = shown.map(number => ({label: names[number], most: most[number], opens: children.has(names[number])}));
         if (shown.length < order.length)
             groups.push({label: plural(order.length - shown.length, "other"), most: 0, rest: true});
-        const of = new Uint16Array(count);
+        const of = new Uint16Array(count).fill(HIDDEN);
         for (let i = 0; i < count; i++)
-            of[i] = place[key[i]];
+            if (key[i] !== NEVER)
+                of[i] = place[key[i]];
         yield;
 
         const width = groups.length, checkpoints = new Float64Array((Math.floor(this.events / CHECKPOINT) + 1) * width);
-        const sums = new Float64Array(width);
-        yield* this.walk(0, this.events + 1, i => { sums[of[i]] += size[i]; }, i => { sums[of[i]] -= size[i]; }, moment => {
+        const sums = new Float64Array(width), change = changeOf(sums, of, size);
+        yield* this.walk(0, this.events + 1, change(1), change(-1), moment => {
             if (moment % CHECKPOINT === 0)
                 checkpoints.set(sums, moment / CHECKPOINT * width);
         });
-        return {by, of, groups, checkpoints};
+        return {by, of, groups, checkpoints, label};
     }
 
     // The sums of each group after a moment's events.
     *sumsAt(grouping, moment) {
-        const width = grouping.groups.length, size = this.blocks.size, of = grouping.of;
-        const at = Math.floor(moment / CHECKPOINT);
+        const width = grouping.groups.length, at = Math.floor(moment / CHECKPOINT);
         const sums = grouping.checkpoints.slice(at * width, (at + 1) * width);
-        yield* this.walk(at * CHECKPOINT + 1, moment + 1, i => { sums[of[i]] += size[i]; },
-            i => { sums[of[i]] -= size[i]; }, () => {});
+        const change = changeOf(sums, grouping.of, this.blocks.size);
+        yield* this.walk(at * CHECKPOINT + 1, moment + 1, change(1), change(-1), () => {});
         return sums;
     }
 }
+
+// Adds a block to its group's sum, or takes it away.
+const changeOf = (sums, of, size) => sign => i => {
+    if (of[i] !== HIDDEN)
+        sums[of[i]] += sign * size[i];
+};
 
 // The first place of a sorted array whose value is not below `value`.
 function lowerBound(array, value) {

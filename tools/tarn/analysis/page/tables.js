@@ -6,45 +6,56 @@
 
 const BLOCK_ROWS = 100;
 
-const BY_NAMES = {tag: "tag", last: "last part of the tag", site: "call site", stream: "stream", pool: "pool", thread: "thread"};
+const BY_NAMES = {tag: "tag", last: "last part of the tag", category: "category", site: "call site", stream: "stream", pool: "pool", thread: "thread"};
 
-// The groups at a moment; choosing one shows only its blocks.
-function showGroups(model, moment, by, opened, filter, onFilter) {
-    const groups = model.groupsAt(moment, by, opened);
-    const whole = groups.reduce((sum, group) => sum + group.bytes, 0);
+// The groups at a moment; choosing one leaves only its blocks everywhere else. `view` is what is chosen (main.js), `tell` what to call
+// when the reader chooses.
+const GROUP_VALUES = {bytes: group => group.bytes, blocks: group => group.blocks, name: group => group.label.toLowerCase()};
+
+function showGroups(view, tell) {
+    const {model, groupsBy, filter, sortGroups} = view;
+    const found = model.groupsAt(view.moment, groupsBy, view.opened, ALL_FACETS & ~FACET.group);
+    const whole = found.reduce((sum, group) => sum + group.bytes, 0);
+    const groups = sortBy(found, GROUP_VALUES[sortGroups.key], sortGroups.down);
     const rows = groups.slice(0, 200).map(group => {
         const chosen = filter === group.label;
         const bar = makeBar(group.bytes / whole);
         return [formatBytes(group.bytes), formatShare(group.bytes, whole), formatCount(group.blocks),
             element("button", {class: "row", type: "button", "aria-pressed": String(chosen), title: group.label,
-                onclick: () => onFilter(chosen ? null : group.label)}, bar, group.label)];
+                onclick: () => tell.onFilter(chosen ? null : group.label)}, bar, group.label)];
     });
-    const columns = [{name: "bytes", number: true}, {name: "share", number: true}, {name: "blocks", number: true},
-        {name: BY_NAMES[by]}];
-    replaceContent("groups", makeTable(null, columns, rows),
-        groups.length > 200 ? element("p", {class: "note"}, "and " + plural(groups.length - 200, "more")) : null);
+    const columns = [{name: "bytes", number: true, key: "bytes"}, {name: "share", number: true},
+        {name: "blocks", number: true, key: "blocks"}, {name: BY_NAMES[groupsBy], key: "name"}];
+    replaceContent("groups", makeTable(null, columns, rows, {...sortGroups,
+        onSort: key => tell.onSort("sortGroups", nextSorting(sortGroups, key, key !== "name"))}),
+    groups.length > 200 ? element("p", {class: "note"}, "and " + plural(groups.length - 200, "more")) : null);
 }
 
-// The blocks at a moment, the largest first.
-function showBlocks(model, moment, by, opened, filter, onBlock, limit = BLOCK_ROWS) {
-    const label = model.labeller(by, opened), b = model.blocks;
-    const alive = model.alive(moment).filter(i => filter === null || label(i) === filter);
-    const body = alive.slice(0, limit).map(i => element("tr", {"data-address": formatAddress(b.address[i]),
-        "data-size": b.size[i]},
+// The blocks at a moment that are looked at, the largest first or as the reader sorts them.
+function showBlocks(view, tell, limit = BLOCK_ROWS) {
+    const {model, moment, sortBlocks, groupsBy: by} = view, label = model.labeller(by, view.opened), b = model.blocks;
+    const values = {bytes: i => b.size[i], lived: i => (b.freed[i] === NEVER ? Infinity : model.ends(i) - model.starts(i)),
+        address: i => b.address[i], name: i => label(i).toLowerCase() + " " + model.siteOf(i).toLowerCase()};
+    const found = model.alive(moment), largestFirst = sortBlocks.key === "bytes" && sortBlocks.down;
+    const alive = largestFirst ? found : sortBy(found, values[sortBlocks.key], sortBlocks.down);
+    const rows = alive.slice(0, limit).map(i => element("tr", {"data-address": formatAddress(b.address[i]), "data-size": b.size[i],
+        onmousemove: event => tell.onHover([formatBytes(b.size[i]) + " \u00b7 " + label(i), ...stackLines(model, i)], event),
+        onmouseleave: () => tell.onHover(null)},
     element("td", {class: "number"}, formatBytes(b.size[i])),
     element("td", {class: "number"}, lifetime(model, i)),
-    element("td", {}, element("button", {class: "row", type: "button", title: "Show this block", onclick: () => onBlock(i)},
-        label(i) + (by === "site" ? "" : "  \u00b7  " + model.siteLabel(b.stack[i]))))));
-    const head = element("tr", {}, element("th", {scope: "col", class: "number"}, "bytes"),
-        element("th", {scope: "col", class: "number"}, "lived"),
-        element("th", {scope: "col"}, by === "site" ? "call site" : BY_NAMES[by] + " \u00b7 call site"));
+    element("td", {}, element("button", {class: "row", type: "button", onclick: () => tell.onBlock(i)},
+        label(i) + (by === "site" ? "" : "  \u00b7  " + model.siteOf(i)))),
+    element("td", {class: "number address"}, formatAddress(b.address[i]))));
+    const columns = [{name: "bytes", number: true, key: "bytes"}, {name: "lived", number: true, key: "lived"},
+        {name: by === "site" ? "call site" : BY_NAMES[by] + " \u00b7 call site", key: "name"}, {name: "address", number: true, key: "address"}];
     const more = alive.length > limit
-        ? element("button", {type: "button", onclick: () => showBlocks(model, moment, by, opened, filter, onBlock, limit * 5)},
+        ? element("button", {type: "button", onclick: () => showBlocks(view, tell, limit * 5)},
             "Show more of the " + formatCount(alive.length))
         : null;
-    replaceContent("blocks", element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)), more);
+    replaceContent("blocks", makeTable(null, columns, rows, {...sortBlocks,
+        onSort: key => tell.onSort("sortBlocks", nextSorting(sortBlocks, key, key === "bytes" || key === "lived"))}), more);
     byId("blocks").dataset.moment = moment;
-    byId("blocks-title").textContent = plural(alive.length, "block") + (filter === null ? "" : " of " + filter);
+    byId("blocks-title").textContent = plural(alive.length, "block") + (view.filter === null ? "" : " of " + view.filter);
 }
 
 function lifetime(model, i) {
@@ -65,23 +76,34 @@ function showBlock(model, i, onMoment) {
         ["takes", formatBytes(b.room[i])],
         ["address", formatAddress(b.address[i])],
         ["tag", model.text(b.tag[i]) || "\u2013"],
+        ["category", model.file.categories[b.category[i]]],
         ["allocated", b.begin[i] ? at(b.begin[i]) : model.device.hasTrace ? "before the trace" : "not known"],
         ["freed", b.freed[i] === NEVER ? "not in the trace" : at(b.freed[i])],
+        ...(b.freed[i] !== NEVER && b.end[i] !== b.freed[i]
+            ? [["usable again", b.end[i] === NEVER ? "not in the trace" : at(b.end[i])]] : []),
         ["lived", lifetime(model, i)],
         ["stream", model.streamLabel(b.stream[i])],
         ["pool", model.poolLabel(b.pool[i])],
         ["thread", model.threadLabel(b.thread[i])],
     ];
-    if (b.freed[i] !== NEVER && b.end[i] !== b.freed[i])
-        facts.splice(6, 0, ["usable again", b.end[i] === NEVER ? "not in the trace" : at(b.end[i])]);
     const frames = model.frames(b.stack[i]).map(([name, file, line]) =>
         element("li", {}, element("code", {}, name), element("span", {class: "where"},
             " " + file + (line ? ":" + line : ""))));
     replaceContent("block", element("dl", {}, ...facts.flatMap(([name, value]) =>
         [element("dt", {}, name), element("dd", {}, value)])),
-    frames.length ? element("h4", {}, "Stack, innermost first") : element("p", {class: "note"}, "No stack was recorded."),
+    frames.length ? element("h4", {}, "Stack, innermost first") : element("p", {class: "note"}, b.begin[i] || !model.device.hasTrace
+        ? "No stack was recorded." : "It was there before the recording began, so its stack is not known."),
     frames.length ? element("ol", {class: "stack"}, ...frames) : null);
     byId("block").dataset.address = formatAddress(b.address[i]);
+}
+
+// What happened and what to do, as `tarn report` says it; each sentence leads to the moment that shows it.
+function showAdvice(model, onMoment) {
+    const advice = model.device.advice;
+    byId("advice-section").hidden = !advice.length;
+    replaceContent("advice", ...advice.map(item => element("li", {"data-kind": item.kind}, item.text + " ",
+        model.device.hasTrace ? element("button", {class: "link", type: "button", "aria-label": "Look at the moment that shows it",
+            onclick: () => onMoment(item.moment)}, "look") : null)));
 }
 
 // Out-of-memory errors.
@@ -97,7 +119,21 @@ function showOoms(model, onMoment) {
         [model.text(oom.tag), model.siteLabel(oom.stack)].filter(text => text).join(" \u00b7 ")])));
 }
 
-// What only tarn's files have.
+// What other allocators would take for the same trace.
+function showWhatIf(model) {
+    const found = model.device.whatIf, number = name => ({name, number: true});
+    byId("what-if-section").hidden = !found;
+    if (!found)
+        return;
+    const share = bytes => bytes ? formatBytes(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched";
+    const rows = found.rows.map(row => row.fits
+        ? [row.name, formatBytes(found.requested), share(row.reserved), share(row.least), formatTime(row.driverNs)]
+        : [row.name, formatBytes(found.requested), "does not run", "", ""]);
+    replaceContent("what-if", makeTable(null, [{name: "allocator"}, number("peak requested"), number("peak reserved"),
+        number("smallest device"), number("driver")], rows));
+}
+
+// The settings of the allocator, and what only tarn's files have.
 function showDeviceFacts(model) {
     const file = model.file, here = item => item.device === model.device.device, tables = [];
     const add = (title, columns, items, row) => {
@@ -116,6 +152,9 @@ function showDeviceFacts(model) {
         item => [item.library, formatCount(item.count), formatCount(item.inUse)]);
     add("Workspaces", [{name: "library"}, {name: "stream"}, bytes("size"), {name: "address"}], file.workspaces.filter(here),
         item => [item.library, file.streams[item.stream], formatBytes(item.size), formatAddress(item.address)]);
+    if (file.settings.there)
+        tables.push(element("section", {}, makeTable("Settings of the allocator", [{name: "setting"}, {name: "value"}],
+            [["configuration", file.settings.conf || "the default"], ["expandable segments", file.settings.expandable ? "yes" : "no"]])));
     byId("facts-section").hidden = !tables.length;
     replaceContent("facts", ...tables);
 }

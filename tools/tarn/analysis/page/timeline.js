@@ -2,28 +2,63 @@
 // Copyright (c) 2026 The tarn authors
 //
 // Memory over time: what each group had, stacked, at the moment of each column at which most was allocated. Where few enough blocks
-// are in view the groups are drawn block by block. Below it, how the free memory was cut up.
+// are in view the groups are drawn block by block. Below it, what of the reserved memory was free, and how it was cut up.
 //
-// Levels of detail: a column of the screen is one moment, whatever it covers; sums come from the model's checkpoints. A drawing that is
-// overtaken by a newer one ends at its next pause.
+// Levels of detail: a column of the screen is one moment, whatever it covers; sums come from the model's checkpoints.
+//
+// What is seen comes from pictures, each painted out of sight for one view and shown when it is whole. Until the picture of a new view is
+// there, the last one and the one of the whole trace are stretched to where they belong, so that no frame is empty and none waits.
 
 const MARGIN = {left: 76, right: 26, top: 14, bottom: 26};
 const SINGLE_BLOCKS = 4000; // at most so many are drawn one by one
 
+// What was painted of a plot's inside, and which part of the data it shows.
+class Picture {
+    constructor(width, height, x, y) {
+        const ratio = window.devicePixelRatio || 1;
+        this.canvas = document.createElement("canvas");
+        this.canvas.width = Math.max(1, Math.round(width * ratio));
+        this.canvas.height = Math.max(1, Math.round(height * ratio));
+        this.context = this.canvas.getContext("2d");
+        this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+        this.x = x.copy().range([0, width]);
+        this.y = y.copy().range([height, 0]);
+    }
+
+    // Into a context whose scales are `x` and `y`.
+    show(context, x, y) {
+        const [left, right] = this.x.domain().map(x), [low, high] = this.y.domain().map(y);
+        context.drawImage(this.canvas, left, high, right - left, low - high);
+    }
+}
+
+// Makes a canvas as large as it is shown, which empties it, only where it is not.
+function fitCanvas(canvas, width, height) {
+    const ratio = window.devicePixelRatio || 1, context = canvas.getContext("2d");
+    const size = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (canvas.width !== size[0] || canvas.height !== size[1])
+        [canvas.width, canvas.height] = size;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    return context;
+}
+
 class Timeline {
     constructor(root, listeners) {
-        this.listeners = listeners; // onMoment(moment), onBlock(block), onHover(text or null, event)
+        this.listeners = listeners; // onMoment(moment), onBlock(block), onHover(text or null, event), onDrawn(blocks), onView(), onPresent(), onRange(range), onRangeEnd(side)
+        this.root = root;
         this.canvas = root.querySelector("canvas.areas");
         this.svg = d3.select(root.querySelector("svg.overlay"));
-        this.lower = root.querySelector("canvas.fragmentation");
-        this.lowerSvg = d3.select(root.querySelector("svg.fragmentation-overlay"));
+        this.lower = root.querySelector("canvas.free");
+        this.lowerSvg = d3.select(root.querySelector("svg.free-overlay"));
         this.xAxis = this.svg.append("g").attr("class", "axis");
         this.yAxis = this.svg.append("g").attr("class", "axis");
+        this.ranged = this.svg.append("rect").attr("class", "ranged");
         this.marks = this.svg.append("g").attr("class", "marks");
         this.cursor = this.svg.append("line").attr("class", "cursor");
         this.lowerAxis = this.lowerSvg.append("g").attr("class", "axis");
         this.lowerCursor = this.lowerSvg.append("line").attr("class", "cursor");
-        this.drawing = 0;
+        this.waiting = []; // who waits for settled()
+        this.asked = this.drawn = 0; // views, in the order in which they were asked for
         this.yZoom = {low: 0, high: 1};
         this.zoom = d3.zoom().filter(() => !d3.event.button && !(d3.event.shiftKey && d3.event.type === "wheel"))
             .on("zoom", () => this.draw());
@@ -31,9 +66,16 @@ class Timeline {
         this.canvas.addEventListener("click", event => this.click(event));
         this.canvas.addEventListener("mousemove", event => this.hover(event));
         this.canvas.addEventListener("mouseleave", () => this.listeners.onHover(null));
-        this.canvas.addEventListener("wheel", event => this.wheel(event), {passive: false});
+        this.canvas.parentNode.addEventListener("wheel", event => this.wheel(event), {passive: false});
         this.canvas.addEventListener("keydown", event => this.key(event));
         this.canvas.addEventListener("dblclick", () => this.reset());
+        this.brush = d3.brushX().on("end", () => this.brushed());
+        this.brushing = this.svg.append("g").attr("class", "brush");
+    }
+
+    // Of a filtered model the chart is as high as what is left; else reserved memory fits into it, too.
+    get filtered() {
+        return this.grouping.on || this.grouping.filtered;
     }
 
     show(model, grouping, axis) {
@@ -41,10 +83,13 @@ class Timeline {
         this.model = model;
         this.grouping = grouping;
         this.axis = axis;
-        if (other)
+        this.whole = null;
+        if (other) {
+            this.seen = this.picture = this.lowerPicture = null;
             this.reset();
-        else
+        } else {
             this.draw();
+        }
     }
 
     // --- scales ---
@@ -57,23 +102,33 @@ class Timeline {
         return Math.max(1, this.xOf(this.model.events));
     }
 
-    resize() {
-        const ratio = window.devicePixelRatio || 1;
-        for (const canvas of [this.canvas, this.lower]) {
-            const box = canvas.parentNode.getBoundingClientRect();
-            canvas.width = Math.round(box.width * ratio);
-            canvas.height = Math.round(box.height * ratio);
-            canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
-        }
-        const box = this.canvas.parentNode.getBoundingClientRect();
+    // The size and the horizontal scale of what is to be seen; false where there is no room to see anything.
+    measure() {
+        const box = this.canvas.parentNode.getBoundingClientRect(), lower = this.lower.parentNode.getBoundingClientRect();
+        if (box.width < 1 || box.height < 1)
+            return false;
+        this.box = {width: box.width, height: box.height, lower: lower.height};
         this.width = Math.max(50, box.width - MARGIN.left - MARGIN.right);
         this.height = Math.max(50, box.height - MARGIN.top - MARGIN.bottom);
-        this.lowerHeight = this.lower.parentNode.getBoundingClientRect().height - 12;
+        this.lowerHeight = Math.max(10, lower.height - 12);
         this.zoom.extent([[MARGIN.left, 0], [MARGIN.left + this.width, this.height]])
             .translateExtent([[MARGIN.left, -Infinity], [MARGIN.left + this.width, Infinity]])
             .scaleExtent([1, Math.max(1, this.model.events * (this.axis === "time" ? 1000 : 0.2))]);
         const base = d3.scaleLinear().domain([0, this.last]).range([MARGIN.left, MARGIN.left + this.width]);
         this.x = d3.zoomTransform(this.canvas).rescaleX(base);
+        // Chart and axes are stretched alike where a page is laid out without being drawn again, as for a printer.
+        this.share = d3.scaleLinear().domain([0, 1]).range([this.lowerHeight, 6]);
+        this.svg.attr("viewBox", `0 0 ${box.width} ${box.height}`);
+        this.lowerSvg.attr("viewBox", `0 0 ${box.width} ${Math.max(1, lower.height)}`);
+        this.root.style.setProperty("--shape", `${box.width} / ${box.height}`);
+        this.root.style.setProperty("--lower-shape", `${box.width} / ${Math.max(1, lower.height)}`);
+        return true;
+    }
+
+    // The vertical scale of columns.
+    heightOf(columns) {
+        const top = columns.top * 1.04 || 1;
+        return d3.scaleLinear().domain([top * this.yZoom.low, top * this.yZoom.high]).range([MARGIN.top + this.height, MARGIN.top]);
     }
 
     // The last moment at or before a value of the x axis.
@@ -99,16 +154,16 @@ class Timeline {
 
     // --- what is seen ---
 
-    // For each column its moment, that of the highest sum in it, and the sums of the groups then.
-    *columns() {
-        const count = Math.round(this.width), width = this.grouping.groups.length;
-        const [low, high] = this.x.domain(), step = (high - low) / count;
+    // For each column of the scale `x` its moment, that of the highest sum in it, and the sums of the groups then.
+    *columns(x, count) {
+        const width = this.grouping.groups.length;
+        const [low, high] = x.domain(), step = (high - low) / count;
         const first = this.momentOf(low), last = this.momentOf(high);
-        const columns = {count, first, last, moments: new Uint32Array(count), sums: new Float64Array(count * width), top: 0};
-        const size = this.model.blocks.size, of = this.grouping.of;
+        const columns = {count, low, step, first, last, moments: new Uint32Array(count), sums: new Float64Array(count * width), top: 0};
+        const size = this.model.blocks.size, {of, on} = this.grouping, whole = !this.filtered;
         const sums = yield* this.model.sumsAt(this.grouping, first);
         const before = sums.slice();
-        let total = sums.reduce((sum, part) => sum + part, 0), totalBefore = total, entering = first;
+        let total = sums.reduce((sum, part, g) => sum + (on && !on[g] ? 0 : part), 0), totalBefore = total, entering = first;
         let best = total, column = 0;
         const keep = moment => {
             columns.moments[column] = moment;
@@ -122,11 +177,15 @@ class Timeline {
             best = totalBefore;
         };
         const change = sign => i => {
-            sums[of[i]] += sign * size[i];
-            total += sign * size[i];
+            const group = of[i];
+            if (group === HIDDEN)
+                return;
+            sums[group] += sign * size[i];
+            if (!on || on[group])
+                total += sign * size[i];
         };
         keep(first);
-        columns.top = Math.max(total, this.model.reserved[first]);
+        columns.top = Math.max(total, whole ? this.model.reserved[first] : 0);
         yield* this.model.walk(first + 1, last + 1, change(1), change(-1), moment => {
             const at = Math.min(count - 1, Math.max(0, Math.floor((this.xOf(moment) - low) / step)));
             while (column < at)
@@ -136,7 +195,7 @@ class Timeline {
             entering = moment;
             before.set(sums);
             totalBefore = total;
-            columns.top = Math.max(columns.top, total, this.model.reserved[moment]);
+            columns.top = Math.max(columns.top, total, whole ? this.model.reserved[moment] : 0);
         });
         while (column + 1 < count)
             carry();
@@ -145,9 +204,9 @@ class Timeline {
 
     // The blocks of which something is in view, in the order in which they are stacked; null where they are too many.
     *inView(first, last) {
-        const b = this.model.blocks, of = this.grouping.of, found = [];
+        const b = this.model.blocks, of = this.grouping.of, fails = this.model.fails, found = [];
         for (let i = 0; i < b.count && b.begin[i] <= last; i++) {
-            if (b.freed[i] > first && b.begin[i] < b.freed[i]) {
+            if (!fails[i] && b.freed[i] > first && b.begin[i] < b.freed[i]) {
                 if (found.length === SINGLE_BLOCKS)
                     return null;
                 found.push(i);
@@ -160,92 +219,193 @@ class Timeline {
 
     // --- drawing ---
 
-    async draw() {
-        if (!this.model || !this.grouping || !this.model.device.hasTrace) // without a trace there is no chart
+    // Shows what there is of the new view, and sees to the rest.
+    draw() {
+        if (!this.model || !this.grouping || !this.model.device.hasTrace || !this.measure()) // without a trace there is no chart
             return;
-        const drawing = ++this.drawing, stale = () => drawing !== this.drawing;
-        this.resize();
-        const columns = await inSlices(this.columns(), stale);
-        if (!columns)
-            return;
-        const single = await inSlices(this.inView(columns.first, columns.last), stale);
-        if (stale())
-            return;
-        this.seen = columns;
-        const top = columns.top * 1.04 || 1;
-        this.y = d3.scaleLinear().domain([top * this.yZoom.low, top * this.yZoom.high])
-            .range([MARGIN.top + this.height, MARGIN.top]);
-        await inSlices(this.paint(columns, single), stale);
-        if (stale())
-            return;
-        this.drawAxes();
-        this.moveCursor();
-        this.listeners.onDrawn(single !== null && single !== undefined ? single.length : -1);
-        await inSlices(this.paintFragmentation(columns), stale);
+        this.asked++;
+        this.present();
+        this.work();
+        this.listeners.onView();
     }
 
-    // On a canvas of its own, which is shown when it is whole.
-    *paint(columns, single) {
-        const style = getComputedStyle(document.documentElement), ratio = window.devicePixelRatio || 1;
-        const draft = document.createElement("canvas"), context = draft.getContext("2d");
-        draft.width = this.canvas.width;
-        draft.height = this.canvas.height;
-        context.setTransform(ratio, 0, 0, ratio, 0, 0);
-        context.beginPath();
-        context.rect(MARGIN.left, MARGIN.top, this.width, this.height);
-        context.clip();
-        this.paintGroups(context, columns);
+    // Until what was asked for so far is seen.
+    settled() {
+        return this.working ? new Promise(resolve => this.waiting.push(resolve)) : Promise.resolve();
+    }
+
+    // The part of the axis that is in view, null where that is all; and the same the other way.
+    get view() {
+        return d3.zoomTransform(this.canvas).k === 1 ? null : this.x.domain();
+    }
+
+    set view([low, high]) {
+        if (!(high > low) || !this.measure())
+            return;
+        const k = this.last / (high - low), base = MARGIN.left + this.width * low / this.last;
+        d3.select(this.canvas).call(this.zoom.transform, d3.zoomIdentity.translate(MARGIN.left - base * k, 0).scale(k)); // draws
+    }
+
+    // --- a range ---
+
+    // While it is on, a drag chooses a range.
+    set ranging(on) {
+        this.root.classList.toggle("ranging", on);
+        if (on) {
+            this.brush.extent([[MARGIN.left, MARGIN.top], [MARGIN.left + this.width, MARGIN.top + this.height]]);
+            this.brushing.call(this.brush);
+        } else {
+            this.brushing.selectAll("*").remove();
+        }
+    }
+
+    brushed() {
+        if (!d3.event.selection)
+            return;
+        const [from, to] = d3.event.selection.map(x => this.momentOf(this.x.invert(x)));
+        this.ranging = false;
+        this.listeners.onRange({from, to});
+    }
+
+    selectRange(range) {
+        this.range = range;
+        this.moveCursor();
+    }
+
+    // Draws the view that was asked for last until it is there. What is at work is finished, since a gesture asks for the next one
+    // before; only a drawing of other groups is given up.
+    async work() {
+        if (this.working)
+            return;
+        this.working = true;
+        try {
+            while (this.drawn !== this.asked) {
+                const asked = this.asked, {model, grouping, axis, x, width, height} = this;
+                const whole = d3.zoomTransform(this.canvas).k === 1 && this.yZoom.high - this.yZoom.low === 1;
+                const stale = () => model !== this.model || grouping !== this.grouping || axis !== this.axis;
+                const columns = await inSlices(this.columns(x, Math.round(width)), stale);
+                const single = columns && !stale() ? await inSlices(this.inView(columns.first, columns.last), stale) : undefined;
+                if (stale() || !columns)
+                    continue;
+                const picture = new Picture(width, height, x, this.heightOf(columns));
+                await inSlices(this.paint(picture, columns, single), stale);
+                if (stale())
+                    continue;
+                this.drawn = asked;
+                this.seen = columns;
+                this.picture = picture;
+                this.whole = whole ? picture : this.whole;
+                this.present();
+                this.listeners.onDrawn(single ? single.length : -1);
+                if (asked === this.asked && model.device.states.peakReserved.reserved)
+                    await this.drawFree(x, columns, width, stale);
+            }
+        } finally {
+            this.working = false;
+            this.waiting.splice(0).forEach(resolve => resolve());
+        }
+    }
+
+    // What there is, at the place where it belongs in the view at hand.
+    present() {
+        const upper = fitCanvas(this.canvas, this.box.width, this.box.height);
+        const lower = fitCanvas(this.lower, this.box.width, this.box.lower);
+        for (const context of [upper, lower])
+            context.clearRect(0, 0, this.box.width, this.box.height);
+        if (!this.seen)
+            return;
+        this.y = this.heightOf(this.seen);
+        const show = (context, pictures, top, height, y) => {
+            context.save();
+            context.beginPath();
+            context.rect(MARGIN.left, top, this.width, height);
+            context.clip();
+            for (const picture of pictures)
+                if (picture)
+                    picture.show(context, this.x, y);
+            context.restore();
+        };
+        show(upper, this.whole === this.picture ? [this.picture] : [this.whole, this.picture], MARGIN.top, this.height, this.y);
+        show(lower, [this.lowerPicture], 0, this.lowerHeight + 2, this.share);
+        this.drawAxes();
+        this.moveCursor();
+        this.listeners.onPresent();
+    }
+
+    *paint(picture, columns, single) {
+        const style = getComputedStyle(document.documentElement), context = picture.context;
+        this.paintGroups(picture, columns);
         yield;
         if (single)
-            yield* this.paintBlocks(context, columns, single);
+            yield* this.paintBlocks(picture, columns, single);
         context.strokeStyle = style.getPropertyValue("--reserved");
         context.lineWidth = 1.5;
         context.beginPath();
+        let last = NaN;
         for (let c = 0; c < columns.count; c++) {
-            const y = this.y(this.model.reserved[columns.moments[c]]);
-            if (c)
-                context.lineTo(MARGIN.left + c, y);
-            context.lineTo(MARGIN.left + c + 1, y);
+            const reserved = this.model.reserved[columns.moments[c]];
+            if (reserved !== last) {
+                context.lineTo(c, picture.y(c ? last : reserved));
+                context.lineTo(c, picture.y(reserved));
+            }
+            last = reserved;
         }
+        context.lineTo(columns.count, picture.y(last));
         context.stroke();
-        const shown = this.canvas.getContext("2d");
-        shown.setTransform(1, 0, 0, 1, 0, 0);
-        shown.clearRect(0, 0, draft.width, draft.height);
-        shown.drawImage(draft, 0, 0);
     }
 
-    paintGroups(context, columns) {
-        const width = this.grouping.groups.length, base = new Float64Array(columns.count);
+    // A group is one area, with at most four points for each column.
+    paintGroups({context, y}, columns) {
+        const width = this.grouping.groups.length, {count, sums} = columns;
+        const base = new Float64Array(count), top = new Float64Array(count);
         for (let g = 0; g < width; g++) {
-            context.fillStyle = groupColour(this.grouping.groups[g], g);
-            for (let c = 0; c < columns.count; c++) {
-                const sum = columns.sums[c * width + g];
-                if (!sum)
-                    continue;
-                const low = this.y(base[c]), high = this.y(base[c] + sum);
-                context.fillRect(MARGIN.left + c, high, 1.02, low - high);
-                base[c] += sum;
+            if (this.grouping.on && !this.grouping.on[g])
+                continue;
+            let some = 0;
+            for (let c = 0; c < count; c++) {
+                some += sums[c * width + g];
+                top[c] = base[c] + sums[c * width + g];
             }
+            if (!some)
+                continue;
+            context.fillStyle = groupColour(this.grouping.groups[g], g);
+            context.beginPath();
+            context.moveTo(0, y(top[0]));
+            for (let c = 1; c < count; c++)
+                if (top[c] !== top[c - 1]) {
+                    context.lineTo(c, y(top[c - 1]));
+                    context.lineTo(c, y(top[c]));
+                }
+            context.lineTo(count, y(top[count - 1]));
+            context.lineTo(count, y(base[count - 1]));
+            for (let c = count - 1; c > 0; c--)
+                if (base[c] !== base[c - 1]) {
+                    context.lineTo(c, y(base[c]));
+                    context.lineTo(c, y(base[c - 1]));
+                }
+            context.lineTo(0, y(base[0]));
+            context.fill();
+            base.set(top);
         }
     }
 
     // A block is a run of columns at one height; where it moves, a new one begins. One that is less than a pixel high is left to the
     // colour of its group.
-    *paintBlocks(context, columns, blocks) {
+    *paintBlocks({context, y}, columns, blocks) {
         const b = this.model.blocks, of = this.grouping.of;
         const runs = blocks.map(() => ({from: -1, base: 0})), outline = [];
         const emit = (k, to) => {
             const run = runs[k], i = blocks[k];
-            const low = this.y(run.base), high = this.y(run.base + b.size[i]);
+            const low = y(run.base), high = y(run.base + b.size[i]);
             if (i === this.block)
-                outline.push([MARGIN.left + run.from, high, to - run.from, low - high]);
+                outline.push([run.from, high, to - run.from, low - high]);
             if (low - high < 1) {
                 run.from = -1;
                 return;
             }
             const gap = low - high > 3 ? 0.7 : 0;
             context.fillStyle = groupColour(this.grouping.groups[of[i]], of[i], i);
-            context.fillRect(MARGIN.left + run.from, high + gap, to - run.from + 0.02, low - high - gap);
+            context.fillRect(run.from, high + gap, to - run.from + 0.02, low - high - gap);
             run.from = -1;
         };
         for (let c = 0; c < columns.count; c++) {
@@ -272,8 +432,8 @@ class Timeline {
                 emit(k, columns.count);
         context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--text");
         context.lineWidth = 1.5;
-        for (const [x, y, width, height] of outline)
-            context.strokeRect(x, y, Math.max(1, width), Math.max(1, height));
+        for (const [left, top, width, height] of outline)
+            context.strokeRect(left, top, Math.max(1, width), Math.max(1, height));
     }
 
     drawAxes() {
@@ -285,6 +445,8 @@ class Timeline {
         const [low, high] = this.y.domain();
         this.yAxis.attr("transform", `translate(${MARGIN.left},0)`)
             .call(d3.axisLeft(this.y).tickValues(byteTicks(low, high, 5)).tickFormat(formatBytes));
+        this.lowerAxis.attr("transform", `translate(${MARGIN.left},0)`)
+            .call(d3.axisLeft(this.share).tickValues([0, 0.5, 1]).tickFormat(value => 100 * value + "\u00a0%"));
         const shown = [];
         const place = (kind, moment, title) => {
             const x = this.x(this.xOf(moment));
@@ -303,10 +465,20 @@ class Timeline {
         entering.merge(marks).attr("transform", mark => `translate(${mark.x},${MARGIN.top})`);
     }
 
-    // Between the samples that came with the page, where these are too far apart, moments are looked at one by one.
-    *paintFragmentation(columns) {
-        const samples = this.model.samples, moments = samples.sampleMoment;
-        let from = lowerBound(moments, columns.first), to = lowerBound(moments, columns.last + 1), points = [];
+    async drawFree(x, columns, width, stale) {
+        const picture = new Picture(width, this.lowerHeight - 6, x, this.share);
+        await inSlices(this.paintFree(picture, columns), stale);
+        if (stale())
+            return;
+        this.lowerPicture = picture;
+        this.present();
+    }
+
+    // What of the reserved memory is free: at the bottom its largest hole, on it all the others. Between the samples that came with the
+    // page, where these are too far apart, moments are looked at one by one.
+    *paintFree(picture, columns) {
+        const samples = this.model.samples, moments = samples.sampleMoment, points = [];
+        const from = lowerBound(moments, columns.first), to = lowerBound(moments, columns.last + 1);
         if (to - from >= 60 || to - from >= columns.last - columns.first) {
             for (let k = Math.max(0, from - 1); k < Math.min(moments.length, to + 1); k++)
                 points.push({moment: moments[k], free: samples.sampleFree[k], largest: samples.sampleLargest[k]});
@@ -317,34 +489,17 @@ class Timeline {
                 yield;
             }
         }
-        const context = this.lower.getContext("2d"), style = getComputedStyle(document.documentElement);
-        const share = d3.scaleLinear().domain([0, 1]).range([this.lowerHeight, 6]);
-        const line = (colour, value) => {
-            context.strokeStyle = style.getPropertyValue(colour);
-            context.beginPath();
-            let before = null;
-            for (const point of points) {
-                const x = this.x(this.xOf(point.moment)), y = share(value(point));
-                if (before !== null)
-                    context.lineTo(x, before);
-                context.lineTo(x, y);
-                before = y;
-            }
-            if (before !== null)
-                context.lineTo(MARGIN.left + this.width, before);
-            context.stroke();
+        const {context, x, y} = picture, style = getComputedStyle(document.documentElement), [, end] = x.range();
+        const area = (colour, value) => {
+            context.fillStyle = style.getPropertyValue(colour);
+            points.forEach((point, k) => {
+                const reserved = this.model.reserved[point.moment], share = reserved ? value(point) / reserved : 0;
+                const left = x(this.xOf(point.moment)), right = k + 1 < points.length ? x(this.xOf(points[k + 1].moment)) : end;
+                context.fillRect(left, y(share), right - left + 0.5, y(0) - y(share));
+            });
         };
-        context.clearRect(0, 0, this.lower.width, this.lower.height);
-        context.save();
-        context.beginPath();
-        context.rect(MARGIN.left, 0, this.width, this.lowerHeight + 2);
-        context.clip();
-        context.lineWidth = 1.5;
-        line("--reserved", point => this.model.reserved[point.moment] ? point.free / this.model.reserved[point.moment] : 0);
-        line("--accent", point => point.free ? 1 - point.largest / point.free : 0);
-        context.restore();
-        this.lowerAxis.attr("transform", `translate(${MARGIN.left},0)`)
-            .call(d3.axisLeft(share).tickValues([0, 0.5, 1]).tickFormat(value => 100 * value + "\u00a0%"));
+        area("--holes", point => point.free);
+        area("--largest", point => point.largest);
     }
 
     moveCursor() {
@@ -356,6 +511,10 @@ class Timeline {
             .attr("visibility", seen ? null : "hidden");
         this.lowerCursor.attr("x1", x).attr("x2", x).attr("y1", 0).attr("y2", this.lowerHeight)
             .attr("visibility", seen ? null : "hidden");
+        const ends = (this.range ? [this.range.from, this.range.to] : []).map(moment =>
+            Math.max(MARGIN.left, Math.min(MARGIN.left + this.width, this.x(this.xOf(moment)))));
+        this.ranged.attr("x", ends[0] || 0).attr("width", ends.length ? Math.max(1, ends[1] - ends[0]) : 0).attr("y", MARGIN.top)
+            .attr("height", this.height).attr("visibility", ends.length ? null : "hidden");
     }
 
     selectBlock(block) {
@@ -373,16 +532,17 @@ class Timeline {
     under(event) {
         const box = this.canvas.getBoundingClientRect();
         const x = event.clientX - box.left - MARGIN.left, y = event.clientY - box.top;
-        if (!this.seen || x < 0 || x >= this.seen.count || y < MARGIN.top || y > MARGIN.top + this.height)
+        if (!this.seen || x < 0 || x >= this.width || y < MARGIN.top || y > MARGIN.top + this.height)
             return null;
-        const moment = this.seen.moments[Math.floor(x)];
+        const column = Math.floor((this.x.invert(x + MARGIN.left) - this.seen.low) / this.seen.step);
+        const moment = this.seen.moments[Math.max(0, Math.min(this.seen.count - 1, column))];
         return {moment, block: this.blockAt(moment, this.y.invert(y))};
     }
 
     // The block at a height of the stack, or -1.
     blockAt(moment, height) {
-        const {of, groups} = this.grouping, b = this.model.blocks;
-        const sums = atOnce(this.model.sumsAt(this.grouping, moment));
+        const {of, groups, on} = this.grouping, b = this.model.blocks;
+        const sums = atOnce(this.model.sumsAt(this.grouping, moment)).map((sum, g) => on && !on[g] ? 0 : sum);
         let base = 0, group = 0;
         while (group < groups.length && base + sums[group] <= height)
             base += sums[group++];
@@ -414,11 +574,8 @@ class Timeline {
 
     describe({moment, block}) {
         const model = this.model, lines = [];
-        if (block >= 0) {
-            const group = this.grouping.groups[this.grouping.of[block]];
-            lines.push(formatBytes(model.blocks.size[block]) + " \u00b7 " + group.label);
-            lines.push(model.siteLabel(model.blocks.stack[block]));
-        }
+        if (block >= 0)
+            lines.push(formatBytes(model.blocks.size[block]) + " \u00b7 " + this.grouping.label(block), ...stackLines(model, block));
         lines.push("after event " + formatCount(moment) + (model.device.hasTimes ? ", " + formatTime(model.times[moment]) : ""));
         if (model.reserved[moment])
             lines.push("reserved " + formatBytes(model.reserved[moment]));
@@ -471,6 +628,8 @@ class Timeline {
             Home: () => this.reset(),
             p: () => this.listeners.onMoment(this.model.device.peak),
             e: () => this.listeners.onMoment(this.model.events),
+            "[": () => this.listeners.onRangeEnd("from"),
+            "]": () => this.listeners.onRangeEnd("to"),
         };
         if (!actions[event.key] || event.ctrlKey || event.metaKey || event.altKey)
             return;

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* cuSPARSELt handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses:
+ * tarn/handle.h. The handle is a structure, which tarn has: use the pointer, and do not copy what is behind it. */
+#ifndef TARN_CUSPARSELT_H
+#define TARN_CUSPARSELT_H
+
+#include <cusparseLt.h>
+#include <tarn/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUSPARSELT. */
+static inline tarn_status tarn_cusparselt_handle(const cusparseLtHandle_t **handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSPARSELT, &found);
+    if (status == TARN_OK)
+        *handle = (const cusparseLtHandle_t *)found;
+    return status;
+}
+
+static inline tarn_status tarn_cusparselt_handle_on(tarn_stream stream, const cusparseLtHandle_t **handle)
+{
+    void *found = NULL;
+    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUSPARSELT, stream, &found);
+    if (status == TARN_OK)
+        *handle = (const cusparseLtHandle_t *)found;
+    return status;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

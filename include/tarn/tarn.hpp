@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* tarn for C++17: owners of what tarn.h gives, memory resources, and exceptions for statuses. Header-only, above the C functions, which
+ * work beside it on the same things: each class has get() for those.
+ *
+ * Owners are movable and not copyable. An empty one, moved from or made by default, owns nothing. A destructor cannot say that it
+ * failed: what it could not end stays as it was, tarn's until tarn_shutdown(), and tarn_last_error() of its thread says why. To hear of
+ * it, call close() before: it throws, and the owner goes on owning.
+ *
+ * Functions throw tarn::error with the status and the text of tarn_last_error(), or tarn::out_of_memory, which is a std::bad_alloc too.
+ * Threads and captures: what the C function says that is named. Needs exceptions and RTTI. */
+#ifndef TARN_TARN_HPP
+#define TARN_TARN_HPP
+
+#if !defined(__cplusplus) || __cplusplus < 201703L
+#error "tarn/tarn.hpp needs C++17"
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <tarn/tarn.h>
+#include <utility>
+
+namespace tarn
+{
+
+/* A status other than TARN_OK, with the text of tarn_last_error(). */
+class error : public std::runtime_error
+{
+  public:
+    explicit error(tarn_status status) : std::runtime_error(text_of(status)), status_(status) {}
+    tarn_status status() const noexcept
+    {
+        return status_;
+    }
+
+  private:
+    static std::string text_of(tarn_status status)
+    {
+        std::string text = tarn_status_name(status);
+        const char *detail = tarn_last_error();
+        return *detail ? text + ": " + detail : text;
+    }
+    tarn_status status_;
+};
+
+/* TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_OUT_OF_HOST_MEMORY. */
+class out_of_memory : public error, public std::bad_alloc
+{
+  public:
+    explicit out_of_memory(tarn_status status) : error(status) {}
+    const char *what() const noexcept override
+    {
+        return error::what();
+    }
+};
+
+/* Throws what the status says. */
+inline void check(tarn_status status)
+{
+    if (status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_OUT_OF_HOST_MEMORY)
+        throw out_of_memory(status);
+    if (status != TARN_OK)
+        throw error(status);
+}
+
+namespace detail
+{
+
+/* Owns a value that one C function ends. `Traits` has `type`, `nothing()` and `end(type &)`. */
+template <class Traits> class owner
+{
+  public:
+    using type = typename Traits::type;
+
+    owner() noexcept = default;
+    explicit owner(type value) noexcept : value_(value) {}
+    owner(owner &&other) noexcept : value_(other.release()) {}
+    owner &operator=(owner &&other) noexcept
+    {
+        if (this != &other) {
+            abandon();
+            value_ = other.release();
+        }
+        return *this;
+    }
+    owner(const owner &) = delete;
+    owner &operator=(const owner &) = delete;
+    ~owner()
+    {
+        abandon();
+    }
+
+    /* The C API's value. */
+    const type &get() const noexcept
+    {
+        return value_;
+    }
+    explicit operator bool() const noexcept
+    {
+        return !Traits::empty(value_);
+    }
+
+    /* Gives the value up: the caller ends it. */
+    type release() noexcept
+    {
+        return std::exchange(value_, Traits::nothing());
+    }
+
+    /* Ends it now, and throws where that fails; then it is still owned. */
+    void close()
+    {
+        if (!Traits::empty(value_))
+            check(Traits::end(value_));
+        value_ = Traits::nothing();
+    }
+
+  protected:
+    type value_ = Traits::nothing();
+
+  private:
+    void abandon() noexcept
+    {
+        if (!Traits::empty(value_))
+            (void)Traits::end(value_);
+        value_ = Traits::nothing();
+    }
+};
+
+template <class Type, tarn_status (*End)(Type)> struct ended_by {
+    using type = Type;
+    static Type nothing() noexcept
+    {
+        return Type{};
+    }
+    static bool empty(Type value) noexcept
+    {
+        return value == Type{};
+    }
+    static tarn_status end(Type &value) noexcept
+    {
+        return End(value);
+    }
+};
+
+/* The default streams have values of their own, so that no value is free to mean none. */
+template <tarn_status (*End)(tarn_stream)> struct stream_ended_by {
+    using type = tarn_stream;
+    static tarn_stream nothing() noexcept
+    {
+        return ~tarn_stream{0};
+    }
+    static bool empty(tarn_stream value) noexcept
+    {
+        return value == nothing();
+    }
+    static tarn_status end(tarn_stream &value) noexcept
+    {
+        return End(value);
+    }
+};
+
+struct lease_traits {
+    using type = tarn_lease;
+    static tarn_lease nothing() noexcept
+    {
+        return tarn_lease{};
+    }
+    static bool empty(const tarn_lease &value) noexcept
+    {
+        return !value.owner;
+    }
+    static tarn_status end(tarn_lease &value) noexcept
+    {
+        return tarn_handle_return(&value);
+    }
+};
+
+/* A guard of the C API restores in its destructor, in the thread that made it; it cannot move. */
+template <class Guard, tarn_status (*Restore)(Guard *)> class guard
+{
+  public:
+    guard(const guard &) = delete;
+    guard &operator=(const guard &) = delete;
+    ~guard()
+    {
+        (void)Restore(&guard_);
+    }
+    void restore()
+    {
+        check(Restore(&guard_));
+    }
+
+  protected:
+    guard() = default;
+    Guard guard_{};
+};
+
+} // namespace detail
+
+/* Devices and streams ---------------------------------------------------------------------------------------------- */
+
+/* Makes a device current, until it ends (tarn_device_guard_set()). */
+class device_guard : public detail::guard<tarn_device_guard, tarn_device_guard_restore>
+{
+  public:
+    explicit device_guard(int device)
+    {
+        check(tarn_device_guard_set(&guard_, device));
+    }
+};
+
+/* Makes a stream and its device current, until it ends (tarn_stream_guard_set()). */
+class stream_guard : public detail::guard<tarn_stream_guard, tarn_stream_guard_restore>
+{
+  public:
+    explicit stream_guard(tarn_stream stream)
+    {
+        check(tarn_stream_guard_set(&guard_, stream));
+    }
+};
+
+/* What all streams can do, whoever ends them. */
+inline void *native_of(tarn_stream stream)
+{
+    void *native = nullptr;
+    check(tarn_stream_native_get(stream, &native));
+    return native;
+}
+inline void synchronize(tarn_stream stream)
+{
+    check(tarn_stream_synchronize(stream));
+}
+/* Whether all work that was queued so far has finished. */
+inline bool is_idle(tarn_stream stream)
+{
+    tarn_status status = tarn_stream_query(stream);
+    if (status != TARN_ERROR_NOT_READY)
+        check(status);
+    return status == TARN_OK;
+}
+
+/* A stream that nobody else is given until this ends (tarn_stream_lease(), tarn_stream_return()). */
+class leased_stream : public detail::owner<detail::stream_ended_by<tarn_stream_return>>
+{
+  public:
+    leased_stream() noexcept = default;
+    explicit leased_stream(int device, int priority = 0)
+    {
+        check(tarn_stream_lease(device, priority, &value_));
+    }
+    operator tarn_stream() const noexcept
+    {
+        return get();
+    }
+};
+
+/* A stream of the program's, registered until this ends (tarn_stream_adopt(), tarn_stream_retire()). End it before the stream is destroyed. */
+class adopted_stream : public detail::owner<detail::stream_ended_by<tarn_stream_retire>>
+{
+  public:
+    adopted_stream() noexcept = default;
+    adopted_stream(int device, void *native)
+    {
+        check(tarn_stream_adopt(device, native, &value_));
+    }
+    operator tarn_stream() const noexcept
+    {
+        return get();
+    }
+};
+
+/* A point in a stream (tarn_event_create()). */
+class event : public detail::owner<detail::ended_by<tarn_event *, tarn_event_destroy>>
+{
+  public:
+    event() noexcept = default;
+    explicit event(int device)
+    {
+        check(tarn_event_create(device, &value_));
+    }
+    void record(tarn_stream stream)
+    {
+        check(tarn_event_record(get(), stream));
+    }
+    void synchronize() const
+    {
+        check(tarn_event_synchronize(get()));
+    }
+    /* Work queued on `stream` from now on waits for what was recorded. */
+    void block(tarn_stream stream) const
+    {
+        check(tarn_stream_wait(stream, get()));
+    }
+    bool is_done() const
+    {
+        tarn_status status = tarn_event_query(get());
+        if (status != TARN_ERROR_NOT_READY)
+            check(status);
+        return status == TARN_OK;
+    }
+};
+
+/* Memory ----------------------------------------------------------------------------------------------------------- */
+
+/* A block of device memory for work on a stream (tarn_alloc_on()); freed in that stream's order. */
+class block : public detail::owner<detail::ended_by<void *, tarn_free>>
+{
+  public:
+    block() noexcept = default;
+    block(tarn_stream stream, std::size_t size)
+    {
+        check(tarn_alloc_on(stream, size, &value_));
+    }
+    block(const tarn_alloc_options &options, std::size_t size)
+    {
+        check(tarn_alloc(&options, size, &value_));
+    }
+
+    /* Other work uses it too: its memory is not given out before that has finished. */
+    void record(tarn_stream stream) const
+    {
+        check(tarn_record_stream(get(), stream));
+    }
+    std::size_t usable_size() const
+    {
+        std::size_t size = 0;
+        check(tarn_usable_size_get(get(), &size));
+        return size;
+    }
+};
+
+/* A private pool, counted once for this owner (tarn_pool_create(), tarn_pool_release()). */
+class pool : public detail::owner<detail::ended_by<tarn_pool *, tarn_pool_release>>
+{
+  public:
+    pool() noexcept = default;
+    explicit pool(int device)
+    {
+        tarn_pool_options options{};
+        options.size = sizeof options;
+        options.device = device;
+        check(tarn_pool_create(&options, &value_));
+    }
+    explicit pool(const tarn_pool_options &options)
+    {
+        check(tarn_pool_create(&options, &value_));
+    }
+
+    /* Another owner of the same pool. */
+    pool share() const
+    {
+        check(tarn_pool_retain(get()));
+        pool other;
+        other.value_ = get();
+        return other;
+    }
+
+    /* A block of it, whatever scopes are open. */
+    block allocate(tarn_stream stream, std::size_t size) const
+    {
+        void *pointer = nullptr;
+        check(tarn_pool_alloc(get(), stream, size, &pointer));
+        return own(pointer);
+    }
+    void trim(std::size_t keep = 0) const
+    {
+        check(tarn_pool_trim(get(), keep));
+    }
+    void limit(std::size_t bytes) const
+    {
+        check(tarn_pool_limit_set(get(), bytes));
+    }
+    void suspend(bool keep) const
+    {
+        check(tarn_pool_suspend(get(), keep));
+    }
+    void resume() const
+    {
+        check(tarn_pool_resume(get()));
+    }
+    tarn_stats stats() const
+    {
+        tarn_stats stats{};
+        stats.size = sizeof stats;
+        check(tarn_pool_stats_get(get(), &stats));
+        return stats;
+    }
+
+  private:
+    struct owned_block : block {
+        explicit owned_block(void *pointer) noexcept
+        {
+            value_ = pointer;
+        }
+    };
+    static block own(void *pointer) noexcept
+    {
+        return owned_block(pointer);
+    }
+};
+
+/* The default pool of a device, which nobody owns (tarn_pool_default()). */
+inline tarn_pool *default_pool(int device)
+{
+    tarn_pool *found = nullptr;
+    check(tarn_pool_default(device, &found));
+    return found;
+}
+
+/* While it is open, allocations that it is for come from its pool (tarn_scope_begin()). A scope of threads ends in the thread that began it. */
+class scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
+{
+  public:
+    scope() noexcept = default;
+    /* Of this thread, and of those that join. */
+    explicit scope(tarn_pool *pool)
+    {
+        check(tarn_scope_begin(pool, TARN_SCOPE_THREAD, TARN_STREAM_LEGACY, &value_));
+    }
+    /* Of one stream, by any thread. */
+    scope(tarn_pool *pool, tarn_stream stream)
+    {
+        check(tarn_scope_begin(pool, TARN_SCOPE_STREAM, stream, &value_));
+    }
+    scope(tarn_pool *pool, tarn_scope_kind kind, tarn_stream stream)
+    {
+        check(tarn_scope_begin(pool, kind, stream, &value_));
+    }
+};
+
+/* A worker inside a scope of threads, until this ends, in the same thread (tarn_scope_join(), tarn_scope_leave()). */
+class joined_scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_leave>>
+{
+  public:
+    joined_scope() noexcept = default;
+    explicit joined_scope(tarn_scope scope)
+    {
+        check(tarn_scope_join(scope));
+        value_ = scope;
+    }
+};
+
+/* Which blocks of a pool were live (tarn_pool_checkpoint()). */
+class checkpoint : public detail::owner<detail::ended_by<tarn_checkpoint *, tarn_checkpoint_destroy>>
+{
+  public:
+    checkpoint() noexcept = default;
+    explicit checkpoint(tarn_pool *pool)
+    {
+        check(tarn_pool_checkpoint(pool, &value_));
+    }
+};
+
+/* A capture of a stream into a pool (tarn_pool_capture_begin()). end() gives the vendor's graph, which is the caller's; a capture that ends
+ * without that call is thrown away. */
+class capture : public detail::owner<detail::stream_ended_by<tarn_capture_abort>>
+{
+  public:
+    capture() noexcept = default;
+    /* `pool` may be NULL: one of its own. */
+    explicit capture(tarn_stream stream, tarn_pool *pool = nullptr, tarn_capture_mode mode = TARN_CAPTURE_GLOBAL)
+    {
+        check(tarn_pool_capture_begin(pool, stream, mode));
+        value_ = stream;
+    }
+    void *end()
+    {
+        void *graph = nullptr;
+        tarn_stream stream = get();
+        tarn_status status = tarn_capture_end(stream, &graph);
+        tarn_capture_state state = TARN_CAPTURE_NONE;
+        if (status == TARN_OK ||
+            (tarn_capture_state_get(stream, &state, nullptr) == TARN_OK && state == TARN_CAPTURE_NONE))
+            (void)release();
+        check(status);
+        return graph;
+    }
+};
+
+/* Handles ---------------------------------------------------------------------------------------------------------- */
+
+/* The thread's handle of a library, bound to its current stream, or to `stream`; it stays tarn's (tarn_handle_get()). `Handle` is the
+ * vendor's type, a pointer. */
+template <class Handle> Handle handle(tarn_library library)
+{
+    void *found = nullptr;
+    check(tarn_handle_get(library, &found));
+    return static_cast<Handle>(found);
+}
+template <class Handle> Handle handle(tarn_library library, tarn_stream stream)
+{
+    void *found = nullptr;
+    check(tarn_handle_get_on(library, stream, &found));
+    return static_cast<Handle>(found);
+}
+
+/* A handle that belongs to no thread (tarn_handle_lease()). */
+class handle_lease : public detail::owner<detail::lease_traits>
+{
+  public:
+    handle_lease() noexcept = default;
+    handle_lease(tarn_library library, tarn_stream stream)
+    {
+        check(tarn_handle_lease(library, stream, &value_));
+    }
+    /* Moves it to another stream of the device; handle() may be another then. */
+    void bind(tarn_stream stream)
+    {
+        check(tarn_handle_lease_bind(&value_, stream));
+    }
+    template <class Handle> Handle handle() const noexcept
+    {
+        return static_cast<Handle>(get().handle);
+    }
+};
+
+/* A mode that this thread's handles of a library have until it ends (tarn_handle_mode_guard_set()). */
+class handle_mode_guard : public detail::guard<tarn_handle_mode_guard, tarn_handle_mode_guard_restore>
+{
+  public:
+    handle_mode_guard(tarn_library library, tarn_handle_mode mode, int value)
+    {
+        check(tarn_handle_mode_guard_set(&guard_, library, mode, value));
+    }
+};
+
+/* Memory resources ------------------------------------------------------------------------------------------------- */
+
+/* Pinned memory of the host, for containers whose contents devices copy by themselves (tarn_pinned_alloc()). Blocks are at multiples of 256
+ * bytes: std::bad_alloc for a greater alignment. A block that work on a stream uses must be recorded by tarn_pinned_record_stream(). */
+class pinned_resource : public std::pmr::memory_resource
+{
+    void *do_allocate(std::size_t bytes, std::size_t alignment) override
+    {
+        void *pointer = nullptr;
+        if (alignment > 256)
+            throw std::bad_alloc();
+        check(tarn_pinned_alloc(bytes ? bytes : 1, &pointer));
+        return pointer;
+    }
+    void do_deallocate(void *pointer, std::size_t, std::size_t) override
+    {
+        (void)tarn_pinned_free(pointer);
+    }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
+    {
+        return dynamic_cast<const pinned_resource *>(&other) != nullptr;
+    }
+};
+
+/* Memory of a device for work on one stream, from one pool or from where tarn_alloc_on() takes it. The processor cannot reach it, except on
+ * the host device: for code that only passes pointers on, and not for containers, which write to theirs. */
+class device_resource : public std::pmr::memory_resource
+{
+  public:
+    explicit device_resource(tarn_stream stream, tarn_pool *pool = nullptr) noexcept : stream_(stream), pool_(pool) {}
+    tarn_stream stream() const noexcept
+    {
+        return stream_;
+    }
+
+  private:
+    void *do_allocate(std::size_t bytes, std::size_t alignment) override
+    {
+        tarn_alloc_options options{};
+        void *pointer = nullptr;
+        options.size = sizeof options;
+        options.device = TARN_CURRENT_DEVICE;
+        options.stream = stream_;
+        options.alignment = alignment;
+        options.pool = pool_;
+        check(tarn_alloc(&options, bytes ? bytes : 1, &pointer));
+        return pointer;
+    }
+    void do_deallocate(void *pointer, std::size_t, std::size_t) override
+    {
+        (void)tarn_free(pointer);
+    }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
+    {
+        auto same = dynamic_cast<const device_resource *>(&other);
+        return same && same->stream_ == stream_ && same->pool_ == pool_;
+    }
+
+    tarn_stream stream_;
+    tarn_pool *pool_;
+};
+
+} // namespace tarn
+
+#endif

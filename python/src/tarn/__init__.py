@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""GPU memory pools and library handles: tarn for Python.
+
+    import tarn
+
+    with tarn.Pool() as pool:
+        block = tarn.alloc(1 << 20, tag="weights")   # of the pool
+    array = cupy.asarray(block.view((256, 1024), "<f4"))
+    print(tarn.memory_stats()["allocated_bytes.all.peak"])
+
+Importing it touches no GPU. What fails raises a subclass of TarnError. docs/python.md of the source is its manual."""
+
+from ._c import tarn_status as Status
+from ._library import lib as _lib
+from .configuration import configuration, configure
+from .devices import (Device, Event, MemoryInfo, Stream, current_device, current_stream, device_count, set_device, shutdown)
+from .errors import (BusyError, CaptureError, ConfigurationError, DeviceLostError, DoubleFreeError, DriverError, ForkedError, InternalError,
+                     InvalidArgumentError, InvalidDeviceError, InvalidPointerError, InvalidStreamError, LibraryError,
+                     LibraryNotFoundError, MappingLimitError, NoDriverError, NoRoomError, NotReadyError, NotSupportedError,
+                     OutOfHostMemoryError, OutOfMemoryError, ScopeError, ShutdownError, SuspendedError, SystemCallError, TarnError)
+from .handles import Lease, LibraryInfo, handle, handle_stats, libraries, prewarm, trim_handles, workspace
+from .memory import Block, PinnedBlock, View, alloc, limit, pinned
+from .pools import Pool, PoolId, Scope
+from .snapshots import dump_snapshot, region, report, snapshot, trace_clear, trace_count, trace_start, trace_stop
+from .stats import (max_memory_allocated, max_memory_reserved, memory_allocated, memory_reserved, memory_stats, metrics,
+                    reset_accumulated_memory_stats, reset_peak_memory_stats)
+
+#: The version of the library in use.
+__version__: str = _lib.tarn_version().decode()
+
+__all__ = [
+    "Block", "BusyError", "CaptureError", "ConfigurationError", "Device", "DeviceLostError", "DoubleFreeError", "DriverError", "Event",
+    "ForkedError", "InternalError", "InvalidArgumentError", "InvalidDeviceError", "InvalidPointerError", "InvalidStreamError", "Lease",
+    "LibraryError", "LibraryInfo", "LibraryNotFoundError", "MappingLimitError", "MemoryInfo", "NoDriverError", "NoRoomError",
+    "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PinnedBlock", "Pool", "PoolId", "Scope",
+    "ScopeError", "ShutdownError", "Status", "Stream", "SuspendedError", "SystemCallError", "TarnError", "View", "alloc", "configuration",
+    "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "handle", "handle_stats", "libraries", "limit",
+    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "metrics", "pinned", "prewarm",
+    "region", "report", "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "shutdown", "snapshot", "trace_clear",
+    "trace_count", "trace_start", "trace_stop", "trim_handles", "workspace",
+]

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Finds and opens libtarn, and gives its functions their types. Opening it touches no GPU: the driver is opened by the first call that
+needs it."""
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from . import _c
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def _path() -> str:
+    """TARN_LIBRARY, else the library of this package, else the one that the loader finds."""
+    named = os.environ.get("TARN_LIBRARY")
+    if named:
+        return named
+    bundled = PACKAGE / "lib" / "libtarn.so.0"
+    return str(bundled) if bundled.exists() else "libtarn.so.0"
+
+
+def _open() -> ctypes.CDLL:
+    path = _path()
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"tarn: {path} cannot be opened ({error}). Install the package with pip, which brings the library along, or "
+                          "name a libtarn.so.0 in TARN_LIBRARY.") from error
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    for name, (result, arguments) in _c.FUNCTIONS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise ImportError(f"tarn: {library._name} has no {name}: it is of another version than this package. Remove the older of the "
+                              "two; TARN_LIBRARY and LD_LIBRARY_PATH say where a library is taken from.") from None
+        function.restype, function.argtypes = result, arguments
+
+
+lib: Any = _open()
+_declare(lib)
+
+
+def path() -> str:
+    """The file of the library in use, as it was named to the loader."""
+    return str(lib._name)
+
+
+def program() -> str:
+    """The program `tarn`: TARN_PROGRAM, else the one of this package, else the one on PATH."""
+    bundled = PACKAGE / "bin" / "tarn"
+    found = os.environ.get("TARN_PROGRAM") or (str(bundled) if bundled.exists() else shutil.which("tarn"))
+    if not found:
+        raise FileNotFoundError("tarn: the program is not installed: pip install builds it where zstd, jansson and smartcols are, "
+                                "`make install` of the source does too, and TARN_PROGRAM names one")
+    return found

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Settings of the memory layer, in the language of PYTORCH_CUDA_ALLOC_CONF."""
+
+from ctypes import byref, c_size_t, create_string_buffer
+
+from ._library import lib
+from .errors import check
+
+
+def configure(text: str) -> None:
+    """Changes the settings that `text` names, for the whole process: `tarn.configure("profile:footprint")`."""
+    check(lib.tarn_configuration_set(text.encode()))
+
+
+def configuration() -> str:
+    """The settings in force, as a text that configure() takes."""
+    needed = c_size_t()
+    check(lib.tarn_configuration_get(None, 0, byref(needed)))
+    buffer = create_string_buffer(needed.value + 256)  # another thread may add to them meanwhile
+    check(lib.tarn_configuration_get(buffer, len(buffer), None))
+    return buffer.value.decode()

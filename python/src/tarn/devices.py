@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Devices, streams and events. A device is current per thread, and so is a stream per device."""
+
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p, sizeof
+from types import TracebackType
+from typing import Any, List, NamedTuple, Optional, Type, Union
+
+from . import _c
+from ._library import lib
+from .errors import NotReadyError, check
+
+#: What names a device: a number, a Device, or None for the thread's current one.
+DeviceLike = Union["Device", int, None]
+
+
+class MemoryInfo(NamedTuple):
+    """Bytes of a device, as its driver reports them now. Free counts what tarn keeps in reserve as used."""
+    free: int
+    total: int
+
+
+class Device:
+    """A device by its number. As a context manager it is the current device of the thread inside."""
+
+    def __init__(self, index: int) -> None:
+        self.index = int(index)
+        self._guards: List[_c.tarn_device_guard] = []
+
+    @property
+    def properties(self) -> "_c.tarn_device_properties":
+        """What the device is: `name` and `driver` in bytes, `memory`, `granule`, `capability_major` and more."""
+        found = _c.tarn_device_properties(size=sizeof(_c.tarn_device_properties))
+        check(lib.tarn_device_properties_get(self.index, byref(found)))
+        return found
+
+    @property
+    def name(self) -> str:
+        """The name that the driver gives."""
+        return str(self.properties.name.decode())
+
+    @property
+    def driver(self) -> str:
+        """"cuda", "hip" or "host"."""
+        return str(self.properties.driver.decode())
+
+    def memory_info(self) -> MemoryInfo:
+        """Free and total bytes, as the driver reports them now."""
+        free, total = c_size_t(), c_size_t()
+        check(lib.tarn_device_memory_get(self.index, byref(free), byref(total)))
+        return MemoryInfo(free.value, total.value)
+
+    def synchronize(self) -> None:
+        """Waits for all work on the device."""
+        check(lib.tarn_device_synchronize(self.index))
+
+    def enable_peer(self, peer: "DeviceLike") -> None:
+        """Lets this device reach the memory of `peer`."""
+        check(lib.tarn_device_peer_enable(self.index, device_index(peer)))
+
+    def __enter__(self) -> "Device":
+        guard = _c.tarn_device_guard()
+        check(lib.tarn_device_guard_set(byref(guard), self.index))
+        self._guards.append(guard)
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        check(lib.tarn_device_guard_restore(byref(self._guards.pop())))
+
+    def __index__(self) -> int:
+        return self.index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and other.index == self.index
+
+    def __hash__(self) -> int:
+        return hash(("tarn.Device", self.index))
+
+    def __repr__(self) -> str:
+        return f"tarn.Device({self.index})"
+
+
+def device_index(device: DeviceLike) -> int:
+    """The number of a device; of the current one for None."""
+    if device is not None:
+        return int(device.index if isinstance(device, Device) else device)
+    current = c_int()
+    check(lib.tarn_device_get(byref(current)))
+    return current.value
+
+
+def device_count() -> int:
+    """How many devices there are. Chooses the driver, if nothing has yet."""
+    count = c_int()
+    check(lib.tarn_device_count_get(byref(count)))
+    return count.value
+
+
+def current_device() -> Device:
+    """The current device of the calling thread."""
+    return Device(device_index(None))
+
+
+def set_device(device: Union[Device, int]) -> None:
+    """Makes a device the current one of the calling thread, in tarn and in the driver."""
+    check(lib.tarn_device_set(device_index(device)))
+
+
+class Stream:
+    """A stream of a device. As a context manager it is the current stream of the thread inside.
+
+    `Stream()` leases one that nobody else is given. `Stream.find()` takes one that another library made; `Stream.legacy()` and
+    `Stream.per_thread()` are the default streams. A leased one goes back when the object is closed or collected."""
+
+    def __init__(self, device: DeviceLike = None, priority: int = 0) -> None:
+        leased = c_uint64()
+        check(lib.tarn_stream_lease(device_index(device), priority, byref(leased)))
+        self.value: int = leased.value
+        self._is_leased = True
+        self._guards: List[_c.tarn_stream_guard] = []
+
+    @classmethod
+    def _of(cls, value: int) -> "Stream":
+        stream = cls.__new__(cls)
+        stream.value, stream._is_leased, stream._guards = value, False, []
+        return stream
+
+    @classmethod
+    def find(cls, native: Any, device: DeviceLike = None) -> "Stream":
+        """The stream that another library made: an address, or an object with `__cuda_stream__`, `cuda_stream` (PyTorch) or `ptr` (CuPy).
+        Ask again for each use: what the value stands for ends with the native stream."""
+        if isinstance(native, Stream):
+            return native
+        address = native_address(native)
+        found = c_uint64()
+        check(lib.tarn_stream_find(device_index(device), address, byref(found)))
+        return cls._of(found.value)
+
+    @classmethod
+    def legacy(cls) -> "Stream":
+        """The legacy default stream of the thread's current device."""
+        return cls._of(_c.TARN_STREAM_LEGACY)
+
+    @classmethod
+    def per_thread(cls) -> "Stream":
+        """The per-thread default stream of the calling thread."""
+        return cls._of(_c.TARN_STREAM_PER_THREAD)
+
+    @property
+    def native(self) -> int:
+        """What the vendor calls it: a cudaStream_t or hipStream_t as a number."""
+        found = c_void_p()
+        check(lib.tarn_stream_native_get(self.value, byref(found)))
+        return found.value or 0
+
+    @property
+    def device(self) -> Device:
+        """The device that the stream is of."""
+        found = c_int()
+        check(lib.tarn_stream_device_get(self.value, byref(found)))
+        return Device(found.value)
+
+    def is_idle(self) -> bool:
+        """Whether all work queued so far has finished."""
+        try:
+            check(lib.tarn_stream_query(self.value))
+        except NotReadyError:
+            return False
+        return True
+
+    def synchronize(self) -> None:
+        """Waits for all work queued so far."""
+        check(lib.tarn_stream_synchronize(self.value))
+
+    def record(self) -> "Event":
+        """An event behind all work queued so far."""
+        event = Event(self.device)
+        event.record(self)
+        return event
+
+    def wait(self, other: Union["Event", "Stream"]) -> None:
+        """Work queued from now on waits for an event, or for what another stream has queued so far."""
+        event = other.record() if isinstance(other, Stream) else other
+        check(lib.tarn_stream_wait(self.value, event.pointer))
+
+    def close(self) -> None:
+        """Gives a leased stream back. Does nothing for any other, or the second time."""
+        if self._is_leased:
+            self._is_leased = False
+            check(lib.tarn_stream_return(self.value))
+
+    def __enter__(self) -> "Stream":
+        guard = _c.tarn_stream_guard()
+        check(lib.tarn_stream_guard_set(byref(guard), self.value))
+        self._guards.append(guard)
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        check(lib.tarn_stream_guard_restore(byref(self._guards.pop())))
+
+    def __cuda_stream__(self) -> Any:
+        """The protocol of cuda.core: version 0 and the native stream."""
+        return (0, self.native)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(("tarn.Stream", self.value))
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_leased", False):
+            lib.tarn_stream_return(self.value)
+
+    def __repr__(self) -> str:
+        names = {_c.TARN_STREAM_LEGACY: "legacy", _c.TARN_STREAM_PER_THREAD: "per thread"}
+        return f"<tarn.Stream {names.get(self.value, hex(self.value))}>"
+
+
+def native_address(native: Any) -> int:
+    """The address of a stream that another library made."""
+    if hasattr(native, "__cuda_stream__"):
+        return int(native.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        if hasattr(native, name):
+            return int(getattr(native, name))
+    return int(native or 0)
+
+
+#: What names a stream: a Stream, what Stream.find() takes, or None for the thread's current one.
+StreamLike = Any
+
+
+def stream_value(stream: StreamLike, device: DeviceLike = None) -> int:
+    """The value of a stream; of the thread's current one on `device` for None."""
+    if stream is not None:
+        return Stream.find(stream, device).value
+    current = c_uint64()
+    check(lib.tarn_stream_get(device_index(device), byref(current)))
+    return current.value
+
+
+def current_stream(device: DeviceLike = None) -> Stream:
+    """The current stream of the calling thread on a device."""
+    return Stream._of(stream_value(None, device))
+
+
+class Event:
+    """A point in a stream."""
+
+    def __init__(self, device: DeviceLike = None) -> None:
+        self.pointer = c_void_p()
+        check(lib.tarn_event_create(device_index(device), byref(self.pointer)))
+
+    def record(self, stream: StreamLike = None) -> None:
+        """Stands for all work queued on the stream so far, in place of what it stood for."""
+        check(lib.tarn_event_record(self.pointer, stream_value(stream)))
+
+    def is_done(self) -> bool:
+        """Whether the recorded work has finished; so for one that was never recorded."""
+        try:
+            check(lib.tarn_event_query(self.pointer))
+        except NotReadyError:
+            return False
+        return True
+
+    def synchronize(self) -> None:
+        """Waits for the recorded work."""
+        check(lib.tarn_event_synchronize(self.pointer))
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", None):
+            lib.tarn_event_destroy(self.pointer)
+
+
+def shutdown() -> None:
+    """Gives everything that tarn holds back to the driver. Later calls raise ShutdownError."""
+    check(lib.tarn_shutdown())
+
+
+__all__ = ["Device", "Event", "MemoryInfo", "Stream", "current_device", "current_stream", "device_count", "set_device", "shutdown"]

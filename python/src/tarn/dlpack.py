@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Blocks for other libraries by DLPack (dmlc/dlpack, include/dlpack/dlpack.h): the structures of its versions 0 and 1, and the capsules
+that carry them."""
+
+import ctypes
+import re
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+
+from ._library import lib
+from .devices import Device, Stream
+from .errors import check
+
+if TYPE_CHECKING:
+    from .memory import Block
+
+_DEVICE_TYPES = {"host": 1, "cuda": 2, "hip": 10}  # kDLCPU, kDLCUDA, kDLROCM
+_KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # kDLInt, kDLUInt, kDLFloat, kDLComplex, kDLBool
+
+
+class _Device(Structure):
+    _fields_ = [("type", c_int32), ("id", c_int32)]
+
+
+class _DataType(Structure):
+    _fields_ = [("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16)]
+
+
+class _Tensor(Structure):
+    _fields_ = [("data", c_void_p), ("device", _Device), ("ndim", c_int32), ("dtype", _DataType), ("shape", POINTER(c_int64)),
+                ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
+
+
+_Deleter = CFUNCTYPE(None, c_void_p)
+
+
+class _Managed(Structure):
+    _fields_ = [("tensor", _Tensor), ("context", c_void_p), ("deleter", _Deleter)]
+
+
+class _ManagedVersioned(Structure):
+    _fields_ = [("major", c_uint32), ("minor", c_uint32), ("context", c_void_p), ("deleter", _Deleter), ("flags", c_uint64),
+                ("tensor", _Tensor)]
+
+
+# What consumers hold, by the address of its structure, until they call the deleter: the structure, its shape, the view.
+_held: Dict[int, Tuple[Any, ...]] = {}
+
+
+def _drop(address: Optional[int]) -> None:
+    _held.pop(address or 0, None)
+
+
+_release = _Deleter(_drop)
+
+_new = ctypes.pythonapi.PyCapsule_New
+_new.restype, _new.argtypes = py_object, [c_void_p, c_char_p, c_void_p]
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, [c_void_p, c_char_p]
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = c_void_p, [c_void_p, c_char_p]
+
+
+def _forget(capsule: int) -> None:
+    """A capsule goes. One that nobody took still has its first name; what took it renames it and calls the deleter later."""
+    for name in (b"dltensor", b"dltensor_versioned"):
+        if _is_valid(capsule, name):
+            _drop(_pointer(capsule, name))
+
+
+_destructor = CFUNCTYPE(None, c_void_p)(_forget)
+
+def type_of(typestr: str) -> Tuple[_DataType, int]:
+    """DLPack's type, and the bytes of an element, of a type string of NumPy's."""
+    match = re.fullmatch(r"[<|=]?([iufcb])(\d+)", typestr)
+    size = int(match.group(2)) if match else 0
+    if match is None or size not in (1, 2, 4, 8, 16):
+        raise ValueError(f'no type string of a number in this machine\'s byte order: {typestr!r}; "<f4" is one')
+    return _DataType(_KINDS[match.group(1)], 8 * size, 1), size
+
+
+def device_of(device: Device) -> Tuple[int, int]:
+    """A device as DLPack names it. Memory of the host device is memory of the CPU."""
+    kind = _DEVICE_TYPES[device.driver]
+    return (kind, 0 if kind == 1 else device.index)
+
+
+def order(block: "Block", stream: Any) -> None:
+    """Lets what the consumer's stream does from now on wait for what the block's has queued. The values of `stream` are those of the array
+    API: None and 1 are CUDA's legacy default stream, 2 its per-thread one, 0 HIP's default, -1 asks for no order."""
+    driver = block.device.driver
+    if driver == "host":
+        block.stream.synchronize()  # the consumer is the CPU
+        return
+    if stream == -1:
+        return
+    if driver == "cuda" and stream == 0:
+        raise ValueError("stream 0 has two meanings with CUDA: give 1, the legacy default stream, or 2, the per-thread one")
+    with block.device:
+        consumer = Stream.find({None: 0, 1: 0}.get(stream, stream) if driver == "cuda" else stream or 0)
+        if consumer != block.stream:
+            consumer.wait(block.stream)
+            check(lib.tarn_record_stream(block.ptr, consumer.value))
+
+
+def capsule(owner: Any, device: int, address: int, shape: Tuple[int, ...], code: _DataType,
+            max_version: Optional[Tuple[int, int]]) -> Any:
+    """A capsule that keeps `owner` until its consumer is done."""
+    lengths = (c_int64 * max(len(shape), 1))(*shape)
+    strides = (c_int64 * max(len(shape), 1))()
+    kind, index = device_of(Device(device))
+    tensor = _Tensor(address or None, _Device(kind, index), len(shape), code, lengths, None, 0)
+    is_versioned = max_version is not None and max_version[0] >= 1
+    managed: Any = _ManagedVersioned(1, 0, None, _release, 0, tensor) if is_versioned else _Managed(tensor, None, _release)
+    step = 1
+    for i in reversed(range(len(shape))):
+        strides[i], step = step, step * shape[i]
+    managed.tensor.strides = strides
+    where = ctypes.addressof(managed)
+    _held[where] = (managed, lengths, strides, owner)
+    return _new(where, b"dltensor_versioned" if is_versioned else b"dltensor", ctypes.cast(_destructor, c_void_p))

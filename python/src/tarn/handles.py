@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Handles of vendor libraries, one per thread and device, bound to the thread's current stream."""
+
+from ctypes import byref, c_int, c_size_t, c_void_p, sizeof
+from functools import lru_cache
+from types import TracebackType
+from typing import Dict, List, NamedTuple, Optional, Tuple, Type
+
+from . import _c
+from ._library import lib
+from .devices import DeviceLike, StreamLike, device_index, stream_value
+from .errors import InvalidArgumentError, check
+
+
+class LibraryInfo(NamedTuple):
+    """What is known of a vendor library: `reason` says why one is not usable."""
+    name: str
+    found: bool
+    usable: bool
+    path: str
+    version: str
+    reason: str
+
+
+def libraries() -> List[LibraryInfo]:
+    """The libraries that tarn has handles of, and which of them are here. Looks for each, and opens those that are."""
+    count = c_int()
+    check(lib.tarn_library_count_get(byref(count)))
+    result = []
+    for number in range(1, count.value + 1):
+        info = _c.tarn_library_info(size=sizeof(_c.tarn_library_info))
+        check(lib.tarn_library_info_get(number, byref(info)))
+        result.append(LibraryInfo(info.name.decode(), info.found, info.usable, info.path.decode(), info.version.decode(),
+                                  info.reason.decode()))
+    return result
+
+
+@lru_cache(maxsize=None)
+def _number(name: str) -> int:
+    number = c_int()
+    try:
+        check(lib.tarn_library_find(name.encode(), byref(number)))
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f'{error}; tarn.libraries() lists the names, "cublas" is one') from None
+    return number.value
+
+
+def handle(library: str, stream: StreamLike = None) -> int:
+    """The calling thread's handle of a library ("cublas", "cudnn"), as a number, bound to `stream` or to the thread's current one. Ask
+    again after each change of device or stream, and never destroy it."""
+    found = c_void_p()
+    number = _number(library)
+    if stream is None:
+        check(lib.tarn_handle_get(number, byref(found)))
+    else:
+        check(lib.tarn_handle_get_on(number, stream_value(stream), byref(found)))
+    return found.value or 0
+
+
+class Lease:
+    """A handle that no thread has, for tasks that move between threads: `with tarn.Lease("cublas", stream) as handle: ...`"""
+
+    def __init__(self, library: str, stream: StreamLike = None) -> None:
+        self._lease = _c.tarn_lease()
+        self._library = library
+        check(lib.tarn_handle_lease(_number(library), stream_value(stream), byref(self._lease)))
+
+    @property
+    def handle(self) -> int:
+        """The vendor's handle; 0 once it was given back."""
+        return self._lease.handle or 0
+
+    def bind(self, stream: StreamLike) -> None:
+        """Moves it to another stream of the same device. The handle may be another one then."""
+        check(lib.tarn_handle_lease_bind(byref(self._lease), stream_value(stream)))
+
+    def close(self) -> None:
+        """Gives it back. Nothing happens the second time."""
+        if self._lease.handle:
+            check(lib.tarn_handle_return(byref(self._lease)))
+
+    def __enter__(self) -> "Lease":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_lease", None) is not None and self._lease.handle:
+            lib.tarn_handle_return(byref(self._lease))
+
+    def __repr__(self) -> str:
+        return f"<tarn.Lease of {self._library}{f' at {self.handle:#x}' if self.handle else ', given back'}>"
+
+
+def prewarm(library: str, count: int = 1, *, device: DeviceLike = None) -> None:
+    """Makes handles until `count` are there to be taken, so that a capture finds one."""
+    check(lib.tarn_handle_prewarm(_number(library), device_index(device), count))
+
+
+def trim_handles(library: str, *, device: DeviceLike = None) -> int:
+    """Destroys the handles that no thread has; returns how many."""
+    destroyed = c_size_t()
+    check(lib.tarn_handle_trim(_number(library), device_index(device), byref(destroyed)))
+    return destroyed.value
+
+
+def workspace(library: str, stream: StreamLike = None) -> Tuple[int, int]:
+    """Address and bytes of the workspace that a call of the library (cublasLtMatmul) is given."""
+    pointer, size = c_void_p(), c_size_t()
+    number = _number(library)
+    if stream is None:
+        check(lib.tarn_workspace_get(number, byref(pointer), byref(size)))
+    else:
+        check(lib.tarn_workspace_get_on(number, stream_value(stream), byref(pointer), byref(size)))
+    return pointer.value or 0, size.value
+
+
+def handle_stats(library: str, *, device: DeviceLike = None) -> Dict[str, int]:
+    """Counters of a library's handles on a device."""
+    found = _c.tarn_handle_stats(size=sizeof(_c.tarn_handle_stats))
+    check(lib.tarn_handle_stats_get(_number(library), device_index(device), byref(found)))
+    return {field[0]: getattr(found, field[0]) for field in found._fields_[1:]}

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Blocks of device memory, in the order of streams, and pinned memory of the host."""
+
+import ctypes
+from ctypes import byref, c_size_t, c_uint16, c_void_p, sizeof
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Type
+
+from . import _c, dlpack
+from ._library import lib
+from .devices import Device, DeviceLike, Stream, StreamLike, device_index, stream_value
+from .errors import check
+
+if TYPE_CHECKING:
+    from .pools import Pool
+
+
+def tag_number(text: Optional[str]) -> int:
+    """The number that stands for a tag; 0 for none."""
+    if not text:
+        return 0
+    tag = c_uint16()
+    check(lib.tarn_tag_intern(text.encode(), byref(tag)))
+    return tag.value
+
+
+class Block:
+    """A block of device memory, which is freed when the object is closed or collected.
+
+    After a free the stream that the block was allocated for may use the memory again at once; other streams wait for the work queued
+    before. So say `record_stream()` for each other stream whose work uses the block. Other libraries take a block through
+    `__cuda_array_interface__` or `__dlpack__`, as bytes, or as an array by `view()`."""
+
+    def __init__(self, pointer: int, size: int, device: int, stream: int) -> None:
+        self._pointer = pointer
+        self._size = size
+        self._device = device
+        self._stream = stream
+
+    @property
+    def ptr(self) -> int:
+        """The address on the device; 0 after close() and for a block of 0 bytes."""
+        return self._pointer
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that were asked for."""
+        return self._size
+
+    @property
+    def device(self) -> Device:
+        """Whose memory it is."""
+        return Device(self._device)
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that it was allocated for."""
+        return Stream._of(self._stream)
+
+    @property
+    def info(self) -> "_c.tarn_block_info":
+        """What tarn knows of it: `usable_size`, `tag`, `pool` and more."""
+        found = _c.tarn_block_info(size=sizeof(_c.tarn_block_info))
+        check(lib.tarn_pointer_info_get(self._pointer, byref(found)))
+        return found
+
+    def record_stream(self, stream: StreamLike) -> None:
+        """Work on `stream` uses the block: once freed, its memory is not given out before that work has finished."""
+        check(lib.tarn_record_stream(self._pointer, stream_value(stream, self._device)))
+
+    def extend(self, size: int) -> None:
+        """Grows the block in place to at least `size` bytes. NoRoomError, with the block as it was, where what follows is not free."""
+        check(lib.tarn_extend(self._pointer, size))
+        self._size = max(self._size, size)
+
+    def close(self, stream: StreamLike = None) -> None:
+        """Frees the block; after the work that is queued on `stream` too, if one is given. Nothing happens the second time."""
+        pointer, self._pointer = self._pointer, 0
+        if not pointer:
+            return
+        status = lib.tarn_free(pointer) if stream is None else lib.tarn_free_on(pointer, stream_value(stream, self._device))
+        if status:
+            self._pointer = pointer
+            check(status)
+
+    def view(self, shape: Sequence[int], dtype: str = "|u1", offset: int = 0) -> "View":
+        """The block, or a part of it from byte `offset` on, as a contiguous array. `dtype` is a type string of NumPy's ("<f4") or
+        anything with a `str` attribute like it."""
+        return View(self, tuple(int(length) for length in shape), str(getattr(dtype, "str", dtype)), offset)
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        return self.view((self._size,)).__cuda_array_interface__
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.view((self._size,)).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return dlpack.device_of(self.device)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __enter__(self) -> "Block":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", 0):
+            lib.tarn_free(self._pointer)
+
+    def __repr__(self) -> str:
+        if not self._pointer:
+            return f"<tarn.Block of {self._size} bytes, freed>" if self._size else "<tarn.Block of 0 bytes>"
+        return f"<tarn.Block of {self._size} bytes at {self._pointer:#x} on device {self._device}>"
+
+
+class View:
+    """A block as an array, for other libraries: `cupy.asarray(view)`, `torch.from_dlpack(view)`, `numba.cuda.as_cuda_array(view)`; on the
+    host device `numpy.asarray(view)` too. It keeps the block."""
+
+    def __init__(self, block: Block, shape: Tuple[int, ...], typestr: str, offset: int) -> None:
+        self._code, item = dlpack.type_of(typestr)
+        needed = item
+        for length in shape:
+            if length < 0:
+                raise ValueError(f"a negative length in the shape {shape}")
+            needed *= length
+        if offset < 0 or offset % item or offset + needed > block.nbytes:
+            raise ValueError(f"{shape} of {typestr} from byte {offset} on takes {needed} bytes, and {item} divides the offset: the block has "
+                             f"{block.nbytes}")
+        self.block, self.shape, self.typestr, self._offset = block, shape, typestr, offset
+
+    @property
+    def ptr(self) -> int:
+        """The address of the first element."""
+        if not self.block.ptr and self.block.nbytes:
+            raise ValueError("the block of this view was freed")
+        return self.block.ptr + self._offset if self.block.ptr else 0
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        if self.block.device.driver == "host":
+            raise AttributeError("memory of the host device is no CUDA memory: numpy.asarray() takes it")
+        stream = self.block.stream.native
+        return {"shape": self.shape, "typestr": self.typestr, "data": (self.ptr, False), "version": 3, "strides": None,
+                "stream": stream or 1}  # 1: the legacy default stream
+
+    @property
+    def __array_interface__(self) -> Dict[str, Any]:
+        if self.block.device.driver != "host":
+            raise AttributeError("device memory cannot be read by the host: copy it by CuPy, PyTorch or Numba")
+        return {"shape": self.shape, "typestr": self.typestr, "data": (self.ptr, False), "version": 3, "strides": None}
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Optional[Tuple[int, int]] = None,
+                   dl_device: Optional[Tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError("tarn makes no copies: take the array as it is, and copy it there")
+        dlpack.order(self.block, stream)
+        return dlpack.capsule(self, self.block._device, self.ptr, self.shape, self._code, max_version)
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return dlpack.device_of(self.block.device)
+
+    def __repr__(self) -> str:
+        return f"<tarn.View {self.shape} of {self.typestr} in {self.block!r}>"
+
+
+def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, alignment: int = 0, tag: Optional[str] = None,
+          pool: Optional["Pool"] = None) -> Block:
+    """Allocates `size` bytes for work on `stream`.
+
+    By default on the thread's current device, for its current stream, from the pool of the innermost open scope. `tag` names the block
+    in statistics, snapshots and reports."""
+    index = pool.device.index if pool is not None and device is None else device_index(device)
+    value = stream_value(stream, index)
+    options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=index, stream=value, alignment=alignment,
+                                    tag=tag_number(tag), pool=pool.pointer if pool is not None else None)
+    pointer = c_void_p()
+    check(lib.tarn_alloc(byref(options), size, byref(pointer)))
+    return Block(pointer.value or 0, size, index, value)
+
+
+class PinnedBlock:
+    """Page-locked memory of the host, which is freed when the object is closed or collected. `buffer` is its memory for Python:
+    `numpy.frombuffer(block.buffer, dtype="f4")`."""
+
+    def __init__(self, size: int, stream: StreamLike = None) -> None:
+        pointer = c_void_p()
+        if stream is None:
+            check(lib.tarn_pinned_alloc(size, byref(pointer)))
+        else:
+            check(lib.tarn_pinned_alloc_on(stream_value(stream), size, byref(pointer)))
+        self._pointer, self._size = pointer.value or 0, size
+
+    @property
+    def ptr(self) -> int:
+        """The address; 0 after close()."""
+        return self._pointer
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that were asked for."""
+        return self._size
+
+    @property
+    def buffer(self) -> "ctypes.Array[ctypes.c_char]":
+        """The memory, writable. What is made of it keeps the block."""
+        if not self._pointer and self._size:
+            raise ValueError("the block was freed")
+        array = (ctypes.c_char * self._size).from_address(self._pointer) if self._pointer else (ctypes.c_char * 0)()
+        array._block = self  # type: ignore[attr-defined]
+        return array
+
+    def record_stream(self, stream: StreamLike) -> None:
+        """Work on `stream` uses the block: once freed, its memory is not given out before that work has finished."""
+        check(lib.tarn_pinned_record_stream(self._pointer, stream_value(stream)))
+
+    def close(self) -> None:
+        """Frees the block. Nothing happens the second time."""
+        pointer, self._pointer = self._pointer, 0
+        check(lib.tarn_pinned_free(pointer))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __enter__(self) -> "PinnedBlock":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", 0):
+            lib.tarn_pinned_free(self._pointer)
+
+    def __repr__(self) -> str:
+        return f"<tarn.PinnedBlock of {self._size} bytes{f' at {self._pointer:#x}' if self._pointer else ', freed'}>"
+
+
+def pinned(size: int, *, stream: StreamLike = None) -> PinnedBlock:
+    """Allocates page-locked memory of the host."""
+    return PinnedBlock(size, stream)
+
+
+def limit(bytes: Optional[int] = None, *, device: DeviceLike = None) -> int:
+    """The most bytes that tarn reserves on a device; sets it first where `bytes` is given. 2**64 - 1 is no limit."""
+    index = device_index(device)
+    if bytes is not None:
+        check(lib.tarn_device_limit_set(index, bytes))
+    found = c_size_t()
+    check(lib.tarn_device_limit_get(index, byref(found)))
+    return found.value

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Private pools: memory of one device that serves nobody else."""
+
+
+from contextlib import contextmanager
+from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p, sizeof
+from types import TracebackType
+from typing import Dict, Iterator, List, NamedTuple, Optional, Type
+
+from . import _c
+from ._library import lib
+from .devices import Device, DeviceLike, StreamLike, device_index, stream_value
+from .errors import InvalidArgumentError, check
+from .memory import Block, alloc
+from .stats import flatten
+
+_SEGMENTS = {"default": _c.tarn_segments.TARN_SEGMENTS_DEFAULT, "virtual": _c.tarn_segments.TARN_SEGMENTS_VIRTUAL,
+             "plain": _c.tarn_segments.TARN_SEGMENTS_PLAIN, "exact": _c.tarn_segments.TARN_SEGMENTS_EXACT}
+_KINDS = {"thread": _c.tarn_scope_kind.TARN_SCOPE_THREAD, "stream": _c.tarn_scope_kind.TARN_SCOPE_STREAM,
+          "always": _c.tarn_scope_kind.TARN_SCOPE_ALWAYS}
+
+
+class PoolId(NamedTuple):
+    """(0, 0) is a device's default pool, (0, n) one that was created, (n, 0) one that was made for a graph."""
+    first: int
+    second: int
+
+
+class Pool:
+    """A private pool of one device. As a context manager it serves the thread inside: `with pool: block = tarn.alloc(size)`.
+
+    `use_on_oom` lets what lies free in it serve others before they run out of memory; `no_remap` keeps addresses and memory together;
+    `exportable` memory can be given to other processes; `segments` is "default", "virtual", "plain" or "exact"; `no_split` gives each
+    block a segment of its own. The pool is released when the object is closed or collected; its live blocks stay valid."""
+
+    def __init__(self, device: DeviceLike = None, *, limit: Optional[int] = None, use_on_oom: bool = False, no_remap: bool = False,
+                 exportable: bool = False, segments: str = "default", no_split: bool = False) -> None:
+        if segments not in _SEGMENTS:
+            raise ValueError(f"no kind of segments: {segments!r}; there are {', '.join(_SEGMENTS)}")
+        options = _c.tarn_pool_options(size=sizeof(_c.tarn_pool_options), device=device_index(device), use_on_oom=use_on_oom,
+                                       no_remap=no_remap, exportable=exportable, segments=_SEGMENTS[segments], no_split=no_split)
+        self.pointer = c_void_p()
+        self._scopes: List[int] = []
+        check(lib.tarn_pool_create(byref(options), byref(self.pointer)))
+        if limit is not None:
+            self.limit = limit
+
+    @classmethod
+    def _of(cls, pointer: c_void_p) -> "Pool":
+        pool = cls.__new__(cls)
+        pool.pointer, pool._scopes = pointer, []
+        return pool
+
+    @classmethod
+    def default(cls, device: DeviceLike = None) -> "Pool":
+        """The default pool of a device, which serves everybody who names no other."""
+        pointer = c_void_p()
+        check(lib.tarn_pool_default(device_index(device), byref(pointer)))
+        return cls._of(pointer)
+
+    @classmethod
+    def find(cls, first: int, second: int) -> "Pool":
+        """The pool of an id. InvalidArgumentError where there is none."""
+        pointer = c_void_p()
+        check(lib.tarn_pool_find(_c.tarn_pool_id(first, second), byref(pointer)))
+        return cls._of(pointer)
+
+    @property
+    def id(self) -> PoolId:
+        """Its number, as snapshots and PyTorch have it."""
+        found = _c.tarn_pool_id()
+        check(lib.tarn_pool_id_get(self.pointer, byref(found)))
+        return PoolId(found.first, found.second)
+
+    @property
+    def device(self) -> Device:
+        """The device whose memory it is."""
+        found = c_int()
+        check(lib.tarn_pool_device_get(self.pointer, byref(found)))
+        return Device(found.value)
+
+    @property
+    def use_count(self) -> int:
+        """How many users, open scopes, captures and graphs hold it."""
+        found = c_uint()
+        check(lib.tarn_pool_use_count_get(self.pointer, byref(found)))
+        return found.value
+
+    @property
+    def limit(self) -> int:
+        """The most bytes that it reserves; 2**64 - 1 is no limit."""
+        found = c_size_t()
+        check(lib.tarn_pool_limit_get(self.pointer, byref(found)))
+        return found.value
+
+    @limit.setter
+    def limit(self, bytes: int) -> None:
+        check(lib.tarn_pool_limit_set(self.pointer, bytes))
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether its memory has been given back until resume()."""
+        found = c_int()
+        check(lib.tarn_pool_state_get(self.pointer, byref(found)))
+        return found.value != 0
+
+    def alloc(self, size: int, *, stream: StreamLike = None, alignment: int = 0, tag: Optional[str] = None) -> Block:
+        """Allocates from this pool, whatever scopes are open."""
+        return alloc(size, stream=stream, alignment=alignment, tag=tag, pool=self)
+
+    @contextmanager
+    def scope(self, kind: str = "thread", stream: StreamLike = None) -> Iterator["Scope"]:
+        """Routes allocations to this pool: those of this thread and of those that join ("thread"), those for one stream by any thread
+        ("stream"), or all of the device ("always")."""
+        if kind not in _KINDS:
+            raise ValueError(f"no kind of scope: {kind!r}; there are {', '.join(_KINDS)}")
+        value = stream_value(stream, self.device) if kind == "stream" else 0
+        number = c_uint64()
+        check(lib.tarn_scope_begin(self.pointer, _KINDS[kind], value, byref(number)))
+        try:
+            yield Scope(number.value)
+        finally:
+            check(lib.tarn_scope_end(number.value))
+
+    def trim(self, keep: int = 0) -> None:
+        """Gives idle memory back to the device until at most `keep` bytes stay reserved. Waits for work that still uses it."""
+        check(lib.tarn_pool_trim(self.pointer, keep))
+
+    def suspend(self, *, keep_contents: bool = True) -> None:
+        """Gives all its memory back, and keeps the addresses. With `keep_contents` what live blocks hold goes to the host meanwhile."""
+        check(lib.tarn_pool_suspend(self.pointer, keep_contents))
+
+    def resume(self) -> None:
+        """Takes the memory back, at the same addresses."""
+        check(lib.tarn_pool_resume(self.pointer))
+
+    def stats(self) -> Dict[str, int]:
+        """Its counters, with the keys of `torch.cuda.memory_stats()`."""
+        found = _c.tarn_stats(size=sizeof(_c.tarn_stats))
+        check(lib.tarn_pool_stats_get(self.pointer, byref(found)))
+        return flatten(found)
+
+    def blocks(self) -> "List[_c.tarn_pool_block]":
+        """Its live blocks."""
+        count = c_size_t()
+        room = 0
+        while True:
+            found = (_c.tarn_pool_block * max(room, 1))()
+            status = lib.tarn_pool_blocks_get(self.pointer, found, room, byref(count))
+            if count.value <= room:
+                check(status)
+                return list(found[:count.value])
+            room = count.value + 16
+
+    def close(self) -> None:
+        """Releases the pool. Nothing happens the second time."""
+        pointer, self.pointer = self.pointer, c_void_p()
+        check(lib.tarn_pool_release(pointer))
+
+    def __enter__(self) -> "Pool":
+        number = c_uint64()
+        check(lib.tarn_scope_begin(self.pointer, _KINDS["thread"], 0, byref(number)))
+        self._scopes.append(number.value)
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        check(lib.tarn_scope_end(self._scopes.pop()))
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", None):
+            lib.tarn_pool_release(self.pointer)
+
+    def __repr__(self) -> str:
+        if not self.pointer:
+            return "<tarn.Pool, released>"
+        try:
+            return f"<tarn.Pool {tuple(self.id)} on device {self.device.index}>"
+        except InvalidArgumentError:
+            return "<tarn.Pool, unknown>"
+
+
+class Scope:
+    """An open scope of threads, which workers may join: `with scope.joined(): ...` in the worker."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    @contextmanager
+    def joined(self) -> Iterator[None]:
+        """Lets the calling thread allocate where the scope routes to."""
+        check(lib.tarn_scope_join(self.number))
+        try:
+            yield
+        finally:
+            check(lib.tarn_scope_leave(self.number))
+
+    def __repr__(self) -> str:
+        return f"<tarn.Scope {self.number}>"

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Finds the shim between PyTorch's allocator class and tarn for the PyTorch that runs, or compiles it.
+
+The class has no stable ABI: nearly every minor release changes it. So a shim is compiled against the headers of the very PyTorch that runs,
+in some seconds, and kept under that build's name."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, List, Tuple
+
+from .. import _library
+
+#: Minor versions for which the sources were compiled and tested.
+SUPPORTED = ("2.11",)
+
+HERE = Path(__file__).resolve().parent
+
+
+def _sources() -> Tuple[Path, Path]:
+    """The shim's sources and tarn's headers: of the package, or of the source tree."""
+    for sources, headers in ((HERE / "src", HERE.parent / "include"), (HERE.parents[2] / "torch", HERE.parents[3] / "include")):
+        if (sources / "allocator.h").exists():
+            return sources, headers
+    raise FileNotFoundError("tarn.torch: the sources of the shim are not installed")
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "tarn" / "torch"
+
+
+def shim_path(torch: Any) -> Path:
+    """The shim for a PyTorch: TARN_TORCH_SHIM, one that was compiled before, or one that is compiled now."""
+    named = os.environ.get("TARN_TORCH_SHIM")
+    if named:
+        return Path(named)
+    from . import EnableError
+    minor = ".".join(torch.__version__.split(".")[:2])
+    if minor not in SUPPORTED:
+        raise EnableError(f"tarn has no shim for PyTorch {torch.__version__}: it has one for {', '.join(SUPPORTED)}. Install one of these, or "
+                          "a newer tarn")
+    sources, headers = _sources()
+    parts = sorted(sources.glob("*.cc")) + sorted(sources.glob("*.h"))
+    digest = hashlib.sha256()
+    for part in (*parts, *sorted((headers / "tarn").glob("*.h"))):
+        digest.update(part.read_bytes())
+    digest.update(f"{torch.version.git_version} {torch._C._GLIBCXX_USE_CXX11_ABI} {_library.path()}".encode())
+    kept = _cache() / f"shim-{torch.__version__}-{digest.hexdigest()[:16]}.so"
+    if not kept.exists():
+        _compile(torch, minor, sources, headers, kept)
+    return kept
+
+
+def _command(torch: Any, minor: str, sources: Path, headers: Path, compiler: str, output: str) -> List[str]:
+    major, sub = (int(part) for part in minor.split("."))
+    standard = "c++20" if (major, sub) >= (2, 14) else "c++17"  # what its headers are written in
+    library = Path(_library.path()).resolve()
+    c10 = Path(torch.__file__).parent / "lib"
+    return [compiler, f"-std={standard}", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-DTARN_TORCH_VERSION={1000 * major + sub}",
+            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", "-isystem", str(sources / "cuda"),
+            "-isystem", str(Path(torch.__file__).parent / "include"), f"-I{headers}", "-o", output,
+            *(str(part) for part in sorted(sources.glob("*.cc"))), str(library), f"-L{c10}", "-lc10_cuda", "-lc10",
+            f"-Wl,-rpath,{library.parent}", f"-Wl,-rpath,{c10}", "-Wl,--allow-shlib-undefined"]
+
+
+def _compile(torch: Any, minor: str, sources: Path, headers: Path, kept: Path) -> None:
+    from . import EnableError
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+    if not compiler:
+        raise EnableError(f"no C++ compiler compiles the shim for PyTorch {torch.__version__}: install g++, or name one in CXX, or a shim in "
+                          "TARN_TORCH_SHIM")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    handle, made = tempfile.mkstemp(dir=kept.parent, suffix=".so")
+    os.close(handle)
+    try:
+        ended = subprocess.run(_command(torch, minor, sources, headers, compiler, made), capture_output=True, text=True, check=False)
+        if ended.returncode:
+            raise EnableError(f"{compiler} could not compile the shim for PyTorch {torch.__version__}:\n{ended.stderr[-4000:]}")
+        os.replace(made, kept)
+    finally:
+        if os.path.exists(made):
+            os.unlink(made)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""The tests run on the host device, so that they need no GPU. What changes the whole process (shutdown, fork, the environment) runs in
+one of its own, by the fixture `python`."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+os.environ.setdefault("TARN_DRIVER", "host")
+os.environ.setdefault("TARN_HOST_DEVICES", "2")
+os.environ.setdefault("TARN_HOST_MEMORY", "256M")
+
+import pytest  # noqa: E402
+
+
+@pytest.fixture
+def python():
+    """Runs a text as a program, and gives what it printed. It must end with status 0."""
+
+    def run(text, **environment):
+        ended = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=120,
+                               env={**os.environ, **environment})
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """Each test gives back what it took."""
+    import gc
+
+    import tarn
+    before = tarn.memory_allocated(0), tarn.memory_allocated(1)
+    yield
+    gc.collect()
+    assert (tarn.memory_allocated(0), tarn.memory_allocated(1)) == before

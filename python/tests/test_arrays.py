@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""Blocks as arrays of other libraries. NumPy takes those of the host device."""
+
+import ctypes
+import gc
+
+import pytest
+
+import tarn
+
+numpy = pytest.importorskip("numpy")
+
+
+def test_numpy_shares_the_memory():
+    block = tarn.alloc(4 * 12)
+    view = block.view((3, 4), "<f4")
+    array = numpy.asarray(view)
+    array[:] = numpy.arange(12).reshape(3, 4)
+    assert array.__array_interface__["data"][0] == block.ptr
+    assert list((ctypes.c_float * 12).from_address(block.ptr)) == list(range(12))
+    del array, view
+    block.close()
+
+
+def test_dlpack_keeps_the_block_until_the_consumer_is_done():
+    before = tarn.memory_allocated()
+    view = tarn.alloc(8 * 5).view((5,), "<i8")
+    array = numpy.from_dlpack(view)
+    assert array.dtype == numpy.int64 and array.shape == (5,)
+    address = view.ptr
+    del view
+    gc.collect()
+    assert tarn.memory_allocated() > before
+    assert array.__array_interface__["data"][0] == address
+    del array
+    gc.collect()
+    assert tarn.memory_allocated() == before
+
+
+def test_a_capsule_that_nobody_takes_gives_the_block_back():
+    before = tarn.memory_allocated()
+    for version in (None, (1, 0)):
+        capsule = tarn.alloc(100).__dlpack__(max_version=version)
+        assert ("dltensor_versioned" if version else "dltensor") in repr(capsule)
+        assert tarn.memory_allocated() > before
+        del capsule
+        gc.collect()
+        assert tarn.memory_allocated() == before
+
+
+def test_the_host_waits_for_the_stream_before_it_reads():
+    """DLPack's consumer is the CPU here, so that queued work must have run when it has the array."""
+    from tarn import _c  # noqa: F401
+    from tarn._library import lib
+    stream = tarn.Stream()
+    block = tarn.alloc(1 << 20, stream=stream)
+    assert lib.tarn_host_fill(0, stream.native, block.ptr, 7, 1 << 20) == 0
+    array = numpy.from_dlpack(block)
+    assert array.dtype == numpy.uint8 and (array == 7).all()
+    del array
+    block.close()
+
+
+def test_views_are_checked():
+    block = tarn.alloc(100)
+    for shape, dtype, offset in (((26,), "<f4", 0), ((1,), "<f4", 2), ((2, -1), "<f4", 0), ((1,), "<f4", 100), ((1,), "<f4", -4)):
+        with pytest.raises(ValueError):
+            block.view(shape, dtype, offset)
+    for dtype in (">f4", "O", "<f3", "", "<U4"):
+        with pytest.raises(ValueError, match="type string"):
+            block.view((1,), dtype)
+    assert block.view((25,), "<f4").ptr == block.ptr
+    assert block.view((24,), numpy.dtype("f4"), offset=4).ptr == block.ptr + 4
+    view = block.view((1,))
+    with pytest.raises(BufferError):
+        view.__dlpack__(copy=True)
+    with pytest.raises(BufferError):
+        view.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(AttributeError):
+        view.__cuda_array_interface__
+    block.close()
+    with pytest.raises(ValueError, match="freed"):
+        view.__array_interface__

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+import ctypes
+import gc
+import threading
+
+import pytest
+
+import tarn
+from tarn.devices import Stream
+
+
+def fill(block, value):
+    ctypes.memset(block.ptr, value, block.nbytes)
+
+
+def test_a_block_is_freed_when_it_is_closed_or_collected():
+    before = tarn.memory_allocated()
+    block = tarn.alloc(5000, tag="weights")
+    assert block.ptr % 512 == 0 and len(block) == 5000
+    assert tarn.memory_allocated() > before
+    assert block.info.requested == 5000 and block.info.usable_size >= 5000
+    block.close()
+    block.close()
+    assert block.ptr == 0 and tarn.memory_allocated() == before
+    kept = tarn.alloc(100)
+    del kept
+    gc.collect()
+    assert tarn.memory_allocated() == before
+
+
+def test_a_block_of_0_bytes_is_nothing():
+    block = tarn.alloc(0)
+    assert block.ptr == 0 and len(block) == 0
+    block.close()
+    assert "0 bytes" in repr(block)
+
+
+def test_a_failed_close_can_be_tried_again():
+    block = tarn.alloc(100)
+    with pytest.raises(tarn.InvalidStreamError):
+        block.close(stream=Stream._of(0xdead0000))
+    assert block.ptr
+    block.close()
+
+
+def test_alignment_device_stream_and_pool_are_honoured():
+    stream = tarn.Stream(device=1)
+    pool = tarn.Pool(device=1)
+    block = tarn.alloc(70000, stream=stream, device=1, alignment=1 << 20)
+    inside = tarn.alloc(100, pool=pool)
+    assert block.ptr % (1 << 20) == 0
+    assert block.info.device == 1 and block.info.stream == stream.value
+    assert inside.info.device == 1 and (inside.info.pool.first, inside.info.pool.second) == pool.id
+    inside.close()
+    block.close()
+
+
+def test_errors_say_what_python_calls_them():
+    with pytest.raises(MemoryError) as error:
+        tarn.alloc(1 << 40)
+    assert isinstance(error.value, tarn.OutOfMemoryError) and error.value.status == tarn.Status.TARN_ERROR_OUT_OF_MEMORY
+    assert "1 TiB on device 0" in str(error.value)
+    with pytest.raises(ValueError, match="alignment"):
+        tarn.alloc(100, alignment=3)
+    with pytest.raises(tarn.InvalidDeviceError):
+        tarn.alloc(100, device=7)
+    with pytest.raises(tarn.ConfigurationError, match="profil"):
+        tarn.configure("profil:footprint")
+
+
+def test_a_block_grows_in_place_or_stays():
+    blocks = sorted((tarn.alloc(3 << 20) for _ in range(6)), key=lambda block: block.ptr)
+    at = next(i for i in range(5) if blocks[i].ptr + (3 << 20) == blocks[i + 1].ptr)
+    block, behind = blocks[at], blocks[at + 1]
+    with pytest.raises(tarn.NoRoomError):
+        block.extend((3 << 20) + 100)
+    assert block.nbytes == 3 << 20
+    behind.close()
+    block.extend((3 << 20) + 100)
+    assert block.nbytes == (3 << 20) + 100 and block.info.usable_size >= block.nbytes
+    for block in blocks:
+        block.close()
+
+
+def test_streams_order_frees():
+    stream = tarn.Stream()
+    with stream:
+        assert tarn.current_stream() == stream
+        block = tarn.alloc(1 << 20)
+    assert tarn.current_stream() != stream
+    other = tarn.Stream()
+    block.record_stream(other)
+    other.wait(stream)
+    event = other.record()
+    event.synchronize()
+    assert event.is_done()
+    block.close(stream=other)
+    stream.synchronize()
+    assert stream.is_idle()
+    stream.close()
+    stream.close()
+    with pytest.raises(tarn.InvalidStreamError):
+        tarn.alloc(100, stream=stream)
+
+
+def test_devices_are_current_per_thread():
+    assert tarn.device_count() == 2
+    with tarn.Device(1) as device:
+        assert tarn.current_device() == device
+        with tarn.Device(0):
+            assert tarn.current_device().index == 0
+        assert tarn.alloc(100).device == device
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(tarn.current_device().index))
+        thread.start()
+        thread.join()
+        assert seen == [0]
+    assert tarn.current_device().index == 0
+    info = tarn.Device(0).memory_info()
+    assert 0 < info.free <= info.total == 256 << 20
+    assert tarn.Device(0).driver == "host" and tarn.Device(0).name
+
+
+def test_a_device_guard_nests_with_itself():
+    device = tarn.Device(1)
+    with device:
+        with device:
+            pass
+        assert tarn.current_device().index == 1
+    assert tarn.current_device().index == 0
+
+
+def test_threads_allocate_and_free_each_other():
+    blocks = []
+
+    def work(seed):
+        for i in range(200):
+            blocks.append(tarn.alloc(1 + (seed * 7919 + i * 104729) % 100000))
+            if i % 3 == 0:
+                blocks.pop().close()
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    addresses = sorted((block.ptr, block.nbytes) for block in blocks)
+    assert all(a + size <= b for (a, size), (b, _) in zip(addresses, addresses[1:]))
+    while blocks:
+        blocks.pop().close()
+
+
+def test_limit_is_read_and_set():
+    unlimited = tarn.limit()
+    try:
+        assert tarn.limit(64 << 20) == 64 << 20 == tarn.limit()
+        with pytest.raises(tarn.OutOfMemoryError):
+            tarn.alloc(100 << 20)
+    finally:
+        tarn.limit(unlimited)
+
+
+def test_pinned_memory_has_a_buffer():
+    with tarn.pinned(1000) as block:
+        block.buffer[:5] = b"hello"
+        assert bytes(memoryview(block.buffer)[:5]) == b"hello"
+        assert len(block) == 1000 and block.ptr % 8 == 0
+    with pytest.raises(ValueError):
+        block.buffer
+    assert len(tarn.pinned(0).buffer) == 0
+
+
+def test_shutdown_ends_it(python):
+    assert python("""
+        import tarn
+        block = tarn.alloc(1000)
+        tarn.shutdown()
+        try:
+            tarn.alloc(1)
+        except tarn.ShutdownError as error:
+            print(type(error).__name__)
+        """) == "ShutdownError\n"
+
+
+def test_a_forked_child_gets_an_error_and_ends_well(python):
+    assert python("""
+        import os, sys, tarn
+        block = tarn.alloc(1000)
+        child = os.fork()
+        if not child:
+            try:
+                tarn.alloc(1)
+            except tarn.ForkedError:
+                del block
+                sys.exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """) == "7\n"
+
+
+def test_importing_starts_nothing(python):
+    """No thread, no device: a driver that does not exist is found out by the first call that needs one."""
+    assert python("""
+        import tarn, threading
+        print(len([line for line in open("/proc/self/maps") if "libcuda" in line or "libamdhip" in line]), threading.active_count())
+        try:
+            tarn.device_count()
+        except tarn.TarnError as error:
+            print("refused")
+        """, TARN_DRIVER="no-such-driver") == "0 1\nrefused\n"
+
+
+def test_a_library_that_is_missing_is_named(python):
+    assert "no-such.so" in python("""
+        try:
+            import tarn
+        except ImportError as error:
+            print(error)
+        """, TARN_LIBRARY="/no-such.so")
+
+
+def test_the_interpreter_ends_with_live_objects(python):
+    python("""
+        import tarn
+        keep = [tarn.alloc(1000), tarn.Stream(), tarn.Pool(), tarn.pinned(10), tarn.Event()]
+        keep.append(keep)
+        """)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+import ctypes
+import threading
+
+import pytest
+
+import tarn
+
+
+def pool_of(block):
+    return (block.info.pool.first, block.info.pool.second)
+
+
+def test_a_pool_serves_the_thread_inside():
+    pool = tarn.Pool()
+    with pool:
+        inside = tarn.alloc(1000)
+        with pytest.raises(tarn.ScopeError):
+            pool.__enter__()
+    outside = tarn.alloc(1000)
+    assert pool_of(inside) == pool.id and pool_of(outside) == (0, 0)
+    assert [block.address for block in pool.blocks()] == [inside.ptr]
+    assert pool.stats()["allocation.all.current"] == 1
+    del inside
+    assert pool.blocks() == []
+
+
+def test_workers_join_a_scope():
+    pool, found = tarn.Pool(), []
+    with pool.scope() as scope:
+        def work():
+            with scope.joined():
+                found.append(tarn.alloc(100))
+            found.append(tarn.alloc(100))
+        worker = threading.Thread(target=work)
+        worker.start()
+        worker.join()
+    assert [pool_of(block) for block in found] == [tuple(pool.id), (0, 0)]
+    found.clear()
+
+
+def test_scopes_of_streams_and_for_all():
+    pool, stream = tarn.Pool(), tarn.Stream()
+    with pool.scope("stream", stream):
+        assert pool_of(tarn.alloc(10, stream=stream)) == pool.id
+        assert pool_of(tarn.alloc(10)) == (0, 0)
+    with pool.scope("always"):
+        assert pool_of(tarn.alloc(10)) == pool.id
+    with pytest.raises(ValueError, match="sometimes"):
+        with pool.scope("sometimes"):
+            pass
+
+
+def test_an_exception_ends_the_scope():
+    pool = tarn.Pool()
+    with pytest.raises(KeyError):
+        with pool:
+            raise KeyError
+    assert pool_of(tarn.alloc(10)) == (0, 0)
+
+
+def test_limit_trim_and_release():
+    pool = tarn.Pool(limit=40 << 20)
+    assert pool.limit == 40 << 20
+    block = pool.alloc(30 << 20)
+    with pytest.raises(tarn.OutOfMemoryError):
+        pool.alloc(30 << 20)
+    block.close()
+    pool.trim()
+    assert pool.stats()["reserved_bytes.all.current"] == 0
+    assert pool.use_count == 1
+    first, second = pool.id
+    pool.close()
+    pool.close()
+    assert repr(pool) == "<tarn.Pool, released>"
+    with pytest.raises(tarn.InvalidArgumentError):
+        tarn.Pool.find(first, second)
+
+
+def test_suspend_keeps_addresses_and_contents():
+    pool = tarn.Pool()
+    block = pool.alloc(5 << 20)
+    ctypes.memset(block.ptr, 3, 100)
+    address = block.ptr
+    pool.suspend()
+    assert pool.is_suspended and pool.stats()["reserved_bytes.all.current"] == 0
+    with pytest.raises(tarn.SuspendedError):
+        pool.alloc(100)
+    pool.resume()
+    assert not pool.is_suspended and block.ptr == address
+    assert bytes((ctypes.c_char * 100).from_address(address)) == b"\3" * 100
+    block.close()
+
+
+def test_the_default_pool_is_a_pool():
+    pool = tarn.Pool.default(1)
+    assert tuple(pool.id) == (0, 0) and pool.device.index == 1
+    block = tarn.alloc(100, device=1)
+    assert block.ptr in [found.address for found in pool.blocks()]
+    block.close()
+    with pytest.raises(tarn.InvalidArgumentError):
+        pool.suspend()
+
+
+def test_a_block_outlives_its_pool():
+    pool = tarn.Pool()
+    block = pool.alloc(1000)
+    del pool
+    ctypes.memset(block.ptr, 1, 1000)
+    block.close()
+
+
+def test_options_are_checked():
+    with pytest.raises(ValueError, match="bent"):
+        tarn.Pool(segments="bent")
+    with pytest.raises(tarn.InvalidDeviceError):
+        tarn.Pool(device=9)
+    plain = tarn.Pool(segments="plain", no_split=True)
+    assert plain.alloc(100).info.usable_size >= 100

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+import os
+import pickle
+
+import pytest
+
+import tarn
+
+
+def test_statistics_have_pytorchs_keys():
+    stats = tarn.memory_stats()
+    for key in ("allocation.all.current", "reserved_bytes.large_pool.peak", "inactive_split_bytes.small_pool.freed", "num_ooms",
+                "max_split_size", "oversize_segments.allocated", "requested_bytes.all.current", "num_sync_all_streams"):
+        assert key in stats
+    assert list(stats) == sorted(stats)
+    block = tarn.alloc(10 << 20)
+    tarn.reset_peak_memory_stats()
+    assert tarn.max_memory_allocated() == tarn.memory_allocated() >= 10 << 20
+    assert tarn.memory_reserved() >= tarn.memory_allocated()
+    block.close()
+    assert tarn.max_memory_allocated() >= 10 << 20 and tarn.max_memory_reserved() >= 10 << 20
+    tarn.reset_accumulated_memory_stats()
+    assert tarn.memory_stats()["allocation.all.freed"] == 0
+
+
+def test_a_snapshot_is_a_dictionary_and_a_file_that_is_reported(tmp_path):
+    tarn.trace_start(regions=True)
+    try:
+        with tarn.region("step 1"):
+            block = tarn.alloc(3 << 20, tag="weights")
+        kept, lost = tarn.trace_count()
+        assert kept >= 1 and lost == 0
+        found = tarn.snapshot()
+        assert any(part["address"] == block.ptr and part["state"] == "active_allocated"
+                   for segment in found["segments"] for part in segment["blocks"])
+        path = tmp_path / "snapshot.pickle"
+        tarn.dump_snapshot(path)
+        assert pickle.loads(path.read_bytes())["segments"]
+        tarn.dump_snapshot(tmp_path / "timeline.json", format="chrome")
+        block.close()
+    finally:
+        tarn.trace_stop()
+        tarn.trace_clear()
+    if "TARN_PROGRAM" not in os.environ:
+        from tarn._library import program
+        try:
+            program()
+        except FileNotFoundError:
+            pytest.skip("the program tarn is not built")
+    text = tarn.report(path, output=tmp_path / "page.html")
+    assert "3.00 MiB" in text
+    assert "<html" in (tmp_path / "page.html").read_text()[:200].lower()
+    with pytest.raises(ValueError, match="no-such"):
+        tarn.report(tmp_path / "no-such.pickle")
+
+
+def test_what_is_no_option_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="jpeg"):
+        tarn.dump_snapshot(tmp_path / "x", format="jpeg")
+    with pytest.raises(ValueError, match="some"):
+        tarn.trace_start(stacks="some")
+    with pytest.raises(tarn.SystemCallError):
+        tarn.dump_snapshot(tmp_path / "no-such-folder" / "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_metrics_are_text_for_prometheus():
+    text = tarn.metrics()
+    assert "# TYPE tarn_" in text and text.endswith("\n")
+
+
+def test_configuration_is_read_back():
+    before = tarn.configuration()
+    tarn.configure("profile:footprint")
+    assert "footprint" in tarn.configuration()
+    tarn.configure("all:default")
+    tarn.configure(before)
+    assert tarn.configuration() == before
+
+
+def test_the_module_runs_the_program():
+    import subprocess
+    import sys
+    ended = subprocess.run([sys.executable, "-m", "tarn", "--version"], capture_output=True, text=True)
+    if "not installed" in ended.stderr:
+        pytest.skip("the program tarn is not built")
+    assert ended.returncode == 0 and tarn.__version__ in ended.stdout

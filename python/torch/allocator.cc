@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Memory, streams, limits and statistics. */
+#include "allocator.h"
+
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/util/CallOnce.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+namespace tarn_torch
+{
+
+Allocator &the_allocator()
+{
+    static Allocator *one = new Allocator; /* never destroyed */
+    return *one;
+}
+
+void raise(tarn_status status, const char *what)
+{
+    TORCH_CHECK(false, "tarn: ", what, ": ", tarn_last_error(), " (", tarn_status_name(status), ")");
+}
+
+tarn_stream stream_of(DeviceIndex device, cudaStream_t native)
+{
+    tarn_stream stream = 0;
+    check(tarn_stream_find(device, native, &stream), "the stream of an allocation");
+    return stream;
+}
+
+Device &Allocator::device_at(DeviceIndex index)
+{
+    TORCH_CHECK(index >= 0 && static_cast<size_t>(index) < devices.size(), "Invalid device argument ",
+                static_cast<int>(index), ": did you call init?");
+    return *devices[static_cast<size_t>(index)];
+}
+
+void Allocator::init(int device_count)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    for (int i = static_cast<int>(devices.size()); i < device_count; i++)
+        devices.push_back(std::make_unique<Device>());
+    const char *uncached = std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    if (uncached && std::strcmp(uncached, "1") == 0)
+        check(tarn_caching_set(false), "PYTORCH_NO_CUDA_MEMORY_CACHING");
+    is_initialized = true;
+}
+
+bool Allocator::initialized()
+{
+    return is_initialized;
+}
+
+/* ---- Allocation and free ---- */
+
+tarn_status Allocator::request(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size, void **pointer,
+                               MempoolId_t *id)
+{
+    *id = {0, 0};
+    if (device_at(device).filter_count.load(std::memory_order_acquire))
+        if (tarn_pool *pool = route(device, native, stream, id))
+            return tarn_pool_alloc(pool, stream, size, pointer);
+    return tarn_alloc_on(stream, size, pointer);
+}
+
+/* Gives back what PyTorch's other parts keep, such as blocks that were sent to other processes. Whether any did. */
+static bool others_free()
+{
+    bool freed = false;
+    for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
+        freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+    return freed;
+}
+
+void *Allocator::take(DeviceIndex device, cudaStream_t native, size_t size)
+{
+    void *pointer = nullptr;
+    MempoolId_t id;
+    if (size >= TARN_MAX_SIZE)
+        out_of_memory(device, size);
+    tarn_stream stream = stream_of(device, native);
+    tarn_status status = request(device, native, stream, size, &pointer, &id);
+    if (status == TARN_ERROR_OUT_OF_MEMORY && others_free())
+        status = request(device, native, stream, size, &pointer, &id);
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        out_of_memory(device, size);
+    check(status, "an allocation");
+
+    if (history.on.load(std::memory_order_relaxed))
+        history.allocated(device, pointer, size, native, id);
+    if (c10::memoryProfilingEnabled()) {
+        tarn_stats stats = {};
+        stats.size = sizeof stats;
+        (void)tarn_device_stats_get(device, &stats);
+        size_t usable = size;
+        (void)tarn_usable_size_get(pointer, &usable);
+        c10::reportMemoryUsageToProfiler(pointer, static_cast<int64_t>(usable),
+                                         static_cast<size_t>(stats.allocated_bytes[0].current),
+                                         static_cast<size_t>(stats.reserved_bytes[0].current), {c10::kCUDA, device});
+    }
+    if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr))
+        (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+    return pointer;
+}
+
+void Allocator::give(void *pointer)
+{
+    if (!pointer)
+        return;
+    bool profiles = c10::memoryProfilingEnabled();
+    if (history.on.load(std::memory_order_relaxed) || profiles) {
+        tarn_block_info info = {};
+        info.size = sizeof info;
+        if (tarn_pointer_info_get(pointer, &info) == TARN_OK) {
+            void *native = nullptr;
+            auto device = static_cast<DeviceIndex>(info.device);
+            (void)tarn_stream_native_get(info.stream, &native);
+            history.freed(device, pointer, info.requested, static_cast<cudaStream_t>(native), {0, 0});
+            if (profiles) {
+                tarn_stats stats = {};
+                stats.size = sizeof stats;
+                (void)tarn_device_stats_get(device, &stats);
+                auto bytes = static_cast<int64_t>(info.usable_size);
+                c10::reportMemoryUsageToProfiler(
+                    pointer, -bytes, static_cast<size_t>(stats.allocated_bytes[0].current - bytes),
+                    static_cast<size_t>(stats.reserved_bytes[0].current), {c10::kCUDA, device});
+            }
+        }
+    }
+    if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr))
+        (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+    tarn_status status = tarn_free(pointer);
+    if (status == TARN_ERROR_INVALID_POINTER && previous) {
+        previous->raw_delete(pointer);
+        return;
+    }
+    check(status, "a free");
+}
+
+/* What tensors call. A destructor must not throw, and at exit the driver may be gone. */
+void delete_block(void *pointer)
+{
+    try {
+        the_allocator().give(pointer);
+    } catch (const std::exception &error) {
+        TORCH_WARN_ONCE(error.what());
+    }
+}
+
+c10::DeleterFnPtr Allocator::raw_deleter() const
+{
+    return &delete_block;
+}
+
+DataPtr Allocator::allocate(size_t size)
+{
+    CUDAStream stream = c10::cuda::getCurrentCUDAStream();
+    DeviceIndex device = stream.device_index();
+    void *pointer = size ? take(device, stream, size) : nullptr;
+    return {pointer, pointer, &delete_block, c10::Device(c10::kCUDA, device)};
+}
+
+void *Allocator::raw_alloc(size_t size)
+{
+    CUDAStream stream = c10::cuda::getCurrentCUDAStream();
+    return size ? take(stream.device_index(), stream, size) : nullptr;
+}
+
+void *Allocator::raw_alloc_with_stream(size_t size, cudaStream_t stream)
+{
+    return size ? take(c10::cuda::current_device(), stream, size) : nullptr;
+}
+
+void Allocator::raw_delete(void *pointer)
+{
+    give(pointer);
+}
+
+void Allocator::recordStream(const DataPtr &pointer, CUDAStream stream)
+{
+    if (previous && pointer.get_deleter() == previous->raw_deleter())
+        return previous->recordStream(pointer, stream);
+    /* Memory of other processes has a deleter of its own, and is ordered by those who share it. */
+    if (pointer.get() && pointer.get_deleter() == &delete_block)
+        check(tarn_record_stream(pointer.get(), stream_of(stream.device_index(), stream)), "record_stream");
+}
+
+void Allocator::copy_data(void *to, const void *from, size_t count) const
+{
+    C10_CUDA_CHECK(cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice, c10::cuda::getCurrentCUDAStream()));
+}
+
+cudaError_t Allocator::memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t count,
+                                   cudaStream_t stream, bool p2p_enabled)
+{
+    /* Memory that is mapped, and not allocated as a whole, is copied between devices by the call for peers unless they reach each other. */
+    if (p2p_enabled || to_device == from_device)
+        return cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice, stream);
+    return cudaMemcpyPeerAsync(to, to_device, from, from_device, count, stream);
+}
+
+void Allocator::enablePeerAccess(DeviceIndex device, DeviceIndex peer)
+{
+    tarn_status status = tarn_device_peer_enable(device, peer);
+    if (status != TARN_ERROR_NOT_SUPPORTED)
+        check(status, "peer access");
+}
+
+/* ---- Out of memory ---- */
+
+static std::string bytes(size_t count)
+{
+    std::ostringstream text;
+    text.precision(2);
+    text.setf(std::ios::fixed);
+    if (count <= 1024)
+        text << count << " bytes";
+    else if (count <= 1048576)
+        text << static_cast<double>(count) / 1024.0 << " KiB";
+    else if (count <= 1073741824ull)
+        text << static_cast<double>(count) / 1048576.0 << " MiB";
+    else
+        text << static_cast<double>(count) / 1073741824.0 << " GiB";
+    return text.str();
+}
+
+void Allocator::out_of_memory(DeviceIndex device, size_t size)
+{
+    std::string why = size >= TARN_MAX_SIZE ? "The request is larger than any device" : tarn_last_error();
+    size_t free_bytes = 0, total = 0, limit = SIZE_MAX;
+    tarn_stats stats = {};
+    stats.size = sizeof stats;
+    (void)tarn_device_memory_get(device, &free_bytes, &total);
+    (void)tarn_device_limit_get(device, &limit);
+    (void)tarn_device_stats_get(device, &stats);
+    auto allocated = static_cast<size_t>(stats.allocated_bytes[0].current);
+    auto reserved = static_cast<size_t>(stats.reserved_bytes[0].current);
+
+    history.event(Action::OOM, device, free_bytes, size, nullptr, {0, 0}, RecordContext::NEVER);
+    std::vector<OutOfMemoryObserver> observers;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        observers = out_of_memory_observers;
+    }
+    for (const auto &observer : observers)
+        observer(device, size, limit < total ? limit : total, free_bytes);
+    c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), allocated, reserved, {c10::kCUDA, device});
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes(size), ". GPU ",
+        static_cast<int>(device), " has a total capacity of ", bytes(total), " of which ", bytes(free_bytes),
+        " is free.", limit < total ? " Of it tarn may reserve " + bytes(limit) + "." : "", " Of the allocated memory ",
+        bytes(allocated), " is allocated by PyTorch, and ", bytes(reserved > allocated ? reserved - allocated : 0),
+        " is reserved by tarn but unallocated. ", why);
+}
+
+void Allocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    out_of_memory_observers.push_back(std::move(observer));
+}
+
+/* ---- Limits and statistics ---- */
+
+static size_t memory_of(DeviceIndex device)
+{
+    tarn_device_properties properties = {};
+    properties.size = sizeof properties;
+    check(tarn_device_properties_get(device, &properties), "the device's memory");
+    return properties.memory;
+}
+
+double Allocator::getMemoryFraction(DeviceIndex device)
+{
+    size_t limit = 0;
+    check(tarn_device_limit_get(device, &limit), "the limit");
+    size_t total = memory_of(device);
+    return limit >= total ? 1.0 : static_cast<double>(limit) / static_cast<double>(total);
+}
+
+void Allocator::setMemoryFraction(double fraction, DeviceIndex device)
+{
+    TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction, ". Please set within [0, 1].");
+    size_t limit = fraction < 1 ? static_cast<size_t>(fraction * static_cast<double>(memory_of(device))) : SIZE_MAX;
+    check(tarn_device_limit_set(device, limit), "the limit");
+}
+
+std::pair<size_t, size_t> Allocator::getMemoryInfo(DeviceIndex device)
+{
+    size_t free_bytes = 0, total = 0;
+    check(tarn_device_memory_get(device, &free_bytes, &total), "the device's memory");
+    return {free_bytes, total};
+}
+
+static void copy(c10::CachingAllocator::Stat &to, const tarn_stat &from)
+{
+    to.current = from.current;
+    to.peak = from.peak;
+    to.allocated = from.allocated;
+    to.freed = from.freed;
+}
+
+static void copy(c10::CachingAllocator::StatArray &to, const tarn_stat *from)
+{
+    for (size_t i = 0; i < to.size(); i++)
+        copy(to[i], from[i]);
+}
+
+c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex device)
+{
+    c10::CachingDeviceAllocator::DeviceStats result;
+    tarn_stats stats = {};
+    stats.size = sizeof stats;
+    (void)device_at(device);
+    check(tarn_device_stats_get(device, &stats), "the statistics");
+#define TARN_TORCH_COPY(name) copy(result.name, stats.name);
+    TARN_STATS_CLASS_LIST(TARN_TORCH_COPY)
+    TARN_STATS_SINGLE_LIST(TARN_TORCH_COPY)
+#undef TARN_TORCH_COPY
+    result.num_alloc_retries = stats.num_alloc_retries;
+    result.num_ooms = stats.num_ooms;
+    result.num_sync_all_streams = stats.num_sync_all_streams;
+    result.num_device_alloc = stats.num_device_alloc;
+    result.num_device_free = stats.num_device_free;
+    result.max_split_size = stats.max_split_size;
+    return result;
+}
+
+void Allocator::resetAccumulatedStats(DeviceIndex device)
+{
+    (void)device_at(device);
+    check(tarn_device_stats_reset(device, TARN_STATS_ACCUMULATED), "the statistics");
+}
+
+void Allocator::resetPeakStats(DeviceIndex device)
+{
+    (void)device_at(device);
+    check(tarn_device_stats_reset(device, TARN_STATS_PEAK), "the statistics");
+}
+
+std::vector<StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIndex device)
+{
+    (void)device_at(device);
+    return {}; /* tarn's memory grows by pieces of physical memory, not by segments */
+}
+
+void *Allocator::getBaseAllocation(void *pointer, size_t *size)
+{
+    tarn_range range = {};
+    tarn_status status = tarn_range_get(pointer, &range);
+    if (status == TARN_ERROR_INVALID_POINTER && previous)
+        return previous->getBaseAllocation(pointer, size);
+    check(status, "the base of an allocation");
+    if (size)
+        *size = range.bytes;
+    return range.address;
+}
+
+} // namespace tarn_torch

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h, PyTorch 2.11).
+ *
+ * One object serves all devices and is never destroyed: tensors are freed after static destructors have run. Memory, statistics,
+ * pools and captures are tarn's; this class has what only PyTorch has: the filters that route to a pool, the numbers of pools, the
+ * history with Python's stacks. Each part has a file: allocator.cc, pools.cc, history.cc, install.cc.
+ *
+ * Locks: Device::lock (filters and pools of a device), then none. History::lock (records, contexts) is taken alone. tarn is called with
+ * neither held, except by what asks a filter. */
+#ifndef TARN_TORCH_ALLOCATOR_H
+#define TARN_TORCH_ALLOCATOR_H
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <tarn/tarn.h>
+
+namespace tarn_torch
+{
+
+using namespace c10::cuda::CUDACachingAllocator;
+using c10::DataPtr;
+using c10::DeviceIndex;
+using c10::MempoolId_t;
+using c10::cuda::CUDAStream;
+using Action = TraceEntry::Action;
+
+/* The text of a call that failed, as an exception of PyTorch's. */
+[[noreturn]] void raise(tarn_status status, const char *what);
+inline void check(tarn_status status, const char *what)
+{
+    if (status != TARN_OK)
+        raise(status, what);
+}
+
+struct IdHash {
+    size_t operator()(const MempoolId_t &id) const
+    {
+        return id.first * 0x9e3779b97f4a7c15ull ^ id.second;
+    }
+};
+
+/* A pool that PyTorch names. `uses` are PyTorch's counts; tarn has one from us as long as there are any. */
+struct Pool {
+    tarn_pool *pool = nullptr; /* made when it is first wanted: until then PyTorch may set options */
+    int uses = 0;
+    bool held = false; /* a capture has used it: its memory stays mapped */
+    bool use_on_oom = false, no_split = false;
+    std::shared_ptr<CUDAAllocator> segments; /* where they come from; null: tarn */
+};
+
+/* One beginAllocateToPool() that has not ended. */
+struct Filter {
+    MempoolId_t id;
+    std::function<bool(cudaStream_t)> matches;
+    tarn_stream announced = 0; /* the stream of the capture that it turned out to be */
+    bool captures = false;
+};
+
+struct Device {
+    std::mutex lock;
+    std::vector<Filter> filters; /* the newest last */
+    std::unordered_map<MempoolId_t, Pool, IdHash> pools;
+    std::atomic<int> filter_count{0}; /* read without the lock */
+};
+
+/* What _record_memory_history() wants. */
+class History
+{
+  public:
+    std::atomic<bool> on{false}; /* anything is recorded, or a tracker attached */
+    std::atomic<RecordContext> when{RecordContext::NEVER};
+
+    void configure(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
+                   const std::vector<std::string> &skip);
+    bool enabled();
+    void attach(AllocatorTraceTracker tracker);
+
+    void allocated(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream, MempoolId_t pool);
+    void freed(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream, MempoolId_t pool);
+    void event(Action action, DeviceIndex device, size_t address, size_t size, void *stream, MempoolId_t pool,
+               RecordContext level);
+
+    std::shared_ptr<c10::GatheredContext> context_of(void *pointer);
+    std::vector<std::vector<TraceEntry>> traces(MempoolId_t pool, int devices);
+    void annotate(const std::vector<std::pair<std::string, std::string>> &pairs);
+    std::vector<c10::CachingDeviceAllocator::AnnotationEntry> annotations();
+    std::string metadata();
+    void set_metadata(const std::string &text);
+    void push_compile(const std::string &text);
+    void pop_compile();
+
+  private:
+    std::mutex lock;
+    bool recording = false;
+    CreateContextFn make = nullptr;
+    size_t room = 1;
+    std::vector<std::string> skipped;
+    std::vector<std::deque<TraceEntry>> rings; /* by device */
+    std::vector<c10::CachingDeviceAllocator::AnnotationEntry> notes;
+    std::vector<AllocatorTraceTracker> trackers;
+    std::unordered_map<void *, std::shared_ptr<c10::GatheredContext>> contexts; /* of live blocks */
+};
+
+class Allocator final : public CUDAAllocator
+{
+  public:
+    /* c10::Allocator, c10::DeviceAllocator */
+    DataPtr allocate(size_t size) override;
+    c10::DeleterFnPtr raw_deleter() const override;
+    void copy_data(void *to, const void *from, size_t count) const override;
+    bool initialized() override;
+    void emptyCache(MempoolId_t id) override;
+    c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override;
+    void resetAccumulatedStats(DeviceIndex device) override;
+    void resetPeakStats(DeviceIndex device) override;
+    std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override;
+
+    /* CUDAAllocator */
+    void *raw_alloc(size_t size) override;
+    void *raw_alloc_with_stream(size_t size, cudaStream_t stream) override;
+    void raw_delete(void *pointer) override;
+    void init(int device_count) override;
+    double getMemoryFraction(DeviceIndex device) override;
+    void setMemoryFraction(double fraction, DeviceIndex device) override;
+    std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) override;
+    void enable(bool) override {}
+    bool isEnabled() const override
+    {
+        return true;
+    }
+    void cacheInfo(DeviceIndex device, size_t *largest) override;
+    void *getBaseAllocation(void *pointer, size_t *size) override;
+    using CUDAAllocator::recordStream;
+    void recordStream(const DataPtr &pointer, CUDAStream stream) override;
+    SnapshotInfo snapshot(MempoolId_t id, bool include_traces) override;
+    void beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) override;
+    void endAllocateToPool(DeviceIndex device, MempoolId_t id) override;
+    void releasePool(DeviceIndex device, MempoolId_t id) override;
+    int getPoolUseCount(DeviceIndex device, MempoolId_t id) override;
+    void createOrIncrefPool(DeviceIndex device, MempoolId_t id, std::shared_ptr<CUDAAllocator> segments) override;
+    void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) override;
+    void setNoSplit(DeviceIndex device, MempoolId_t id) override;
+    bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
+                                  const std::unordered_set<void *> &expected) override;
+    ShareableHandle shareIpcHandle(void *pointer) override;
+    std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
+    bool isHistoryEnabled() override;
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
+                       const std::vector<std::string> &skip) override;
+    void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override;
+    void pushCompileContext(std::string &text) override;
+    void popCompileContext() override;
+    void setUserMetadata(const std::string &text) override;
+    std::string getUserMetadata() override;
+    void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
+    void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
+    void enablePeerAccess(DeviceIndex device, DeviceIndex peer) override;
+    cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t count,
+                            cudaStream_t stream, bool p2p_enabled) override;
+    std::shared_ptr<AllocatorState> getCheckpointState(DeviceIndex device, MempoolId_t id) override;
+    CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<AllocatorState> state) override;
+    std::string name() override
+    {
+        return "tarn";
+    }
+
+    /* tarn's number of a pool. False where there is none, or nothing was allocated from it yet. */
+    bool find_pool(DeviceIndex device, MempoolId_t id, tarn_pool_id *found);
+
+    /* The allocator that was there before: it frees what it gave. */
+    CUDAAllocator *previous = nullptr;
+
+  private:
+    void *take(DeviceIndex device, cudaStream_t stream, size_t size);
+    void give(void *pointer);
+    [[noreturn]] void out_of_memory(DeviceIndex device, size_t size);
+    tarn_status request(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size, void **pointer,
+                        MempoolId_t *id);
+    tarn_pool *route(DeviceIndex device, cudaStream_t native, tarn_stream stream, MempoolId_t *id);
+    Pool &pool_locked(Device &device, MempoolId_t id, const char *what);
+    tarn_pool *made(DeviceIndex device, MempoolId_t id, const char *what);
+    Device &device_at(DeviceIndex index);
+    void observe();
+    friend void delete_block(void *pointer);
+
+    std::mutex lock; /* of what follows */
+    std::vector<OutOfMemoryObserver> out_of_memory_observers;
+    bool observes = false;
+
+    std::vector<std::unique_ptr<Device>> devices; /* made by init(), never changed */
+    std::atomic<bool> is_initialized{false};
+    History history;
+};
+
+/* The one object. */
+Allocator &the_allocator();
+void delete_block(void *pointer);
+
+/* tarn's stream of a stream of PyTorch's. */
+tarn_stream stream_of(DeviceIndex device, cudaStream_t native);
+
+} // namespace tarn_torch
+
+#endif

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+#include "cuda_runtime_api.h"

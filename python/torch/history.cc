@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What happened, with Python's stacks, and what lies where: _record_memory_history(), _snapshot(), and the trackers by which c10d registers
+ * memory. Contexts are PyTorch's: they are made and kept here, and never looked into. */
+#include "allocator.h"
+
+#include <c10/util/ApproximateClock.h>
+
+#include <algorithm>
+
+namespace tarn_torch
+{
+
+static const char *name_of(Action action)
+{
+    switch (action) {
+    case TraceEntry::ALLOC:
+        return "alloc";
+    case TraceEntry::FREE_REQUESTED:
+        return "free_requested";
+    case TraceEntry::FREE_COMPLETED:
+        return "free_completed";
+    case TraceEntry::SEGMENT_ALLOC:
+        return "segment_alloc";
+    case TraceEntry::SEGMENT_FREE:
+        return "segment_free";
+    case TraceEntry::SEGMENT_MAP:
+        return "segment_map";
+    case TraceEntry::SEGMENT_UNMAP:
+        return "segment_unmap";
+    case TraceEntry::SNAPSHOT:
+        return "snapshot";
+    default:
+        return "oom";
+    }
+}
+
+/* The calling thread's: what a compiled region or the user says of what is allocated meanwhile. */
+static thread_local std::vector<std::string> compile_contexts;
+static thread_local std::string user_metadata;
+
+/* From the clock of the records to the time of the day; measured from the first use on. */
+static c10::ApproximateClockToUnixTimeConverter &clock_converter()
+{
+    static auto *one = new c10::ApproximateClockToUnixTimeConverter;
+    return *one;
+}
+
+/* ---- What is recorded ---- */
+
+void History::configure(bool enabled, CreateContextFn new_make, size_t entries, RecordContext new_when, bool clear,
+                        const std::vector<std::string> &skip)
+{
+    TORCH_CHECK(new_when == RecordContext::NEVER || new_make,
+                "tarn: a history with stacks needs a function that makes them");
+    std::lock_guard<std::mutex> guard(lock);
+    recording = enabled;
+    make = enabled ? new_make : nullptr;
+    room = std::max<size_t>(entries, 1);
+    skipped = skip;
+    when = enabled ? new_when : RecordContext::NEVER;
+    if (!enabled || clear)
+        for (auto &ring : rings)
+            ring.clear();
+    if (!enabled)
+        contexts.clear();
+    for (auto &ring : rings)
+        while (ring.size() > room)
+            ring.pop_front();
+    on = recording || !trackers.empty();
+}
+
+bool History::enabled()
+{
+    std::lock_guard<std::mutex> guard(lock);
+    return recording;
+}
+
+void History::attach(AllocatorTraceTracker tracker)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    trackers.push_back(std::move(tracker));
+    on = true;
+}
+
+/* The stack of the calling thread, if that many are wanted. Without the lock: making one may allocate. */
+static std::shared_ptr<c10::GatheredContext> gather(RecordContext when, RecordContext level, CreateContextFn make)
+{
+    return make && when >= level ? make() : nullptr;
+}
+
+void History::event(Action action, DeviceIndex device, size_t address, size_t size, void *stream, MempoolId_t pool,
+                    RecordContext level)
+{
+    if (!on.load(std::memory_order_relaxed))
+        return;
+    CreateContextFn maker = nullptr;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        maker = make;
+    }
+    auto context = gather(when, level == RecordContext::NEVER ? RecordContext::ALLOC : level, maker);
+    TraceEntry entry(action, device, address, size, stream, pool, c10::getApproximateTime(),
+                     when.load() >= RecordContext::ALLOC ? context : nullptr,
+                     compile_contexts.empty() ? "" : compile_contexts.back(), user_metadata);
+
+    std::lock_guard<std::mutex> guard(lock);
+    for (const auto &tracker : trackers)
+        tracker(entry);
+    if (!recording)
+        return;
+    if (action == TraceEntry::ALLOC && context)
+        contexts[reinterpret_cast<void *>(address)] = context;
+    if (action == TraceEntry::FREE_REQUESTED)
+        contexts.erase(reinterpret_cast<void *>(address));
+    if (std::find(skipped.begin(), skipped.end(), name_of(action)) != skipped.end())
+        return;
+    if (rings.size() <= static_cast<size_t>(device))
+        rings.resize(static_cast<size_t>(device) + 1);
+    auto &ring = rings[static_cast<size_t>(device)];
+    ring.push_back(std::move(entry));
+    if (ring.size() > room)
+        ring.pop_front();
+}
+
+void History::allocated(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream, MempoolId_t pool)
+{
+    event(TraceEntry::ALLOC, device, reinterpret_cast<size_t>(pointer), size, stream, pool, RecordContext::STATE);
+}
+
+/* tarn does not say when memory that others use is free again: for the record that is at once. */
+void History::freed(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream, MempoolId_t pool)
+{
+    event(TraceEntry::FREE_REQUESTED, device, reinterpret_cast<size_t>(pointer), size, stream, pool,
+          RecordContext::ALL);
+    event(TraceEntry::FREE_COMPLETED, device, reinterpret_cast<size_t>(pointer), size, stream, pool,
+          RecordContext::ALL);
+}
+
+std::shared_ptr<c10::GatheredContext> History::context_of(void *pointer)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    auto found = contexts.find(pointer);
+    return found == contexts.end() ? nullptr : found->second;
+}
+
+std::vector<std::vector<TraceEntry>> History::traces(MempoolId_t pool, int devices)
+{
+    auto to_ns = clock_converter().makeConverter();
+    std::vector<std::vector<TraceEntry>> result(static_cast<size_t>(devices));
+    std::lock_guard<std::mutex> guard(lock);
+    for (size_t i = 0; i < rings.size() && i < result.size(); i++)
+        for (const TraceEntry &entry : rings[i])
+            if ((!pool.first && !pool.second) || entry.mempool_ == pool) {
+                result[i].push_back(entry);
+                result[i].back().time_.t_ = to_ns(entry.time_.approx_t_) / 1000;
+            }
+    return result;
+}
+
+void History::annotate(const std::vector<std::pair<std::string, std::string>> &pairs)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    if (!recording)
+        return;
+    c10::CachingDeviceAllocator::AnnotationEntry note(c10::cuda::getCurrentCUDAStream().device_index(),
+                                                      c10::getApproximateTime());
+    for (const auto &pair : pairs)
+        note.recordUserMetadata(pair.first, pair.second);
+    notes.push_back(std::move(note));
+}
+
+std::vector<c10::CachingDeviceAllocator::AnnotationEntry> History::annotations()
+{
+    auto to_ns = clock_converter().makeConverter();
+    std::lock_guard<std::mutex> guard(lock);
+    auto result = notes;
+    for (auto &note : result)
+        note.time_.t_ = to_ns(note.time_.approx_t_) / 1000;
+    return result;
+}
+
+std::string History::metadata()
+{
+    return user_metadata;
+}
+
+void History::set_metadata(const std::string &text)
+{
+    user_metadata = text;
+}
+
+void History::push_compile(const std::string &text)
+{
+    compile_contexts.push_back(text);
+}
+
+void History::pop_compile()
+{
+    if (!compile_contexts.empty())
+        compile_contexts.pop_back();
+}
+
+/* ---- The allocator's side ---- */
+
+bool Allocator::isHistoryEnabled()
+{
+    return history.enabled();
+}
+
+void Allocator::recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
+                              const std::vector<std::string> &skip)
+{
+    history.configure(enabled, make, entries, when, clear, skip);
+    if (enabled)
+        observe();
+}
+
+void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs)
+{
+    history.annotate(pairs);
+}
+
+void Allocator::pushCompileContext(std::string &text)
+{
+    history.push_compile(text);
+}
+
+void Allocator::popCompileContext()
+{
+    history.pop_compile();
+}
+
+void Allocator::setUserMetadata(const std::string &text)
+{
+    history.set_metadata(text);
+}
+
+std::string Allocator::getUserMetadata()
+{
+    return history.metadata();
+}
+
+void Allocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker)
+{
+    history.attach(std::move(tracker));
+    observe();
+}
+
+static void range_mapped(const tarn_range *range, void *user)
+{
+    static_cast<History *>(user)->event(TraceEntry::SEGMENT_MAP, static_cast<DeviceIndex>(range->device),
+                                        reinterpret_cast<size_t>(range->address), range->bytes, nullptr, {0, 0},
+                                        RecordContext::NEVER);
+}
+
+static void range_unmapping(const tarn_range *range, void *user)
+{
+    static_cast<History *>(user)->event(TraceEntry::SEGMENT_UNMAP, static_cast<DeviceIndex>(range->device),
+                                        reinterpret_cast<size_t>(range->address), range->bytes, nullptr, {0, 0},
+                                        RecordContext::NEVER);
+}
+
+/* From the first time on that anybody wants to know, what is mapped and unmapped is an event. */
+void Allocator::observe()
+{
+    std::lock_guard<std::mutex> guard(lock);
+    if (observes)
+        return;
+    tarn_observer_options options = {};
+    options.size = sizeof options;
+    options.device = TARN_ALL_DEVICES;
+    options.user = &history;
+    options.mapped = range_mapped;
+    options.unmapping = range_unmapping;
+    tarn_observer observer = 0;
+    check(tarn_observer_add(&options, &observer), "an observer");
+    observes = true;
+}
+
+/* ---- What lies where ---- */
+
+namespace
+{
+struct Lister {
+    MempoolId_t pool; /* (0, 0): all */
+    std::vector<SegmentInfo> segments;
+    std::function<MempoolId_t(int device, tarn_pool_id id)> id_of;
+    std::function<std::shared_ptr<c10::GatheredContext>(void *)> context_of;
+};
+
+struct Largest {
+    int device;
+    size_t bytes;
+};
+} // namespace
+
+static void list_segment(const tarn_memory_segment *found, void *user)
+{
+    auto *lister = static_cast<Lister *>(user);
+    MempoolId_t pool = lister->id_of(found->device, found->pool);
+    if ((lister->pool.first || lister->pool.second) && pool != lister->pool)
+        return;
+    SegmentInfo segment;
+    segment.device = static_cast<DeviceIndex>(found->device);
+    segment.address = reinterpret_cast<size_t>(found->address);
+    segment.total_size = found->bytes;
+    segment.stream = found->native;
+    segment.is_large = found->large;
+    segment.is_expandable = found->is_virtual;
+    segment.owner_private_pool_id = pool;
+    for (size_t i = 0; i < found->part_count; i++) {
+        const tarn_memory_part &part = found->parts[i];
+        c10::CachingDeviceAllocator::BlockInfo block;
+        block.size = part.bytes;
+        block.requested_size = part.requested;
+        block.allocated = part.state == TARN_MEMORY_LIVE;
+        block.active = part.state != TARN_MEMORY_FREE;
+        if (block.allocated) {
+            block.context_when_allocated = lister->context_of(part.address);
+            segment.allocated_size += part.bytes;
+        }
+        if (block.active) {
+            segment.active_size += part.bytes;
+            segment.requested_size += part.requested;
+        }
+        segment.blocks.push_back(std::move(block));
+    }
+    lister->segments.push_back(std::move(segment));
+}
+
+SnapshotInfo Allocator::snapshot(MempoolId_t id, bool include_traces)
+{
+    /* tarn's numbers of pools, by PyTorch's. */
+    std::vector<std::pair<std::pair<int, MempoolId_t>, tarn_pool_id>> numbers;
+    for (size_t i = 0; i < devices.size(); i++) {
+        std::lock_guard<std::mutex> guard(devices[i]->lock);
+        for (const auto &[theirs, pool] : devices[i]->pools) {
+            tarn_pool_id ours = {};
+            if (pool.pool && tarn_pool_id_get(pool.pool, &ours) == TARN_OK)
+                numbers.push_back({{static_cast<int>(i), theirs}, ours});
+        }
+    }
+    Lister lister;
+    lister.pool = id;
+    lister.id_of = [&](int device, tarn_pool_id ours) -> MempoolId_t {
+        for (const auto &[theirs, number] : numbers)
+            if (theirs.first == device && number.first == ours.first && number.second == ours.second)
+                return theirs.second;
+        return {ours.first, ours.second};
+    };
+    lister.context_of = [&](void *pointer) { return history.context_of(pointer); };
+    check(tarn_memory_list(list_segment, &lister), "a snapshot");
+
+    SnapshotInfo result;
+    result.segments = std::move(lister.segments);
+    result.device_traces = include_traces ? history.traces(id, static_cast<int>(devices.size()))
+                                          : std::vector<std::vector<TraceEntry>>(devices.size());
+    result.external_annotations = history.annotations();
+    AllocatorConfigInfo &settings = result.config_metadata;
+    settings.garbage_collection_threshold = 0;
+    settings.max_split_size = SIZE_MAX;
+    settings.pinned_num_register_threads = 1;
+    settings.expandable_segments = false;
+    settings.release_lock_on_malloc = false;
+    settings.pinned_use_host_register = false;
+    settings.graph_capture_record_stream_reuse = false;
+    char text[4096];
+    if (tarn_configuration_get(text, sizeof text, nullptr) == TARN_OK)
+        settings.last_allocator_settings = text;
+    history.event(TraceEntry::SNAPSHOT, 0, 0, 0, nullptr, {0, 0}, RecordContext::NEVER);
+    return result;
+}
+
+static void largest_free(const tarn_memory_segment *found, void *user)
+{
+    auto *largest = static_cast<Largest *>(user);
+    for (size_t i = 0; found->device == largest->device && i < found->part_count; i++)
+        if (found->parts[i].state == TARN_MEMORY_FREE)
+            largest->bytes = std::max(largest->bytes, found->parts[i].bytes);
+}
+
+/* cuDNN's benchmark bounds its workspaces by this: the largest block that can be had without the driver, or with it if nothing is said. */
+void Allocator::cacheInfo(DeviceIndex device, size_t *largest)
+{
+    Largest found = {device, *largest};
+    if (!found.bytes) {
+        size_t total = 0;
+        check(tarn_device_memory_get(device, &found.bytes, &total), "the device's memory");
+    }
+    check(tarn_memory_list(largest_free, &found), "the largest free block");
+    *largest = found.bytes;
+}
+
+} // namespace tarn_torch

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Puts the allocator in the place of PyTorch's own. Called by python/src/tarn/torch.py through ctypes. */
+#include "allocator.h"
+
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <cstdio>
+
+using namespace tarn_torch;
+
+extern "C" {
+
+/* The version of PyTorch that this file was compiled for: 2011 is 2.11. */
+__attribute__((visibility("default"))) int tarn_torch_version(void)
+{
+    return TARN_TORCH_VERSION;
+}
+
+/* tarn's number of a pool of PyTorch's. 1 where there is none. */
+__attribute__((visibility("default"))) int tarn_torch_pool(int device, uint64_t first, uint64_t second,
+                                                           uint64_t *ours_first, uint64_t *ours_second)
+{
+    tarn_pool_id id = {};
+    if (!the_allocator().find_pool(static_cast<DeviceIndex>(device), {first, second}, &id))
+        return 1;
+    *ours_first = id.first;
+    *ours_second = id.second;
+    return 0;
+}
+
+/* 0, or 1 with the reason in `text`. `late`: also where PyTorch has used its own allocator already, which then frees what it gave. */
+__attribute__((visibility("default"))) int tarn_torch_install(bool late, char *text, size_t size)
+{
+    try {
+        CUDAAllocator *before = c10::cuda::CUDACachingAllocator::allocator.load();
+        Allocator &ours = the_allocator();
+        if (before == &ours)
+            return 0;
+        std::string name = before ? before->name() : "none";
+        if (name != "native") {
+            std::snprintf(text, size,
+                          "PyTorch's allocator is \"%s\" and not its own: another library has replaced it, or "
+                          "PYTORCH_CUDA_ALLOC_CONF names a backend",
+                          name.c_str());
+            return 1;
+        }
+        bool is_late = before->initialized();
+        if (is_late && !late) {
+            std::snprintf(text, size,
+                          "CUDA is initialised in PyTorch already. Enable tarn before the first use of the device: "
+                          "before .cuda(), "
+                          "and before imports that use it; or pass late=True, which leaves what is allocated to "
+                          "PyTorch's allocator");
+            return 1;
+        }
+        ours.previous = before;
+        if (is_late) {
+            before->emptyCache({0, 0});
+            ours.init(c10::cuda::device_count());
+        }
+        c10::cuda::CUDACachingAllocator::allocator.store(&ours);
+        c10::SetAllocator(c10::DeviceType::CUDA, &ours, 255); /* torch.accelerator asks this one */
+        return 0;
+    } catch (const std::exception &error) {
+        std::snprintf(text, size, "%s", error.what());
+        return 1;
+    }
+}
+}

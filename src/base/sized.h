@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Structures of the public API that begin with their size, `size_t size`, which the caller sets, so that they can grow by fields at their
+ * end whose 0 means what was so before. A caller may have been compiled with other headers than this library:
+ *
+ *   an older one's structure is shorter   what it does not have is read as 0, and is not written
+ *   a newer one's is longer               what this library does not know must be 0 where the caller gives it, and is made 0 where
+ *                                         the caller asks for it
+ *
+ * Nothing behind the size that the caller set is read or written. A size that no version can have is refused, as is NULL. */
+#ifndef TARN_BASE_SIZED_H
+#define TARN_BASE_SIZED_H
+
+#include <stddef.h>
+#include <string.h>
+#include <tarn/status.h>
+
+/* Whether a structure with a size was given that some version may have; `type` is its name, and `known` its size in this one.
+ * TARN_ERROR_INVALID_ARGUMENT. */
+tarn_status sized_check(const char *type, const void *theirs, size_t known);
+
+/* Reads what a caller gives into `own`, of this version's size, which it gets. TARN_ERROR_INVALID_ARGUMENT. */
+tarn_status sized_read_other(const char *type, const void *theirs, void *own, size_t known);
+static inline tarn_status sized_read(const char *type, const void *theirs, void *own, size_t known)
+{
+    if (!theirs || *(const size_t *)theirs != known)
+        return sized_read_other(type, theirs, own, known);
+    memcpy(own, theirs, known);
+    return TARN_OK;
+}
+
+/* Fills what a caller asked for, and which was checked, from `own`, of this version's size. The caller's size stays. */
+void sized_write(void *theirs, const void *own, size_t known);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Who else has memory on a device: NVML, where the driver's package has brought it. It is opened at the first question, stays, and
+ * whatever is wrong with it only means that nothing is known (pytorch/pytorch#185240). Prototypes are those of nvml.h. A device is
+ * found by its PCI address, since NVML's numbers do not follow CUDA_VISIBLE_DEVICES. */
+#include "base/cancel.h"
+#include "base/lock.h"
+#include "driver/cuda/cuda.h"
+
+typedef struct nvml_device *nvml_device;
+
+struct nvml_process {
+    unsigned number;
+    unsigned long long bytes; /* all bits set where it is not told */
+    unsigned gpu_instance, compute_instance;
+};
+
+#define NVML_OK 0
+#define NVML_MOST 128
+
+struct nvml {
+    int (*init)(void);
+    int (*find)(const char *address, nvml_device *device);
+    int (*compute)(nvml_device device, unsigned *count, struct nvml_process *list);
+};
+
+static struct nvml nvml;
+enum { UNTRIED, THERE, MISSING };
+static atomic_int state;                               /* THERE: `nvml` is filled */
+static mutex nvml_lock = MUTEX_INITIALIZER(LOCK_NVML); /* to fill it */
+
+/* Several threads may look at once, and find the same: none waits for another, which may be waiting for the loader. */
+static int nvml_open(void)
+{
+    static const char *const sonames[] = {"libnvidia-ml.so.1", NULL};
+    struct loaded library;
+    struct nvml found = {0};
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    if (now != UNTRIED)
+        return now;
+    if (loader_open(sonames, &library, NULL, 0) == TARN_OK) {
+        loader_store(&found.init, loader_symbol(&library, "nvmlInit_v2"));
+        loader_store(&found.find, loader_symbol(&library, "nvmlDeviceGetHandleByPciBusId_v2"));
+        loader_store(&found.compute, loader_symbol(&library, "nvmlDeviceGetComputeRunningProcesses_v3"));
+    }
+    bool there = found.init && found.find && found.compute && cuda.call.cuDeviceGetPCIBusId && found.init() == NVML_OK;
+    mutex_lock(&nvml_lock);
+    if (atomic_load(&state) == UNTRIED) {
+        nvml = found;
+        atomic_store(&state, there ? THERE : MISSING);
+    }
+    mutex_unlock(&nvml_lock);
+    return atomic_load_explicit(&state, memory_order_acquire);
+}
+
+size_t cuda_processes(int device, struct driver_process *list, size_t room)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct nvml_process found[NVML_MOST] = {0}; /* what is said to be there need not be */
+    unsigned count = NVML_MOST;
+    char address[32];
+    nvml_device handle = NULL;
+    if (nvml_open() != THERE ||
+        cuda.call.cuDeviceGetPCIBusId(address, sizeof address, cuda.device[device].handle) != CU_OK ||
+        nvml.find(address, &handle) != NVML_OK || !handle || nvml.compute(handle, &count, found) != NVML_OK)
+        return 0;
+    size_t stored = 0;
+    for (size_t i = 0; i < count && i < NVML_MOST && stored < room; i++)
+        if (found[i].number)
+            list[stored++] = (struct driver_process){
+                .number = found[i].number,
+                .bytes = found[i].bytes == ~0ull ? SIZE_MAX : (size_t)found[i].bytes,
+            };
+    return stored;
+}

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* HIP's devices, plain memory, streams and events as entries of the driver table. Each is one call of the vendor's
+ * between hip_enter() and hip_leave(). What a capture of any thread could bar runs in relaxed mode: allocations,
+ * queries, waits. What belongs in a capture does not: recordings, waits of streams, copies, host functions. */
+#include "driver/hip/hip.h"
+#include "base/cancel.h"
+#include "base/pages.h"
+#include "base/status.h"
+
+#include <string.h>
+
+/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+
+tarn_status hip_device_count(int *count)
+{
+    *count = hip.devices;
+    return TARN_OK;
+}
+
+tarn_status hip_device_properties(int number, struct driver_properties *properties)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    if (number < 0 || number >= hip.devices)
+        return hip_no_device(number);
+    const struct hip_device *device = &hip.device[number];
+    struct driver_properties result = {
+        .memory = device->memory,
+        .granule = device->virtual_memory ? device->granule : (size_t)2 << 20,
+        .recommended = device->virtual_memory ? device->granule : (size_t)2 << 20,
+        .address_limit = SIZE_MAX,
+        .least_priority = 0,
+        .greatest_priority = device->greatest_priority,
+        .virtual_memory = device->virtual_memory,
+        .capability_major = device->capability_major,
+        .capability_minor = device->capability_minor,
+        .alias = false, /* a piece is mapped at one address at most */
+        .exportable = device->virtual_memory && hip_shares(),
+    };
+    hip_result code = hip.call.hipDeviceGetName(result.name, sizeof result.name, number);
+    if (code)
+        return hip_failed(code, "hipDeviceGetName");
+    result.name[sizeof result.name - 1] = '\0';
+    *properties = result;
+    return TARN_OK;
+}
+
+tarn_status hip_activate(int device)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    if (device < 0 || device >= hip.devices)
+        return hip_no_device(device);
+    hip_result code = hip.call.hipSetDevice(device);
+    return code ? hip_failed(code, "hipSetDevice") : TARN_OK;
+}
+
+tarn_status hip_current(int *device)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    int current = 0;
+    hip_result code = hip.call.hipGetDevice(&current);
+    if (code)
+        return hip_failed(code, "hipGetDevice");
+    *device = current;
+    return TARN_OK;
+}
+
+/* The current device stands for a context; there always is one. */
+tarn_status hip_context_get(driver_context *context)
+{
+    int device;
+    tarn_status status = hip_current(&device);
+    if (!status)
+        *context = (driver_context)((uintptr_t)device + 1);
+    return status;
+}
+
+tarn_status hip_context_set(driver_context context)
+{
+    return context ? hip_activate((int)((uintptr_t)context - 1)) : TARN_OK;
+}
+
+/* HIP's devices have no contexts that a program would mind. */
+tarn_status hip_is_active(int device, bool *active)
+{
+    if (device < 0 || device >= hip.devices)
+        return hip_no_device(device);
+    *active = true;
+    return TARN_OK;
+}
+
+tarn_status hip_memory_info(int device, size_t *free_bytes, size_t *total_bytes)
+{
+    size_t available = 0, total = 0;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipMemGetInfo(&available, &total);
+    if ((status = hip_leave(&scope, code, "hipMemGetInfo")))
+        return status;
+    *free_bytes = available;
+    *total_bytes = total;
+    return TARN_OK;
+}
+
+/* hipDeviceSynchronize() invalidates every capture of the process, in whatever mode (CHECK_SUPPORTED_DURING_CAPTURE in
+ * ROCm/clr, hipamd/src/hip_internal.hpp). So it is not called while one is known, or seen: those that began on a blocking
+ * stream show on the legacy one. */
+static bool capture_is_open(void)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
+    if (atomic_load(&hip.captures) > 0)
+        return true;
+    hip_result code = hip.call.hipStreamIsCapturing(NULL, &state);
+    if (code)
+        (void)hip.call.hipGetLastError();
+    return code || state != HIP_CAPTURE_IS_NONE;
+}
+
+tarn_status hip_device_synchronize(int device)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    if (capture_is_open()) {
+        (void)hip_leave_silently(&scope, HIP_OK);
+        return failed(TARN_ERROR_CAPTURE,
+                      "hipDeviceSynchronize on device %d: not while a stream captures, it would "
+                      "invalidate the capture",
+                      device);
+    }
+    return hip_leave(&scope, hip.call.hipDeviceSynchronize(), "hipDeviceSynchronize");
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+tarn_status hip_alloc(int device, size_t size, uintptr_t *address)
+{
+    void *result = NULL;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipMalloc(&result, size);
+    if (!code && !result) /* what HIP answers to 0 bytes */
+        code = HIP_INVALID_VALUE;
+    if ((status = hip_leave(&scope, code, "hipMalloc of %zu bytes", size)))
+        return status;
+    *address = (uintptr_t)result;
+    return TARN_OK;
+}
+
+/* To HIP a NULL is nothing to free, and fine. */
+tarn_status hip_free(int device, uintptr_t address)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = address ? hip.call.hipFree((void *)address) : HIP_INVALID_VALUE;
+    return hip_leave(&scope, code, "hipFree of %p", (void *)address);
+}
+
+static tarn_status refuse_captured(const char *call, int device, driver_stream stream)
+{
+    struct driver_capture capture = {0};
+    if (!hip.call.hipMallocAsync || !hip.call.hipFreeAsync)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "%s: %s has no such call", call, loader_path(&hip.library));
+    tarn_status answer = hip_capture_status(device, stream, &capture);
+    return driver_refuse_captured(call, device, answer, &capture);
+}
+
+tarn_status hip_alloc_async(int device, size_t size, driver_stream stream, uintptr_t *address)
+{
+    void *result = NULL;
+    struct hip_scope scope;
+    tarn_status status = refuse_captured("hipMallocAsync", device, stream);
+    if (status || (status = hip_enter(device, true, &scope)))
+        return status;
+    hip_result code = hip.call.hipMallocAsync(&result, size, stream);
+    if (!code && !result) /* what HIP answers to 0 bytes */
+        code = HIP_INVALID_VALUE;
+    if ((status = hip_leave(&scope, code, "hipMallocAsync of %zu bytes", size)))
+        return status;
+    *address = (uintptr_t)result;
+    return TARN_OK;
+}
+
+tarn_status hip_free_async(int device, uintptr_t address, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status = refuse_captured("hipFreeAsync", device, stream);
+    if (status || (status = hip_enter(device, true, &scope)))
+        return status;
+    hip_result code = address ? hip.call.hipFreeAsync((void *)address, stream) : HIP_INVALID_VALUE;
+    return hip_leave(&scope, code, "hipFreeAsync of %p", (void *)address);
+}
+
+tarn_status hip_host_alloc(int device, size_t size, uintptr_t *address)
+{
+    void *result = NULL;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipHostMalloc(&result, size, HIP_HOST_PORTABLE);
+    if (!code && !result)
+        code = HIP_INVALID_VALUE;
+    if ((status = hip_leave(&scope, code, "hipHostMalloc of %zu bytes", size)))
+        return status;
+    *address = (uintptr_t)result;
+    return TARN_OK;
+}
+
+tarn_status hip_host_free(int device, uintptr_t address)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = address ? hip.call.hipHostFree((void *)address) : HIP_INVALID_VALUE;
+    return hip_leave(&scope, code, "hipHostFree of %p", (void *)address);
+}
+
+tarn_status hip_host_register(int device, uintptr_t address, size_t size)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipHostRegister((void *)address, size, HIP_REGISTER_PORTABLE);
+    return hip_leave(&scope, code, "hipHostRegister of %zu bytes at %p", size, (void *)address);
+}
+
+tarn_status hip_host_unregister(int device, uintptr_t address)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipHostUnregister((void *)address);
+    return hip_leave(&scope, code, "hipHostUnregister of %p", (void *)address);
+}
+
+/* ---- Streams ----------------------------------------------------------------------------------------------------- */
+
+tarn_status hip_stream_create(int device, int priority, bool blocking, driver_stream *stream)
+{
+    hip_stream result = NULL;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    unsigned flags = blocking ? HIP_STREAM_BLOCKING : HIP_STREAM_NOT_BLOCKING;
+    hip_result code = hip.call.hipStreamCreateWithPriority(&result, flags, priority);
+    if ((status = hip_leave(&scope, code, "hipStreamCreateWithPriority")))
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_DRIVER, "hipStreamCreateWithPriority on device %d succeeded and gave nothing", device);
+    *stream = result;
+    return TARN_OK;
+}
+
+tarn_status hip_stream_destroy(int device, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    return hip_leave(&scope, hip.call.hipStreamDestroy(stream), "hipStreamDestroy");
+}
+
+tarn_status hip_stream_check(int device, driver_stream stream)
+{
+    int found = device;
+    struct hip_scope scope;
+    if (!hip.call.hipStreamGetDevice)
+        return TARN_OK;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipStreamGetDevice(stream, &found);
+    if ((status = hip_leave(&scope, code, "hipStreamGetDevice")) || found == device)
+        return status;
+    return failed(TARN_ERROR_INVALID_STREAM, "hipStreamGetDevice: stream %p is of device %d, not of device %d", stream,
+                  found, device);
+}
+
+tarn_status hip_stream_number(int device, driver_stream stream, uint64_t *number)
+{
+    struct hip_scope scope;
+    unsigned long long id = 0;
+    if (!hip.call.hipStreamGetId)
+        return TARN_ERROR_NOT_SUPPORTED;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
+    hip_result code = hip.call.hipStreamIsCapturing(stream, &state);
+    if (!code && state != HIP_CAPTURE_IS_NONE) { /* as with CUDA, where asking would end the capture */
+        (void)hip_leave_silently(&scope, HIP_OK);
+        return TARN_ERROR_CAPTURE;
+    }
+    code = hip.call.hipStreamGetId(stream, &id);
+    if ((status = hip_leave(&scope, code, "hipStreamGetId")))
+        return status;
+    *number = id + 1;
+    return TARN_OK;
+}
+
+/* Whether work has finished: "not yet" is an answer and no failure. */
+static tarn_status leave_query(const struct hip_scope *scope, hip_result code, const char *call)
+{
+    return code == HIP_NOT_READY ? hip_leave_silently(scope, code) : hip_leave(scope, code, "%s", call);
+}
+
+tarn_status hip_stream_query(int device, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    return leave_query(&scope, hip.call.hipStreamQuery(stream), "hipStreamQuery");
+}
+
+tarn_status hip_stream_synchronize(int device, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    return hip_leave(&scope, hip.call.hipStreamSynchronize(stream), "hipStreamSynchronize");
+}
+
+tarn_status hip_stream_wait_event(int device, driver_stream stream, driver_event event)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    return hip_leave(&scope, hip.call.hipStreamWaitEvent(stream, event, 0), "hipStreamWaitEvent");
+}
+
+/* ---- Events ------------------------------------------------------------------------------------------------------ */
+
+tarn_status hip_event_create(int device, driver_event *event)
+{
+    hip_event result = NULL;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipEventCreateWithFlags(&result, HIP_EVENT_WITHOUT_TIMING);
+    if ((status = hip_leave(&scope, code, "hipEventCreateWithFlags")))
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_DRIVER, "hipEventCreateWithFlags on device %d succeeded and gave nothing", device);
+    *event = result;
+    return TARN_OK;
+}
+
+tarn_status hip_event_destroy(int device, driver_event event)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    return hip_leave(&scope, hip.call.hipEventDestroy(event), "hipEventDestroy");
+}
+
+tarn_status hip_event_record(int device, driver_event event, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    return hip_leave(&scope, hip.call.hipEventRecord(event, stream), "hipEventRecord");
+}
+
+tarn_status hip_event_query(int device, driver_event event)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    return leave_query(&scope, hip.call.hipEventQuery(event), "hipEventQuery");
+}
+
+tarn_status hip_event_synchronize(int device, driver_event event)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    return hip_leave(&scope, hip.call.hipEventSynchronize(event), "hipEventSynchronize");
+}
+
+/* ---- Work -------------------------------------------------------------------------------------------------------- */
+
+tarn_status hip_copy(int device, uintptr_t to, uintptr_t from, size_t size, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipMemcpyAsync((void *)to, (const void *)from, size, HIP_COPY_DEFAULT, stream);
+    return hip_leave(&scope, code, "hipMemcpyAsync of %zu bytes from %p to %p", size, (void *)from, (void *)to);
+}
+
+tarn_status hip_set(int device, uintptr_t address, unsigned char value, size_t size, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipMemsetAsync((void *)address, value, size, stream);
+    return hip_leave(&scope, code, "hipMemsetAsync of %zu bytes at %p", size, (void *)address);
+}
+
+/* A host function on its way through hipStreamAddCallback(). */
+struct callback {
+    void (*function)(void *);
+    void *argument;
+};
+
+static struct object_pool callback_objects = OBJECT_POOL(struct callback);
+
+static void run_callback(hip_stream stream, hip_result code, void *argument)
+{
+    struct callback callback = *(struct callback *)argument;
+    (void)stream;
+    (void)code;
+    object_free(&callback_objects, argument);
+    callback.function(callback.argument);
+}
+
+/* Before HIP 5.3 there is hipStreamAddCallback() only, which no capture takes: a graph would run it more than once. */
+static tarn_status add_callback(int device, hip_stream stream, void (*function)(void *), void *argument)
+{
+    hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
+    struct hip_scope scope;
+    struct callback *callback = object_alloc(&callback_objects);
+    if (!callback)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "hipStreamAddCallback: no host memory for the callback");
+    *callback = (struct callback){.function = function, .argument = argument};
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status) {
+        object_free(&callback_objects, callback);
+        return status;
+    }
+    hip_result code = hip.call.hipStreamIsCapturing(stream, &state);
+    if (!code && state != HIP_CAPTURE_IS_NONE)
+        code = HIP_CAPTURE_UNSUPPORTED;
+    if (!code)
+        code = hip.call.hipStreamAddCallback(stream, run_callback, callback, 0);
+    if (code)
+        object_free(&callback_objects, callback);
+    return hip_leave(&scope, code, "hipStreamAddCallback");
+}
+
+tarn_status hip_call(int device, driver_stream stream, void (*function)(void *), void *argument)
+{
+    struct hip_scope scope;
+    if (!hip.call.hipLaunchHostFunc)
+        return add_callback(device, stream, function, argument);
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    return hip_leave(&scope, hip.call.hipLaunchHostFunc(stream, function, argument), "hipLaunchHostFunc");
+}
+
+/* ---- Peers ------------------------------------------------------------------------------------------------------- */
+
+tarn_status hip_peer_possible(int device, int peer, bool *possible)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    int can = 1;
+    if (device < 0 || device >= hip.devices || peer < 0 || peer >= hip.devices)
+        return hip_no_device(device < 0 || device >= hip.devices ? device : peer);
+    if (device != peer) {
+        hip_result code = hip.call.hipDeviceCanAccessPeer(&can, device, peer);
+        if (code)
+            return hip_failed(code, "hipDeviceCanAccessPeer");
+    }
+    *possible = can != 0;
+    return TARN_OK;
+}
+
+tarn_status hip_peer_enable(int device, int peer)
+{
+    struct hip_scope scope;
+    if (peer < 0 || peer >= hip.devices)
+        return hip_no_device(peer);
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = device == peer ? HIP_OK : hip.call.hipDeviceEnablePeerAccess(peer, 0);
+    if (code == HIP_PEER_ALREADY_ENABLED) { /* by the caller's program: as good */
+        (void)hip.call.hipGetLastError();
+        code = HIP_OK;
+    }
+    return hip_leave(&scope, code, "hipDeviceEnablePeerAccess to device %d", peer);
+}
+
+/* No library is of this driver any more, until the next choice. */
+static void hip_finish(void)
+{
+    hip_graphs_finish();
+    hip_virtual_finish();
+    hip.devices = 0;
+}
+
+const struct driver driver_hip = {
+    .name = "hip",
+    .legacy = HIP_LEGACY_STREAM,
+    .per_thread = HIP_THREADS_STREAM,
+#define X(call, parameters) .call = hip_##call,
+    DRIVER_CALL_LIST(X)
+#undef X
+        .finish = hip_finish,
+};

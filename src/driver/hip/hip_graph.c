@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
+ * of what was made so is kept here under a lock that is held over no call of the vendor's. */
+#include "base/cancel.h"
+#include "base/status.h"
+#include "driver/held.h"
+#include "driver/hip/hip.h"
+#include "driver/launched.h"
+
+_Static_assert((int)DRIVER_CAPTURE_GLOBAL == (int)HIP_MODE_GLOBAL, "the modes have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_THREAD_LOCAL == (int)HIP_MODE_THREAD_LOCAL, "the modes have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_RELAXED == (int)HIP_MODE_RELAXED, "the modes have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_NONE == (int)HIP_CAPTURE_IS_NONE, "the states have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_ACTIVE == (int)HIP_CAPTURE_IS_ACTIVE, "the states have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_INVALIDATED == (int)HIP_CAPTURE_IS_INVALIDATED, "the states have HIP's numbers");
+_Static_assert(sizeof(driver_node) == sizeof(hip_graph_node), "a list of nodes is passed on as it is");
+
+static struct launched_list launched = LAUNCHED_LIST;
+
+/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+
+tarn_status hip_capture_begin(int device, driver_stream stream, enum driver_capture_mode mode)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    atomic_fetch_add(&hip.captures, 1); /* first, so that a device's synchronisation beside us sees it */
+    hip_result code = hip.call.hipStreamBeginCapture(stream, (hip_stream_capture_mode)mode);
+    if (code)
+        atomic_fetch_sub(&hip.captures, 1);
+    return hip_leave(&scope, code, "hipStreamBeginCapture");
+}
+
+/* The state of a capture; ACTIVE where the runtime does not say. */
+static hip_stream_capture_status ask_state(hip_stream stream)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
+    hip_result code = hip.call.hipStreamIsCapturing(stream, &state);
+    if (code)
+        (void)hip.call.hipGetLastError();
+    return code ? HIP_CAPTURE_IS_ACTIVE : state;
+}
+
+/* Whether the capture on a stream that captured is over after hipStreamEndCapture() gave `code`. It goes on where it is another
+ * thread's, or other streams have not joined. One that was invalidated cannot be harmed any more. */
+static bool is_over(hip_stream stream, hip_result code)
+{
+    return !code || code == HIP_CAPTURE_INVALIDATED || ask_state(stream) != HIP_CAPTURE_IS_ACTIVE;
+}
+
+static void count_end(void)
+{
+    int count = atomic_load(&hip.captures);
+    while (count > 0 && !atomic_compare_exchange_weak(&hip.captures, &count, count - 1))
+        ;
+}
+
+tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *graph)
+{
+    hip_graph result = NULL;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    bool captured = ask_state(stream) != HIP_CAPTURE_IS_NONE;
+    hip_result code = hip.call.hipStreamEndCapture(stream, &result);
+    if (!code && !result)
+        code = HIP_CAPTURE_INVALIDATED;
+    if (captured && is_over(stream, code))
+        count_end();
+    if (!code) {
+        /* A graph of this address was destroyed behind our back: what ran it must not run for the new one. */
+        hip_graph_exec stale = launched_forget(&launched, result);
+        if (stale)
+            (void)hip.call.hipGraphExecDestroy(stale);
+    }
+    if ((status = hip_leave(&scope, code, "hipStreamEndCapture")))
+        return status;
+    *graph = result;
+    return TARN_OK;
+}
+
+/* Most streams do not capture, and then one cheap question is enough. */
+static hip_result ask(hip_stream stream, hip_stream_capture_status *state, unsigned long long *id,
+                      const hip_graph_node **nodes, size_t *count)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    hip_result code = hip.call.hipStreamIsCapturing(stream, state);
+    if (code || *state != HIP_CAPTURE_IS_ACTIVE)
+        return code;
+    return hip.call.hipStreamGetCaptureInfo_v2(stream, state, id, NULL, nodes, count);
+}
+
+tarn_status hip_capture_status(int device, driver_stream stream, struct driver_capture *capture)
+{
+    hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
+    unsigned long long id = 0;
+    const hip_graph_node *nodes = NULL;
+    size_t count = 0;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    hip_result code = ask(stream, &state, &id, &nodes, &count);
+    if ((status = hip_leave_silently(&scope, code)))
+        return status;
+    bool active = state == HIP_CAPTURE_IS_ACTIVE;
+    *capture = (struct driver_capture){
+        .state = active                                ? DRIVER_CAPTURE_ACTIVE
+                 : state == HIP_CAPTURE_IS_INVALIDATED ? DRIVER_CAPTURE_INVALIDATED
+                                                       : DRIVER_CAPTURE_NONE,
+        .id = active ? id : 0,
+        .nodes = active && nodes ? (const driver_node *)(const void *)nodes : NULL,
+        .node_count = active && nodes ? count : 0,
+    };
+    return TARN_OK;
+}
+
+tarn_status hip_capture_mode(enum driver_capture_mode *mode)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    hip_stream_capture_mode value = (hip_stream_capture_mode)*mode;
+    hip_result code = hip.call.hipThreadExchangeStreamCaptureMode(&value);
+    if (code)
+        return hip_failed(code, "hipThreadExchangeStreamCaptureMode");
+    *mode = (enum driver_capture_mode)value;
+    return TARN_OK;
+}
+
+tarn_status hip_capture_depend(int device, driver_stream stream, const driver_node *nodes, size_t count)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    /* The vendor's prototype lacks a const; the list is only read. */
+    hip_graph_node *list = (hip_graph_node *)(uintptr_t)nodes;
+    hip_result code = hip.call.hipStreamUpdateCaptureDependencies(stream, list, count, HIP_DEPENDENCIES_SET);
+    return hip_leave(&scope, code, "hipStreamUpdateCaptureDependencies with %zu nodes", count);
+}
+
+/* The runtime fails where the room does not suffice, so it is asked how much is needed first. */
+tarn_status hip_node_before(int device, driver_node node, driver_node *nodes, size_t room, size_t *count)
+{
+    struct hip_scope scope;
+    if (!hip.call.hipGraphNodeGetDependencies)
+        return TARN_ERROR_NOT_SUPPORTED;
+    tarn_status status = hip_enter(device, false, &scope);
+    if (status)
+        return status;
+    size_t all = 0;
+    hip_result code = hip.call.hipGraphNodeGetDependencies(node, NULL, &all);
+    if (!code && all && all <= room)
+        code = hip.call.hipGraphNodeGetDependencies(node, (hip_graph_node *)(void *)nodes, &all);
+    if (!(status = hip_leave_silently(&scope, code)))
+        *count = all;
+    return status;
+}
+
+/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+
+/* In relaxed mode: what runs a graph takes memory of the device. */
+static tarn_status instantiate(int device, hip_graph graph, hip_graph_exec *exec)
+{
+    hip_graph_exec made = NULL;
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_result code = hip.call.hipGraphInstantiateWithFlags(&made, graph, 0);
+    if (code)
+        return hip_leave(&scope, code, "hipGraphInstantiateWithFlags");
+    *exec = launched_enter(&launched, graph, made);
+    if (*exec != made)
+        (void)hip.call.hipGraphExecDestroy(made);
+    (void)hip_leave_silently(&scope, HIP_OK);
+    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph by");
+}
+
+tarn_status hip_graph_launch(int device, driver_graph graph, driver_stream stream)
+{
+    struct hip_scope scope;
+    tarn_status status;
+    hip_graph_exec exec = launched_find(&launched, graph);
+    if (!exec && (status = instantiate(device, graph, &exec)))
+        return status;
+    if ((status = hip_enter(device, false, &scope)))
+        return status;
+    return hip_leave(&scope, hip.call.hipGraphLaunch(exec, stream), "hipGraphLaunch");
+}
+
+tarn_status hip_graph_destroy(int device, driver_graph graph)
+{
+    struct hip_scope scope;
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status)
+        return status;
+    hip_graph_exec exec = launched_forget(&launched, graph);
+    hip_result code = exec ? hip.call.hipGraphExecDestroy(exec) : HIP_OK;
+    hip_result of_graph = hip.call.hipGraphDestroy(graph);
+    return hip_leave(&scope, code ? code : of_graph, "hipGraphDestroy");
+}
+
+tarn_status hip_graph_hold(int device, driver_graph graph, void (*end)(void *), void *argument)
+{
+    const struct hip_calls *call = &hip.call;
+    struct hip_scope scope;
+    hip_user_object object = NULL;
+    if (!call->hipUserObjectCreate || !call->hipUserObjectRelease || !call->hipGraphRetainUserObject)
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "the end of a graph: %s has no hipGraphRetainUserObject; HIP 5.3 and later have it",
+                      loader_path(&hip.library));
+    struct held *held = held_create(end, argument);
+    if (!held)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember who is told of the end of a graph");
+    tarn_status status = hip_enter(device, true, &scope);
+    if (status) {
+        held_cancel(held, false);
+        return status;
+    }
+    hip_result code = call->hipUserObjectCreate(&object, held, held_end, 1, HIP_USER_OBJECT_NOT_SYNCHRONIZED);
+    if (code) {
+        held_cancel(held, false);
+        return hip_leave(&scope, code, "hipUserObjectCreate");
+    }
+    code = call->hipGraphRetainUserObject(graph, object, 1, HIP_USER_OBJECT_IS_MOVED);
+    if (code) {
+        held_cancel(held, true);
+        (void)call->hipUserObjectRelease(object, 1);
+    } else {
+        /* What ran the graph so far does not hold the object: the next launch makes anew what does. */
+        hip_graph_exec exec = launched_forget(&launched, graph);
+        if (exec)
+            (void)call->hipGraphExecDestroy(exec);
+    }
+    return hip_leave(&scope, code, "hipGraphRetainUserObject");
+}
+
+void hip_graphs_finish(void)
+{
+    void *exec;
+    while ((exec = launched_forget(&launched, NULL)))
+        (void)hip.call.hipGraphExecDestroy(exec); /* "deinitialised" is fine: the process is ending */
+}

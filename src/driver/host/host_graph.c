@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Graphs of the host device: what a capture recorded, and its launches.
+ *
+ * A graph is a list of nodes in the order in which they were recorded, each with the nodes that it waits for, all of them
+ * earlier in the list. Nodes of the same captured stream are a lane. A launch queues each lane on a stream of its own,
+ * the origin's lane on the stream of the launch, with a wait wherever an edge goes from lane to lane: so branches run
+ * beside each other as they would on a device, and the checker sees them so. All lanes start behind what the launching
+ * stream has queued, which goes on when all have ended; launches of one graph run one after the other.
+ *
+ * What a node uses belongs to the owners at the time of its capture. A launch that fails has queued nothing. Who holds a
+ * graph is told of its end when it is destroyed and the last launch has ended: without a lock, by the thread that finds it
+ * so, before the call in which it does returns. Under the streams lock; a graph that is no longer recorded does not change
+ * but for a launch's notes. */
+#include "base/status.h"
+#include "driver/host/host_stream.h"
+
+#include <string.h>
+
+/* Who is to be told of a graph's end: outlives the graph until its last launch has ended. */
+struct host_hold {
+    struct host_hold *next;
+    void (*end)(void *argument);
+    void *argument;
+    struct host_stream *stream; /* of that launch; NULL: there was none */
+    uint64_t position;
+};
+
+static struct host_graph *graphs;
+static uint64_t walks;
+static struct host_hold *leaving;               /* of graphs that were destroyed */
+static struct host_hold *due, **due_end = &due; /* to be told, the oldest first */
+
+static struct object_pool graph_objects = OBJECT_POOL_NAMED(struct host_graph);
+static struct object_pool hold_objects = OBJECT_POOL(struct host_hold);
+static struct object_pool node_objects = OBJECT_POOL(struct host_node);
+
+/* ---- Lists of nodes ---------------------------------------------------------------------------------------------- */
+
+bool host_nodes_reserve(struct host_nodes *nodes, unsigned count)
+{
+    if (count <= nodes->room)
+        return true;
+    unsigned room = nodes->room ? 2 * nodes->room : 4;
+    while (room < count)
+        room *= 2;
+    driver_node *list = pages_alloc(room * sizeof *list);
+    if (!list)
+        return false;
+    if (nodes->count)
+        memcpy(list, nodes->list, nodes->count * sizeof *list);
+    pages_free(nodes->list, nodes->room * sizeof *list);
+    nodes->list = list;
+    nodes->room = room;
+    return true;
+}
+
+static bool nodes_have(const struct host_nodes *nodes, driver_node node)
+{
+    for (unsigned i = 0; i < nodes->count; i++)
+        if (nodes->list[i] == node)
+            return true;
+    return false;
+}
+
+bool host_nodes_merge(struct host_nodes *nodes, const driver_node *list, size_t count)
+{
+    if (!host_nodes_reserve(nodes, nodes->count + (unsigned)count))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!nodes_have(nodes, list[i]))
+            nodes->list[nodes->count++] = list[i];
+    return true;
+}
+
+/* Leaves room for one, so that what is recorded next can become the last node. */
+bool host_nodes_copy(struct host_nodes *nodes, const struct host_nodes *from)
+{
+    if (!host_nodes_reserve(nodes, from->count ? from->count : 1))
+        return false;
+    if (from->count)
+        memcpy(nodes->list, from->list, from->count * sizeof *from->list);
+    nodes->count = from->count;
+    return true;
+}
+
+void host_nodes_free(struct host_nodes *nodes)
+{
+    pages_free(nodes->list, nodes->room * sizeof *nodes->list);
+    *nodes = (struct host_nodes){0};
+}
+
+/* ---- The end of a graph ------------------------------------------------------------------------------------------ */
+
+/* Takes the first of a list of holds away, to be told. */
+static void hold_is_due(struct host_hold **place)
+{
+    struct host_hold *hold = *place;
+    *place = hold->next;
+    hold->next = NULL;
+    *due_end = hold;
+    due_end = &hold->next;
+    atomic_store(&host.unsettled, true);
+}
+
+static bool hold_ended(const struct host_hold *hold)
+{
+    return !hold->stream || hold->stream->done >= hold->position;
+}
+
+/* The holds of a graph that is destroyed end with its last launch, which is behind all others. */
+static void holds_leave(struct host_graph *graph)
+{
+    while (graph->holds) {
+        struct host_hold *hold = graph->holds;
+        hold->stream = graph->last_stream;
+        hold->position = graph->last_position;
+        if (hold_ended(hold)) {
+            hold_is_due(&graph->holds);
+            continue;
+        }
+        graph->holds = hold->next;
+        hold->next = leaving;
+        leaving = hold;
+        atomic_fetch_add(&host.graphs_leaving, 1);
+    }
+}
+
+bool host_graphs_settled_locked(void)
+{
+    for (const struct host_hold *hold = leaving; hold; hold = hold->next)
+        if (hold_ended(hold))
+            return false;
+    return !due;
+}
+
+void host_graphs_settle(void)
+{
+    host_streams_lock();
+    for (struct host_hold **place = &leaving; *place;) {
+        if (!hold_ended(*place)) {
+            place = &(*place)->next;
+            continue;
+        }
+        hold_is_due(place);
+        atomic_fetch_sub(&host.graphs_leaving, 1);
+    }
+    struct host_hold *told = due;
+    due = NULL;
+    due_end = &due;
+    host_streams_unlock();
+    for (struct host_hold *next; told; told = next) {
+        next = told->next;
+        told->end(told->argument);
+        object_free(&hold_objects, told);
+    }
+}
+
+/* ---- Recording --------------------------------------------------------------------------------------------------- */
+
+struct host_graph *host_graph_create_locked(void)
+{
+    struct host_graph *graph = object_alloc(&graph_objects);
+    if (!graph)
+        return NULL;
+    graph->live = true;
+    graph->next = graphs;
+    if (graphs)
+        graphs->previous = graph;
+    graphs = graph;
+    return graph;
+}
+
+static void nodes_destroy(struct host_graph *graph)
+{
+    while (graph->last) {
+        struct host_node *node = graph->last;
+        graph->last = node->previous;
+        node->live = false;
+        host_uses_finish(&node->op.uses);
+        host_nodes_free(&node->before);
+        object_free(&node_objects, node);
+    }
+    graph->first = NULL;
+}
+
+void host_graph_destroy_locked(struct host_graph *graph)
+{
+    nodes_destroy(graph);
+    holds_leave(graph);
+    pages_free(graph->lanes, graph->lane_room * sizeof *graph->lanes);
+    if (graph->previous)
+        graph->previous->next = graph->next;
+    else
+        graphs = graph->next;
+    if (graph->next)
+        graph->next->previous = graph->previous;
+    graph->live = false;
+    object_free(&graph_objects, graph);
+}
+
+bool host_graph_lane_locked(struct host_graph *graph, const struct host_stream *stream, unsigned *lane)
+{
+    if (graph->lane_count == graph->lane_room) {
+        unsigned room = graph->lane_room ? 2 * graph->lane_room : 2;
+        struct host_lane *lanes = pages_alloc(room * sizeof *lanes);
+        if (!lanes)
+            return false;
+        if (graph->lane_count)
+            memcpy(lanes, graph->lanes, graph->lane_count * sizeof *lanes);
+        pages_free(graph->lanes, graph->lane_room * sizeof *lanes);
+        graph->lanes = lanes;
+        graph->lane_room = room;
+    }
+    *lane = graph->lane_count++;
+    graph->lanes[*lane] = (struct host_lane){.device = stream->device, .priority = stream->priority};
+    return true;
+}
+
+tarn_status host_graph_add_locked(const char *call, struct host_graph *graph, struct host_stream *stream,
+                                  const struct host_op *op)
+{
+    struct host_node *node = object_alloc(&node_objects);
+    if (!node || !host_nodes_copy(&node->before, &stream->nodes)) {
+        object_free(&node_objects, node);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for a node of the graph", call);
+    }
+    node->live = true;
+    node->graph = graph;
+    node->lane = stream->lane;
+    node->op = *op;
+    node->previous = graph->last;
+    if (graph->last)
+        graph->last->next = node;
+    else
+        graph->first = node;
+    graph->last = node;
+    stream->nodes.list[0] = node;
+    stream->nodes.count = 1;
+    return TARN_OK;
+}
+
+bool host_graph_has_locked(const struct host_graph *graph, driver_node handle)
+{
+    const struct host_node *node = handle;
+    return node && node->live && node->graph == graph;
+}
+
+bool host_graph_reaches_locked(const struct host_nodes *from, const struct host_nodes *others)
+{
+    if (!others->count)
+        return true;
+    /* Edges go to earlier nodes: from the last to the first, each that was reached passes that on. */
+    const uint64_t walk = ++walks;
+    for (unsigned i = 0; i < from->count; i++)
+        ((struct host_node *)from->list[i])->seen = walk;
+    const struct host_graph *graph = ((struct host_node *)others->list[0])->graph;
+    for (const struct host_node *node = graph->last; node; node = node->previous)
+        for (unsigned i = 0; node->seen == walk && i < node->before.count; i++)
+            ((struct host_node *)node->before.list[i])->seen = walk;
+    for (unsigned i = 0; i < others->count; i++)
+        if (((struct host_node *)others->list[i])->seen != walk)
+            return false;
+    return true;
+}
+
+/* Silently: who asks does without the answer. */
+tarn_status host_node_before(int number, driver_node handle, driver_node *nodes, size_t room, size_t *count)
+{
+    struct host_device *device;
+    const struct host_node *node = handle;
+    tarn_status status = host_enter(DRIVER_CALL_node_before, number, &device);
+    if (status)
+        return status;
+    host_charge(device, DRIVER_CALL_node_before, 0, 0);
+    host_streams_lock();
+    bool live = node && node->live;
+    if (live) {
+        *count = node->before.count;
+        if (room > *count)
+            room = *count;
+        if (room)
+            memcpy(nodes, node->before.list, room * sizeof *nodes);
+    }
+    host_streams_unlock();
+    return live ? TARN_OK : TARN_ERROR_INVALID_ARGUMENT;
+}
+
+/* ---- Launch ------------------------------------------------------------------------------------------------------ */
+
+static tarn_status find_graph(const char *call, driver_graph handle, struct host_graph **graph)
+{
+    *graph = handle;
+    if (object_is_live(&graph_objects, handle) && (*graph)->live)
+        return TARN_OK;
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %p is not a graph", call, handle);
+}
+
+/* What the nodes read and write must still be there. Without a lock: the graph does not change. */
+static tarn_status check_memory(const struct host_graph *graph)
+{
+    tarn_status status = TARN_OK;
+    for (const struct host_node *node = graph->first; node && !status; node = node->next) {
+        const struct host_op *op = &node->op;
+        if (op->kind == HOST_OP_FILL)
+            status =
+                host_memory_accessible("graph_launch", graph->lanes[node->lane].device, op->move.to, op->move.size);
+        if (op->kind == HOST_OP_COPY)
+            status = host_memory_accessible("graph_launch", NULL, op->move.to, op->move.size);
+        if (op->kind == HOST_OP_COPY && !status)
+            status = host_memory_accessible("graph_launch", NULL, op->move.from, op->move.size);
+    }
+    return status;
+}
+
+/* A launch: everything that can run out is made first. */
+struct launch {
+    struct host_graph *graph;
+    struct host_stream *stream;
+    struct host_op *ops, **ops_end; /* copies of the nodes', in their order */
+    struct host_op *waits;          /* at least as many as are needed */
+};
+
+static void ops_free(struct host_op *ops)
+{
+    for (struct host_op *next; ops; ops = next) {
+        next = ops->next;
+        host_uses_finish(&ops->uses);
+        object_free(&host_op_objects, ops);
+    }
+}
+
+static bool make_op(struct launch *launch, const struct host_op *model)
+{
+    struct host_op *op = object_alloc(&host_op_objects);
+    if (!op)
+        return false;
+    *op = *model;
+    op->next = NULL;
+    op->uses = (struct host_uses){0};
+    if (op->kind == HOST_OP_TIMED && __builtin_add_overflow(host_now_locked(), op->due, &op->due))
+        op->due = UINT64_MAX;
+    *launch->ops_end = op;
+    launch->ops_end = &op->next;
+    return host_uses_copy_locked(&op->uses, &model->uses);
+}
+
+static bool make_waits(struct launch *launch, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct host_op *op = object_alloc(&host_op_objects);
+        if (!op)
+            return false;
+        op->next = launch->waits;
+        launch->waits = op;
+    }
+    return true;
+}
+
+static bool make_lanes(struct launch *launch)
+{
+    struct host_graph *graph = launch->graph;
+    graph->lanes[0].stream = launch->stream;
+    for (unsigned i = 1; i < graph->lane_count; i++) {
+        struct host_lane *lane = &graph->lanes[i];
+        lane->stream = host_stream_make_locked(lane->device, lane->priority, false);
+        if (!lane->stream)
+            return false;
+    }
+    return true;
+}
+
+static void end_lanes(struct host_graph *graph)
+{
+    for (unsigned i = 0; i < graph->lane_count; i++) {
+        if (i && graph->lanes[i].stream)
+            host_stream_end_locked(graph->lanes[i].stream);
+        graph->lanes[i].stream = NULL;
+    }
+}
+
+static tarn_status prepare(struct launch *launch)
+{
+    const struct host_graph *graph = launch->graph;
+    size_t waits = 1 + 2 * (size_t)graph->lane_count;
+    bool made = true, real = false;
+    for (const struct host_node *node = graph->first; node && made; node = node->next) {
+        made = make_op(launch, &node->op);
+        waits += node->before.count;
+        real = real || node->op.kind != HOST_OP_TIMED;
+    }
+    if (!made || !make_waits(launch, waits) || !make_lanes(launch))
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_launch: no memory for the work of the graph");
+    return real ? host_workers_ensure_locked() : TARN_OK;
+}
+
+/* Makes what is queued on `stream` next wait for `position` of `other`. */
+static void wait_for(struct launch *launch, struct host_stream *stream, struct host_stream *other, uint64_t position)
+{
+    if (other == stream || other->done >= position)
+        return;
+    struct host_op *op = launch->waits;
+    launch->waits = op->next;
+    *op = (struct host_op){.kind = HOST_OP_WAIT, .wait = {.stream = other, .position = position}};
+    host_enqueue_locked(stream, op);
+}
+
+static void queue(struct launch *launch)
+{
+    struct host_graph *graph = launch->graph;
+    struct host_stream *origin = launch->stream;
+    if (graph->last_stream)
+        wait_for(launch, origin, graph->last_stream, graph->last_position);
+    const uint64_t start = origin->last;
+    for (unsigned i = 1; i < graph->lane_count; i++)
+        wait_for(launch, graph->lanes[i].stream, origin, start);
+    for (struct host_node *node = graph->first; node; node = node->next) {
+        struct host_stream *stream = graph->lanes[node->lane].stream;
+        for (unsigned i = 0; i < node->before.count; i++) {
+            const struct host_node *before = node->before.list[i];
+            wait_for(launch, stream, graph->lanes[before->lane].stream, before->position);
+        }
+        struct host_op *op = launch->ops;
+        launch->ops = op->next;
+        op->next = NULL;
+        node->position = stream->last + 1;
+        host_enqueue_locked(stream, op);
+    }
+    for (unsigned i = 1; i < graph->lane_count; i++)
+        wait_for(launch, origin, graph->lanes[i].stream, graph->lanes[i].stream->last);
+    graph->last_stream = origin;
+    graph->last_position = origin->last;
+}
+
+static tarn_status run_locked(struct host_graph *graph, struct host_stream *stream)
+{
+    struct launch launch = {.graph = graph, .stream = stream, .ops_end = &launch.ops};
+    tarn_status status = host_stream_join_locked("graph_launch", stream);
+    if (!status)
+        status = prepare(&launch);
+    if (!status)
+        queue(&launch);
+    ops_free(launch.ops);
+    ops_free(launch.waits);
+    end_lanes(graph);
+    return status;
+}
+
+static tarn_status launch_locked(struct host_device *device, struct host_graph *graph, driver_stream handle)
+{
+    struct host_stream *stream;
+    tarn_status status = host_stream_find_locked("graph_launch", device, handle, &stream);
+    if (!status)
+        status = host_capture_bar_locked("graph_launch", stream); /* as CUDA 13.0 does on hardware, with 900 */
+    return status ? status : run_locked(graph, stream);
+}
+
+static tarn_status launch(struct host_device *device, driver_graph handle, driver_stream stream)
+{
+    struct host_graph *graph;
+    host_streams_lock();
+    tarn_status status = find_graph("graph_launch", handle, &graph);
+    host_streams_unlock();
+    if (!status)
+        status = check_memory(graph);
+    if (status)
+        return status;
+    host_streams_lock();
+    status = launch_locked(device, graph, stream);
+    host_streams_leave();
+    return status;
+}
+
+static tarn_status destroy(driver_graph handle)
+{
+    struct host_graph *graph;
+    host_streams_lock();
+    tarn_status status = find_graph("graph_destroy", handle, &graph);
+    if (!status)
+        host_graph_destroy_locked(graph);
+    host_streams_leave();
+    return status;
+}
+
+tarn_status host_graph_launch(int number, driver_graph graph, driver_stream stream)
+{
+    struct host_device *device;
+    tarn_status status = host_enter(DRIVER_CALL_graph_launch, number, &device);
+    if (!status)
+        status = launch(device, graph, stream);
+    if (!status)
+        host_charge(device, DRIVER_CALL_graph_launch, 0, 0);
+    return status;
+}
+
+tarn_status host_graph_destroy(int number, driver_graph graph)
+{
+    struct host_device *device;
+    tarn_status status = host_enter(DRIVER_CALL_graph_destroy, number, &device);
+    if (!status)
+        status = destroy(graph);
+    if (!status)
+        host_charge(device, DRIVER_CALL_graph_destroy, 0, 0);
+    return status;
+}
+
+static tarn_status hold(driver_graph handle, void (*end)(void *), void *argument)
+{
+    struct host_graph *graph;
+    struct host_hold *fresh = object_alloc(&hold_objects);
+    if (!fresh)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_hold: no memory to remember who is to be told");
+    host_streams_lock();
+    tarn_status status = find_graph("graph_hold", handle, &graph);
+    if (!status) {
+        *fresh = (struct host_hold){.next = graph->holds, .end = end, .argument = argument};
+        graph->holds = fresh;
+    }
+    host_streams_unlock();
+    if (status)
+        object_free(&hold_objects, fresh);
+    return status;
+}
+
+tarn_status host_graph_hold(int number, driver_graph graph, void (*end)(void *), void *argument)
+{
+    struct host_device *device;
+    tarn_status status = host_enter(DRIVER_CALL_graph_hold, number, &device);
+    if (!status)
+        status = hold(graph, end, argument);
+    if (!status)
+        host_charge(device, DRIVER_CALL_graph_hold, 0, 0);
+    return status;
+}
+
+tarn_status tarn_host_graph_launch(int number, void *graph, void *native)
+{
+    struct host_device *device;
+    tarn_status status = host_use(number, &device);
+    return status ? status : launch(device, graph, native);
+}
+
+tarn_status tarn_host_graph_destroy(void *graph)
+{
+    struct host_device *first;
+    tarn_status status = host_use(0, &first);
+    return status ? status : destroy(graph);
+}
+
+uint64_t host_graph_count(void)
+{
+    uint64_t count = 0;
+    host_streams_lock();
+    for (const struct host_graph *graph = graphs; graph; graph = graph->next)
+        count++;
+    host_streams_unlock();
+    return count;
+}
+
+void host_graphs_finish_locked(void)
+{
+    while (graphs)
+        host_graph_destroy_locked(graphs);
+}

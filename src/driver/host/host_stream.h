@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the files of the host device's queued work share: host_stream.c owns queues and the clock, host_event.c events,
+ * host_work.c the ways to queue work, host_capture.c captures, host_graph.c what they recorded. All of it is under the
+ * streams lock, which `_locked` functions assume. */
+#ifndef TARN_DRIVER_HOST_STREAM_H
+#define TARN_DRIVER_HOST_STREAM_H
+
+#include "base/pages.h"
+#include "driver/host/host.h"
+
+struct host_event {
+    struct host_event *next, *previous; /* the list of all events */
+    bool live; /* between create and destroy; not in the first word, which the object pool uses */
+    struct host_device *device;
+    struct host_stream *stream; /* NULL: never recorded, or recorded in a capture */
+    uint64_t position;
+    uint64_t captured;       /* the capture that it was recorded in last; 0: none */
+    struct host_nodes nodes; /* then: the stream's last nodes */
+};
+
+extern struct object_pool host_op_objects;
+
+/* ---- host_stream.c ----------------------------------------------------------------------------------------------- */
+
+/* The end of an entry that may have moved queues. */
+void host_streams_leave(void);
+/* The clock of queued work, in ns. */
+uint64_t host_now_locked(void);
+/* Waits until the stream is done with `position`. Gives the ns by which the clock jumped. */
+uint64_t host_stream_wait_locked(struct host_stream *stream, uint64_t position);
+/* Puts a filled operation at the end of the queue. */
+void host_enqueue_locked(struct host_stream *stream, struct host_op *op);
+tarn_status host_no_op(const char *call) __attribute__((cold));
+/* Makes what is queued on `stream` next wait for `position` of `other`. */
+tarn_status host_enqueue_wait_locked(const char *call, struct host_stream *stream, struct host_stream *other,
+                                     uint64_t position);
+/* The legacy stream's rule, before anything is queued or recorded: it waits for all blocking streams of its device, and
+ * they wait for it. What a failure leaves behind is a wait too many. */
+tarn_status host_stream_join_locked(const char *call, struct host_stream *stream);
+/* A stream of the device, or fails. */
+tarn_status host_stream_find_locked(const char *call, struct host_device *device, driver_stream handle,
+                                    struct host_stream **stream);
+/* A stream that no ledger counts, NULL where the host has no memory; and the end of one, whose work still runs. */
+struct host_stream *host_stream_make_locked(struct host_device *device, int priority, bool blocking);
+void host_stream_end_locked(struct host_stream *stream);
+
+/* ---- host_event.c ------------------------------------------------------------------------------------------------ */
+
+void host_events_finish_locked(void);
+
+/* ---- host_capture.c ---------------------------------------------------------------------------------------------- */
+
+/* An open capture. */
+struct host_capture {
+    struct host_capture *next;
+    uint64_t id;
+    enum driver_capture_mode mode;
+    unsigned thread; /* that began it */
+    bool invalid;
+    struct host_stream *streams; /* that take part, by next_captured, the latest first; its origin is the last */
+    struct host_graph *graph;
+};
+
+/* The start of whatever adds to a stream. `*capture` is the capture to record it into, or NULL where it runs. Fails for a
+ * stream whose capture is invalidated, and for the legacy stream while a blocking stream of its device captures, which
+ * invalidates that capture. */
+tarn_status host_capture_enter_locked(const char *call, struct host_stream *stream, struct host_capture **capture);
+/* Refuses what no graph can hold, where the stream captures; the capture goes on. */
+tarn_status host_capture_refuse_locked(const char *call, const struct host_stream *stream);
+/* The start of whatever asks about a stream, or waits for it: fails, and invalidates, where it captures. */
+tarn_status host_capture_bar_locked(const char *call, struct host_stream *stream);
+/* The same for an event: where it was recorded in a capture. */
+tarn_status host_capture_bar_event_locked(const char *call, const struct host_event *event);
+/* The same for a device, and all that captures on it. */
+tarn_status host_capture_bar_device_locked(const char *call, const struct host_device *device);
+/* A stream waits for an event, and at least one of them is in a capture: adds an edge, or the stream to the capture. */
+tarn_status host_capture_wait_locked(struct host_stream *stream, struct host_capture *capture,
+                                     const struct host_event *event);
+void host_captures_finish_locked(void);
+
+/* ---- host_graph.c ------------------------------------------------------------------------------------------------ */
+
+/* One recorded operation. Its edges go to nodes that were recorded before it. */
+struct host_node {
+    struct host_node *next, *previous; /* of the graph, in the order of recording */
+    bool live;
+    struct host_graph *graph;
+    unsigned lane;            /* the stream that it was recorded on */
+    struct host_op op;        /* of timed work, `due` is how long it takes */
+    struct host_nodes before; /* that it waits for */
+    uint64_t position;        /* in its lane's stream, during a launch */
+    uint64_t seen;            /* the walk that reached it last */
+};
+
+struct host_lane {
+    struct host_device *device;
+    int priority;
+    struct host_stream *stream; /* during a launch */
+};
+
+struct host_hold;
+
+struct host_graph {
+    struct host_graph *next, *previous; /* the list of all graphs */
+    bool live;
+    struct host_hold *holds; /* to be told of its end */
+    struct host_node *first, *last;
+    struct host_lane *lanes; /* 0 is the origin's */
+    unsigned lane_count, lane_room;
+    struct host_stream *last_stream; /* where and up to which position it was launched last: launches are in order */
+    uint64_t last_position;
+};
+
+struct host_graph *host_graph_create_locked(void);
+void host_graph_destroy_locked(struct host_graph *graph);
+/* Adds a lane for a stream that joins; its number in `*lane`. False where the host has no memory. */
+bool host_graph_lane_locked(struct host_graph *graph, const struct host_stream *stream, unsigned *lane);
+/* Records an operation behind the stream's last nodes, and makes it the last. Takes over the uses of `op`. */
+tarn_status host_graph_add_locked(const char *call, struct host_graph *graph, struct host_stream *stream,
+                                  const struct host_op *op);
+/* A node of the graph. */
+bool host_graph_has_locked(const struct host_graph *graph, driver_node node);
+/* Whether the nodes `from`, or nodes that they wait for, include all of `others`. */
+bool host_graph_reaches_locked(const struct host_nodes *from, const struct host_nodes *others);
+void host_graphs_finish_locked(void);
+
+bool host_nodes_reserve(struct host_nodes *nodes, unsigned count);
+/* Adds those that are not in it; false, nothing added, where the host has no memory. */
+bool host_nodes_merge(struct host_nodes *nodes, const driver_node *list, size_t count);
+bool host_nodes_copy(struct host_nodes *nodes, const struct host_nodes *from);
+void host_nodes_free(struct host_nodes *nodes);
+
+#endif

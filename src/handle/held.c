@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Which of its own handles a thread uses again for another stream, where a library's handles keep their streams. Owns nothing: the list
+ * is the slot's, the one that was asked for last at its front, and the thread's alone. That one stays where it is; of the others the
+ * thread must not use any before it has asked for it again, so they may follow to another stream. */
+#include "base/status.h"
+#include "device/capture.h"
+#include "handle/handle.h"
+
+/* The place of the one that was asked for longest ago, of those that come behind `after`; NULL where there is none. No call is under way
+ * with it that was begun with a workspace of its own. */
+static struct handle **oldest_behind(struct handle *after, const struct handle *before)
+{
+    struct handle **found = NULL;
+    for (struct handle **link = &after->next; *link && *link != before; link = &(*link)->next)
+        if (!(*link)->calls)
+            found = link;
+    return found;
+}
+
+struct handle *held_move(struct slot *slot, struct stream *stream, size_t least)
+{
+    struct error_before error;
+    struct handle *before = NULL, *moved = NULL, **place;
+    size_t count = 0;
+    for (const struct handle *handle = slot->held; handle; handle = handle->next)
+        count++;
+    if (count < least || count < 2 ||
+        captures_open_anywhere()) /* what orders two streams is an event: not beside a capture */
+        return NULL;
+    error_attempt_begin(&error);
+    while (!moved && (place = oldest_behind(slot->held, before))) {
+        before = *place;
+        if (handle_follow(before, stream) == TARN_OK) {
+            moved = before;
+            *place = moved->next;
+            moved->next = slot->held;
+            slot->held = moved;
+        }
+    }
+    error_attempt_end(&error, TARN_OK);
+    return moved;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Handles that belong to no thread. Owns the numbers of leases: a handle has that of its lease, and 0 while it has none or while a
+ * call works on it. No lock: who changes a number to 0 has the handle. tests/spin/handle_pool.pml is a model of it. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "handle/handle.h"
+
+static atomic_uint_fast64_t lease_numbers;
+
+static tarn_status lease(struct holder *holder, tarn_library library, tarn_stream value, tarn_lease *result)
+{
+    struct entry *entry = NULL;
+    struct stream *stream = NULL;
+    struct shelf *shelf = NULL;
+    struct handle *handle = NULL;
+    tarn_status status = entry_find(library, &entry);
+    if (status || (status = stream_find(value, thread_device(), &stream)) ||
+        (status = stream_refuse_foreign(stream, "a handle")) || (status = entry_usable(entry)) ||
+        (status = shelf_of(entry, device_at(stream->device), &shelf)) ||
+        (status = shelf_take(entry, shelf, stream, holder->wait_ns, &handle)))
+        return status;
+    status = vendor_bind(handle, stream, atomic_load_explicit(&stream->incarnation, memory_order_acquire));
+    if (status) {
+        handle_give_back(handle);
+        return status;
+    }
+    uint64_t number = atomic_fetch_add(&lease_numbers, 1) + 1;
+    atomic_store(&handle->lease, number);
+    *result = (tarn_lease){.handle = handle->vendor, .owner = handle, .number = number};
+    return TARN_OK;
+}
+
+tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lease *result)
+{
+    struct holder *holder = NULL;
+    if (!result)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "lease is NULL");
+    tarn_status status = call_begin(&holder);
+    if (status)
+        return status;
+    status = lease(holder, library, stream, result);
+    call_end(holder);
+    return status;
+}
+
+/* Takes the handle of a lease away from it, so that of two threads that return it, or bind it, at once one alone has it; NULL
+ * where it is none: of a handle that was destroyed, or whose number is another's now. A stale lease's handle may be destroyed or made
+ * again meanwhile: nothing of it is touched but the number, which no two leases share and which outlives the handle. */
+static struct handle *lease_claim(const tarn_lease *given)
+{
+    uint64_t number = given ? given->number : 0;
+    struct handle *handle = number ? given->owner : NULL;
+    return handle_is_live(handle) && atomic_compare_exchange_strong(&handle->lease, &number, 0) ? handle : NULL;
+}
+
+static void lease_unclaim(struct handle *handle, const tarn_lease *given)
+{
+    atomic_store(&handle->lease, given->number);
+}
+
+/* Whether the handle of a lease has a workspace for calls that have not ended. */
+static tarn_status refuse_in_call(const struct handle *handle)
+{
+    return handle->calls ? failed(TARN_ERROR_BUSY, "call tarn_workspace_end() for this lease first") : TARN_OK;
+}
+
+tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
+{
+    struct holder *holder = NULL;
+    struct stream *stream = NULL;
+    tarn_status status = call_begin(&holder);
+    if (status)
+        return status;
+    struct handle *handle = lease_claim(given);
+    if (!handle)
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "this is no lease, or it was returned");
+    if (!status && !(status = refuse_in_call(handle)) && !(status = stream_find(value, thread_device(), &stream)) &&
+        stream->device != handle->shelf->device->number)
+        status = failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the lease of device %d", stream->device,
+                        handle->shelf->device->number);
+    if (!status)
+        status = stream_refuse_foreign(stream, "a handle");
+    bool other = !status && handle->library->row->by_stream && handle->used_on != stream;
+    tarn_lease next = {0};
+    if (other && !(status = lease(holder, handle->library->number, value, &next))) {
+        handle_give_back(handle);
+        handle = NULL;
+        *given = next;
+    } else if (!status) {
+        status = vendor_bind(handle, stream, atomic_load_explicit(&stream->incarnation, memory_order_acquire));
+    }
+    if (handle)
+        lease_unclaim(handle, given);
+    call_end(holder);
+    return status;
+}
+
+/* The handle of a lease, claimed, and bound once more to the stream that it has: what was cleared is let go of. */
+static tarn_status lease_renew(const tarn_lease *given, struct handle **result)
+{
+    struct handle *handle = lease_claim(given);
+    if (!handle)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "this is no lease, or it was returned");
+    struct stream *stream = handle->used_on;
+    tarn_status status = stream_refuse_foreign(stream, "a handle");
+    if (!status && atomic_load_explicit(&stream->incarnation, memory_order_acquire) != handle->used_incarnation)
+        status = failed(TARN_ERROR_INVALID_STREAM, "the lease's stream was retired; call tarn_handle_lease_bind()");
+    if (!status)
+        status = vendor_bind(handle, stream, handle->used_incarnation);
+    if (status)
+        lease_unclaim(handle, given);
+    else
+        *result = handle;
+    return status;
+}
+
+tarn_status tarn_workspace_get_of(const tarn_lease *given, void **pointer, size_t *size)
+{
+    struct holder *holder = NULL;
+    struct handle *handle = NULL;
+    if (!pointer || !size)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", pointer ? "size" : "pointer");
+    tarn_status status = call_begin(&holder);
+    if (status)
+        return status;
+    if (!(status = lease_renew(given, &handle))) {
+        status = workspace_refuse_in_handle(handle->library);
+        if (!status)
+            status = workspace_give(handle, NULL, handle->stream, pointer, size);
+        lease_unclaim(handle, given);
+    }
+    call_end(holder);
+    return status;
+}
+
+tarn_status tarn_workspace_begin_of(const tarn_lease *given, tarn_workspace_call *call)
+{
+    struct holder *holder = NULL;
+    struct handle *handle = NULL;
+    if (!call)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "call is NULL");
+    tarn_status status = call_begin(&holder);
+    if (status)
+        return status;
+    if (!(status = lease_renew(given, &handle))) {
+        status = workspace_call_begin(handle, handle->stream, call);
+        lease_unclaim(handle, given);
+    }
+    call_end(holder);
+    return status;
+}
+
+tarn_status tarn_handle_return(tarn_lease *given)
+{
+    struct holder *holder = NULL;
+    tarn_status status = call_begin(&holder);
+    if (status && status != TARN_ERROR_SHUTDOWN)
+        return status;
+    bool runs = !status;
+    struct handle *handle = lease_claim(given);
+    status = handle ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "this is no lease, or it was returned");
+    if (handle && runs && (status = refuse_in_call(handle))) {
+        lease_unclaim(handle, given);
+    } else if (handle) {
+        handle_give_back(handle);
+        *given = (tarn_lease){0};
+    }
+    if (runs)
+        call_end(holder);
+    return status;
+}

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The handles of a library on a device: made, taken, given back, made ready for a capture, destroyed. Owns the shelves of handles that
+ * nobody has.
+ *
+ * Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time: who takes it out of the list of
+ * those that are available has it until it is pushed there. Locks: shelf, then handle. tests/spin/handle_pool.pml is a model of it
+ * (docs/models.md): who changes the one changes the other. */
+#include "base/cancel.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/sized.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "device/tracing.h"
+#include "handle/handle.h"
+
+#include <time.h>
+
+static struct object_pool handle_objects = OBJECT_POOL_NAMED_KEEPING(struct handle, lease);
+
+/* Pools ----------------------------------------------------------------------------------------------------------- */
+
+struct shelf *shelf_known(const struct entry *entry, int device)
+{
+    struct shelf *shelves = atomic_load_explicit(&entry->shelves, memory_order_acquire);
+    return shelves ? &shelves[device] : NULL;
+}
+
+static void shelves_init(struct shelf *shelves, int devices)
+{
+    for (int i = 0; i < devices; i++) {
+        mutex_init(&shelves[i].lock, LOCK_SHELF);
+        pthread_cond_init(&shelves[i].first_over, NULL);
+        shelves[i].device = device_at(i);
+        shelves[i].stats.device_bytes_last = shelves[i].stats.device_bytes_max = -1;
+    }
+}
+
+tarn_status shelf_of(struct entry *entry, struct device *device, struct shelf **shelf)
+{
+    size_t size = (size_t)device_count() * sizeof(struct shelf);
+    if (!shelf_known(entry, device->number)) {
+        struct shelf *made = pages_alloc(size), *none = NULL;
+        if (!made)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the shelves of %s", entry->row->name);
+        shelves_init(made, device_count());
+        if (!atomic_compare_exchange_strong(&entry->shelves, &none, made))
+            pages_free(made, size); /* another thread was first */
+    }
+    *shelf = shelf_known(entry, device->number);
+    return TARN_OK;
+}
+
+static void count_use_locked(struct shelf *shelf)
+{
+    tarn_handle_stats *stats = &shelf->stats;
+    stats->in_use++;
+    if (stats->in_use > stats->peak_in_use)
+        stats->peak_in_use = stats->in_use;
+}
+
+static void push_locked(struct shelf *shelf, struct handle *handle)
+{
+    handle->holder = NULL;
+    atomic_store(&handle->lease, 0);
+    handle->available = true;
+    handle->next = shelf->available;
+    shelf->available = handle;
+    shelf->stats.available++;
+    atomic_fetch_add(&shelf->returned, 1);
+    if (captures_open(shelf->device))
+        captures_wake(); /* who would make a handle if these were over may have this one */
+}
+
+bool handle_is_live(const void *handle)
+{
+    return object_is_live(&handle_objects, handle);
+}
+
+void handle_give_back(struct handle *handle)
+{
+    struct shelf *shelf = handle->shelf;
+    struct workspace *gone = NULL;
+    mutex_lock(&handle->lock);
+    handle->reset = true;
+    handle->lent = NULL;                           /* its owner has ended, with the other library's handle */
+    if (handle->bound && handle->bound->cleared) { /* nobody uses it any more: who takes the handle binds it anew */
+        handle->stream = NULL;
+        handle->bound = NULL;
+    }
+    if (atomic_load(&process_state) == PROCESS_RUNS)
+        gone = workspaces_sweep_locked(handle, false);
+    mutex_unlock(&handle->lock);
+    mutex_lock(&shelf->lock);
+    shelf->stats.in_use--;
+    push_locked(shelf, handle);
+    mutex_unlock(&shelf->lock);
+    workspaces_free(gone);
+}
+
+static bool is_of(const struct stream *stream, unsigned incarnation, const struct stream *wanted)
+{
+    return stream == wanted && atomic_load_explicit(&wanted->incarnation, memory_order_relaxed) == incarnation;
+}
+
+/* The stream that an available handle is kept for; NULL: any. Nothing is kept for a stream that was retired. */
+static const struct stream *kept_for_locked(const struct handle *handle)
+{
+    return handle->kept_for && is_of(handle->kept_for, handle->kept_incarnation, handle->kept_for) ? handle->kept_for
+                                                                                                   : NULL;
+}
+
+enum fit { FIT_NOT, FIT_FOREIGN, FIT_KEPT, FIT_FRESH, FIT_BEST };
+
+/* How well an available handle serves a stream. Where a handle keeps its stream, that stream's is best, then one that no stream's
+ * work holds, then, with `foreign`, any. One that is kept for the stream stays so while another serves as well. */
+static enum fit fit_locked(const struct handle *handle, bool by_stream, const struct stream *stream, bool foreign)
+{
+    const struct stream *kept = kept_for_locked(handle);
+    if (kept && kept != stream)
+        return FIT_NOT;
+    if (by_stream && !(handle->used_on && is_of(handle->used_on, handle->used_incarnation, stream)))
+        return !handle->used_on ? FIT_FRESH : foreign ? FIT_FOREIGN : FIT_NOT;
+    return kept ? FIT_KEPT : FIT_BEST;
+}
+
+static struct handle *unlink_locked(struct shelf *shelf, struct handle **link)
+{
+    struct handle *handle = *link;
+    *link = handle->next;
+    handle->next = NULL;
+    handle->available = false;
+    handle->kept_for = NULL;
+    shelf->stats.available--;
+    return handle;
+}
+
+/* The handle to hand out next: of those that serve best, the last that came back. NULL when there is none. */
+static struct handle *pop_locked(struct shelf *shelf, bool by_stream, const struct stream *stream, bool foreign)
+{
+    struct handle **best = NULL;
+    enum fit most = FIT_NOT;
+    for (struct handle **link = &shelf->available; *link && most < FIT_BEST; link = &(*link)->next) {
+        enum fit fit = fit_locked(*link, by_stream, stream, foreign);
+        if (fit > most) {
+            most = fit;
+            best = link;
+        }
+    }
+    struct handle *handle = best ? unlink_locked(shelf, best) : NULL;
+    if (handle)
+        count_use_locked(shelf);
+    return handle;
+}
+
+tarn_status handle_follow(struct handle *handle, struct stream *stream)
+{
+    struct mark *mark = NULL;
+    unsigned incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed);
+    if (!handle->library->row->by_stream || !handle->used_on ||
+        (handle->used_on == stream && handle->used_incarnation == incarnation))
+        return TARN_OK;
+    tarn_status status = mark_of_stream(handle->used_on, handle->used_incarnation, &mark);
+    if (!status && mark)
+        status = stream_wait_mark(stream, mark);
+    mark_release(mark);
+    if (!status)
+        workspaces_follow(handle, stream);
+    return status;
+}
+
+static void note_created_locked(struct shelf *shelf, struct handle *handle, uint64_t ns, int64_t bytes)
+{
+    tarn_handle_stats *stats = &shelf->stats;
+    stats->created++;
+    stats->create_ns_sum += ns;
+    stats->create_ns_last = ns;
+    if (ns > stats->create_ns_max)
+        stats->create_ns_max = ns;
+    if (bytes >= 0)
+        stats->device_bytes_last = bytes;
+    if (bytes > stats->device_bytes_max)
+        stats->device_bytes_max = bytes;
+    handle->all = shelf->all;
+    shelf->all = handle;
+}
+
+/* Creates a handle, with the shelf's lock given up meanwhile. It is neither in use nor available when it comes. */
+static tarn_status create_locked(struct entry *entry, struct shelf *shelf, struct handle **result)
+{
+    bool first = shelf->first == FIRST_TO_COME;
+    if (first)
+        shelf->first = FIRST_UNDER_WAY;
+    uint64_t started = ++shelf->started, ns = 0;
+    bool alone = shelf->creating++ == 0;
+    int64_t bytes = -1;
+    struct holder *holder = thread_here->handles;
+    struct making making = {.shelf = shelf, .outer = holder->making};
+    holder->making = &making;
+    mutex_unlock(&shelf->lock);
+
+    tarn_status status = TARN_OK;
+    struct handle *handle = object_alloc(&handle_objects);
+    if (handle) {
+        handle->library = entry;
+        handle->shelf = shelf;
+        handle->reset = true;
+        mutex_init(&handle->lock, LOCK_HANDLE);
+        status = vendor_create(handle, alone, &ns, &bytes);
+    } else {
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a handle of %s", entry->row->name);
+    }
+
+    holder->making = making.outer;
+    mutex_lock(&shelf->lock);
+    shelf->creating--;
+    if (shelf->started != started)
+        bytes = -1; /* it had company */
+    if (first) {
+        shelf->first = status ? FIRST_TO_COME : FIRST_DONE;
+        pthread_cond_broadcast(&shelf->first_over);
+    }
+    if (status) {
+        shelf->stats.failures++;
+        if (handle) {
+            mutex_finish(&handle->lock);
+            object_free(&handle_objects, handle);
+        }
+        return status;
+    }
+    note_created_locked(shelf, handle, ns, bytes);
+    if (trace_is_on())
+        trace_event(TRACE_handle_create, trace_place_of_device(shelf->device->number, (const uint64_t[2]){0}),
+                    trace_text(entry->row->name), bytes > 0 ? (uint64_t)bytes : 0, 0);
+    *result = handle;
+    return TARN_OK;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The end of a wait; 0 where there is none to be. */
+static uint64_t deadline_after(uint64_t ns)
+{
+    uint64_t now = now_ns();
+    return ns == 0 ? 0 : ns < UINT64_MAX - now ? now + ns : UINT64_MAX;
+}
+
+/* A create that asks tarn for a handle of its own kind would wait for itself. */
+static tarn_status refuse_within_create(const struct shelf *shelf, const struct entry *entry)
+{
+    for (const struct making *at = thread_here->handles->making; at; at = at->outer)
+        if (at->shelf == shelf)
+            return failed(TARN_ERROR_BUSY, "the create of %s asks tarn for a handle of %s on device %d",
+                          entry->row->name, entry->row->name, shelf->device->number);
+    return TARN_OK;
+}
+
+/* Whether the thread that asks captures on the device, or the stream that it asks for does. `stream` may be NULL. */
+static tarn_status ask_capture(const struct device *device, const struct stream *stream, bool *captures)
+{
+    struct driver_capture capture = {.state = DRIVER_CAPTURE_NONE};
+    *captures = captures_of_thread(device) > 0 || (stream && stream_is_known(stream));
+    tarn_status status = *captures || !stream ? TARN_OK : stream_ask_capture(stream, &capture);
+    *captures = *captures || capture.state != DRIVER_CAPTURE_NONE;
+    return status;
+}
+
+/* Whether a handle may be made now. `stream` may be NULL. Waits until `deadline` for captures of other threads, or until `shelf->returned` is
+ * not what it was: then `again` says that a handle became available, and none may be made. No lock held. A create runs in relaxed mode,
+ * and on two H200s none of eight libraries harmed a capture on another device. */
+static tarn_status may_create(const struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t deadline,
+                              uint64_t returned, bool *again)
+{
+    struct device *device = shelf->device;
+    bool ours = false;
+    *again = false;
+    tarn_status status = refuse_within_create(shelf, entry);
+    if (status || entry->row->create_in_capture || (status = ask_capture(device, stream, &ours)))
+        return status;
+    unsigned open = captures_open(device);
+    if (!open && !ours)
+        return TARN_OK;
+    if (open && !ours) {
+        uint64_t now = now_ns();
+        if (now < deadline && captures_wait(device, deadline - now, &shelf->returned, returned)) {
+            *again = captures_open(device) > 0;
+            return TARN_OK;
+        }
+    }
+    return failed(
+        TARN_ERROR_CAPTURE,
+        "a handle of %s would have to be made on device %d while %s captures; call tarn_handle_prewarm() before the "
+        "capture begins%s",
+        entry->row->name, device->number, ours ? "this thread" : "another thread",
+        ours ? "" : ", or tarn_handle_wait_limit_set() in this thread");
+}
+
+static struct handle *pop_for_locked(struct shelf *shelf, const struct entry *entry, const struct stream *stream,
+                                     bool foreign)
+{
+    /* What orders two streams is an event, and none is recorded while a capture may see it. */
+    foreign = foreign && entry->row->by_stream && captures_open(shelf->device) == 0;
+    return pop_locked(shelf, entry->row->by_stream, stream, foreign);
+}
+
+/* A handle that nobody has, or a new one; with `foreign`, also one that another stream's work holds. In use when it comes. */
+static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t deadline,
+                            bool foreign, struct handle **result)
+{
+    tarn_status status = TARN_OK;
+    struct handle *handle = NULL;
+    bool again = false;
+    mutex_lock(&shelf->lock);
+    handle = pop_for_locked(shelf, entry, stream, foreign);
+    while (!status && !handle) {
+        uint64_t returned = atomic_load(&shelf->returned);
+        mutex_unlock(&shelf->lock);
+        status = may_create(entry, shelf, stream, deadline, returned, &again);
+        mutex_lock(&shelf->lock);
+        if (status || (handle = pop_for_locked(shelf, entry, stream, foreign)))
+            break;
+        if (again)
+            continue;
+        if (shelf->first == FIRST_UNDER_WAY && !thread_here->handles->making) {
+            (void)condition_wait(&shelf->first_over, &shelf->lock, NULL);
+        } else if (!(status = create_locked(entry, shelf, &handle))) {
+            count_use_locked(shelf);
+        }
+    }
+    mutex_unlock(&shelf->lock);
+    if (handle)
+        *result = handle;
+    return handle ? TARN_OK : status;
+}
+
+tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t wait_ns,
+                       struct handle **result)
+{
+    uint64_t deadline = deadline_after(wait_ns);
+    for (bool foreign = true;; foreign = false) {
+        struct handle *handle = NULL;
+        tarn_status status = take_one(entry, shelf, stream, deadline, foreign, &handle);
+        if (status)
+            return status;
+        if (!(status = handle_follow(handle, stream))) {
+            *result = handle;
+            return TARN_OK;
+        }
+        handle_give_back(handle);
+        /* A capture that tarn does not know has its stream, or this one: then those that need no event will do. */
+        if (status != TARN_ERROR_CAPTURE || !foreign)
+            return status;
+    }
+}
+
+/* Prewarm, trim, statistics --------------------------------------------------------------------------------------- */
+
+/* The start of a public call on a library's shelf. */
+static tarn_status find_shelf(tarn_library library, int device, struct entry **entry, struct shelf **shelf)
+{
+    struct device *found = NULL;
+    tarn_status status = entry_find(library, entry);
+    if (status || (status = device_find(device, &found)))
+        return status;
+    return shelf_of(*entry, found, shelf);
+}
+
+/* Whether a prewarm counts an available handle: kept for the stream, or with NULL for none and with no stream's work on it; and
+ * prepared, so that a capture can bind it. */
+static bool is_ready_locked(struct handle *handle, const struct stream *stream)
+{
+    bool by_stream = handle->library->row->by_stream;
+    return kept_for_locked(handle) == stream && (stream || !by_stream || !handle->used_on) &&
+           vendor_is_prepared(handle);
+}
+
+static size_t count_ready_locked(struct shelf *shelf, const struct stream *stream)
+{
+    size_t count = 0;
+    for (struct handle *handle = shelf->available; handle; handle = handle->next)
+        count += is_ready_locked(handle, stream);
+    return count;
+}
+
+/* An available handle that could be made ready: with a stream, one that serves it best; of several, the one that has been available for
+ * the longest. NULL when there is none. */
+static struct handle *take_unready_locked(struct shelf *shelf, bool by_stream, const struct stream *stream)
+{
+    struct handle **best = NULL;
+    enum fit most = FIT_NOT;
+    for (struct handle **link = &shelf->available; *link; link = &(*link)->next) {
+        if (kept_for_locked(*link) || is_ready_locked(*link, stream))
+            continue;
+        enum fit fit = stream ? fit_locked(*link, by_stream, stream, true) : FIT_BEST;
+        if (fit >= most) {
+            most = fit;
+            best = link;
+        }
+    }
+    return best ? unlink_locked(shelf, best) : NULL;
+}
+
+/* A handle that keeps its stream is to be any stream's. TARN_ERROR_NOT_READY while its stream's work runs. */
+static tarn_status handle_let_go_of_stream(struct handle *handle)
+{
+    struct mark *mark = NULL;
+    if (!handle->library->row->by_stream || !handle->used_on)
+        return TARN_OK;
+    tarn_status status = mark_of_stream(handle->used_on, handle->used_incarnation, &mark);
+    if (!status && mark)
+        status = mark_query(mark);
+    mark_release(mark);
+    if (status)
+        return status;
+    mutex_lock(&handle->lock);
+    handle->used_on = handle->stream = NULL;
+    mutex_unlock(&handle->lock);
+    return TARN_OK;
+}
+
+static tarn_status make_ready(struct handle *handle, struct stream *stream)
+{
+    tarn_status status = stream ? handle_follow(handle, stream) : handle_let_go_of_stream(handle);
+    if (!status && stream)
+        status = vendor_bind(handle, stream, atomic_load_explicit(&stream->incarnation, memory_order_acquire));
+    return status ? status : vendor_prepare(handle, stream ? stream : handle->shelf->device->legacy);
+}
+
+/* One more that is ready, if there are not `count`: of those that are there while `tries` of them were not looked at, else a new one.
+ * Called with the shelf's lock, which it gives up meanwhile. */
+static tarn_status prewarm_one_locked(struct shelf *shelf, struct entry *entry, struct stream *stream, size_t count,
+                                      uint64_t *tries)
+{
+    struct handle *handle = NULL;
+    if (count_ready_locked(shelf, stream) >= count)
+        return TARN_OK;
+    if (*tries) {
+        --*tries;
+        handle = take_unready_locked(shelf, entry->row->by_stream, stream);
+    }
+    bool found = handle;
+    tarn_status status = TARN_OK;
+    if (!found && shelf->first == FIRST_UNDER_WAY && !thread_here->handles->making) {
+        (void)condition_wait(&shelf->first_over, &shelf->lock, NULL);
+        return TARN_OK;
+    }
+    if (!found && (status = create_locked(entry, shelf, &handle)))
+        return status;
+    mutex_unlock(&shelf->lock);
+    status = make_ready(handle, stream);
+    mutex_lock(&shelf->lock);
+    handle->kept_for = status ? NULL : stream;
+    handle->kept_incarnation = stream ? atomic_load_explicit(&stream->incarnation, memory_order_relaxed) : 0;
+    push_locked(shelf, handle);
+    return found && (status == TARN_ERROR_NOT_READY || status == TARN_ERROR_CAPTURE) ? TARN_OK : status;
+}
+
+static tarn_status prewarm(struct holder *holder, struct entry *entry, struct shelf *shelf, struct stream *stream,
+                           size_t count)
+{
+    uint64_t deadline = deadline_after(holder->wait_ns);
+    tarn_status status = entry_usable(entry);
+    mutex_lock(&shelf->lock);
+    uint64_t tries = shelf->stats.available;
+    bool again = false;
+    while (!status && count_ready_locked(shelf, stream) < count) {
+        uint64_t returned = atomic_load(&shelf->returned);
+        mutex_unlock(&shelf->lock);
+        status = may_create(entry, shelf, stream, deadline, returned, &again);
+        mutex_lock(&shelf->lock);
+        if (!status && !again)
+            status = prewarm_one_locked(shelf, entry, stream, count, &tries);
+    }
+    mutex_unlock(&shelf->lock);
+    return status;
+}
+
+static tarn_status refuse_count(size_t count)
+{
+    return count > 65536 ? failed(TARN_ERROR_INVALID_ARGUMENT, "%zu handles are more than 65,536", count) : TARN_OK;
+}
+
+tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count)
+{
+    struct holder *holder = NULL;
+    struct entry *entry = NULL;
+    struct shelf *shelf = NULL;
+    tarn_status status = refuse_count(count);
+    if (status || (status = call_begin(&holder)))
+        return status;
+    status = find_shelf(library, device, &entry, &shelf);
+    if (!status)
+        status = prewarm(holder, entry, shelf, NULL, count);
+    call_end(holder);
+    return status;
+}
+
+tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream value, size_t count)
+{
+    struct holder *holder = NULL;
+    struct entry *entry = NULL;
+    struct stream *stream = NULL;
+    struct shelf *shelf = NULL;
+    tarn_status status = refuse_count(count);
+    if (status || (status = call_begin(&holder)))
+        return status;
+    if (!(status = stream_find(value, thread_device(), &stream)) &&
+        !(status = stream_refuse_foreign(stream, "a handle")) &&
+        !(status = find_shelf(library, stream->device, &entry, &shelf)))
+        status = prewarm(holder, entry, shelf, stream, count);
+    call_end(holder);
+    return status;
+}
+
+/* Takes the available handles of a shelf out of it, for their destruction. */
+static struct handle *detach_available(struct shelf *shelf)
+{
+    mutex_lock(&shelf->lock);
+    struct handle *list = shelf->available, **link = &shelf->all;
+    shelf->available = NULL;
+    shelf->stats.destroyed += shelf->stats.available;
+    shelf->stats.available = 0;
+    while (*link) {
+        if ((*link)->available)
+            *link = (*link)->all;
+        else
+            link = &(*link)->all;
+    }
+    mutex_unlock(&shelf->lock);
+    return list;
+}
+
+/* Leaves workspaces with the shelf until they are cleared. */
+static void pool_keep(struct shelf *shelf, struct workspace *list)
+{
+    mutex_lock(&shelf->lock);
+    while (list) {
+        struct workspace *next = list->next;
+        list->next = shelf->kept;
+        shelf->kept = list;
+        list = next;
+    }
+    mutex_unlock(&shelf->lock);
+}
+
+/* The handle first, then the memory that it points to. */
+tarn_status handles_destroy(struct shelf *shelf, bool keep, size_t *count)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct visit visit;
+    tarn_status result = visit_begin(shelf->device, &visit);
+    *count = 0;
+    if (result)
+        return result;
+    for (struct handle *list = detach_available(shelf); list; ++*count) {
+        struct handle *next = list->next;
+        tarn_status status = vendor_destroy(list);
+        if (!result)
+            result = status;
+        mutex_lock(&list->lock);
+        struct workspace *gone = workspaces_sweep_locked(list, true);
+        mutex_unlock(&list->lock);
+        if (keep)
+            pool_keep(shelf, workspaces_of_captures(&gone));
+        workspaces_free(gone);
+        mutex_finish(&list->lock);
+        object_free(&handle_objects, list);
+        list = next;
+    }
+    visit_end(&visit, false);
+    return result;
+}
+
+static tarn_status trim(tarn_library library, int device, size_t *destroyed)
+{
+    struct entry *entry = NULL;
+    struct shelf *shelf = NULL;
+    size_t count = 0;
+    tarn_status status = find_shelf(library, device, &entry, &shelf);
+    if (status || (status = device_check(shelf->device)))
+        return status;
+    if ((status = captures_bar_all("destroying handles, which waits for the device")))
+        return status;
+    status = handles_destroy(shelf, true, &count);
+    captures_unbar_all();
+    if (destroyed)
+        *destroyed = count;
+    return status;
+}
+
+tarn_status tarn_handle_trim(tarn_library library, int device, size_t *destroyed)
+{
+    struct holder *holder = NULL;
+    tarn_status status = call_begin(&holder);
+    if (status)
+        return status;
+    status = trim(library, device, destroyed);
+    call_end(holder);
+    return status;
+}
+
+tarn_status tarn_handle_stats_get(tarn_library library, int device, tarn_handle_stats *stats)
+{
+    struct entry *entry = NULL;
+    struct shelf *shelf = NULL;
+    tarn_status status = sized_check("tarn_handle_stats", stats, sizeof *stats);
+    if (status || (status = device_layer_ready()) || (status = find_shelf(library, device, &entry, &shelf)))
+        return status;
+    mutex_lock(&shelf->lock);
+    tarn_handle_stats result = shelf->stats;
+    mutex_unlock(&shelf->lock);
+    result.contract_breaks = atomic_load_explicit(&shelf->contract_breaks, memory_order_relaxed);
+    sized_write(stats, &result, sizeof result);
+    return TARN_OK;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What workspaces are to be: the policy and the sizes, as a caller, the environment and the libraries' rows have them. Owns these and the
+ * epoch that each change moves on. No lock. */
+#include "base/log.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "handle/handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define POLICY_VARIABLE "TARN_WORKSPACE"
+#define UNIFIED_VARIABLE "TARN_CUBLASLT_UNIFIED_WORKSPACE"
+#define NOT_ASKED (-1)
+
+static atomic_int policy = NOT_ASKED;  /* as it was set, else as the environment has it, which is read once */
+static atomic_int unified = NOT_ASKED; /* as the environment has it, which is read once */
+static atomic_uint_fast64_t epoch = 1;
+
+uint64_t workspaces_epoch(void)
+{
+    return atomic_load_explicit(&epoch, memory_order_acquire);
+}
+
+void workspaces_changed(void)
+{
+    atomic_fetch_add(&epoch, 1);
+    process_changed();
+}
+
+static int policy_of_environment(void)
+{
+    static const char *const names[] = {[TARN_WORKSPACE_CACHED] = "cached",
+                                        [TARN_WORKSPACE_PER_CALL] = "per_call",
+                                        [TARN_WORKSPACE_LIBRARY] = "library"};
+    const char *text = secure_getenv(POLICY_VARIABLE);
+    for (int i = TARN_WORKSPACE_CACHED; text && i <= TARN_WORKSPACE_LIBRARY; i++)
+        if (strcmp(text, names[i]) == 0)
+            return i;
+    if (text && *text)
+        log_write(LOG_ERRORS, POLICY_VARIABLE "=%s is not cached, per_call or library, and counts as not set", text);
+    return TARN_WORKSPACE_CACHED;
+}
+
+tarn_workspace_policy workspace_policy(void)
+{
+    int now = atomic_load_explicit(&policy, memory_order_relaxed);
+    if (now == NOT_ASKED) {
+        int asked = policy_of_environment();
+        if (atomic_compare_exchange_strong(&policy, &now,
+                                           asked)) /* else another thread has asked, or it was set: `now` */
+            now = asked;
+    }
+    return (tarn_workspace_policy)now;
+}
+
+bool workspaces_are_unified(void)
+{
+    int now = atomic_load_explicit(&unified, memory_order_relaxed);
+    if (now != NOT_ASKED)
+        return now;
+    const char *text = secure_getenv(UNIFIED_VARIABLE);
+    int asked = text && strcmp(text, "1") == 0;
+    if (!atomic_compare_exchange_strong(&unified, &now, asked))
+        return now; /* another thread has asked */
+    if (text && *text && !asked && strcmp(text, "0") != 0)
+        log_write(LOG_ERRORS, UNIFIED_VARIABLE "=%s is neither 0 nor 1, and counts as not set", text);
+    return asked;
+}
+
+/* Sizes ----------------------------------------------------------------------------------------------------------- */
+
+/* The bytes of `:KIB:COUNT` groups anywhere in a text; -1 where there is none, or too much. */
+static long long parse_groups(const char *text)
+{
+    long long sum = -1;
+    while ((text = strchr(text, ':')) != NULL) {
+        char *middle, *end;
+        unsigned long long size = strtoull(text + 1, &middle, 10);
+        if (middle == text + 1 || *middle != ':' || text[1] < '0' || text[1] > '9' || middle[1] < '0' ||
+            middle[1] > '9') {
+            text++;
+            continue;
+        }
+        unsigned long long count = strtoull(middle + 1, &end, 10);
+        if (size > 1u << 30 || count > 1u << 20 || size * count > 1u << 30)
+            return -1;
+        sum = (sum < 0 ? 0 : sum) + (long long)(size * count * 1024);
+        text = end;
+    }
+    return sum;
+}
+
+static long long parse_kib(const char *text)
+{
+    char *end;
+    unsigned long long size = strtoull(text, &end, 10);
+    return *text < '0' || *text > '9' || *end || size > 1u << 30 ? -1 : (long long)size * 1024;
+}
+
+static long long read_environment(const struct library *row)
+{
+    for (int i = 0; i < 2 && row->workspace_variables[i]; i++) {
+        const char *text = secure_getenv(row->workspace_variables[i]);
+        long long bytes = !text ? -1 : row->workspace_by_call ? parse_kib(text) : parse_groups(text);
+        if (text && bytes < 0)
+            log_write(LOG_ERRORS, "%s=%s makes no sense, and counts as not set", row->workspace_variables[i], text);
+        if (bytes >= 0)
+            return bytes;
+    }
+    return -1;
+}
+
+size_t workspace_bytes(struct entry *entry, const struct device *device)
+{
+    long long bytes = atomic_load_explicit(&entry->workspace_bytes, memory_order_relaxed);
+    if (bytes >= 0)
+        return (size_t)bytes;
+    bytes = atomic_load_explicit(&entry->workspace_environment, memory_order_relaxed);
+    if (bytes == -2) {
+        bytes = read_environment(entry->row);
+        atomic_store_explicit(&entry->workspace_environment, bytes, memory_order_relaxed);
+    }
+    if (bytes >= 0)
+        return (size_t)bytes;
+    return entry->row->workspace_size(device->properties.capability_major, device->properties.capability_minor);
+}
+
+/* Settings -------------------------------------------------------------------------------------------------------- */
+
+tarn_status tarn_workspace_policy_set(tarn_workspace_policy wanted)
+{
+    tarn_status status = process_check();
+    if (status)
+        return status;
+    if ((unsigned)wanted > TARN_WORKSPACE_LIBRARY)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no policy of workspaces", (int)wanted);
+    atomic_store(&policy, (int)wanted);
+    workspaces_changed();
+    return TARN_OK;
+}
+
+tarn_status tarn_workspace_policy_get(tarn_workspace_policy *result)
+{
+    tarn_status status = process_check();
+    if (status)
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "policy is NULL");
+    *result = workspace_policy();
+    return TARN_OK;
+}
+
+static tarn_status refuse_without(const struct entry *entry)
+{
+    return entry->row->workspace_size
+               ? TARN_OK
+               : failed(TARN_ERROR_NOT_SUPPORTED, "handles of %s have no workspace", entry->row->name);
+}
+
+tarn_status workspace_refuse_in_handle(const struct entry *entry)
+{
+    tarn_status status = refuse_without(entry);
+    if (!status && !entry->row->workspace_by_call)
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "the workspace of %s is in its handle", entry->row->name);
+    return status;
+}
+
+/* The entry of a library that has workspaces. */
+static tarn_status entry_with_workspace(tarn_library library, struct entry **entry)
+{
+    tarn_status status = process_check();
+    if (status || (status = entry_find(library, entry)))
+        return status;
+    return refuse_without(*entry);
+}
+
+tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes)
+{
+    struct entry *entry = NULL;
+    tarn_status status = entry_with_workspace(library, &entry);
+    if (status)
+        return status;
+    if (bytes < -1 || bytes > (int64_t)1 << 40)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%lld is no size of a workspace", (long long)bytes);
+    atomic_store(&entry->workspace_bytes, bytes);
+    workspaces_changed();
+    return TARN_OK;
+}
+
+tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes)
+{
+    struct entry *entry = NULL;
+    struct device *found = NULL;
+    if (!bytes)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
+    tarn_status status = device_layer_ready();
+    if (status || (status = entry_with_workspace(library, &entry)) || (status = device_find(device, &found)))
+        return status;
+    *bytes = workspace_bytes(entry, found);
+    return TARN_OK;
+}

@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-/* Copyright (c) 2026 The tarn authors */
-
-/* Owns the pointer to who is told of blocks. */
-#include "memory/announce.h"
-
-const struct announcer *announcer;

@@ -1,0 +1,900 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns each device's address range, the bitmap of claimed granules, and every physical piece. Makes the driver calls on
+ * memory, none of them under an arena's or a heap's lock. Keeps: a piece is mapped once, unmapped, stuck, or in the hands of one
+ * thread; `reserved` is the bytes of the pieces that exist, and never above the limit through a create of ours. */
+#include "memory/arena/arena.h"
+#include "base/pages.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/arena/generation.h"
+#include "memory/settings/announce.h"
+#include "memory/settings/config.h"
+
+#define ADDRESS_FACTOR 4 /* of the device's memory: room for runs to grow in place */
+
+static mutex arenas_lock = MUTEX_INITIALIZER(LOCK_ARENAS); /* of device->memory while it is made */
+static struct object_pool arenas = OBJECT_POOL(struct arena);
+static struct object_pool pieces = OBJECT_POOL(struct piece);
+static _Atomic(struct arena *) by_device[TARN_MAX_DEVICES];
+
+static size_t granules(const struct arena *arena)
+{
+    return arena->size / arena->granule;
+}
+
+static size_t bitmap_bytes(const struct arena *arena)
+{
+    return (granules(arena) + 63) / 64 * sizeof(uint64_t);
+}
+
+/* Reserves the address range: four times the memory, less where the driver has less. */
+static tarn_status arena_reserve(struct arena *arena)
+{
+    const struct driver_properties *known = &arena->device->properties;
+    size_t least = known->memory / arena->granule * arena->granule, wanted = least * ADDRESS_FACTOR;
+    if (wanted > known->address_limit)
+        wanted = known->address_limit / arena->granule * arena->granule;
+    tarn_status status = TARN_ERROR_OUT_OF_MEMORY;
+    for (; wanted >= least && wanted > 0; wanted = wanted / 2 / arena->granule * arena->granule) {
+        status = driver->reserve(arena->device->number, wanted, arena->granule, &arena->base);
+        if (!status)
+            break;
+    }
+    if (status)
+        return failed_within(status, "an address range for device %d", arena->device->number);
+    arena->size = wanted;
+    return TARN_OK;
+}
+
+void store_init(struct store *store, struct arena *arena, struct counters *counters)
+{
+    size_t segments = memory_config()->segments;
+    store->arena = arena;
+    store->counters = counters;
+    store->limit = SIZE_MAX;
+    mutex_init(&store->lookup, LOCK_LOOKUP);
+    store->no_slabs = segments == CONFIG_SEGMENTS_EXACT;
+    store->plain = !arena->device->properties.virtual_memory || segments == CONFIG_SEGMENTS_PLAIN || store->no_slabs ||
+                   (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
+    store->remaps = arena->device->properties.alias;
+}
+
+int64_t store_max_split(const struct store *store)
+{
+    size_t most = store->plain ? store_rules(store).max_split : RULES_NONE;
+    return most == RULES_NONE ? -1 : (int64_t)most;
+}
+
+tarn_status store_check(const struct store *store)
+{
+    if (!atomic_load_explicit(&store->suspended, memory_order_acquire))
+        return TARN_OK;
+    return failed(TARN_ERROR_SUSPENDED, "pool (%llu, %llu) is suspended: tarn_pool_resume() gives it memory again",
+                  (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+}
+
+/* Sets the limit that the settings give, if they give another than before: else the caller's own stays. */
+static void arena_configure(struct arena *arena)
+{
+    mutex_lock(&arena->lock);
+    size_t limit = config_limit(memory_config(), arena->device->properties.memory);
+    if (limit != arena->configured)
+        arena->configured = arena->limit = limit;
+    counters_max_split(&arena->counters, store_max_split(&arena->store));
+    counters_max_split(&arena->own, store_max_split(&arena->store));
+    for (const struct store *store = arena->stores; store; store = store->next)
+        counters_max_split(store->counters, store_max_split(store));
+    mutex_unlock(&arena->lock);
+}
+
+static void arenas_configure(const struct memory_config *now)
+{
+    (void)now; /* each arena reads the last ones */
+    for (int i = 0; i < TARN_MAX_DEVICES; i++) {
+        struct arena *arena = arena_if_used(i);
+        if (arena)
+            arena_configure(arena);
+    }
+}
+
+static tarn_status arena_create(struct device *device, struct arena **result)
+{
+    if (memory_config()->segments == CONFIG_SEGMENTS_VIRTUAL && !device->properties.virtual_memory)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "segments:virtual: device %d has no virtual memory", device->number);
+    struct arena *arena = object_alloc(&arenas);
+    if (!arena)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an arena");
+    arena->device = device;
+    arena->granule = device->properties.granule;
+    arena->limit = SIZE_MAX;
+    mutex_init(&arena->lock, LOCK_ARENA);
+    shared_init(&arena->mapping, LOCK_MAPPING);
+    shared_init(&arena->moving, LOCK_MOVING);
+    counters_init(&arena->counters, NULL);
+    counters_init(&arena->own, &arena->counters);
+    store_init(&arena->store, arena, &arena->own);
+    store_init(&arena->uncached, arena, &arena->own);
+    arena->uncached.plain = arena->uncached.uncached = arena->uncached.no_slabs = true;
+    arena->uncached.ordered = memory_config()->backend == CONFIG_ASYNC;
+    store_init(&arena->imports, arena, NULL);
+    arena->imports.plain = false;
+    arena->configured = arena->limit;
+    arena_configure(arena);
+    if (!device->properties.virtual_memory) {
+        *result = arena;
+        return TARN_OK;
+    }
+
+    tarn_status status = arena_reserve(arena);
+    if (status)
+        goto fail_reserve;
+    arena->pieces = pages_map(granules(arena) * sizeof(struct piece *));
+    arena->generations = pages_map(GENERATION_BYTES(granules(arena)));
+    arena->claimed = pages_map(bitmap_bytes(arena));
+    if (!arena->pieces || !arena->generations || !arena->claimed) {
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
+        goto fail_tables;
+    }
+    *result = arena;
+    return TARN_OK;
+
+fail_tables:
+    pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
+    pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    driver->unreserve(device->number, arena->base, arena->size);
+fail_reserve:
+    shared_finish(&arena->moving);
+    shared_finish(&arena->mapping);
+    object_free(&arenas, arena);
+    return status;
+}
+
+tarn_status arena_of(struct device *device, struct arena **result)
+{
+    struct arena *arena = atomic_load_explicit(&by_device[device->number], memory_order_acquire);
+    if (!arena) {
+        tarn_status status = TARN_OK;
+        mutex_lock(&arenas_lock);
+        arena = atomic_load_explicit(&by_device[device->number], memory_order_relaxed);
+        if (!arena && !(status = arena_create(device, &arena))) {
+            memory_config_on_change(arenas_configure);
+            atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
+            arena_configure(arena); /* what changed before the callback could find it */
+        }
+        mutex_unlock(&arenas_lock);
+        if (status)
+            return status;
+    }
+    *result = arena;
+    return TARN_OK;
+}
+
+struct arena *arena_if_used(int device)
+{
+    return atomic_load_explicit(&by_device[device], memory_order_acquire);
+}
+
+struct arena *arena_at(uintptr_t address)
+{
+    for (int i = 0; i < TARN_MAX_DEVICES; i++) {
+        struct arena *arena = atomic_load_explicit(&by_device[i], memory_order_acquire);
+        if (arena && address - arena->base < arena->size)
+            return arena;
+    }
+    return NULL;
+}
+
+bool arena_overlaps(uintptr_t start, size_t size)
+{
+    for (int i = 0; i < TARN_MAX_DEVICES; i++) {
+        struct arena *arena = atomic_load_explicit(&by_device[i], memory_order_acquire);
+        if (arena && (start - arena->base < arena->size || (arena->size && arena->base - start < size)))
+            return true;
+    }
+    return false;
+}
+
+static void mark_claimed(struct arena *arena, uintptr_t start, size_t size, bool value)
+{
+    size_t first = (start - arena->base) / arena->granule, end = first + size / arena->granule;
+    for (size_t granule = first; granule < end; granule++) {
+        uint64_t bit = UINT64_C(1) << (granule % 64);
+        if (value)
+            arena->claimed[granule / 64] |= bit;
+        else
+            arena->claimed[granule / 64] &= ~bit;
+    }
+}
+
+void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size)
+{
+    mark_claimed(arena, start, size, true);
+}
+
+void arena_unclaim(struct arena *arena, uintptr_t start, size_t size)
+{
+    mutex_lock(&arena->lock);
+    mark_claimed(arena, start, size, false);
+    mutex_unlock(&arena->lock);
+}
+
+/* The first granule from `from` on whose bit is `value`, or the number of granules. */
+static size_t next_with(const struct arena *arena, size_t from, bool value)
+{
+    size_t count = granules(arena);
+    while (from < count) {
+        uint64_t word = arena->claimed[from / 64] ^ (value ? 0 : ~UINT64_C(0));
+        word &= ~UINT64_C(0) << (from % 64);
+        if (word) {
+            size_t found = from / 64 * 64 + (size_t)__builtin_ctzll(word);
+            return found < count ? found : count;
+        }
+        from = (from / 64 + 1) * 64;
+    }
+    return count;
+}
+
+size_t arena_room_above_locked(const struct arena *arena, uintptr_t address)
+{
+    size_t first = (address - arena->base) / arena->granule;
+    return (next_with(arena, first, true) - first) * arena->granule;
+}
+
+struct stretch {
+    size_t start, length; /* granules */
+};
+
+static size_t quarter_of(const struct stretch *stretch, size_t wanted)
+{
+    size_t margin = stretch->length / 4, most = stretch->length - wanted;
+    return margin < most ? margin : most;
+}
+
+/* The longest unclaimed stretch; a new run starts a quarter into it, so that the run before it can still grow. One that is as long
+ * as the device's memory is kept, though, whatever small blocks live elsewhere: where this would break up the last such, the second
+ * longest serves, and where that is too short, the low end of the longest. */
+uintptr_t arena_find_locked(struct arena *arena, size_t size)
+{
+    struct stretch best = {0}, second = {0};
+    size_t count = granules(arena), wanted = size / arena->granule, keep = count / ADDRESS_FACTOR;
+    for (size_t start = next_with(arena, 0, false); start < count;) {
+        size_t end = next_with(arena, start, true);
+        struct stretch stretch = {start, end - start};
+        if (stretch.length > best.length) {
+            second = best;
+            best = stretch;
+        } else if (stretch.length > second.length) {
+            second = stretch;
+        }
+        start = next_with(arena, end, false);
+    }
+    if (best.length < wanted)
+        return 0;
+    size_t margin = quarter_of(&best, wanted), above = best.length - margin - wanted;
+    if ((above > margin ? above : margin) < keep) {
+        margin = 0;
+        if (second.length >= wanted) {
+            best = second;
+            margin = quarter_of(&best, wanted);
+        }
+    }
+    return arena->base + (best.start + margin) * arena->granule;
+}
+
+uintptr_t arena_find_high_locked(const struct arena *arena, size_t size)
+{
+    size_t count = granules(arena), wanted = size / arena->granule, highest = SIZE_MAX;
+    for (size_t start = next_with(arena, 0, false); start < count;) {
+        size_t end = next_with(arena, start, true);
+        if (end - start >= wanted)
+            highest = end - wanted;
+        start = next_with(arena, end, false);
+    }
+    return highest == SIZE_MAX ? 0 : arena->base + highest * arena->granule;
+}
+
+size_t arena_longest_locked(const struct arena *arena)
+{
+    size_t longest = 0, count = granules(arena);
+    for (size_t start = next_with(arena, 0, false); start < count;) {
+        size_t end = next_with(arena, start, true);
+        longest = end - start > longest ? end - start : longest;
+        start = next_with(arena, end, false);
+    }
+    return longest * arena->granule;
+}
+
+/* Whether the device keeps what the settings leave to others; `creating` bytes are not in the driver's count yet. */
+static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
+{
+    size_t leave = memory_config()->leave_free, free_bytes = 0, total_bytes = 0;
+    if (leave == 0)
+        return TARN_OK;
+    tarn_status status =
+        device_note(arena->device, driver->memory_info(arena->device->number, &free_bytes, &total_bytes));
+    if (status || (free_bytes >= leave && free_bytes - leave >= creating))
+        return status;
+    return failed(TARN_ERROR_OUT_OF_MEMORY,
+                  "%zu bytes more on device %d, of which %zu bytes are free, would leave less than leave_free_mb (%zu)",
+                  size, arena->device->number, free_bytes, leave / CONFIG_MIB);
+}
+
+void store_uncharge(struct store *store, size_t size, size_t creating)
+{
+    struct arena *arena = store->arena;
+    mutex_lock(&arena->lock);
+    arena->reserved -= store->counters ? size : 0;
+    arena->creating -= creating;
+    store->reserved -= size;
+    mutex_unlock(&arena->lock);
+}
+
+/* Takes `size` bytes of the limits, before the driver is asked; and says how what is reserved then is created. */
+tarn_status store_charge(struct store *store, size_t size, unsigned *flags)
+{
+    struct arena *arena = store->arena;
+    mutex_lock(&arena->lock);
+    size_t reserved = arena->reserved, limit = arena->limit, own = store->reserved, most = store->limit;
+    *flags = store_flags(store);
+    bool fits_device = reserved <= limit && size <= limit - reserved;
+    bool fits_pool = own <= most && size <= most - own;
+    if (fits_device && fits_pool) {
+        arena->reserved += size;
+        arena->creating += size;
+        store->reserved += size;
+    }
+    size_t creating = arena->creating;
+    mutex_unlock(&arena->lock);
+    if (fits_device && fits_pool) {
+        tarn_status status = check_free(arena, size, creating);
+        if (status)
+            store_uncharge(store, size, size);
+        return status;
+    }
+    if (fits_device)
+        return failed(TARN_ERROR_OUT_OF_MEMORY,
+                      "%zu bytes more are above the limit of %zu bytes of pool (%llu, %llu), %zu of them reserved",
+                      size, most, (unsigned long long)store->id[0], (unsigned long long)store->id[1], own);
+    return failed(TARN_ERROR_OUT_OF_MEMORY,
+                  "%zu bytes more are above the limit of %zu bytes on device %d, %zu of them reserved", size, limit,
+                  arena->device->number, reserved);
+}
+
+static tarn_status create(struct store *store, size_t size, bool apart, struct piece **result)
+{
+    struct arena *arena = store->arena;
+    struct piece *piece = object_alloc(&pieces);
+    if (!piece)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
+    piece->flags = DRIVER_PIECE_HOST;
+    tarn_status status = apart ? TARN_OK : store_charge(store, size, &piece->flags);
+    if (status)
+        goto fail;
+    status = device_note(arena->device, driver->create(arena->device->number, size, piece->flags, &piece->handle));
+    if (!apart)
+        store_uncharge(store, status ? size : 0, size);
+    if (status)
+        goto fail;
+    piece->store = store;
+    piece->size = size;
+    piece->apart = apart;
+    if (!apart)
+        piece->oversize = counters_segment(store->counters, size, true);
+    *result = piece;
+    return TARN_OK;
+
+fail:
+    object_free(&pieces, piece);
+    return status;
+}
+
+tarn_status piece_create(struct store *store, size_t size, struct piece **piece)
+{
+    return create(store, size, false, piece);
+}
+
+tarn_status piece_create_apart(struct store *store, size_t size, struct piece **piece)
+{
+    return create(store, size, true, piece);
+}
+
+void piece_join(struct piece *piece)
+{
+    struct arena *arena = piece->store->arena;
+    if (!piece->apart)
+        return;
+    piece->apart = false;
+    mutex_lock(&arena->lock);
+    arena->reserved += piece->size;
+    piece->store->reserved += piece->size;
+    mutex_unlock(&arena->lock);
+    piece->oversize = counters_segment(piece->store->counters, piece->size, true);
+}
+
+tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **result)
+{
+    struct piece *piece = object_alloc(&pieces);
+    if (!piece)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
+    int device = arena->device->number;
+    tarn_status status = device_note(arena->device, driver->import(device, file, size, &piece->handle));
+    if (status) {
+        object_free(&pieces, piece);
+        return status;
+    }
+    piece->store = &arena->imports;
+    piece->size = size;
+    mutex_lock(&arena->lock);
+    arena->imports.reserved += size;
+    mutex_unlock(&arena->lock);
+    *result = piece;
+    return TARN_OK;
+}
+
+tarn_status piece_release(struct piece *piece)
+{
+    struct store *store = piece->store;
+    struct arena *arena = store->arena;
+    tarn_status status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
+    if (status && piece->apart) /* once more, since it would count as what it is not */
+        status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
+    if (status) {
+        piece_join(piece);
+        mutex_lock(&arena->lock);
+        pieces_push(&store->unmapped, piece);
+        mutex_unlock(&arena->lock);
+        return status;
+    }
+    if (store->counters && !piece->apart)
+        counters_segment_gone(store->counters, piece->size, true, piece->oversize);
+    if (!piece->apart)
+        store_uncharge(store, piece->size, 0); /* last: a store without memory may go */
+    object_free(&pieces, piece);
+    return TARN_OK;
+}
+
+void pieces_push(struct piece_list *list, struct piece *piece)
+{
+    piece->next = list->first;
+    list->first = piece;
+    list->bytes += piece->size;
+}
+
+void pieces_append(struct piece_list *list, struct piece_list *more)
+{
+    struct piece **end = &list->first;
+    while (*end)
+        end = &(*end)->next;
+    *end = more->first;
+    list->bytes += more->bytes;
+    *more = (struct piece_list){0};
+}
+
+struct piece *pieces_pop(struct piece_list *list)
+{
+    struct piece *piece = list->first;
+    if (piece) {
+        list->first = piece->next;
+        list->bytes -= piece->size;
+        piece->next = NULL;
+    }
+    return piece;
+}
+
+void pieces_to_unmapped(struct arena *arena, struct piece_list *list)
+{
+    struct piece *piece;
+    mutex_lock(&arena->lock);
+    while ((piece = pieces_pop(list)))
+        pieces_push(&piece->store->unmapped, piece);
+    mutex_unlock(&arena->lock);
+}
+
+/* Writes the entries of a mapped piece, or clears them. */
+static void enter_piece(struct arena *arena, const struct piece *piece, struct piece *value)
+{
+    struct piece **entry = &arena->pieces[(piece->address - arena->base) / arena->granule];
+    for (size_t i = 0; i < piece->size / arena->granule; i++)
+        entry[i] = value;
+}
+
+/* Undoes a mapping that failed after the pieces before `unmapped` were mapped, up to `address`. Pieces that the driver
+ * will not unmap stay where they are, for a later trim. */
+static void map_undo(struct arena *arena, struct piece_list *list, const struct piece *unmapped, uintptr_t start,
+                     uintptr_t address, uintptr_t end)
+{
+    bool stuck =
+        address > start && device_note(arena->device, driver->unmap(arena->device->number, start, address - start));
+    bool mapped = true;
+    struct piece *piece;
+
+    mutex_lock(&arena->lock);
+    for (piece = list->first; piece; piece = list->first) {
+        mapped = mapped && piece != unmapped;
+        pieces_pop(list);
+        if (mapped && !stuck) {
+            enter_piece(arena, piece, NULL);
+            piece->address = 0;
+        }
+        pieces_push(mapped && stuck ? &arena->stuck : &piece->store->unmapped, piece);
+    }
+    uintptr_t from = stuck ? address : start;
+    mark_claimed(arena, from, end - from, false);
+    mutex_unlock(&arena->lock);
+}
+
+/* For the device and its peers. */
+static tarn_status access_shared(struct arena *arena, uintptr_t start, size_t size)
+{
+    int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
+    return device_note(arena->device, driver->set_access(arena->device->number, start, size, devices, count));
+}
+
+static tarn_status map_shared(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
+{
+    int device = arena->device->number;
+    uintptr_t address = start, end = start + list->bytes;
+    struct piece *piece;
+    tarn_status status = TARN_OK;
+    for (piece = list->first; piece; piece = piece->next) {
+        status = device_note(arena->device, driver->map(device, address, piece->size, piece->handle));
+        if (status)
+            break;
+        piece->address = address;
+        enter_piece(arena, piece, piece);
+        address += piece->size;
+    }
+    if (!status) {
+        status = access_shared(arena, start - before, end - start + before);
+    }
+    if (status)
+        map_undo(arena, list, piece, start, address, end);
+    return status;
+}
+
+/* Where the device is lost memory stays where it is: nobody knows what still uses it. */
+static tarn_status unmap(struct arena *arena, uintptr_t start, size_t size)
+{
+    tarn_status status = device_check(arena->device);
+    return status ? status : device_note(arena->device, driver->unmap(arena->device->number, start, size));
+}
+
+static tarn_status unmap_shared(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
+{
+    tarn_status status = unmap(arena, start, size);
+    if (status)
+        return status;
+    for (uintptr_t address = start; address < start + size;) {
+        struct piece *piece = arena_piece(arena, address);
+        address += piece->size;
+        enter_piece(arena, piece, NULL);
+        piece->address = 0;
+        pieces_push(list, piece);
+    }
+    return TARN_OK;
+}
+
+/* Maps pieces; on failure takes off again what it put on, as far as the driver lets it. */
+static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *list, uintptr_t start)
+{
+    uintptr_t address = start;
+    struct piece_list left = {0};
+    tarn_status status = TARN_OK;
+    while (list->first) {
+        status = device_note(arena->device,
+                             driver->map(arena->device->number, address, list->first->size, list->first->handle));
+        if (status)
+            break;
+        struct piece *piece = pieces_pop(list);
+        piece->address = address;
+        enter_piece(arena, piece, piece);
+        address += piece->size;
+    }
+    if (status && address > start)
+        (void)unmap_shared(arena, start, address - start, &left);
+    pieces_to_unmapped(arena, &left);
+    pieces_to_unmapped(arena, list);
+    return status;
+}
+
+/* The one lock that is held over driver calls: a peer that is being enabled sees each mapping made, with its access, or
+ * not begun. Whoever maps or unmaps shares it. */
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
+{
+    size_t size = list->bytes;
+    shared_lock_shared(&arena->mapping);
+    tarn_status status = map_shared(arena, list, start, before);
+    shared_unlock(&arena->mapping);
+    if (!status)
+        generation_begin(arena, start - before, before + size);
+    return status;
+}
+
+tarn_status pieces_map_claimed(struct arena *arena, struct piece_list *list, uintptr_t start)
+{
+    shared_lock_shared(&arena->mapping);
+    tarn_status status = map_claimed_shared(arena, list, start);
+    shared_unlock(&arena->mapping);
+    return status;
+}
+
+tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size)
+{
+    shared_lock_shared(&arena->mapping);
+    tarn_status status = access_shared(arena, start, size);
+    shared_unlock(&arena->mapping);
+    if (!status)
+        generation_begin(arena, start, size);
+    return status;
+}
+
+tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
+{
+    generation_ends(arena, start, size);
+    shared_lock_shared(&arena->mapping);
+    tarn_status status = unmap_shared(arena, start, size, list);
+    shared_unlock(&arena->mapping);
+    generation_ended(arena, start, size, !status);
+    return status;
+}
+
+static tarn_status alias_shared(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left)
+{
+    int device = arena->device->number;
+    for (uintptr_t address = start; address < start + size;) {
+        const struct piece *piece = arena_piece(arena, address);
+        tarn_status status =
+            device_note(arena->device, driver->map(device, second + (address - start), piece->size, piece->handle));
+        if (status) {
+            bool stuck = address > start && device_note(arena->device, driver->unmap(device, second, address - start));
+            *left = stuck ? address - start : 0;
+            return status;
+        }
+        address += piece->size;
+    }
+    return TARN_OK;
+}
+
+tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left)
+{
+    shared_lock_shared(&arena->mapping);
+    tarn_status status = alias_shared(arena, start, size, second, left);
+    shared_unlock(&arena->mapping);
+    return status;
+}
+
+void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t second)
+{
+    for (uintptr_t address = start; address < start + size;) {
+        struct piece *piece = arena_piece(arena, address);
+        enter_piece(arena, piece, NULL);
+        piece->address = second + (address - start);
+        enter_piece(arena, piece, piece);
+        address += piece->size;
+    }
+}
+
+tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size)
+{
+    generation_ends(arena, start, size);
+    shared_lock_shared(&arena->mapping);
+    tarn_status status = unmap(arena, start, size);
+    shared_unlock(&arena->mapping);
+    generation_ended(arena, start, size, !status);
+    if (!status)
+        arena_unclaim(arena, start, size);
+    return status;
+}
+
+/* The first piece mapped at `address` or after it; NULL where there is none. */
+static const struct piece *mapped_from(const struct arena *arena, uintptr_t address)
+{
+    for (size_t i = (address - arena->base) / arena->granule; i < granules(arena); i++)
+        if (arena->pieces[i])
+            return arena->pieces[i];
+    return NULL;
+}
+
+static tarn_status grant_alone(struct arena *arena, int peer)
+{
+    tarn_status status = TARN_OK;
+    const struct piece *piece;
+    for (uintptr_t address = arena->base; !status && (piece = mapped_from(arena, address));) {
+        uintptr_t start = piece->address;
+        for (address = start; piece && piece->address == address;
+             piece = address < arena->base + arena->size ? arena_piece(arena, address) : NULL)
+            address += piece->size;
+        status =
+            device_note(arena->device, driver->set_access(arena->device->number, start, address - start, &peer, 1));
+    }
+    return status;
+}
+
+tarn_status arena_grant(struct device *device, int peer)
+{
+    struct arena *arena = atomic_load_explicit(&by_device[device->number], memory_order_acquire);
+    if (!arena)
+        return TARN_OK;
+    shared_lock_alone(&arena->mapping);
+    tarn_status status = grant_alone(arena, peer);
+    shared_unlock(&arena->mapping);
+    return status;
+}
+
+/* The unmapped piece that fits best: the largest of at most `size` bytes, or with `cover` the smallest of `size` to `most`. */
+static struct piece **cache_find_locked(struct store *store, size_t size, bool cover, size_t most)
+{
+    struct piece **best = NULL;
+    for (struct piece **place = &store->unmapped.first; *place; place = &(*place)->next) {
+        size_t found = (*place)->size;
+        if ((*place)->flags & DRIVER_PIECE_HOST)
+            continue; /* slow, and left from a failure: it waits for its release */
+        if (cover ? found < size || found > most || (best && found >= (*best)->size)
+                  : found > size || (best && found <= (*best)->size))
+            continue;
+        best = place;
+    }
+    return best;
+}
+
+void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most, struct piece_list *list)
+{
+    while (list->bytes < wanted) {
+        size_t missing = wanted - list->bytes;
+        struct piece **place = cache_find_locked(store, missing, false, missing);
+        if (!place)
+            place = cache_find_locked(store, missing, true, most > list->bytes ? most - list->bytes : 0);
+        if (!place)
+            return;
+        struct piece *piece = *place;
+        *place = piece->next;
+        store->unmapped.bytes -= piece->size;
+        pieces_push(list, piece);
+    }
+}
+
+/* Pieces that were created otherwise serve the store only as room at the driver. */
+static size_t make_room(struct store *from, size_t wanted)
+{
+    struct error_before before;
+    size_t given = 0;
+    error_attempt_begin(&before);
+    for (tarn_status status = TARN_OK; !status && given < wanted;) {
+        mutex_lock(&from->arena->lock);
+        struct piece *piece = pieces_pop(&from->unmapped);
+        mutex_unlock(&from->arena->lock);
+        if (!piece)
+            break;
+        size_t size = piece->size;
+        status = piece_release(piece);
+        given += status ? 0 : size;
+    }
+    error_attempt_end(&before, TARN_OK);
+    return given;
+}
+
+size_t store_take(struct store *store, struct store *from, size_t wanted)
+{
+    struct arena *arena = store->arena;
+    size_t taken = 0, room;
+    struct piece *piece;
+    if (store->plain || store->piece_flags != from->piece_flags)
+        return make_room(from, wanted);
+    mutex_lock(&arena->lock);
+    room = store->limit > store->reserved ? store->limit - store->reserved : 0;
+    while (taken < wanted && (piece = from->unmapped.first) && piece->size <= room - taken) {
+        pieces_pop(&from->unmapped);
+        piece->store = store;
+        pieces_push(&store->unmapped, piece);
+        taken += piece->size;
+        piece->oversize = counters_segment_move(from->counters, store->counters, piece->size, true, piece->oversize);
+    }
+    from->reserved -= taken;
+    store->reserved += taken;
+    mutex_unlock(&arena->lock);
+    return taken;
+}
+
+tarn_status store_release_unmapped(struct store *store, size_t keep)
+{
+    struct arena *arena = store->arena;
+    for (;;) {
+        mutex_lock(&arena->lock);
+        struct piece *piece = store->reserved > keep ? pieces_pop(&store->unmapped) : NULL;
+        mutex_unlock(&arena->lock);
+        if (!piece)
+            return TARN_OK;
+        tarn_status status = piece_release(piece);
+        if (status)
+            return status;
+    }
+}
+
+void pieces_leave_stuck(struct arena *arena, uintptr_t start, size_t size)
+{
+    mutex_lock(&arena->lock);
+    for (uintptr_t address = start; address < start + size;) {
+        struct piece *piece = arena_piece(arena, address);
+        address += piece->size;
+        pieces_push(&arena->stuck, piece);
+    }
+    mutex_unlock(&arena->lock);
+}
+
+tarn_status arena_free_stuck(struct arena *arena)
+{
+    for (;;) {
+        mutex_lock(&arena->lock);
+        struct piece *piece = pieces_pop(&arena->stuck);
+        mutex_unlock(&arena->lock);
+        if (!piece)
+            return store_release_unmapped(&arena->imports, 0);
+        struct piece_list list = {0};
+        uintptr_t start = piece->address;
+        tarn_status status = pieces_unmap(arena, start, piece->size, &list);
+        if (status) {
+            mutex_lock(&arena->lock);
+            pieces_push(&arena->stuck, piece);
+            mutex_unlock(&arena->lock);
+            return status;
+        }
+        arena_unclaim(arena, start, list.bytes);
+        pieces_to_unmapped(arena, &list);
+    }
+}
+
+bool arena_finish(struct arena *arena)
+{
+    if (arena->reserved || arena->imports.reserved || arena->stores ||
+        (arena->size && driver->unreserve(arena->device->number, arena->base, arena->size)))
+        return false;
+    atomic_store(&by_device[arena->device->number], NULL);
+    pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
+    pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    pages_free(arena->uncached.heaps, arena->uncached.heap_slots * sizeof(struct heap *));
+    shared_finish(&arena->moving);
+    shared_finish(&arena->mapping);
+    mutex_finish(&arena->lock);
+    object_free(&arenas, arena);
+    return true;
+}
+
+/* On a device without a byte in use a piece is this part of the memory. */
+#define LARGEST_PIECE_PART 1280
+
+/* Bytes: a smaller device, or limit, is not divided so finely: there are few blocks to tie anything, so a piece is an eighth. */
+#define LEAST_DIVIDED ((size_t)1 << 30)
+#define SMALL_PIECE_PART 8
+
+/* One live block ties a whole piece, so small pieces waste less; but a piece costs its driver calls whatever its size. While much
+ * memory is left only the calls are felt, and when little is left only the waste: so a piece shrinks with the square of what is left. */
+size_t piece_largest_locked(const struct arena *arena)
+{
+    size_t memory = arena->device->properties.memory, most = arena->limit < memory ? arena->limit : memory;
+    size_t left = most > arena->reserved ? most - arena->reserved : 0;
+    size_t largest = (size_t)((double)left / LARGEST_PIECE_PART * ((double)left / (double)(most + 1)));
+    if (most < LEAST_DIVIDED)
+        largest = most / SMALL_PIECE_PART > PIECE_LEAST_LARGE ? most / SMALL_PIECE_PART : PIECE_LEAST_LARGE;
+    largest = (largest + arena->granule - 1) / arena->granule * arena->granule;
+    return largest > arena->granule ? largest : arena->granule;
+}
+
+tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list)
+{
+    while (list->bytes < size) {
+        size_t left = size - list->bytes;
+        struct piece *piece = NULL;
+        tarn_status status = piece_create(store, left <= largest + largest / 2 ? left : largest, &piece);
+        if (status) {
+            while ((piece = pieces_pop(list)))
+                (void)piece_release(piece);
+            return status;
+        }
+        pieces_push(list, piece);
+    }
+    return TARN_OK;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns no data. The order is all: contents are complete in the new pieces, and the driver has said so, before the old one is unmapped; and
+ * the old one is released by the caller, after the new ones can be reached. So at each step one of the two has the contents, and is mapped or
+ * can be mapped again. */
+#include "memory/arena/exchange.h"
+#include "base/status.h"
+#include "device/capture.h"
+
+static void enter(struct arena *arena, uintptr_t start, size_t size, struct piece *piece)
+{
+    struct piece **entry = &arena->pieces[(start - arena->base) / arena->granule];
+    for (size_t i = 0; i < size / arena->granule; i++)
+        entry[i] = piece;
+}
+
+static tarn_status map(struct arena *arena, uintptr_t start, const struct piece *piece)
+{
+    return device_note(arena->device, driver->map(arena->device->number, start, piece->size, piece->handle));
+}
+
+static tarn_status unmap(struct arena *arena, uintptr_t start, size_t size)
+{
+    return device_note(arena->device, driver->unmap(arena->device->number, start, size));
+}
+
+/* For the device and its peers. */
+static tarn_status access(struct arena *arena, uintptr_t start, size_t size)
+{
+    int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
+    return device_note(arena->device, driver->set_access(arena->device->number, start, size, devices, count));
+}
+
+/* Scratch ---------------------------------------------------------------------------------------------------------- */
+
+static tarn_status scratch_claim(struct arena *arena, size_t size, uintptr_t *start)
+{
+    mutex_lock(&arena->lock);
+    *start = arena_find_high_locked(arena, size);
+    if (*start)
+        arena_claim_locked(arena, *start, size);
+    mutex_unlock(&arena->lock);
+    if (*start)
+        return TARN_OK;
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left on device %d", size,
+                  arena->device->number);
+}
+
+/* Maps the parts' pieces behind each other; `end` is behind the last one that is mapped. */
+static tarn_status scratch_map(struct arena *arena, struct exchange_part *parts, uintptr_t start, uintptr_t *end)
+{
+    int device = arena->device->number;
+    tarn_status status = TARN_OK;
+    *end = start;
+    shared_lock_shared(&arena->mapping);
+    for (struct exchange_part *part = parts; part && !status; part = part->next) {
+        status = map(arena, *end, part->piece);
+        if (status)
+            break;
+        part->piece->address = *end;
+        enter(arena, *end, part->size, part->piece);
+        *end += part->size;
+    }
+    if (!status)
+        status = device_note(arena->device, driver->set_access(device, start, *end - start, &device, 1));
+    shared_unlock(&arena->mapping);
+    return status;
+}
+
+/* What the driver does not unmap stays claimed, for a trim; as does what copies may still use. */
+static tarn_status scratch_unmap(struct arena *arena, struct exchange_part *parts, uintptr_t start, uintptr_t end,
+                                 tarn_status waited)
+{
+    if (start == end)
+        return TARN_OK;
+    shared_lock_shared(&arena->mapping);
+    tarn_status status = waited ? waited : unmap(arena, start, end - start);
+    if (status && !waited)
+        status = unmap(arena, start, end - start); /* once more: what stays there is memory that nobody has */
+    for (struct exchange_part *part = parts; part && !status; part = part->next)
+        part->piece->address = 0;
+    if (!status)
+        enter(arena, start, end - start, NULL);
+    shared_unlock(&arena->mapping);
+    if (!status)
+        return TARN_OK;
+    for (struct exchange_part *part = parts; part; part = part->next) {
+        if (!part->piece->address)
+            continue;
+        piece_join(part->piece);
+        part->piece = NULL;
+    }
+    pieces_leave_stuck(arena, start, end - start);
+    return status;
+}
+
+/* Gives in `waited` whether the copies have ended, whatever came of them. */
+static tarn_status copy(struct arena *arena, const struct exchange_part *parts, tarn_status *waited)
+{
+    struct device *device = arena->device;
+    driver_stream stream = device->legacy->native;
+    tarn_status status = TARN_OK;
+    for (const struct exchange_part *part = parts; part && !status; part = part->next)
+        status = driver->copy(device->number, part->piece->address, part->start, part->size, stream);
+    tarn_status ended = driver->stream_synchronize(device->number, stream);
+    *waited = ended ? driver->device_synchronize(device->number) : TARN_OK;
+    return device_note(device, status ? status : ended);
+}
+
+tarn_status exchange_fill(struct arena *arena, struct exchange_part *parts)
+{
+    size_t size = 0;
+    uintptr_t start = 0, end = 0;
+    for (const struct exchange_part *part = parts; part; part = part->next)
+        size += part->size;
+    tarn_status waited = TARN_OK, status = scratch_claim(arena, size, &start);
+    if (status)
+        return status;
+    status = scratch_map(arena, parts, start, &end);
+    if (!status)
+        status = copy(arena, parts, &waited);
+    tarn_status unmapped = scratch_unmap(arena, parts, start, end, waited);
+    arena_unclaim(arena, unmapped ? end : start, size - (unmapped ? end - start : 0));
+    return status ? status : unmapped;
+}
+
+/* Places ----------------------------------------------------------------------------------------------------------- */
+
+static tarn_status place(struct arena *arena, struct exchange_part *part)
+{
+    tarn_status status = map(arena, part->start, part->piece);
+    if (status)
+        return status;
+    part->piece->address = part->start;
+    return access(arena, part->start, part->size);
+}
+
+/* Puts the piece back, after the parts' pieces that were mapped already are gone from its addresses. */
+static tarn_status put_back(struct arena *arena, const struct piece *piece, uintptr_t start,
+                            struct exchange_part *parts)
+{
+    for (struct exchange_part *part = parts; part; part = part->next) {
+        tarn_status status = part->piece->address ? unmap(arena, part->start, part->size) : TARN_OK;
+        if (status)
+            return status;
+        part->piece->address = 0;
+    }
+    tarn_status status = map(arena, start, piece);
+    return status ? status : access(arena, start, piece->size);
+}
+
+tarn_status exchange_swap_locked(struct arena *arena, struct piece *piece, struct exchange_part *parts)
+{
+    uintptr_t start = piece->address;
+    tarn_status status = unmap(arena, start, piece->size);
+    if (status)
+        return status;
+    for (struct exchange_part *part = parts; part && !status; part = part->next)
+        status = place(arena, part);
+    if (status) {
+        struct error_before cause;
+        error_attempt_begin(&cause);
+        tarn_status undone = put_back(arena, piece, start, parts);
+        error_attempt_end(&cause, TARN_OK);
+        if (undone)
+            (void)device_note(arena->device, TARN_ERROR_DEVICE_LOST);
+        for (struct exchange_part *part = parts; part; part = part->next)
+            part->piece->address =
+                0; /* a release of one that could not be unmapped takes effect with its mapping's end */
+        if (undone)
+            return failed(TARN_ERROR_DEVICE_LOST, "the memory at %p can be mapped neither anew nor again",
+                          (void *)start);
+        return status;
+    }
+    enter(arena, start, piece->size, NULL);
+    piece->address = 0;
+    for (const struct exchange_part *part = parts; part; part = part->next)
+        enter(arena, part->start, part->size, part->piece);
+    return TARN_OK;
+}

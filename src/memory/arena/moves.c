@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns each arena's lock `moving`, and the counts of moves that have begun and ended under it. */
+#include "memory/arena/moves.h"
+
+static _Thread_local uint64_t own_moves;
+
+static void count(struct arena *arena)
+{
+    atomic_fetch_add(&arena->moves_begun, 1);
+    own_moves++;
+}
+
+void move_begin(struct arena *arena)
+{
+    shared_lock_shared(&arena->moving);
+    count(arena);
+}
+
+bool move_try(struct arena *arena)
+{
+    if (!shared_try_shared(&arena->moving))
+        return false;
+    count(arena);
+    return true;
+}
+
+void move_begin_alone(struct arena *arena)
+{
+    shared_lock_alone(&arena->moving);
+    count(arena);
+}
+
+void move_end(struct arena *arena)
+{
+    atomic_fetch_add(&arena->moves_ended, 1);
+    shared_unlock(&arena->moving);
+}
+
+void moves_flush(struct arena *arena)
+{
+    shared_lock_alone(&arena->moving);
+    shared_unlock(&arena->moving);
+}
+
+bool moves_bar_try(struct arena *arena)
+{
+    return shared_try_alone(&arena->moving);
+}
+
+void moves_unbar(struct arena *arena)
+{
+    shared_unlock(&arena->moving);
+}
+
+struct stillness stillness_begin(struct arena *arena)
+{
+    struct stillness since = {.own = own_moves};
+    uint64_t ended = atomic_load(&arena->moves_ended);
+    since.begun = atomic_load(&arena->moves_begun);
+    since.still = ended == since.begun;
+    return since;
+}
+
+bool was_still(struct arena *arena, const struct stillness *since)
+{
+    uint64_t begun = atomic_load(&arena->moves_begun);
+    return since->still && begun - since->begun == own_moves - since->own;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the list of observers. A callback runs without the list's lock, and counted in its observer's `running`, which keeps
+ * the observer in the list: so a walk goes on from where it was. Who removes an observer counts as running too, until
+ * only callbacks of its own thread are left; the last to let go takes it out. */
+#include "memory/arena/observe.h"
+#include "base/cancel.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/sized.h"
+#include "base/status.h"
+
+#include <tarn/device.h>
+
+enum event { EVENT_MAPPED, EVENT_UNMAPPING, EVENT_OUT_OF_MEMORY, EVENT_RECLAIM, EVENTS };
+
+struct observer {
+    struct observer *next;
+    tarn_observer number;
+    tarn_observer_options options;
+    unsigned running; /* callbacks, and who waits for them */
+    bool removed;
+};
+
+/* A callback that runs in this thread, and the one that it runs in. */
+struct frame {
+    struct frame *outer;
+    const struct observer *observer;
+    enum event event;
+};
+
+static mutex observers_lock = MUTEX_INITIALIZER(LOCK_OBSERVERS); /* of all below but what is marked */
+static pthread_cond_t observer_let_go = PTHREAD_COND_INITIALIZER;
+static struct observer *observers;
+static tarn_observer last_number;
+static struct object_pool observer_objects = OBJECT_POOL(struct observer);
+static atomic_uint interested[EVENTS]; /* observers that want it; read without the lock */
+static _Thread_local struct frame *frames;
+
+static bool wants(const struct observer *observer, enum event event)
+{
+    const tarn_observer_options *options = &observer->options;
+    const bool wanted[EVENTS] = {
+        [EVENT_MAPPED] = options->mapped != NULL,
+        [EVENT_UNMAPPING] = options->unmapping != NULL,
+        [EVENT_OUT_OF_MEMORY] = options->out_of_memory != NULL,
+        [EVENT_RECLAIM] = options->reclaim != NULL,
+    };
+    return wanted[event];
+}
+
+static void let_go_locked(struct observer *observer)
+{
+    observer->running--;
+    if (!observer->removed)
+        return;
+    if (observer->running == 0) {
+        struct observer **place = &observers;
+        while (*place != observer)
+            place = &(*place)->next;
+        *place = observer->next;
+        object_free(&observer_objects, observer);
+    }
+    pthread_cond_broadcast(&observer_let_go);
+}
+
+/* ---- Calling ----------------------------------------------------------------------------------------------------- */
+
+/* What is told, by event. */
+struct told {
+    enum event event;
+    int device;
+    const tarn_range *range;
+    const tarn_shortage *shortage;
+    size_t bytes;
+};
+
+static bool call(const struct observer *observer, const struct told *told)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    const tarn_observer_options *options = &observer->options;
+    switch (told->event) {
+    case EVENT_MAPPED:
+        options->mapped(told->range, options->user);
+        break;
+    case EVENT_UNMAPPING:
+        options->unmapping(told->range, options->user);
+        break;
+    case EVENT_OUT_OF_MEMORY:
+        options->out_of_memory(told->shortage, options->user);
+        break;
+    case EVENT_RECLAIM:
+        return options->reclaim(told->device, told->bytes, options->user);
+    case EVENTS:
+        break;
+    }
+    return false;
+}
+
+/* Calls everyone who wants to know; whether anyone answers true. What goes wrong in a callback is not the error of the call that
+ * it runs in. */
+static bool tell(const struct told *told)
+{
+    struct error_before before;
+    bool any = false;
+    error_attempt_begin(&before);
+    mutex_lock(&observers_lock);
+    for (struct observer *observer = observers, *next; observer; observer = next) {
+        int device = observer->options.device;
+        next = observer->next;
+        if (observer->removed || !wants(observer, told->event) ||
+            (device != TARN_ALL_DEVICES && device != told->device))
+            continue;
+        struct frame frame = {frames, observer, told->event};
+        observer->running++;
+        mutex_unlock(&observers_lock);
+        frames = &frame;
+        any |= call(observer, told);
+        frames = frame.outer;
+        mutex_lock(&observers_lock);
+        next = observer->next;
+        let_go_locked(observer);
+    }
+    mutex_unlock(&observers_lock);
+    error_attempt_end(&before, TARN_OK);
+    return any;
+}
+
+static bool anyone_wants(enum event event)
+{
+    return atomic_load_explicit(&interested[event], memory_order_relaxed) != 0;
+}
+
+void observe_mapped(const tarn_range *range)
+{
+    if (anyone_wants(EVENT_MAPPED))
+        (void)tell(&(struct told){.event = EVENT_MAPPED, .device = range->device, .range = range});
+}
+
+void observe_unmapping(const tarn_range *range)
+{
+    if (anyone_wants(EVENT_UNMAPPING))
+        (void)tell(&(struct told){.event = EVENT_UNMAPPING, .device = range->device, .range = range});
+}
+
+static bool runs_here(enum event event, enum event other)
+{
+    for (const struct frame *frame = frames; frame; frame = frame->outer)
+        if (frame->event == event || frame->event == other)
+            return true;
+    return false;
+}
+
+void observe_out_of_memory(const tarn_shortage *shortage)
+{
+    if (anyone_wants(EVENT_OUT_OF_MEMORY) && !runs_here(EVENT_OUT_OF_MEMORY, EVENT_RECLAIM))
+        (void)tell(&(struct told){.event = EVENT_OUT_OF_MEMORY, .device = shortage->device, .shortage = shortage});
+}
+
+bool observe_reclaim(int device, size_t bytes)
+{
+    return anyone_wants(EVENT_RECLAIM) && !runs_here(EVENT_OUT_OF_MEMORY, EVENT_RECLAIM) &&
+           tell(&(struct told){.event = EVENT_RECLAIM, .device = device, .bytes = bytes});
+}
+
+tarn_status observe_refuse_moving(const char *what)
+{
+    if (!runs_here(EVENT_MAPPED, EVENT_UNMAPPING))
+        return TARN_OK;
+    return failed(TARN_ERROR_BUSY,
+                  "%s in an observer's callback that memory was mapped or will be unmapped: memory is on the move; "
+                  "do it later, or in another thread",
+                  what);
+}
+
+/* ---- Adding and removing ----------------------------------------------------------------------------------------- */
+
+static void count(const struct observer *observer, bool more)
+{
+    for (int event = 0; event < EVENTS; event++) {
+        if (!wants(observer, (enum event)event))
+            continue;
+        if (more)
+            atomic_fetch_add(&interested[event], 1);
+        else
+            atomic_fetch_sub(&interested[event], 1);
+    }
+}
+
+tarn_status tarn_observer_add(const tarn_observer_options *given, tarn_observer *number)
+{
+    tarn_observer_options read, *options = &read;
+    tarn_status status = sized_read("tarn_observer_options", given, options, sizeof *options);
+    if (status)
+        return status;
+    if (!number)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "observer is NULL");
+    if (!options->mapped && !options->unmapping && !options->out_of_memory && !options->reclaim)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "an observer without a callback");
+    if (options->device < TARN_ALL_DEVICES || options->device >= TARN_MAX_DEVICES)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "device %d is neither TARN_ALL_DEVICES nor below %d",
+                      options->device, TARN_MAX_DEVICES);
+    if ((status = process_check()))
+        return status;
+    struct observer *observer = object_alloc(&observer_objects);
+    if (!observer)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an observer");
+    observer->options = *options;
+    mutex_lock(&observers_lock);
+    observer->number = ++last_number;
+    struct observer **end = &observers;
+    while (*end)
+        end = &(*end)->next;
+    *end = observer;
+    count(observer, true);
+    *number = observer->number;
+    mutex_unlock(&observers_lock);
+    return TARN_OK;
+}
+
+static struct observer *find_locked(tarn_observer number)
+{
+    struct observer *observer = observers;
+    while (observer && (observer->number != number || observer->removed))
+        observer = observer->next;
+    return observer;
+}
+
+/* Waits until the callbacks that run are this thread's own. */
+static void remove_locked(struct observer *observer)
+{
+    unsigned own = 1; /* the removal itself */
+    for (const struct frame *frame = frames; frame; frame = frame->outer)
+        own += frame->observer == observer;
+    observer->removed = true;
+    observer->running++;
+    count(observer, false);
+    while (observer->running > own)
+        (void)condition_wait(&observer_let_go, &observers_lock, NULL);
+    let_go_locked(observer);
+}
+
+tarn_status tarn_observer_remove(tarn_observer number)
+{
+    tarn_status status = process_check();
+    if (status == TARN_ERROR_FORKED)
+        return status;
+    mutex_lock(&observers_lock);
+    struct observer *observer = find_locked(number);
+    if (observer)
+        remove_locked(observer);
+    mutex_unlock(&observers_lock);
+    if (observer)
+        return TARN_OK;
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no observer of number %llu", (unsigned long long)number);
+}

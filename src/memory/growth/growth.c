@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Growth and its reverse. Both are made of one step, the donation:
+ *
+ *   1. locked:    whole pieces inside idle free spans are chosen, their spans held, and every object that step 3
+ *                 may need is made, so that it cannot fail
+ *   2. unlocked:  the driver creates, maps a second time what is free in order only, unmaps what is idle, maps
+ *   3. locked:    spans and runs are cut to what is still mapped, and what is new is joined to the heap
+ *
+ * A growth takes over the free end of a run where that spares most, else begins a new run. The claimed addresses and the
+ * held spans belong to the growing thread between 1 and 3. */
+#include "memory/growth/growth.h"
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/arena/hooks.h"
+#include "memory/growth/ghost.h"
+#include "memory/growth/registrable.h"
+#include "memory/growth/segment.h"
+#include "memory/settings/config.h"
+
+#define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
+
+/* A heap takes memory from elsewhere in itself while it has so taken at most one and a half times what it has gained in other ways: then it
+ * creates, unless no more can be created. So the calls for it are in proportion to those for what is created, and end with them, however long a program goes
+ * on. And only while more than this part of what the device has reserved is free in the heap: less is not worth its calls. */
+#define SLACK_PART 64
+
+/* The settings' profiles: what a growth creates, and when it takes pieces from elsewhere in the heap. */
+struct profile {
+    size_t least_piece[ZONES]; /* bytes that are created at least */
+    size_t part;               /* of what a growth creates a piece is this part; 0: piece_largest_locked() */
+    bool moves_freely;         /* always, before anything is created */
+};
+
+/* Beside a plan's arena: what is missing, in pieces as large as may be. */
+static const struct profile beside_plan = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = LEAST_PIECE}};
+
+static const struct profile profiles[] = {
+    /* 20 MiB keeps a piece's price small beside its bytes: c10 asks for as much. */
+    [CONFIG_PROFILE_DEFAULT] = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}},
+    /* What is missing and no more, in many pieces: the smaller a piece, the less memory one live block in it holds in place. */
+    [CONFIG_PROFILE_FOOTPRINT] = {.part = 32, .moves_freely = true},
+};
+
+static const struct profile *profile_of(const struct heap *heap)
+{
+    size_t chosen = memory_config()->profile;
+    return heap->plan && chosen == CONFIG_PROFILE_DEFAULT ? &beside_plan : &profiles[chosen];
+}
+
+/* A free span that gives up the pieces at [start, end), which lie inside it. */
+struct donor {
+    struct donor *next;
+    struct span *span;
+    uintptr_t start, end;
+    struct span *spare_spans[2]; /* for the pieces, and for what stays behind them */
+    struct run *spare_run;       /* for the part of the run behind them */
+    bool unmapped;
+
+    bool alias;          /* the span is free in order, not idle: its pieces are mapped a second time */
+    struct ghost *ghost; /* for the addresses left behind then */
+};
+
+static struct object_pool donors = OBJECT_POOL(struct donor);
+
+struct donation {
+    struct donor *first, **end;
+    size_t bytes;   /* of all donors */
+    size_t aliases; /* of these, bytes to be mapped a second time */
+    uint64_t batch; /* the latest of the memory mapped so */
+};
+
+struct growth {
+    struct heap *heap;
+    enum zone_kind zone;
+    size_t wanted;          /* bytes that one free span must have in the end */
+    struct span *base;      /* the free end of a run, held; NULL for a new run */
+    uintptr_t start;        /* of the claimed addresses */
+    size_t size;            /* of them: aliases, unmapped pieces, donors, and what is to create */
+    size_t create, padding; /* bytes to create, and of these what could be done without */
+    size_t largest;         /* bytes: about as large is a created piece at most */
+    size_t borrowed;        /* bytes of other streams */
+    bool moves, borrows;    /* memory may come from elsewhere in the heap, and in the pool */
+    struct donation donation;
+    struct piece_list pieces; /* that were unmapped; in the end all */
+    struct span *span;        /* fresh ones for the end */
+    struct run *run;
+    size_t aliased;      /* bytes mapped a second time, from start on */
+    struct ghost *ghost; /* for those if they can be neither used nor unmapped; then `aliased` says how many */
+};
+
+static size_t round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
+/* Step 1 of the donation ------------------------------------------------------------------------------------------ */
+
+static void donor_destroy(struct donor *donor)
+{
+    span_destroy(donor->spare_spans[0]);
+    span_destroy(donor->spare_spans[1]);
+    run_destroy(donor->spare_run);
+    ghost_destroy(donor->ghost);
+    object_free(&donors, donor);
+}
+
+static struct donor *donor_create(bool alias)
+{
+    struct donor *donor = object_alloc(&donors);
+    if (!donor)
+        return NULL;
+    donor->spare_spans[0] = span_create();
+    donor->spare_spans[1] = span_create();
+    donor->spare_run = run_create();
+    donor->ghost = alias ? ghost_create() : NULL;
+    if (donor->spare_spans[0] && donor->spare_spans[1] && donor->spare_run && (donor->ghost || !alias))
+        return donor;
+    donor_destroy(donor);
+    return NULL;
+}
+
+/* A donor's row ends at an anchored piece: what follows is a free span of its own, and may donate too. Else NULL. */
+static struct span *part_at_anchor_locked(struct heap *heap, struct donor *donor)
+{
+    struct span *span = donor->span, *rest = donor->spare_spans[1];
+    if (donor->end == span->start + span->size || !piece_is_anchored(arena_piece(heap->arena, donor->end)))
+        return NULL;
+    donor->spare_spans[1] = NULL; /* nothing stays behind the row now */
+    span_cut(span, donor->end - span->start, rest);
+    span_return_locked(heap, rest);
+    return rest;
+}
+
+/* Holds one free span as a donor of up to `wanted` bytes, or of a little more, at most `most`: an idle one, or with `alias`
+ * one that is not. What is behind an anchored piece is left in `next`. */
+static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, size_t most, bool alias,
+                          struct donation *donation, struct span **next)
+{
+    uintptr_t start, end;
+    *next = NULL;
+    if (span->size < heap->arena->granule || span_idle_locked(heap, span) == alias)
+        return true;
+    span_whole_pieces(heap->arena, span, wanted, most, &start, &end);
+    if (start == end)
+        return true;
+    struct donor *donor = donor_create(alias);
+    if (!donor)
+        return false;
+    donor->span = span;
+    donor->start = start;
+    donor->end = end;
+    donor->alias = alias;
+    if (alias) {
+        donation->aliases += end - start;
+        donation->batch = span->batch > donation->batch ? span->batch : donation->batch;
+    }
+    span_hold_locked(heap, span);
+    *donation->end = donor;
+    donation->end = &donor->next;
+    donation->bytes += end - start;
+    *next = part_at_anchor_locked(heap, donor);
+    return true;
+}
+
+static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t most, bool alias,
+                                struct donation *donation)
+{
+    for (struct tree_node *node = tree_last(&heap->zones[zone].free), *next; node; node = next) {
+        next = tree_previous(node);
+        if (donation->bytes >= wanted)
+            return;
+        struct span *span = TREE_ENTRY(node, struct span, by_size);
+        while (span && donation->bytes < wanted)
+            if (!donate_locked(heap, span, wanted - donation->bytes, most - donation->bytes, alias, donation, &span))
+                return; /* no host memory: do with what there is */
+    }
+}
+
+/* Collects donors out of both zones, `first` before the other; in each the largest free spans first: so few are cut, and at each cut
+ * a part of a piece stays behind that is of little use. */
+static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_t wanted, size_t most, bool alias,
+                                  struct donation *donation)
+{
+    if (store_is_held(heap->store))
+        return; /* graphs use the addresses, also those that are free now; or they have no memory */
+    zone_collect_locked(heap, first, wanted, most, alias, donation);
+    zone_collect_locked(heap, zone_other(first), wanted, most, alias, donation);
+}
+
+/* For a growth: idle memory, and then what is free in the order of the stream. */
+static void donations_collect_locked(struct growth *growth, size_t wanted, size_t most)
+{
+    struct heap *heap = growth->heap;
+    donors_collect_locked(heap, growth->zone, wanted, most, false, &growth->donation);
+    if (heap->store->remaps)
+        donors_collect_locked(heap, growth->zone, wanted, most, true, &growth->donation);
+}
+
+/* Step 2 ---------------------------------------------------------------------------------------------------------- */
+
+/* Unmaps the pieces of every donor that is idle into `pieces`; goes on after a failure and gives the first one. */
+static tarn_status donors_unmap(struct arena *arena, struct donation *donation, struct piece_list *pieces)
+{
+    tarn_status first = TARN_OK;
+    for (struct donor *donor = donation->first; donor; donor = donor->next) {
+        if (donor->alias)
+            continue;
+        tarn_status status = pieces_unmap(arena, donor->start, donor->end - donor->start, pieces);
+        if (status) {
+            first = first ? first : status;
+            continue;
+        }
+        donor->unmapped = true;
+    }
+    return first;
+}
+
+/* Step 3 ---------------------------------------------------------------------------------------------------------- */
+
+/* Cuts the pieces that are gone out of a donor's span; what is left of it on either side is free again. */
+static void donor_cut_locked(struct heap *heap, struct donor *donor)
+{
+    struct span *left = NULL, *gone = donor->span, *right = NULL;
+    if (donor->start > gone->start) {
+        left = gone;
+        gone = donor->spare_spans[0];
+        donor->spare_spans[0] = NULL;
+        span_cut(left, donor->start - left->start, gone);
+    }
+    if (donor->end < gone->start + gone->size) {
+        right = donor->spare_spans[1];
+        donor->spare_spans[1] = NULL;
+        span_cut(gone, donor->end - gone->start, right);
+    }
+    span_leave_locked(heap, gone, &donor->spare_run);
+    if (left)
+        span_return_locked(heap, left);
+    if (right)
+        span_return_locked(heap, right);
+}
+
+/* The pieces of a donor that is not idle are mapped second at `address`, and are there from now on. */
+static void donor_leave_locked(struct heap *heap, struct donor *donor, uintptr_t address)
+{
+    size_t size = donor->end - donor->start;
+    pieces_move(heap->arena, donor->start, size, address);
+    ghost_begin_locked(heap, donor->ghost, donor->start, size, donor->span->batch);
+    donor->ghost = NULL;
+    donor_cut_locked(heap, donor);
+}
+
+/* Ends a donation: spans whose pieces are gone are cut, the others made free again. Pieces that were mapped a second time
+ * stand from `aliases` on; 0 when that came to nothing. The addresses are unclaimed only now: until here the heap's runs
+ * have them, and must not find another run there. */
+static void donors_settle_locked(struct heap *heap, struct donation *donation, uintptr_t aliases)
+{
+    for (struct donor *donor = donation->first, *next; donor; donor = next) {
+        next = donor->next;
+        if (donor->alias && aliases) {
+            size_t size = donor->end - donor->start;
+            donor_leave_locked(heap, donor, aliases);
+            aliases += size;
+        } else if (donor->unmapped) {
+            donor_cut_locked(heap, donor);
+            arena_unclaim(heap->arena, donor->start, donor->end - donor->start);
+        } else {
+            span_return_locked(heap, donor->span);
+        }
+        donor_destroy(donor);
+    }
+    donation->first = NULL;
+}
+
+/* Growth ---------------------------------------------------------------------------------------------------------- */
+
+/* Where to grow: behind the run whose free end leaves the least to map, else in a new run. Gives the bytes to map at
+ * least, and the room that there is for more. Arena lock too. */
+static tarn_status growth_place_locked(struct growth *growth, size_t *need, size_t *room)
+{
+    struct arena *arena = growth->heap->arena;
+    size_t all = round_up(growth->wanted, arena->granule);
+    *need = SIZE_MAX;
+    for (struct run *run = growth->heap->zones[growth->zone].runs; run; run = run->next) {
+        size_t tail = run->last->state == SPAN_FREE ? run->last->size : 0;
+        size_t missing = round_up(growth->wanted - tail, arena->granule);
+        if (tail >= growth->wanted || missing >= *need || run->end == arena->base + arena->size)
+            continue;
+        size_t found = arena_room_above_locked(arena, run->end);
+        if (found < missing)
+            continue;
+        *need = missing;
+        *room = found;
+        growth->start = run->end;
+        growth->base = tail ? run->last : NULL;
+    }
+    if (*need != SIZE_MAX)
+        return TARN_OK;
+    growth->base = NULL;
+    growth->start = arena_find_locked(arena, all);
+    if (!growth->start)
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left on device %d", all,
+                      arena->device->number);
+    *need = all;
+    *room = arena_room_above_locked(arena, growth->start);
+    return TARN_OK;
+}
+
+/* Step 1: chooses addresses and pieces. With `spare` an own piece may be larger than the zone likes, and what is created
+ * is not rounded up. */
+static tarn_status growth_plan_locked(struct growth *growth, bool spare)
+{
+    struct heap *heap = growth->heap;
+    struct arena *arena = heap->arena;
+    const struct profile *profile = profile_of(heap);
+    size_t need = 0, room = 0;
+    heap_learn_locked(heap, true);
+
+    mutex_lock(&arena->lock);
+    tarn_status status = growth_place_locked(growth, &need, &room);
+    if (!status) {
+        size_t most = room;
+        if (growth->zone == ZONE_SMALL && !spare && most > need + LEAST_PIECE)
+            most = need + LEAST_PIECE;
+        pieces_from_unmapped_locked(heap->store, need, most, &growth->pieces);
+        if (growth->base)
+            span_hold_locked(heap, growth->base);
+        size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
+        bool freely = spare || profile->moves_freely, slack = heap->free_bytes > arena->reserved / SLACK_PART;
+        growth->borrows = freely || heap->moved <= heap->gained / 2 * 3;
+        growth->moves = freely || (growth->borrows && slack);
+        if (growth->moves)
+            donations_collect_locked(growth, missing, most - growth->pieces.bytes);
+
+        size_t total = growth->pieces.bytes + growth->donation.bytes;
+        growth->create = total < need ? need - total : 0;
+        size_t least = round_up(profile->least_piece[growth->zone], arena->granule);
+        if (growth->create && growth->create < least && !spare) {
+            size_t padded = least;
+            if (padded > room - total)
+                padded = room - total;
+            growth->padding = padded - growth->create;
+            growth->create = padded;
+        }
+        growth->size = total + growth->create;
+        growth->largest =
+            profile->part ? round_up(growth->create / profile->part, arena->granule) : piece_largest_locked(arena);
+        arena_claim_locked(arena, growth->start, growth->size);
+    }
+    mutex_unlock(&arena->lock);
+    return status;
+}
+
+/* Creates what is missing, before anything is unmapped; what was rounded up and does not fit is tried exactly. */
+static tarn_status growth_create(struct growth *growth, struct piece_list *created)
+{
+    struct arena *arena = growth->heap->arena;
+    tarn_status status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
+    if (status == TARN_ERROR_OUT_OF_MEMORY && growth->padding) {
+        growth->create -= growth->padding;
+        growth->size -= growth->padding;
+        arena_unclaim(arena, growth->start + growth->size, growth->padding);
+        growth->padding = 0;
+        status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
+    }
+    return status;
+}
+
+/* Maps the pieces of donors that are not idle a second time, from the start of the claimed addresses on. */
+static tarn_status growth_alias(struct growth *growth)
+{
+    struct arena *arena = growth->heap->arena;
+    for (struct donor *donor = growth->donation.first; donor; donor = donor->next) {
+        size_t size = donor->end - donor->start, left = 0;
+        if (!donor->alias)
+            continue;
+        tarn_status status = pieces_alias(arena, donor->start, size, growth->start + growth->aliased, &left);
+        growth->aliased += status ? left : size;
+        if (status)
+            return status;
+    }
+    return TARN_OK;
+}
+
+/* Unmaps and unclaims what was mapped a second time. What the driver does not unmap becomes a ghost that is idle at once. */
+static void growth_alias_undo(struct growth *growth)
+{
+    struct arena *arena = growth->heap->arena;
+    size_t aliased = growth->aliased;
+    if (!aliased || arena_unmap(arena, growth->start, aliased) == TARN_OK)
+        growth->aliased = 0;
+    if (growth->donation.aliases > aliased)
+        arena_unclaim(arena, growth->start + aliased, growth->donation.aliases - aliased);
+}
+
+/* As heap_shed(), of pieces that come to `most` bytes at most, of a store that is not plain. */
+static tarn_status heap_give_up(struct heap *heap, const struct store *store, size_t wanted, size_t most, size_t *given)
+{
+    struct donation donation = {.end = &donation.first};
+    struct piece_list pieces = {0};
+
+    *given = 0;
+    mutex_lock(&heap->lock);
+    if (heap->store != store) {
+        mutex_unlock(&heap->lock);
+        return TARN_OK;
+    }
+    heap_learn_locked(heap, true);
+    donors_collect_locked(heap, zone_of(wanted), wanted, most, false, &donation);
+    struct ghost *ghosts = ghosts_take_locked(heap);
+    mutex_unlock(&heap->lock);
+
+    (void)ghosts_end(heap, ghosts); /* before the pieces that they show go anywhere */
+    tarn_status status = donors_unmap(heap->arena, &donation, &pieces);
+    *given = pieces.bytes;
+    pieces_to_unmapped(heap->arena, &pieces);
+
+    mutex_lock(&heap->lock);
+    donors_settle_locked(heap, &donation, 0);
+    if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs) {
+        heap->gained = heap->moved = 0; /* it begins anew, as its next run of the same will */
+        hooks.plan_end_locked(heap);
+    }
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* Takes idle memory of the pool's other streams instead of creating, as far as it is in pieces that are not larger than what is
+ * missing: a stream that wants its own again would have to create. Not where the settings ask that a request above the limit fail
+ * before other streams' memory is touched. */
+static void growth_borrow(struct growth *growth)
+{
+    struct heap *heap = growth->heap;
+    struct arena *arena = heap->arena;
+    size_t before = growth->pieces.bytes, wanted = before + growth->create;
+    for (struct heap *other = heap_next(arena, NULL); other && growth->pieces.bytes < wanted;
+         other = heap_next(arena, other)) {
+        size_t given = 0, missing = wanted - growth->pieces.bytes;
+        if (other == heap || heap_give_up(other, heap->store, missing, missing, &given) || !given)
+            continue;
+        mutex_lock(&arena->lock);
+        pieces_from_unmapped_locked(heap->store, wanted, wanted, &growth->pieces);
+        mutex_unlock(&arena->lock);
+    }
+    growth->borrowed = growth->pieces.bytes - before;
+    growth->create -= growth->borrowed;
+    growth->padding = growth->padding < growth->create ? growth->padding : growth->create;
+}
+
+/* Step 2: what the driver does. On failure the claimed addresses are unclaimed, pieces that were unmapped or created are in
+ * the unmapped ones, and those of donors that are not idle where they were. */
+static tarn_status growth_map(struct growth *growth)
+{
+    struct arena *arena = growth->heap->arena;
+    struct piece_list created = {0};
+    uintptr_t rest = growth->start + growth->donation.aliases;
+
+    tarn_status status = map_prepare(growth->start, growth->size);
+    if (!status && growth->create && growth->borrows && !memory_config()->throw_on_cudamalloc_oom)
+        growth_borrow(growth);
+    if (!status && growth->create)
+        status = growth_create(growth, &created);
+    if (!status)
+        status = growth_alias(growth);
+    if (!status)
+        status = donors_unmap(arena, &growth->donation, &growth->pieces);
+    pieces_append(&growth->pieces, &created); /* highest: what was rounded up stays free at the end of the run */
+    if (!status) {
+        status = pieces_map(arena, &growth->pieces, rest, growth->donation.aliases);
+    } else {
+        pieces_to_unmapped(arena, &growth->pieces);
+        arena_unclaim(arena, rest, growth->start + growth->size - rest);
+    }
+    if (status)
+        growth_alias_undo(growth);
+    return status;
+}
+
+/* Step 3: the new memory joins the heap, as one free span with what was free before it. */
+static void growth_join_locked(struct growth *growth)
+{
+    struct heap *heap = growth->heap;
+    struct span *span = heap_add_locked(heap, growth->zone, growth->base, growth->run, growth->span, growth->start,
+                                        growth->start + growth->size);
+    heap->gained += growth->size - growth->donation.bytes - growth->borrowed;
+    heap->moved += growth->donation.bytes + growth->borrowed;
+    growth->span = NULL;
+    if (!growth->base)
+        growth->run = NULL;
+    span->batch = growth->donation.batch;
+    span_return_locked(heap, span);
+}
+
+/* Makes the free end that the growth held free again. It may merge with what was freed beside it meanwhile. */
+static void growth_let_go_of_base_locked(struct growth *growth)
+{
+    if (!growth->base)
+        return;
+    struct run *run = growth->base->run;
+    span_return_locked(growth->heap, growth->base);
+    growth->base = run->last;
+}
+
+static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, bool spare,
+                             struct span **span)
+{
+    struct growth growth = {
+        .heap = heap,
+        .zone = zone,
+        .wanted = size + alignment - TARN_BLOCK_UNIT,
+        .donation = {.end = &growth.donation.first},
+        .span = span_create(),
+        .run = run_create(),
+        .ghost = ghost_create(),
+    };
+    tarn_status status = growth.span && growth.run && growth.ghost ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (!status) {
+        mutex_lock(&heap->lock);
+        status = growth_plan_locked(&growth, spare);
+        struct ghost *ghosts = ghosts_take_locked(heap);
+        mutex_unlock(&heap->lock);
+        (void)ghosts_end(heap, ghosts); /* whatever came of the plan: the next one may find room where they were */
+        if (!status) {
+            status = growth_map(&growth);
+
+            mutex_lock(&heap->lock);
+            donors_settle_locked(heap, &growth.donation, status ? 0 : growth.start);
+            if (status && growth.aliased) {
+                ghost_begin_locked(heap, growth.ghost, growth.start, growth.aliased, 0);
+                growth.ghost = NULL;
+            }
+            growth_let_go_of_base_locked(&growth);
+            if (!status) {
+                growth_join_locked(&growth);
+                status = span_take_locked(heap, zone, size, alignment, span);
+            }
+            mutex_unlock(&heap->lock);
+        }
+    }
+    span_destroy(growth.span);
+    run_destroy(growth.run);
+    ghost_destroy(growth.ghost);
+    return status;
+}
+
+tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+{
+    if (heap->store->plain)
+        return segment_grow(heap, zone, size, alignment, span);
+    if (heap->store->registrable)
+        return registrable_grow(heap, zone, size, alignment, span);
+    tarn_status status = grow_once(heap, zone, size, alignment, false, span);
+    return status == TARN_ERROR_OUT_OF_MEMORY ? grow_once(heap, zone, size, alignment, true, span) : status;
+}
+
+tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given, struct run **leaving)
+{
+    struct run *own = NULL;
+    *given = 0;
+    if (!store->plain)
+        return heap_give_up(heap, store, wanted, SIZE_MAX, given);
+    mutex_lock(&heap->lock);
+    if (heap->store == store)
+        segments_detach_locked(heap, wanted, given, store_calls_back(store) ? leaving : &own);
+    mutex_unlock(&heap->lock);
+    return segments_release(own);
+}

@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The slow side of caches: what fills and empties a magazine, what other threads have freed, and the taking of a cache from
+ * its thread. Invariants: a slot is at home, in its class's magazine, or taken; a slab is listed exactly while one of its
+ * slots is at home; what is at home or in a magazine is free by its note. Everything here but cache_give_remote() and the ends of
+ * cache_of() runs under the heap's lock, which a cache's thread never waits for while it is busy. */
+#include "memory/heap/cache.h"
+#include "base/log.h"
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/heap/kept.h"
+
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct magazine magazine_none;
+bool cache_entry_is_barrier;
+
+static struct object_pool caches = OBJECT_POOL(struct cache);
+
+/* Magazines by how many slots they hold: 256 KiB of them, but from 16 to 128. */
+enum { MAGAZINE_LEAST = 16, MAGAZINE_MOST = 128, MAGAZINE_BYTES = 256 << 10 };
+#define MAGAZINE(slots)                                                                                              \
+    {                                                                                                                \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "magazine of " #slots,                                      \
+        .size = sizeof(struct magazine) + (slots) * sizeof(struct magazine_entry), .zeroed = sizeof(struct magazine) \
+    }
+static struct object_pool magazines[] = {MAGAZINE(16), MAGAZINE(32), MAGAZINE(64), MAGAZINE(128)};
+
+static unsigned magazine_size(size_t slot_size, struct object_pool **pool)
+{
+    unsigned slots = MAGAZINE_LEAST;
+    for (*pool = magazines; slots < MAGAZINE_MOST && 2 * slots * slot_size <= MAGAZINE_BYTES; slots *= 2)
+        ++*pool;
+    return slots;
+}
+
+static long membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0u, 0);
+}
+
+void caches_init(void)
+{
+    slab_tables_fill();
+    cache_entry_is_barrier = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
+}
+
+/* Publishing ------------------------------------------------------------------------------------------------------ */
+
+static struct counters_small counted(const struct cache_counts *counts)
+{
+    return (struct counters_small){
+        .taken = atomic_load_explicit(&counts->taken, memory_order_relaxed),
+        .given = atomic_load_explicit(&counts->given, memory_order_relaxed),
+        .bytes_taken = atomic_load_explicit(&counts->bytes_taken, memory_order_relaxed),
+        .bytes_given = atomic_load_explicit(&counts->bytes_given, memory_order_relaxed),
+        .requested_taken = atomic_load_explicit(&counts->requested_taken, memory_order_relaxed),
+        .requested_given = atomic_load_explicit(&counts->requested_given, memory_order_relaxed),
+    };
+}
+
+static void publish_locked(struct cache *cache)
+{
+    struct cache_counts *counts = &cache->counts;
+    struct counters_small sum = counted(counts);
+    atomic_store_explicit(&counts->taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->given, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->bytes_taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->bytes_given, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->requested_taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->requested_given, 0, memory_order_relaxed);
+    counters_publish(cache->heap->store->counters, &sum);
+}
+
+static void publish_if_due_locked(struct cache *cache)
+{
+    int64_t unpublished = cache_unpublished(&cache->counts);
+    if (unpublished >= CACHE_UNPUBLISHED || unpublished <= -CACHE_UNPUBLISHED)
+        publish_locked(cache);
+}
+
+void caches_count_locked(struct heap *heap, tarn_stats *stats)
+{
+    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+        struct counters_small sum = counted(&cache->counts);
+        counters_add_small(stats, &sum);
+    }
+}
+
+/* Slabs ----------------------------------------------------------------------------------------------------------- */
+
+static bool is_empty(const struct slab *slab)
+{
+    return slab->homes == slab->slots;
+}
+
+/* Whether no thread has anything of the slab: it is empty, and none of its words is listed, or about to be, for a block that two
+ * threads freed at once. */
+static bool is_quiet(const struct slab *slab)
+{
+    uint64_t freed = 0;
+    for (int word = 0; word < SLAB_SLOTS / 64; word++)
+        freed |= atomic_load_explicit(&slab->freed[word], memory_order_relaxed);
+    return is_empty(slab) && !freed;
+}
+
+static size_t slot_bytes(const struct slab *slab)
+{
+    return (size_t)slab->slots * slab->slot_size;
+}
+
+static void list(struct cache *cache, struct slab *slab)
+{
+    struct slab *first = cache->listed[slab->class];
+    slab->previous = NULL;
+    slab->next = first;
+    if (first)
+        first->previous = slab;
+    cache->listed[slab->class] = slab;
+}
+
+static void unlist(struct cache *cache, struct slab *slab)
+{
+    if (slab->next)
+        slab->next->previous = slab->previous;
+    if (slab->previous)
+        slab->previous->next = slab->next;
+    else
+        cache->listed[slab->class] = slab->next;
+}
+
+/* A listed slab that is quiet goes to the heap. */
+static void end_locked(struct cache *cache, struct slab *slab)
+{
+    cache->empty_bytes -= slot_bytes(slab);
+    unlist(cache, slab);
+    slab_destroy_locked(cache->heap, slab);
+}
+
+/* A slot that is free by its note comes home. Where that empties the slab and the cache has enough of such, the heap gets it. */
+static void come_home_locked(struct cache *cache, struct slab *slab, unsigned slot)
+{
+    slab_come_home(slab, slot);
+    if (slab->homes == 1)
+        list(cache, slab);
+    if (!is_empty(slab))
+        return;
+    bool keep = !heap_is_left_behind_locked(cache->heap) && !cache->bypassed && cache->empty_bytes < CACHE_EMPTY_BYTES;
+    cache->empty_bytes += slot_bytes(slab);
+    if (!keep && is_quiet(slab))
+        end_locked(cache, slab);
+}
+
+/* A slot at home leaves it. */
+static struct magazine_entry leave_home(struct cache *cache, struct slab *slab)
+{
+    if (is_empty(slab))
+        cache->empty_bytes -= slot_bytes(slab);
+    unsigned slot = slab_leave_home(slab);
+    if (!slab->homes)
+        unlist(cache, slab);
+    return (struct magazine_entry){slab_address(slab, slot), &slab->notes[slot]};
+}
+
+/* Fills a magazine by half, with what is at home in slabs that are not empty, or in the first. */
+static void fill(struct cache *cache, unsigned class)
+{
+    struct magazine *magazine = cache->magazines[class];
+    unsigned half = magazine->limit / 2;
+    for (struct slab *slab = cache->listed[class], *next; slab && magazine->top < half; slab = next) {
+        next = slab->next;
+        if (is_empty(slab) && magazine->top)
+            continue;
+        unsigned count = half - magazine->top < slab->homes ? half - magazine->top : slab->homes;
+        for (unsigned i = count; i-- > 0;) /* the lowest on top */
+            magazine->entries[magazine->top + i] = leave_home(cache, slab);
+        magazine->top += count;
+    }
+}
+
+/* The magazine of a class, made if there is none; where the host has no memory for it there will be none. */
+static void magazine_make(struct cache *cache, unsigned class)
+{
+    struct object_pool *pool = NULL;
+    if (cache->magazines[class] != &magazine_none)
+        return;
+    unsigned limit = magazine_size(slab_sizes[class], &pool);
+    struct magazine *magazine = object_alloc(pool);
+    if (!magazine)
+        return;
+    magazine->limit = limit;
+    magazine->slot_size = slab_sizes[class];
+    cache->magazines[class] = magazine;
+}
+
+/* Gives back the memory of a magazine without slots: the next block of its class makes one. */
+static void magazine_drop(struct cache *cache, unsigned class)
+{
+    struct object_pool *pool = NULL;
+    struct magazine *magazine = cache->magazines[class];
+    if (magazine == &magazine_none)
+        return;
+    (void)magazine_size(slab_sizes[class], &pool);
+    cache->magazines[class] = &magazine_none;
+    object_free(pool, magazine);
+}
+
+/* Sends what has lain longest in a magazine home, all but `keep` slots. */
+static void flush_locked(struct cache *cache, struct magazine *magazine, unsigned keep)
+{
+    if (magazine->top <= keep)
+        return; /* so that magazine_none, which all caches share, is never written */
+    unsigned count = magazine->top - keep;
+    for (unsigned i = 0; i < count; i++) {
+        struct slab *slab = map_slab(map_get(magazine->entries[i].address));
+        come_home_locked(cache, slab, slab_slot(slab, magazine->entries[i].address));
+    }
+    magazine->top -= count;
+    memmove(magazine->entries, magazine->entries + count, magazine->top * sizeof *magazine->entries);
+}
+
+/* A second free of a block, which was counted as the first was. The note still says what the block was. */
+static void found_twice_locked(struct cache *cache, const struct slab *slab, unsigned slot)
+{
+    log_write(LOG_ERRORS, "the block at %#zx was freed twice, by two threads", (size_t)slab_address(slab, slot));
+    counters_not_freed(cache->heap->store->counters, slab->slot_size, slab_requested(slab, slot));
+}
+
+static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
+{
+    struct slab *slab = remote->slab;
+    unsigned word = (unsigned)(remote - slab->remote);
+    uint64_t freed = atomic_exchange_explicit(&slab->freed[word], 0, memory_order_acq_rel);
+    for (uint64_t left = freed; left; left &= left - 1) {
+        unsigned slot = word * 64 + (unsigned)__builtin_ctzll(left);
+        if (!slab_is_taken(slab, slot)) {
+            found_twice_locked(cache, slab, slot);
+            freed &= ~(left & -left);
+        }
+        slab_note_end(&slab->notes[slot], slab_note_of(slab, slot));
+    }
+    for (; freed; freed &= freed - 1) /* with the last of them the slab may be gone */
+        come_home_locked(cache, slab, word * 64 + (unsigned)__builtin_ctzll(freed));
+}
+
+/* Takes up what other threads have freed. tests/spin/cache_freed.pml is a model of this and of cache_give_remote(). */
+static void drain_locked(struct cache *cache)
+{
+    struct slab_remote *remote = atomic_exchange_explicit(&cache->remote, NULL, memory_order_acquire);
+    while (remote) {
+        struct slab_remote *next = remote->next; /* once drained, the word may be listed anew */
+        drain_word_locked(cache, remote);
+        remote = next;
+    }
+}
+
+bool cache_give_remote(struct slab *slab, unsigned slot)
+{
+    struct cache *cache = slab_owner(slab);
+    struct slab_remote *remote = &slab->remote[slot / 64];
+    uint64_t bit = UINT64_C(1) << (slot % 64);
+    if (!slab_is_taken(slab, slot))
+        return false;
+    uint64_t before = atomic_fetch_or_explicit(&slab->freed[slot / 64], bit, memory_order_acq_rel);
+    if (before & bit)
+        return false;
+    if (before)
+        return true; /* whoever set the first bit lists the word; it is not drained before that */
+    struct slab_remote *first = atomic_load_explicit(&cache->remote, memory_order_relaxed);
+    do
+        remote->next = first;
+    while (!atomic_compare_exchange_weak_explicit(&cache->remote, &first, remote, memory_order_release,
+                                                  memory_order_relaxed));
+    return true;
+}
+
+void cache_give_locked(struct slab *slab, unsigned slot)
+{
+    struct cache *cache = slab_owner(slab);
+    struct thread *thread = atomic_load_explicit(&cache->thread, memory_order_relaxed);
+    if (thread && thread != thread_here) {
+        if (!cache_give_remote(slab, slot))
+            found_twice_locked(cache, slab, slot);
+        return;
+    }
+    slab_note_end(&slab->notes[slot], slab_note_of(slab, slot));
+    if (thread && !cache->bypassed)
+        magazine_make(cache, slab->class); /* it may have been dropped since the block was taken */
+    struct magazine *magazine = cache->magazines[slab->class];
+    if (magazine->top == magazine->limit)
+        flush_locked(cache, magazine, magazine->limit / 2);
+    publish_if_due_locked(cache);
+    come_home_locked(cache, slab, slot);
+}
+
+/* Whether the cache has a free slot of a class, with what others have freed taken up. */
+static bool has_slot_locked(struct cache *cache, unsigned class)
+{
+    drain_locked(cache);
+    return cache->magazines[class]->top || cache->listed[class];
+}
+
+/* Cuts a held span into a slab. */
+static tarn_status add_slab_locked(struct cache *cache, unsigned class, struct span *span)
+{
+    struct slab *slab = slab_create_locked(span, class, cache);
+    if (!slab) {
+        span_return_locked(cache->heap, span);
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    }
+    list(cache, slab);
+    cache->empty_bytes += slot_bytes(slab);
+    return TARN_OK;
+}
+
+/* Takes a slot of a class, of which there is one. */
+static struct magazine_entry slot_take_locked(struct cache *cache, unsigned class)
+{
+    struct magazine *magazine = cache->magazines[class];
+    if (magazine->top)
+        return magazine->entries[--magazine->top];
+    struct magazine_entry entry = leave_home(cache, cache->listed[class]);
+    if (!cache->bypassed) {
+        magazine_make(cache, class);
+        fill(cache, class);
+    }
+    return entry;
+}
+
+tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span, uintptr_t *address)
+{
+    struct heap *heap = cache->heap;
+    unsigned class = slab_class(request->size);
+    tarn_status status = TARN_OK;
+
+    mutex_lock(&heap->lock);
+    if (span)
+        status = add_slab_locked(cache, class, span);
+    else if (!(status = store_check(heap->store)) && !has_slot_locked(cache, class))
+        status = TARN_ERROR_OUT_OF_MEMORY;
+    if (!status) {
+        struct magazine_entry entry = slot_take_locked(cache, class);
+        *address = entry.address;
+        slab_note_write(entry.note, slab_sizes[class] - request->requested, request->tag);
+        cache_count_taken(&cache->counts, slab_sizes[class], request->requested);
+        trace_block(TRACE_alloc, heap, *address, request->requested, request->tag);
+        publish_if_due_locked(cache);
+    }
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* Whose a cache is ------------------------------------------------------------------------------------------------ */
+
+/* Has every processor that runs this process pass a barrier: what a cache's thread did before it, this thread sees, and the
+ * other way round. */
+static void barrier_everywhere(void)
+{
+    if (!cache_entry_is_barrier)
+        (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+/* tests/spin/cache_taking.pml is a model of this, of hand_back(), cache_enter() and cache_leave(). `busy` is read in the one order that
+ * entries have where there is no membarrier: an acquiring load could come before the store of the gate. */
+static void revoke_locked(struct heap *heap)
+{
+    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+        atomic_store_explicit(&cache->gate, CACHE_REVOKED, memory_order_seq_cst);
+    barrier_everywhere();
+    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+        while (atomic_load_explicit(&cache->busy, memory_order_seq_cst))
+            sched_yield();
+}
+
+/* Gives all empty slabs of a cache to the heap, and its magazines to other caches: a thread may have a cache of every heap that it ever
+ * used, and a magazine of each class in it is many times as large as the cache. */
+static void shed_locked(struct cache *cache)
+{
+    for (unsigned class = 0; class < SLAB_CLASSES; class ++) {
+        flush_locked(cache, cache->magazines[class], 0);
+        magazine_drop(cache, class);
+        for (struct slab *slab = cache->listed[class], *next; slab; slab = next) {
+            next = slab->next;
+            if (is_quiet(slab))
+                end_locked(cache, slab);
+        }
+    }
+}
+
+/* Opens the fast path again, unless it is closed for good: here, or by a device that was lost a moment ago. */
+static void hand_back(struct cache *cache)
+{
+    if (cache->bypassed)
+        return;
+    unsigned char gate = cache_entry_is_barrier ? CACHE_BARRIER : CACHE_OPEN;
+    if (trace_is_on() && heap_place(cache->heap))
+        gate |= CACHE_TRACED;
+    atomic_store(&cache->gate, gate);
+    if (atomic_load(&cache->heap->arena->device->lost))
+        atomic_store(&cache->gate, CACHE_REVOKED);
+}
+
+void caches_lose(struct heap *heap)
+{
+    kept_lose(heap);
+    mutex_lock(&heap->caches_lock);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+        atomic_store(&cache->gate, CACHE_REVOKED);
+    mutex_unlock(&heap->caches_lock);
+}
+
+static void take_back_locked(struct heap *heap, bool for_good)
+{
+    if (!heap->caches)
+        return;
+    revoke_locked(heap);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+        drain_locked(cache);
+        shed_locked(cache);
+        publish_locked(cache);
+        cache->bypassed = cache->bypassed || for_good;
+        hand_back(cache);
+    }
+}
+
+void caches_publish_locked(struct heap *heap)
+{
+    if (!heap->caches)
+        return;
+    revoke_locked(heap);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+        publish_locked(cache);
+        hand_back(cache);
+    }
+}
+
+void caches_hold_locked(struct heap *heap)
+{
+    if (!heap->caches)
+        return;
+    revoke_locked(heap);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+        drain_locked(cache);
+}
+
+void caches_let_go_locked(struct heap *heap)
+{
+    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+        hand_back(cache);
+}
+
+void caches_reclaim_locked(struct heap *heap)
+{
+    take_back_locked(heap, false);
+}
+
+void caches_close_locked(struct heap *heap)
+{
+    kept_close_locked(heap);
+    take_back_locked(heap, true);
+}
+
+void caches_open_locked(struct heap *heap)
+{
+    kept_open_locked(heap);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next) {
+        cache->bypassed = fast_paths_are_barred();
+        hand_back(cache);
+    }
+}
+
+/* A cache of the heap that no thread has, or a new one. */
+static struct cache *adopt_locked(struct heap *heap, struct thread *thread)
+{
+    struct cache *cache = heap->caches;
+    while (cache && atomic_load_explicit(&cache->thread, memory_order_relaxed))
+        cache = cache->next;
+    if (!cache) {
+        cache = object_alloc(&caches);
+        if (!cache)
+            return NULL;
+        for (unsigned class = 0; class < SLAB_CLASSES; class ++)
+            cache->magazines[class] = &magazine_none;
+        cache->heap = heap;
+        cache->bypassed = heap_is_left_behind_locked(heap) || fast_paths_are_barred();
+        atomic_store_explicit(&cache->gate, CACHE_REVOKED, memory_order_relaxed);
+        mutex_lock(&heap->caches_lock);
+        cache->next = heap->caches;
+        heap->caches = cache;
+        mutex_unlock(&heap->caches_lock);
+        hand_back(cache);
+    }
+    atomic_store_explicit(&cache->thread, thread, memory_order_release);
+    return cache;
+}
+
+static void give_up(struct cache *cache)
+{
+    struct heap *heap = cache->heap;
+    mutex_lock(&heap->lock);
+    publish_locked(cache);
+    atomic_store_explicit(&cache->thread, NULL, memory_order_release);
+    if (heap_is_left_behind_locked(heap)) {
+        drain_locked(cache);
+        shed_locked(cache);
+    }
+    mutex_unlock(&heap->lock);
+}
+
+/* Makes the thread's table of caches reach a heap's number. */
+static bool table_grow(struct thread *thread, unsigned slot)
+{
+    unsigned slots = thread->cache_slots ? thread->cache_slots : 16;
+    while (slots <= slot)
+        slots *= 2;
+    struct cache **table = pages_alloc(slots * sizeof(struct cache *));
+    if (!table)
+        return false;
+    if (thread->caches)
+        memcpy(table, thread->caches, thread->cache_slots * sizeof(struct cache *));
+    pages_free(thread->caches, thread->cache_slots * sizeof(struct cache *));
+    thread->caches = table;
+    thread->cache_slots = slots;
+    return true;
+}
+
+struct cache *cache_of(struct heap *heap)
+{
+    struct thread *thread = thread_self();
+    unsigned slot = heap->number;
+    if (!thread)
+        return NULL;
+    if (slot >= thread->cache_slots && !table_grow(thread, slot)) {
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread's table of caches");
+        return NULL;
+    }
+    struct cache *cache = thread->caches[slot];
+    if (cache)
+        return cache;
+    mutex_lock(&heap->lock);
+    cache = adopt_locked(heap, thread);
+    mutex_unlock(&heap->lock);
+    if (!cache)
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a cache");
+    thread->caches[slot] = cache;
+    return cache;
+}
+
+void caches_of_thread_end(struct thread *thread)
+{
+    for (unsigned slot = 0; slot < thread->cache_slots; slot++)
+        if (thread->caches[slot])
+            give_up(thread->caches[slot]);
+    pages_free(thread->caches, thread->cache_slots * sizeof(struct cache *));
+    thread->caches = NULL;
+    thread->cache_slots = 0;
+    thread_forget_caches(thread);
+}

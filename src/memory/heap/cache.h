@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The cache: one thread's slabs of one heap, and by size class a magazine of free slots out of them. The fast path of the
+ * whole library is here: no lock, no atomic read-modify-write, no driver call, no list, and no touch of device memory.
+ *
+ * A pair touches the cache's first two lines, the top of a magazine, the slot's note, and in the free a line of the slab. The
+ * address that is pushed is the one that was freed, so that a pair waits for none of the look-ups that check it.
+ *
+ * Who may touch what. The thread in `thread` works between cache_enter() and cache_leave(), or under the heap's lock. Anyone
+ * else works under the heap's lock after revoking: it shuts the gate, has every processor pass a barrier (membarrier), and waits
+ * until the cache is not `busy`. So the owner pays two plain stores and a load. A model checker has tried it
+ * (tests/spin/cache_taking.pml, docs/models.md): who changes the one changes the other. */
+#ifndef TARN_MEMORY_CACHE_H
+#define TARN_MEMORY_CACHE_H
+
+#include "base/process.h"
+#include "memory/heap/slab.h"
+#include "memory/heap/traced.h"
+
+/* What a cache has counted and not yet published: plain adds of its thread, read by anyone. Small blocks only. */
+struct cache_counts {
+    _Atomic int64_t taken, given;                     /* blocks */
+    _Atomic int64_t bytes_taken, bytes_given;         /* rounded */
+    _Atomic int64_t requested_taken, requested_given; /* bytes, as asked for */
+};
+
+#define CACHE_UNPUBLISHED ((int64_t)1 << 20) /* bytes: a peak is low by at most that a cache */
+#define CACHE_EMPTY_BYTES ((size_t)1 << 20)  /* of slabs whose slots are all at home that a cache keeps */
+
+/* Free slots of one class, the next one to be taken on top. */
+struct magazine {
+    uint32_t top, limit; /* owner: how many there are; constant: how many fit */
+    uint32_t slot_size;  /* bytes */
+    struct magazine_entry {
+        uintptr_t address;
+        slab_note *note;
+    } entries[];
+};
+
+struct cache {
+    /* Written by the owner all the time. */
+    _Alignas(CACHE_LINE) atomic_bool busy;
+    atomic_uchar gate; /* CACHE_OPEN and so on */
+    struct cache_counts counts;
+
+    /* Read by anyone, seldom written. */
+    _Alignas(
+        CACHE_LINE) _Atomic(struct thread *) thread; /* NULL: nobody has it, the next thread that wants one takes it */
+    struct heap *heap;                               /* constant */
+    struct cache *next;                              /* heap lock: of the heap */
+    bool bypassed;                                   /* heap lock: stays revoked; every block takes the slow path */
+    size_t empty_bytes;                              /* owner: of the slabs in `listed` whose slots are all at home */
+    struct magazine *magazines[SLAB_CLASSES];        /* owner: never NULL; magazine_none holds nothing */
+    struct slab *listed[SLAB_CLASSES];               /* owner: slabs with slots at home */
+
+    /* Written by anyone. */
+    _Alignas(CACHE_LINE) _Atomic(struct slab_remote *) remote; /* pushed: words of slabs with frees by other threads */
+};
+
+extern struct magazine magazine_none;
+
+/* Where the system has no membarrier, an entry must be a barrier itself: then every gate has CACHE_BARRIER. Set once, before a
+ * second thread. */
+extern bool cache_entry_is_barrier;
+enum {
+    CACHE_OPEN = 0,
+    CACHE_REVOKED = 1,
+    CACHE_BARRIER = 2,
+    CACHE_TRACED = 4 /* what is done is to be written to the trace: beside either of the other two */
+};
+
+/* `open` is CACHE_OPEN, or CACHE_TRACED of who writes. */
+static inline bool cache_enter(struct cache *cache, unsigned char open)
+{
+    atomic_store_explicit(&cache->busy, true, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    unsigned char gate = atomic_load_explicit(&cache->gate, memory_order_acquire);
+    if (__builtin_expect(gate == open, true))
+        return true;
+    if (gate == (open | CACHE_BARRIER)) {
+        atomic_exchange_explicit(&cache->busy, true, memory_order_seq_cst);
+        if (atomic_load_explicit(&cache->gate, memory_order_seq_cst) == gate)
+            return true;
+    }
+    atomic_store_explicit(&cache->busy, false, memory_order_release);
+    return false;
+}
+
+static inline void cache_leave(struct cache *cache)
+{
+    atomic_store_explicit(&cache->busy, false, memory_order_release);
+}
+
+#define CACHE_ADD(counter, change) \
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + (change), memory_order_relaxed)
+
+static inline void cache_count_taken(struct cache_counts *counts, size_t size, size_t requested)
+{
+    CACHE_ADD(&counts->taken, 1);
+    CACHE_ADD(&counts->bytes_taken, (int64_t)size);
+    CACHE_ADD(&counts->requested_taken, (int64_t)requested);
+}
+
+static inline void cache_count_given(struct cache_counts *counts, size_t size, size_t requested)
+{
+    CACHE_ADD(&counts->given, 1);
+    CACHE_ADD(&counts->bytes_given, (int64_t)size);
+    CACHE_ADD(&counts->requested_given, (int64_t)requested);
+}
+
+/* By how many bytes what was published is low. */
+static inline int64_t cache_unpublished(const struct cache_counts *counts)
+{
+    return atomic_load_explicit(&counts->bytes_taken, memory_order_relaxed) -
+           atomic_load_explicit(&counts->bytes_given, memory_order_relaxed);
+}
+
+/* A slot for `requested` bytes, 1 to SLAB_MOST, out of a magazine; 0 when the slow path must be taken: also where requests may
+ * have another way to go than when the thread last asked. By the cache's thread. With `traced`, a constant, it is written to the
+ * trace; else it fails while that is on. */
+static inline __attribute__((always_inline)) uintptr_t cache_take_fast(struct cache *cache, const struct thread *thread,
+                                                                       size_t requested, bool traced)
+{
+    unsigned class = slab_class(requested);
+    uintptr_t address = 0;
+    if (!cache_enter(cache, traced ? CACHE_TRACED : CACHE_OPEN))
+        return 0;
+    struct magazine *magazine = cache->magazines[class];
+    uint32_t top = magazine->top;
+    bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
+    bool told = !traced || trace_is_quick(cache->heap, thread);
+    if (routed && told && top && cache_unpublished(&cache->counts) < CACHE_UNPUBLISHED) {
+        const struct magazine_entry *entry = &magazine->entries[top - 1];
+        size_t size = magazine->slot_size;
+        magazine->top = top - 1;
+        address = entry->address;
+        slab_note_write(entry->note, size - requested, 0);
+        cache_count_taken(&cache->counts, size, requested);
+        if (traced)
+            trace_quickly(TRACE_alloc, cache->heap, thread, address, requested, 0);
+    }
+    cache_leave(cache);
+    return address;
+}
+
+/* Frees the live block at an address of a slab; false when the slow path must be taken: for another thread's block, one
+ * that another stream uses, one that is not live, or one more than the magazine holds. */
+static inline __attribute__((always_inline)) bool cache_give_fast(struct slab *slab, uintptr_t address,
+                                                                  const struct thread *thread, bool traced)
+{
+    struct cache *cache = slab_owner(slab);
+    if (atomic_load_explicit(&cache->thread, memory_order_relaxed) != thread ||
+        !cache_enter(cache, traced ? CACHE_TRACED : CACHE_OPEN))
+        return false;
+    bool begins = false, simple = false;
+    unsigned slot = slab_slot_begin(slab, address, &begins);
+    if (begins && slot < slab->slots && (slab_has_no_freed(slab) || !slab_is_freed(slab, slot))) {
+        slab_note *place = &slab->notes[slot];
+        struct magazine *magazine = cache->magazines[slab->class];
+        uint32_t note = atomic_load_explicit(place, memory_order_relaxed), top = magazine->top;
+        simple = (note & NOTE_STATE) == NOTE_TAKEN && top < magazine->limit &&
+                 cache_unpublished(&cache->counts) > -CACHE_UNPUBLISHED &&
+                 (!traced || trace_is_quick(cache->heap, thread));
+        if (simple) {
+            size_t size = magazine->slot_size;
+            if (traced)
+                trace_quickly(TRACE_free, cache->heap, thread, address, size - (note & NOTE_UNUSED),
+                              (uint16_t)(note >> NOTE_TAG_SHIFT));
+            magazine->entries[top] = (struct magazine_entry){address, place};
+            magazine->top = top + 1;
+            slab_note_end(place, note);
+            cache_count_given(&cache->counts, size, size - (note & NOTE_UNUSED));
+        }
+    }
+    cache_leave(cache);
+    return simple;
+}
+
+/* The calling thread's cache of a heap; NULL with an error text when the host is out of memory. */
+struct cache *cache_of(struct heap *heap);
+
+/* The slow path: a slot of the cache for a request, out of its magazine, frees of other threads, a slab at hand, or a new one, which the
+ * held `span` becomes; then the magazine is filled by half. Takes the heap's lock. TARN_ERROR_OUT_OF_MEMORY, without a text: there is no
+ * slot, and `span`, of slab_span_size(), is NULL. */
+tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span, uintptr_t *address);
+
+/* Makes a taken slot free: at home if the cache is the calling thread's or nobody's, else for its owner to find. Half of a full
+ * magazine goes home too. Heap lock held. Counts nothing, but takes back what the caller has counted where another thread freed the
+ * block meanwhile. */
+void cache_give_locked(struct slab *slab, unsigned slot);
+
+/* The same by a thread that has no lock: one atomic operation, and a second for the first of a word. False when the slot is
+ * not taken or was freed so before. */
+bool cache_give_remote(struct slab *slab, unsigned slot);
+
+/* Takes every cache of a heap from its thread for a moment: finds what other threads freed, gives empty slabs back to the heap and
+ * publishes what was counted. */
+void caches_reclaim_locked(struct heap *heap);
+
+/* Closes the fast path of a heap for good, that of kept spans too: the stream was retired, or tarn is shut down. */
+void caches_close_locked(struct heap *heap);
+
+/* The same because the device is lost. Takes no lock but the list's and that of the part of the counters. */
+void caches_lose(struct heap *heap);
+
+/* Opens the fast path of a heap's caches again, at the start of its next life. */
+void caches_open_locked(struct heap *heap);
+
+/* Publishes what the heap's caches have counted, and leaves them their slabs. */
+void caches_publish_locked(struct heap *heap);
+
+/* Stops the heap's caches, with what other threads have freed taken up; and lets them go on. */
+void caches_hold_locked(struct heap *heap);
+void caches_let_go_locked(struct heap *heap);
+
+/* Adds what the heap's caches have counted and not published. */
+void caches_count_locked(struct heap *heap, tarn_stats *stats);
+
+/* Gives the ending thread's caches up, with their slabs, to later threads. */
+void caches_of_thread_end(struct thread *thread);
+
+/* Before the first use. */
+void caches_init(void);
+
+#endif

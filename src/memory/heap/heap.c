@@ -1,0 +1,732 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns spans, runs and batches: cutting, joining, best fit, and the knowledge of what is idle. Makes no driver call but
+ * an event's record and query, which do not wait. Everything that ends in _locked runs under the heap's lock and keeps:
+ * spans fill their run without gaps, two free spans never touch, free_bytes is the sum of the free ones. */
+#include "memory/heap/heap.h"
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/heap/kept.h"
+#include "memory/heap/traced.h"
+
+#include <string.h>
+
+#define SPARE_SPANS 64 /* the most that a heap keeps at hand */
+
+static struct object_pool spans = OBJECT_POOL_KEEPING(struct span, heap);
+static struct object_pool runs = OBJECT_POOL(struct run);
+
+#define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
+
+#define SPAN_BY_START(node) TREE_ENTRY(node, struct span, by_start)
+
+static int by_size(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct span *x = SPAN_OF(a), *y = SPAN_OF(b);
+    if (x->size != y->size)
+        return x->size < y->size ? -1 : 1;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* The same in whatever order addresses are: by the segments' and by the place in them. */
+static int by_size_and_serial(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct span *x = SPAN_OF(a), *y = SPAN_OF(b);
+    if (x->size != y->size || x->run->serial == y->run->serial)
+        return by_size(a, b);
+    return x->run->serial < y->run->serial ? -1 : 1;
+}
+
+static int by_start(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct span *x = SPAN_BY_START(a), *y = SPAN_BY_START(b);
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static bool is_ending_behind(const struct tree_node *node, uint64_t address)
+{
+    return SPAN_BY_START(node)->start + SPAN_BY_START(node)->size > address;
+}
+
+static bool is_at_least(const struct tree_node *node, uint64_t size)
+{
+    return SPAN_OF(node)->size >= size;
+}
+
+/* The objects that spans and runs are ------------------------------------------------------------------------------ */
+
+struct span *span_create(void)
+{
+    struct span *span = object_alloc(&spans);
+    if (!span)
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a span");
+    return span;
+}
+
+void span_destroy(struct span *span)
+{
+    object_free(&spans, span);
+}
+
+struct span *span_create_locked(struct heap *heap)
+{
+    struct span *span = heap->spare_spans;
+    if (!span || pages_fail_armed())
+        return span_create();
+    heap->spare_spans = span->next;
+    heap->spare_count--;
+    memset(span, 0, offsetof(struct span, heap));
+    return span;
+}
+
+void span_destroy_locked(struct heap *heap, struct span *span)
+{
+    if (!span)
+        return;
+    if (heap->spare_count == SPARE_SPANS) {
+        span_destroy(span);
+        return;
+    }
+    span->next = heap->spare_spans;
+    heap->spare_spans = span;
+    heap->spare_count++;
+}
+
+void spare_spans_destroy_locked(struct heap *heap)
+{
+    for (struct span *span; (span = heap->spare_spans);) {
+        heap->spare_spans = span->next;
+        span_destroy(span);
+    }
+    heap->spare_count = 0;
+}
+
+struct run *run_create(void)
+{
+    struct run *run = object_alloc(&runs);
+    if (!run)
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a run");
+    return run;
+}
+
+void run_destroy(struct run *run)
+{
+    object_free(&runs, run);
+}
+
+/* Runs and spans --------------------------------------------------------------------------------------------------- */
+
+static void run_insert_locked(struct heap *heap, enum zone_kind zone, struct run *run)
+{
+    run->previous = NULL;
+    run->next = heap->zones[zone].runs;
+    if (run->next)
+        run->next->previous = run;
+    heap->zones[zone].runs = run;
+}
+
+static void run_remove_locked(struct heap *heap, enum zone_kind zone, struct run *run)
+{
+    if (run->next)
+        run->next->previous = run->previous;
+    if (run->previous)
+        run->previous->next = run->next;
+    else
+        heap->zones[zone].runs = run->next;
+}
+
+static void state_is_new_locked(struct heap *heap, const struct span *span)
+{
+    atomic_store_explicit(&heap->zones[span->zone].state, ++heap->states, memory_order_relaxed);
+}
+
+/* Puts a span into its zone's tree. */
+static void span_file_locked(struct heap *heap, struct span *span)
+{
+    span->state = SPAN_FREE;
+    span->before = span->after = 0;
+    span->split = span->previous || span->next;
+    if (heap->store->plain)
+        span->freed_at = atomic_load_explicit(&heap->store->searches, memory_order_relaxed);
+    tree_insert(&heap->zones[span->zone].free, &span->by_size);
+    if (heap->plan && span->zone == ZONE_LARGE)
+        tree_insert(&heap->free_by_start, &span->by_start);
+    state_is_new_locked(heap, span);
+    heap->free_bytes += span->size;
+    if (span->split)
+        counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, 1);
+}
+
+void span_hold_locked(struct heap *heap, struct span *span)
+{
+    tree_remove(&heap->zones[span->zone].free, &span->by_size);
+    if (heap->plan && span->zone == ZONE_LARGE)
+        tree_remove(&heap->free_by_start, &span->by_start);
+    state_is_new_locked(heap, span);
+    heap->free_bytes -= span->size;
+    if (span->split)
+        counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, -1);
+    span->state = SPAN_TAKEN;
+}
+
+/* Links `span` behind `left` in the same run. */
+static void link_after(struct span *left, struct span *span)
+{
+    span->previous = left;
+    span->next = left->next;
+    span->run = left->run;
+    if (left->next)
+        left->next->previous = span;
+    else
+        left->run->last = span;
+    left->next = span;
+}
+
+/* Takes `span`, which is not the first of its run, out of the list; its left neighbour covers its addresses. */
+static void join_left_locked(struct heap *heap, struct span *span)
+{
+    struct span *left = span->previous;
+    left->size += span->size;
+    left->next = span->next;
+    if (span->next)
+        span->next->previous = left;
+    else
+        span->run->last = left;
+    span_destroy_locked(heap, span);
+}
+
+void span_cut(struct span *span, size_t offset, struct span *fresh)
+{
+    fresh->start = span->start + offset;
+    fresh->size = span->size - offset;
+    fresh->zone = span->zone;
+    fresh->batch = span->batch;
+    atomic_store_explicit(&fresh->heap, atomic_load_explicit(&span->heap, memory_order_relaxed), memory_order_relaxed);
+    span->size = offset;
+    link_after(span, fresh);
+}
+
+static size_t padding(const struct span *span, size_t alignment)
+{
+    return (size_t)(-span->start & (alignment - 1));
+}
+
+/* The smallest free span that is large enough. For an alignment, a few that are just large enough are tried before one that surely
+ * is. */
+static struct span *span_smallest_locked(const struct zone *zone, size_t size, size_t alignment)
+{
+    struct tree_node *node = tree_find_first(&zone->free, is_at_least, size);
+    for (int tries = 0; node && tries < 16; tries++, node = tree_next(node))
+        if (SPAN_OF(node)->size - size >= padding(SPAN_OF(node), alignment))
+            return SPAN_OF(node);
+    node = node ? tree_find_first(&zone->free, is_at_least, size + alignment - TARN_BLOCK_UNIT) : NULL;
+    return node ? SPAN_OF(node) : NULL;
+}
+
+/* The best fitting free span, where the rules of a plain store let it serve. */
+static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment)
+{
+    struct store *store = heap->store;
+    if (!store->plain)
+        return span_smallest_locked(&heap->zones[zone], size, alignment);
+    if (store->uncached)
+        return NULL;
+    struct segment_rules rules = store_rules(store);
+    if (memory_config()->garbage_collection_threshold && zone == ZONE_LARGE)
+        atomic_fetch_add_explicit(&store->searches, 1, memory_order_relaxed);
+    struct span *span = span_smallest_locked(&heap->zones[zone], size, alignment);
+    return span && rules_may_serve(&rules, size, span->size) ? span : NULL;
+}
+
+/* Bytes of the pieces that lie wholly in a free span and would not be free as a whole any more if a block took
+ * [start, start + size) of it. */
+static size_t bytes_tied(const struct arena *arena, const struct span *span, uintptr_t start, size_t size)
+{
+    size_t tied = 0;
+    for (uintptr_t address = start; address < start + size;) {
+        const struct piece *piece = arena_piece(arena, address);
+        address = piece->address + piece->size;
+        if (piece->address >= span->start && address <= span->start + span->size)
+            tied += piece->size;
+    }
+    return tied;
+}
+
+/* Where in a free span a block goes: at the end that ties less, since a piece that is free as a whole can be mapped
+ * elsewhere; at the low end where that is equal. Gives the offset. */
+static size_t placement(const struct heap *heap, const struct span *span, size_t size, size_t alignment)
+{
+    const struct arena *arena = heap->arena;
+    size_t low = padding(span, alignment), high = span->size - size;
+    high -= (span->start + high) & (alignment - 1);
+    if (heap->store->plain || span->size < arena->granule || high <= low || high > span->size)
+        return low;
+    size_t tied_low = bytes_tied(arena, span, span->start + low, size);
+    return bytes_tied(arena, span, span->start + high, size) < tied_low ? high : low;
+}
+
+/* Whether what is left behind a block is worth being free memory of its own. */
+static bool is_cut(const struct heap *heap, const struct span *span, size_t size, size_t left)
+{
+    const struct store *store = heap->store;
+    if (!left || !store->plain)
+        return left;
+    struct segment_rules rules = store_rules(store);
+    bool large = span->zone == ZONE_LARGE &&
+                 zone_of(size) == ZONE_LARGE; /* a slab that a large segment has to serve is cut exactly */
+    return !store->no_split && rules_cut(&rules, large, size, left);
+}
+
+tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result)
+{
+    size_t pad = placement(heap, span, size, alignment);
+    bool cut = is_cut(heap, span, size, span->size - pad - size);
+    struct span *aligned = pad ? span_create_locked(heap) : span;
+    struct span *rest = cut ? span_create_locked(heap) : NULL;
+    if (!aligned || (cut && !rest)) {
+        span_destroy_locked(heap, rest);
+        if (aligned != span)
+            span_destroy_locked(heap, aligned);
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    }
+
+    uint64_t before = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
+    span_hold_locked(heap, span);
+    if (pad) {
+        span_cut(span, pad, aligned);
+        span_file_locked(heap, span);
+    }
+    if (rest) {
+        span_cut(aligned, size, rest);
+        span_file_locked(heap, rest);
+    }
+    bool simple = alignment == TARN_BLOCK_UNIT; /* as of the requests that kept spans serve */
+    aligned->before = simple ? before : 0;
+    aligned->after = simple ? atomic_load_explicit(&heap->zones[aligned->zone].state, memory_order_relaxed) : 0;
+    aligned->state = SPAN_TAKEN;
+    *result = aligned;
+    return TARN_OK;
+}
+
+struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
+                                 struct span *fresh[2])
+{
+    span_hold_locked(heap, span);
+    if (start > span->start) {
+        struct span *rest = fresh[0];
+        fresh[0] = NULL;
+        span_cut(span, start - span->start, rest);
+        span_file_locked(heap, span);
+        span = rest;
+    }
+    if (size < span->size) {
+        struct span *rest = fresh[1];
+        fresh[1] = NULL;
+        span_cut(span, size, rest);
+        span_file_locked(heap, rest);
+    }
+    span->state = SPAN_TAKEN;
+    return span;
+}
+
+tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
+                                   struct span **result)
+{
+    struct span *fresh[2] = {span_create_locked(heap), span_create_locked(heap)};
+    bool done = fresh[0] && fresh[1];
+    if (done)
+        *result = span_take_at_locked(heap, span, start, size, fresh);
+    span_destroy_locked(heap, fresh[0]);
+    span_destroy_locked(heap, fresh[1]);
+    return done ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+void heap_plan_locked(struct heap *heap, struct plan_follower *plan)
+{
+    heap->plan = plan;
+    heap->free_by_start = (struct tree){.order = by_start};
+    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free); node && plan; node = tree_next(node))
+        tree_insert(&heap->free_by_start, &SPAN_OF(node)->by_start);
+}
+
+struct span *span_ending_behind_locked(const struct heap *heap, uintptr_t address)
+{
+    struct tree_node *node = tree_find_first(&heap->free_by_start, is_ending_behind, address);
+    return node ? SPAN_BY_START(node) : NULL;
+}
+
+struct span *span_next_by_start_locked(const struct span *span)
+{
+    struct tree_node *node = tree_next(&span->by_start);
+    return node ? SPAN_BY_START(node) : NULL;
+}
+
+tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                             struct span **result)
+{
+    kept_flush_locked(heap);
+    struct span *span = span_find_locked(heap, zone, size, alignment);
+    return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
+}
+
+#define ASIDE_TRIES 64
+
+/* Of the free spans of large blocks the one whose use ties the least, at most `most` bytes. What is left of a piece beside a block
+ * ties nothing more. */
+static struct span *span_find_aside_locked(const struct heap *heap, size_t size, size_t alignment, size_t most)
+{
+    const struct arena *arena = heap->arena;
+    struct tree_node *node = tree_find_first(&heap->zones[ZONE_LARGE].free, is_at_least, size);
+    struct span *best = NULL;
+    size_t least = most + 1;
+    for (int tries = 0; node && tries < ASIDE_TRIES && least; tries++, node = tree_next(node)) {
+        struct span *span = SPAN_OF(node);
+        if (span->size - size < padding(span, alignment))
+            continue;
+        size_t tied = bytes_tied(arena, span, span->start + placement(heap, span, size, alignment), size);
+        if (tied < least) {
+            least = tied;
+            best = span;
+        }
+    }
+    return best;
+}
+
+tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **result)
+{
+    /* Nor where a plan is followed: it knows what comes there. */
+    struct span *span = heap->store->plain || heap->plan ? NULL : span_find_aside_locked(heap, size, alignment, most);
+    return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
+}
+
+void span_return_locked(struct heap *heap, struct span *span)
+{
+    struct span *next = span->next, *previous = span->previous;
+    if (next && next->state == SPAN_FREE) {
+        span_hold_locked(heap, next);
+        if (next->batch > span->batch)
+            span->batch = next->batch;
+        join_left_locked(heap, next);
+    }
+    if (previous && previous->state == SPAN_FREE) {
+        span_hold_locked(heap, previous);
+        if (span->batch > previous->batch)
+            previous->batch = span->batch;
+        join_left_locked(heap, span);
+        span = previous;
+    }
+    span_file_locked(heap, span);
+}
+
+void span_give_locked(struct heap *heap, struct span *span)
+{
+    span->batch = heap->open_batch;
+    heap->open_batch_used = true;
+    span->requested = 0;
+    span->tag = 0;
+    span->own = false;
+    span_return_locked(heap, span);
+}
+
+static bool is_entered(const struct span *span)
+{
+    return span->state == SPAN_BLOCK || span->state == SPAN_PENDING;
+}
+
+void span_enter_locked(struct span *span)
+{
+    map_entry entry = map_get(span->start);
+    do {
+        const struct span *entered = map_span(entry);
+        if (entry == MAP_SHARED || (entered && entered->start < span->start))
+            return;
+    } while (!map_replace(span->start, &entry, map_entry_of_span(span)));
+}
+
+void span_leave_map_locked(struct span *span)
+{
+    uintptr_t page_end = (span->start & ~(MAP_PAGE - 1)) + MAP_PAGE;
+    const struct span *next = span->next;
+    map_entry own = map_entry_of_span(span);
+    if (map_get(span->start) != own)
+        return;
+    while (next && next->start < page_end && !is_entered(next))
+        next = next->next;
+    (void)map_replace(span->start, &own, next && next->start < page_end ? map_entry_of_span(next) : 0);
+}
+
+tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more)
+{
+    kept_flush_locked(heap);
+    struct span *next = span->next;
+    if (!next || next->state != SPAN_FREE || next->size < more)
+        return TARN_ERROR_NO_ROOM;
+    if (heap->retired) { /* no stream's order stands between the block's users and those before them */
+        heap_learn_locked(heap, false);
+        if (!span_idle_locked(heap, next))
+            return TARN_ERROR_NO_ROOM;
+    }
+    struct span *rest = NULL;
+    if (next->size > more && !(rest = span_create_locked(heap)))
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    span_hold_locked(heap, next);
+    if (rest) {
+        span_cut(next, more, rest);
+        span_file_locked(heap, rest);
+    }
+    join_left_locked(heap, next);
+    return TARN_OK;
+}
+
+/* Joins `right`, a run that begins where `left` ends, to it. */
+static void runs_join_locked(struct heap *heap, enum zone_kind zone, struct run *left, struct run *right)
+{
+    left->last->next = right->first;
+    right->first->previous = left->last;
+    for (struct span *span = right->first; span; span = span->next)
+        span->run = left;
+    left->last = right->last;
+    left->end = right->end;
+    run_remove_locked(heap, zone, right);
+    run_destroy(right);
+}
+
+void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
+{
+    struct run *run = span->run;
+    struct span *before = span->previous, *after = span->next;
+    trace_block(heap->store->plain ? TRACE_segment_free : TRACE_segment_unmap, heap, span->start, span->size, 0);
+    if (before)
+        before->next = NULL;
+    if (after)
+        after->previous = NULL;
+    if (before && after) {
+        struct run *rest = *spare;
+        *spare = NULL;
+        *rest = (struct run){.start = after->start, .end = run->end, .first = after, .last = run->last};
+        run_insert_locked(heap, span->zone, rest);
+        for (struct span *each = after; each; each = each->next)
+            each->run = rest;
+    }
+    if (before) {
+        run->last = before;
+        run->end = span->start;
+    } else if (after) {
+        run->first = after;
+        run->start = after->start;
+    } else {
+        run_remove_locked(heap, span->zone, run);
+        run_destroy(run);
+    }
+    span_destroy_locked(heap, span);
+}
+
+void run_detach_locked(struct heap *heap, struct run *run)
+{
+    span_hold_locked(heap, run->first);
+    trace_block(TRACE_segment_free, heap, run->start, run->end - run->start, 0);
+    run_remove_locked(heap, (enum zone_kind)run->first->zone, run);
+}
+
+void run_attach_locked(struct heap *heap, struct run *run)
+{
+    struct span *span = run->first;
+    atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
+    span->batch = 0;
+    run_insert_locked(heap, (enum zone_kind)span->zone, run);
+    trace_block(TRACE_segment_alloc, heap, run->start, run->end - run->start, 0);
+    span_return_locked(heap, span);
+}
+
+struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base, struct run *run,
+                             struct span *span, uintptr_t start, uintptr_t end)
+{
+    span->start = start;
+    span->size = end - start;
+    span->zone = (uint8_t)zone;
+    span->state = SPAN_TAKEN;
+    span->batch = 0;
+    atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
+    trace_block(heap->store->plain ? TRACE_segment_alloc : TRACE_segment_map, heap, start, end - start, 0);
+
+    if (base) {
+        run = base->run;
+        link_after(base, span);
+        run->end = end;
+    } else {
+        span->run = run;
+        if (!heap->store->plain) { /* a segment has them already */
+            run->start = start;
+            run->end = end;
+        }
+        run->first = run->last = span;
+        run_insert_locked(heap, zone, run);
+    }
+    if (heap->store->plain || heap->store->registrable)
+        return span; /* two segments that touch stay two */
+    for (struct run *other = heap->zones[zone].runs, *next; other; other = next) {
+        next = other->next;
+        if (other->start == end)
+            runs_join_locked(heap, zone, run, other);
+    }
+    for (struct run *other = heap->zones[zone].runs; other; other = other->next) {
+        if (other->end == start && other != run) {
+            runs_join_locked(heap, zone, other, run);
+            break;
+        }
+    }
+    return span;
+}
+
+bool span_is_free_segment_locked(const struct heap *heap, const struct span *span)
+{
+    return !span->previous && !span->next && !atomic_load(&span->run->anchors) && !store_is_held(heap->store);
+}
+
+void span_whole_pieces(const struct arena *arena, const struct span *span, size_t wanted, size_t most, uintptr_t *start,
+                       uintptr_t *end)
+{
+    uintptr_t address = span->start, span_end = span->start + span->size;
+    struct piece *piece = arena_piece(arena, address);
+    if (piece->address < address)
+        address = piece->address + piece->size;
+    while (address < span_end && piece_is_anchored(arena_piece(arena, address)))
+        address += arena_piece(arena, address)->size;
+    *start = *end = address;
+    while (address < span_end && *end - *start < wanted) {
+        piece = arena_piece(arena, address);
+        address += piece->size;
+        if (address > span_end || address - *start > most || piece_is_anchored(piece))
+            break;
+        *end = address;
+    }
+}
+
+bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
+{
+    uintptr_t start = 0, end = 0;
+    if (heap->store->plain)
+        return span_is_free_segment_locked(heap, span);
+    if (span->size >= heap->arena->granule && !store_is_held(heap->store))
+        span_whole_pieces(heap->arena, span, 1, SIZE_MAX, &start, &end);
+    return start != end;
+}
+
+/* Idleness --------------------------------------------------------------------------------------------------------- */
+
+/* Marks lie behind each other on one stream: when one has finished, all before it have, also one that cannot be asked
+ * because a capture has taken it. */
+static void batches_advance_locked(struct heap *heap)
+{
+    unsigned done = 0;
+    for (unsigned i = 0; i < heap->closed_count; i++) {
+        tarn_status status = mark_query(heap->closed[i].mark);
+        if (status == TARN_OK)
+            done = i + 1;
+        else if (status == TARN_ERROR_NOT_READY)
+            break;
+    }
+    for (unsigned i = 0; i < done; i++) {
+        heap->idle_batch = heap->closed[i].number;
+        mark_release(heap->closed[i].mark);
+    }
+    heap->closed_count -= done;
+    for (unsigned i = 0; i < heap->closed_count; i++)
+        heap->closed[i] = heap->closed[i + done];
+}
+
+static tarn_status batch_close_locked(struct heap *heap)
+{
+    struct mark *mark = NULL;
+    tarn_status status = mark_record(heap->stream, &mark);
+    if (status)
+        return status;
+    heap->closed[heap->closed_count].number = heap->open_batch++;
+    heap->closed[heap->closed_count++].mark = mark;
+    heap->open_batch_used = false;
+    return TARN_OK;
+}
+
+static void learn_locked(struct heap *heap, bool close, bool foreign)
+{
+    batches_advance_locked(heap);
+    if (close)
+        kept_flush_locked(heap);
+    if (!close || !heap->open_batch_used || heap->retired || heap->closed_count == HEAP_BATCHES)
+        return;
+    if ((foreign || !stream_is_foreign(heap->stream)) && batch_close_locked(heap) == TARN_OK)
+        batches_advance_locked(heap);
+}
+
+void heap_learn_locked(struct heap *heap, bool close)
+{
+    learn_locked(heap, close, false);
+}
+
+void heap_learn_foreign_locked(struct heap *heap)
+{
+    learn_locked(heap, true, true);
+}
+
+struct heap *heap_next(struct arena *arena, struct heap *heap)
+{
+    mutex_lock(&arena->lock);
+    struct heap *next = heap ? heap->next : arena->heaps;
+    mutex_unlock(&arena->lock);
+    return next;
+}
+
+struct store *heap_store(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    struct store *store = heap->store;
+    mutex_unlock(&heap->lock);
+    return store;
+}
+
+bool heap_serves(struct heap *heap, const struct store *wanting)
+{
+    mutex_lock(&heap->lock); /* so long its store is there */
+    bool serves = store_serves(heap->store, wanting);
+    mutex_unlock(&heap->lock);
+    return serves;
+}
+
+/* Whether memory can be taken out of it for others: its stream is retired, or its pool left behind. */
+bool heap_is_left_behind_locked(const struct heap *heap)
+{
+    return heap->retired || atomic_load_explicit(&heap->store->left_behind, memory_order_relaxed);
+}
+
+tarn_status batches_end_prepare_locked(struct heap *heap)
+{
+    kept_flush_locked(heap);
+    batches_advance_locked(heap);
+    if (heap->closed_count == HEAP_BATCHES) { /* the newest mark is superseded by this one */
+        mark_release(heap->closed[--heap->closed_count].mark);
+        heap->open_batch_used = true;
+    }
+    return batch_close_locked(heap);
+}
+
+void batches_end_locked(struct heap *heap)
+{
+    if (heap->closed_count > 0)
+        heap->closed[heap->closed_count - 1].number = heap->open_batch;
+    else
+        heap->idle_batch = heap->open_batch;
+    heap->open_batch_used = false;
+}
+
+void zones_init(struct heap *heap)
+{
+    for (int zone = 0; zone < ZONES; zone++)
+        heap->zones[zone].free.order = heap->store && heap->store->registrable ? by_size_and_serial : by_size;
+}
+
+bool heap_is_empty_locked(struct heap *heap)
+{
+    batches_advance_locked(heap);
+    return !heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs && heap->closed_count == 0 && !heap->ghosts;
+}

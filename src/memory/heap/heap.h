@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The heap: what one (pool, stream) pair owns. A pool's memory is its store's (arena.h).
+ *
+ *   run    |  block  | free |    block     |  slab  |   free      |    contiguous, mapped, of one zone
+ *   spans  [---------][----][--------------][------][-------------]    linked in the order of addresses
+ *   pieces [==============][====================][================]    a piece may end inside any span
+ *
+ * A run is cut into spans without gaps; two free spans never touch. Small spans (to 1 MiB, and slabs) and large ones
+ * have a zone of runs each, so that a small block does not hold a large piece in place.
+ *
+ * Order: a free span may be used again on the heap's stream at once. It is idle, and its pieces may be unmapped, when
+ * its batch is: spans freed since the last recorded mark belong to the open batch; a mark closes it; when the mark has
+ * finished the batch is idle. Memory that was never used is of batch 0, which always is. */
+#ifndef TARN_MEMORY_HEAP_H
+#define TARN_MEMORY_HEAP_H
+
+#include "base/tree.h"
+#include "device/stream.h"
+#include "memory/arena/arena.h"
+#include "memory/arena/map.h"
+#include "memory/arena/rules.h"
+
+#include <tarn/memory.h>
+
+enum zone_kind { ZONE_SMALL, ZONE_LARGE, ZONES };
+
+enum span_state {
+    SPAN_FREE,    /* in its zone's tree */
+    SPAN_TAKEN,   /* free, but in the hands of a thread that maps or unmaps beside the lock */
+    SPAN_BLOCK,   /* live */
+    SPAN_PENDING, /* freed by its owner; work of other streams still uses it */
+    SPAN_SLAB,
+};
+
+struct slab;
+struct ghost;
+struct cache;
+struct point;
+struct capture_order;
+struct plan_follower;
+
+/* One stream's use of a block. That of a freed block is *pending* until it has ended: it is in its queue, and in the books of the first
+ * use of its block. */
+struct use {
+    struct use *next;      /* of the same block */
+    struct stream *stream; /* NULL: an event of the caller's, already in `mark` */
+    unsigned incarnation;
+    struct mark *mark; /* recorded when the block is freed; NULL before, and while recording fails */
+    bool marked;       /* `mark` says all: NULL then means finished */
+    uint64_t
+        capture; /* that the stream used the block in, and nowhere else; 0: none, or blocks are not given back early */
+    struct point *point;       /* where the stream was there when the block was freed; NULL: not known */
+    struct debug_block *watch; /* first use: debug mode looks at the block before it is free; else NULL */
+
+    struct use_queue *queue;     /* NULL of a use in no heap */
+    struct use *earlier, *later; /* in it, while pending */
+    struct use *first;           /* of the block, while pending; NULL else */
+    uint64_t number;             /* of the block among those that the heap has had wait */
+
+    /* First use only. */
+    unsigned pending; /* of the block's uses */
+    struct span *span;
+    unsigned slot;            /* of a slab */
+    struct use *next_watched; /* of the heap's list */
+};
+
+struct use_list {
+    struct use *first, *last;
+};
+
+/* What one stream has still to do with freed blocks of a heap. Marks of one stream end in their order, so whoever looks begins with the
+ * first use, and goes on while it has ended. */
+struct use_queue {
+    struct use_queue *next; /* of the heap */
+    struct stream *stream;
+    unsigned incarnation;
+    bool events;  /* marks that callers recorded, before the blocks were freed: in the order of their records */
+    size_t users; /* uses that name it, of live blocks too */
+    struct use_list marked;   /* in the order of their marks */
+    struct use_list unmarked; /* no mark could be recorded yet */
+};
+
+struct span {
+    _Alignas(CACHE_LINE) uintptr_t start; /* aligned: the spans of different heaps lie side by side */
+    size_t size;                          /* bytes, a multiple of TARN_BLOCK_UNIT */
+    struct span *previous, *next;         /* neighbours in the run */
+    struct run *run;
+    struct tree_node by_size;  /* free: in the zone's tree */
+    struct tree_node by_start; /* free, large, of a heap that follows a plan: in the heap's tree */
+    uint64_t batch;            /* free: the last batch that its memory was freed in */
+    size_t requested;          /* block: bytes asked for */
+    union {
+        uint64_t before;   /* block: its zone's state when it was cut, */
+        uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen then */
+    };
+    uint64_t after;    /* block: and with it cut; 0 and 0 where that says nothing */
+    struct use *uses;  /* block, pending */
+    struct slab *slab; /* slab */
+    uint8_t state, zone;
+    bool split; /* free: counted as inactive_split */
+    bool own;   /* block: the library's, which no program has seen */
+    tarn_tag tag;
+    counters_oversize oversize; /* block: who counts it so; the part's lock, or whoever has claimed it */
+    uint32_t front;             /* block: bytes of debug mode's zone before what the caller has */
+    /* Never changes while the span is in the page map. Last, since a thread that found the span there may read it when the
+     * span is gone already: an unused one keeps it. */
+    _Atomic(struct heap *) heap;
+    atomic_bool live; /* the part's lock: a block that its owner has and nobody has claimed (kept.h) */
+};
+
+struct run {
+    uintptr_t start, end;
+    struct span *first, *last;
+    struct run *next, *previous; /* in the zone's list */
+    uint64_t serial;             /* of a registrable store: the how manieth of its segments; constant */
+
+    /* Of a plain segment, which is a run (segment.h). Constant but for the place in the table, while it is of one heap. */
+    struct heap *heap;
+    struct store *store;
+    driver_stream native;        /* it came for */
+    const struct stream *stream; /* the same, and its incarnation */
+    unsigned stream_incarnation;
+    bool large; /* its zone */
+    counters_oversize oversize;
+    atomic_uint anchors; /* of live blocks in it */
+    uint64_t generation;
+    struct tree_node by_start; /* the table's lock, like the two below */
+    bool listed;               /* in the table */
+    bool joined;               /* a run of `heap`; else on its way there, or out */
+};
+
+struct zone {
+    struct tree free; /* of spans, by size and then address */
+    struct run *runs;
+    _Atomic uint64_t state; /* heap lock, or the part's: another number whenever the free spans are others (kept.h) */
+};
+
+#define SLAB_CLASSES 40
+#define HEAP_BATCHES 8
+#define HEAP_KEPT 8
+
+struct heap {
+    _Alignas(CACHE_LINE) mutex lock; /* of everything below but what is marked */
+    struct arena *arena;             /* constant */
+    unsigned number;                 /* constant: the index of its cache in a thread's table */
+    struct store *store;             /* of the pool; constant until the heap is used again */
+    struct stream *stream;           /* of which the heap is; constant until it is retired */
+    unsigned incarnation;
+    atomic_uint place; /* in the trace (traced.h); 0: none yet in this life */
+    bool retired;      /* no work can be queued on the stream any more */
+    struct zone zones[ZONES];
+    mutex caches_lock;            /* held beside `lock` to change the list below; takes no other */
+    struct cache *caches;         /* of its threads, and those whose thread has ended */
+    struct use_queue *queues;     /* of the streams that use blocks */
+    size_t waiting, waiting_uses; /* blocks that are freed and wait, and their uses that are pending */
+    uint64_t waits;               /* blocks that have ever waited */
+    struct use *watched;          /* blocks that only debug mode has still to let go */
+    struct capture_order *
+        capture_order; /* what the stream's captured work is behind; NULL while no block waits that this is needed for */
+    size_t free_bytes, waiting_bytes;
+    uint64_t states; /* the highest number of a zone's state */
+    struct counters_splits splits;
+    struct ghost *ghosts;       /* old addresses of pieces that are mapped elsewhere too */
+    struct plan_follower *plan; /* NULL: none is followed */
+    struct tree free_by_start;  /* while one is: the large zone's free spans */
+    size_t gained, moved;       /* bytes that growths brought into the heap, and took from elsewhere in it */
+    unsigned spare_count;
+    struct span *spare_spans; /* span objects at hand, so that cutting and joining need no other lock */
+
+    uint64_t open_batch, idle_batch;
+    bool open_batch_used; /* something was freed in it */
+    struct {
+        uint64_t number;
+        struct mark *mark;
+    } closed[HEAP_BATCHES]; /* oldest first */
+    unsigned closed_count;
+
+    struct heap *next; /* arena lock: in the arena's list */
+
+    /* The part's lock: freed blocks that are kept as they are, the newest last; and whether any may be. */
+    struct counters_part part; /* of its store's counters */
+    struct {
+        size_t size;
+        uintptr_t start;
+        uint64_t before;
+        struct span *span;
+    } kept[HEAP_KEPT];
+    atomic_uint kept_count;
+    bool keeps;
+    bool kept_before; /* lock, while the heap is held: `keeps` as it was */
+};
+
+/* The heap of a stream in a pool, made at its first use. */
+tarn_status heap_of(struct store *store, struct stream *stream, struct heap **heap);
+/* The same without making it: NULL where there is none. */
+struct heap *heap_if_used(struct store *store, struct stream *stream);
+
+/* The value of a heap's stream, also when that is retired. Heap lock. */
+static inline tarn_stream heap_stream_value(const struct heap *heap)
+{
+    const struct stream *stream = heap->stream;
+    if (stream && atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == heap->incarnation)
+        return stream_value(stream);
+    return (tarn_stream)heap->incarnation << 32 | (stream ? stream->slot : 0);
+}
+
+/* The heap after `heap` in the arena's list; NULL starts and ends. Heaps are never destroyed. */
+struct heap *heap_next(struct arena *arena, struct heap *heap);
+/* A heap's store, or what was that a moment ago. */
+struct store *heap_store(struct heap *heap);
+/* Whether idle memory of it may be taken for a store: store_serves(). With no lock held. */
+bool heap_serves(struct heap *heap, const struct store *wanting);
+
+/* Stops all heaps of an arena, their caches and kept spans too; no other is made meanwhile. And lets them go on. Takes every heap's
+ * lock: the caller has none, and until the end takes none but those that come after. */
+void heaps_hold(struct arena *arena);
+void heaps_let_go(struct arena *arena);
+
+/* What a request comes down to. */
+struct request {
+    size_t size;      /* bytes, rounded as the store does */
+    size_t requested; /* bytes, as asked for */
+    size_t alignment; /* bytes, at least TARN_BLOCK_UNIT */
+    size_t front;     /* bytes of `size` before what the caller gets: debug mode's */
+    bool slab;        /* a slab serves it */
+    bool own;         /* for the library itself: the block has a span, which says so, and no other pool helps out */
+    tarn_tag tag;
+};
+
+/* Bytes of debug mode's zones: of that in front of a block of an alignment, or of any in a slab; of the least one behind it. */
+static inline size_t zone_in_front(size_t alignment)
+{
+    return debug_has(DEBUG_REDZONE) ? alignment : 0;
+}
+#define ZONE_BEHIND ((size_t)256)
+
+/* Whether every block takes the slow path: debug mode, a tool or the driver's checker wants to know of each. */
+static inline bool fast_paths_are_barred(void)
+{
+    return debug_has(DEBUG_BLOCKS) || announcer || (driver->checking && driver->checking());
+}
+
+static inline enum zone_kind zone_of(size_t size)
+{
+    return size <= COUNTERS_SMALL ? ZONE_SMALL : ZONE_LARGE;
+}
+
+/* Whose free memory serves what the zone cannot, for want of anything better. */
+static inline enum zone_kind zone_other(enum zone_kind zone)
+{
+    return zone == ZONE_SMALL ? ZONE_LARGE : ZONE_SMALL;
+}
+
+/* Cuts a span off the best fitting free one: the smallest that is large enough, the lowest address among equals. The
+ * span's state is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY, without a text, when none fits. */
+tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
+/* Cuts [start, start + size) out of a free span, as SPAN_TAKEN; `fresh` are two new span objects, of which those that are used
+ * become NULL. */
+struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
+                                 struct span *fresh[2]);
+/* The same out of one free span, which must be large enough. Of a plain segment it may be larger than asked for. */
+tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result);
+/* Cuts [start, start + size), which is free, as SPAN_TAKEN out of a span that covers it. */
+tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
+                                   struct span **result);
+/* For who follows a plan: begins, or with NULL ends, and the free spans of the large zone by their addresses: the first one that ends
+ * behind an address, and the next. */
+void heap_plan_locked(struct heap *heap, struct plan_follower *plan);
+struct span *span_ending_behind_locked(const struct heap *heap, uintptr_t address);
+struct span *span_next_by_start_locked(const struct span *span);
+/* The same for a small block or slab, out of the large zone: where it ties the least memory that could be mapped elsewhere, and at
+ * most `most` bytes. */
+tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **span);
+/* Makes a span free that was used until now: it joins the open batch. Merges with free neighbours. */
+void span_give_locked(struct heap *heap, struct span *span);
+/* Makes a span free again that nobody used since it was: its batch stays. Merges likewise. */
+void span_return_locked(struct heap *heap, struct span *span);
+/* Takes a free span out of its tree. */
+void span_hold_locked(struct heap *heap, struct span *span);
+/* Cuts `more` bytes off the front of the free span behind `span` and joins them. TARN_ERROR_NO_ROOM, without a text, where they are
+ * not there; TARN_ERROR_OUT_OF_HOST_MEMORY, and then too nothing has changed. */
+tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more);
+
+/* Enters a block into the page map, and takes it out. Where more than one begin in a page, its entry is the first of them. */
+void span_enter_locked(struct span *span);
+void span_leave_map_locked(struct span *span);
+
+/* Spans and runs as objects; NULL with an error text when the host is out of memory. */
+struct span *span_create(void);
+void span_destroy(struct span *span);
+struct run *run_create(void);
+void run_destroy(struct run *run);
+/* The same of spans, out of what the heap has at hand and back there; and an end of what it has: one that may never be used again
+ * keeps none, since there are as many heaps as pools were at once. */
+struct span *span_create_locked(struct heap *heap);
+void span_destroy_locked(struct heap *heap, struct span *span);
+void spare_spans_destroy_locked(struct heap *heap);
+
+/* Makes the part of a held span from `offset` on a span of its own, the fresh one given, behind it. */
+void span_cut(struct span *span, size_t offset, struct span *fresh);
+/* Takes a held span whose memory is no longer mapped out of its run and destroys it; where it had neighbours on both
+ * sides, `spare` becomes the run of those behind it, and is NULL then. */
+void span_leave_locked(struct heap *heap, struct span *span, struct run **spare);
+
+/* Makes new idle memory, mapped at [start, end), part of the heap, as the fresh span given: behind `base`, the last span of
+ * a run that ends at start, or, where that is NULL, as `run`, a fresh one. Joins runs that now touch. The span is held. */
+struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base, struct run *run,
+                             struct span *span, uintptr_t start, uintptr_t end);
+
+/* Takes a run that is one free span, which stays its `first`, out of the heap; and puts it, idle as it is, into another. */
+void run_detach_locked(struct heap *heap, struct run *run);
+void run_attach_locked(struct heap *heap, struct run *run);
+
+/* The whole pieces in a row inside a free span, from its start on except anchored ones, that give at least `wanted` bytes but not
+ * above `most`. */
+void span_whole_pieces(const struct arena *arena, const struct span *span, size_t wanted, size_t most, uintptr_t *start,
+                       uintptr_t *end);
+/* Of a plain store: whether a free span would go back once it is idle. */
+bool span_is_free_segment_locked(const struct heap *heap, const struct span *span);
+/* Whether a free span holds a whole piece, or is a whole segment, which it would give up once it is idle. */
+bool span_holds_piece_locked(const struct heap *heap, const struct span *span);
+
+/* Finds out which batches are idle; with `close` records a mark if something was freed in the open batch. Never waits. */
+void heap_learn_locked(struct heap *heap, bool close);
+/* The same, closing the open batch also where the stream is a foreign one, whose mark has all blocking streams of the device wait for
+ * each other: for who will wait for it. */
+void heap_learn_foreign_locked(struct heap *heap);
+static inline bool span_idle_locked(const struct heap *heap, const struct span *span)
+{
+    return span->batch <= heap->idle_batch;
+}
+
+/* Gives `stream`'s heaps, of every pool, up to the device's other streams. */
+tarn_status heap_retire(struct stream *stream);
+
+/* Whether its memory can be taken out of it for others: its stream is retired, or its pool left behind. */
+bool heap_is_left_behind_locked(const struct heap *heap);
+/* The stream is about to capture, and nothing can be marked on it then: so what was freed for it so far is, in every pool. */
+void heaps_learn(struct stream *stream);
+/* The store is left behind: its heaps' idle memory is the default pool's to take. */
+void heaps_leave_behind(struct store *store);
+/* Whether nothing is left in any heap of a store that was left behind; then they are given up, to be used again. */
+bool heaps_give_up(struct store *store);
+
+/* Closes the fast paths of all heaps of a device for good, before the last trim; or because it is lost. */
+void heaps_close(struct arena *arena);
+void heaps_lose(struct arena *arena);
+/* Has the fast paths of all heaps take the way that the trace needs, or not any more. */
+void heaps_trace_turned(void);
+
+/* For heaps.c. A heap's zones, which are empty, in the order of its store. Whether nothing is left in a heap, nor known that is to end. Under its lock, the last mark of its life,
+ * on failure none; and that all that is freed from now on is of that batch, since nothing is queued on its stream any more. */
+void zones_init(struct heap *heap);
+bool heap_is_empty_locked(struct heap *heap);
+tarn_status batches_end_prepare_locked(struct heap *heap);
+void batches_end_locked(struct heap *heap);
+
+#endif

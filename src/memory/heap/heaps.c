@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns which heap a stream has in a pool: its making, the end of its stream or pool, and its next life. A heap is never destroyed: one
+ * that nothing is left in is used again, with the caches that threads have of it. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/arena/hooks.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/heap.h"
+#include "memory/heap/kept.h"
+#include "memory/heap/traced.h"
+
+#include <string.h>
+
+static struct object_pool heaps = OBJECT_POOL(struct heap);
+
+static struct heap *heap_create(struct arena *arena)
+{
+    static atomic_uint numbers;
+    struct heap *heap = object_alloc(&heaps);
+    if (!heap) {
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a heap");
+        return NULL;
+    }
+    mutex_init(&heap->lock, LOCK_HEAP);
+    mutex_init(&heap->caches_lock, LOCK_CACHES);
+    heap->arena = arena;
+    heap->number = atomic_fetch_add(&numbers, 1);
+    return heap;
+}
+
+/* A heap that nothing is left in and nobody can reach, to be used again; heaps_lock, under which alone the list grows. Threads may
+ * have caches of it: they are empty, and serve them again in the heap's next life. */
+static struct heap *heap_unused_locked(struct arena *arena)
+{
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        bool unused = heap->retired && heap_is_empty_locked(heap);
+        mutex_unlock(&heap->lock);
+        if (unused)
+            return heap;
+    }
+    return NULL;
+}
+
+static void count_retired(struct arena *arena, int change)
+{
+    mutex_lock(&arena->lock);
+    arena->retired += (unsigned)change;
+    mutex_unlock(&arena->lock);
+}
+
+static mutex heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS); /* of the making of heaps; before a heap's and an arena's */
+
+/* Where a store keeps its heap of a stream. */
+struct heap *heap_if_used(struct store *store, struct stream *stream)
+{
+    struct heap *heap = NULL;
+    if (store == &store->arena->store)
+        return atomic_load_explicit(&stream->heap, memory_order_acquire);
+    mutex_lock(&store->lookup);
+    if (stream->slot < store->heap_slots)
+        heap = store->heaps[stream->slot];
+    mutex_unlock(&store->lookup);
+    return heap;
+}
+
+/* Makes room for heap_enter(). */
+static tarn_status heap_enter_prepare(struct store *store, const struct stream *stream)
+{
+    unsigned slots = store->heap_slots ? store->heap_slots : 8;
+    if (store == &store->arena->store || stream->slot < store->heap_slots)
+        return TARN_OK;
+    while (slots <= stream->slot)
+        slots *= 2;
+    struct heap **table = pages_alloc(slots * sizeof *table);
+    if (!table)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a pool's table of heaps");
+    mutex_lock(&store->lookup);
+    struct heap **before = store->heaps;
+    size_t bytes = store->heap_slots * sizeof *table;
+    if (before)
+        memcpy(table, before, bytes);
+    store->heaps = table;
+    store->heap_slots = slots;
+    mutex_unlock(&store->lookup);
+    pages_free(before, bytes);
+    return TARN_OK;
+}
+
+static void heap_enter(struct store *store, struct stream *stream, struct heap *heap)
+{
+    if (store == &store->arena->store) {
+        atomic_store_explicit(&stream->heap, heap, memory_order_release);
+        return;
+    }
+    mutex_lock(&store->lookup);
+    store->heaps[stream->slot] = heap;
+    mutex_unlock(&store->lookup);
+}
+
+static tarn_status heap_make_locked(struct store *store, struct stream *stream, struct heap **result)
+{
+    struct arena *arena = store->arena;
+    tarn_status status = heap_enter_prepare(store, stream);
+    if (status)
+        return status;
+    struct heap *heap = heap_unused_locked(arena);
+    bool fresh = !heap;
+    if (fresh && !(heap = heap_create(arena)))
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+
+    bool left_behind = atomic_load(&store->left_behind); /* for a request that was on its way then */
+    if (fresh ? left_behind : !left_behind)
+        count_retired(arena, left_behind ? 1 : -1);
+    mutex_lock(&heap->lock);
+    if (!fresh) {
+        counters_keep_splits(heap->store->counters, &heap->splits);
+        counters_part_close(&heap->part);
+    }
+    heap->store = store;
+    zones_init(heap);
+    heap->stream = stream;
+    heap->incarnation = atomic_load(&stream->incarnation);
+    trace_place_drop(atomic_exchange(&heap->place, 0));
+    heap->retired = false;
+    heap->open_batch = heap->idle_batch + 1;
+    heap->open_batch_used = false;
+    heap->splits = (struct counters_splits){0};
+    heap->gained = heap->moved = 0;
+    if (!left_behind)
+        caches_open_locked(heap);
+    mutex_unlock(&heap->lock);
+    if (fresh) {
+        mutex_lock(&arena->lock);
+        heap->next = arena->heaps;
+        arena->heaps = heap;
+        mutex_unlock(&arena->lock);
+    }
+    heap_enter(store, stream, heap);
+    *result = heap;
+    return TARN_OK;
+}
+
+tarn_status heap_of(struct store *store, struct stream *stream, struct heap **heap)
+{
+    *heap = heap_if_used(store, stream);
+    if (*heap)
+        return TARN_OK;
+    tarn_status status = TARN_OK;
+    mutex_lock(&heaps_lock);
+    *heap = heap_if_used(store, stream);
+    if (!*heap)
+        status = heap_make_locked(store, stream, heap);
+    mutex_unlock(&heaps_lock);
+    return status;
+}
+
+/* Marks the end of the stream's work, which can fail; the heap is as good as before then. */
+static void retire_locked(struct heap *heap)
+{
+    batches_end_locked(heap);
+    if (!heap_is_left_behind_locked(heap)) {
+        count_retired(heap->arena, 1);
+        caches_close_locked(heap);
+    }
+    heap->retired = true;
+    hooks.plan_end_locked(heap);
+    heap_enter(heap->store, heap->stream, NULL);
+}
+
+tarn_status heap_retire(struct stream *stream)
+{
+    struct arena *arena = arena_if_used(stream->device);
+    tarn_status status = TARN_OK;
+    mutex_lock(&heaps_lock);
+    for (struct heap *heap = arena ? arena->heaps : NULL; heap && !status; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        if (heap->stream == stream && !heap->retired)
+            status = batches_end_prepare_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+    for (struct heap *heap = arena ? arena->heaps : NULL; heap && !status; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        if (heap->stream == stream && !heap->retired)
+            retire_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+    mutex_unlock(&heaps_lock);
+    return status;
+}
+
+/* The next heap of a store after `heap`, NULL first; heaps_lock, under which a heap changes its store. There may be thousands of
+ * others', so their locks are not taken. */
+static struct heap *heap_of_store_locked(const struct store *store, const struct heap *heap)
+{
+    struct heap *next = heap ? heap->next : store->arena->heaps;
+    while (next && next->store != store)
+        next = next->next;
+    return next;
+}
+
+void heaps_leave_behind(struct store *store)
+{
+    mutex_lock(&heaps_lock);
+    atomic_store(&store->left_behind, true); /* before: a cache that is made from now on is closed */
+    for (struct heap *heap = heap_of_store_locked(store, NULL); heap; heap = heap_of_store_locked(store, heap)) {
+        mutex_lock(&heap->lock);
+        if (!heap->retired) {
+            count_retired(heap->arena, 1);
+            caches_close_locked(heap);
+            caches_reclaim_locked(heap); /* so that heaps_learn() finds all that is free */
+        }
+        mutex_unlock(&heap->lock);
+    }
+    mutex_unlock(&heaps_lock);
+}
+
+void heaps_learn(struct stream *stream)
+{
+    struct arena *arena = arena_if_used(stream->device);
+    mutex_lock(&heaps_lock);
+    for (struct heap *heap = arena ? arena->heaps : NULL; heap; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        if (heap->stream == stream && !heap->retired)
+            heap_learn_locked(heap, true);
+        mutex_unlock(&heap->lock);
+    }
+    mutex_unlock(&heaps_lock);
+}
+
+bool heaps_give_up(struct store *store)
+{
+    bool empty = true;
+    mutex_lock(&heaps_lock);
+    for (struct heap *heap = heap_of_store_locked(store, NULL); heap && empty;
+         heap = heap_of_store_locked(store, heap)) {
+        mutex_lock(&heap->lock);
+        empty = heap_is_empty_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+    for (struct heap *heap = heap_of_store_locked(store, NULL), *next; heap && empty; heap = next) {
+        next = heap_of_store_locked(store, heap);
+        mutex_lock(&heap->lock);
+        if (!heap->retired)
+            heap_enter(store, heap->stream, NULL);
+        caches_publish_locked(heap); /* while the pool is there to count it */
+        counters_part_close(&heap->part);
+        spare_spans_destroy_locked(heap);
+        heap->retired = true;
+        heap->store = &store->arena->store;
+        mutex_unlock(&heap->lock);
+    }
+    mutex_unlock(&heaps_lock);
+    return empty;
+}
+
+void heaps_hold(struct arena *arena)
+{
+    mutex_lock(&heaps_lock);
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+        mutex_lock(&heap->lock);
+        heap->kept_before = kept_pause_locked(heap);
+        caches_hold_locked(heap);
+    }
+}
+
+void heaps_let_go(struct arena *arena)
+{
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+        caches_let_go_locked(heap);
+        kept_go_on_locked(heap, heap->kept_before);
+        mutex_unlock(&heap->lock);
+    }
+    mutex_unlock(&heaps_lock);
+}
+
+void heaps_close(struct arena *arena)
+{
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        caches_close_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+void heaps_lose(struct arena *arena)
+{
+    mutex_lock(&arena->lock); /* of the list; heaps' locks may be held by the caller */
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next)
+        caches_lose(heap);
+    mutex_unlock(&arena->lock);
+}
+
+void heaps_trace_turned(void)
+{
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        for (struct heap *heap = arena ? heap_next(arena, NULL) : NULL; heap; heap = heap_next(arena, heap)) {
+            mutex_lock(&heap->lock);
+            caches_publish_locked(heap);
+            mutex_unlock(&heap->lock);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The slow side of kept spans, and of which blocks are live. A kept span is a block by its state and in the page map, in no tree,
+ * and not live. Under the heap's lock; that of its part of the counters is taken inside it. */
+#include "memory/heap/kept.h"
+
+uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
+{
+    struct counters *counters = NULL;
+    uintptr_t address = 0;
+    counters_take_up(&heap->arena->counters, &heap->part);
+    unsigned place = kept_find_locked(heap, thread, size);
+    if (place) {
+        counters = heap->store->counters; /* constant while blocks are kept */
+        address =
+            kept_take_locked(heap, thread, place - 1, requested, counters_allocated_locked(counters, size, requested));
+    }
+    counters_return(&heap->arena->counters, &heap->part, counters);
+    return address;
+}
+
+bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread)
+{
+    struct counters *counters = NULL;
+    counters_take_up(&heap->arena->counters, &heap->part);
+    bool keeps = kept_may_give_locked(heap, span, address, thread);
+    if (keeps) {
+        counters = heap->store->counters;
+        counters_freed_and_completed_locked(counters, span->size, span->requested, span->oversize);
+        kept_give_locked(heap, span, thread);
+    }
+    counters_return(&heap->arena->counters, &heap->part, counters);
+    return keeps;
+}
+
+static unsigned kept_detach(struct heap *heap, struct span *spans[HEAP_KEPT])
+{
+    counters_part_lock(&heap->part);
+    unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed);
+    for (unsigned i = 0; i < count; i++)
+        spans[i] = heap->kept[i].span;
+    atomic_store_explicit(&heap->kept_count, 0, memory_order_relaxed);
+    counters_part_unlock(&heap->part);
+    return count;
+}
+
+void kept_flush_locked(struct heap *heap)
+{
+    struct span *spans[HEAP_KEPT];
+    if (!atomic_load_explicit(&heap->kept_count, memory_order_relaxed))
+        return;
+    unsigned count = kept_detach(heap, spans);
+    for (unsigned i = 0; i < count; i++) {
+        struct zone *zone = &heap->zones[spans[i]->zone];
+        uint64_t state = atomic_load_explicit(&zone->state, memory_order_relaxed);
+        span_leave_map_locked(spans[i]);
+        span_give_locked(heap, spans[i]);
+        atomic_store_explicit(&zone->state, state, memory_order_relaxed);
+    }
+}
+
+static bool set_keeps(struct heap *heap, bool keeps)
+{
+    counters_part_lock(&heap->part);
+    bool before = heap->keeps;
+    heap->keeps = keeps;
+    counters_part_unlock(&heap->part);
+    return before;
+}
+
+void kept_open_locked(struct heap *heap)
+{
+    (void)set_keeps(heap, !heap->store->plain && !fast_paths_are_barred());
+}
+
+void kept_close_locked(struct heap *heap)
+{
+    (void)kept_pause_locked(heap);
+}
+
+bool kept_pause_locked(struct heap *heap)
+{
+    bool before = set_keeps(heap, false);
+    kept_flush_locked(heap);
+    return before;
+}
+
+void kept_go_on_locked(struct heap *heap, bool keeps)
+{
+    bool lost = atomic_load(&heap->arena->device->lost);
+    (void)set_keeps(heap, keeps && !lost);
+}
+
+void kept_lose(struct heap *heap)
+{
+    (void)set_keeps(heap, false);
+}
+
+void span_begin_locked(struct heap *heap, struct span *span)
+{
+    struct counters *counters = heap->store->counters;
+    counters_part_lock(&heap->part);
+    bool counted = counters_part_allocated_locked(&heap->part, span->size, span->requested);
+    span->oversize = 0;
+    atomic_store_explicit(&span->live, counted, memory_order_relaxed);
+    counters_part_unlock(&heap->part);
+    if (!counted) {
+        counters_take_up(&heap->arena->counters, &heap->part);
+        span->oversize = counters_allocated_locked(counters, span->size, span->requested);
+        atomic_store_explicit(&span->live, true, memory_order_relaxed);
+        counters_return(&heap->arena->counters, &heap->part, counters);
+    }
+    trace_block(TRACE_alloc, heap, span->start, span->requested, span->tag);
+}
+
+static bool set_live(struct heap *heap, struct span *span, bool live)
+{
+    counters_part_lock(&heap->part);
+    bool before = atomic_exchange_explicit(&span->live, live, memory_order_relaxed);
+    counters_part_unlock(&heap->part);
+    return before;
+}
+
+bool span_claim_locked(struct heap *heap, struct span *span)
+{
+    return set_live(heap, span, false);
+}
+
+void span_unclaim_locked(struct heap *heap, struct span *span)
+{
+    (void)set_live(heap, span, true);
+}
+
+bool span_is_live_locked(struct heap *heap, const struct span *span, size_t *requested)
+{
+    counters_part_lock(&heap->part);
+    bool live = atomic_load_explicit(&span->live, memory_order_relaxed);
+    *requested = span->requested;
+    counters_part_unlock(&heap->part);
+    return live;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Kept spans: the last few blocks with a span of their own that were freed in a heap, for the next request of the very same
+ * size. They are taken and given under one short lock, that of the heap's part of the counters, and are not cut, joined, or looked up.
+ *
+ * A block is kept only where that changes nothing of the placement. Each change of a zone's free spans gives them a new state,
+ * and a block knows the states before and after it was cut. A free in the state after it undoes the cut: the state before is
+ * back, in which a request of that size would be cut at the same place again. So kept spans are a stack of what was undone.
+ *
+ * Nothing else sees them: for the counters a kept block is free, for a second free it is not live, and whoever searches, joins or
+ * gives up memory of the heap makes them free spans first (kept_flush_locked()). So a free span is never missed, and a batch
+ * that is closed has all that was freed before.
+ *
+ * A block with a span is *live* from when it is handed out until it is freed, but for while somebody has claimed it, to look at it
+ * or to free it under the heap's lock. */
+#ifndef TARN_MEMORY_KEPT_H
+#define TARN_MEMORY_KEPT_H
+
+#include "base/process.h"
+#include "memory/heap/heap.h"
+#include "memory/heap/traced.h"
+#include "memory/settings/config.h"
+
+static inline uint64_t kept_state(const struct heap *heap, const struct span *span)
+{
+    return atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
+}
+
+static inline void kept_state_set(struct heap *heap, const struct span *span, uint64_t state)
+{
+    atomic_store_explicit(&heap->zones[span->zone].state, state, memory_order_relaxed);
+}
+
+/* Which kept block serves a request of a size, from 1; 0 for none. */
+static inline unsigned kept_find_locked(const struct heap *heap, const struct thread *thread, size_t size)
+{
+    unsigned i = atomic_load_explicit(&heap->kept_count, memory_order_relaxed);
+    bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
+    while (i > 0 && heap->kept[i - 1].size != size)
+        i--;
+    bool told = !trace_is_on() || trace_is_quick(heap, thread);
+    return i > 0 && heap->keeps && routed && told &&
+                   kept_state(heap, heap->kept[i - 1].span) == heap->kept[i - 1].before
+               ? i
+               : 0;
+}
+
+/* Hands out a kept block, which is counted. */
+static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread *thread, unsigned place,
+                                         size_t requested, counters_oversize oversize)
+{
+    unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed) - 1;
+    struct span *span = heap->kept[place].span;
+    uintptr_t address = heap->kept[place].start;
+    for (; place < count; place++)
+        heap->kept[place] = heap->kept[place + 1];
+    atomic_store_explicit(&heap->kept_count, count, memory_order_relaxed);
+    kept_state_set(heap, span, span->after);
+    span->requested = requested;
+    span->tag = 0;
+    atomic_store_explicit(&span->live, true, memory_order_relaxed);
+    span->oversize = oversize;
+    if (trace_is_on())
+        trace_quickly(TRACE_alloc, heap, thread, address, requested, 0);
+    return address;
+}
+
+/* For what the heap's part cannot count as it is. */
+uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size, size_t requested);
+bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread);
+
+/* A block of exactly the size that a request is rounded to, or 0: the slow path must be taken, also where requests may have
+ * another way to go than when the thread last asked. */
+static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread, size_t requested)
+{
+    size_t size = config_round(memory_config(), requested);
+    uintptr_t address = 0;
+    if (!atomic_load_explicit(&heap->kept_count, memory_order_relaxed))
+        return 0;
+    counters_part_lock(&heap->part);
+    unsigned place = kept_find_locked(heap, thread, size);
+    bool counted = place && counters_part_allocated_locked(&heap->part, size, requested);
+    if (counted)
+        address = kept_take_locked(heap, thread, place - 1, requested, 0);
+    counters_part_unlock(&heap->part);
+    return place && !counted ? kept_take_counted(heap, thread, size, requested) : address;
+}
+
+/* Whether a free keeps the block: one that is live, that no other stream has used, after which no other was cut or freed. */
+static inline bool kept_may_give_locked(const struct heap *heap, const struct span *span, uintptr_t address,
+                                        const struct thread *thread)
+{
+    return atomic_load_explicit(&span->live, memory_order_relaxed) &&
+           atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && span->start == address && !span->uses &&
+           heap->keeps && atomic_load_explicit(&heap->kept_count, memory_order_relaxed) < HEAP_KEPT &&
+           kept_state(heap, span) == span->after && (!trace_is_on() || trace_is_quick(heap, thread));
+}
+
+/* Keeps a block, whose free is counted. */
+static inline void kept_give_locked(struct heap *heap, struct span *span, const struct thread *thread)
+{
+    unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed);
+    if (trace_is_on())
+        trace_quickly(TRACE_free, heap, thread, span->start, span->requested, span->tag);
+    atomic_store_explicit(&span->live, false, memory_order_relaxed);
+    heap->kept[count].size = span->size;
+    heap->kept[count].start = span->start;
+    heap->kept[count].before = span->before;
+    kept_state_set(heap, span, span->before);
+    heap->kept[count].span = span;
+    atomic_store_explicit(&heap->kept_count, count + 1, memory_order_relaxed);
+}
+
+/* Frees a live block by keeping it; false when the slow path must be taken. */
+static inline bool kept_give(struct span *span, uintptr_t address, const struct thread *thread)
+{
+    struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
+    if (!heap)
+        return false;
+    counters_part_lock(&heap->part);
+    bool keeps = kept_may_give_locked(heap, span, address, thread);
+    bool counted = keeps && counters_part_freed_locked(&heap->part, span->size, span->requested, span->oversize);
+    if (counted)
+        kept_give_locked(heap, span, thread);
+    counters_part_unlock(&heap->part);
+    return keeps && !counted ? kept_give_counted(heap, span, address, thread) : keeps;
+}
+
+/* Makes the heap's kept spans free ones, of the open batch, which is the state that they stand for. */
+void kept_flush_locked(struct heap *heap);
+
+/* From now on blocks are kept, at the start of a heap's life, unless somebody watches whose memory is whose; and not any more. */
+void kept_open_locked(struct heap *heap);
+void kept_close_locked(struct heap *heap);
+/* Keeps none for a while; gives what to go on with. */
+bool kept_pause_locked(struct heap *heap);
+void kept_go_on_locked(struct heap *heap, bool keeps);
+/* The same because the device is lost: takes no lock but the part's. What is kept stays so until it is flushed. */
+void kept_lose(struct heap *heap);
+
+/* A span has become a block and is handed out: it is live, counted, and in the trace. */
+void span_begin_locked(struct heap *heap, struct span *span);
+/* Claims a live block under its heap's lock: nobody frees it meanwhile. False where it is not live. Ends by the block's end, or by
+ * giving it back. */
+bool span_claim_locked(struct heap *heap, struct span *span);
+void span_unclaim_locked(struct heap *heap, struct span *span);
+/* Whether a span's block is live, for one look; then what was asked for. */
+bool span_is_live_locked(struct heap *heap, const struct span *span, size_t *requested);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the memory layer writes to the trace. Each call is one load while that is off. A block is told of under the lock of its heap,
+ * or by its cache's thread while that is busy, or under the lock of its heap's part of the counters: so who has them all sees blocks as the trace says. */
+#ifndef TARN_MEMORY_TRACED_H
+#define TARN_MEMORY_TRACED_H
+
+#include "device/tracing.h"
+#include "memory/heap/heap.h"
+
+/* The heap's place in the trace: it has one from its first record to the end of its life. */
+uint32_t heap_place_make(struct heap *heap);
+static inline uint32_t heap_place(struct heap *heap)
+{
+    uint32_t place = atomic_load_explicit(&heap->place, memory_order_relaxed);
+    return place ? place : heap_place_make(heap);
+}
+
+static inline void trace_block(enum trace_kind kind, struct heap *heap, uintptr_t address, size_t size, tarn_tag tag)
+{
+    if (trace_is_on())
+        trace_event(kind, heap_place(heap), address, size, tag);
+}
+
+/* Whether a record can be written with no look-up, lock or call. Else the slow path is for it. */
+static inline bool trace_is_quick(const struct heap *heap, const struct thread *thread)
+{
+    return thread->trace && atomic_load_explicit(&heap->place, memory_order_relaxed) &&
+           atomic_load_explicit(&trace_stack_mode, memory_order_relaxed) == TRACE_STACKS_NONE;
+}
+
+static inline void trace_quickly(enum trace_kind kind, const struct heap *heap, const struct thread *thread,
+                                 uintptr_t address, size_t size, uint16_t tag)
+{
+    trace_put(thread->trace, kind, address, size, atomic_load_explicit(&heap->place, memory_order_relaxed),
+              thread->region, 0, tag);
+}
+
+/* About a pool, a store's device as a whole, or a stream in a pool; from outside the locks. */
+void trace_store(enum trace_kind kind, const struct store *store, uint64_t size);
+
+#endif

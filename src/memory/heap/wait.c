@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns uses, and each heap's queues of those that are pending: one per stream that uses blocks, so that a look need not know how many blocks
+ * wait. A block waits in what was made when it was used, so that freeing it cannot fail for want of host memory; a mark that cannot be
+ * made then is made later. A use is taken out of its queue once its own mark has been seen to end: the order of a queue decides only who
+ * is asked first, never who is free. Under the heap's lock, but for the adding to a list that is not yet a block's. */
+#include "memory/heap/wait.h"
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/arena/hooks.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/capture_order.h"
+#include "memory/heap/kept.h"
+#include "memory/heap/traced.h"
+
+static struct object_pool all_uses = OBJECT_POOL(struct use);
+static struct object_pool all_queues = OBJECT_POOL(struct use_queue);
+
+/* Queues ----------------------------------------------------------------------------------------------------------- */
+
+/* A queue of the heap, made if need be; NULL with an error text when the host is out of memory. Queues are few: as many as streams use
+ * the heap's blocks. */
+static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsigned incarnation, bool events)
+{
+    struct use_queue *queue = heap->queues;
+    while (queue && (queue->stream != stream || queue->incarnation != incarnation || queue->events != events))
+        queue = queue->next;
+    if (queue)
+        return queue;
+    queue = object_alloc(&all_queues);
+    if (!queue) {
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the uses of blocks by another stream");
+        return NULL;
+    }
+    queue->stream = stream;
+    queue->incarnation = incarnation;
+    queue->events = events;
+    queue->next = heap->queues;
+    heap->queues = queue;
+    return queue;
+}
+
+static void queues_sweep_locked(struct heap *heap)
+{
+    for (struct use_queue **place = &heap->queues; *place;) {
+        struct use_queue *queue = *place;
+        if (queue->users) {
+            place = &queue->next;
+            continue;
+        }
+        *place = queue->next;
+        object_free(&all_queues, queue);
+    }
+}
+
+static void list_insert(struct use_list *list, struct use *behind, struct use *use)
+{
+    use->earlier = behind;
+    use->later = behind ? behind->later : list->first;
+    if (use->later)
+        use->later->earlier = use;
+    else
+        list->last = use;
+    if (behind)
+        behind->later = use;
+    else
+        list->first = use;
+}
+
+static void list_remove(struct use_list *list, struct use *use)
+{
+    if (use->earlier)
+        use->earlier->later = use->later;
+    else
+        list->first = use->later;
+    if (use->later)
+        use->later->earlier = use->earlier;
+    else
+        list->last = use->earlier;
+    use->earlier = use->later = NULL;
+}
+
+static uint64_t place_of(const struct use *use)
+{
+    return use->mark ? mark_place(use->mark).number : 0;
+}
+
+/* Behind those whose marks were recorded before. That is the end, but for callers' events that were recorded out of the order of the
+ * frees, and for what has finished. */
+static void queue_insert(struct use *use)
+{
+    struct use_list *list = use->marked ? &use->queue->marked : &use->queue->unmarked;
+    struct use *behind = use->marked && !use->mark ? NULL : list->last;
+    while (use->marked && behind && place_of(behind) > place_of(use))
+        behind = behind->earlier;
+    list_insert(list, behind, use);
+}
+
+static void use_ends_locked(struct heap *heap, struct use *use)
+{
+    list_remove(use->marked ? &use->queue->marked : &use->queue->unmarked, use);
+    use->first->pending--;
+    use->first = NULL;
+    heap->waiting_uses--;
+}
+
+/* Uses ------------------------------------------------------------------------------------------------------------- */
+
+/* A use in front of a list, of a queue of the heap unless that is NULL. */
+static struct use *use_create(struct heap *heap, struct use **uses, struct stream *stream, unsigned incarnation,
+                              bool event)
+{
+    struct use_queue *queue = heap ? queue_of(heap, stream, incarnation, event) : NULL;
+    struct use *use = queue || !heap ? object_alloc(&all_uses) : NULL;
+    if (!use) {
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the use of a block by another stream");
+        return NULL;
+    }
+    use->stream = event ? NULL : stream;
+    use->incarnation = incarnation;
+    use->queue = queue;
+    if (queue)
+        queue->users++;
+    use->next = *uses;
+    *uses = use;
+    return use;
+}
+
+/* Adds a use that is of one capture, or with 0 of none. */
+static tarn_status use_add(struct heap *heap, struct use **uses, struct stream *stream, unsigned incarnation,
+                           uint64_t capture)
+{
+    for (struct use *use = *uses; use; use = use->next)
+        if (use->stream == stream && use->incarnation == incarnation) {
+            use->capture = use->capture == capture ? capture : 0;
+            return TARN_OK;
+        }
+    struct use *use = use_create(heap, uses, stream, incarnation, false);
+    if (!use)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    use->capture = capture;
+    return TARN_OK;
+}
+
+tarn_status use_add_stream(struct heap *heap, struct use **uses, struct stream *stream)
+{
+    return use_add(heap, uses, stream, atomic_load_explicit(&stream->incarnation, memory_order_relaxed),
+                   capture_order_of(stream));
+}
+
+tarn_status use_add_own(struct heap *heap, struct use **uses)
+{
+    return use_create(heap, uses, heap->stream, heap->incarnation, false) ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+tarn_status use_add_mark(struct heap *heap, struct use **uses, struct mark *mark)
+{
+    struct mark_place place = mark_place(mark);
+    struct use *use = use_create(heap, uses, place.stream, place.incarnation, true);
+    if (!use)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    use->mark = mark_keep(mark);
+    use->marked = true;
+    return TARN_OK;
+}
+
+static struct use *use_destroy(struct use *use)
+{
+    struct use *next = use->next;
+    if (use->queue)
+        use->queue->users--;
+    mark_release(use->mark);
+    point_destroy(use->point);
+    object_free(&all_uses, use);
+    return next;
+}
+
+/* Marks the work of the using stream so far, if that was not done. */
+static tarn_status use_mark(struct use *use)
+{
+    if (use->marked)
+        return TARN_OK;
+    tarn_status status = mark_of_stream(use->stream, use->incarnation, &use->mark);
+    use->marked = status == TARN_OK;
+    return status;
+}
+
+/* Work on a device that is lost is over: nothing of it will ever touch memory again, and nobody need wait. */
+static bool is_over(tarn_status status)
+{
+    return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
+}
+
+/* Of a use that has its mark. One that a capture has taken can be recorded again on its stream only: where that was retired since, the
+ * mark of the retirement, which says no less, takes its place. */
+static bool use_ended(struct use *use)
+{
+    tarn_status status = use->mark ? mark_query(use->mark) : TARN_OK;
+    struct mark *last = NULL;
+    if (status != TARN_ERROR_CAPTURE)
+        return is_over(status);
+    struct mark_place place = mark_place(use->mark);
+    if (atomic_load(&place.stream->incarnation) == place.incarnation ||
+        mark_of_stream(place.stream, place.incarnation, &last) || last == use->mark) {
+        mark_release(last);
+        return false;
+    }
+    mark_release(use->mark);
+    use->mark = last;
+    return !last || is_over(mark_query(last));
+}
+
+void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses, size_t size)
+{
+    heap->waits++;
+    uses->span = span;
+    uses->slot = slot;
+    uses->pending = 0;
+    for (struct use *use = uses; use; use = use->next) {
+        if (use_mark(use) && use->capture)
+            use->point = point_take(use->stream, use->capture);
+        use->first = uses;
+        use->number = heap->waits;
+        queue_insert(use);
+        uses->pending++;
+    }
+    heap->waiting++;
+    heap->waiting_uses += uses->pending;
+    heap->waiting_bytes += size;
+}
+
+bool wait_is_first(const struct use *use)
+{
+    const struct use *first = use->first;
+    while (!first->first)
+        first = first->next;
+    return first == use;
+}
+
+size_t wait_size(const struct use *use)
+{
+    const struct span *span = use->first->span;
+    return span->state == SPAN_SLAB ? span->slab->slot_size : span->size;
+}
+
+/* Gives the memory of a block that nobody uses any more to the heap. */
+static void block_end_locked(struct heap *heap, struct use *uses)
+{
+    struct span *span = uses->span;
+    struct slab *slab = span->state == SPAN_SLAB ? span->slab : NULL;
+    size_t size = slab ? slab->slot_size : span->size;
+    unsigned slot = uses->slot;
+    trace_block(TRACE_free_completed, heap, slab ? slab_address(slab, slot) : span->start,
+                slab ? slab_requested(slab, slot) : span->requested, slab ? slab_tag(slab, slot) : span->tag);
+    if (uses->watch)
+        hooks.debug_gone_locked(uses->watch);
+    while (uses)
+        uses = use_destroy(uses);
+    heap->waiting--;
+    if (slab) {
+        atomic_load_explicit(&slab->uses, memory_order_relaxed)[slot] = NULL;
+        slab_set_state_locked(slab, slot, NOTE_TAKEN);
+        cache_give_locked(slab, slot);
+    } else {
+        span->uses = NULL;
+        span_leave_map_locked(span);
+        span_give_locked(heap, span);
+    }
+    heap->waiting_bytes -= size;
+    counters_completed(heap->store->counters, size);
+}
+
+/* What a look at a heap's queues knows. */
+struct pass {
+    struct heap *heap;
+    size_t ended;      /* what was found so: blocks that are free, or that debug mode has to look at */
+    bool asked, knows; /* of the order of captured work */
+};
+
+/* Whether a use is part of a capture that the heap's stream is in now, and whose memory stays with it: then the graph says, and
+ * nothing else can, when it is over. */
+static bool is_captured(struct pass *pass, const struct use *use)
+{
+    struct heap *heap = pass->heap;
+    if (!use->point)
+        return false;
+    if (!pass->asked)
+        pass->knows = atomic_load(&heap->store->holds) && capture_order_learn(&heap->capture_order, heap->stream);
+    pass->asked = true;
+    return pass->knows && capture_order_is_of(heap->capture_order, use->point);
+}
+
+/* Whether all uses of a block that are pending are behind what the heap's stream does next in its capture. */
+static bool is_ordered(struct pass *pass, const struct use *uses)
+{
+    for (const struct use *use = uses; use; use = use->next)
+        if (use->first && !(is_captured(pass, use) && capture_order_includes(pass->heap->capture_order, use->point)))
+            return false;
+    return true;
+}
+
+/* The work of other streams on a block is over: it is free, unless debug mode wants to see it first. */
+static void work_ends_locked(struct pass *pass, struct use *uses)
+{
+    struct heap *heap = pass->heap;
+    pass->ended++;
+    for (struct use *use = uses; use; use = use->next)
+        if (use->first)
+            use_ends_locked(heap, use);
+    if (!uses->watch) {
+        block_end_locked(heap, uses);
+        return;
+    }
+    hooks.debug_ended_locked(uses->watch);
+    uses->next_watched = heap->watched;
+    heap->watched = uses;
+}
+
+static void look_at_watched_locked(struct pass *pass)
+{
+    for (struct use **place = &pass->heap->watched; *place;) {
+        struct use *uses = *place;
+        if (!hooks.debug_is_over(uses->watch)) {
+            place = &uses->next_watched;
+            continue;
+        }
+        *place = uses->next_watched;
+        block_end_locked(pass->heap, uses);
+        pass->ended++;
+    }
+}
+
+/* One mark for all uses of a stream that could not be marked when their blocks were freed: it says no less of them. */
+static void queue_mark(struct use_queue *queue)
+{
+    struct mark *mark = NULL;
+    struct use *use = queue->unmarked.first;
+    if (!use)
+        return;
+    tarn_status status = mark_of_stream(use->stream, use->incarnation, &mark);
+    if (!is_over(status))
+        return;
+    while ((use = queue->unmarked.first)) {
+        list_remove(&queue->unmarked, use);
+        use->mark = mark_keep(mark);
+        use->marked = true;
+        queue_insert(use);
+    }
+    mark_release(mark);
+}
+
+/* What is behind the graph's order, although it cannot be marked; each use is of another block. */
+static void look_at_captured_locked(struct pass *pass, struct use_queue *queue)
+{
+    for (struct use *use = queue->unmarked.first, *next; use; use = next) {
+        next = use->later;
+        if (use->point && is_ordered(pass, use->first))
+            work_ends_locked(pass, use->first);
+    }
+}
+
+static void look_at_queue_locked(struct pass *pass, struct use_queue *queue)
+{
+    queue_mark(queue);
+    for (struct use *use; (use = queue->marked.first) && use_ended(use);) {
+        struct use *uses = use->first;
+        use_ends_locked(pass->heap, use);
+        if (!uses->pending)
+            work_ends_locked(pass, uses);
+    }
+}
+
+size_t wait_collect_locked(struct heap *heap)
+{
+    struct pass pass = {.heap = heap};
+    kept_flush_locked(heap);
+    for (struct use_queue *queue = heap->queues; queue; queue = queue->next)
+        look_at_queue_locked(&pass, queue);
+    for (struct use_queue *queue = heap->queues; queue; queue = queue->next)
+        look_at_captured_locked(&pass, queue);
+    look_at_watched_locked(&pass);
+    queues_sweep_locked(heap);
+    if (!pass.asked)
+        capture_order_destroy(&heap->capture_order);
+    return pass.ended;
+}
+
+void heap_collect(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    (void)wait_collect_locked(heap);
+    caches_reclaim_locked(heap);
+    mutex_unlock(&heap->lock);
+}
+
+/* Whether a block waits for a stream. Then gives the mark of the one that has waited longest; or NULL where the work has ended since the
+ * last look. */
+static bool use_oldest_locked(struct heap *heap, struct mark **mark)
+{
+    const struct use *oldest = NULL;
+    bool ended = false;
+    for (struct use_queue *queue = heap->queues; queue; queue = queue->next) {
+        const struct use *use = queue->marked.first;
+        tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
+        ended = ended || (use && is_over(status));
+        if (status == TARN_ERROR_NOT_READY && (!oldest || use->number < oldest->number) && mark_can_wait(use->mark))
+            oldest = use;
+    }
+    if (oldest)
+        *mark = mark_keep(oldest->mark);
+    return oldest || ended;
+}
+
+/* The oldest batch whose end would set pieces free, or UINT64_MAX. */
+static uint64_t batch_oldest_locked(struct heap *heap)
+{
+    uint64_t oldest = UINT64_MAX;
+    for (int zone = 0; zone < ZONES; zone++) {
+        for (struct tree_node *node = tree_last(&heap->zones[zone].free); node; node = tree_previous(node)) {
+            const struct span *span = TREE_ENTRY(node, struct span, by_size);
+            if (!heap->store->plain && span->size < heap->arena->granule)
+                break;
+            if (!span_idle_locked(heap, span) && span->batch < oldest && span_holds_piece_locked(heap, span))
+                oldest = span->batch;
+        }
+    }
+    return oldest;
+}
+
+bool wait_oldest_locked(struct heap *heap, struct mark **mark)
+{
+    *mark = NULL;
+    if (wait_collect_locked(heap))
+        return true;
+    if (use_oldest_locked(heap, mark))
+        return true;
+
+    uint64_t batch = batch_oldest_locked(heap);
+    if (batch == UINT64_MAX)
+        return false;
+    heap_learn_foreign_locked(heap);
+    if (batch <= heap->idle_batch)
+        return true;
+    unsigned closed = 0;
+    while (closed < heap->closed_count && heap->closed[closed].number < batch)
+        closed++;
+    if (closed == heap->closed_count)
+        closed = 0; /* no batch can be closed before one has ended */
+    if (heap->closed_count && mark_can_wait(heap->closed[closed].mark))
+        *mark = mark_keep(heap->closed[closed].mark);
+    return *mark != NULL;
+}
+
+bool heap_wait(struct heap *heap, tarn_status *status)
+{
+    struct mark *mark = NULL;
+    mutex_lock(&heap->lock);
+    bool helps = wait_oldest_locked(heap, &mark);
+    mutex_unlock(&heap->lock);
+    if (!mark)
+        return helps;
+    *status = mark_wait(mark);
+    if (*status == TARN_ERROR_CAPTURE && !mark_can_wait(mark))
+        *status = TARN_OK; /* a capture has begun, during which this is not waited for */
+    mark_release(mark);
+    mutex_lock(&heap->lock);
+    heap_learn_locked(heap, false);
+    mutex_unlock(&heap->lock);
+    return true;
+}
+
+size_t waits_ahead(struct arena *arena)
+{
+    size_t waits = 0;
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        waits += 4 * (heap->waiting_uses + HEAP_BATCHES + 1);
+        mutex_unlock(&heap->lock);
+    }
+    return waits;
+}
+
+tarn_status heaps_settle(struct arena *arena, struct store *store)
+{
+    tarn_status status = TARN_OK;
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        if (store && heap_store(heap) != store)
+            continue;
+        for (size_t waits = waits_ahead(arena); waits > 0 && !status && heap_wait(heap, &status); waits--)
+            ;
+    }
+    return status;
+}
+
+/* Of a live block; or of one that waits: what is pending, callers' events too. */
+static tarn_status sum_add(struct use **sum, const struct use *uses, bool waits)
+{
+    tarn_status status = TARN_OK;
+    for (; uses && !status; uses = uses->next) {
+        if (waits && !uses->first)
+            continue; /* it has ended */
+        if (uses->stream)
+            status = use_add(NULL, sum, uses->stream, uses->incarnation, 0);
+        else if (uses->mark)
+            status = use_add_mark(NULL, sum, uses->mark);
+    }
+    return status;
+}
+
+static tarn_status sum_add_span(struct use **sum, const struct span *span)
+{
+    tarn_status status = TARN_OK;
+    if (span->state == SPAN_BLOCK || span->state == SPAN_PENDING)
+        return sum_add(sum, span->uses, span->state == SPAN_PENDING);
+    struct use **uses = span->state == SPAN_SLAB ? atomic_load_explicit(&span->slab->uses, memory_order_relaxed) : NULL;
+    for (unsigned slot = 0; uses && slot < span->slab->slots && !status; slot++)
+        status = sum_add(sum, uses[slot], slab_state(span->slab, slot) == NOTE_PENDING);
+    return status;
+}
+
+tarn_status uses_sum_locked(struct heap *heap, struct use **sum)
+{
+    tarn_status status = TARN_OK;
+    for (int zone = 0; zone < ZONES; zone++)
+        for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+            for (const struct span *span = run->first; span && !status; span = span->next)
+                status = sum_add_span(sum, span);
+    return status;
+}
+
+tarn_status uses_wait(struct use *sum)
+{
+    tarn_status status = TARN_OK;
+    for (; sum; sum = use_destroy(sum)) {
+        if (!status)
+            status = use_mark(sum);
+        if (!status && sum->mark)
+            status = mark_wait(sum->mark);
+    }
+    return status;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The beginning and the end of the memory layer, and what its lower rooms have of the higher ones. Owns nothing. */
+#include "memory/arena/hooks.h"
+#include "base/process.h"
+#include "device/capture.h"
+#include "memory/debug/debug.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/traced.h"
+#include "memory/plan/plan.h"
+#include "memory/pool/graph.h"
+#include "memory/pool/pool.h"
+#include "memory/pressure/trim.h"
+
+static void memory_shutdown(void)
+{
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        if (!arena)
+            continue;
+        heaps_close(arena);
+        pools_leave_behind(arena);
+        (void)trim(arena, NULL, 0);
+        debug_shutdown(arena);
+        pools_collect(arena);
+        if (!arena_finish(arena))
+            device_keep_driver(); /* live blocks keep their memory */
+    }
+    debug_finish();
+}
+
+static void memory_lost(struct device *device)
+{
+    struct arena *arena = arena_if_used(device->number);
+    if (arena)
+        heaps_lose(arena);
+}
+
+static void memory_thread_end(struct thread *thread)
+{
+    if (atomic_load(&process_state) != PROCESS_RUNS)
+        return; /* a shutdown has closed the caches already */
+    scopes_of_thread_end(thread);
+    caches_of_thread_end(thread);
+}
+
+static void memory_begin(void)
+{
+    caches_init();
+    stream_on_retire(heap_retire);
+    thread_on_end(THREAD_MEMORY, memory_thread_end);
+    device_on_shutdown(memory_shutdown);
+    peers_on_enable(arena_grant);
+    device_on_lost(memory_lost);
+    captures_on_end(graph_capture_ended);
+    captures_on_keep(graph_capture_keeps);
+    tracing_on_turn(heaps_trace_turned);
+    debug_init();
+}
+
+const struct hooks hooks = {
+    .begin = memory_begin,
+    .debug_turn = debug_turn,
+    .debug_free_locked = debug_free_locked,
+    .debug_ended_locked = debug_ended_locked,
+    .debug_is_over = debug_is_over,
+    .debug_gone_locked = debug_gone_locked,
+    .debug_relieve = debug_relieve,
+    .debug_settle = debug_settle,
+    .debug_forget = debug_forget,
+    .debug_pause = debug_pause,
+    .debug_go_on = debug_go_on,
+    .plan_end_locked = plan_end_locked,
+    .give_back = trim_without_waiting,
+    .make_room = trim_make_room,
+};

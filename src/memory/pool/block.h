@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Live blocks, looked up by address. A pointer is trusted only under the lock of the heap that the page map names for it. */
+#ifndef TARN_MEMORY_BLOCK_H
+#define TARN_MEMORY_BLOCK_H
+
+#include "memory/heap/slab.h"
+
+/* A live block, found under the lock of its heap, which stays held until block_unlock(); a span of its own is claimed so long. */
+struct block {
+    struct heap *heap;
+    struct span *span;
+    struct slab *slab; /* NULL for a span of its own */
+    unsigned slot;
+    uintptr_t start;
+    size_t size, requested; /* bytes */
+    size_t front;           /* bytes from the start to what the caller has: debug mode's */
+    bool ended;             /* it was freed */
+};
+
+/* What the caller may use. */
+static inline size_t block_usable(const struct block *block)
+{
+    return block->front ? block->requested : block->size;
+}
+
+/* Finds the live block that holds an address, with the lock of its heap held then. Who has a caller's pointer: share/pointer.h. */
+bool block_find_lock(uintptr_t address, struct block *block);
+void block_unlock(const struct block *block);
+/* The same after a free. */
+void block_unlock_freed(const struct block *block);
+
+/* Where the list of a block's uses begins; NULL where the host has no memory for it. */
+struct use **block_uses(struct block *block);
+/* The uses that it has. */
+struct use *block_uses_of(const struct block *block);
+
+/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With `look` debug mode may have it wait
+ * too. */
+void block_free_locked(struct block *block, bool look);
+/* Announces the end of a block before it is freed, and its memory somebody else's: with no lock held, so that a thread that frees it
+ * meanwhile may say so too, and a free that then fails for want of host memory leaves a block of which nobody knows. */
+void block_announce_end(const void *pointer);
+/* Frees a block at once, even if debug mode would look at it first. False where none begins there. */
+bool block_free_now(void *pointer);
+
+/* Whether the driver wants to know whose memory is whose. */
+static inline bool blocks_are_watched(void)
+{
+    return driver->checking && driver->checking();
+}
+
+#endif

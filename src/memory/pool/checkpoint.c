@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Checkpoints of a pool: lists of the program's blocks, in host pages. A restore frees every such block and takes the recorded ones out
+ * of what is free then, as spans of their own whatever their size: so slabs, whose slots nobody but their cache can choose, play no
+ * part. Blocks of the library's own are in no list: they come and go as their owners say, and a restore goes around them. All that can
+ * fail comes before the first change. */
+#include "base/cancel.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "memory/arena/hooks.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/kept.h"
+#include "memory/heap/wait.h"
+#include "memory/pool/block.h"
+#include "memory/pool/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct list {
+    struct visited *blocks; /* by address */
+    size_t count, room;
+};
+
+struct checkpoint {
+    uint64_t id[2]; /* of the pool */
+    struct list list;
+};
+
+static struct object_pool checkpoints = OBJECT_POOL_NAMED(struct checkpoint);
+
+/* A visitor that fills a list. */
+struct collector {
+    struct visitor visitor; /* first */
+    struct list *list;
+    bool own; /* with the library's blocks; else with the program's */
+};
+
+static void collect(struct visitor *visitor, const struct visited *visited)
+{
+    const struct collector *collector = (const struct collector *)visitor;
+    struct list *list = collector->list;
+    if (visited->own != collector->own)
+        return;
+    if (list->count < list->room)
+        list->blocks[list->count] = *visited;
+    list->count++;
+}
+
+static void list_free(struct list *list)
+{
+    pages_unmap(list->blocks, list->room * sizeof *list->blocks);
+    *list = (struct list){0};
+}
+
+/* The live blocks of a store now: the program's, or the library's own. */
+static tarn_status list_make(struct store *store, bool own, struct list *list)
+{
+    struct collector collector = {{.visit = collect}, list, own};
+    for (size_t room = 1024;; room = list->count) {
+        *list = (struct list){.blocks = pages_map(room * sizeof *list->blocks), .room = room};
+        if (!list->blocks)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to list the blocks of a pool");
+        visit_blocks(store, &collector.visitor);
+        if (list->count <= room)
+            break;
+        pages_unmap(list->blocks, room * sizeof *list->blocks);
+    }
+    qsort(list->blocks, list->count, sizeof *list->blocks, block_order);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_checkpoint(tarn_pool *public, tarn_checkpoint **result)
+{
+    struct pool *pool = pool_of_public(public);
+    tarn_status status = pool_check(public);
+    if (status)
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "checkpoint is NULL");
+    struct checkpoint *checkpoint = object_alloc(&checkpoints);
+    if (!checkpoint)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a checkpoint");
+    memcpy(checkpoint->id, pool->store.id, sizeof checkpoint->id);
+    status = list_make(&pool->store, false, &checkpoint->list);
+    if (status)
+        object_free(&checkpoints, checkpoint);
+    else
+        *result = (tarn_checkpoint *)checkpoint;
+    return status;
+}
+
+tarn_status tarn_checkpoint_destroy(tarn_checkpoint *public)
+{
+    struct checkpoint *checkpoint = (struct checkpoint *)public;
+    if (!checkpoint)
+        return TARN_OK;
+    tarn_status status = process_check();
+    if (status == TARN_ERROR_FORKED)
+        return status;
+    if (!object_is_live(&checkpoints, checkpoint))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is no checkpoint, or one that was destroyed",
+                      (const void *)checkpoint);
+    list_free(&checkpoint->list);
+    object_free(&checkpoints, checkpoint);
+    return TARN_OK;
+}
+
+/* What a restore can tell before it begins ------------------------------------------------------------------------- */
+
+static tarn_status check_quiet(struct store *store, const struct list *now)
+{
+    size_t waiting = 0;
+    for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap)) {
+        mutex_lock(&heap->lock);
+        if (heap->store == store) {
+            (void)wait_collect_locked(heap);
+            waiting += heap->waiting_bytes;
+        }
+        mutex_unlock(&heap->lock);
+    }
+    if (waiting)
+        return failed(TARN_ERROR_BUSY,
+                      "a restore: %zu bytes of the pool wait for other streams; synchronize them first", waiting);
+    for (size_t i = 0; i < now->count; i++)
+        if (now->blocks[i].used)
+            return failed(TARN_ERROR_BUSY, "a restore: the block at %p is used by other streams; free it first",
+                          now->blocks[i].block.address);
+    return TARN_OK;
+}
+
+/* The run of a heap that holds an address, or NULL. */
+static struct run *run_at_locked(struct heap *heap, uintptr_t address)
+{
+    for (int zone = 0; zone < ZONES; zone++)
+        for (struct run *run = heap->zones[zone].runs; run; run = run->next)
+            if (address - run->start < run->end - run->start)
+                return run;
+    return NULL;
+}
+
+/* Whether the memory of a block is still in the heap that it was of, and that heap still the same stream's: heaps are used again. */
+static bool is_there(struct store *store, const struct visited *then)
+{
+    struct heap *heap = then->heap;
+    uintptr_t start = (uintptr_t)then->block.address;
+    mutex_lock(&heap->lock);
+    bool same = heap->store == store && !heap->retired && heap->stream == then->stream &&
+                heap->incarnation == then->incarnation;
+    const struct run *run = same ? run_at_locked(heap, start) : NULL;
+    bool is = run && then->block.usable_size <= run->end - start;
+    mutex_unlock(&heap->lock);
+    return is;
+}
+
+static uintptr_t end_of(const struct visited *visited)
+{
+    return (uintptr_t)visited->block.address + visited->block.usable_size;
+}
+
+static tarn_status check_places(struct store *store, const struct list *then, const struct list *own)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < then->count; i++) {
+        const struct visited *block = &then->blocks[i];
+        if (!is_there(store, block))
+            return failed(TARN_ERROR_NO_ROOM,
+                          "a restore: the memory of the block at %p is not the pool's any more, or not its stream's",
+                          block->block.address);
+        while (at < own->count && end_of(&own->blocks[at]) <= (uintptr_t)block->block.address)
+            at++;
+        if (at < own->count && (uintptr_t)own->blocks[at].block.address < end_of(block))
+            return failed(
+                TARN_ERROR_NO_ROOM,
+                "a restore: where the block at %p was is now a block of tarn's own, %zu bytes at %p, such as a "
+                "capture's workspace: tarn_workspace_clear() of the pool frees those when the graphs are gone",
+                block->block.address, own->blocks[at].block.usable_size, own->blocks[at].block.address);
+    }
+    return TARN_OK;
+}
+
+/* Two fresh spans for each block, in a list by `next`. */
+static struct span *spans_make(size_t count)
+{
+    struct span *list = NULL;
+    for (size_t i = 0; i < 2 * count; i++) {
+        struct span *span = span_create();
+        if (!span) {
+            while ((span = list)) {
+                list = span->next;
+                span_destroy(span);
+            }
+            return NULL;
+        }
+        span->next = list;
+        list = span;
+    }
+    return list;
+}
+
+/* The restore itself ----------------------------------------------------------------------------------------------- */
+
+static void free_all(struct store *store, const struct list *now)
+{
+    if (debug_has(DEBUG_CONTENTS))
+        hooks.debug_pause();
+    for (size_t i = 0; i < now->count; i++)
+        (void)block_free_now((char *)now->blocks[i].block.address + now->blocks[i].front);
+    if (debug_has(DEBUG_CONTENTS))
+        hooks.debug_go_on();
+    for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap)) {
+        mutex_lock(&heap->lock);
+        if (heap->store == store)
+            caches_reclaim_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+static struct span *pop(struct span **list)
+{
+    struct span *span = *list;
+    *list = span->next;
+    span->next = NULL;
+    return span;
+}
+
+/* The span of a run that holds an address, found from the one where the last search ended. */
+static struct span *span_at(struct span *from, const struct run *run, uintptr_t address)
+{
+    struct span *span = from && from->run == run && from->start <= address ? from : run->first;
+    while (span->start + span->size <= address)
+        span = span->next;
+    return span;
+}
+
+static void take_all(const struct list *then, struct span **spans)
+{
+    struct span *last = NULL;
+    for (size_t i = 0; i < then->count; i++) {
+        const struct visited *visited = &then->blocks[i];
+        const tarn_pool_block *block = &visited->block;
+        struct heap *heap = visited->heap;
+        uintptr_t start = (uintptr_t)block->address;
+        struct span *fresh[2] = {pop(spans), pop(spans)};
+        mutex_lock(&heap->lock);
+        struct span *span = span_at(last, run_at_locked(heap, start), start);
+        last = span_take_at_locked(heap, span, start, block->usable_size, fresh);
+        last->requested = block->requested;
+        last->front = (uint32_t)visited->front;
+        last->tag = visited->tag;
+        last->state = SPAN_BLOCK;
+        span_enter_locked(last);
+        span_begin_locked(heap, last);
+        mutex_unlock(&heap->lock);
+        if (announces(heap->store))
+            announcer->block(start + visited->front, block->requested, heap->store->id, visited->tag);
+        span_destroy(fresh[0]);
+        span_destroy(fresh[1]);
+    }
+}
+
+static bool has(const struct list *list, const struct visited *block)
+{
+    const struct visited *found = bsearch(block, list->blocks, list->count, sizeof *block, block_order);
+    return found && found->block.usable_size == block->block.usable_size && found->heap == block->heap;
+}
+
+static void tell(const struct list *from, const struct list *to, bool live,
+                 void (*changed)(const tarn_pool_block *block, bool live, void *user), void *user)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    for (size_t i = 0; i < from->count; i++)
+        if (!has(to, &from->blocks[i])) {
+            tarn_pool_block block = block_of_caller(&from->blocks[i]);
+            changed(&block, live, user);
+        }
+}
+
+tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_checkpoint,
+                              void (*changed)(const tarn_pool_block *block, bool live, void *user), void *user)
+{
+    struct pool *pool = pool_of_public(public);
+    const struct checkpoint *checkpoint = (const struct checkpoint *)public_checkpoint;
+    struct list now = {0}, own = {0};
+    tarn_status status = pool_check(public);
+    if (status || (status = store_check(&pool->store)))
+        return status;
+    if (!object_is_live(&checkpoints, checkpoint))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is no checkpoint, or one that was destroyed",
+                      (const void *)checkpoint);
+    if (memcmp(checkpoint->id, pool->store.id, sizeof checkpoint->id) != 0)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is of another pool");
+    const struct list *then = &checkpoint->list;
+    debug_settles(&pool->store);
+    atomic_fetch_add(&pool->store.holds, 1); /* so that what lies free here serves no other pool's request meanwhile */
+    status = list_make(&pool->store, false, &now);
+    if (!status)
+        status = list_make(&pool->store, true, &own);
+    if (!status)
+        status = check_quiet(&pool->store, &now);
+    if (!status)
+        status = check_places(&pool->store, then, &own);
+    struct span *spans = status || !then->count ? NULL : spans_make(then->count);
+    if (!status && then->count && !spans)
+        status = TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (!status) {
+        free_all(&pool->store, &now);
+        take_all(then, &spans);
+    }
+    atomic_fetch_sub(&pool->store.holds, 1);
+    if (!status && changed) {
+        tell(&now, then, false, changed, user);
+        tell(then, &now, true, changed, user);
+    }
+    list_free(&own);
+    list_free(&now);
+    return status;
+}

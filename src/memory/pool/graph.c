@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Captures and graphs that use a pool. Owns nothing: a capture's pool is its scope's, a graph's is in the driver's hands, which
+ * says when the graph has come to its end. */
+#include "memory/pool/graph.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/arena/hooks.h"
+#include "memory/heap/heap.h"
+#include "memory/pool/pool.h"
+
+/* By a thread of the driver's: nothing is called here. */
+static void graph_ended(void *argument)
+{
+    pool_hold_end(argument);
+}
+
+/* A graph takes over what its capture held. */
+static tarn_status hand_over(struct pool *pool, int device, driver_graph graph)
+{
+    return device_note(device_at(device), driver->graph_hold(device, graph, graph_ended, pool));
+}
+
+tarn_status graph_capture_ended(struct stream *stream, driver_graph graph)
+{
+    struct pool *pool = scope_end_capture(stream);
+    if (!pool)
+        return TARN_OK;
+    tarn_status status = graph ? hand_over(pool, stream->device, graph) : TARN_OK;
+    if (status || !graph) {
+        pool_hold_end(pool);
+        pools_collect(arena_if_used(stream->device));
+    }
+    return status;
+}
+
+tarn_status graph_capture_keeps(struct stream *stream, driver_graph graph)
+{
+    struct pool *pool = scope_capture_hold(stream);
+    tarn_status status = pool ? hand_over(pool, stream->device, graph) : TARN_OK;
+    if (status)
+        pool_hold_end(pool);
+    return status;
+}
+
+/* The pool of a capture on a stream, counted: the caller's, or one of its own. */
+static tarn_status pool_for(tarn_pool *public, struct stream *stream, struct pool **pool)
+{
+    struct arena *arena = NULL;
+    tarn_status status = arena_of(device_at(stream->device), &arena);
+    if (status)
+        return status;
+    if (!public)
+        return pool_create(arena, true, pool);
+    if ((status = pool_check(public)))
+        return status;
+    *pool = pool_of_public(public);
+    if ((*pool)->store.arena != arena)
+        return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d", stream->device,
+                      (*pool)->store.arena->device->number);
+    return pool_retain(*pool)
+               ? TARN_OK
+               : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+}
+
+/* Begins a capture, or its announcement, with the pool's scope around it: before it, so that nothing that others free meanwhile is
+ * marked inside. */
+static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, tarn_capture_mode mode)
+{
+    struct stream *found = NULL;
+    struct pool *pool = NULL;
+    tarn_scope scope = 0;
+    struct error_before before;
+    tarn_status status = memory_ready();
+    if (status || (status = stream_find(stream, thread_device(), &found)))
+        return status;
+    if (stream_is_known(found)) /* before the scope, which is that capture's too */
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or is announced to",
+                      (unsigned long long)stream, found->device);
+    if ((status = pool_for(public, found, &pool)))
+        return status;
+    error_attempt_begin(&before);
+    heaps_learn(found);
+    stream_prove(found, (unsigned)(stream >> 32)); /* the caller is about to capture on it, so it exists */
+    error_attempt_end(&before, TARN_OK);
+    atomic_fetch_add(&pool->store.holds, 1);
+    status = scope_begin_capture(pool, found, &scope);
+    if (!status) {
+        status = announce ? tarn_capture_announce(stream) : tarn_capture_begin(stream, mode);
+        if (status)
+            pool_let_go(scope_end_capture(found));
+    }
+    if (status)
+        atomic_fetch_sub(&pool->store.holds, 1);
+    struct arena *arena = pool->store.arena;
+    pool_let_go(pool); /* the scope counts it; else it may be gone now */
+    pools_collect(arena);
+    return status;
+}
+
+tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream, tarn_capture_mode mode)
+{
+    return begin(pool, stream, false, mode);
+}
+
+tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream)
+{
+    return begin(pool, stream, true, TARN_CAPTURE_RELAXED);
+}
+
+tarn_status tarn_pool_keep_for_graph(tarn_pool *public, void *graph)
+{
+    struct pool *pool = pool_of_public(public);
+    tarn_status status = pool_check(public);
+    if (status)
+        return status;
+    if (!graph)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL");
+    if (!pool_hold(pool))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+    status = hand_over(pool, pool->store.arena->device->number, graph);
+    if (status)
+        pool_hold_end(pool);
+    return status;
+}
+
+tarn_status tarn_pool_hold(tarn_pool *public)
+{
+    struct pool *pool = pool_of_public(public);
+    tarn_status status = pool_check(public);
+    if (status)
+        return status;
+    if (!pool_hold(pool))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+    atomic_fetch_add(&pool->held, 1);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_unhold(tarn_pool *public)
+{
+    struct pool *pool = pool_of_public(public);
+    tarn_status status = pool_check(public);
+    if (status)
+        return status;
+    struct arena *arena = pool->store.arena;
+    unsigned held = atomic_load(&pool->held);
+    while (held && !atomic_compare_exchange_weak(&pool->held, &held, held - 1))
+        ;
+    if (!held)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not held by tarn_pool_hold()");
+    pool_hold_end(pool);
+    pools_collect(arena);
+    return TARN_OK;
+}

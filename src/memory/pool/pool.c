@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the private pools: their making, their counts, and their end. A pool ends in three steps: its count falls to 0, anywhere;
+ * pools_collect() leaves it behind; and destroys it when no heap, piece or request has to do with it any more. Lock order:
+ * collecting, then what heap.h and arena.h say. */
+#include "memory/pool/pool.h"
+#include "base/cancel.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "memory/arena/hooks.h"
+#include "memory/arena/moves.h"
+#include "memory/heap/traced.h"
+#include "memory/pinned/pinned.h"
+
+static struct object_pool pools = OBJECT_POOL_NAMED(struct pool);
+static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
+static mutex collecting = MUTEX_INITIALIZER(LOCK_COLLECTING);
+static void (*_Atomic end_callback)(tarn_pool_id id);
+
+bool pool_retain(struct pool *pool)
+{
+    unsigned count = atomic_load(&pool->count);
+    while (count && !atomic_compare_exchange_weak(&pool->count, &count, count + 1))
+        ;
+    return count != 0;
+}
+
+void pool_let_go(struct pool *pool)
+{
+    struct arena *arena = pool->store.arena; /* the pool may be gone at the next line but one */
+    atomic_fetch_add(&arena->let_go, 1);
+    atomic_fetch_add(&arena->pools_ended, 1);
+    if (atomic_fetch_sub(&pool->count, 1) != 1)
+        atomic_fetch_sub(&arena->pools_ended, 1);
+}
+
+bool pool_hold(struct pool *pool)
+{
+    if (!pool_retain(pool))
+        return false;
+    atomic_fetch_add(&pool->store.holds, 1);
+    return true;
+}
+
+void pool_hold_end(struct pool *pool)
+{
+    pool_let_go(pool);
+    atomic_fetch_sub(&pool->store.holds, 1); /* last: a pool that is held stays, and its arena */
+}
+
+tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **result)
+{
+    struct pool *pool = object_alloc(&pools);
+    if (!pool)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a pool");
+    pools_collect(arena);
+    store_init(&pool->store, arena, &pool->counters);
+    pool->store.of_pool = true;
+    counters_init(&pool->counters, &arena->counters);
+    pool->store.id[for_graph ? 0 : 1] = atomic_fetch_add(for_graph ? &graph_ids : &user_ids, 1);
+    atomic_store(&pool->count, 1);
+    atomic_store(&pool->held, 0);
+    mutex_lock(&arena->lock);
+    pool->store.next = arena->stores;
+    arena->stores = &pool->store;
+    mutex_unlock(&arena->lock);
+    trace_store(TRACE_pool_create, &pool->store, 0);
+    *result = pool;
+    return TARN_OK;
+}
+
+/* The arena whose default pool it is, or NULL. */
+static struct arena *arena_of_default(const tarn_pool *pool)
+{
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        if (arena && (const void *)pool == &arena->store)
+            return arena;
+    }
+    return NULL;
+}
+
+static tarn_status check_private(tarn_pool *pool)
+{
+    if (!object_is_live(&pools, pool))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, pool ? "%p is no pool, or one that is gone" : "pool is NULL",
+                      (const void *)pool);
+    if (!atomic_load(&pool_of_public(pool)->count))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+    return TARN_OK;
+}
+
+tarn_status pool_check_any(tarn_pool *pool)
+{
+    tarn_status status = memory_ready();
+    return status || arena_of_default(pool) ? status : check_private(pool);
+}
+
+tarn_status pool_check(tarn_pool *pool)
+{
+    tarn_status status = memory_ready();
+    const struct arena *arena = status ? NULL : arena_of_default(pool);
+    if (arena)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the default pool of device %d serves everybody: it cannot be suspended, checkpointed, captured "
+                      "into or kept for a graph; make a pool by tarn_pool_create()",
+                      arena->device->number);
+    return status ? status : check_private(pool);
+}
+
+/* The end ---------------------------------------------------------------------------------------------------------- */
+
+/* Whether no request and no end of a graph has to do with it. */
+static bool is_unvisited_locked(struct store *store)
+{
+    return atomic_load(&pool_of_store(store)->visits) == 0 && atomic_load(&store->holds) == 0;
+}
+
+/* Takes a store out of the arena's list, unless a request has to do with its pool. */
+static bool unlink_store(struct arena *arena, struct store *store)
+{
+    mutex_lock(&arena->lock);
+    bool unvisited = is_unvisited_locked(store);
+    struct store **place = &arena->stores;
+    while (unvisited && *place != store)
+        place = &(*place)->next;
+    if (unvisited)
+        *place = store->next;
+    mutex_unlock(&arena->lock);
+    return unvisited;
+}
+
+/* Whether a store has no memory, and no request is on its way that could give it some. Where the count is 0, none begins: who looks
+ * for spare memory counts itself under the same lock. */
+static bool is_over(struct store *store)
+{
+    mutex_lock(&store->arena->lock);
+    bool over = store->reserved == 0 && is_unvisited_locked(store);
+    mutex_unlock(&store->arena->lock);
+    return over;
+}
+
+/* Takes a pool that was left behind, and of which nothing is left, out of its list into `dead`. Collecting. */
+static void bury_if_empty(struct arena *arena, struct pool *pool, struct store **dead)
+{
+    struct store *store = &pool->store;
+    if (!pool_suspension_end(pool))
+        return; /* later, then */
+    (void)store_take(&arena->store, store, SIZE_MAX);
+    if (!is_over(store) || !heaps_give_up(store))
+        return;
+    if (!moves_bar_try(arena))
+        return; /* somebody may be looking at it; later, then */
+    bool unlinked = unlink_store(arena, store);
+    moves_unbar(arena);
+    if (!unlinked)
+        return;
+    atomic_fetch_sub(&arena->pools_ended, 1);
+    store->next = *dead;
+    *dead = store;
+}
+
+static void destroy(struct pool *pool)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct store *store = &pool->store;
+    if (store->allocator.gone)
+        store->allocator.gone(store->allocator.user);
+    pages_free(store->heaps, store->heap_slots * sizeof(struct heap *));
+    mutex_finish(&store->lookup);
+    object_free(&pools, pool);
+}
+
+/* The store after `store` in the list, NULL first. Collecting, so that it stays in it. */
+static struct store *store_next(struct arena *arena, const struct store *store)
+{
+    mutex_lock(&arena->lock);
+    struct store *next = store ? store->next : arena->stores;
+    mutex_unlock(&arena->lock);
+    return next;
+}
+
+static void leave_behind(struct store *store)
+{
+    pinned_pool_release(pool_of_store(store)->pinned); /* nobody captures with it any more */
+    pool_of_store(store)->pinned = NULL;
+    heaps_leave_behind(store);
+    trace_store(TRACE_pool_release, store, 0);
+    process_changed();
+}
+
+/* Leaves a pool behind that nobody counts any more, and gives its id. False where there is none. */
+static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
+{
+    bool found = false;
+    mutex_lock(&collecting);
+    for (struct store *store = store_next(arena, NULL); store && !found; store = store_next(arena, store)) {
+        if (atomic_load(&pool_of_store(store)->count) || atomic_load(&store->left_behind))
+            continue;
+        leave_behind(store);
+        *id = (tarn_pool_id){store->id[0], store->id[1]};
+        found = true;
+    }
+    mutex_unlock(&collecting);
+    return found;
+}
+
+void pools_collect(struct arena *arena)
+{
+    tarn_pool_id id;
+    struct store *dead = NULL;
+    if (!atomic_load(&arena->pools_ended))
+        return;
+    while (leave_one_behind(arena, &id)) {
+        void (*callback)(tarn_pool_id) = atomic_load(&end_callback);
+        if (callback)
+            callback(id);
+    }
+    mutex_lock(&collecting);
+    for (struct store *store = store_next(arena, NULL), *next; store; store = next) {
+        struct pool *pool = pool_of_store(store);
+        next = store_next(arena, store);
+        if (!atomic_load(&pool->count) && atomic_load(&store->left_behind))
+            bury_if_empty(arena, pool, &dead);
+    }
+    mutex_unlock(&collecting);
+    for (struct store *store = dead, *next; store; store = next) {
+        next = store->next;
+        destroy(pool_of_store(store));
+    }
+}
+
+void pools_on_end(void (*callback)(tarn_pool_id id))
+{
+    atomic_store(&end_callback, callback);
+}
+
+void pools_leave_behind(struct arena *arena)
+{
+    mutex_lock(&collecting);
+    for (struct store *store = store_next(arena, NULL); store; store = store_next(arena, store)) {
+        struct pool *pool = pool_of_store(store);
+        if (atomic_load(&store->holds))
+            continue; /* a graph may still run, and will say when it has ended */
+        if (atomic_exchange(&pool->count, 0))
+            atomic_fetch_add(&arena->pools_ended, 1);
+        if (!atomic_load(&store->left_behind))
+            leave_behind(store);
+    }
+    mutex_unlock(&collecting);
+}
+
+void pool_release(struct pool *pool)
+{
+    struct arena *arena = pool->store.arena;
+    atomic_fetch_add(&pool->visits, 1); /* it stays for what follows */
+    pool_let_go(pool);
+    pools_collect(arena);
+    if (atomic_load(&pool->store.left_behind))
+        hooks.give_back(arena, &pool->store);
+    atomic_fetch_sub(&pool->visits, 1);
+    pools_collect(arena);
+}
+
+/* Requests --------------------------------------------------------------------------------------------------------- */
+
+/* A graph's work writes to what its capture has freed: that is nobody's spare memory. */
+static bool is_spare(struct store *store)
+{
+    const struct pool *pool = pool_of_store(store);
+    return pool->use_on_oom && atomic_load(&pool->count) && atomic_load(&store->holds) == 0;
+}
+
+struct pool *pool_spare_next(const struct heap *heap, struct pool *pool)
+{
+    struct arena *arena = heap->arena;
+    if (!store_is_default(heap->store))
+        return NULL;
+    mutex_lock(&arena->lock);
+    struct store *store = pool ? pool->store.next : arena->stores;
+    while (store && !is_spare(store))
+        store = store->next;
+    struct pool *next = store ? pool_of_store(store) : NULL;
+    if (next)
+        atomic_fetch_add(&next->visits, 1);
+    if (pool)
+        atomic_fetch_sub(&pool->visits, 1);
+    mutex_unlock(&arena->lock);
+    return next;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The live blocks of a pool, read heap by heap, each under its lock. Owns nothing. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/heap/kept.h"
+#include "memory/heap/slab.h"
+#include "memory/pool/pool.h"
+
+#include <stdlib.h>
+
+static bool is_used(const struct slab *slab, unsigned slot)
+{
+    struct use **uses = atomic_load_explicit(&slab->uses, memory_order_relaxed);
+    return uses && uses[slot];
+}
+
+static void visit_span(struct heap *heap, const struct span *span, tarn_stream stream, struct visitor *visitor)
+{
+    size_t requested = 0;
+    if (span->state == SPAN_BLOCK && span_is_live_locked(heap, span, &requested)) {
+        struct visited visited = {{(void *)span->start, span->size, requested, stream, {0}},
+                                  heap,
+                                  span->front,
+                                  span->tag,
+                                  span->uses,
+                                  span->own,
+                                  heap->stream,
+                                  heap->incarnation};
+        visitor->visit(visitor, &visited);
+        return;
+    }
+    for (unsigned slot = 0; span->state == SPAN_SLAB && slot < span->slab->slots; slot++) {
+        const struct slab *slab = span->slab;
+        if (!slab_is_live(slab, slot))
+            continue;
+        struct visited visited = {
+            {(void *)slab_address(slab, slot), slab->slot_size, slab_requested(slab, slot), stream, {0}},
+            heap,
+            zone_in_front(TARN_BLOCK_UNIT),
+            slab_tag(slab, slot),
+            is_used(slab, slot),
+            false,
+            heap->stream,
+            heap->incarnation};
+        visitor->visit(visitor, &visited);
+    }
+}
+
+void visit_blocks(struct store *store, struct visitor *visitor)
+{
+    struct arena *arena = store->arena;
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        tarn_stream stream = heap_stream_value(heap);
+        for (int zone = 0; heap->store == store && zone < ZONES; zone++)
+            for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
+                for (const struct span *span = run->first; span; span = span->next)
+                    visit_span(heap, span, stream, visitor);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+tarn_pool_block block_of_caller(const struct visited *visited)
+{
+    tarn_pool_block callers = visited->block;
+    if (visited->front) {
+        callers.address = (char *)callers.address + visited->front;
+        callers.usable_size = callers.requested;
+    }
+    return callers;
+}
+
+static void keep(struct visitor *visitor, const struct visited *visited)
+{
+    if (visited->own)
+        return;
+    if (visitor->count < visitor->room)
+        visitor->blocks[visitor->count] = block_of_caller(visited);
+    visitor->count++;
+}
+
+int block_order(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)((const tarn_pool_block *)a)->address,
+              y = (uintptr_t)((const tarn_pool_block *)b)->address;
+    return x < y ? -1 : x > y;
+}
+
+tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *blocks, size_t room, size_t *count)
+{
+    tarn_status status = pool_check_any(pool);
+    if (status)
+        return status;
+    if (!count || (room && !blocks))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL, or blocks is NULL with room for some");
+    struct visitor visitor = {.visit = keep, .room = room, .blocks = blocks};
+    struct store *store = store_of_public(pool);
+    visit_blocks(store, &visitor);
+    if (store_is_default(store))
+        visit_blocks(&store->arena->uncached, &visitor);
+    if (room)
+        qsort(blocks, visitor.count < room ? visitor.count : room, sizeof *blocks, block_order);
+    *count = visitor.count;
+    return TARN_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool is_same(const tarn_pool_block *blocks, const uintptr_t *addresses, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if ((uintptr_t)blocks[i].address != addresses[i])
+            return false;
+    return true;
+}
+
+tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, bool *same)
+{
+    if (!same || (count && !pointers))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "same is NULL, or pointers is NULL with a count");
+    tarn_status status = pool_check_any(pool);
+    if (status)
+        return status;
+    size_t found = 0, bytes = (count + 1) * sizeof(tarn_pool_block), list = (count + 1) * sizeof(uintptr_t);
+    tarn_pool_block *blocks = pages_alloc(bytes);
+    uintptr_t *addresses = pages_alloc(list);
+    if (!blocks || !addresses)
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to compare %zu blocks", count);
+    if (!status && !(status = tarn_pool_blocks_get(pool, blocks, count + 1, &found))) {
+        for (size_t i = 0; i < count; i++)
+            addresses[i] = (uintptr_t)pointers[i];
+        qsort(addresses, count, sizeof *addresses, by_value);
+        *same = found == count && is_same(blocks, addresses, count);
+    }
+    pages_free(addresses, list);
+    pages_free(blocks, bytes);
+    return status;
+}

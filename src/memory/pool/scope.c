@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the open scopes and each thread's list of those that it is in. `scopes_lock` protects all of it but the links of a
+ * thread's own list, which only the thread reads. A scope lives while it is open or a thread is in it; its value is its place in
+ * time, so that newer is larger. */
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/arena/hooks.h"
+#include "memory/heap/traced.h"
+#include "memory/pinned/pinned.h"
+#include "memory/pool/pool.h"
+
+/* The public kinds, and the one of captures. */
+enum { SCOPE_CAPTURE = TARN_SCOPE_ALWAYS + 1 };
+
+struct scope {
+    tarn_scope value;
+    int kind, device;
+    atomic_bool open;
+    unsigned threads;      /* that are in it, while that keeps it */
+    struct pool *pool;     /* counted while it is open; NULL is the default one */
+    struct thread *thread; /* of threads: that began it; NULL when that has ended */
+    struct stream *stream; /* of a stream or a capture */
+    unsigned incarnation;
+    tarn_stream named;  /* the same, of its lease */
+    struct scope *next; /* older; of the open ones */
+};
+
+/* A thread's being in a scope. */
+struct joined {
+    struct joined *next; /* older */
+    struct scope *scope;
+    tarn_scope since; /* newest where it was joined, not where it was begun */
+};
+
+static mutex scopes_lock = MUTEX_INITIALIZER(LOCK_SCOPES);
+static struct scope *scopes; /* open ones, newest first */
+static tarn_scope last_value;
+static atomic_uint shared_scopes;  /* open ones that are not of threads */
+static atomic_uint capture_scopes; /* and of those, of captures: membership changes without our knowing */
+static struct object_pool scope_objects = OBJECT_POOL(struct scope);
+static struct object_pool joined_objects = OBJECT_POOL(struct joined);
+
+/* Routing ---------------------------------------------------------------------------------------------------------- */
+
+static bool takes_part(const struct stream *stream, const struct scope *scope)
+{
+    struct driver_capture own = {0}, begun = {0};
+    if (stream == scope->stream)
+        return stream_is_known(stream);
+    if (stream_ask_capture(stream, &own) || own.state != DRIVER_CAPTURE_ACTIVE)
+        return false;
+    return !stream_ask_capture(scope->stream, &begun) && begun.state == DRIVER_CAPTURE_ACTIVE && begun.id == own.id;
+}
+
+static bool is_for(const struct scope *scope, const struct stream *stream)
+{
+    if (scope->device != stream->device)
+        return false;
+    switch (scope->kind) {
+    case TARN_SCOPE_STREAM:
+        return scope->stream == stream && scope->named == stream_value(stream);
+    case TARN_SCOPE_ALWAYS:
+        return true;
+    case SCOPE_CAPTURE:
+        return takes_part(stream, scope);
+    default:
+        return false;
+    }
+}
+
+/* The newest of the thread's scopes that a request on the device falls into. */
+static const struct joined *newest_of_thread(int device)
+{
+    const struct thread *thread = thread_here;
+    const struct joined *joined = thread ? thread->joined : NULL;
+    while (joined && (!atomic_load(&joined->scope->open) || joined->scope->device != device))
+        joined = joined->next;
+    return joined;
+}
+
+static tarn_status route_to_default(const struct stream *stream, struct route *route)
+{
+    struct arena *arena = NULL;
+    tarn_status status = arena_of(device_at(stream->device), &arena);
+    if (!status)
+        *route = (struct route){.store = store_default(arena), .holds_on = true};
+    return status;
+}
+
+/* The route leads to a pool, NULL for where it leads already. */
+static void route_to_locked(struct route *route, struct pool *pool)
+{
+    if (!pool)
+        return;
+    atomic_fetch_add(&pool->visits, 1);
+    route->visited = pool;
+    route->store = &pool->store;
+}
+
+tarn_status route_of(struct stream *stream, struct route *route)
+{
+    tarn_status status = route_to_default(stream, route);
+    if (status)
+        return status;
+    const struct joined *joined = newest_of_thread(stream->device);
+    tarn_scope since = joined ? joined->since : 0;
+    if (!joined && !atomic_load(&shared_scopes))
+        return TARN_OK;
+
+    mutex_lock(&scopes_lock);
+    struct pool *pool = joined && atomic_load(&joined->scope->open) ? joined->scope->pool : NULL;
+    for (const struct scope *scope = scopes; scope && scope->value > since; scope = scope->next) {
+        if (is_for(scope, stream)) {
+            pool = scope->pool;
+            break;
+        }
+    }
+    route_to_locked(route, pool);
+    mutex_unlock(&scopes_lock);
+    route->holds_on = atomic_load(&capture_scopes) == 0;
+    return TARN_OK;
+}
+
+/* The pool of the capture that a stream takes part in, or NULL. */
+static struct pool *capture_pool_locked(const struct stream *stream)
+{
+    for (const struct scope *scope = scopes; scope; scope = scope->next)
+        if (scope->kind == SCOPE_CAPTURE && is_for(scope, stream))
+            return scope->pool;
+    return NULL;
+}
+
+tarn_status route_past_scopes(struct stream *stream, bool captured, struct route *route)
+{
+    tarn_status status = route_to_default(stream, route);
+    if (status || !captured || !atomic_load(&capture_scopes))
+        return status;
+    mutex_lock(&scopes_lock);
+    route_to_locked(route, capture_pool_locked(stream));
+    mutex_unlock(&scopes_lock);
+    return TARN_OK;
+}
+
+void route_end(const struct route *route)
+{
+    if (route->visited)
+        atomic_fetch_sub(&route->visited->visits, 1);
+}
+
+/* Beginning and ending --------------------------------------------------------------------------------------------- */
+
+static struct scope *find_locked(tarn_scope value)
+{
+    struct scope *scope = scopes;
+    while (scope && scope->value != value)
+        scope = scope->next;
+    return scope;
+}
+
+/* An open scope that says the same. A stream has one capture, whatever its pool. */
+static bool is_open_locked(const struct pool *pool, int device, int kind, const struct stream *stream)
+{
+    tarn_stream named = stream ? stream_value(stream) : 0;
+    for (const struct scope *scope = scopes; scope; scope = scope->next)
+        if (((scope->pool == pool && scope->device == device) || kind == SCOPE_CAPTURE) && scope->kind == kind &&
+            (kind != TARN_SCOPE_THREAD || scope->thread == thread_here) && scope->stream == stream &&
+            scope->named == named)
+            return true;
+    return false;
+}
+
+static void join_locked(struct thread *thread, struct scope *scope, struct joined *joined)
+{
+    scope->threads++;
+    *joined = (struct joined){.next = thread->joined, .scope = scope, .since = ++last_value};
+    thread->joined = joined;
+    thread_forget_caches(thread);
+}
+
+static void tell(enum trace_kind kind, const struct scope *scope)
+{
+    static const char *const names[] = {[TARN_SCOPE_THREAD] = "thread",
+                                        [TARN_SCOPE_STREAM] = "stream",
+                                        [TARN_SCOPE_ALWAYS] = "always",
+                                        [SCOPE_CAPTURE] = "capture"};
+    static const uint64_t everybodys[2];
+    const uint64_t *pool = scope->pool ? scope->pool->store.id : everybodys;
+    if (!trace_is_on())
+        return;
+    uint32_t place = scope->stream ? trace_place_of_stream(scope->stream, (unsigned)(scope->named >> 32), pool)
+                                   : trace_place_of_device(scope->device, pool);
+    trace_event(kind, place, trace_text(names[scope->kind]), scope->value, 0);
+}
+
+/* Takes a scope out of the open ones. The caller lets go of the pool, without the lock. */
+static void close_locked(struct scope *scope)
+{
+    struct scope **place = &scopes;
+    while (*place != scope)
+        place = &(*place)->next;
+    *place = scope->next;
+    tell(TRACE_scope_end, scope);
+    atomic_store(&scope->open, false);
+    if (scope->kind != TARN_SCOPE_THREAD)
+        atomic_fetch_sub(&shared_scopes, 1);
+    if (scope->kind == SCOPE_CAPTURE && atomic_fetch_sub(&capture_scopes, 1) == 1)
+        pinned_on_route(NULL);
+}
+
+/* The thread's newest being in a scope ends, and with the last thread's a scope that nobody else can end. Gives a scope that nothing
+ * keeps any more, and the pool of one that ends by this: the caller lets go of it, without the lock. */
+static struct scope *leave_locked(struct thread *thread, struct joined **joined, struct pool **pool)
+{
+    *joined = thread->joined;
+    struct scope *scope = (*joined)->scope;
+    thread->joined = (*joined)->next;
+    thread_forget_caches(thread);
+    if (scope->thread == thread)
+        scope->thread = NULL;
+    bool last = --scope->threads == 0;
+    bool ends = last && atomic_load(&scope->open);
+    *pool = ends ? scope->pool : NULL;
+    if (ends)
+        close_locked(scope);
+    return last ? scope : NULL;
+}
+
+/* What both kinds of beginning do, their arguments checked. */
+static tarn_status begin(struct pool *pool, int device, int kind, struct stream *stream, tarn_scope *result)
+{
+    struct thread *thread = thread_self();
+    struct scope *scope = thread ? object_alloc(&scope_objects) : NULL;
+    struct joined *joined = scope && kind == TARN_SCOPE_THREAD ? object_alloc(&joined_objects) : NULL;
+    tarn_status status = TARN_OK;
+    if (!scope || (kind == TARN_SCOPE_THREAD && !joined))
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a scope");
+    else if (pool && !pool_retain(pool))
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+    if (status) {
+        object_free(&joined_objects, joined);
+        object_free(&scope_objects, scope);
+        return status;
+    }
+
+    mutex_lock(&scopes_lock);
+    bool twice = is_open_locked(pool, device, kind, stream);
+    if (!twice) {
+        *scope = (struct scope){
+            .kind = kind, .pool = pool, .thread = thread, .stream = stream, .value = ++last_value, .next = scopes};
+        scope->device = device;
+        scope->named = stream ? stream_value(stream) : 0;
+        atomic_store(&scope->open, true);
+        if (kind == TARN_SCOPE_THREAD)
+            join_locked(thread, scope, joined);
+        else
+            atomic_fetch_add(&shared_scopes, 1);
+        if (kind == SCOPE_CAPTURE && atomic_fetch_add(&capture_scopes, 1) == 0)
+            pinned_on_route(scope_pinned);
+        scopes = scope;
+        tell(TRACE_scope_begin, scope);
+        *result = scope->value;
+    }
+    mutex_unlock(&scopes_lock);
+    if (!twice) {
+        if (kind != TARN_SCOPE_THREAD)
+            process_changed();
+        return TARN_OK;
+    }
+    if (pool)
+        pool_let_go(pool);
+    object_free(&joined_objects, joined);
+    object_free(&scope_objects, scope);
+    if (kind == SCOPE_CAPTURE)
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or is announced to",
+                      (unsigned long long)stream_value(stream), stream->device);
+    return failed(TARN_ERROR_SCOPE, "a scope of pool (%llu, %llu) is open already for %s",
+                  pool ? (unsigned long long)pool->store.id[0] : 0, pool ? (unsigned long long)pool->store.id[1] : 0,
+                  kind == TARN_SCOPE_THREAD   ? "this thread"
+                  : kind == TARN_SCOPE_STREAM ? "this stream"
+                                              : "the whole device");
+}
+
+tarn_status tarn_scope_begin(tarn_pool *public, tarn_scope_kind kind, tarn_stream stream, tarn_scope *scope)
+{
+    const struct store *store = store_of_public(public);
+    struct stream *found = NULL;
+    tarn_status status = pool_check_any(public);
+    if (status)
+        return status;
+    if (!scope || (unsigned)kind > TARN_SCOPE_ALWAYS)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "scope is NULL, or %d is not a kind of scope", (int)kind);
+    int device = store->arena->device->number;
+    if (kind == TARN_SCOPE_THREAD && thread_device() != device)
+        return failed(TARN_ERROR_INVALID_DEVICE,
+                      "the pool is of device %d, but device %d is current: make it current first, by tarn_device_set()",
+                      device, thread_device());
+    if (kind == TARN_SCOPE_STREAM) {
+        status = stream_find(stream, thread_device(), &found);
+        if (!status && found->device != device)
+            status = failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d",
+                            found->device, device);
+    }
+    struct pool *pool = store_is_default(store) ? NULL : pool_of_public(public);
+    return status ? status : begin(pool, device, (int)kind, found, scope);
+}
+
+static tarn_status not_open(tarn_scope value)
+{
+    return failed(TARN_ERROR_SCOPE, "scope %llu is not open: it has ended, or never was", (unsigned long long)value);
+}
+
+/* Whether the calling thread may end or leave a scope of threads now; says why not. */
+static tarn_status check_order_locked(const struct scope *scope, bool by_beginner)
+{
+    const struct thread *thread = thread_here;
+    const struct joined *joined = thread ? thread->joined : NULL;
+    while (joined && joined->scope != scope)
+        joined = joined->next;
+    if (!joined || (scope->thread == thread) != by_beginner)
+        return failed(TARN_ERROR_SCOPE,
+                      by_beginner ? "scope %llu ends in the thread that began it; a worker leaves it"
+                                  : "a scope is left by who joined it; who began it ends it: scope %llu",
+                      (unsigned long long)scope->value);
+    if (joined != thread->joined)
+        return failed(TARN_ERROR_SCOPE,
+                      "scope %llu is not the newest of this thread: scope %llu is; end or leave that first",
+                      (unsigned long long)scope->value, (unsigned long long)thread->joined->scope->value);
+    return TARN_OK;
+}
+
+static void scope_free(struct scope *scope)
+{
+    object_free(&scope_objects, scope);
+}
+
+tarn_status tarn_scope_end(tarn_scope value)
+{
+    tarn_status status = memory_ready();
+    if (status)
+        return status;
+    struct joined *joined = NULL;
+    struct scope *gone = NULL;
+    struct pool *pool = NULL, *ended = NULL; /* the latter stays: it is closed already */
+    mutex_lock(&scopes_lock);
+    struct scope *scope = find_locked(value);
+    if (!scope || scope->kind == SCOPE_CAPTURE)
+        status = not_open(value);
+    else if (scope->kind == TARN_SCOPE_THREAD)
+        status = check_order_locked(scope, true);
+    if (!status) {
+        pool = scope->pool;
+        close_locked(scope);
+        gone = scope->kind == TARN_SCOPE_THREAD ? leave_locked(thread_here, &joined, &ended) : scope;
+    }
+    mutex_unlock(&scopes_lock);
+    if (status)
+        return status;
+    process_changed();
+    object_free(&joined_objects, joined);
+    scope_free(gone);
+    if (pool)
+        pool_release(pool);
+    return TARN_OK;
+}
+
+tarn_status tarn_scope_join(tarn_scope value)
+{
+    tarn_status status = memory_ready();
+    struct thread *thread = status ? NULL : thread_self();
+    struct joined *joined = thread ? object_alloc(&joined_objects) : NULL;
+    if (status)
+        return status;
+    if (!joined)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread's being in a scope");
+    mutex_lock(&scopes_lock);
+    struct scope *scope = find_locked(value);
+    const struct joined *before = thread->joined;
+    while (before && before->scope != scope)
+        before = before->next;
+    if (!scope)
+        status = not_open(value);
+    else if (scope->kind != TARN_SCOPE_THREAD)
+        status = failed(TARN_ERROR_SCOPE, "scope %llu is not one of threads: it is for every thread already",
+                        (unsigned long long)value);
+    else if (before)
+        status = failed(TARN_ERROR_SCOPE, "this thread is in scope %llu already", (unsigned long long)value);
+    else
+        join_locked(thread, scope, joined);
+    mutex_unlock(&scopes_lock);
+    if (status)
+        object_free(&joined_objects, joined);
+    return status;
+}
+
+tarn_status tarn_scope_leave(tarn_scope value)
+{
+    tarn_status status = memory_ready();
+    if (status)
+        return status;
+    struct joined *left = NULL;
+    struct scope *gone = NULL;
+    struct pool *pool = NULL;
+    mutex_lock(&scopes_lock);
+    const struct joined *joined = thread_here ? thread_here->joined : NULL;
+    while (joined && joined->scope->value != value) /* which may have ended meanwhile */
+        joined = joined->next;
+    status = joined ? check_order_locked(joined->scope, false) : not_open(value);
+    if (!status)
+        gone = leave_locked(thread_here, &left, &pool);
+    mutex_unlock(&scopes_lock);
+    object_free(&joined_objects, left);
+    if (gone)
+        process_changed();
+    scope_free(gone);
+    if (pool)
+        pool_release(pool);
+    return status;
+}
+
+void scopes_of_thread_end(struct thread *thread)
+{
+    while (thread->joined) {
+        struct joined *joined = NULL;
+        struct pool *pool = NULL;
+        mutex_lock(&scopes_lock);
+        struct scope *gone = leave_locked(thread, &joined, &pool);
+        mutex_unlock(&scopes_lock);
+        if (gone)
+            process_changed();
+        if (pool)
+            pool_let_go(pool);
+        object_free(&joined_objects, joined);
+        scope_free(gone);
+    }
+}
+
+/* Captures --------------------------------------------------------------------------------------------------------- */
+
+tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, tarn_scope *scope)
+{
+    return begin(pool, stream->device, SCOPE_CAPTURE, stream, scope);
+}
+
+static struct scope *find_capture_locked(const struct stream *stream)
+{
+    struct scope *scope = scopes;
+    while (scope && !(scope->kind == SCOPE_CAPTURE && scope->stream == stream))
+        scope = scope->next;
+    return scope;
+}
+
+struct pool *scope_capture_hold(const struct stream *stream)
+{
+    mutex_lock(&scopes_lock);
+    struct scope *scope = find_capture_locked(stream);
+    struct pool *pool = scope && pool_hold(scope->pool) ? scope->pool : NULL;
+    mutex_unlock(&scopes_lock);
+    return pool;
+}
+
+struct pool *scope_end_capture(const struct stream *stream)
+{
+    mutex_lock(&scopes_lock);
+    struct scope *scope = find_capture_locked(stream);
+    struct pool *pool = scope ? scope->pool : NULL;
+    if (scope)
+        close_locked(scope);
+    mutex_unlock(&scopes_lock);
+    if (!scope)
+        return NULL;
+    process_changed();
+    scope_free(scope);
+    return pool;
+}
+
+struct pinned_pool *scope_pinned(struct stream *stream)
+{
+    struct pinned_pool *made = NULL, *found = NULL;
+    for (int attempt = 0; attempt < 2 && !found; attempt++) {
+        mutex_lock(&scopes_lock);
+        struct pool *pool = capture_pool_locked(stream);
+        if (pool && !pool->pinned) {
+            pool->pinned = made;
+            made = NULL;
+        }
+        found = pool ? pool->pinned : NULL;
+        if (found)
+            pinned_pool_retain(found);
+        mutex_unlock(&scopes_lock);
+        if (!pool)
+            break;
+        if (!found && attempt == 0) { /* without one the default pool serves, which keeps what captures use too */
+            struct error_before before;
+            error_attempt_begin(&before);
+            (void)pinned_pool_create(&made);
+            error_attempt_end(&before, TARN_OK);
+        }
+    }
+    pinned_pool_release(made);
+    return found;
+}

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Pause and resume of a pool. While a pool changes or is suspended its store says so: nothing is allocated from it, and nobody
+ * else maps or unmaps there. Its heaps' runs stay as they are, and only this file touches what is mapped in them, by the thread that
+ * changes the state. A run's memory comes back as other pieces than before: who wants the contents has them copied. */
+#include "base/pages.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/arena/hooks.h"
+#include "memory/arena/moves.h"
+#include "memory/arena/observe.h"
+#include "memory/growth/ghost.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/traced.h"
+#include "memory/heap/wait.h"
+#include "memory/pool/pool.h"
+
+/* The contents of addresses that are not free, in host memory. */
+struct saved {
+    struct saved *next;
+    uintptr_t start;
+    size_t size;
+    void *copy;
+};
+
+static struct object_pool saved_objects = OBJECT_POOL(struct saved);
+
+/* The next of a store's heaps, and of a heap's runs; NULL starts and ends. They do not change meanwhile. */
+static struct heap *next_heap(struct store *store, struct heap *heap)
+{
+    do
+        heap = heap_next(store->arena, heap);
+    while (heap && heap_store(heap) != store);
+    return heap;
+}
+
+static struct run *next_run(const struct heap *heap, const struct run *run)
+{
+    if (run && run->next)
+        return run->next;
+    if (run)
+        return run->first->zone == ZONE_SMALL ? heap->zones[ZONE_LARGE].runs : NULL;
+    return heap->zones[ZONE_SMALL].runs ? heap->zones[ZONE_SMALL].runs : heap->zones[ZONE_LARGE].runs;
+}
+
+/* Contents --------------------------------------------------------------------------------------------------------- */
+
+static void saved_free(struct pool *pool)
+{
+    for (struct saved *saved = pool->saved, *next; saved; saved = next) {
+        next = saved->next;
+        pages_unmap(saved->copy, saved->size);
+        object_free(&saved_objects, saved);
+    }
+    pool->saved = NULL;
+}
+
+static tarn_status save_range(struct pool *pool, uintptr_t start, size_t size)
+{
+    struct saved *saved = object_alloc(&saved_objects);
+    void *copy = saved ? pages_map(size) : NULL;
+    if (!copy) {
+        object_free(&saved_objects, saved);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu bytes of the contents of a pool", size);
+    }
+    *saved = (struct saved){pool->saved, start, size, copy};
+    pool->saved = saved;
+    return TARN_OK;
+}
+
+/* Host memory for all that is not free in a heap. */
+static tarn_status save_prepare(struct pool *pool, struct heap *heap)
+{
+    tarn_status status = TARN_OK;
+    mutex_lock(&heap->lock);
+    for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run)) {
+        const struct span *span = run->first;
+        while (span && !status) {
+            while (span && span->state == SPAN_FREE)
+                span = span->next;
+            const struct span *first = span;
+            while (span && span->state != SPAN_FREE)
+                span = span->next;
+            uintptr_t end = span ? span->start : run->end;
+            if (first)
+                status = save_range(pool, first->start, end - first->start);
+        }
+    }
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* Copies what was saved, one way or the other, and waits for it. Where not even the driver can say that the copies have ended, the pool
+ * remembers that: until it is known, both sides stay. */
+static tarn_status copy_saved(struct pool *pool, bool back)
+{
+    struct device *device = pool->store.arena->device;
+    tarn_status status = TARN_OK, waited = TARN_OK;
+    for (const struct saved *saved = pool->saved; saved && !status; saved = saved->next) {
+        uintptr_t copy = (uintptr_t)saved->copy;
+        status = driver->copy(device->number, back ? saved->start : copy, back ? copy : saved->start, saved->size,
+                              device->legacy->native);
+        if (!status)
+            pool->copies = back ? COPIES_BACK : COPIES_OUT;
+    }
+    if (pool->copies)
+        waited = driver->stream_synchronize(device->number, device->legacy->native);
+    if (!waited || driver->device_synchronize(device->number) == TARN_OK)
+        pool->copies = COPIES_ENDED;
+    return device_note(device, status ? status : waited);
+}
+
+/* Waits for copies of an earlier change that are not known to have ended. Of those out of the memory, which is still there then, nothing
+ * is wanted any more. The caller bars captures. */
+static tarn_status copies_wait(struct pool *pool)
+{
+    struct device *device = pool->store.arena->device;
+    if (!pool->copies)
+        return TARN_OK;
+    tarn_status status = device_note(device, driver->stream_synchronize(device->number, device->legacy->native));
+    if (status)
+        return status;
+    if (pool->copies == COPIES_OUT)
+        saved_free(pool);
+    pool->copies = COPIES_ENDED;
+    return TARN_OK;
+}
+
+/* For who cannot wait: whether none are under way. Asks the driver where no known capture forbids it. */
+static bool copies_ended(struct pool *pool)
+{
+    struct device *device = pool->store.arena->device;
+    struct error_before before;
+    if (!pool->copies)
+        return true;
+    error_attempt_begin(&before);
+    tarn_status status = captures_bar(device, "a look at a pool's copies");
+    if (!status) {
+        status = driver->stream_query(device->number, device->legacy->native);
+        captures_unbar(device);
+    }
+    error_attempt_end(&before, TARN_OK);
+    return !status;
+}
+
+static tarn_status save(struct pool *pool)
+{
+    tarn_status status = TARN_OK;
+    for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap))
+        if (!status)
+            status = save_prepare(pool, heap);
+    if (!status)
+        status = copy_saved(pool, false);
+    if (status && !pool->copies)
+        saved_free(pool);
+    return status;
+}
+
+/* Memory ----------------------------------------------------------------------------------------------------------- */
+
+/* The first address from `from` on in a run at which memory is, or is not; the run's end where there is none. */
+static uintptr_t next_mapped(const struct arena *arena, const struct run *run, uintptr_t from, bool mapped)
+{
+    while (from < run->end) {
+        const struct piece *piece = arena_piece(arena, from);
+        if ((piece != NULL) == mapped)
+            return from;
+        from += piece ? piece->size : arena->granule;
+    }
+    return run->end;
+}
+
+/* Gives a run memory where it has none. */
+static tarn_status run_fill(struct store *store, struct run *run)
+{
+    struct arena *arena = store->arena;
+    for (uintptr_t start = next_mapped(arena, run, run->start, false), end; start < run->end;
+         start = next_mapped(arena, run, end, false)) {
+        struct piece_list pieces = {0};
+        end = next_mapped(arena, run, start, true);
+        mutex_lock(&arena->lock);
+        size_t largest = store->registrable ? end - start : piece_largest_locked(arena);
+        mutex_unlock(&arena->lock);
+        tarn_status status = pieces_create(store, end - start, largest, &pieces);
+        if (!status)
+            status = pieces_map_claimed(arena, &pieces, start);
+        if (status)
+            return status;
+    }
+    return arena_access(arena, run->start, run->end - run->start); /* an earlier attempt may have got no further */
+}
+
+/* A stretch of addresses whose memory was taken out, and the pieces, the one at the highest address first. */
+struct taken {
+    struct taken *next;
+    uintptr_t start;
+    struct piece_list pieces;
+};
+
+static struct object_pool taken_objects = OBJECT_POOL(struct taken);
+
+/* Takes the memory out of a run, one stretch after the other. */
+static tarn_status run_empty(struct arena *arena, const struct run *run, struct taken **list)
+{
+    for (uintptr_t start = next_mapped(arena, run, run->start, true), end; start < run->end;
+         start = next_mapped(arena, run, end, true)) {
+        struct taken *taken = object_alloc(&taken_objects);
+        if (!taken)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to take a pool's memory out of its addresses");
+        end = next_mapped(arena, run, start, false);
+        *taken = (struct taken){.next = *list, .start = start};
+        tarn_status status = pieces_unmap(arena, start, end - start, &taken->pieces);
+        if (status) {
+            object_free(&taken_objects, taken);
+            return status;
+        }
+        *list = taken;
+    }
+    return TARN_OK;
+}
+
+/* The same with every run of a store. */
+static tarn_status empty_all(struct store *store, struct taken **list)
+{
+    tarn_status status = TARN_OK;
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap))
+        for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
+            if (!status)
+                status = run_empty(store->arena, run, list);
+    return status;
+}
+
+/* Puts the pieces back where they were; what cannot be put back stays unmapped. Gives the first failure. */
+static tarn_status put_back(struct arena *arena, struct taken *list)
+{
+    tarn_status first = TARN_OK;
+    for (struct taken *taken = list, *next; taken; taken = next) {
+        struct piece_list upwards = {0};
+        struct piece *piece;
+        next = taken->next;
+        while ((piece = pieces_pop(&taken->pieces)))
+            pieces_push(&upwards, piece);
+        size_t size = upwards.bytes;
+        tarn_status status = pieces_map_claimed(arena, &upwards, taken->start);
+        if (!status)
+            status = arena_access(arena, taken->start, size);
+        first = first ? first : status;
+        object_free(&taken_objects, taken);
+    }
+    return first;
+}
+
+static void taken_to_unmapped(struct store *store, struct taken *list)
+{
+    for (struct taken *taken = list, *next; taken; taken = next) {
+        next = taken->next;
+        pieces_to_unmapped(store->arena, &taken->pieces);
+        object_free(&taken_objects, taken);
+    }
+}
+
+/* Gives the pieces to the driver; what it does not take stays unmapped. */
+static tarn_status release_all(struct store *store, struct taken *list)
+{
+    taken_to_unmapped(store, list);
+    return store_release_unmapped(store, 0);
+}
+
+static tarn_status fill_all(struct store *store)
+{
+    tarn_status status = TARN_OK;
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap))
+        for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
+            if (!status)
+                status = run_fill(store, run);
+    return status;
+}
+
+/* The states ------------------------------------------------------------------------------------------------------- */
+
+static const char *state_text(int state)
+{
+    static const char *const texts[] = {
+        [TARN_POOL_RUNS] = "runs",
+        [TARN_POOL_CHANGES] = "is being suspended or resumed by another thread",
+        [TARN_POOL_KEPT] = "is suspended",
+        [TARN_POOL_DISCARDED] = "is suspended",
+    };
+    return texts[state];
+}
+
+/* Enters the change out of one of two states. */
+static tarn_status change_begin(struct pool *pool, int from, int or_from, const char *what, int *before)
+{
+    *before = from;
+    if (atomic_compare_exchange_strong(&pool->state, before, TARN_POOL_CHANGES))
+        return TARN_OK;
+    if (*before == or_from && atomic_compare_exchange_strong(&pool->state, before, TARN_POOL_CHANGES))
+        return TARN_OK;
+    return failed(TARN_ERROR_SUSPENDED, "%s: pool (%llu, %llu) %s", what, (unsigned long long)pool->store.id[0],
+                  (unsigned long long)pool->store.id[1], state_text(*before));
+}
+
+/* From here on nothing is allocated from the store, mapped or unmapped in it: what orders this is said at store_check(). */
+static void stop(struct store *store)
+{
+    atomic_store(&store->suspended, true);
+    moves_flush(store->arena);
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
+        mutex_lock(&heap->lock);
+        caches_close_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+static void go_on(struct store *store)
+{
+    atomic_store(&store->suspended, false);
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
+        mutex_lock(&heap->lock);
+        if (!heap_is_left_behind_locked(heap))
+            caches_open_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+/* Waits for the work of other streams on live blocks of a heap. */
+static tarn_status wait_for_users(struct heap *heap)
+{
+    struct use *users = NULL;
+    mutex_lock(&heap->lock);
+    tarn_status status = uses_sum_locked(heap, &users);
+    mutex_unlock(&heap->lock);
+    tarn_status waited = uses_wait(users);
+    return status ? status : waited;
+}
+
+/* Waits for the work that may use the store's memory. */
+static tarn_status wait_for_work(struct store *store)
+{
+    struct arena *arena = store->arena;
+    tarn_status status = heaps_settle(arena, store);
+    debug_settles(store);
+    if (!status && atomic_load(&store->holds)) /* a graph's launches may be on any stream */
+        return device_note(arena->device, driver->device_synchronize(arena->device->number));
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
+        struct mark *mark = NULL;
+        if (!status)
+            status = mark_of_stream(heap->stream, heap->incarnation, &mark);
+        if (!status && mark)
+            status = mark_wait(mark);
+        mark_release(mark);
+        if (!status)
+            status = wait_for_users(heap);
+    }
+    return status;
+}
+
+/* Old addresses at which the store's memory is mapped too. None has begun since the store was stopped, and the work of each heap's
+ * stream was waited for since: so all are idle. The driver is not asked: an event that is recorded now may be late, or behind what
+ * other threads have queued meanwhile, and memory must not go while it is mapped at an old address. */
+static tarn_status end_ghosts(struct store *store)
+{
+    tarn_status status = TARN_OK;
+    for (struct heap *heap = next_heap(store, NULL); heap && !status; heap = next_heap(store, heap)) {
+        mutex_lock(&heap->lock);
+        struct ghost *ghosts = ghosts_take_all_locked(heap);
+        mutex_unlock(&heap->lock);
+        status = ghosts_end(heap, ghosts);
+    }
+    return status;
+}
+
+/* An anchored piece of a run, or NULL. */
+static const struct piece *anchored_piece(const struct arena *arena, const struct run *run)
+{
+    for (uintptr_t at = run->start; at < run->end; at += arena_piece(arena, at)->size)
+        if (piece_is_anchored(arena_piece(arena, at)))
+            return arena_piece(arena, at);
+    return NULL;
+}
+
+/* Anchored memory is others' to use, in this process or in another. The store is suspended already: no anchor is added. */
+static tarn_status refuse_anchored(struct store *store)
+{
+    const struct piece *anchored = NULL;
+    for (struct heap *heap = next_heap(store, NULL); heap && !anchored; heap = next_heap(store, heap))
+        for (struct run *run = next_run(heap, NULL); run && !anchored; run = next_run(heap, run))
+            anchored = anchored_piece(store->arena, run);
+    if (!anchored)
+        return TARN_OK;
+    return failed(
+        TARN_ERROR_BUSY,
+        "memory of pool (%llu, %llu) at %p is anchored or exported: it cannot be suspended before tarn_unanchor() "
+        "or tarn_share_close()",
+        (unsigned long long)store->id[0], (unsigned long long)store->id[1], (void *)anchored->address);
+}
+
+/* The states that a change may end in. */
+struct change {
+    int state;
+    tarn_status status;
+};
+
+static struct change in_part(const struct pool *pool, bool keep, tarn_status status)
+{
+    return (struct change){
+        keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED,
+        failed_within(status, "pool (%llu, %llu) is suspended in part: resume it",
+                      (unsigned long long)pool->store.id[0], (unsigned long long)pool->store.id[1]),
+    };
+}
+
+static struct change suspend(struct pool *pool, bool keep)
+{
+    struct store *store = &pool->store;
+    struct taken *taken = NULL;
+    tarn_status status = refuse_anchored(store);
+    if (!status)
+        status = wait_for_work(store);
+    if (status == TARN_ERROR_CAPTURE)
+        status =
+            failed(status, "a suspend: a stream that uses memory of pool (%llu, %llu) captures; first end the capture",
+                   (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+    if (!status)
+        status = end_ghosts(store);
+    if (!status && keep)
+        status = save(pool);
+    if (status && pool->copies)
+        return in_part(pool, keep, status);
+    if (status)
+        return (struct change){TARN_POOL_RUNS, status};
+
+    status = empty_all(store, &taken);
+    if (!status)
+        return (struct change){keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED, release_all(store, taken)};
+    struct error_before before;
+    error_attempt_begin(&before);
+    bool undone = put_back(store->arena, taken) == TARN_OK;
+    error_attempt_end(&before, TARN_OK);
+    if (!undone)
+        return in_part(pool, keep, status);
+    saved_free(pool);
+    return (struct change){TARN_POOL_RUNS, status};
+}
+
+/* Ends a change: the pool runs again, or is suspended. */
+static tarn_status change_end(struct pool *pool, struct change change)
+{
+    if (change.state == TARN_POOL_RUNS)
+        go_on(&pool->store);
+    atomic_store(&pool->state, change.state);
+    return change.status;
+}
+
+tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
+{
+    struct pool *pool = pool_of_public(public);
+    int before = 0;
+    tarn_status status = pool_check(public);
+    if (!status && pool->store.plain)
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "the pool has plain segments, whose addresses go with their memory");
+    if (status || (status = observe_refuse_moving("a suspend")) ||
+        (status = captures_bar(pool->store.arena->device, "a suspend")))
+        return status;
+    status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before);
+    if (!status) {
+        debug_settles(&pool->store); /* while its memory can still be looked at */
+        stop(&pool->store);
+        if (!keep && debug_has(DEBUG_CONTENTS))
+            hooks.debug_forget(&pool->store);
+        status = change_end(pool, suspend(pool, keep));
+        if (!status)
+            trace_store(TRACE_suspend, &pool->store, keep);
+    }
+    captures_unbar(pool->store.arena->device);
+    return status;
+}
+
+/* Bytes that a suspended store has to get. */
+static size_t bytes_missing(struct store *store)
+{
+    size_t bytes = 0;
+    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap))
+        for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
+            for (uintptr_t start = next_mapped(store->arena, run, run->start, false), end; start < run->end;
+                 start = next_mapped(store->arena, run, end, false)) {
+                end = next_mapped(store->arena, run, start, true);
+                bytes += end - start;
+            }
+    return bytes;
+}
+
+/* Gives memory to all addresses, and if need be idle memory of others back to the driver before. */
+static tarn_status fill_or_make_room(struct store *store)
+{
+    struct arena *arena = store->arena;
+    tarn_status status = fill_all(store);
+    if (status != TARN_ERROR_OUT_OF_MEMORY)
+        return status;
+    size_t missing = bytes_missing(store);
+    mutex_lock(&arena->lock);
+    size_t keep = arena->reserved > missing ? arena->reserved - missing : 0;
+    mutex_unlock(&arena->lock);
+    hooks.make_room(arena, keep);
+    return fill_all(store);
+}
+
+static struct change resume(struct pool *pool, int before)
+{
+    struct store *store = &pool->store;
+    struct taken *taken = NULL;
+    bool whole =
+        pool->copies == COPIES_OUT; /* the suspend came no further: the memory is there, and alone has the contents */
+    tarn_status status = copies_wait(pool);
+    if (whole)
+        return (struct change){status ? before : TARN_POOL_RUNS, status};
+    if (!status)
+        status = fill_or_make_room(store);
+    if (!status)
+        status = copy_saved(pool, true);
+    if (!status) {
+        saved_free(pool);
+        return (struct change){TARN_POOL_RUNS, TARN_OK};
+    }
+    if (pool->copies)
+        return (struct change){before, status};
+    struct error_before cause;
+    error_attempt_begin(&cause);
+    (void)empty_all(store, &taken); /* what stays mapped is there at the next attempt */
+    (void)release_all(store, taken);
+    error_attempt_end(&cause, TARN_OK);
+    return (struct change){before, status};
+}
+
+tarn_status tarn_pool_resume(tarn_pool *public)
+{
+    struct pool *pool = pool_of_public(public);
+    int before = 0;
+    tarn_status status = pool_check(public);
+    if (status || (status = observe_refuse_moving("a resume")) ||
+        (status = captures_bar(pool->store.arena->device, "a resume")))
+        return status;
+    status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before);
+    if (!status)
+        status = change_end(pool, resume(pool, before));
+    if (!status)
+        trace_store(TRACE_resume, &pool->store, 0);
+    captures_unbar(pool->store.arena->device);
+    return status;
+}
+
+tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state)
+{
+    tarn_status status = pool_check_any(pool);
+    if (status)
+        return status;
+    if (!state)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
+    *state = store_is_default(store_of_public(pool)) ? TARN_POOL_RUNS
+                                                     : (tarn_pool_state)atomic_load(&pool_of_public(pool)->state);
+    return TARN_OK;
+}
+
+/* A run without memory in which nothing is live, or NULL. */
+static struct run *empty_run_locked(struct heap *heap)
+{
+    for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
+        if (run->first == run->last && run->first->state == SPAN_FREE &&
+            next_mapped(heap->arena, run, run->start, true) == run->end)
+            return run;
+    return NULL;
+}
+
+/* Takes the right to change what a suspended pool has; false where it runs, or another thread is at it. */
+static bool suspended_begin(struct pool *pool, int *state)
+{
+    *state = TARN_POOL_DISCARDED;
+    if (atomic_compare_exchange_strong(&pool->state, state, TARN_POOL_CHANGES))
+        return true;
+    return *state == TARN_POOL_KEPT && atomic_compare_exchange_strong(&pool->state, state, TARN_POOL_CHANGES);
+}
+
+void pool_suspension_complete(struct pool *pool)
+{
+    struct taken *taken = NULL;
+    int state;
+    if (!suspended_begin(pool, &state))
+        return;
+    if (copies_ended(pool))
+        (void)empty_all(&pool->store, &taken);
+    taken_to_unmapped(&pool->store, taken);
+    atomic_store(&pool->state, state);
+}
+
+bool pool_suspension_end(struct pool *pool)
+{
+    int state;
+    if (!suspended_begin(pool, &state))
+        return state == TARN_POOL_RUNS;
+    if (!copies_ended(pool)) {
+        atomic_store(&pool->state, state);
+        return false;
+    }
+    saved_free(pool);
+    for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap)) {
+        struct run *run, *spare = NULL;
+        mutex_lock(&heap->lock);
+        (void)wait_collect_locked(heap);
+        while ((run = empty_run_locked(heap))) {
+            struct span *span = run->first;
+            uintptr_t start = run->start, end = run->end;
+            span_hold_locked(heap, span);
+            span_leave_locked(heap, span, &spare);
+            arena_unclaim(heap->arena, start, end - start);
+        }
+        mutex_unlock(&heap->lock);
+    }
+    atomic_store(&pool->state, state);
+    return true;
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The public calls on pools, those that allocate excepted. They check arguments and say what a pool is to be; its life is pool/pool.c's. Owns
+ * nothing. */
+#include "base/pages.h"
+#include "base/sized.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "memory/arena/hooks.h"
+#include "memory/heap/traced.h"
+#include "memory/pool/pool.h"
+#include "memory/pressure/trim.h"
+#include "memory/watch/statistics.h"
+
+/* One count more for a caller, and one less, which the caller then takes from the count of all. False where there is none. */
+static bool user_retain(struct pool *pool)
+{
+    if (!pool_retain(pool))
+        return false;
+    atomic_fetch_add(&pool->users, 1);
+    return true;
+}
+
+static bool user_let_go(struct pool *pool)
+{
+    unsigned users = atomic_load(&pool->users);
+    while (users && !atomic_compare_exchange_weak(&pool->users, &users, users - 1))
+        ;
+    return users != 0;
+}
+
+/* The start of a call that reads something of a pool. */
+static tarn_status check_reading(tarn_pool *pool, const void *result)
+{
+    tarn_status status = pool_check_any(pool);
+    if (status)
+        return status;
+    return result ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
+}
+
+static bool asks_for_plain(const tarn_pool_options *options)
+{
+    const tarn_segment_sizes *sizes = options->sizes;
+    return options->segments >= TARN_SEGMENTS_PLAIN || options->no_split || options->allocator ||
+           sizes->small_segment || sizes->large_segment || sizes->own_segment || sizes->rounding || sizes->max_split ||
+           sizes->max_non_split_rounding;
+}
+
+/* What a pool is made with: the caller's options, as this version has them, and what they point to, `sizes` in any case. */
+struct wanted {
+    tarn_pool_options options;
+    tarn_segment_sizes sizes;
+    tarn_pool_allocator allocator;
+};
+
+/* Reads the options, NULL for those that there are without. */
+static tarn_status read_options(const tarn_pool_options *given, struct wanted *wanted)
+{
+    static const tarn_pool_options nothing_special = {.size = sizeof nothing_special, .device = TARN_CURRENT_DEVICE};
+    tarn_pool_options *options = &wanted->options;
+    tarn_status status = sized_read("tarn_pool_options", given ? given : &nothing_special, options, sizeof *options);
+    if (!status && options->allocator)
+        status = sized_read("tarn_pool_allocator", options->allocator, &wanted->allocator, sizeof wanted->allocator);
+    wanted->sizes = (tarn_segment_sizes){.size = sizeof wanted->sizes};
+    if (!status && options->sizes)
+        status = sized_read("tarn_segment_sizes", options->sizes, &wanted->sizes, sizeof wanted->sizes);
+    if (status)
+        return status;
+    options->sizes = &wanted->sizes;
+    options->allocator = options->allocator ? &wanted->allocator : NULL;
+    return TARN_OK;
+}
+
+static tarn_status check_options(const tarn_pool_options *options)
+{
+    const tarn_segment_sizes *sizes = options->sizes;
+    const size_t all[] = {sizes->small_segment, sizes->large_segment, sizes->own_segment,
+                          sizes->rounding,      sizes->max_split,     sizes->max_non_split_rounding};
+    const tarn_pool_allocator *allocator = options->allocator;
+    if ((unsigned)options->segments > TARN_SEGMENTS_EXACT)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no tarn_segments", (int)options->segments);
+    if (allocator && (!allocator->alloc || !allocator->free))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "alloc or free of the allocator is NULL");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] % TARN_BLOCK_UNIT || all[i] > TARN_MAX_SIZE)
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "a size of segments, %zu, is no multiple of %zu up to 1 EiB",
+                          all[i], TARN_BLOCK_UNIT);
+    if ((options->segments == TARN_SEGMENTS_VIRTUAL || options->exportable || options->registrable) &&
+        asks_for_plain(options))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "no_split, sizes and an allocator are for plain segments, not for "
+                                                   "virtual, exportable or registrable memory");
+    if (options->registrable && options->use_on_oom)
+        return failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "a registrable pool cannot help out: use_on_oom would give its memory out by the needs of one rank");
+    return TARN_OK;
+}
+
+/* Makes a new pool what its options say. Arena lock. */
+static void pool_configure(struct pool *pool, const tarn_pool_options *options)
+{
+    struct store *store = &pool->store;
+    store->piece_flags = options->exportable ? DRIVER_PIECE_EXPORTABLE : 0;
+    store->registrable = options->registrable;
+    if (options->registrable)
+        store->piece_flags = DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA;
+    store->plain = asks_for_plain(options) || (options->segments == TARN_SEGMENTS_DEFAULT && store->plain);
+    store->remaps = store->remaps && !options->no_remap && !options->registrable && !store->plain;
+    store->no_split = options->no_split;
+    store->no_slabs = store->no_slabs || options->no_split || options->segments == TARN_SEGMENTS_EXACT;
+    store->sizes = *options->sizes;
+    if (options->allocator)
+        store->allocator = *options->allocator;
+    counters_max_split(&pool->counters, store_max_split(store));
+    pool->use_on_oom = options->use_on_oom;
+}
+
+tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
+{
+    struct wanted wanted;
+    const tarn_pool_options *options = &wanted.options;
+    struct device *device = NULL;
+    struct arena *arena = NULL;
+    struct pool *pool = NULL;
+    if (!result)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
+    tarn_status status = read_options(given, &wanted);
+    if (status || (status = check_options(options)) || (status = memory_ready()))
+        return status;
+    int number = options->device == TARN_CURRENT_DEVICE ? thread_device() : options->device;
+    if ((status = device_find(number, &device)) || (status = arena_of(device, &arena)))
+        return status;
+    if (options->segments == TARN_SEGMENTS_VIRTUAL && !device->properties.virtual_memory)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory: %s", number, device->properties.name);
+    bool shared = options->exportable || options->registrable;
+    if (shared && !device->properties.exportable)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot give its memory to other processes", number);
+    if (shared && arena->store.plain && options->segments != TARN_SEGMENTS_VIRTUAL)
+        return failed(TARN_ERROR_NOT_SUPPORTED, "plain segments cannot be exported; the pool needs virtual ones");
+    if ((status = pool_create(arena, false, &pool)))
+        return status;
+    mutex_lock(&arena->lock); /* others look for spare memory */
+    pool_configure(pool, options);
+    mutex_unlock(&arena->lock);
+    atomic_store(&pool->users, 1);
+    *result = (tarn_pool *)pool;
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocator *allocator)
+{
+    tarn_status status = pool_check_any(pool);
+    if (status || (status = sized_check("tarn_pool_allocator", allocator, sizeof *allocator)))
+        return status;
+    sized_write(allocator, &store_of_public(pool)->allocator, sizeof *allocator);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_default(int device, tarn_pool **pool)
+{
+    struct device *found = NULL;
+    struct arena *arena = NULL;
+    if (!pool)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
+    tarn_status status = memory_ready();
+    int number = device == TARN_CURRENT_DEVICE ? thread_device() : device;
+    if (status || (status = device_find(number, &found)) || (status = arena_of(found, &arena)))
+        return status;
+    *pool = (tarn_pool *)&arena->store;
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_retain(tarn_pool *pool)
+{
+    tarn_status status = pool_check_any(pool);
+    if (status || store_is_default(store_of_public(pool)))
+        return status;
+    return user_retain(pool_of_public(pool))
+               ? TARN_OK
+               : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be had again");
+}
+
+tarn_status tarn_pool_release(tarn_pool *public)
+{
+    struct pool *pool = pool_of_public(public);
+    tarn_status status = public ? pool_check_any(public) : memory_ready();
+    if (status || !public || store_is_default(store_of_public(public)))
+        return status;
+    if (!user_let_go(pool))
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the pool was released as often as it was counted for callers: what counts it still are scopes, "
+                      "captures or graphs");
+    pool_release(pool);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
+{
+    if (!pool)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
+    if (!id.first && !id.second)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "(0, 0) is the id of every device's default pool: tarn_pool_default() gives a device's");
+    tarn_status status = memory_ready();
+    for (int i = 0; !status && i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        bool found = false;
+        if (!arena)
+            continue;
+        mutex_lock(&arena->lock);
+        for (struct store *store = arena->stores; store && !found; store = store->next)
+            if (store->id[0] == id.first && store->id[1] == id.second && user_retain(pool_of_store(store))) {
+                *pool = (tarn_pool *)store;
+                found = true;
+            }
+        mutex_unlock(&arena->lock);
+        if (found)
+            return TARN_OK;
+    }
+    if (status)
+        return status;
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no pool (%llu, %llu), or it is left behind",
+                  (unsigned long long)id.first, (unsigned long long)id.second);
+}
+
+tarn_status tarn_pool_use_count_get(tarn_pool *pool, unsigned *count)
+{
+    tarn_status status = check_reading(pool, count);
+    if (status)
+        return status;
+    *count = store_is_default(store_of_public(pool)) ? 1 : atomic_load(&pool_of_public(pool)->count);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_id_get(tarn_pool *pool, tarn_pool_id *id)
+{
+    tarn_status status = check_reading(pool, id);
+    if (status)
+        return status;
+    const struct store *store = store_of_public(pool);
+    *id = (tarn_pool_id){store->id[0], store->id[1]};
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_device_get(tarn_pool *pool, int *device)
+{
+    tarn_status status = check_reading(pool, device);
+    if (status)
+        return status;
+    *device = store_of_public(pool)->arena->device->number;
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_stats_get(tarn_pool *public, tarn_stats *stats)
+{
+    struct store *store = store_of_public(public);
+    tarn_status status = pool_check_any(public);
+    if (status || (status = sized_check("tarn_stats", stats, sizeof *stats)))
+        return status;
+    tarn_stats now = {.size = sizeof now};
+    statistics_read(store->arena, store, &now);
+    now.metadata_bytes = (int64_t)pages_bytes();
+    sized_write(stats, &now, sizeof now);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what)
+{
+    tarn_status status = pool_check_any(pool);
+    return status ? status : statistics_reset(store_of_public(pool)->arena, store_of_public(pool), what);
+}
+
+/* Bytes of the device that a trim of the default pool leaves alone: those of pools that somebody counts. */
+static size_t reserved_by_others(struct arena *arena)
+{
+    size_t bytes = 0;
+    mutex_lock(&arena->lock);
+    for (const struct store *store = arena->stores; store; store = store->next)
+        if (!atomic_load(&store->left_behind))
+            bytes += store->reserved;
+    mutex_unlock(&arena->lock);
+    return bytes;
+}
+
+tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep)
+{
+    tarn_status status = pool_check_any(pool);
+    if (status)
+        return status;
+    struct store *store = store_of_public(pool);
+    struct arena *arena = store->arena;
+    status = captures_refuse(arena->device, "a trim");
+    if (status)
+        return status;
+    trace_store(TRACE_trim, store, keep);
+    if (!store_is_default(store))
+        return trim(arena, store, keep);
+    pools_collect(arena); /* a pool's last graph may have ended, where nothing could be done about it */
+    size_t others = reserved_by_others(arena);
+    status = trim(arena, NULL, keep > SIZE_MAX - others ? SIZE_MAX : keep + others);
+    pools_collect(arena);
+    return status;
+}
+
+tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes)
+{
+    tarn_status status = pool_check_any(pool);
+    if (status)
+        return status;
+    struct store *store = store_of_public(pool);
+    mutex_lock(&store->arena->lock);
+    store->limit = bytes;
+    if (store_is_default(store))
+        store->arena->uncached.limit = bytes; /* which serves in its place while nothing is cached */
+    mutex_unlock(&store->arena->lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes)
+{
+    tarn_status status = check_reading(pool, bytes);
+    if (status)
+        return status;
+    struct store *store = store_of_public(pool);
+    mutex_lock(&store->arena->lock);
+    *bytes = store->limit;
+    mutex_unlock(&store->arena->lock);
+    return TARN_OK;
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The steps of a request that no free span serves. Owns no data; takes each lock for a moment only. One function is one step of the list in
+ * docs/architecture.md ("The way of a request"), by the same number; climb_once() is the list.
+ *
+ * After each step that has set memory free the search starts again: memory may be free that was not (pytorch/pytorch#189504), and each wait
+ * is for one mark, not for the device (#171771).
+ *
+ * It ends whatever other threads do: it waits for about as many marks as there are when it begins, and takes from others a
+ * bounded number of times, as it begins again for pools that end meanwhile, by graphs that are destroyed.
+ *
+ * Captures bar none of it: the driver runs these calls relaxed, memory whose last use cannot be marked because a stream
+ * captures is not idle, and the wait is for an event that was recorded outside captures, never for a stream or a device. */
+#include "memory/pressure/ladder.h"
+#include "base/status.h"
+#include "memory/arena/hooks.h"
+#include "memory/arena/moves.h"
+#include "memory/arena/observe.h"
+#include "memory/growth/growth.h"
+#include "memory/growth/segment.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/wait.h"
+#include "memory/pressure/compact.h"
+#include "memory/pressure/taking.h"
+#include "memory/settings/config.h"
+
+#define TAKINGS 16 /* times that a climb takes from others until its next wait */
+#define ENDINGS 16 /* times that it begins again for what has ended since its last look */
+
+/* A climb: the request, and how far it is. Its thread's. */
+struct climb {
+    struct heap *heap;
+    enum zone_kind zone;
+    size_t size, alignment; /* bytes */
+    struct span **span;
+    tarn_status status; /* once it is over */
+
+    bool observers_asked, layer_above_asked; /* ever */
+    bool compacted;                          /* ever */
+    bool slabs_collected;                    /* since the last wait, as the two that follow */
+    int takings;                             /* left */
+    struct stillness since;
+    size_t waits;      /* left; SIZE_MAX: not counted yet */
+    int endings;       /* left */
+    uint64_t let_go;   /* counts of pools that were given back before this round */
+    uint64_t relieved; /* blocks that debug mode had let go at the last look */
+};
+
+enum outcome {
+    ON,    /* to the next step */
+    AGAIN, /* from the first: memory has become free */
+    OVER,  /* with `status` */
+};
+
+static enum outcome end(struct climb *climb, tarn_status status)
+{
+    climb->status = status;
+    return OVER;
+}
+
+/* After a search: on where there is nothing. */
+static enum outcome searched(struct climb *climb, tarn_status status)
+{
+    return status == TARN_ERROR_OUT_OF_MEMORY ? ON : end(climb, status);
+}
+
+/* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */
+static bool is_hopeless(struct arena *arena, const struct store *store, size_t size)
+{
+    mutex_lock(&arena->lock);
+    size_t most = arena->limit > arena->reserved ? arena->limit : arena->reserved;
+    size_t own = store->limit > store->reserved ? store->limit : store->reserved;
+    mutex_unlock(&arena->lock);
+    most = own < most ? own : most;
+    return size > most || size > arena->device->properties.memory;
+}
+
+/* Whether the settings ask to fail a request above a limit at once, where the heap's own memory and unmapped pieces do not serve
+ * it (pytorch/pytorch#177356). */
+static bool is_rejected(struct arena *arena, const struct store *store, size_t size)
+{
+    if (!memory_config()->throw_on_cudamalloc_oom)
+        return false;
+    mutex_lock(&arena->lock);
+    bool above = arena->reserved > arena->limit || size > arena->limit - arena->reserved ||
+                 store->reserved > store->limit || size > store->limit - store->reserved;
+    mutex_unlock(&arena->lock);
+    return above;
+}
+
+bool ladder_rejects(struct arena *arena, const struct store *store, size_t size)
+{
+    return is_hopeless(arena, store, size) || is_rejected(arena, store, size);
+}
+
+/* Counts a request as refused before the driver was asked. */
+static tarn_status reject(const struct heap *heap)
+{
+    COUNT(heap->store->counters, num_oom_rejections);
+    return TARN_ERROR_OUT_OF_MEMORY;
+}
+
+static bool (*_Atomic shortage_callback)(int device);
+
+void ladder_on_shortage(bool (*callback)(int device))
+{
+    atomic_store(&shortage_callback, callback);
+}
+
+bool ladder_relieve(const struct arena *arena)
+{
+    bool (*callback)(int device) = atomic_load(&shortage_callback);
+    return callback && callback(arena->device->number);
+}
+
+/* Searching -------------------------------------------------------------------------------------------------------- */
+
+/* A small block or a slab that its zone has no room for, without new memory: where it ties no piece, in what empty slabs leave, and
+ * where it ties a little. */
+static tarn_status take_small_locked(struct heap *heap, size_t size, size_t alignment, struct span **span)
+{
+    tarn_status status = span_take_aside_locked(heap, size, alignment, 0, span);
+    if (status != TARN_ERROR_OUT_OF_MEMORY)
+        return status;
+    caches_reclaim_locked(heap);
+    status = span_take_locked(heap, ZONE_SMALL, size, alignment, span);
+    return status == TARN_ERROR_OUT_OF_MEMORY ? span_take_aside_locked(heap, size, alignment, PIECE_LEAST_LARGE, span)
+                                              : status;
+}
+
+static tarn_status take(const struct climb *climb, enum zone_kind zone)
+{
+    struct heap *heap = climb->heap;
+    mutex_lock(&heap->lock);
+    (void)wait_collect_locked(heap);
+    tarn_status status = store_check(heap->store); /* it may have been suspended meanwhile */
+    if (!status)
+        status = span_take_locked(heap, zone, climb->size, climb->alignment, climb->span);
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->store->registrable)
+        status = take_small_locked(heap, climb->size, climb->alignment, climb->span);
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+static tarn_status grow_moving(const struct climb *climb)
+{
+    tarn_status status = store_check(climb->heap->store);
+    return status ? status : heap_grow(climb->heap, climb->zone, climb->size, climb->alignment, climb->span);
+}
+
+static tarn_status grow(const struct climb *climb)
+{
+    struct heap *heap = climb->heap;
+    if (store_calls_back(heap->store)) /* with a lock held no caller's code runs, not even `moving` */
+        return heap_grow(heap, climb->zone, climb->size, climb->alignment, climb->span);
+    move_begin(heap->arena);
+    tarn_status status = grow_moving(climb);
+    move_end(heap->arena);
+    return status;
+}
+
+/* The steps -------------------------------------------------------------------------------------------------------- */
+
+/* Step 1: what is free in the heap, with what has become free since. What the loss of a device set free is for nobody. */
+static enum outcome step_own(struct climb *climb)
+{
+    climb->let_go = atomic_load(&climb->heap->arena->let_go);
+    tarn_status status = device_check(climb->heap->arena->device);
+    return searched(climb, status ? status : take(climb, climb->zone));
+}
+
+/* Step 2, once: what observers give back. */
+static enum outcome step_observers(struct climb *climb)
+{
+    if (climb->observers_asked)
+        return ON;
+    climb->observers_asked = true;
+    return observe_reclaim(climb->heap->arena->device->number, climb->size) ? AGAIN : ON;
+}
+
+/* Step 3: growth, out of what was left behind first. */
+static enum outcome step_growth(struct climb *climb)
+{
+    bool taken = take_what_is_left_behind(climb->heap, climb->size);
+    tarn_status status = taken && climb->heap->store->plain ? take(climb, climb->zone) : TARN_ERROR_OUT_OF_MEMORY;
+    return searched(climb, status == TARN_ERROR_OUT_OF_MEMORY ? grow(climb) : status);
+}
+
+/* Step 4: the blocks that wait for debug mode alone. */
+static enum outcome step_debug(struct climb *climb)
+{
+    if (climb->takings == 0 || !debug_relieves(climb->heap->arena, &climb->relieved))
+        return ON;
+    climb->takings--;
+    return AGAIN;
+}
+
+/* Step 5, once until the next wait: the empty slabs of the heap's threads. */
+static enum outcome step_slabs(struct climb *climb)
+{
+    if (climb->slabs_collected)
+        return ON;
+    climb->slabs_collected = true;
+    heap_collect(climb->heap);
+    return AGAIN;
+}
+
+/* Step 6: idle memory of other heaps; unless the settings ask that a request above a limit end before that. */
+static enum outcome step_others(struct climb *climb)
+{
+    if (is_rejected(climb->heap->arena, climb->heap->store, climb->size))
+        return end(climb, reject(climb->heap));
+    if (climb->takings == 0 || !take_from_others(climb->heap, climb->size))
+        return ON;
+    COUNT(climb->heap->store->counters, num_alloc_retries);
+    climb->takings--;
+    return AGAIN;
+}
+
+/* Step 7, where other threads have moved memory meanwhile: all of that while none does, since what a thread has in hand is in no heap. Its
+ * failure says that the memory is not there. */
+static enum outcome step_alone(struct climb *climb)
+{
+    struct heap *heap = climb->heap;
+    if (was_still(heap->arena, &climb->since))
+        return ON;
+    if (store_calls_back(heap->store))
+        return searched(climb, grow(climb)); /* nobody can be kept from moving while a caller's code runs */
+    move_begin_alone(heap->arena);
+    take_from_all(heap, climb->size);
+    tarn_status status = take(climb, climb->zone);
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        status = grow_moving(climb);
+    move_end(heap->arena);
+    return searched(climb, status);
+}
+
+/* Step 8: what is free in the heap's other zone. Not where a request must have the same place on each rank, short of memory or not. */
+static enum outcome step_other_zone(struct climb *climb)
+{
+    if (climb->heap->store->registrable)
+        return ON;
+    return searched(climb, take(climb, zone_other(climb->zone)));
+}
+
+/* Step 9, once: what the layer above can do without. */
+static enum outcome step_layer_above(struct climb *climb)
+{
+    if (climb->layer_above_asked)
+        return ON;
+    climb->layer_above_asked = true;
+    return ladder_relieve(climb->heap->arena) ? AGAIN : ON;
+}
+
+/* Waits for the oldest work that holds back memory which may serve the heap, its own first. False when nothing does. */
+static bool wait_for_any(struct heap *own, tarn_status *status)
+{
+    if (heap_wait(own, status))
+        return true;
+    for (struct heap *heap = heap_next(own->arena, NULL); heap; heap = heap_next(own->arena, heap))
+        if (heap != own && heap_serves(heap, own->store) && heap_wait(heap, status))
+            return true;
+    return false;
+}
+
+/* Whether something has ended, unseen, that is waited for no more: pools, blocks that debug mode has still to let go, work of others. */
+static bool has_more(struct climb *climb)
+{
+    struct arena *arena = climb->heap->arena;
+    return atomic_load(&arena->let_go) != climb->let_go || debug_relieves(arena, &climb->relieved) ||
+           take_from_others(climb->heap, climb->size);
+}
+
+/* Step 10: a wait for the oldest work that holds memory back; on, where there is none. */
+static enum outcome step_wait(struct climb *climb)
+{
+    struct arena *arena = climb->heap->arena;
+    tarn_status status = TARN_OK;
+    if (climb->waits == SIZE_MAX)
+        climb->waits = waits_ahead(arena);
+    if (climb->waits-- == 0 || !wait_for_any(climb->heap, &status)) {
+        bool more = has_more(climb);
+        if (climb->endings-- == 0 || !more)
+            return ON;
+    }
+    if (status)
+        return end(climb, status);
+    climb->since = stillness_begin(arena);
+    climb->takings = TAKINGS;
+    climb->slabs_collected = false;
+    return AGAIN;
+}
+
+/* Bytes that can be created still, by the limits and by the driver's count. */
+static size_t room_of(struct arena *arena, struct store *store)
+{
+    size_t free_bytes = 0, total_bytes = 0, leave = memory_config()->leave_free;
+    if (driver->memory_info(arena->device->number, &free_bytes, &total_bytes))
+        free_bytes = arena->device->properties.memory;
+    free_bytes = free_bytes > leave ? free_bytes - leave : 0;
+    mutex_lock(&arena->lock);
+    size_t room = arena->limit > arena->reserved ? arena->limit - arena->reserved : 0;
+    size_t own = store->limit > store->reserved ? store->limit - store->reserved : 0;
+    mutex_unlock(&arena->lock);
+    room = own < room ? own : room;
+    return free_bytes < room ? free_bytes : room;
+}
+
+/* Step 11, once, where the settings allow it: what is free between live blocks. The end, where that is nothing. */
+static enum outcome step_compact(struct climb *climb)
+{
+    struct heap *heap = climb->heap;
+    size_t granule = heap->arena->granule, gained = 0;
+    if (climb->compacted || !compact_is_allowed())
+        return end(climb, TARN_ERROR_OUT_OF_MEMORY);
+    climb->compacted = true;
+    climb->endings = ENDINGS;
+    size_t room = room_of(heap->arena, heap->store) + granule;
+    (void)compact(heap->arena, heap->store, climb->size > room ? climb->size - room : 0,
+                  climb->size + climb->alignment + granule, &gained);
+    return gained ? AGAIN : end(climb, TARN_ERROR_OUT_OF_MEMORY);
+}
+
+/* One round: each step in turn, until one sets memory free or ends the climb. */
+static enum outcome climb_once(struct climb *climb)
+{
+    enum outcome outcome;
+    if ((outcome = step_own(climb)) ||         /* 1 */
+        (outcome = step_observers(climb)) ||   /* 2 */
+        (outcome = step_growth(climb)) ||      /* 3 */
+        (outcome = step_debug(climb)) ||       /* 4 */
+        (outcome = step_slabs(climb)) ||       /* 5 */
+        (outcome = step_others(climb)) ||      /* 6 */
+        (outcome = step_alone(climb)) ||       /* 7 */
+        (outcome = step_other_zone(climb)) ||  /* 8 */
+        (outcome = step_layer_above(climb)) || /* 9 */
+        (outcome = step_wait(climb)) ||        /* 10 */
+        (outcome = step_compact(climb)))       /* 11 */
+        return outcome;
+    return AGAIN;
+}
+
+tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+{
+    struct error_before before;
+    tarn_status status = observe_refuse_moving("an allocation that no memory at hand serves");
+    if (status)
+        return status;
+    if (is_hopeless(heap->arena, heap->store, size))
+        return reject(heap);
+    struct climb climb = {
+        .heap = heap,
+        .zone = zone,
+        .size = size,
+        .alignment = alignment,
+        .span = span,
+        .takings = TAKINGS,
+        .since = stillness_begin(heap->arena),
+        .waits = SIZE_MAX,
+        .endings = ENDINGS,
+    };
+    error_attempt_begin(&before);
+    while (climb_once(&climb) != OVER)
+        ;
+    error_attempt_end(&before, climb.status == TARN_ERROR_OUT_OF_MEMORY ? TARN_OK : climb.status);
+    return climb.status;
+}

@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Collects the facts of a request that failed and makes a text of them. Owns nothing; takes the heaps' and the arena's locks one at a
+ * time, so that the figures may be of slightly different moments while other threads allocate.
+ *
+ * A remedy is named only where the facts say that it would have served this request, and never one that is on already
+ * (pytorch/pytorch#173049). */
+#include "memory/pressure/shortage.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "device/capture.h"
+#include "memory/arena/observe.h"
+#include "memory/heap/kept.h"
+#include "memory/heap/slab.h"
+#include "memory/heap/traced.h"
+#include "memory/heap/wait.h"
+#include "memory/pool/pool.h"
+#include "memory/pressure/ladder.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SHOWN 3      /* pools, streams and processes that are named */
+#define WAITS 16     /* streams that bytes are counted of */
+#define PROCESSES 64 /* that are looked at */
+#define REMEDIES 2
+
+struct pool_facts {
+    const struct store *store;
+    uint64_t id[2];
+    size_t reserved, idle; /* bytes */
+    bool held, suspended, spare;
+};
+
+struct wait_facts {
+    uint64_t native;
+    size_t bytes;
+};
+
+struct facts {
+    struct arena *arena;
+    const struct store *store;
+    size_t size;                                                   /* bytes that were asked for, rounded */
+    size_t total, driver_free;                                     /* of the device, as the driver says */
+    size_t reserved, limit, pool_limit, pool_reserved, leave_free; /* SIZE_MAX: no limit */
+    size_t free, waiting, unmapped, addresses, pools_reserved;     /* bytes */
+    size_t own_free, own_largest;           /* bytes in heaps of the pool that asked; the longest stretch of them */
+    size_t own_tied;                        /* of own_free, bytes in pieces that live blocks hold in place */
+    struct pool_facts pools[SHOWN];         /* the largest private ones, the own one not among them */
+    struct wait_facts waits[WAITS];         /* the streams that most waits for come first */
+    struct driver_process processes[SHOWN]; /* the largest of others */
+    bool captured;
+};
+
+static shortage_hook _Atomic on_refuse;
+
+void shortage_on_refuse(shortage_hook hook)
+{
+    atomic_store(&on_refuse, hook);
+}
+
+/* Facts ----------------------------------------------------------------------------------------------------------- */
+
+/* Adds to what waits for a stream; beyond WAITS streams, to none. */
+static void keep_wait(struct facts *facts, const struct stream *stream, size_t bytes)
+{
+    uint64_t native = stream ? (uint64_t)(uintptr_t)stream->native : 0;
+    for (int i = 0; i < WAITS; i++) {
+        if (facts->waits[i].bytes && facts->waits[i].native != native)
+            continue;
+        facts->waits[i].native = native;
+        facts->waits[i].bytes += bytes;
+        return;
+    }
+}
+
+/* A block counts for one of the streams that it waits for. */
+static void look_at_uses(struct facts *facts, const struct stream *stream, const struct use_list *uses)
+{
+    for (const struct use *use = uses->first; use; use = use->later)
+        if (wait_is_first(use))
+            keep_wait(facts, stream, wait_size(use));
+}
+
+static void look_at_waits(struct facts *facts, const struct heap *heap)
+{
+    for (const struct use_queue *queue = heap->queues; queue; queue = queue->next) {
+        const struct stream *stream = queue->events ? NULL : queue->stream;
+        look_at_uses(facts, stream, &queue->marked);
+        look_at_uses(facts, stream, &queue->unmarked);
+    }
+}
+
+static void keep_pool(struct facts *facts, struct pool_facts pool)
+{
+    for (int i = 0; i < SHOWN; i++) {
+        if (pool.reserved <= facts->pools[i].reserved)
+            continue;
+        struct pool_facts less = facts->pools[i];
+        facts->pools[i] = pool;
+        pool = less;
+    }
+}
+
+static void look_at_pools(struct facts *facts)
+{
+    struct arena *arena = facts->arena;
+    mutex_lock(&arena->lock);
+    facts->unmapped = arena->store.unmapped.bytes;
+    for (struct store *store = arena->stores; store; store = store->next) {
+        facts->unmapped += store->unmapped.bytes;
+        facts->pools_reserved += store->reserved;
+        if (store != facts->store)
+            keep_pool(facts, (struct pool_facts){.store = store,
+                                                 .id = {store->id[0], store->id[1]},
+                                                 .reserved = store->reserved,
+                                                 .idle = store->unmapped.bytes,
+                                                 .held = atomic_load(&store->holds),
+                                                 .suspended = atomic_load(&store->suspended),
+                                                 .spare = pool_of_store(store)->use_on_oom});
+    }
+    facts->pool_reserved = facts->store->reserved;
+    facts->pool_limit = facts->store->limit;
+    facts->reserved = arena->reserved;
+    facts->limit = arena->limit;
+    facts->addresses = arena_longest_locked(arena);
+    mutex_unlock(&arena->lock);
+}
+
+/* Of a free span, the bytes of the pieces that other spans have a part of. */
+static size_t bytes_tied(const struct arena *arena, const struct span *span)
+{
+    size_t tied = 0;
+    for (uintptr_t address = span->start, end = span->start + span->size; address < end;) {
+        const struct piece *piece = arena_piece(arena, address);
+        if (!piece)
+            return tied; /* the pool is suspended */
+        uintptr_t next = piece->address + piece->size < end ? piece->address + piece->size : end;
+        if (piece->address < span->start || piece->address + piece->size > end)
+            tied += next - address;
+        address = next;
+    }
+    return tied;
+}
+
+static void look_at_pieces(struct facts *facts, const struct heap *heap)
+{
+    if (heap->store->plain || atomic_load_explicit(&heap->store->suspended, memory_order_acquire))
+        return;
+    for (int zone = 0; zone < ZONES; zone++)
+        for (struct tree_node *node = tree_first(&heap->zones[zone].free); node; node = tree_next(node))
+            facts->own_tied += bytes_tied(heap->arena, TREE_ENTRY(node, struct span, by_size));
+}
+
+static void look_at_heap(struct facts *facts, struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    kept_flush_locked(heap);
+    facts->free += heap->free_bytes;
+    facts->waiting += heap->waiting_bytes;
+    look_at_waits(facts, heap);
+    for (int zone = 0; zone < ZONES; zone++) {
+        struct tree_node *last = tree_last(&heap->zones[zone].free);
+        size_t size = last ? TREE_ENTRY(last, struct span, by_size)->size : 0;
+        if (heap->store == facts->store && size > facts->own_largest)
+            facts->own_largest = size;
+    }
+    facts->own_free += heap->store == facts->store ? heap->free_bytes : 0;
+    if (heap->store == facts->store)
+        look_at_pieces(facts, heap);
+    for (int i = 0; i < SHOWN; i++)
+        if (facts->pools[i].store && facts->pools[i].store == heap->store)
+            facts->pools[i].idle += heap->free_bytes;
+    mutex_unlock(&heap->lock);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    size_t x = ((const struct driver_process *)a)->bytes, y = ((const struct driver_process *)b)->bytes;
+    return x > y ? -1 : x < y;
+}
+
+static void look_at_processes(struct facts *facts)
+{
+    struct driver_process list[PROCESSES];
+    size_t count = driver->processes ? driver->processes(facts->arena->device->number, list, PROCESSES) : 0, others = 0;
+    for (size_t i = 0; i < count; i++)
+        if (list[i].number != (long)getpid() && list[i].bytes != SIZE_MAX)
+            list[others++] = list[i];
+    qsort(list, others, sizeof *list, by_bytes);
+    for (size_t i = 0; i < SHOWN && i < others; i++)
+        facts->processes[i] = list[i];
+}
+
+static int by_waiting(const void *a, const void *b)
+{
+    size_t x = ((const struct wait_facts *)a)->bytes, y = ((const struct wait_facts *)b)->bytes;
+    return x > y ? -1 : x < y;
+}
+
+static void facts_collect(struct facts *facts)
+{
+    struct error_before before;
+    facts->total = facts->arena->device->properties.memory;
+    facts->leave_free = memory_config()->leave_free;
+    facts->captured = captures_open(facts->arena->device);
+    look_at_pools(facts);
+    for (struct heap *heap = heap_next(facts->arena, NULL); heap; heap = heap_next(facts->arena, heap))
+        look_at_heap(facts, heap);
+    qsort(facts->waits, WAITS, sizeof *facts->waits, by_waiting);
+    error_attempt_begin(&before);
+    (void)driver->memory_info(facts->arena->device->number, &facts->driver_free, &facts->total);
+    look_at_processes(facts);
+    error_attempt_end(&before, TARN_OK);
+}
+
+/* Bytes that tarn has and no live block needs. */
+static size_t idle_of(const struct facts *facts)
+{
+    return facts->free + facts->unmapped + facts->waiting;
+}
+
+static size_t live_of(const struct facts *facts)
+{
+    return facts->reserved > idle_of(facts) ? facts->reserved - idle_of(facts) : 0;
+}
+
+/* Bytes of the device that tarn does not have. */
+static size_t others_of(const struct facts *facts)
+{
+    size_t used = facts->total - (facts->driver_free < facts->total ? facts->driver_free : facts->total);
+    return used > facts->reserved ? used - facts->reserved : 0;
+}
+
+/* Text ------------------------------------------------------------------------------------------------------------ */
+
+struct text {
+    char *at;
+    size_t size, used;
+};
+
+static __attribute__((format(printf, 2, 3))) void say(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text->at + text->used, text->size - text->used, format, arguments);
+    va_end(arguments);
+    if (length >= 0 && (size_t)length < text->size - text->used)
+        text->used += (size_t)length;
+    else if (text_was_cut(text->at, text->size, (int)text->used + length))
+        text->used = text->size - 1;
+}
+
+/* "1.50 GiB", "64 MiB", "512 B": exact where it is short. */
+struct bytes_text {
+    char text[32];
+};
+
+static const char *write_bytes(struct bytes_text *buffer, size_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    unsigned unit = 0;
+    while (unit < 6 && bytes >> (10 * (unit + 1)))
+        unit++;
+    size_t whole = (size_t)1 << (10 * unit);
+    if (bytes % whole == 0)
+        snprintf(buffer->text, sizeof buffer->text, "%zu %s", bytes / whole, units[unit]);
+    else
+        snprintf(buffer->text, sizeof buffer->text, "%.2f %s", (double)bytes / (double)whole, units[unit]);
+    return buffer->text;
+}
+
+#define BYTES(bytes) write_bytes(&(struct bytes_text){""}, bytes)
+
+static void say_device(struct text *text, const struct facts *facts)
+{
+    say(text, "%s on device %d (%s), which has %s of its %s free", BYTES(facts->size), facts->arena->device->number,
+        facts->arena->device->properties.name, BYTES(facts->driver_free), BYTES(facts->total));
+    if (facts->leave_free)
+        say(text, ", of which leave_free_mb keeps %s", BYTES(facts->leave_free));
+    say(text, ". tarn reserves %s", BYTES(facts->reserved));
+    if (facts->limit == SIZE_MAX)
+        say(text, " (no limit is set)");
+    else
+        say(text, " (the limit is %s)", BYTES(facts->limit));
+}
+
+static void say_use(struct text *text, const struct facts *facts)
+{
+    say(text, ": %s live, %s free in heaps", BYTES(live_of(facts)), BYTES(facts->free));
+    if (facts->own_free != facts->free)
+        say(text, " and %s of that in the pool that asked", facts->own_free ? BYTES(facts->own_free) : "none");
+    if (facts->own_free)
+        say(text, " (the largest stretch %s, fragmentation %.0f %%, %s in pieces that live blocks hold in place)",
+            BYTES(facts->own_largest), 100.0 * (1.0 - (double)facts->own_largest / (double)facts->own_free),
+            facts->own_tied ? BYTES(facts->own_tied) : "none");
+    say(text, ", %s unmapped, %s waiting for streams", BYTES(facts->unmapped), BYTES(facts->waiting));
+    for (int i = 0; i < SHOWN && facts->waits[i].bytes; i++)
+        say(text, "%s%s of stream %#llx", i ? ", " : " (", BYTES(facts->waits[i].bytes),
+            (unsigned long long)facts->waits[i].native);
+    say(text, "%s.", facts->waits[0].bytes ? ")" : "");
+}
+
+static void say_pools(struct text *text, const struct facts *facts)
+{
+    if (!store_is_default(facts->store)) {
+        say(text, " The request is of pool (%llu, %llu), which reserves %s", (unsigned long long)facts->store->id[0],
+            (unsigned long long)facts->store->id[1], BYTES(facts->pool_reserved));
+        if (facts->pool_limit != SIZE_MAX)
+            say(text, " of at most %s", BYTES(facts->pool_limit));
+        say(text, ".");
+    }
+    if (!facts->pools[0].reserved)
+        return;
+    say(text, " Private pools reserve %s, which serve nobody else:", BYTES(facts->pools_reserved));
+    for (int i = 0; i < SHOWN && facts->pools[i].reserved; i++) {
+        const struct pool_facts *pool = &facts->pools[i];
+        say(text, "%s (%llu, %llu) %s, %s of it idle%s%s", i ? ";" : "", (unsigned long long)pool->id[0],
+            (unsigned long long)pool->id[1], BYTES(pool->reserved), BYTES(pool->idle),
+            pool->held ? ", held by a graph or capture" : "", pool->suspended ? ", suspended" : "");
+    }
+    say(text, ".");
+}
+
+static void say_others(struct text *text, const struct facts *facts)
+{
+    if (facts->addresses < facts->size)
+        say(text, " At most %s of addresses are left in a row.", BYTES(facts->addresses));
+    if (facts->captured)
+        say(text, " What the streams of an open capture have freed serves them alone.");
+    if (!others_of(facts))
+        return;
+    say(text, " Not tarn's: %s", BYTES(others_of(facts)));
+    for (int i = 0; i < SHOWN && facts->processes[i].bytes; i++)
+        say(text, "%s process %ld %s", i ? "," : ":", facts->processes[i].number, BYTES(facts->processes[i].bytes));
+    say(text, "%s.",
+        facts->processes[0].bytes ? "" : " (other processes, and what libraries and the driver have of this one)");
+}
+
+/* Remedies -------------------------------------------------------------------------------------------------------- */
+
+/* What would have had to be there besides. */
+static size_t missing_of(const struct facts *facts)
+{
+    size_t there = facts->driver_free > facts->leave_free ? facts->driver_free - facts->leave_free : 0;
+    return facts->size > there ? facts->size - there : 0;
+}
+
+static bool say_too_large(struct text *text, const struct facts *facts)
+{
+    if (facts->size <= facts->total)
+        return false;
+    say(text, "the device could not hold it if it were empty: ask for less at a time");
+    return true;
+}
+
+static bool say_limit(struct text *text, const struct facts *facts)
+{
+    bool pool = facts->pool_limit != SIZE_MAX && facts->size > facts->pool_limit - facts->pool_reserved;
+    bool device =
+        facts->limit != SIZE_MAX && (facts->reserved >= facts->limit || facts->size > facts->limit - facts->reserved);
+    if (missing_of(facts) || (!pool && !device))
+        return false;
+    if (pool)
+        say(text, "a higher limit of the pool (tarn_pool_limit_set()) would have let it through");
+    else
+        say(text, "a higher limit (tarn_device_limit_set(), limit_mb) would have let it through");
+    return true;
+}
+
+static bool say_leave_free(struct text *text, const struct facts *facts)
+{
+    if (!facts->leave_free || facts->driver_free < facts->size || !missing_of(facts))
+        return false;
+    say(text, "a lower leave_free_mb would have let it through");
+    return true;
+}
+
+static bool say_waiting(struct text *text, const struct facts *facts)
+{
+    if (facts->waiting < missing_of(facts) || !facts->waiting)
+        return false;
+    say(text,
+        "%s are freed and only wait for work of other streams: free them by tarn_free_after() an event that ends "
+        "sooner, "
+        "or synchronize stream %#llx before",
+        BYTES(facts->waiting), (unsigned long long)facts->waits[0].native);
+    return true;
+}
+
+static bool say_idle_pool(struct text *text, const struct facts *facts)
+{
+    const struct pool_facts *most = &facts->pools[0];
+    for (int i = 1; i < SHOWN; i++)
+        most = facts->pools[i].idle > most->idle ? &facts->pools[i] : most;
+    if (!most->store || most->idle < missing_of(facts) || most->idle == 0 || most->spare)
+        return false;
+    unsigned long long first = most->id[0], second = most->id[1];
+    if (most->held)
+        say(text,
+            "pool (%llu, %llu) holds %s idle for its graphs: destroy those, or suspend it while they rest "
+            "(tarn_pool_suspend())",
+            first, second, BYTES(most->idle));
+    else
+        say(text, "tarn_pool_trim() gives back up to %s of pool (%llu, %llu)", BYTES(most->idle), first, second);
+    return true;
+}
+
+static bool say_segments(struct text *text, const struct facts *facts)
+{
+    const struct driver_properties *properties = &facts->arena->device->properties;
+    bool can = facts->store->plain && !facts->store->allocator.alloc && properties->virtual_memory &&
+               memory_config()->segments != CONFIG_SEGMENTS_VIRTUAL;
+    if (!can || facts->own_free < facts->size || facts->own_largest >= facts->size)
+        return false;
+    say(text, "the free memory would do in one piece: TARN_ALLOC_CONF=expandable_segments:True joins it");
+    return true;
+}
+
+static bool say_foreign(struct text *text, const struct facts *facts)
+{
+    if (others_of(facts) < missing_of(facts) || others_of(facts) < facts->total / 16)
+        return false;
+    say(text, "%s of the device are not tarn's: make room there", BYTES(others_of(facts)));
+    return true;
+}
+
+/* Whether what is free in the pool's heaps is as much as was missing. */
+static bool is_free_enough(const struct facts *facts)
+{
+    return facts->own_free >= missing_of(facts) && missing_of(facts);
+}
+
+static bool say_tied(struct text *text, const struct facts *facts)
+{
+    size_t movable = facts->own_free - (facts->own_tied < facts->own_free ? facts->own_tied : facts->own_free);
+    bool can = !facts->store->plain && memory_config()->profile != CONFIG_PROFILE_FOOTPRINT;
+    if (!can || !is_free_enough(facts) || movable >= missing_of(facts))
+        return false;
+    say(text,
+        "enough is free, but live blocks hold %s of it in place: the profile footprint, set before the memory is "
+        "used, makes smaller pieces%s",
+        BYTES(facts->own_tied),
+        memory_config()->compaction || facts->store->registrable
+            ? ""
+            : ", and compaction:on_oom exchanges those that there are");
+    return true;
+}
+
+static bool say_live(struct text *text, const struct facts *facts)
+{
+    bool traced = trace_is_on(), left = secure_getenv("TARN_OOM_SNAPSHOT");
+    if (!live_of(facts) || live_of(facts) < facts->reserved / 2 || (traced && left))
+        return false;
+    say(text, "live blocks %s: run with %s%s%s to see which",
+        is_free_enough(facts) ? "lie between what is free" : "fill it", left ? "" : "TARN_OOM_SNAPSHOT=<folder>",
+        !left && !traced ? " and " : "", traced ? "" : "TARN_TRACE=1");
+    return true;
+}
+
+static void say_remedies(struct text *text, const struct facts *facts)
+{
+    static bool (*const remedies[])(struct text *, const struct facts *) = {
+        say_too_large, say_limit, say_leave_free, say_waiting, say_idle_pool,
+        say_segments,  say_tied,  say_foreign,    say_live};
+    int said = 0;
+    for (size_t i = 0; i < sizeof remedies / sizeof *remedies && said < REMEDIES; i++) {
+        size_t before = text->used;
+        say(text, said ? "; or " : " What helps: ");
+        if (remedies[i](text, facts))
+            said++;
+        else
+            text->at[text->used = before] = '\0';
+        if (said && i == 0)
+            break; /* nothing else would */
+    }
+    if (said)
+        say(text, ".");
+}
+
+tarn_status shortage_refuse(struct heap *heap, size_t size)
+{
+    struct arena *arena = heap->arena;
+    struct facts facts = {.arena = arena, .store = heap->store, .size = size};
+    char where[ERROR_TEXT_BYTES / 4] = "", buffer[ERROR_TEXT_BYTES - sizeof where] = ""; /* there is room for both */
+    struct text text = {.at = buffer, .size = sizeof buffer};
+    facts_collect(&facts);
+    COUNT(facts.store->counters, num_ooms);
+    trace_block(TRACE_oom, heap, facts.driver_free, size, 0);
+    say_device(&text, &facts);
+    say_use(&text, &facts);
+    say_pools(&text, &facts);
+    say_others(&text, &facts);
+    say_remedies(&text, &facts);
+    observe_out_of_memory(&(tarn_shortage){.requested = size,
+                                           .reserved = facts.reserved,
+                                           .limit = facts.pool_limit < facts.limit ? facts.pool_limit : facts.limit,
+                                           .free = facts.driver_free,
+                                           .total = facts.total,
+                                           .device = arena->device->number,
+                                           .rejected = ladder_rejects(arena, facts.store, size)});
+    shortage_hook hook = atomic_load(&on_refuse);
+    if (hook)
+        hook(arena->device->number, buffer, where, sizeof where);
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "%s%s", buffer, where);
+}

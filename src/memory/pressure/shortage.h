@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Out of memory: who has it, and what helps. */
+#ifndef TARN_MEMORY_SHORTAGE_H
+#define TARN_MEMORY_SHORTAGE_H
+
+#include "memory/heap/heap.h"
+
+/* TARN_ERROR_OUT_OF_MEMORY with a text that says what was tried, what holds the memory, and the one or two things that the facts say
+ * would help. Counts it, and tells observers. No lock held. */
+tarn_status shortage_refuse(struct heap *heap, size_t size);
+
+/* What the report layer does before the text is written: leaves a snapshot, and says where in `where`; `text` is all but that. Called
+ * without a lock. NULL: nothing is left. */
+typedef void (*shortage_hook)(int device, const char *text, char *where, size_t size);
+void shortage_on_refuse(shortage_hook hook);
+
+#endif

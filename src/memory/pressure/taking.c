@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Takes idle memory of other heaps for one. Owns no data; takes each lock for a moment only, and shares `moving` so long as it has
+ * memory in hand. */
+#include "memory/pressure/taking.h"
+#include "memory/arena/moves.h"
+#include "memory/growth/growth.h"
+#include "memory/growth/segment.h"
+#include "memory/heap/wait.h"
+#include "memory/pool/pool.h"
+
+/* Has what a heap of `from` has shed serve `to`: segments have gone back to the driver, pieces become its own or go there too. */
+static size_t pass_on(struct store *from, struct store *to, size_t wanted, size_t shed)
+{
+    return from == to || from->plain ? shed : store_take(to, from, wanted);
+}
+
+/* Which heaps memory is taken from: those that are left behind, of the same store and of stores that are left behind themselves; all
+ * that are left behind and serve the store; and the others that do. */
+enum source { NOBODYS, LEFT_BEHIND, IN_USE };
+
+static bool is_source_locked(const struct heap *heap, const struct store *wanting, enum source source)
+{
+    if (heap->store == wanting && wanting->registrable)
+        return false; /* on another rank there may be no shortage: what serves which request must not depend on that */
+    bool left_behind = heap_is_left_behind_locked(heap), abandoned = atomic_load(&heap->store->left_behind);
+    if (!store_serves(heap->store, wanting) || left_behind != (source != IN_USE))
+        return false;
+    return source != NOBODYS || heap->store == wanting || abandoned;
+}
+
+/* The store of a heap that has memory, where another takes it from such; else NULL. */
+static struct store *source_of(struct heap *heap, const struct store *wanting, enum source source)
+{
+    mutex_lock(&heap->lock);
+    bool is = is_source_locked(heap, wanting, source) && (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
+    struct store *store = is ? heap->store : NULL;
+    mutex_unlock(&heap->lock);
+    return store;
+}
+
+/* What lies unmapped with pools that are left behind, until it goes to the default pool. Moves are shared, so no store goes away. */
+static size_t take_unmapped(struct store *to, size_t wanted)
+{
+    struct arena *arena = to->arena;
+    struct store *store = NULL;
+    size_t total = 0;
+    do {
+        mutex_lock(&arena->lock);
+        store = store ? store->next : arena->stores;
+        mutex_unlock(&arena->lock);
+        if (store && store != to && atomic_load(&store->left_behind))
+            total += pass_on(store, to, wanted - total, 0);
+    } while (store && total < wanted);
+    return total;
+}
+
+/* Moves idle memory of other heaps to the unmapped pieces of this one's store until `wanted` bytes came. */
+static size_t take_from(struct heap *own, enum source source, size_t wanted)
+{
+    struct arena *arena = own->arena;
+    struct run *leaving = NULL;
+    size_t total = 0;
+    move_begin(arena); /* so long no pool goes away */
+    if (source == LEFT_BEHIND)
+        total = take_unmapped(own->store, wanted);
+    for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
+        /* While moves are shared no store goes away. The heap may become another's meanwhile, which gives nothing. */
+        struct store *store = heap == own ? NULL : source_of(heap, own->store, source);
+        size_t given = 0;
+        if (!store)
+            continue;
+        heap_collect(heap);
+        total += source != IN_USE ? segments_adopt(own, heap, wanted - total) : 0;
+        if (total < wanted)
+            (void)heap_shed(heap, store, wanted - total, &given, &leaving);
+        total += pass_on(store, own->store, wanted - total, given);
+    }
+    move_end(arena);
+    (void)segments_release(leaving);
+    return total;
+}
+
+size_t take_from_others(struct heap *own, size_t wanted)
+{
+    struct store *shared = &own->arena->store;
+    size_t total = 0;
+    if (own->store != shared) {
+        move_begin(own->arena);
+        total = pass_on(shared, own->store, wanted, 0);
+        move_end(own->arena);
+    }
+    total += total < wanted ? take_from(own, LEFT_BEHIND, wanted - total) : 0;
+    return total < wanted ? total + take_from(own, IN_USE, wanted - total) : total;
+}
+
+bool take_what_is_left_behind(struct heap *heap, size_t size)
+{
+    struct arena *arena = heap->arena;
+    pools_collect(arena);
+    mutex_lock(&arena->lock);
+    bool any = arena->retired > 0;
+    mutex_unlock(&arena->lock);
+    return any && take_from(heap, NOBODYS, heap->store == &arena->store ? SIZE_MAX : size);
+}
+
+void take_from_all(struct heap *own, size_t wanted)
+{
+    struct arena *arena = own->arena;
+    struct run *leaving = NULL; /* stays empty: segments of a caller's allocator are not taken */
+    size_t total = 0;
+    for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
+        struct store *store = heap_store(heap);
+        size_t given = 0;
+        if (!store_serves(store, own->store) || store_calls_back(store))
+            continue;
+        heap_collect(heap);
+        if (heap != own && !(store == own->store && store->registrable))
+            (void)heap_shed(heap, store, wanted - total, &given, &leaving);
+        total += pass_on(store, own->store, wanted - total, given);
+    }
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Gives idle memory back to the driver. Owns no data; takes each lock for a moment only. */
+#include "memory/pressure/trim.h"
+#include "base/status.h"
+#include "memory/arena/hooks.h"
+#include "memory/arena/moves.h"
+#include "memory/arena/observe.h"
+#include "memory/growth/ghost.h"
+#include "memory/growth/growth.h"
+#include "memory/growth/segment.h"
+#include "memory/heap/wait.h"
+#include "memory/pool/pool.h"
+#include "memory/pressure/ladder.h"
+
+/* Bytes reserved by a store, or with NULL by a device. */
+static size_t bytes_of(struct arena *arena, struct store *store)
+{
+    mutex_lock(&arena->lock);
+    size_t bytes = store ? store->reserved : arena->reserved;
+    mutex_unlock(&arena->lock);
+    return bytes;
+}
+
+static tarn_status release_unmapped(struct store *store, size_t keep)
+{
+    move_begin(store->arena);
+    tarn_status status = store_release_unmapped(store, keep);
+    move_end(store->arena);
+    return status;
+}
+
+/* What a store may keep so that all that is trimmed comes to `keep`. */
+static size_t share_of(struct arena *arena, struct store *store, struct store *trimmed, size_t keep)
+{
+    size_t own = bytes_of(arena, store), all = bytes_of(arena, trimmed), excess = all > keep ? all - keep : 0;
+    return own > excess ? own - excess : 0;
+}
+
+/* Ends idle ghosts that are left because the driver did not unmap them before: the memory that they show may be gone from the heap. */
+static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed)
+{
+    tarn_status first = TARN_OK;
+    move_begin(arena);
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        bool is = trimmed ? heap->store == trimmed : store_serves(heap->store, &arena->store);
+        struct ghost *ghosts = is ? ghosts_take_locked(heap) : NULL;
+        mutex_unlock(&heap->lock);
+        tarn_status status = ghosts_end(heap, ghosts);
+        first = first ? first : status;
+    }
+    move_end(arena);
+    return first;
+}
+
+/* One pass over the heaps of a store, or with NULL of the default pool and what is left behind: unmaps idle memory
+ * and releases it, down to `keep`. */
+static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep)
+{
+    struct store *first_store = store ? store : &arena->store;
+    uint64_t let_go = 0;
+    if (bytes_of(arena, store) > keep)
+        (void)debug_relieves(arena, &let_go);
+    tarn_status first = arena_free_stuck(arena);
+    tarn_status status = segments_free_stuck(arena);
+    first = first ? first : status;
+    status = end_ghosts(arena, store);
+    first = first ? first : status;
+    status = release_unmapped(first_store, share_of(arena, first_store, store, keep));
+    first = first ? first : status;
+    for (struct heap *heap = heap_next(arena, NULL); heap && bytes_of(arena, store) > keep;
+         heap = heap_next(arena, heap)) {
+        struct run *leaving = NULL;
+        size_t given = 0;
+        if (store && heap_store(heap) != store)
+            continue;
+        move_begin(arena);
+        struct store *own = heap_store(heap);
+        if (store ? own == store : store_serves(own, &arena->store)) {
+            if (atomic_load(&own->suspended) && atomic_load(&own->left_behind))
+                pool_suspension_complete(pool_of_store(own));
+            heap_collect(heap);
+            size_t now = bytes_of(arena, store);
+            status = now > keep ? heap_shed(heap, own, now - keep, &given, &leaving) : TARN_OK;
+            first = first ? first : status;
+            status = store_release_unmapped(own, share_of(arena, own, store, keep));
+            first = first ? first : status;
+        }
+        move_end(arena);
+        status = segments_release(leaving);
+        first = first ? first : status;
+    }
+    return first;
+}
+
+void trim_without_waiting(struct arena *arena, struct store *store)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (observe_refuse_moving("giving a pool's memory back") == TARN_OK) /* else a trim does it */
+        (void)trim_pass(arena, store, 0);
+    error_attempt_end(&before, TARN_OK);
+}
+
+/* Waits for the oldest work that holds back what is trimmed. False when nothing does. */
+static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status *status)
+{
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
+        if ((trimmed ? heap_store(heap) == trimmed : heap_serves(heap, &arena->store)) && heap_wait(heap, status))
+            return true;
+    return false;
+}
+
+tarn_status trim(struct arena *arena, struct store *store, size_t keep)
+{
+    tarn_status refused = observe_refuse_moving("a trim");
+    if (refused)
+        return refused;
+    uint64_t let_go = 0;
+    for (size_t waits = waits_ahead(arena);; waits--) { /* what other threads queue from now on is theirs to trim */
+        tarn_status status = trim_pass(arena, store, keep);
+        if (status || bytes_of(arena, store) <= keep || waits == 0)
+            return status;
+        bool more = wait_for_any(arena, store, &status);
+        /* What has ended since the pass looked at the debug mode's blocks is waited for no more, and still to be let go. */
+        if (status || (!more && !debug_relieves(arena, &let_go)))
+            return status;
+    }
+}
+
+void trim_make_room(struct arena *arena, size_t keep)
+{
+    (void)ladder_relieve(arena);
+    (void)trim(arena, NULL, keep);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the switch of the mode without caching. */
+#include "memory/settings/caching.h"
+#include "base/status.h"
+#include "memory/settings/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+atomic_bool memory_is_uncached;
+
+tarn_status caching_ready(void)
+{
+    static atomic_bool is_read;
+    if (atomic_load_explicit(&is_read, memory_order_acquire))
+        return TARN_OK;
+    const char *wish = secure_getenv("TARN_NO_CACHING");
+    bool uncached = wish && strcmp(wish, "1") == 0;
+    if (wish && *wish && !uncached && strcmp(wish, "0") != 0)
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_NO_CACHING=%s is neither 0 nor 1", wish);
+    if (!atomic_exchange(&is_read, true) && (uncached || memory_config()->backend == CONFIG_ASYNC))
+        atomic_store(&memory_is_uncached, true);
+    return TARN_OK;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the settings in force: a pointer to an immutable copy, changed under `lock` and read without. Copies are never
+ * freed, so that a reader may keep one; a copy that says the same is used again, so that there are no more of them than
+ * different settings. The environment is read once, at the first call that needs it and succeeds. Callbacks run without the lock. */
+#include "memory/settings/config.h"
+#include "base/cancel.h"
+#include "base/log.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "memory/settings/announce.h"
+#include "memory/settings/plan_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CALLBACKS 8
+#define OWN_VARIABLE "TARN_ALLOC_CONF"
+
+struct copy {
+    struct memory_config config;
+    struct copy *next;
+};
+
+_Atomic(const struct memory_config *) memory_config_now = &memory_config_defaults;
+
+static mutex config_lock = MUTEX_INITIALIZER(LOCK_CONFIG);
+static struct object_pool copies = OBJECT_POOL(struct copy);
+static struct copy *first_copy;                                       /* lock */
+static atomic_bool noted[CONFIG_KEYS];                                /* the log has said that the key has no effect */
+static atomic_bool is_read, is_used;                                  /* the environment was read; memory was used */
+static void (*callbacks[CALLBACKS])(const struct memory_config *now); /* lock */
+
+/* The copy that says the same, or a new one. NULL: no host memory. */
+static const struct memory_config *copy_of_locked(const struct memory_config *config)
+{
+    if (memcmp(config, &memory_config_defaults, sizeof *config) == 0)
+        return &memory_config_defaults;
+    for (struct copy *copy = first_copy; copy; copy = copy->next)
+        if (memcmp(config, &copy->config, sizeof *config) == 0)
+            return &copy->config;
+    struct copy *copy = object_alloc(&copies);
+    if (!copy)
+        return NULL;
+    copy->config = *config;
+    copy->next = first_copy;
+    first_copy = copy;
+    return &copy->config;
+}
+
+/* Makes the settings those in force, with the plan that they name. `source` says where they are from, for the error. */
+static tarn_status publish_locked(const char *source, const struct memory_config *config)
+{
+    const struct plan *plan = atomic_load(&plan_now);
+    if (strcmp(config->plan, memory_config()->plan) != 0) {
+        plan = NULL;
+        tarn_status status = config->plan[0] ? plan_load(source, config->plan, &plan) : TARN_OK;
+        if (status)
+            return status;
+    }
+    const struct memory_config *copy = copy_of_locked(config);
+    if (!copy)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the settings");
+    atomic_store(&plan_now, plan);
+    atomic_store_explicit(&memory_config_now, copy, memory_order_release);
+    return TARN_OK;
+}
+
+/* What cannot change any more, as it is in force; NULL before memory was used. */
+static const struct memory_config *fixed_locked(struct memory_config *fixed)
+{
+    if (!atomic_load(&is_used))
+        return NULL;
+    *fixed = *memory_config();
+    if (fixed->segments == CONFIG_SEGMENTS_BY_DRIVER && device_count() > 0)
+        fixed->segments =
+            device_at(0)->properties.virtual_memory && !announcer ? CONFIG_SEGMENTS_VIRTUAL : CONFIG_SEGMENTS_PLAIN;
+    return fixed;
+}
+
+/* The environment --------------------------------------------------------------------------------------------------- */
+
+/* The text to begin with and the variable that it is from; NULL where there is none. PyTorch's variables count if they are asked
+ * for alone: a program may have both allocators in it. */
+static tarn_status find_text(const char **source, const char **text)
+{
+    static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
+    *source = OWN_VARIABLE;
+    *text = secure_getenv(OWN_VARIABLE);
+    if (!*text || strcmp(*text, "pytorch") != 0)
+        return TARN_OK;
+    tarn_status status = device_layer_ready();
+    *text = NULL;
+    for (int i = 0; i < 3 && !status && !*text; i++) {
+        if (i == 1 && strcmp(driver->name, "hip") != 0)
+            continue;
+        *source = variables[i];
+        *text = secure_getenv(variables[i]);
+    }
+    return status;
+}
+
+static tarn_status read_environment_locked(const char *source, const char *text)
+{
+    struct memory_config config = *memory_config();
+    tarn_status status = TARN_OK;
+    if (text && !(status = config_parse(source, text, NULL, &config)))
+        status = publish_locked(source, &config);
+    if (!status)
+        atomic_store_explicit(&is_read, true, memory_order_release);
+    return status;
+}
+
+/* Changes ------------------------------------------------------------------------------------------------------------ */
+
+void memory_config_on_change(void (*callback)(const struct memory_config *now))
+{
+    mutex_lock(&config_lock);
+    for (int i = 0; i < CALLBACKS; i++) {
+        if (callbacks[i] && callbacks[i] != callback)
+            continue;
+        callbacks[i] = callback;
+        break;
+    }
+    mutex_unlock(&config_lock);
+}
+
+static void tell_log(const struct memory_config *now)
+{
+    char text[1024];
+    (void)config_format(now, text, sizeof text);
+    log_write(LOG_INFO, "settings %s", text);
+    for (int key = 0; key < CONFIG_KEYS; key++) {
+        const char *note = config_note(now, key);
+        if (note && !atomic_exchange(&noted[key], true))
+            log_write(LOG_INFO, "a setting without effect: %s", note);
+    }
+}
+
+/* Lets go of the lock, and tells of what changed under it. */
+static void unlock_and_tell(const struct memory_config *before)
+{
+    void (*told[CALLBACKS])(const struct memory_config *now);
+    const struct memory_config *now = memory_config();
+    memcpy(told, callbacks, sizeof told);
+    mutex_unlock(&config_lock);
+    if (now == before)
+        return;
+    tell_log(now);
+    for (int i = 0; i < CALLBACKS && told[i]; i++)
+        told[i](now);
+}
+
+tarn_status memory_config_ready(void)
+{
+    const char *source = NULL, *text = NULL;
+    if (atomic_load_explicit(&is_read, memory_order_acquire))
+        return TARN_OK;
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    tarn_status status = find_text(&source, &text);
+    if (status)
+        return status;
+    mutex_lock(&config_lock);
+    const struct memory_config *before = memory_config();
+    if (!atomic_load_explicit(&is_read, memory_order_relaxed))
+        status = read_environment_locked(source, text);
+    unlock_and_tell(before);
+    return status;
+}
+
+tarn_status memory_config_use(void)
+{
+    if (atomic_load_explicit(&is_used, memory_order_acquire))
+        return TARN_OK;
+    tarn_status status = memory_config_ready();
+    if (status)
+        return status;
+    mutex_lock(&config_lock); /* of whoever changes what is fixed from here on */
+    atomic_store_explicit(&is_used, true, memory_order_release);
+    mutex_unlock(&config_lock);
+    return TARN_OK;
+}
+
+/* The first step of the calls below. */
+static tarn_status config_check(void)
+{
+    tarn_status status = process_check();
+    return status ? status : memory_config_ready();
+}
+
+tarn_status tarn_configuration_set(const char *text)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct memory_config config, fixed;
+    if (!text)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "text is NULL");
+    tarn_status status = config_check();
+    if (status)
+        return status;
+    mutex_lock(&config_lock);
+    const struct memory_config *before = memory_config();
+    config = *before;
+    status = config_parse("tarn_configuration_set()", text, fixed_locked(&fixed), &config);
+    if (!status)
+        status = publish_locked("tarn_configuration_set()", &config);
+    unlock_and_tell(before);
+    return status;
+}
+
+tarn_status tarn_configuration_get(char *buffer, size_t size, size_t *needed)
+{
+    tarn_status status = config_check();
+    if (status)
+        return status;
+    const struct memory_config *config = memory_config();
+    size_t bytes = config_format(config, NULL, 0);
+    if (needed)
+        *needed = bytes;
+    if (!buffer && size == 0)
+        return TARN_OK;
+    if (!buffer || size < bytes)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "buffer is NULL, or its %zu bytes are less than the %zu needed",
+                      size, bytes);
+    (void)config_format(config, buffer, size);
+    return TARN_OK;
+}
+
+tarn_status tarn_configuration_note_get(int index, const char **text)
+{
+    if (!text || index < 0)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s", text ? "index is below 0" : "text is NULL");
+    tarn_status status = config_check();
+    if (status)
+        return status;
+    const struct memory_config *config = memory_config();
+    const char *found = NULL;
+    for (int key = 0; key < CONFIG_KEYS && !found; key++) {
+        const char *note = config_note(config, key);
+        if (note && index-- == 0)
+            found = note;
+    }
+    *text = found;
+    return TARN_OK;
+}
+
+/* What settings mean -------------------------------------------------------------------------------------------------- */
+
+/* c10/core/AllocatorConfig.cpp and c10/cuda/CUDACachingAllocator.cpp: between two powers of two there are `divisions` steps.
+ * Below 512 bytes a step nothing is divided. */
+size_t config_round(const struct memory_config *config, size_t size)
+{
+    size_t plain = (size + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
+    if (size < TARN_BLOCK_UNIT)
+        return TARN_BLOCK_UNIT;
+    unsigned bits = (unsigned)(8 * sizeof size) - 1 - (unsigned)__builtin_clzl(size);
+    unsigned entry = bits < 20 ? 0 : bits - 20;
+    size_t divisions = config->roundup_power2_divisions[entry < CONFIG_DIVISIONS ? entry : CONFIG_DIVISIONS - 1];
+    if (divisions <= 1 || size <= TARN_BLOCK_UNIT * divisions)
+        return plain;
+    size_t step = ((size_t)1 << bits) / divisions;
+    return (size + step - 1) & ~(step - 1);
+}
+
+size_t config_limit(const struct memory_config *config, size_t memory)
+{
+    size_t share = config->per_process_memory_fraction, most = CONFIG_NONE;
+    if (share < CONFIG_ONE)
+        most = (size_t)((double)memory * ((double)share / (double)CONFIG_ONE));
+    return most < config->limit ? most : config->limit;
+}

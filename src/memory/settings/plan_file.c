@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Reads plans. Owns no data but the plans that it gives, which stay for ever. Trusts no byte: a plan that is given has every place within
+ * its arena, and every end behind its request; that places of blocks which live at one time do not overlap is not looked at, since whoever
+ * takes a place sees whether it is free. */
+#include "memory/settings/plan_file.h"
+#include "base/pages.h"
+#include "base/status.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Atomic(const struct plan *) plan_now;
+
+/* Who reads what, for error texts. */
+struct reading {
+    const char *source, *path;
+};
+
+static __attribute__((format(printf, 2, 3))) tarn_status refuse(const struct reading *reading, const char *format, ...)
+{
+    char what[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return failed(TARN_ERROR_CONFIGURATION, "%s: plan:%s: %s", reading->source, reading->path, what);
+}
+
+/* FNV-1a (Fowler, Noll, Vo), 64 bits. */
+static uint64_t hash(uint64_t value, const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size; i++)
+        value = (value ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return value;
+}
+
+uint64_t plan_checksum(const struct plan_header *header, const struct plan_request *requests)
+{
+    uint64_t value = hash(UINT64_C(0xcbf29ce484222325), header, offsetof(struct plan_header, checksum));
+    return hash(value, requests, le32toh(header->count) * sizeof *requests);
+}
+
+static tarn_status read_all(const struct reading *reading, int file, void *to, size_t size, uint64_t offset)
+{
+    char *at = to;
+    while (size > 0) {
+        ssize_t got = pread(file, at, size, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return refuse(reading, "byte %llu: cannot read: %s", (unsigned long long)offset, strerror(errno));
+        if (got == 0)
+            return refuse(reading,
+                          "byte %llu: the file ends within what its header says; write it again with tarn plan",
+                          (unsigned long long)offset);
+        at += got;
+        offset += (uint64_t)got;
+        size -= (size_t)got;
+    }
+    return TARN_OK;
+}
+
+static void header_decode(struct plan_header *header)
+{
+    header->version = le32toh(header->version);
+    header->count = le32toh(header->count);
+    header->arena = le64toh(header->arena);
+    header->small = le64toh(header->small);
+    header->bound = le64toh(header->bound);
+    header->recorded = le64toh(header->recorded);
+    header->checksum = le64toh(header->checksum);
+}
+
+/* What the header says of itself; `size` is the file's. */
+static tarn_status header_check(const struct reading *reading, const struct plan_header *header, uint64_t size)
+{
+    if (memcmp(header->magic, PLAN_MAGIC, sizeof header->magic) != 0)
+        return refuse(reading, "byte 0: this is no plan of tarn's; tarn plan writes one");
+    if (header->version != PLAN_VERSION)
+        return refuse(reading, "byte 8: version is %u, and this tarn reads %d; write the plan again with its tarn plan",
+                      header->version, PLAN_VERSION);
+    if (header->count == 0 || header->count > PLAN_REQUESTS_MOST)
+        return refuse(reading, "byte 12: requests is %u, but must be from 1 to %u", header->count, PLAN_REQUESTS_MOST);
+    if (size != sizeof *header + header->count * sizeof(struct plan_request))
+        return refuse(reading, "byte 12: requests is %u, for which the file's %llu bytes are not right", header->count,
+                      (unsigned long long)size);
+    if (header->arena == 0 || header->arena % TARN_BLOCK_UNIT || header->arena / TARN_BLOCK_UNIT > UINT32_MAX)
+        return refuse(reading, "byte 16: arena is %llu, but must be a multiple of %d up to 2 TiB",
+                      (unsigned long long)header->arena, (int)TARN_BLOCK_UNIT);
+    if (header->small > TARN_MAX_SIZE)
+        return refuse(reading, "byte 24: small is %llu, but must be at most 1 EiB", (unsigned long long)header->small);
+    return TARN_OK;
+}
+
+static tarn_status requests_check(const struct reading *reading, const struct plan_header *header,
+                                  struct plan_request *requests)
+{
+    const uint64_t units = header->arena / TARN_BLOCK_UNIT;
+    for (uint32_t i = 0; i < header->count; i++) {
+        struct plan_request *request = &requests[i];
+        unsigned long long at = sizeof *header + i * sizeof *request;
+        request->size = le32toh(request->size);
+        request->offset = le32toh(request->offset);
+        request->end = le32toh(request->end);
+        if (request->size <= PLAN_LEAST_REQUEST / TARN_BLOCK_UNIT)
+            return refuse(reading, "byte %llu: the size of request %u is %u units, but must be above %zu", at, i,
+                          request->size, PLAN_LEAST_REQUEST / TARN_BLOCK_UNIT);
+        if (request->offset > units || request->size > units - request->offset)
+            return refuse(reading,
+                          "byte %llu: the place of request %u, %u units from %u on, is not within the arena's %llu",
+                          at + 4, i, request->size, request->offset, (unsigned long long)units);
+        if (request->end <= i || request->end > header->count)
+            return refuse(reading, "byte %llu: the end of request %u is %u, but must be from %u to %u", at + 8, i,
+                          request->end, i + 1, header->count);
+    }
+    return TARN_OK;
+}
+
+/* Sorts numbers of requests by offset: a heap sort, which needs no memory and no luck. */
+static void sift_down(const struct plan_request *requests, uint32_t *order, size_t root, size_t count)
+{
+    for (size_t child; (child = 2 * root + 1) < count; root = child) {
+        if (child + 1 < count && requests[order[child + 1]].offset > requests[order[child]].offset)
+            child++;
+        if (requests[order[root]].offset >= requests[order[child]].offset)
+            return;
+        uint32_t number = order[root];
+        order[root] = order[child];
+        order[child] = number;
+    }
+}
+
+static void sort_by_offset(const struct plan_request *requests, uint32_t *order, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        order[i] = (uint32_t)i;
+    for (size_t i = count / 2; i-- > 0;)
+        sift_down(requests, order, i, count);
+    for (size_t i = count; i-- > 1;) {
+        uint32_t number = order[0];
+        order[0] = order[i];
+        order[i] = number;
+        sift_down(requests, order, 0, i);
+    }
+}
+
+static tarn_status read_plan(const struct reading *reading, int file, const struct plan **result)
+{
+    struct stat about;
+    struct plan_header header;
+    if (fstat(file, &about))
+        return refuse(reading, "cannot read: %s", strerror(errno));
+    if (!S_ISREG(about.st_mode))
+        return refuse(reading, "this is no file; tarn plan writes one");
+    if (about.st_size < (off_t)sizeof header)
+        return refuse(reading, "byte 0: %lld bytes are no plan of tarn's; tarn plan writes one",
+                      (long long)about.st_size);
+    tarn_status status = read_all(reading, file, &header, sizeof header, 0);
+    if (status)
+        return status;
+    const struct plan_header raw = header;
+    header_decode(&header);
+    status = header_check(reading, &header, (uint64_t)about.st_size);
+    if (status)
+        return status;
+
+    size_t bytes = header.count * sizeof(struct plan_request), order_bytes = header.count * sizeof(uint32_t);
+    struct plan *plan = pages_alloc(sizeof *plan);
+    struct plan_request *requests = pages_alloc(bytes);
+    uint32_t *order = pages_alloc(order_bytes);
+    if (plan && requests && order)
+        status = read_all(reading, file, requests, bytes, sizeof header);
+    else
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a plan");
+    if (!status && plan_checksum(&raw, requests) != header.checksum)
+        status =
+            refuse(reading, "byte 56: the checksum is not that of the file, which was changed or cut; write it again "
+                            "with tarn plan");
+    if (!status)
+        status = requests_check(reading, &header, requests);
+    if (status) {
+        pages_free(plan, sizeof *plan);
+        pages_free(requests, bytes);
+        pages_free(order, order_bytes);
+        return status;
+    }
+    sort_by_offset(requests, order, header.count);
+    *plan = (struct plan){header, requests, order};
+    *result = plan;
+    return TARN_OK;
+}
+
+tarn_status plan_load(const char *source, const char *path, const struct plan **plan)
+{
+    const struct reading reading = {source, path};
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* what is no file must not be waited for */
+    if (file < 0)
+        return refuse(&reading, "cannot open: %s", strerror(errno));
+    tarn_status status = read_plan(&reading, file, plan);
+    close(file);
+    return status;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What a caller's pointer is. Owns nothing. */
+#include "memory/share/pointer.h"
+#include "base/status.h"
+#include "memory/arena/hooks.h"
+#include "memory/growth/segment.h"
+#include "memory/share/import.h"
+
+static tarn_status not_a_block(uintptr_t address)
+{
+    if (import_holds(address))
+        return import_refuse(address);
+    if ((arena_at(address) || segment_holds(address)) && address % TARN_BLOCK_UNIT == 0)
+        return failed(TARN_ERROR_DOUBLE_FREE,
+                      "%p lies in memory of tarn's where no block is live: it was freed before, or never handed out",
+                      (void *)address);
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is not memory that tarn handed out", (void *)address);
+}
+
+tarn_status pointer_lock(const void *pointer, bool start, struct block *block)
+{
+    uintptr_t address = (uintptr_t)pointer;
+    if (!block_find_lock(address, block))
+        return not_a_block(address);
+    uintptr_t from = block->start + block->front;
+    size_t at = address - from, usable = block_usable(block);
+    if (start ? at == 0 : at < usable)
+        return TARN_OK;
+    block_unlock(block);
+    if (address < from)
+        return failed(TARN_ERROR_INVALID_POINTER, "%p is not in a block: it lies %zu bytes before the one at %p",
+                      pointer, (size_t)(from - address), (void *)from);
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is not %s a block: it lies %zu bytes into the one at %p, of %zu",
+                  pointer, at < usable ? "the start of" : "in", at, (void *)from, usable);
+}
+
+static tarn_block_info block_info_locked(const struct block *block)
+{
+    return (tarn_block_info){
+        .size = sizeof(tarn_block_info),
+        .base = (void *)(block->start + block->front),
+        .usable_size = block_usable(block),
+        .requested = block->requested,
+        .device = block->heap->arena->device->number,
+        .stream = heap_stream_value(block->heap),
+        .tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag,
+        .pool = {block->heap->store->id[0], block->heap->store->id[1]},
+    };
+}
+
+tarn_status pointer_do(const void *pointer, block_work work, void *argument)
+{
+    struct block block;
+    tarn_status status = memory_ready();
+    if (status || (status = pointer_lock(pointer, false, &block)))
+        return status == TARN_ERROR_DOUBLE_FREE ? TARN_ERROR_INVALID_POINTER : status;
+    tarn_block_info info = block_info_locked(&block);
+    status = work(block.heap->store, &info, argument);
+    block_unlock(&block);
+    return status;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What a caller is told of the mapping under a block. Owns nothing. */
+#include "base/status.h"
+#include "memory/arena/generation.h"
+#include "memory/growth/registrable.h"
+#include "memory/growth/segment.h"
+#include "memory/pool/pool.h"
+#include "memory/share/pointer.h"
+
+#include <tarn/observe.h>
+
+static tarn_status note_range(struct store *store, const tarn_block_info *block, void *argument)
+{
+    const struct arena *arena = store->arena;
+    tarn_range *range = argument; /* whose address is the pointer asked about */
+    tarn_status status = store_check(store);
+    (void)block;
+    if (status)
+        return status;
+    if (store->plain) {
+        *range = segment_range((uintptr_t)range->address);
+        return TARN_OK;
+    }
+    const struct piece *piece = arena_piece(arena, (uintptr_t)range->address);
+    *range = (tarn_range){
+        .address = (void *)piece->address,
+        .bytes = piece->size,
+        .generation = generation_at(arena, piece->address),
+        .device = arena->device->number,
+    };
+    return TARN_OK;
+}
+
+tarn_status tarn_range_get(const void *pointer, tarn_range *range)
+{
+    if (!range)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "range is NULL");
+    tarn_range found = {.address = (void *)(uintptr_t)pointer};
+    tarn_status status = pointer_do(pointer, note_range, &found);
+    if (!status)
+        *range = found;
+    return status;
+}
+
+tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_range *segments, size_t room, size_t *count)
+{
+    tarn_status status = pool_check_any(public);
+    if (status)
+        return status;
+    if (!count || (room && !segments))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
+    struct store *store = store_of_public(public);
+    if (!store->registrable)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the pool is not registrable: its memory moves between runs, and has no segments to list");
+    if ((status = store_check(store)))
+        return status;
+    uintptr_t start = 0;
+    uint64_t serial = 0;
+    size_t found = 0, size = 0;
+    for (; registrable_next(store, &serial, &start, &size); found++)
+        if (found < room)
+            segments[found] = (tarn_range){.address = (void *)start,
+                                           .bytes = size,
+                                           .generation = generation_at(store->arena, start),
+                                           .device = store->arena->device->number};
+    *count = found;
+    return TARN_OK;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The public calls that turn the mode without caching on and off, and tell it. Owns nothing; each device's memory of that mode is its arena's store
+ * `uncached`, whose segments are the driver's own pools' with backend:cudaMallocAsync. The mode is on then for good. */
+#include "base/process.h"
+#include "base/status.h"
+#include "memory/arena/hooks.h"
+#include "memory/pressure/trim.h"
+
+#include <tarn/memory.h>
+
+tarn_status tarn_caching_set(bool caches)
+{
+    tarn_status status = memory_ready();
+    if (status)
+        return status;
+    if (caches && memory_config()->backend == CONFIG_ASYNC)
+        return failed(TARN_ERROR_CONFIGURATION,
+                      "tarn does not cache with backend:cudaMallocAsync, where the default pools "
+                      "are the driver's own: leave the key out to have tarn cache");
+    atomic_store(&memory_is_uncached, !caches);
+    process_changed(); /* no thread goes on with what it remembers */
+    for (int i = 0; caches && i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        if (arena)
+            trim_without_waiting(arena, &arena->uncached);
+    }
+    return TARN_OK;
+}
+
+tarn_status tarn_caching_get(bool *caches)
+{
+    if (!caches)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "caches is NULL");
+    tarn_status status = memory_ready();
+    if (!status)
+        *caches = !atomic_load(&memory_is_uncached);
+    return status;
+}

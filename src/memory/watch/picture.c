@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Takes pictures. Owns nothing. All heaps of a device are stopped: each by its lock, its caches by revoking them, its kept spans by
+ * keeping none. So memory that goes from one to another is with one of them; the moment is noted, and what the trace says of the
+ * device later is left out. A free by a thread without the lock is in the trace a moment before its block is free: those are
+ * looked up. */
+#include "memory/watch/picture.h"
+#include "base/pages.h"
+#include "base/status.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/kept.h"
+#include "memory/pool/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for one more item of a list, or NULL. */
+static void *list_add(struct picture_list *list, size_t size)
+{
+    if (list->count == list->room) {
+        size_t room = list->room ? 2 * list->room : 4096 / size + 1;
+        void *items = pages_map(room * size);
+        if (!items)
+            return NULL;
+        if (list->items)
+            memcpy(items, list->items, list->count * size);
+        pages_unmap(list->items, list->room * size);
+        list->items = items;
+        list->room = room;
+    }
+    return (char *)list->items + list->count++ * size;
+}
+
+/* Heaps ----------------------------------------------------------------------------------------------------------- */
+
+/* A block, or with PICTURE_FREE more of a free one that ends where it begins. */
+static bool add_block(struct picture *picture, const struct picture_segment *segment, struct picture_block block)
+{
+    size_t count = picture->blocks.count;
+    struct picture_block *last = count > segment->first_block ? &picture_blocks(picture)[count - 1] : NULL;
+    if (last && last->state == PICTURE_FREE && block.state == PICTURE_FREE) {
+        last->size += block.size;
+        return true;
+    }
+    struct picture_block *added = list_add(&picture->blocks, sizeof *added);
+    if (added)
+        *added = block;
+    return added;
+}
+
+static bool add_slab(struct picture *picture, const struct picture_segment *segment, const struct span *span)
+{
+    const struct slab *slab = span->slab;
+    for (unsigned slot = 0; slot < slab->slots; slot++) {
+        uint32_t note = slab_note_of(slab, slot);
+        struct picture_block block = {.address = slab_address(slab, slot), .size = slab->slot_size};
+        if (slab_is_taken(slab, slot) && !slab_is_freed(slab, slot)) {
+            block.state = (note & NOTE_STATE) == NOTE_PENDING ? PICTURE_WAITING : PICTURE_LIVE;
+            block.requested = slab_requested(slab, slot);
+            block.tag = slab_tag(slab, slot);
+        }
+        if (!add_block(picture, segment, block))
+            return false;
+    }
+    size_t used = (size_t)slab->slots * slab->slot_size;
+    return used == span->size ||
+           add_block(picture, segment,
+                     (struct picture_block){.address = span->start + used, .size = span->size - used});
+}
+
+static bool add_span(struct picture *picture, const struct picture_segment *segment, const struct span *span)
+{
+    struct picture_block block = {.address = span->start, .size = span->size};
+    if (span->state == SPAN_SLAB)
+        return add_slab(picture, segment, span);
+    if (span->state == SPAN_BLOCK || span->state == SPAN_PENDING) {
+        block.state = span->state == SPAN_BLOCK ? PICTURE_LIVE : PICTURE_WAITING;
+        block.requested = span->requested;
+        block.tag = span->tag;
+    }
+    return add_block(picture, segment, block);
+}
+
+static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind zone, const struct run *run)
+{
+    struct picture_segment segment = {
+        .address = run->start,
+        .size = run->end - run->start,
+        .place = heap_place(heap),
+        .large = zone == ZONE_LARGE,
+        .virtual = !heap->store->plain,
+        .first_block = picture->blocks.count,
+    };
+    for (const struct span *span = run->first; span; span = span->next)
+        if (!add_span(picture, &segment, span))
+            return false;
+    segment.block_count = picture->blocks.count - segment.first_block;
+    struct picture_segment *added = list_add(&picture->segments, sizeof *added);
+    if (added)
+        *added = segment;
+    return added;
+}
+
+/* Copies a heap that is stopped, and what its caches were told. */
+static bool add_heap(struct picture *picture, struct heap *heap)
+{
+    bool done = true;
+    for (int zone = 0; heap->stream && zone < ZONES; zone++)
+        for (const struct run *run = heap->zones[zone].runs; run && done; run = run->next)
+            done = add_run(picture, heap, (enum zone_kind)zone, run);
+    return done;
+}
+
+static bool add_pools(struct picture *picture, struct arena *arena)
+{
+    bool done = true;
+    mutex_lock(&arena->lock);
+    for (struct store *store = arena->stores; store && done; store = store->next) {
+        struct picture_pool *pool = list_add(&picture->pools, sizeof *pool);
+        done = pool;
+        if (done)
+            *pool = (struct picture_pool){.device = arena->device->number,
+                                          .id = {store->id[0], store->id[1]},
+                                          .reserved = store->reserved,
+                                          .suspended = atomic_load(&store->suspended),
+                                          .held = atomic_load(&store->holds) != 0};
+    }
+    mutex_unlock(&arena->lock);
+    return done;
+}
+
+static bool add_heaps(struct picture *picture, struct picture_device *device, struct arena *arena)
+{
+    heaps_hold(arena);
+    bool done = add_pools(picture, arena);
+    for (struct heap *heap = arena->heaps; heap && done; heap = heap->next)
+        done = add_heap(picture, heap);
+    mutex_lock(&arena->lock);
+    device->reserved = arena->reserved;
+    device->limit = arena->limit;
+    mutex_unlock(&arena->lock);
+    ticks_fence();
+    device->moment = ticks_now();
+    heaps_let_go(arena);
+    return done;
+}
+
+static bool add_device(struct picture *picture, int number)
+{
+    struct picture_device *device = &picture->devices[number];
+    struct error_before before;
+    *device = (struct picture_device){.name = device_at(number)->properties.name,
+                                      .total = device_at(number)->properties.memory,
+                                      .limit = SIZE_MAX,
+                                      .moment = ticks_now()};
+    struct arena *arena = arena_if_used(number);
+    if (!arena)
+        return true; /* no context is made on a device that was not used */
+    error_attempt_begin(&before);
+    (void)driver->memory_info(number, &device->free, &device->total);
+    error_attempt_end(&before, TARN_OK);
+    return add_heaps(picture, device, arena);
+}
+
+/* The trace beside it --------------------------------------------------------------------------------------------- */
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = ((const struct picture_segment *)a)->address, y = ((const struct picture_segment *)b)->address;
+    return x < y ? -1 : x > y;
+}
+
+/* Takes out what was recorded of a device after it was stopped. */
+static void cut_trace(struct picture *picture)
+{
+    struct trace_copy *trace = &picture->trace;
+    uint64_t first = UINT64_MAX;
+    for (int i = 0; i < picture->device_count; i++)
+        first = picture->devices[i].moment < first ? picture->devices[i].moment : first;
+    size_t kept = trace->count, exact = trace->exact_from;
+    while (kept > 0 && trace->records[kept - 1].time > first)
+        kept--;
+    trace->exact_from = exact < kept ? exact : SIZE_MAX;
+    for (size_t i = kept; i < trace->count; i++) {
+        const struct trace_place *place = trace_place_value(trace_place_of(&trace->records[i]));
+        if (i == exact)
+            trace->exact_from = kept;
+        if (trace->records[i].time <= picture->devices[place ? place->device : 0].moment)
+            trace->records[kept++] = trace->records[i];
+    }
+    trace->exact_from = trace->exact_from < kept ? trace->exact_from : kept;
+    trace->count = kept;
+}
+
+#define FREED UINT32_MAX /* as the record of a block: the last that is said of it is its free */
+
+/* A table of the blocks that are not free, by address: indices, and 1. */
+struct block_table {
+    uint32_t *slots;
+    size_t mask, bytes;
+};
+
+static uint32_t *table_slot(const struct block_table *table, const struct picture_block *blocks, uintptr_t address)
+{
+    size_t at = (size_t)((uint64_t)address * 0x9e3779b97f4a7c15u >> 20) & table->mask;
+    while (table->slots[at] && blocks[table->slots[at] - 1].address != address)
+        at = (at + 1) & table->mask;
+    return &table->slots[at];
+}
+
+static bool table_make(const struct picture *picture, struct block_table *table)
+{
+    size_t slots = 1024;
+    while (slots < 2 * picture->blocks.count)
+        slots *= 2;
+    table->bytes = slots * sizeof *table->slots;
+    table->mask = slots - 1;
+    table->slots = picture->blocks.count < UINT32_MAX ? pages_map(table->bytes) : NULL;
+    const struct picture_block *blocks = picture_blocks(picture);
+    for (size_t i = 0; table->slots && i < picture->blocks.count; i++)
+        if (blocks[i].state != PICTURE_FREE)
+            *table_slot(table, blocks, blocks[i].address) = (uint32_t)i + 1;
+    return table->slots;
+}
+
+/* Notes at each block which record of the trace made it. What was freed by a thread that had no lock may still lie there live; where
+ * records are missing that may as well be another block, and only one of the same size is known by its record. */
+static bool join_trace(struct picture *picture)
+{
+    struct block_table table;
+    struct picture_block *blocks = picture_blocks(picture);
+    if (!table_make(picture, &table))
+        return false;
+    for (size_t i = 0; i < picture->trace.count; i++) {
+        const struct trace_record *record = &picture->trace.records[i];
+        enum trace_kind kind = trace_kind_of(record);
+        if (kind != TRACE_alloc && kind != TRACE_free_remote)
+            continue;
+        uint32_t found = *table_slot(&table, blocks, record->address);
+        struct picture_block *block = found ? &blocks[found - 1] : NULL;
+        bool exact = i >= picture->trace.exact_from;
+        if (block && kind == TRACE_alloc)
+            block->record = exact || record->size == block->requested ? (uint32_t)i + 1 : 0;
+        else if (block)
+            block->record = exact ? FREED : 0;
+    }
+    pages_unmap(table.slots, table.bytes);
+    return true;
+}
+
+static void free_what_was_freed(struct picture *picture)
+{
+    struct picture_block *blocks = picture_blocks(picture);
+    for (size_t i = 0; i < picture->blocks.count; i++)
+        if (blocks[i].record == FREED)
+            blocks[i] = (struct picture_block){.address = blocks[i].address, .size = blocks[i].size};
+}
+
+/* What each pool has in use, as its segments say. */
+static void sum_pools(struct picture *picture)
+{
+    struct picture_pool *pools = picture->pools.items;
+    for (size_t i = 0; i < picture->segments.count; i++) {
+        const struct picture_segment *segment = &picture_segments(picture)[i];
+        const struct trace_place *place = trace_place_value(segment->place);
+        struct picture_pool *pool = NULL;
+        for (size_t j = 0; place && j < picture->pools.count && !pool; j++)
+            if (pools[j].device == place->device && pools[j].id[0] == place->pool[0] &&
+                pools[j].id[1] == place->pool[1])
+                pool = &pools[j];
+        for (size_t j = 0; pool && j < segment->block_count; j++) {
+            const struct picture_block *block = &picture_blocks(picture)[segment->first_block + j];
+            pool->allocated += block->state == PICTURE_LIVE ? block->size : 0;
+            pool->active += block->state != PICTURE_FREE ? block->size : 0;
+            pool->waiting += block->state == PICTURE_WAITING ? block->size : 0;
+        }
+    }
+}
+
+tarn_status picture_take(struct picture *picture)
+{
+    *picture = (struct picture){.device_count = device_count(), .keeps_places = true};
+    trace_places_keep(true);
+    bool done = true;
+    for (int i = 0; i < picture->device_count && done; i++)
+        done = add_device(picture, i);
+    done = done && trace_read(&picture->trace);
+    picture->scale = ticks_scale_now();
+    if (done) {
+        if (picture->segments.count)
+            qsort(picture->segments.items, picture->segments.count, sizeof(struct picture_segment), by_address);
+        cut_trace(picture);
+        done = join_trace(picture);
+    }
+    if (!done)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a picture of %zu blocks and %zu records",
+                      picture->blocks.count, picture->trace.count);
+    free_what_was_freed(picture);
+    sum_pools(picture);
+    return TARN_OK;
+}
+
+void picture_finish(struct picture *picture)
+{
+    pages_unmap(picture->blocks.items, picture->blocks.room * sizeof(struct picture_block));
+    pages_unmap(picture->segments.items, picture->segments.room * sizeof(struct picture_segment));
+    pages_unmap(picture->pools.items, picture->pools.room * sizeof(struct picture_pool));
+    trace_copy_finish(&picture->trace);
+    if (picture->keeps_places)
+        trace_places_keep(false);
+    *picture = (struct picture){0};
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Reads and resets the counters of a device or a pool, with what its heaps have not published yet. Owns nothing. */
+#include "memory/watch/statistics.h"
+#include "base/status.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/kept.h"
+
+/* Whether a heap is a store's, or with NULL any; the default pool has two. Heap lock. */
+static bool is_of(const struct heap *heap, const struct store *store)
+{
+    return !store || heap->store == store || (store_is_default(store) && store_is_default(heap->store));
+}
+
+/* The heaps' own part of either reset. */
+static void reset_heaps(struct arena *arena, const struct store *store, bool peak)
+{
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        if (is_of(heap, store)) {
+            kept_flush_locked(heap);
+            caches_publish_locked(heap);
+            if (peak)
+                counters_splits_reset_peak(&heap->splits);
+            else
+                counters_splits_reset_accumulated(&heap->splits);
+        }
+        mutex_unlock(&heap->lock);
+    }
+}
+
+static struct counters *counters_of(struct arena *arena, const struct store *store)
+{
+    return store ? store->counters : &arena->counters;
+}
+
+tarn_status statistics_reset(struct arena *arena, const struct store *store, tarn_stats_what what)
+{
+    if ((unsigned)what > TARN_STATS_ACCUMULATED)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no tarn_stats_what", (int)what);
+    if (!arena)
+        return TARN_OK;
+    reset_heaps(arena, store, what == TARN_STATS_PEAK);
+    if (what == TARN_STATS_PEAK)
+        counters_reset_peak(counters_of(arena, store));
+    else
+        counters_reset_accumulated(counters_of(arena, store));
+    return TARN_OK;
+}
+
+void statistics_read(struct arena *arena, const struct store *store, tarn_stats *stats)
+{
+    counters_read(counters_of(arena, store), stats);
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        if (is_of(heap, store)) {
+            kept_flush_locked(heap);
+            caches_count_locked(heap, stats);
+            counters_add_splits(stats, &heap->splits);
+        }
+        mutex_unlock(&heap->lock);
+    }
+}

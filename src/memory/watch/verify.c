@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Reads heaps and arenas and changes nothing. What is checked stands at the top of heap.h and arena.h. */
+#include "memory/watch/verify.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "memory/growth/ghost.h"
+#include "memory/heap/cache.h"
+
+#define BROKEN(address, text) \
+    failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
+
+struct sums {
+    size_t free_bytes, waiting_bytes;
+    bool alone; /* no other thread runs: everything can be read */
+};
+
+/* How often a magazine has a slot. */
+static unsigned in_magazine(const struct slab *slab, unsigned slot)
+{
+    const struct magazine *magazine = slab_owner(slab)->magazines[slab->class];
+    unsigned times = 0;
+    for (unsigned i = 0; i < magazine->top; i++)
+        times +=
+            magazine->entries[i].address == slab_address(slab, slot) && magazine->entries[i].note == &slab->notes[slot];
+    return times;
+}
+
+static tarn_status slab_verify(struct heap *heap, const struct span *span, struct sums *sums)
+{
+    const struct slab *slab = span->slab;
+    if (!slab || slab->span != span || slab->start != span->start || slab_owner(slab)->heap != heap)
+        return BROKEN(span->start, "a slab's span, slab and cache do not name each other");
+    unsigned homes = 0;
+    for (unsigned slot = 0; slot < slab->slots; slot++) {
+        uint32_t note = slab_note_of(slab, slot);
+        unsigned home = slab->home[slot / 64] >> (slot % 64) & 1;
+        homes += home;
+        if (home + in_magazine(slab, slot) + slab_is_taken(slab, slot) != 1)
+            return BROKEN(slab_address(slab, slot), "a slot is not in just one place");
+        if (!slab_is_taken(slab, slot) && (note & NOTE_PENDING || slab_is_freed(slab, slot)))
+            return BROKEN(slab_address(slab, slot), "a slot was freed or waits that is not taken");
+        if ((note & NOTE_STATE) == NOTE_PENDING)
+            sums->waiting_bytes += slab->slot_size;
+    }
+    if (homes != slab->homes)
+        return BROKEN(span->start, "a slab's count of slots at home is wrong");
+    for (size_t offset = 0; offset < span->size; offset += MAP_PAGE)
+        if (map_get(span->start + offset) != map_entry_of_slab(slab))
+            return BROKEN(span->start + offset, "a slab's page is not in the page map");
+    const struct slab *listed = slab_owner(slab)->listed[slab->class];
+    while (listed && listed != slab)
+        listed = listed->next;
+    if ((listed != NULL) != (slab->homes != 0))
+        return BROKEN(span->start, "a slab is in its class's list exactly while a slot is at home");
+    return TARN_OK;
+}
+
+static bool in_tree(const struct zone *zone, const struct span *wanted)
+{
+    for (struct tree_node *node = tree_first(&zone->free); node; node = tree_next(node))
+        if (TREE_ENTRY(node, struct span, by_size) == wanted)
+            return true;
+    return false;
+}
+
+/* Whether the entry of a block's page is the block, or one before it in the page, or says that the table knows. */
+static bool is_entered(const struct span *span)
+{
+    const struct span *entry = map_span(map_get(span->start));
+    if (map_get(span->start) == MAP_SHARED)
+        return true;
+    return entry && entry->run == span->run && entry->start <= span->start &&
+           entry->start / MAP_PAGE == span->start / MAP_PAGE;
+}
+
+static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const struct span *span, struct sums *sums)
+{
+    if (span->zone != zone || atomic_load(&span->heap) != heap)
+        return BROKEN(span->start, "a span names another heap or zone than the one whose list it is in");
+    if (span->size == 0 || span->size % TARN_BLOCK_UNIT)
+        return BROKEN(span->start, "a span's size is not a multiple of the block unit");
+    switch ((enum span_state)span->state) {
+    case SPAN_FREE:
+        if (span->next && span->next->state == SPAN_FREE)
+            return BROKEN(span->start, "two free spans touch");
+        if (!in_tree(&heap->zones[zone], span))
+            return BROKEN(span->start, "a free span is not in its zone's tree");
+        if (heap->plan && zone == ZONE_LARGE && span_ending_behind_locked(heap, span->start) != span)
+            return BROKEN(span->start, "a free span is not found by its address");
+        sums->free_bytes += span->size;
+        return TARN_OK;
+    case SPAN_TAKEN:
+        return sums->alone ? BROKEN(span->start, "a span is held although nothing runs") : TARN_OK;
+    case SPAN_BLOCK:
+    case SPAN_PENDING:
+        if (!is_entered(span))
+            return BROKEN(span->start, "a block is not in the page map");
+        if (span->state == SPAN_PENDING)
+            sums->waiting_bytes += span->size;
+        return TARN_OK;
+    case SPAN_SLAB:
+        return sums->alone ? slab_verify(heap, span, sums) : TARN_OK;
+    }
+    return BROKEN(span->start, "a span has no state");
+}
+
+static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const struct run *run, struct sums *sums)
+{
+    uintptr_t address = run->start;
+    const struct span *before = NULL;
+    for (const struct span *span = run->first; span; before = span, span = span->next) {
+        if (span->start != address || span->previous != before || span->run != run)
+            return BROKEN(span->start, "a run's spans have a gap, or their links do not agree");
+        address += span->size;
+        tarn_status status = span_verify(heap, zone, span, sums);
+        if (status)
+            return status;
+    }
+    if (address != run->end || run->last != before)
+        return BROKEN(run->end, "a run's end is not that of its last span");
+    if (heap->store->plain && (run->heap != heap || run->store != heap->store || run->large != (zone == ZONE_LARGE)))
+        return BROKEN(run->start, "a segment names another heap, store or zone than its own");
+    bool pieces = !heap->store->plain && !atomic_load(&heap->store->suspended);
+    for (address = run->start; sums->alone && pieces && address < run->end;) {
+        const struct piece *piece = arena_piece(heap->arena, address);
+        if (!piece || piece->address != address || address + piece->size > run->end)
+            return BROKEN(address, "a run is not made of whole pieces");
+        if (piece->store != heap->store)
+            return BROKEN(address, "a heap has a piece of another pool");
+        address += piece->size;
+    }
+    return TARN_OK;
+}
+
+/* What is kept is a block to its run, of the size and place that are remembered, and not live. */
+static tarn_status kept_verify(const struct heap *heap)
+{
+    for (unsigned i = 0; i < atomic_load(&heap->kept_count); i++) {
+        const struct span *span = heap->kept[i].span;
+        if (span->state != SPAN_BLOCK || span->start != heap->kept[i].start || span->size != heap->kept[i].size ||
+            atomic_load(&span->heap) != heap || atomic_load(&span->live) || span->uses)
+            return BROKEN(heap->kept[i].start, "what is kept is not a block that was freed");
+    }
+    return TARN_OK;
+}
+
+static tarn_status verify_locked(struct heap *heap, bool alone)
+{
+    tarn_status kept = alone ? kept_verify(heap) : TARN_OK;
+    if (kept)
+        return kept;
+    struct sums sums = {.alone = alone};
+    for (int zone = 0; zone < ZONES; zone++) {
+        for (struct run *run = heap->zones[zone].runs; run; run = run->next) {
+            tarn_status status = run_verify(heap, (enum zone_kind)zone, run, &sums);
+            if (status)
+                return status;
+        }
+    }
+    if (sums.free_bytes != heap->free_bytes || (alone && sums.waiting_bytes != heap->waiting_bytes))
+        return BROKEN(0, "its counts are not the sums over its spans");
+    return TARN_OK;
+}
+
+tarn_status heap_verify(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    tarn_status status = verify_locked(heap, true);
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+#if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
+void heap_check(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    tarn_status status = verify_locked(heap, false);
+    mutex_unlock(&heap->lock);
+    if (status) {
+        log_write(LOG_ERRORS, "%s", tarn_last_error());
+        __builtin_trap();
+    }
+}
+#endif
+
+/* Bytes of a run that have memory: all but those of a pool that is suspended. */
+static size_t run_mapped(const struct heap *heap, const struct run *run)
+{
+    size_t bytes = 0;
+    if (!atomic_load(&heap->store->suspended))
+        return run->end - run->start;
+    for (uintptr_t address = run->start; address < run->end; address += heap->arena->granule)
+        bytes += arena_piece(heap->arena, address) ? heap->arena->granule : 0;
+    return bytes;
+}
+
+/* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: ghosts, whose pieces count elsewhere, and
+ * addresses without any. What has plain segments gives their bytes in `plain` alone. */
+static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *plain)
+{
+    size_t bytes = 0;
+    *left = 0;
+    mutex_lock(&heap->lock);
+    for (int zone = 0; zone < ZONES; zone++) {
+        for (struct run *run = heap->zones[zone].runs; run; run = run->next) {
+            size_t mapped = run_mapped(heap, run);
+            bytes += mapped;
+            *left += run->end - run->start - mapped;
+        }
+    }
+    for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
+        *left += ghost->size;
+    bool segments = heap->store->plain;
+    mutex_unlock(&heap->lock);
+    *plain += segments ? bytes : 0;
+    return segments ? 0 : bytes;
+}
+
+static tarn_status store_verify(const struct store *store)
+{
+    for (const struct piece *piece = store->unmapped.first; piece; piece = piece->next)
+        if (piece->store != store || piece_is_anchored(piece) ||
+            (store->counters && piece->flags != store_flags(store) && piece->flags != DRIVER_PIECE_HOST))
+            return failed(TARN_ERROR_INTERNAL,
+                          "pool (%llu, %llu): an unmapped piece is anchored, another's, or of another kind",
+                          (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+    return TARN_OK;
+}
+
+static size_t imported_bytes(const struct piece_list *list)
+{
+    size_t bytes = 0;
+    for (const struct piece *piece = list->first; piece; piece = piece->next)
+        bytes += piece->store == &piece->store->arena->imports ? piece->size : 0;
+    return bytes;
+}
+
+tarn_status arena_verify(struct arena *arena)
+{
+    size_t mapped = 0, plain = 0, left = arena->imports.reserved - arena->imports.unmapped.bytes;
+    size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
+    unsigned left_behind = 0;
+    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+        tarn_status status = heap_verify(heap);
+        if (status)
+            return status;
+        size_t beside = 0;
+        mapped += mapped_bytes(heap, &beside, &plain);
+        left += beside;
+        left_behind += heap_is_left_behind_locked(heap);
+    }
+    if (left_behind != arena->retired)
+        return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted", arena->device->number,
+                      left_behind, arena->retired);
+    size_t claimed = 0;
+    for (size_t i = 0; i < arena->size / arena->granule; i++)
+        claimed += arena->claimed[i / 64] >> (i % 64) & 1;
+    if (mapped + left + stuck != claimed * arena->granule)
+        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped and %zu claimed", arena->device->number,
+                      mapped, claimed * arena->granule);
+    tarn_status status = store_verify(&arena->store);
+    status = status ? status : store_verify(&arena->imports);
+    size_t unmapped = arena->store.unmapped.bytes, reserved = arena->store.reserved + arena->uncached.reserved;
+    for (const struct run *run = arena->stuck_segments; run; run = run->next)
+        plain += run->end - run->start;
+    for (const struct store *store = arena->stores; store; store = store->next) {
+        unmapped += store->unmapped.bytes;
+        reserved += store->reserved;
+        status = status ? status : store_verify(store);
+    }
+    if (status)
+        return status;
+    if (mapped + plain + stuck + unmapped != arena->reserved || reserved != arena->reserved)
+        return failed(TARN_ERROR_INTERNAL,
+                      "device %d: %zu bytes are mapped, %zu unmapped, %zu in segments, but %zu reserved, %zu by pools",
+                      arena->device->number, mapped, unmapped, plain, arena->reserved, reserved);
+    return TARN_OK;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns what a look-up of symbols needs while it is open. libdw is opened when the first snapshot with stacks is written, and stays;
+ * its prototypes are those of elfutils/libdwfl.h. */
+#include "record/symbols.h"
+#include "base/lock.h"
+#include "base/pages.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+typedef struct Dwfl Dwfl;
+typedef struct Dwfl_Module Dwfl_Module;
+typedef struct Dwfl_Line Dwfl_Line;
+
+/* The beginning of elfutils' Dwfl_Callbacks. */
+struct callbacks {
+    void *find_elf, *find_debuginfo, *section_address;
+    char **debuginfo_path;
+};
+
+struct dw {
+    Dwfl *(*begin)(const struct callbacks *);
+    void (*end)(Dwfl *);
+    int (*report)(Dwfl *, pid_t);
+    int (*report_end)(Dwfl *, int (*)(Dwfl_Module *, void *, const char *, uint64_t, void *), void *);
+    Dwfl_Module *(*module)(Dwfl *, uint64_t);
+    const char *(*name)(Dwfl_Module *, uint64_t);
+    Dwfl_Line *(*source)(Dwfl_Module *, uint64_t);
+    const char *(*line)(Dwfl_Line *, uint64_t *, int *, int *, uint64_t *, uint64_t *);
+    struct callbacks callbacks;
+    bool there;
+};
+
+static struct dw dw; /* symbols_lock until `looked` */
+static mutex symbols_lock = MUTEX_INITIALIZER(LOCK_SYMBOLS);
+static atomic_bool looked;
+
+struct symbols {
+    Dwfl *dwfl;
+    const void *own; /* where the library's own object is loaded; NULL in a program that has it inside */
+};
+
+/* Several threads may look at once, and find the same: none waits for another, which may be waiting for the loader. */
+static void find_libdw(void)
+{
+    struct dw here = {.there = false};
+    const struct {
+        const char *name;
+        void *place;
+    } needed[] = {
+        {"dwfl_begin", &here.begin},
+        {"dwfl_end", &here.end},
+        {"dwfl_linux_proc_report", &here.report},
+        {"dwfl_report_end", &here.report_end},
+        {"dwfl_addrmodule", &here.module},
+        {"dwfl_module_addrname", &here.name},
+        {"dwfl_module_getsrc", &here.source},
+        {"dwfl_lineinfo", &here.line},
+        {"dwfl_linux_proc_find_elf", &here.callbacks.find_elf},
+        {"dwfl_standard_find_debuginfo", &here.callbacks.find_debuginfo},
+    };
+    void *library = dlopen("libdw.so.1", RTLD_NOW | RTLD_LOCAL);
+    here.there = library;
+    for (size_t i = 0; library && i < sizeof needed / sizeof *needed; i++) {
+        void *found = dlsym(library, needed[i].name);
+        memcpy(needed[i].place, &found, sizeof found);
+        here.there = here.there && found;
+    }
+    mutex_lock(&symbols_lock);
+    if (!atomic_load(&looked))
+        dw = here;
+    atomic_store(&looked, true);
+    mutex_unlock(&symbols_lock);
+}
+
+/* Where the library's own object is loaded, unless it is the program's. */
+static const void *own_base(void)
+{
+    Dl_info own, program;
+    static const char here;
+    if (!dladdr(&here, &own))
+        return NULL;
+    const void *entry = (const void *)(uintptr_t)getauxval(AT_ENTRY);
+    bool same = dladdr(entry, &program) && program.dli_fbase == own.dli_fbase;
+    return same ? NULL : own.dli_fbase;
+}
+
+static Dwfl *open_libdw(void)
+{
+    if (!atomic_load(&looked))
+        find_libdw();
+    Dwfl *dwfl = dw.there ? dw.begin(&dw.callbacks) : NULL;
+    if (dwfl && (dw.report(dwfl, getpid()) || dw.report_end(dwfl, NULL, NULL))) {
+        dw.end(dwfl);
+        return NULL;
+    }
+    return dwfl;
+}
+
+struct symbols *symbols_open(void)
+{
+    struct symbols *symbols = pages_alloc(sizeof *symbols);
+    if (symbols)
+        *symbols = (struct symbols){.dwfl = open_libdw(), .own = own_base()};
+    return symbols;
+}
+
+static void copy(char *to, size_t size, const char *text)
+{
+    snprintf(to, size, "%s", text);
+}
+
+void symbols_find(struct symbols *symbols, uint64_t address, struct symbol *symbol)
+{
+    Dl_info info = {0};
+    uint64_t call = address - 1; /* a return address may be the next function's */
+    *symbol = (struct symbol){.line = 0};
+    snprintf(symbol->name, sizeof symbol->name, "%#llx", (unsigned long long)address);
+    copy(symbol->file, sizeof symbol->file, "??");
+    if (dladdr((const void *)(uintptr_t)call, &info)) {
+        symbol->own = symbols->own && info.dli_fbase == symbols->own;
+        if (info.dli_sname)
+            copy(symbol->name, sizeof symbol->name, info.dli_sname);
+        if (info.dli_fname)
+            copy(symbol->file, sizeof symbol->file, info.dli_fname);
+    }
+    Dwfl_Module *module = symbols->dwfl && !symbol->own ? dw.module(symbols->dwfl, call) : NULL;
+    const char *name = module ? dw.name(module, call) : NULL;
+    Dwfl_Line *line = module ? dw.source(module, call) : NULL;
+    const char *file = line ? dw.line(line, NULL, &symbol->line, NULL, NULL, NULL) : NULL;
+    if (name)
+        copy(symbol->name, sizeof symbol->name, name);
+    if (file)
+        copy(symbol->file, sizeof symbol->file, file);
+}
+
+void symbols_close(struct symbols *symbols)
+{
+    if (symbols && symbols->dwfl)
+        dw.end(symbols->dwfl);
+    pages_free(symbols, sizeof *symbols);
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# The list of locks says what is in the sources; and the check that says so notices what is not.
+set -euo pipefail
+check=$TARN_SOURCE/scripts/check-locks
+
+"$check" "$TARN_SOURCE"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_locks: $*" >&2; exit 1; }
+
+# refuse TEXT FILE EDIT: with an edit of a file the check says TEXT.
+refuse()
+{
+    rm -rf "$work/tree"
+    mkdir "$work/tree"
+    cp -r "$TARN_SOURCE/src" "$TARN_SOURCE/sim" "$work/tree"
+    sed -i "$3" "$work/tree/$2"
+    ! cmp -s "$TARN_SOURCE/$2" "$work/tree/$2" || fail "$3 changes nothing in $2"
+    ! "$check" "$work/tree" >"$work/out" || fail "accepted $3 in $2"
+    grep -qF -- "$1" "$work/out" || fail "did not say \"$1\" but: $(cat "$work/out")"
+}
+refuse 'no lock is made with LOCK_PEARS' src/base/lock_order.h 's/^    X(SETUP, /    X(PEARS, "pears_lock (device.c)", "pears") &/'
+refuse 'LOCK_SETUP has no row' src/base/lock_order.h 's/X(SETUP, /X(SET_UP, /'
+refuse 'and this is "opening_lock"' src/device/device.c 's/setup_lock/opening_lock/'
+refuse 'peers.c declares no enable_lock' src/base/lock_order.h 's/(peer[.]c)/(peers.c)/'
+refuse 'has the name streams_lock too' src/device/capture.c 's/captures_lock/streams_lock/'
+echo "test_locks: ok"

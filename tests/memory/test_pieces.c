@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* How large pieces are, and which of them move, on a device of the size that devices have. Nothing of its memory is touched. */
+#include "support/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define GIB (1024 * MIB)
+#define MEMORY (16 * GIB)
+
+static tarn_stream own;
+
+static uint64_t created(void)
+{
+    return ledger_of(0).created;
+}
+
+static bool is_mapped(const void *address)
+{
+    tarn_host_extent extent;
+    return tarn_host_extent_get(0, address, 1, &extent) == TARN_OK;
+}
+
+/* A block of memory that is created for it, and in how many pieces. */
+static void *alloc_new(size_t size, uint64_t *pieces)
+{
+    uint64_t bytes = created(), before = ledger_of(0).pieces;
+    void *block = alloc_on(own, size);
+    CHECK(created() == bytes + size);
+    *pieces = ledger_of(0).pieces - before;
+    return block;
+}
+
+static void pieces_get_smaller_as_the_device_fills(void **state)
+{
+    (void)state;
+    uint64_t empty = 0, half = 0, full = 0;
+    void *first = alloc_new(120 * MIB, &empty);
+    void *filling = alloc_on(own, 8 * GIB);
+    void *second = alloc_new(120 * MIB, &half);
+    void *more = alloc_on(own, 7 * GIB);
+    void *third = alloc_new(120 * MIB, &full);
+    CHECK(half >= 3 * empty && full == 60); /* of the least size at last */
+    OK(tarn_free(first));
+    OK(tarn_free(second));
+    OK(tarn_free(third));
+    OK(tarn_free(filling));
+    OK(tarn_free(more));
+    nothing_is_left(0);
+}
+
+static void pieces_are_as_small_near_a_limit_as_near_the_end_of_the_memory(void **state)
+{
+    (void)state;
+    uint64_t far = 0, near = 0;
+    void *first = alloc_new(1 * GIB, &far);
+    OK(tarn_device_limit_set(0, 2 * GIB));
+    void *second = alloc_new(512 * MIB, &near);
+    CHECK(far < 256 && near == 256);
+    OK(tarn_free(first));
+    OK(tarn_free(second));
+    nothing_is_left(0);
+    OK(tarn_device_limit_set(0, SIZE_MAX));
+}
+
+static void what_is_little_beside_all_is_not_moved(void **state)
+{
+    (void)state;
+    void *all = alloc_on(own, 4 * GIB), *little = alloc_on(own, 60 * MIB), *wall = alloc_on(own, 20 * MIB);
+    OK(tarn_free(little));
+    uint64_t unmaps = calls_of(0, "unmap"), before = created();
+    void *wide = alloc_on(own, 100 * MIB);
+    CHECK(created() == before + 100 * MIB && calls_of(0, "unmap") == unmaps);
+    void *much = alloc_on(own, 80 * MIB), *behind = alloc_on(own, 64 * MIB);
+    OK(tarn_free(much));
+    before = created();
+    void *wider = alloc_on(own, 200 * MIB); /* of 140 MiB that are free all is taken */
+    CHECK(created() == before + 60 * MIB && calls_of(0, "unmap") > unmaps);
+    OK(tarn_free(all));
+    OK(tarn_free(wall));
+    OK(tarn_free(wide));
+    OK(tarn_free(behind));
+    OK(tarn_free(wider));
+    nothing_is_left(0);
+}
+
+static void of_free_memory_the_largest_part_moves_first(void **state)
+{
+    (void)state;
+    void *small = alloc_on(own, 128 * MIB), *wall = alloc_on(own, 20 * MIB), *large = alloc_on(own, 256 * MIB),
+         *end = alloc_on(own, 20 * MIB);
+    OK(tarn_free(small));
+    OK(tarn_free(large));
+    uint64_t before = created();
+    void *wide = alloc_on(own, 300 * MIB);
+    CHECK(created() == before && !is_mapped(large) && is_mapped((char *)small + 127 * MIB));
+    OK(tarn_free(wall));
+    OK(tarn_free(end));
+    OK(tarn_free(wide));
+    nothing_is_left(0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    own = lease(0);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_get_smaller_as_the_device_fills),
+        cmocka_unit_test(pieces_are_as_small_near_a_limit_as_near_the_end_of_the_memory),
+        cmocka_unit_test(what_is_little_beside_all_is_not_moved),
+        cmocka_unit_test(of_free_memory_the_largest_part_moves_first),
+    };
+    host_start_with(1, MEMORY);
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Libraries whose calls write to their workspace, on their stream: one that goes back to its own when the stream is set, one with a handle
+ * per stream that keeps it, and, on CUDA, cuBLASLt, which takes it with each call. */
+#include "mixed/model/mixed.h"
+
+enum { PLAIN, BY_STREAM, BY_CALL };
+static const size_t sizes[LIBRARIES] = {384 << 10, 256 << 10, 320 << 10};
+
+static int thing_create(void **handle)
+{
+    *handle = calloc(1, sizeof(struct thing));
+    return !*handle;
+}
+
+static int thing_destroy(void *handle)
+{
+    free(handle);
+    return 0;
+}
+
+static int set_stream_only(void *handle, void *stream)
+{
+    ((struct thing *)handle)->stream = stream;
+    return 0;
+}
+
+static int set_stream(void *handle, void *stream)
+{
+    *(struct thing *)handle = (struct thing){.stream = stream};
+    return 0;
+}
+
+static int set_workspace(void *handle, void *pointer, size_t size)
+{
+    ((struct thing *)handle)->workspace = pointer;
+    ((struct thing *)handle)->size = size;
+    return 0;
+}
+
+void handles_begin(void)
+{
+    tarn_library_row rows[] = {
+        {.name = "plain", .set_stream = set_stream},
+        {.name = "by_stream", .set_stream = set_stream_only, .flags = TARN_LIBRARY_BY_STREAM},
+    };
+    const char *name = getenv("TARN_DRIVER");
+    for (int i = 0; i < 2; i++) {
+        rows[i].size = sizeof rows[i];
+        rows[i].create = thing_create;
+        rows[i].destroy = thing_destroy;
+        rows[i].set_workspace = set_workspace;
+        SURE(tarn_library_register, &rows[i], &m.libraries[i]);
+    }
+    if (name && strcmp(name, "cuda") == 0)
+        m.libraries[BY_CALL] = TARN_LIBRARY_CUBLASLT;
+    for (int i = 0; i < LIBRARIES; i++)
+        if (m.libraries[i])
+            SURE(tarn_workspace_size_set, m.libraries[i], (int64_t)sizes[i]);
+}
+
+/* ---- What is known ----------------------------------------------------------------------------------------------- */
+
+bool capture_has_workspace(const struct capture *capture, uintptr_t start)
+{
+    for (int i = 0; i < capture->workspace_count; i++)
+        if (capture->workspaces[i].start == start)
+            return true;
+    return false;
+}
+
+/* Handles for these streams must be asked for again. */
+void uses_changed(unsigned flows)
+{
+    for (int user = 0; user < ACTORS + LEASES; user++)
+        for (int i = 0; i < LIBRARIES; i++)
+            if (flows >> m.uses[user][i].flow & 1)
+                m.uses[user][i].valid = false;
+}
+
+void uses_of_flow(int flow)
+{
+    uses_changed(1u << flow);
+}
+
+void uses_forget(int user)
+{
+    for (int i = 0; i < LIBRARIES; i++)
+        m.uses[user][i].valid = false;
+}
+
+/* ---- Use --------------------------------------------------------------------------------------------------------- */
+
+static void work(struct use *use)
+{
+    struct flow *flow = &m.flows[use->flow];
+    struct capture *capture = use->capture >= 0 ? &m.captures[use->capture] : NULL;
+    struct span_of_bytes bytes = {(uintptr_t)use->pointer, (uintptr_t)use->pointer + use->size};
+    if (!use->valid || !takes_work(flow) || !use->pointer)
+        return;
+    SO((captures_now(flow) ? flow->capture : -1) == use->capture, "the test's own mistake",
+       "a use outlived its capture");
+    if (capture && !capture_has_workspace(capture, bytes.start)) {
+        if (capture->workspace_count == RANGES)
+            return;
+        capture->workspaces[capture->workspace_count++] = bytes;
+    }
+    struct stamp stamp = use_bytes(flow, use->pointer, use->size, -1, (int)below(256),
+                                   "a handle's workspace holds what another has written");
+    ghost_add(bytes, stamp, -1, "a handle's workspace");
+}
+
+static void check_use(const struct use *use)
+{
+    const struct flow *flow = &m.flows[use->flow];
+    const struct capture *capture = use->capture >= 0 ? &m.captures[use->capture] : NULL;
+    tarn_block_info info = {.size = sizeof info};
+    SO(tarn_pointer_info_get(use->pointer, &info) == TARN_OK && info.base == use->pointer &&
+           info.usable_size >= use->size && strcmp(tarn_tag_text(info.tag), "workspace") == 0,
+       "a handle's workspace is none", "%p: %s", (void *)use->pointer, tarn_last_error());
+    int pool = capture ? capture->pool : -1;
+    if (pool >= 0 && !m.pools[pool].pool)
+        m.pools[pool].id = info.pool;
+    uint64_t first = pool >= 0 ? m.pools[pool].id.first : 0, second = pool >= 0 ? m.pools[pool].id.second : 0;
+    SO(info.pool.first == first && info.pool.second == second, "a workspace is of another pool",
+       "%" PRIu64 ",%" PRIu64 " not %" PRIu64 ",%" PRIu64, info.pool.first, info.pool.second, first, second);
+    SO(!capture || capture->how == UNKNOWN || capture_has_workspace(capture, (uintptr_t)use->pointer) ||
+           m.captures[use->capture].state == OPEN,
+       "the test's own mistake", "%p", (void *)use->pointer);
+    if (use->thing)
+        SO(use->thing->workspace == use->pointer && use->thing->stream == flow->native,
+           "a handle is bound to another stream", "%p not %p", use->thing->stream, flow->native);
+}
+
+/* No workspace of a capture is anything else's: neither another capture's, nor one that work outside uses. */
+static void check_apart(const struct use *use)
+{
+    uintptr_t start = (uintptr_t)use->pointer;
+    for (int i = 0; i < CAPTURES; i++) {
+        const struct capture *capture = &m.captures[i];
+        if (i != use->capture && (capture->state == OPEN || capture->state == GRAPH) && !capture->cleared &&
+            capture->how != UNKNOWN)
+            SO(!capture_has_workspace(capture, start), "a graph's workspace is another's",
+               "%#" PRIxPTR " of capture %d", start, i);
+    }
+}
+
+static uint64_t reasons_of(const struct flow *flow)
+{
+    uint64_t reasons = BIT(TARN_ERROR_OUT_OF_MEMORY);
+    if (any_open(-1))
+        reasons |= BIT(TARN_ERROR_CAPTURE); /* one would have to be made, or to follow */
+    const struct capture *capture = flow->capture >= 0 ? &m.captures[flow->capture] : NULL;
+    if (capture && capture->pool >= 0 && m.pools[capture->pool].state != TARN_POOL_RUNS)
+        reasons |= BIT(TARN_ERROR_SUSPENDED);
+    return reasons;
+}
+
+static tarn_status ask(struct use *use, int library, struct flow *flow, bool leases)
+{
+    tarn_library number = m.libraries[library];
+    void *handle = NULL, *pointer = NULL;
+    size_t size = 0;
+    tarn_status status;
+    if (leases)
+        status = use->leased ? CALL(tarn_handle_lease_bind, &use->lease, flow->value)
+                             : CALL(tarn_handle_lease, number, flow->value, &use->lease);
+    else if (library == BY_CALL)
+        status = CALL(tarn_workspace_get_on, number, flow->value, &pointer, &size);
+    else
+        status = CALL(tarn_handle_get_on, number, flow->value, &handle);
+    if (status)
+        return status;
+    if (leases)
+        use->leased = true;
+    if (library == BY_CALL) {
+        use->thing = NULL;
+        use->pointer = pointer;
+        use->size = size;
+    } else {
+        use->thing = leases ? use->lease.handle : handle;
+        use->pointer = use->thing->workspace;
+        use->size = use->thing->size;
+    }
+    return TARN_OK;
+}
+
+static void op_ask(void)
+{
+    int library = (int)below(LIBRARIES);
+    bool leases = CHANCE(5) && library != BY_CALL;
+    struct use *use = &m.uses[leases ? ACTORS + (int)below(LEASES) : m.actor][library];
+    struct flow *flow = some_flow(0);
+    const struct capture *open = &m.captures[below(CAPTURES)];
+    if (open->state == OPEN && CHANCE(2) && open->device == 0)
+        flow = &m.flows[open->flow];
+    if (!m.libraries[library] || !flow || (leases && flow->actor >= 0) || !flow_value(flow))
+        return;
+    if (library == BY_CALL && use->valid && use->flow == (int)(flow - m.flows) && CHANCE(2)) {
+        void *handle =
+            NULL; /* the handle that goes with it: the workspace stays, unless somebody has cleared it since */
+        use->valid = use->clears == m.clears;
+        (void)WELL(reasons_of(flow), tarn_handle_get_on, m.libraries[library], flow->value, &handle);
+        work(use);
+        return;
+    }
+    use->valid = false;
+    if (!well("a get", ask(use, library, flow, leases), reasons_of(flow)) || !use->pointer)
+        return;
+    if (was_injected() && captures_now(flow))
+        return; /* whether the stream captures was perhaps not to be learned: it may not be the capture's */
+    m.count.workspaces++;
+    use->valid = true;
+    use->flow = (int)(flow - m.flows);
+    use->life = flow->life;
+    use->clears = m.clears;
+    use->capture = captures_now(flow) ? flow->capture : -1;
+    check_use(use);
+    check_apart(use);
+    if (below(8))
+        work(use);
+}
+
+static void op_call(void)
+{
+    struct use *use = &m.uses[CHANCE(4) ? ACTORS + (int)below(LEASES) : m.actor][below(LIBRARIES)];
+    if (use->valid)
+        check_use(use);
+    work(use);
+}
+
+static void op_return(void)
+{
+    struct use *use = &m.uses[ACTORS + below(LEASES)][below(2)];
+    if (!use->leased)
+        return;
+    use->valid = false;
+    if (WELL(0, tarn_handle_return, &use->lease))
+        use->leased = false;
+}
+
+static void op_prewarm(void)
+{
+    tarn_library library = m.libraries[below(2)];
+    struct flow *flow = some_flow(0);
+    uint64_t reasons = BIT(TARN_ERROR_OUT_OF_MEMORY) | (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0);
+    if (CHANCE(2))
+        (void)WELL(reasons, tarn_handle_prewarm, library, 0, 1 + below(4));
+    else if (flow && flow->actor < 0 && flow_value(flow))
+        (void)WELL(reasons, tarn_handle_prewarm_on, library, flow->value, 1);
+}
+
+/* A program that captures anew: a prewarm, a begin, a get, which must have a handle whatever has happened before. */
+static void op_prewarm_and_capture(void)
+{
+    tarn_library library = m.libraries[below(2)];
+    struct flow *flow = some_flow(0);
+    void *handle = NULL, *graph = NULL;
+    bool on_stream = CHANCE(2);
+    if (!flow || flow->actor >= 0 || flow->capture >= 0 || any_open(-1) || flow->kind == LEGACY || flow->kind == FOUND)
+        return;
+    tarn_status status =
+        on_stream ? CALL(tarn_handle_prewarm_on, library, flow->value, 1) : CALL(tarn_handle_prewarm, library, 0, 1);
+    if (!well("a prewarm", status, BIT(TARN_ERROR_OUT_OF_MEMORY)) || was_injected())
+        return;
+    SURE(tarn_capture_begin, flow->value, TARN_CAPTURE_RELAXED);
+    call_quiet();
+    status = CALL(tarn_handle_get_on, library, flow->value, &handle);
+    SO(status != TARN_ERROR_CAPTURE, "a capture has no handle although a prewarm said that it would", "flow %d: %s",
+       (int)(flow - m.flows), tarn_last_error());
+    (void)well("a get after a prewarm", status, BIT(TARN_ERROR_OUT_OF_MEMORY));
+    uses_changed(1u << (flow - m.flows));
+    for (int i = 0; i < 2; i++) /* it may have been another stream's */
+        m.uses[m.actor][i].valid = false;
+    SURE(tarn_capture_abort, flow->value);
+    (void)graph;
+}
+
+static void cleared(void)
+{
+    uses_forget(m.actor);
+    /* Of a found stream tarn does not ask whether it captures: one that takes part in a capture that tarn does not know loses its own. */
+    for (int i = 0; i < CAPTURES; i++) {
+        struct capture *capture = &m.captures[i];
+        if (capture->state != OPEN || capture->how != UNKNOWN)
+            continue;
+        capture->launchable &= capture->workspace_count == 0;
+        capture->workspace_count = 0;
+        uses_changed(capture->joined);
+    }
+}
+
+static void op_clear(void)
+{
+    tarn_workspace_choice choice = {.size = sizeof choice};
+    tarn_workspace_cleared done = {.size = sizeof done};
+    struct flow *flow = some_flow(0);
+    int pool = pool_any(-1, false);
+    bool graphs = false, on_stream = false;
+    m.clears++;
+    for (int i = 0; i < CAPTURES; i++)
+        graphs |= m.captures[i].state == GRAPH;
+    switch (below(4)) {
+    case 0:
+        if (WELL(0, tarn_workspace_clear, NULL, &done))
+            cleared();
+        return;
+    case 1: /* those of graphs on it among them */
+        if (graphs || !flow || flow->actor >= 0 || flow->kind == FOUND)
+            return;
+        choice.which = TARN_WORKSPACES_OF_STREAM;
+        choice.stream = flow->value;
+        on_stream = flow->capture >= 0;
+        if (WELL(on_stream ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_workspace_clear, &choice, &done)) {
+            SO(!on_stream, "workspaces of a capture were cleared", "flow %d", (int)(flow - m.flows));
+            cleared();
+        }
+        return;
+    case 2:
+        if (pool < 0)
+            return;
+        choice.which = TARN_WORKSPACES_OF_POOL;
+        choice.pool = m.pools[pool].pool;
+        if (WELL(BIT(TARN_ERROR_CAPTURE), tarn_workspace_clear, &choice, &done))
+            for (int i = 0; i < CAPTURES; i++)
+                SO(m.captures[i].state == UNUSED || m.captures[i].pool != pool, "workspaces of a graph were cleared",
+                   "capture %d", i);
+        return;
+    default:
+        (void)WELL(known_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim, m.libraries[below(2)], 0, NULL);
+    }
+}
+
+/* Workspaces belong to what is there: an abort leaves none, and nothing is anybody's that no one can name. */
+static void check_left(void)
+{
+    tarn_workspace_stats stats = {.size = sizeof stats};
+    if (tarn_workspace_stats_get(0, &stats))
+        fault("statistics", "%s", tarn_last_error());
+    for (int i = 0; i < m.ended_count; i++) {
+        tarn_workspace_choice choice = {
+            .size = sizeof choice, .which = TARN_WORKSPACES_OF_CAPTURE, .capture = m.ended[i]};
+        SURE(tarn_workspace_clear, &choice, NULL);
+    }
+    for (int i = 0; i < FLOWS; i++) { /* of captures that were announced, or seen beside a known one */
+        if (!m.flows[i].live || !stats.captured_count)
+            continue;
+        tarn_workspace_choice choice = {
+            .size = sizeof choice, .which = TARN_WORKSPACES_OF_STREAM, .stream = m.flows[i].value};
+        if (m.flows[i].actor < 0)
+            SURE(tarn_workspace_clear, &choice, NULL);
+    }
+    SURE(tarn_workspace_clear, NULL, NULL);
+    if (tarn_workspace_stats_get(0, &stats))
+        fault("statistics", "%s", tarn_last_error());
+    SO(stats.count == 0 && stats.bytes == 0, "workspaces are left",
+       "%" PRIu64 " of %" PRIu64 " bytes, %" PRIu64 " of captures", stats.count, stats.bytes, stats.captured_count);
+}
+
+/* Nothing captures, and no thread has a handle any more. */
+void handles_end(void)
+{
+    for (int i = 0; i < LEASES; i++)
+        for (int k = 0; k < 2; k++)
+            if (m.uses[ACTORS + i][k].leased)
+                SURE(tarn_handle_return, &m.uses[ACTORS + i][k].lease);
+    check_left();
+    for (int i = 0; i < LIBRARIES; i++)
+        if (m.libraries[i])
+            SURE(tarn_handle_trim, m.libraries[i], 0, NULL);
+}
+
+const struct operation handle_operations[] = {{"ask", 30, NULL, op_ask, false},
+                                              {"call", 14, NULL, op_call, false},
+                                              {"return", 2, NULL, op_return, false},
+                                              {"prewarm", 2, NULL, op_prewarm, false},
+                                              {"prewarm and capture", 3, NULL, op_prewarm_and_capture, false},
+                                              {"clear", 5, NULL, op_clear, false},
+                                              {NULL, 0, NULL, NULL, false}};

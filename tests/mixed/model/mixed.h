@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the model of tests/mixed/test_model.c knows, and what its parts ask of each other. Nothing here comes from what tarn keeps: the model
+ * is told by the headers what each call means, and by the memory itself what has run.
+ *
+ *   base.c     lanes of work, the order between them, contents, and who owns which bytes
+ *   promise.c  which statuses a header promises, and the calls that are made to fail
+ *   actors.c   threads that take turns
+ *   blocks.c   allocation and free in all forms, and use
+ *   streams.c  order between streams, streams that come and go
+ *   pools.c    pools, scopes, limits, trims, suspends, checkpoints
+ *   graphs.c   captures of each kind, and the graphs that come of them
+ *   handles.c  libraries that write to their workspace */
+#ifndef TESTS_MIXED_MODEL_H
+#define TESTS_MIXED_MODEL_H
+
+#include "base/pages.h"
+#include "driver/driver.h"
+#include "support/host.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEVICES = 2,
+    FLOWS = 18,
+    LANES = 120,
+    BLOCKS = 96,
+    USERS_OF_BLOCK = 12,
+    POOLS = 6,
+    SCOPES = 8,
+    CHECKPOINTS = 3,
+    EVENTS = 5,
+    CAPTURES = 5,
+    ACTORS = 3,
+    LEASES = 2,
+    LIBRARIES = 3,
+    PART = 64,
+    SLOTS = 6000,
+    GHOSTS = 4096,
+    RANGES = 80,
+    HELD = 40,
+    CHECKS = 160,
+    STEPS_MOST = 40000
+};
+
+struct span_of_bytes {
+    uintptr_t start, end;
+};
+
+/* The work of a lane up to a number has ended when the lane's progress, which the work itself writes, has come there. */
+struct stamp {
+    int lane;
+    uint32_t number;
+};
+
+/* A stream that the model uses. Its lane changes with its incarnation, so that what is left of an earlier one stays known. */
+enum flow_kind { LEGACY, LEASED, ADOPTED, FOUND, PER_THREAD };
+struct flow {
+    bool live, blocking;
+    enum flow_kind kind;
+    int device, actor; /* of PER_THREAD: whose; else -1 */
+    int lane;
+    unsigned life; /* never given twice */
+    int capture;   /* `captures` that it takes part in, -1: none */
+    tarn_stream value;
+    void *native;
+    uint32_t after[LANES]; /* its next work runs after these */
+};
+
+struct block {
+    bool live, known; /* known: its contents are `value` */
+    unsigned char *start;
+    size_t size, usable;
+    int device, flow; /* that it was allocated for */
+    unsigned life;    /* of the flow then; where it has another now, that stream is gone */
+    int pool;         /* -1: default; -2: one that is gone */
+    int actor;        /* that allocated it */
+    unsigned turn;    /* and which of the threads with that number it was */
+    int held;         /* captures and graphs that use it */
+    int inside;       /* the capture that it was allocated in, -1: none */
+    tarn_tag tag;
+    unsigned char value;
+    bool lost; /* its pool was released while it was suspended */
+    struct stamp users[USERS_OF_BLOCK];
+    int user_count;
+};
+
+/* Bytes that were given back, or are a workspace's, while work on them has not ended. */
+struct ghost {
+    struct span_of_bytes bytes;
+    struct stamp stamp;
+    int pool; /* of a graph's launch: the pool that the graph counts, -1 else */
+    const char *what;
+};
+
+struct check {
+    int slot; /* -1: none */
+    unsigned char value;
+    struct stamp stamp;
+    const char *what;
+};
+
+struct pool {
+    bool live, use_on_oom, plain, exact;
+    unsigned turn; /* which of the pools with that number */
+    tarn_pool *pool;
+    tarn_pool_id id;
+    int device, users, scopes, graphs;
+    tarn_pool_state state;
+    size_t limit;
+};
+
+struct scope {
+    bool live;
+    tarn_scope value;
+    tarn_scope_kind kind;
+    int pool, flow, actor;
+    unsigned life;
+    tarn_stream stream;
+    uint64_t since[ACTORS]; /* 0: that actor is not in it; of other kinds than THREAD the first counts */
+};
+
+struct saved {
+    unsigned char *start;
+    size_t size, usable;
+    int flow;
+    unsigned life;
+    tarn_tag tag;
+};
+
+struct checkpoint {
+    bool live;
+    tarn_checkpoint *checkpoint;
+    int pool, count;
+    unsigned turn;
+    struct saved saved[BLOCKS];
+};
+
+struct event {
+    bool recorded, live;
+    tarn_event *event;
+    int device;
+    uint32_t after[LANES];
+};
+
+enum how { KNOWN, OWN_POOL, WITH_POOL, ANNOUNCED, ANNOUNCED_POOL, UNKNOWN, HOWS };
+enum capture_state { UNUSED, SAID, OPEN, GRAPH };
+
+/* A capture, and then its graph. */
+struct capture {
+    enum capture_state state;
+    enum how how;
+    int flow, pool, actor, device;
+    unsigned joined; /* bits of flows */
+    unsigned ever;   /* those that took part in it */
+    uint64_t id, since;
+    void *graph;
+    bool launchable;
+    int held[HELD], held_count;
+    struct span_of_bytes inside[RANGES];
+    int inside_count;
+    struct span_of_bytes workspaces[RANGES];
+    int workspace_count;
+    struct check checks[CHECKS];
+    int check_count;
+    struct stamp launched; /* its last launch */
+    bool fresh;            /* its places were written anew for the last launch and are not looked at yet */
+    bool cleared;
+};
+
+struct thing { /* a handle of the model's libraries */
+    void *stream, *workspace;
+    size_t size;
+};
+
+struct use {
+    bool valid;
+    int flow, capture;
+    unsigned life;
+    struct thing *thing;
+    unsigned char *pointer;
+    size_t size;
+    unsigned clears; /* that there were when it was asked for */
+    bool leased;
+    tarn_lease lease;
+    int actor; /* of a lease: -1 */
+};
+
+struct model {
+    uint64_t seed, random;
+    int step, steps;
+    int actor; /* whose turn it is */
+    unsigned turns[ACTORS];
+    int devices;
+    size_t memory;
+    bool vendor;        /* CUDA or HIP, simulated */
+    bool waits_for_all; /* HIP: no device can be waited for while a stream of any captures */
+    bool plain;         /* by its settings, the default pool has segments that do not move */
+    unsigned inject;    /* of this step: 0 nothing */
+    uint32_t queued[LANES];
+    unsigned lives, clears;
+    struct flow flows[FLOWS];
+    int flow_count;
+    struct block blocks[BLOCKS];
+    struct ghost ghosts[GHOSTS];
+    int ghost_count;
+    struct check pending[SLOTS];
+    int pending_count;
+    bool slot_used[SLOTS];
+    struct pool pools[POOLS];
+    struct scope scopes[SCOPES];
+    struct checkpoint checkpoints[CHECKPOINTS];
+    struct event events[EVENTS];
+    struct capture captures[CAPTURES];
+    struct use uses[ACTORS + LEASES][LIBRARIES];
+    tarn_library libraries[LIBRARIES];
+    tarn_tag tags[3];
+    uint64_t ended[STEPS_MOST / 4]; /* captures whose workspaces nobody has cleared */
+    int ended_count;
+    uint64_t clock; /* of scopes */
+    unsigned pool_turns;
+    size_t limit[DEVICES];
+    struct {
+        uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks, refused;
+    } count;
+};
+extern struct model m;
+
+/* ---- The run ----------------------------------------------------------------------------------------------------- */
+
+/* Ends the run: `what` names the kind of fault, the same for the same fault. */
+_Noreturn void fault(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define SO(condition, what, ...) ((condition) ? (void)0 : fault(what, __VA_ARGS__))
+/* Of the test's own. */
+#define MINE(call) ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
+
+/* With TARN_MIXED_SHOW, a line of what the model does. */
+void show(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+uint64_t word(void);
+unsigned below(unsigned count);
+#define CHANCE(n) (below(n) == 0)
+
+/* ---- promise.c --------------------------------------------------------------------------------------------------- */
+
+void promises_read(void);
+void ask_begin(const char *name);
+tarn_status ask_end(const char *name, tarn_status status);
+/* A call of tarn's: may be made to fail; its status must be one that the header names. */
+#define CALL(function, ...) (ask_begin(#function), ask_end(#function, function(__VA_ARGS__)))
+/* The same where nothing may fail. */
+#define SURE(function, ...) sure(#function, (call_quiet(), CALL(function, __VA_ARGS__)))
+void call_quiet(void);
+void sure(const char *name, tarn_status status);
+/* Whether a call went well. Where not, it was made to fail, or gave one of `reasons`, bits of statuses. */
+bool well(const char *name, tarn_status status, uint64_t reasons);
+#define BIT(status) (UINT64_C(1) << (status))
+#define WELL(reasons, function, ...) well(#function, CALL(function, __VA_ARGS__), (reasons))
+bool was_injected(void);
+
+/* ---- base.c ------------------------------------------------------------------------------------------------------ */
+
+void base_begin(void);
+void settle(void);
+bool is_done(struct stamp stamp);
+bool is_usable_by(const struct flow *flow, int actor);
+/* A flow of the device that the actor whose turn it is may give work to; -1 for either device. NULL: none. */
+struct flow *some_flow(int device);
+bool captures_now(const struct flow *flow);
+bool takes_work(const struct flow *flow);
+/* Its work is on a lane of its own from now on. */
+void lane_begin(struct flow *flow);
+/* What is queued on `flow` from now on runs after what `stamp` names, or after all that is queued on `from`. */
+bool order_after_stamp(struct flow *flow, struct stamp stamp);
+void order_after(struct flow *flow, struct flow *from);
+/* Work of the flow on memory: demands that it holds `before` (if not -1), writes `value`, is busy for a while, and demands that it holds that
+ * still. On a flow that captures it becomes part of that. */
+struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, int value, const char *what);
+void queue_begin(struct flow *flow);
+struct stamp queue_end(struct flow *flow);
+void block_user(struct block *block, struct stamp stamp);
+void ghost_add(struct span_of_bytes bytes, struct stamp stamp, int pool, const char *what);
+void ghosts_of(const struct block *block, const char *what);
+void ghosts_to(struct block *block);
+/* Bytes that were just handed out to a flow: nobody has them, and nobody's work is on them that the flow does not run after (NULL:
+ * that is not asked). */
+void check_fresh(struct span_of_bytes bytes, struct flow *flow, int pool, const char *what, const struct block *but);
+void check_pending(void);
+void check_owners(void);
+void check_ledgers(void);
+void check_slots_of(struct capture *capture);
+/* Everything that is queued ends. False while that cannot be waited for. */
+bool wait_for_all(void);
+int slot_take(void);
+void pending_add(struct check check);
+bool known_open(int device);
+bool any_open(int device);
+bool unknown_open(int device);
+
+/* ---- actors.c ---------------------------------------------------------------------------------------------------- */
+
+void actors_begin(void);
+void actor_run(int actor, void (*run)(void));
+void actor_renew(int actor);
+void actors_end(void);
+
+/* ---- Operations -------------------------------------------------------------------------------------------------- */
+
+struct operation {
+    const char *name;
+    unsigned weight;
+    bool (*may)(void); /* NULL: always */
+    void (*run)(void);
+    bool by_main; /* by the thread that has the turns to give */
+};
+extern const struct operation block_operations[], stream_operations[], pool_operations[], graph_operations[],
+    handle_operations[];
+
+/* blocks.c */
+struct block *block_free_slot(void);
+void block_free(struct block *block);
+bool block_is_usable(const struct block *block);
+void blocks_end(void);
+/* The pool that a request of this actor for a flow is served from, by the scopes. */
+int pool_routed(const struct flow *flow);
+bool flow_value(struct flow *flow);
+/* Makes the flow's next work run after the block's users; false where that is not to be had. */
+bool order_after_users(struct flow *flow, const struct block *block);
+
+/* streams.c */
+void streams_begin(void);
+void streams_end(void);
+void per_thread_begin(int actor);
+void per_thread_end(int actor);
+
+/* pools.c */
+void pool_settle(int pool);
+void scopes_left_by(int actor);
+void pools_end(void);
+int pool_any(int device, bool running);
+
+/* graphs.c */
+void captures_look(void);
+void captures_end(void);
+bool is_held_by_graph(int pool);
+void held_by(struct capture *capture, struct block *block);
+void graph_destroy(struct capture *capture);
+
+/* handles.c */
+void handles_begin(void);
+void handles_end(void);
+void uses_changed(unsigned flows);
+void uses_forget(int actor);
+void uses_of_flow(int flow);
+bool capture_has_workspace(const struct capture *capture, uintptr_t start);
+
+#endif

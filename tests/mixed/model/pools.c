@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Pools and scopes, limits and trims, suspend and resume, checkpoint and restore. */
+#include "mixed/model/mixed.h"
+
+bool is_held_by_graph(int pool)
+{
+    return pool >= 0 && m.pools[pool].graphs > 0;
+}
+
+int pool_any(int device, bool running)
+{
+    int first = (int)below(POOLS);
+    for (int i = 0; i < POOLS; i++) {
+        int at = (first + i) % POOLS;
+        const struct pool *pool = &m.pools[at];
+        if (pool->live && pool->pool && pool->users > 0 && (device < 0 || pool->device == device) &&
+            (!running || pool->state == TARN_POOL_RUNS))
+            return at;
+    }
+    return -1;
+}
+
+/* Where nothing counts it any more, its blocks are nobody's pool's. */
+void pool_settle(int index)
+{
+    struct pool *pool = &m.pools[index];
+    if (!pool->live || pool->users + pool->scopes + pool->graphs > 0)
+        return;
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && m.blocks[i].pool == index) {
+            m.blocks[i].pool = -2;
+            m.blocks[i].lost = pool->state != TARN_POOL_RUNS;
+        }
+    for (int i = 0; i < CHECKPOINTS; i++)
+        if (m.checkpoints[i].live && m.checkpoints[i].pool == index)
+            m.checkpoints[i].pool = -1;
+    pool->live = false;
+}
+
+static void pool_create(struct pool *pool)
+{
+    int device = CHANCE(4) ? m.devices - 1 : 0;
+    unsigned kind = below(8);
+    tarn_pool_options options = {.size = sizeof options,
+                                 .device = device,
+                                 .use_on_oom = CHANCE(4),
+                                 .no_remap = CHANCE(4),
+                                 .segments = kind == 0   ? TARN_SEGMENTS_PLAIN
+                                             : kind == 1 ? TARN_SEGMENTS_EXACT
+                                                         : TARN_SEGMENTS_DEFAULT,
+                                 .no_split = kind <= 1 && CHANCE(4)};
+    if (!WELL(0, tarn_pool_create, &options, &pool->pool))
+        return;
+    pool->live = true;
+    pool->device = device;
+    pool->users = 1;
+    pool->scopes = pool->graphs = 0;
+    pool->turn = ++m.pool_turns;
+    pool->use_on_oom = options.use_on_oom;
+    pool->plain = kind <= 1 || m.plain;
+    pool->exact = kind == 1;
+    pool->state = TARN_POOL_RUNS;
+    pool->limit = TARN_NO_LIMIT;
+    MINE(tarn_pool_id_get(pool->pool, &pool->id));
+}
+
+static void op_create(void)
+{
+    for (int i = 0; i < POOLS; i++)
+        if (!m.pools[i].live) {
+            pool_create(&m.pools[i]);
+            return;
+        }
+}
+
+static void pool_release(int index)
+{
+    struct pool *pool = &m.pools[index];
+    if (!WELL(0, tarn_pool_release, pool->pool))
+        return;
+    pool->users--;
+    pool_settle(index);
+}
+
+static bool blocks_in(int pool)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && m.blocks[i].pool == pool)
+            return true;
+    return false;
+}
+
+static void op_release(void)
+{
+    int index = pool_any(-1, false);
+    if (index >= 0 && (m.pools[index].users > 1 || !blocks_in(index) || CHANCE(3)))
+        pool_release(index);
+}
+
+static void op_count(void)
+{
+    int index = pool_any(-1, false);
+    tarn_pool *found = NULL;
+    if (index < 0 || m.pools[index].users > 2)
+        return;
+    if (CHANCE(2) ? WELL(0, tarn_pool_retain, m.pools[index].pool) : WELL(0, tarn_pool_find, m.pools[index].id, &found))
+        m.pools[index].users++;
+}
+
+/* One name each for what may be called otherwise one day. */
+static tarn_status trim_device(int device, size_t keep)
+{
+    return CALL(tarn_device_trim, device, keep);
+}
+
+static void op_trim(void)
+{
+    int device = (int)below((unsigned)m.devices);
+    size_t keep = CHANCE(2) ? 0 : below((unsigned)m.memory);
+    bool unknown = unknown_open(device);
+    tarn_status status = trim_device(device, keep);
+    bool barred = known_open(device);
+    SO(!barred || status != TARN_OK, "a trim during a known capture", "it was not refused");
+    (void)well("tarn_device_trim", status, barred || unknown ? BIT(TARN_ERROR_CAPTURE) : 0);
+}
+
+static void op_trim_pool(void)
+{
+    int index = pool_any(-1, false);
+    if (index >= 0)
+        (void)WELL(any_open(m.pools[index].device) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_pool_trim, m.pools[index].pool,
+                   CHANCE(2) ? 0 : below((unsigned)m.memory));
+}
+
+static void op_limit(void)
+{
+    int device = (int)below((unsigned)m.devices), index = pool_any(-1, false);
+    size_t limit = below(3) ? TARN_NO_LIMIT : below((unsigned)m.memory);
+    if (CHANCE(2)) {
+        if (WELL(0, tarn_device_limit_set, device, limit))
+            m.limit[device] = limit;
+    } else if (index >= 0) {
+        if (WELL(0, tarn_pool_limit_set, m.pools[index].pool, limit))
+            m.pools[index].limit = limit;
+    }
+}
+
+static void op_check_live(void)
+{
+    int index = pool_any(-1, false);
+    void *pointers[BLOCKS];
+    size_t count = 0;
+    bool same = false;
+    if (index < 0)
+        return;
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && m.blocks[i].pool == index)
+            pointers[count++] = m.blocks[i].start;
+    if (WELL(0, tarn_pool_check_live, m.pools[index].pool, pointers, count, &same))
+        SO(same, "the live blocks of a pool are others", "%zu are known", count);
+}
+
+/* ---- Suspends ---------------------------------------------------------------------------------------------------- */
+
+static bool is_being_captured(int pool)
+{
+    for (int i = 0; i < CAPTURES; i++)
+        if ((m.captures[i].state == OPEN || m.captures[i].state == SAID) && m.captures[i].pool == pool)
+            return true;
+    return false;
+}
+
+/* Its contents are what they were, or nobody knows. */
+static void contents_of_pool(int index, bool known)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && m.blocks[i].pool == index) {
+            m.blocks[i].known &= known;
+            m.blocks[i].user_count = 0; /* it has waited for these */
+        }
+}
+
+static void op_suspend(void)
+{
+    int index = pool_any(-1, true);
+    bool keep = CHANCE(2);
+    if (index < 0 || unknown_open(m.pools[index].device))
+        return;
+    struct pool *pool = &m.pools[index];
+    bool barred = known_open(pool->device);
+    tarn_status status = CALL(tarn_pool_suspend, pool->pool, keep);
+    uint64_t reasons = (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (pool->plain ? BIT(TARN_ERROR_NOT_SUPPORTED) : 0);
+    bool good = well("tarn_pool_suspend", status, reasons);
+    SO(!good || !reasons, "a suspend that is not allowed", "it was not refused");
+    MINE(tarn_pool_state_get(pool->pool, &pool->state));
+    if (pool->state == TARN_POOL_RUNS)
+        return;
+    m.count.suspends++;
+    contents_of_pool(index, pool->state == TARN_POOL_KEPT);
+}
+
+static void op_resume(void)
+{
+    int first = (int)below(POOLS);
+    for (int i = 0; i < POOLS; i++) {
+        struct pool *pool = &m.pools[(first + i) % POOLS];
+        if (!pool->live || !pool->users || pool->state == TARN_POOL_RUNS || unknown_open(pool->device))
+            continue;
+        bool barred = known_open(pool->device);
+        if (WELL((barred ? BIT(TARN_ERROR_CAPTURE) : 0) | BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_pool_resume, pool->pool))
+            SO(!barred, "a resume during a known capture", "it was not refused");
+        MINE(tarn_pool_state_get(pool->pool, &pool->state));
+        return;
+    }
+}
+
+/* ---- Checkpoints ------------------------------------------------------------------------------------------------- */
+
+static void op_checkpoint(void)
+{
+    int index = pool_any(-1, true);
+    for (int i = 0; i < CHECKPOINTS && index >= 0; i++) {
+        struct checkpoint *checkpoint = &m.checkpoints[i];
+        if (checkpoint->live)
+            continue;
+        if (!WELL(0, tarn_pool_checkpoint, m.pools[index].pool, &checkpoint->checkpoint))
+            return;
+        checkpoint->live = true;
+        checkpoint->pool = index;
+        checkpoint->turn = m.pools[index].turn;
+        checkpoint->count = 0;
+        for (int k = 0; k < BLOCKS; k++) {
+            const struct block *block = &m.blocks[k];
+            if (block->live && block->pool == index)
+                checkpoint->saved[checkpoint->count++] =
+                    (struct saved){block->start, block->size, block->usable, block->flow, block->life, block->tag};
+        }
+        return;
+    }
+}
+
+static void checkpoint_destroy(struct checkpoint *checkpoint)
+{
+    SURE(tarn_checkpoint_destroy, checkpoint->checkpoint);
+    checkpoint->live = false;
+}
+
+static const struct saved *saved_at(const struct checkpoint *checkpoint, const unsigned char *start)
+{
+    for (int i = 0; i < checkpoint->count; i++)
+        if (checkpoint->saved[i].start == start)
+            return &checkpoint->saved[i];
+    return NULL;
+}
+
+static struct block *block_in(int pool, const unsigned char *start)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && m.blocks[i].pool == pool && m.blocks[i].start == start)
+            return &m.blocks[i];
+    return NULL;
+}
+
+static struct changes {
+    int count;
+    struct {
+        unsigned char *start;
+        size_t usable, requested;
+        tarn_stream stream;
+        bool live;
+    } list[2 * BLOCKS];
+} changes;
+
+static void changed(const tarn_pool_block *block, bool live, void *user)
+{
+    struct changes *into = user;
+    SO(into->count < 2 * BLOCKS, "a restore changes blocks that nobody has", "%d", into->count);
+    into->list[into->count].start = block->address;
+    into->list[into->count].usable = block->usable_size;
+    into->list[into->count].requested = block->requested;
+    into->list[into->count].stream = block->stream;
+    into->list[into->count++].live = live;
+}
+
+/* A graph uses the block still: it is memory that is free inside, if the graph counts the same pool. */
+static bool may_be_taken(int pool)
+{
+    for (int i = 0; i < CAPTURES; i++)
+        for (int k = 0; k < m.captures[i].held_count; k++)
+            if (m.blocks[m.captures[i].held[k]].pool == pool &&
+                (m.captures[i].pool != pool || m.captures[i].state != GRAPH ||
+                 m.captures[i].inside_count + HELD > RANGES))
+                return false;
+    return true;
+}
+
+static void is_no_more(struct block *block)
+{
+    for (int i = 0; i < CAPTURES; i++) {
+        struct capture *capture = &m.captures[i];
+        for (int k = 0; k < capture->held_count; k++)
+            if (capture->held[k] == block - m.blocks) {
+                capture->inside[capture->inside_count++] =
+                    (struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable};
+                capture->held[k--] = capture->held[--capture->held_count];
+            }
+    }
+    ghosts_of(block, "a block that a restore has taken");
+    block->live = false;
+}
+
+static void is_again(const struct saved *saved, int pool)
+{
+    struct block *block = block_free_slot();
+    struct flow *flow = &m.flows[saved->flow];
+    /* Its thread has ended, or its lease; or it was destroyed, and nobody has said so. */
+    bool ended = flow->kind != ADOPTED && flow->kind != LEGACY && flow->life != saved->life;
+    SO(ended || (flow->live && flow->life == saved->life), "a block is restored although its stream is gone", "%p",
+       (void *)saved->start);
+    SO(block, "the test's own limit", "too many blocks");
+    struct span_of_bytes bytes = {(uintptr_t)saved->start, (uintptr_t)saved->start + saved->usable};
+    check_fresh(bytes, ended ? NULL : flow, pool, "a restored block", NULL);
+    *block = (struct block){.live = true,
+                            .start = saved->start,
+                            .size = saved->size,
+                            .usable = saved->usable,
+                            .device = flow->device,
+                            .flow = saved->flow,
+                            .life = saved->life,
+                            .pool = pool,
+                            .actor = -1,
+                            .inside = -1,
+                            .tag = saved->tag};
+    if (ended)
+        ghosts_to(block);
+    tarn_block_info info = {.size = sizeof info};
+    MINE(tarn_pointer_info_get(saved->start, &info));
+    SO(info.tag == saved->tag && (ended || info.stream == flow->value || flow->kind == FOUND) &&
+           info.requested == saved->size,
+       "a restored block is another", "%p: tag %u, not %u; %zu bytes, not %zu", (void *)saved->start, info.tag,
+       saved->tag, info.requested, saved->size);
+}
+
+static void op_restore(void)
+{
+    struct checkpoint *checkpoint = &m.checkpoints[below(CHECKPOINTS)];
+    if (!checkpoint->live)
+        return;
+    if (checkpoint->pool < 0 || CHANCE(6)) {
+        checkpoint_destroy(checkpoint);
+        return;
+    }
+    int pool = checkpoint->pool;
+    if (m.pools[pool].state != TARN_POOL_RUNS || is_being_captured(pool) || !may_be_taken(pool) || !m.pools[pool].users)
+        return;
+    changes.count = 0;
+    if (!WELL(BIT(TARN_ERROR_BUSY) | BIT(TARN_ERROR_NO_ROOM), tarn_pool_restore, m.pools[pool].pool,
+              checkpoint->checkpoint, changed, &changes)) {
+        SO(changes.count == 0, "a restore that failed has changed blocks", "%d", changes.count);
+        return;
+    }
+    m.count.restores++;
+    for (int i = 0; i < BLOCKS; i++) { /* a block of now is one of then where address, size and stream are the same */
+        struct block *block = &m.blocks[i];
+        const struct saved *saved = block->live && block->pool == pool ? saved_at(checkpoint, block->start) : NULL;
+        if (saved && saved->usable == block->usable) {
+            block->known &= block->size == saved->size;
+            block->size = saved->size;
+            block->tag = saved->tag;
+        }
+    }
+    int gone = 0, back = 0, wanted_gone = 0, wanted_back = 0;
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && m.blocks[i].pool == pool && !saved_at(checkpoint, m.blocks[i].start))
+            wanted_gone++;
+    for (int i = 0; i < checkpoint->count; i++)
+        wanted_back += !block_in(pool, checkpoint->saved[i].start);
+    for (int i = 0; i < changes.count; i++)
+        if (!changes.list[i].live) {
+            struct block *block = block_in(pool, changes.list[i].start);
+            SO(block, "a restore takes what was no block", "%p", (void *)changes.list[i].start);
+            gone++;
+            is_no_more(block);
+        }
+    for (int i = 0; i < changes.count; i++)
+        if (changes.list[i].live) {
+            const struct saved *saved = saved_at(checkpoint, changes.list[i].start);
+            SO(saved, "a restore makes a block that never was", "%p", (void *)changes.list[i].start);
+            back++;
+            is_again(saved, pool);
+        }
+    SO(gone >= wanted_gone && back >= wanted_back, "a restore left blocks as they were",
+       "%d of %d are gone, %d of %d are back", gone, wanted_gone, back, wanted_back);
+}
+
+/* ---- Scopes ------------------------------------------------------------------------------------------------------ */
+
+static bool is_newest(const struct scope *scope)
+{
+    for (int i = 0; i < SCOPES; i++)
+        if (m.scopes[i].live && m.scopes[i].kind == TARN_SCOPE_THREAD &&
+            m.scopes[i].since[m.actor] > scope->since[m.actor])
+            return false;
+    return true;
+}
+
+static bool is_begun_already(int pool, tarn_scope_kind kind, tarn_stream stream)
+{
+    for (int i = 0; i < SCOPES; i++) {
+        const struct scope *scope = &m.scopes[i];
+        if (scope->live && scope->pool == pool && scope->kind == kind &&
+            (kind == TARN_SCOPE_ALWAYS || (kind == TARN_SCOPE_STREAM && scope->stream == stream) ||
+             (kind == TARN_SCOPE_THREAD && scope->actor == m.actor)))
+            return true;
+    }
+    return false;
+}
+
+static void scope_begin(struct scope *scope)
+{
+    int index = pool_any(-1, false);
+    tarn_scope_kind kind = (tarn_scope_kind)below(3);
+    struct flow *flow = some_flow(-1);
+    if (index < 0 || !flow || flow->device != m.pools[index].device || flow->kind == FOUND)
+        return;
+    bool open = is_begun_already(index, kind, flow->value);
+    MINE(tarn_device_set(m.pools[index].device));
+    tarn_status status =
+        CALL(tarn_scope_begin, m.pools[index].pool, kind, kind == TARN_SCOPE_STREAM ? flow->value : 0, &scope->value);
+    MINE(tarn_device_set(0));
+    if (!well("tarn_scope_begin", status, open ? BIT(TARN_ERROR_SCOPE) : 0))
+        return;
+    SO(!open, "a scope that is open already", "it was begun");
+    tarn_scope value = scope->value;
+    *scope = (struct scope){.live = true,
+                            .value = value,
+                            .kind = kind,
+                            .pool = index,
+                            .flow = (int)(flow - m.flows),
+                            .life = flow->life,
+                            .stream = flow->value,
+                            .actor = m.actor};
+    scope->since[kind == TARN_SCOPE_THREAD ? m.actor : 0] = ++m.clock;
+    show("scope of pool %d, kind %d, flow %d", index, (int)kind, scope->flow);
+    m.pools[index].scopes++;
+}
+
+static void scope_is_over(struct scope *scope)
+{
+    scope->live = false;
+    m.pools[scope->pool].scopes--;
+    pool_settle(scope->pool);
+}
+
+static bool is_empty(const struct scope *scope)
+{
+    for (int i = 0; i < ACTORS; i++)
+        if (scope->since[i])
+            return false;
+    return true;
+}
+
+static void op_scope(void)
+{
+    struct scope *scope = &m.scopes[below(SCOPES)];
+    if (!scope->live) {
+        if (CHANCE(2))
+            scope_begin(scope);
+        return;
+    }
+    bool joined = false; /* workers have to leave it first: one that has ended holds up what they began before it */
+    for (int i = 0; i < ACTORS; i++)
+        joined |= scope->kind == TARN_SCOPE_THREAD && i != m.actor && scope->since[i];
+    if (joined && scope->actor == m.actor)
+        return;
+    if (scope->kind != TARN_SCOPE_THREAD || scope->actor == m.actor) {
+        bool wrong = scope->kind == TARN_SCOPE_THREAD && !is_newest(scope);
+        bool good = WELL(wrong ? BIT(TARN_ERROR_SCOPE) : 0, tarn_scope_end, scope->value);
+        SO(!good || !wrong, "scopes end in a wrong order", "it was not refused");
+        if (good)
+            scope_is_over(scope);
+    } else if (!scope->since[m.actor]) {
+        if (WELL(0, tarn_scope_join, scope->value))
+            scope->since[m.actor] = ++m.clock;
+    } else {
+        bool wrong = !is_newest(scope);
+        bool good = WELL(wrong ? BIT(TARN_ERROR_SCOPE) : 0, tarn_scope_leave, scope->value);
+        SO(!good || !wrong, "scopes are left in a wrong order", "it was not refused");
+        if (good)
+            scope->since[m.actor] = 0;
+        if (good && is_empty(scope))
+            scope_is_over(scope);
+    }
+}
+
+/* The thread ends. One that it began goes on for its workers. */
+void scopes_left_by(int actor)
+{
+    for (int i = 0; i < SCOPES; i++) {
+        struct scope *scope = &m.scopes[i];
+        if (!scope->live || scope->kind != TARN_SCOPE_THREAD)
+            continue;
+        bool was = scope->since[actor] != 0;
+        scope->since[actor] = 0;
+        if (scope->actor == actor)
+            scope->actor = -1;
+        if (was && is_empty(scope))
+            scope_is_over(scope);
+    }
+}
+
+void pools_end(void)
+{
+    for (int i = 0; i < SCOPES; i++)
+        if (m.scopes[i].live && m.scopes[i].kind != TARN_SCOPE_THREAD) {
+            SURE(tarn_scope_end, m.scopes[i].value);
+            scope_is_over(&m.scopes[i]);
+        }
+    for (int i = 0; i < CHECKPOINTS; i++)
+        if (m.checkpoints[i].live)
+            checkpoint_destroy(&m.checkpoints[i]);
+    for (int i = 0; i < POOLS; i++)
+        while (m.pools[i].live && m.pools[i].users > 0) {
+            SURE(tarn_pool_release, m.pools[i].pool);
+            m.pools[i].users--;
+            pool_settle(i);
+        }
+    for (int device = 0; device < m.devices; device++)
+        SURE(tarn_device_limit_set, device, TARN_NO_LIMIT);
+}
+
+const struct operation pool_operations[] = {{"pool create", 5, NULL, op_create, false},
+                                            {"pool release", 1, NULL, op_release, false},
+                                            {"pool count", 1, NULL, op_count, false},
+                                            {"trim", 2, NULL, op_trim, false},
+                                            {"trim a pool", 2, NULL, op_trim_pool, false},
+                                            {"limit", 1, NULL, op_limit, false},
+                                            {"check live", 2, NULL, op_check_live, false},
+                                            {"suspend", 3, NULL, op_suspend, false},
+                                            {"resume", 4, NULL, op_resume, false},
+                                            {"checkpoint", 6, NULL, op_checkpoint, false},
+                                            {"restore", 12, NULL, op_restore, false},
+                                            {"scope", 8, NULL, op_scope, false},
+                                            {NULL, 0, NULL, NULL, false}};

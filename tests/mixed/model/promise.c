@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Which statuses the headers promise. A function's are those that the comment above it names, those of the functions to which it refers
+ * ("as tarn_alloc_on()"), and those that every function of its header may return. Read once, before anything else, by the parent.
+ *
+ * And the calls of a step that are to fail: armed around the one call, so that nothing of the test's own does. */
+#include "mixed/model/mixed.h"
+
+#include <ctype.h>
+#include <dirent.h>
+
+enum { FUNCTIONS = 400, COMMENT = 8192 };
+
+static struct promise {
+    char name[64];
+    uint64_t statuses;
+    char comment[COMMENT];
+} * promises;
+static int promise_count;
+
+static const struct {
+    const char *name;
+    tarn_status value;
+} statuses[] = {
+#define X(name, value, text) {#name, name},
+    TARN_STATUS_LIST(X)
+#undef X
+};
+
+static uint64_t statuses_in(const char *text)
+{
+    uint64_t found = 0;
+    for (const char *at = text; (at = strstr(at, "TARN_")); at++)
+        for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+            size_t length = strlen(statuses[i].name);
+            if (strncmp(at, statuses[i].name, length) == 0 && !isupper((unsigned char)at[length]) && at[length] != '_')
+                found |= BIT(statuses[i].value);
+        }
+    return found;
+}
+
+static struct promise *promise_of(const char *name)
+{
+    for (int i = 0; i < promise_count; i++)
+        if (strcmp(promises[i].name, name) == 0)
+            return &promises[i];
+    return NULL;
+}
+
+static void promise_add(const char *line, const char *comment, uint64_t all)
+{
+    static const char start[] = "TARN_API tarn_status ";
+    if (strncmp(line, start, sizeof start - 1) != 0 || promise_count == FUNCTIONS)
+        return;
+    struct promise *promise = &promises[promise_count++];
+    size_t length = strcspn(line + sizeof start - 1, "(");
+    snprintf(promise->name, sizeof promise->name, "%.*s", (int)length, line + sizeof start - 1);
+    snprintf(promise->comment, sizeof promise->comment, "%s", comment);
+    promise->statuses = statuses_in(comment) | all | BIT(TARN_OK);
+}
+
+static void header_read(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char line[1024], first[COMMENT] = "", comment[COMMENT] = "";
+    bool in_comment = false, seen = false;
+    uint64_t all = 0;
+    if (!file)
+        return;
+    while (fgets(line, sizeof line, file)) {
+        bool begins = strncmp(line, "/*", 2) == 0 && !strstr(line, "SPDX") && !strstr(line, "Copyright");
+        if (begins) {
+            in_comment = true;
+            comment[0] = 0;
+        }
+        if (in_comment)
+            strncat(comment, line, sizeof comment - strlen(comment) - 1);
+        if (in_comment && strstr(line, "*/")) {
+            in_comment = false;
+            if (!seen) { /* of the whole header: from that sentence on, and where it is short all of it */
+                const char *every = strstr(comment, "very function may also");
+                const char *each = strstr(comment, "each may also return");
+                snprintf(first, sizeof first, "%s", strlen(comment) < 700 ? comment : every ? every : each ? each : "");
+                all = statuses_in(first);
+            }
+            seen = true;
+            continue;
+        }
+        if (!in_comment && line[0] == '\n')
+            comment[0] = 0;
+        if (!in_comment)
+            promise_add(line, comment, all);
+    }
+    fclose(file);
+}
+
+/* "as tarn_alloc_on()", "Fails as a get does": the statuses of those too. */
+static uint64_t referred(const struct promise *promise)
+{
+    static const struct {
+        const char *words, *name;
+    } phrases[] = {{"as a get does", "tarn_handle_get"},
+                   {"as of tarn_handle_mode_set()", "tarn_handle_mode_set"},
+                   {"rules of tarn_device_guard", "tarn_device_guard_set"}};
+    uint64_t found = 0;
+    for (const char *at = promise->comment; (at = strstr(at, "as tarn_")); at++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at + 3, "( \n"), at + 3);
+        const struct promise *other = promise_of(name);
+        found |= other ? other->statuses : 0;
+    }
+    for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
+        if (strstr(promise->comment, phrases[i].words) && promise_of(phrases[i].name))
+            found |= promise_of(phrases[i].name)->statuses;
+    return found;
+}
+
+void promises_read(void)
+{
+    const char *source = getenv("TARN_SOURCE");
+    char path[4096];
+    promises = calloc(FUNCTIONS, sizeof *promises);
+    snprintf(path, sizeof path, "%s/include/tarn", source ? source : ".");
+    DIR *folder = opendir(path);
+    if (!folder) {
+        fprintf(stderr, "%s is not there: TARN_SOURCE names the source\n", path);
+        exit(2);
+    }
+    for (const struct dirent *entry; folder && (entry = readdir(folder));) {
+        char name[4500];
+        size_t length = strlen(entry->d_name);
+        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        if (length > 2 && strcmp(entry->d_name + length - 2, ".h") == 0)
+            header_read(name);
+    }
+    if (folder)
+        closedir(folder);
+    for (int round = 0; round < 4; round++)
+        for (int i = 0; i < promise_count; i++)
+            promises[i].statuses |= referred(&promises[i]);
+    for (int i = 0; getenv("TARN_MIXED_PROMISES") && i < promise_count; i++) {
+        printf("%s:", promises[i].name);
+        for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++)
+            if (promises[i].statuses & BIT(statuses[k].value))
+                printf(" %s", statuses[k].name + (k ? sizeof "TARN_ERROR" : sizeof "TARN"));
+        printf("\n");
+    }
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+
+static bool quiet, armed, hit, beside_unknown;
+
+void call_quiet(void)
+{
+    quiet = true;
+}
+
+static void arm(void)
+{
+    unsigned way = m.inject % 4, nth = 1 + m.inject / 4 % 6;
+    bool forever = m.inject / 24 % 2;
+    hit = false;
+    armed = m.inject && !quiet;
+    quiet = false;
+    if (!armed)
+        return;
+    if (way == 0)
+        pages_fail(nth, forever);
+    else if (machine->fail)
+        machine->fail(nth, forever, 304); /* the operating system */
+    else if (way == 1) /* as on hardware, where an event that was just recorded is not finished at once */
+        MINE(tarn_host_fail_set(kind_of("event_query"), nth % 3 + 1, true, TARN_ERROR_NOT_READY));
+    else if (way == 2)
+        MINE(tarn_host_fail_set(-1, nth, forever, TARN_ERROR_DRIVER));
+    else
+        MINE(tarn_host_fail_set(kind_of(nth % 2 ? "create" : "alloc"), nth, forever, TARN_ERROR_OUT_OF_MEMORY));
+}
+
+static void disarm(void)
+{
+    if (!armed)
+        return;
+    hit = pages_fail_hits() > 0;
+    pages_fail(0, false);
+    if (machine->fail) {
+        hit |= machine->fail_hits() > 0;
+        machine->fail(0, false, 0);
+    } else {
+        hit |= tarn_host_fail_hits() > 0;
+        MINE(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    }
+    m.count.injected += hit;
+    armed = false;
+}
+
+void ask_begin(const char *name)
+{
+    beside_unknown = unknown_open(-1) || (m.waits_for_all && any_open(-1));
+    settle();
+    if (getenv("TARN_MIXED_SHOW"))
+        fprintf(stderr, "    %s", name);
+    arm();
+}
+
+tarn_status ask_end(const char *name, tarn_status status)
+{
+    disarm();
+    if (getenv("TARN_MIXED_SHOW"))
+        fprintf(stderr, " %s%s\n", tarn_status_name(status), hit ? " (injected)" : "");
+    const struct promise *promise = promise_of(name);
+    SO(promise, "a function without a promise", "%s is in no header", name);
+    SO(promise->statuses & BIT(status), "a status that the header does not name", "%s gave %s: %s", name,
+       tarn_status_name(status), tarn_last_error());
+    captures_look();
+    return status;
+}
+
+bool was_injected(void)
+{
+    return hit;
+}
+
+bool well(const char *name, tarn_status status, uint64_t reasons)
+{
+    if (status == TARN_OK)
+        return true;
+    m.count.refused++;
+    m.count.shortages += status == TARN_ERROR_OUT_OF_MEMORY;
+    if (beside_unknown) /* a wait that a capture forbids of which tarn does not know */
+        reasons |= BIT(TARN_ERROR_CAPTURE);
+    SO(hit || (reasons & BIT(status)), "a call failed without a reason", "%s gave %s: %s", name,
+       tarn_status_name(status), tarn_last_error());
+    return false;
+}
+
+void sure(const char *name, tarn_status status)
+{
+    SO(status == TARN_OK, "a call failed without a reason", "%s gave %s: %s", name, tarn_status_name(status),
+       tarn_last_error());
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Advice: for each kind a recording that earns it, with the sentence; the same a little changed, with the sentence changed or gone; and
+ * recordings that look alike and are well. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/advice.h"
+#include "analysis/leak.h"
+
+#define KIB UINT64_C(1024)
+#define MIB (1024 * KIB)
+
+/* --- recordings --- */
+
+enum { TEXT_NONE, KEEP, FILE_PY, WORK, TAG, TEXTS };
+static char text_bytes[64];
+static size_t text_starts[TEXTS + 1];
+static uint64_t streams[] = {0}, pools[][2] = {{0, 0}};
+static struct snapshot_frame frames[] = {{KEEP, FILE_PY, 7}, {WORK, FILE_PY, 9}};
+static struct snapshot_stack stacks[] = {{0, 0}, {0, 0}, {0, 1}};
+enum { STACK_NONE, STACK_KEEP, STACK_WORK };
+
+struct recording {
+    struct snapshot snapshot;
+    struct snapshot_trace trace;
+    struct snapshot_event events[8192];
+    uint64_t next; /* address */
+};
+
+static struct recording *record(void)
+{
+    static const char *const texts[TEXTS] = {"", "keep", "/srv/a.py", "work", "cache"};
+    static struct recording recording;
+    size_t at = 0;
+    for (size_t i = 0; i < TEXTS; i++) {
+        text_starts[i] = at;
+        strcpy(text_bytes + at, texts[i]);
+        at += strlen(texts[i]) + 1;
+    }
+    text_starts[TEXTS] = at;
+    recording.trace = (struct snapshot_trace){.events = recording.events};
+    recording.next = UINT64_C(1) << 40;
+    recording.snapshot = (struct snapshot){.traces = &recording.trace,
+                                           .trace_count = 1,
+                                           .streams = streams,
+                                           .stream_count = 1,
+                                           .pools = pools,
+                                           .pool_count = 1,
+                                           .frames = frames,
+                                           .frame_count = 2,
+                                           .stacks = stacks,
+                                           .stack_count = 3,
+                                           .text_bytes = text_bytes,
+                                           .text_starts = text_starts,
+                                           .text_count = TEXTS};
+    return &recording;
+}
+
+static void put(struct recording *recording, enum snapshot_action action, uint64_t address, uint64_t size,
+                uint32_t stack, uint32_t tag)
+{
+    assert_true(recording->trace.event_count < sizeof recording->events / sizeof *recording->events);
+    recording->events[recording->trace.event_count] = (struct snapshot_event){
+        .action = (uint8_t)action,
+        .address = address,
+        .size = size,
+        .stack = stack,
+        .tag = tag,
+        .time_us = (int64_t)recording->trace.event_count * 1000,
+    };
+    recording->trace.event_count++;
+}
+
+static uint64_t take(struct recording *recording, uint64_t size, uint32_t stack, uint32_t tag)
+{
+    uint64_t address = recording->next;
+    recording->next += (size + 511) / 512 * 512;
+    put(recording, SNAPSHOT_ALLOC, address, size, stack, tag);
+    return address;
+}
+
+static void give(struct recording *recording, uint64_t address, uint64_t size)
+{
+    put(recording, SNAPSHOT_FREE_REQUESTED, address, size, 0, 0);
+    put(recording, SNAPSHOT_FREE_COMPLETED, address, size, 0, 0);
+}
+
+/* Work that leaves nothing behind. */
+static void work(struct recording *recording, size_t times, uint64_t size)
+{
+    for (size_t i = 0; i < times; i++)
+        give(recording, take(recording, size, STACK_WORK, 0), size);
+}
+
+/* The sentences, one a line; the caller frees them. */
+static char *advice_of(struct recording *recording)
+{
+    struct analysis analysis;
+    struct advice_list list;
+    assert_true(analysis_build(&recording->snapshot, 0, &analysis));
+    assert_true(advice_make(&analysis, &list));
+    char *text = calloc(ADVICE_MOST + 1, sizeof list.items[0].text);
+    assert_non_null(text);
+    for (size_t i = 0; i < list.count; i++) {
+        assert_true(list.items[i].moment <= analysis.event_count && list.items[i].bytes);
+        strcat(text, list.items[i].text);
+        strcat(text, "\n");
+    }
+    analysis_finish(&analysis);
+    return text;
+}
+
+static void expect_advice(struct recording *recording, const char *wanted)
+{
+    char *text = advice_of(recording);
+    assert_string_equal(text, wanted);
+    free(text);
+}
+
+static void expect_part(struct recording *recording, const char *wanted)
+{
+    char *text = advice_of(recording);
+    if (!strstr(text, wanted))
+        fail_msg("\"%s\" does not say \"%s\"", text, wanted);
+    free(text);
+}
+
+/* --- leaks --- */
+
+static void rounds(struct recording *recording, size_t count, size_t blocks, uint64_t size, uint32_t stack,
+                   uint32_t tag)
+{
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < blocks; j++) {
+            take(recording, size, stack, tag);
+            work(recording, 1, 8 * MIB);
+        }
+        work(recording, 20, 8 * MIB);
+    }
+}
+
+static void a_leak_is_found_by_its_rhythm(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, 0);
+    expect_advice(recording,
+                  "keep  a.py:7 keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, and frees none of it: "
+                  "83 % of the peak. Look for what still refers to it: a list, or a cache without a bound.\n");
+    recording = record();
+    rounds(recording, 10, 3, 2 * MIB, STACK_KEEP, 0); /* three a round: the long gaps divide */
+    expect_part(recording, "keeps about 6.00 MiB more each round, 60.0 MiB in 10 rounds, ");
+    recording = record();
+    rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, TAG);
+    expect_part(recording, "cache (keep  a.py:7) keeps about 4.00 MiB");
+    recording = record();
+    rounds(recording, 10, 1, 4 * MIB, STACK_NONE, TAG);
+    expect_part(recording, "cache keeps about 4.00 MiB");
+    recording = record();
+    rounds(recording, 10, 1, 4 * MIB, STACK_NONE, 0);
+    expect_part(recording, "Something that asks for 4.00 MiB keeps about 4.00 MiB");
+}
+
+static void only_what_is_kept_counts(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    for (size_t i = 0; i < 20; i++) {
+        uint64_t address = take(recording, 4 * MIB, STACK_KEEP, 0);
+        if (i % 2)
+            give(recording, address, 4 * MIB);
+        work(recording, 10, 8 * MIB);
+    }
+    expect_part(recording, "keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, ");
+}
+
+static void several_leaks_are_one_sentence(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    for (size_t i = 0; i < 10; i++) {
+        take(recording, MIB, STACK_KEEP, TAG);
+        take(recording, 4 * MIB, STACK_KEEP, 0);
+        work(recording, 20, 8 * MIB);
+    }
+    expect_part(
+        recording,
+        "keep  a.py:7 keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, and frees none of it: 69 % of "
+        "the peak (and 1 other that grows so, 10.0 MiB). Look");
+}
+
+static void what_only_looks_like_a_leak(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    rounds(recording, 4, 1, 4 * MIB, STACK_KEEP, 0); /* too few to tell */
+    expect_advice(recording, "");
+
+    recording = record(); /* a cache that is full before the trace is over */
+    rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, 0);
+    work(recording, 400, 8 * MIB);
+    expect_advice(recording, "");
+
+    recording = record(); /* what is prepared at the beginning, and one straggler */
+    for (size_t i = 0; i < 20; i++)
+        take(recording, 4 * MIB, STACK_KEEP, 0);
+    work(recording, 200, 8 * MIB);
+    take(recording, 4 * MIB, STACK_KEEP, 0);
+    expect_advice(recording, "");
+
+    recording = record(); /* a forward pass whose backward pass was not recorded: little is freed between */
+    for (size_t i = 0; i < 24; i++) {
+        take(recording, 4 * MIB, STACK_KEEP, 0);
+        work(recording, 1, 4 * MIB);
+    }
+    expect_advice(recording, "");
+
+    recording = record(); /* one grows, and another shrinks by as much: gradients for activations */
+    uint64_t others[20];
+    for (size_t i = 0; i < 20; i++)
+        others[i] = take(recording, 4 * MIB, STACK_WORK, 0);
+    for (size_t i = 0; i < 20; i++) {
+        take(recording, 4 * MIB, STACK_KEEP, 0);
+        give(recording, others[i], 4 * MIB);
+        work(recording, 10, 8 * MIB);
+    }
+    expect_advice(recording, "");
+
+    recording = record(); /* a cache that grows by being copied */
+    uint64_t cache = take(recording, MIB, STACK_KEEP, 0);
+    for (size_t i = 1; i < 20; i++) {
+        uint64_t next = take(recording, (i + 1) * MIB, STACK_KEEP, 0);
+        give(recording, cache, i * MIB);
+        cache = next;
+        work(recording, 10, 8 * MIB);
+    }
+    expect_advice(recording, "");
+
+    recording = record(); /* a hundredth of the peak is nothing to speak of */
+    take(recording, 5000 * MIB, STACK_WORK, 0);
+    rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, 0);
+    expect_advice(recording, "");
+}
+
+/* --- memory that nobody has --- */
+
+/* Segments of 100 MiB with a block in each that stays, of `size` bytes. */
+static void segments(struct recording *recording, size_t count, uint64_t size, bool expandable)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t address = (UINT64_C(1) << 40) + i * 200 * MIB;
+        put(recording, expandable ? SNAPSHOT_SEGMENT_MAP : SNAPSHOT_SEGMENT_ALLOC, address, 100 * MIB, 0, 0);
+        put(recording, SNAPSHOT_ALLOC, address, size, STACK_WORK, 0);
+    }
+    recording->next = UINT64_C(1) << 42;
+}
+
+static void holes(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    segments(recording, 10, 88 * MIB, false);
+    expect_advice(recording,
+                  "120 MiB of the 0.98 GiB reserved (12.0 %) are free in 10 holes, the largest 12.0 MiB, when most is "
+                  "reserved; the program never has more than 880 MiB. What helps: expandable segments "
+                  "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes; `tarn replay` says what "
+                  "would be reserved.\n");
+    recording = record();
+    segments(recording, 10, 80 * MIB, true);
+    expect_part(recording, "200 MiB of the 0.98 GiB reserved (20.0 %) are free in 10 holes, the largest 20.0 MiB");
+    expect_part(recording, "What helps: expandable segments are on already; tarn moves smaller pieces;");
+    recording = record();
+    recording->snapshot.tarn.there = true;
+    segments(recording, 10, 80 * MIB, true);
+    expect_part(recording, "What helps: TARN_ALLOC_CONF=profile:footprint moves more of it;");
+
+    recording = record(); /* less than a tenth */
+    segments(recording, 10, 91 * MIB, false);
+    expect_advice(recording, "");
+    recording = record(); /* less than 64 MiB */
+    segments(recording, 3, 80 * MIB, false);
+    expect_advice(recording, "");
+    recording = record(); /* it is free then, but was needed before: no allocator does with less */
+    segments(recording, 10, 100 * MIB, false);
+    give(recording, UINT64_C(1) << 40, 100 * MIB);
+    put(recording, SNAPSHOT_SEGMENT_ALLOC, UINT64_C(1) << 43, MIB, 0, 0);
+    expect_advice(recording, "");
+}
+
+static void memory_that_waits(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    segments(recording, 10, 95 * MIB, false);
+    work(recording, 1, MIB);
+    for (size_t i = 0; i < 2; i++)
+        put(recording, SNAPSHOT_FREE_REQUESTED, (UINT64_C(1) << 40) + i * 200 * MIB, 95 * MIB, 0, 0);
+    put(recording, SNAPSHOT_SEGMENT_ALLOC, UINT64_C(1) << 43, MIB, 0, 0);
+    expect_advice(recording,
+                  "190 MiB of the 0.98 GiB reserved (19.0 %) wait for another stream when most is reserved: 2 blocks "
+                  "freed, and not to be used again yet. Wait for that stream sooner, or allocate on the stream that "
+                  "uses it last.\n");
+    put(recording, SNAPSHOT_FREE_COMPLETED, UINT64_C(1) << 40, 95 * MIB, 0, 0);
+    put(recording, SNAPSHOT_SEGMENT_ALLOC, UINT64_C(1) << 44, MIB, 0, 0);
+    expect_part(recording, ""); /* the peak is the last one now, and less than a tenth waits */
+    char *text = advice_of(recording);
+    assert_null(strstr(text, "another stream"));
+    free(text);
+}
+
+static void memory_that_goes_and_comes_back(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    for (size_t i = 0; i < 10; i++) {
+        put(recording, SNAPSHOT_SEGMENT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
+        put(recording, SNAPSHOT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, STACK_WORK, 0);
+        give(recording, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB);
+        put(recording, SNAPSHOT_SEGMENT_FREE, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
+    }
+    expect_advice(recording,
+                  "0.98 GiB went back to the driver in 10 pieces from 4.00 ms to 49.0 ms, and 900 MiB were taken again "
+                  "afterwards. Each costs a call of the driver, and the program waits for the device: leave out "
+                  "empty_cache(), or give the device room.\n");
+    recording = record(); /* little of it */
+    segments(recording, 10, 100 * MIB, false);
+    give(recording, UINT64_C(1) << 40, 100 * MIB);
+    put(recording, SNAPSHOT_SEGMENT_FREE, UINT64_C(1) << 40, 100 * MIB, 0, 0);
+    put(recording, SNAPSHOT_SEGMENT_ALLOC, UINT64_C(1) << 40, 100 * MIB, 0, 0);
+    take(recording, 100 * MIB, STACK_WORK, 0);
+    expect_advice(recording, "");
+    recording = record(); /* given back for good */
+    segments(recording, 10, 100 * MIB, false);
+    for (size_t i = 0; i < 10; i++) {
+        give(recording, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB);
+        put(recording, SNAPSHOT_SEGMENT_FREE, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
+    }
+    expect_advice(recording, "");
+}
+
+static void out_of_memory(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    segments(recording, 10, 95 * MIB, false);
+    put(recording, SNAPSHOT_OOM, 20 * MIB, 60 * MIB, STACK_WORK, 0);
+    expect_advice(
+        recording,
+        "Memory ran out for a request of 60.0 MiB: the device had 20.0 MiB, and 50.0 MiB of the 0.98 GiB reserved "
+        "were free, enough together, but the largest hole was 5.00 MiB. Fragmentation: expandable segments "
+        "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
+    put(recording, SNAPSHOT_OOM, 20 * MIB, 100 * MIB, STACK_WORK, 0);
+    expect_advice(
+        recording,
+        "Memory ran out 2 times, the last time for a request of 100 MiB: the device had 20.0 MiB, and 50.0 MiB of "
+        "the 0.98 GiB reserved were free. It lacked 30.0 MiB even with all of that in one piece: 950 MiB were "
+        "in use, and work  a.py:9 has 950 MiB of that (100 %).\n");
+    put(recording, SNAPSHOT_FREE_REQUESTED, UINT64_C(1) << 40, 95 * MIB, 0, 0);
+    work(recording, 1, MIB);
+    put(recording, SNAPSHOT_OOM, 20 * MIB, 100 * MIB, STACK_WORK, 0);
+    expect_part(recording,
+                "were free. 95.0 MiB were freed and waited for another stream: synchronize before, or free earlier.\n");
+
+    recording = record(); /* a log that says nothing of reserved memory */
+    take(recording, 5 * MIB, STACK_NONE, 0);
+    put(recording, SNAPSHOT_OOM, 0, 60 * MIB, STACK_NONE, 0);
+    expect_advice(recording, "Memory ran out for a request of 60.0 MiB, with 5.00 MiB allocated.\n");
+}
+
+static void a_state_has_no_trace(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    struct snapshot_segment segment = {.address = 4096, .total_size = 1000 * MIB, .block_count = 2};
+    struct snapshot_block blocks[] = {
+        {.address = 4096, .size = 400 * MIB, .requested_size = 400 * MIB, .state = SNAPSHOT_ACTIVE_ALLOCATED},
+        {.address = 4096 + 400 * MIB, .size = 600 * MIB, .state = SNAPSHOT_INACTIVE}};
+    recording->snapshot.segments = &segment;
+    recording->snapshot.segment_count = 1;
+    recording->snapshot.blocks = blocks;
+    recording->snapshot.block_count = 2;
+    expect_advice(recording,
+                  "600 MiB of the 0.98 GiB reserved (60.0 %) are free in 1 hole, the largest 600 MiB. What helps: "
+                  "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
+    segment.block_count = 1;
+    segment.total_size = 400 * MIB;
+    expect_advice(recording, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_leak_is_found_by_its_rhythm),
+        cmocka_unit_test(only_what_is_kept_counts),
+        cmocka_unit_test(several_leaks_are_one_sentence),
+        cmocka_unit_test(what_only_looks_like_a_leak),
+        cmocka_unit_test(holes),
+        cmocka_unit_test(memory_that_waits),
+        cmocka_unit_test(memory_that_goes_and_comes_back),
+        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(a_state_has_no_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

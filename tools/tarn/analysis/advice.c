@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the advice: when something is worth a sentence, and the sentence. One function for each kind; each looks at the analysis alone
+ * and adds at most one. The thresholds are in docs/report.md. */
+#include "analysis/advice.h"
+
+#include "analysis/category.h"
+#include "analysis/leak.h"
+#include "units.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define LEAST_FREE (64 * MIB) /* and a tenth of what is reserved */
+
+const char *advice_name(enum advice_kind kind)
+{
+    static const char *const names[] = {"out_of_memory", "leak", "fragmentation", "waiting", "optimizer", "returns"};
+    return names[kind];
+}
+
+static struct advice *add(struct advice_list *list, enum advice_kind kind, uint64_t bytes, uint32_t moment)
+{
+    static struct advice beyond; /* what there is no room for */
+    struct advice *advice = list->count < ADVICE_MOST ? &list->items[list->count++] : &beyond;
+    *advice = (struct advice){.kind = kind, .bytes = bytes, .moment = moment};
+    return advice;
+}
+
+static void say(struct advice *advice, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct advice *advice, const char *format, ...)
+{
+    size_t length = strlen(advice->text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(advice->text + length, sizeof advice->text - length, format, arguments);
+    va_end(arguments);
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole ? 100 * (double)part / (double)whole : 0;
+}
+
+/* What makes use of memory that is free in holes, whoever recorded it. */
+static void say_what_joins(struct advice *advice, const struct analysis *analysis)
+{
+    bool expandable = false;
+    for (size_t i = 0; i < analysis->range_count; i++)
+        expandable = expandable || analysis->ranges[i].joins;
+    if (analysis->snapshot->tarn.there)
+        say(advice, "TARN_ALLOC_CONF=profile:footprint moves more of it");
+    else if (expandable)
+        say(advice, "expandable segments are on already; tarn moves smaller pieces");
+    else
+        say(advice, "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes");
+}
+
+/* Who has most at a moment. */
+static bool say_largest(struct advice *advice, const struct analysis *analysis, uint32_t moment, uint64_t all)
+{
+    size_t count;
+    bool tagged = false;
+    for (size_t i = 0; i < analysis->block_count && !tagged; i++)
+        tagged = analysis->blocks[i].tag && analysis_lives(&analysis->blocks[i], moment);
+    enum analysis_by by = tagged ? ANALYSIS_BY_TAG : ANALYSIS_BY_SITE;
+    struct analysis_group *groups = analysis_groups(analysis, by, moment, &count);
+    if (!groups)
+        return false;
+    if (count && groups[0].key) {
+        char label[200];
+        say(advice, ", and %s has %s of that (%.0f %%)",
+            analysis_label(analysis, by, groups[0].key, label, sizeof label), units_bytes(groups[0].bytes).text,
+            percent(groups[0].bytes, all));
+    }
+    free(groups);
+    return true;
+}
+
+/* The last error: was it for holes, for memory that waits, or for lack? */
+static bool advise_out_of_memory(const struct analysis *analysis, struct advice_list *list)
+{
+    if (!analysis->oom_count)
+        return true;
+    const struct analysis_oom *oom = &analysis->ooms[analysis->oom_count - 1];
+    uint32_t moment = oom->event < analysis->event_count ? oom->event : analysis->event_count;
+    struct analysis_state state;
+    if (!analysis_states(analysis, &moment, 1, &state))
+        return false;
+    struct advice *advice = add(list, ADVICE_OUT_OF_MEMORY, oom->asked, moment);
+    if (analysis->oom_count > 1)
+        say(advice, "Memory ran out %s times, the last time", units_count(analysis->oom_count).text);
+    else
+        say(advice, "Memory ran out");
+    say(advice, " for a request of %s", units_bytes(oom->asked).text);
+    if (!state.reserved) { /* a log without segments: nothing is known of what there was */
+        say(advice, ", with %s allocated", units_bytes(state.allocated).text);
+        bool said = say_largest(advice, analysis, moment, state.allocated);
+        say(advice, ".");
+        return said;
+    }
+    uint64_t there = state.unused + oom->device_free;
+    say(advice, ": the device had %s, and %s of the %s reserved were free", units_bytes(oom->device_free).text,
+        units_bytes(state.unused).text, units_bytes(state.reserved).text);
+    if (there >= oom->asked) {
+        say(advice,
+            ", enough together, but the largest hole was %s. Fragmentation: ", units_bytes(state.largest_free).text);
+        say_what_joins(advice, analysis);
+        say(advice, ".");
+    } else if (there + state.waiting >= oom->asked) {
+        say(advice, ". %s were freed and waited for another stream: synchronize before, or free earlier.",
+            units_bytes(state.waiting).text);
+    } else {
+        say(advice, ". It lacked %s even with all of that in one piece: %s were in use",
+            units_bytes(oom->asked - there).text, units_bytes(state.allocated).text);
+        bool said = say_largest(advice, analysis, moment, state.allocated);
+        say(advice, ".");
+        return said;
+    }
+    return true;
+}
+
+/* The largest leak, and how much all of them have. */
+static bool advise_leak(const struct analysis *analysis, struct advice_list *list)
+{
+    size_t count;
+    struct leak *leaks = leaks_find(analysis, &count);
+    if (!leaks)
+        return false;
+    if (count) {
+        const struct leak *most = &leaks[0];
+        struct advice *advice = add(list, ADVICE_LEAK, most->bytes, most->last);
+        char tag[200], site[200];
+        if (most->tag)
+            say(advice, "%s", analysis_label(analysis, ANALYSIS_BY_TAG, most->tag, tag, sizeof tag));
+        if (most->stack)
+            say(advice, most->tag ? " (%s)" : "%s",
+                analysis_label(analysis, ANALYSIS_BY_SITE, analysis->sites[most->stack], site, sizeof site));
+        if (most->size)
+            say(advice, "Something that asks for %s", units_bytes(most->size).text);
+        uint64_t allocated = analysis->at_peak.allocated;
+        say(advice, " keeps about %s more each round, %s in %zu rounds, and frees none of it: %.0f %% of the peak",
+            units_bytes(most->bytes / most->rounds).text, units_bytes(most->bytes).text, most->rounds,
+            percent(most->bytes, allocated));
+        if (count > 1) {
+            uint64_t others = 0;
+            for (size_t i = 1; i < count; i++)
+                others += leaks[i].bytes;
+            say(advice, " (and %zu other%s that grow%s so, %s)", count - 1, count > 2 ? "s" : "", count > 2 ? "" : "s",
+                units_bytes(others).text);
+        }
+        say(advice, ". Look for what still refers to it: a list, or a cache without a bound.");
+    }
+    free(leaks);
+    return true;
+}
+
+/* More is reserved than the program ever had, and what is too much lies in holes. */
+static bool advise_fragmentation(const struct analysis *analysis, struct advice_list *list)
+{
+    const struct analysis_state *state = &analysis->at_fullest;
+    uint64_t needed = analysis->at_peak.allocated;
+    uint64_t excess = state->reserved > needed ? state->reserved - needed : 0;
+    uint64_t spare = excess < state->unused ? excess : state->unused;
+    if (spare < LEAST_FREE || spare < state->reserved / 10)
+        return true;
+    struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->fullest);
+    say(advice, "%s of the %s reserved (%.1f %%) are free in %s hole%s, the largest %s",
+        units_bytes(state->unused).text, units_bytes(state->reserved).text, percent(state->unused, state->reserved),
+        units_count(state->holes).text, state->holes == 1 ? "" : "s", units_bytes(state->largest_free).text);
+    if (analysis->has_trace)
+        say(advice, ", when most is reserved; the program never has more than %s", units_bytes(needed).text);
+    say(advice, ". What helps: ");
+    say_what_joins(advice, analysis);
+    say(advice, analysis->has_trace ? "; `tarn replay` says what would be reserved." : ".");
+    return true;
+}
+
+static bool advise_waiting(const struct analysis *analysis, struct advice_list *list)
+{
+    const struct analysis_state *state = &analysis->at_fullest;
+    if (state->waiting < LEAST_FREE || state->waiting < state->reserved / 10)
+        return true;
+    struct advice *advice = add(list, ADVICE_WAITING, state->waiting, analysis->fullest);
+    say(advice,
+        "%s of the %s reserved (%.1f %%) wait for another stream when most is reserved: %s block%s freed, and not to "
+        "be used "
+        "again yet. Wait for that stream sooner, or allocate on the stream that uses it last.",
+        units_bytes(state->waiting).text, units_bytes(state->reserved).text, percent(state->waiting, state->reserved),
+        units_count(state->waiting_blocks).text, state->waiting_blocks == 1 ? "" : "s");
+    return true;
+}
+
+static uint64_t bytes_of(const struct analysis *analysis, enum category category)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < analysis->block_count; i++)
+        if (analysis->categories[i] == category && analysis_lives(&analysis->blocks[i], analysis->peak))
+            bytes += analysis->blocks[i].size;
+    return bytes;
+}
+
+/* The optimizer's state is the largest thing there is. */
+static bool advise_optimizer(const struct analysis *analysis, struct advice_list *list)
+{
+    uint64_t state = bytes_of(analysis, CATEGORY_OPTIMIZER), weights = bytes_of(analysis, CATEGORY_WEIGHTS);
+    if (state < LEAST_FREE || state < analysis->at_peak.allocated / 3 || state < weights || !weights)
+        return true;
+    struct advice *advice = add(list, ADVICE_OPTIMIZER, state, analysis->peak);
+    say(advice,
+        "The optimizer has %s, %.0f %% of the peak and %.1f times the weights (%s): one with 8-bit or factored state, "
+        "or its state "
+        "sharded over devices or on the host, needs less.",
+        units_bytes(state).text, percent(state, analysis->at_peak.allocated), (double)state / (double)weights,
+        units_bytes(weights).text);
+    return true;
+}
+
+/* Memory goes to the driver and comes back: calls, and waits, that nothing asked for. */
+static bool advise_returns(const struct analysis *analysis, struct advice_list *list)
+{
+    uint64_t returned = 0, again = 0;
+    uint32_t first = ANALYSIS_NEVER, last = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < analysis->range_count; i++)
+        first = analysis->ranges[i].end < first ? analysis->ranges[i].end : first;
+    for (size_t i = 0; i < analysis->range_count; i++) {
+        const struct analysis_range *range = &analysis->ranges[i];
+        again += range->begin > first ? range->size : 0;
+        if (range->end == ANALYSIS_NEVER)
+            continue;
+        returned += range->size;
+        count++;
+        last = range->end > last ? range->end : last;
+    }
+    uint64_t both = returned < again ? returned : again;
+    if (both < LEAST_FREE || both < analysis->at_peak_reserved.reserved / 2)
+        return true;
+    struct advice *advice = add(list, ADVICE_RETURNS, both, first);
+    say(advice, "%s went back to the driver in %s piece%s", units_bytes(returned).text, units_count(count).text,
+        count == 1 ? "" : "s");
+    if (analysis->has_times)
+        say(advice, " from %s to %s", units_time(analysis->times[first]).text, units_time(analysis->times[last]).text);
+    say(advice,
+        ", and %s were taken again afterwards. Each costs a call of the driver, and the program waits for the device: "
+        "leave out empty_cache(), or give the device room.",
+        units_bytes(again).text);
+    return true;
+}
+
+bool advice_make(const struct analysis *analysis, struct advice_list *list)
+{
+    *list = (struct advice_list){0};
+    return advise_out_of_memory(analysis, list) && advise_leak(analysis, list) &&
+           advise_fragmentation(analysis, list) && advise_waiting(analysis, list) && advise_optimizer(analysis, list) &&
+           advise_returns(analysis, list);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What to make of a recording: a few sentences that say what happened and what to do. Each is computed and has its figures; a healthy
+ * recording gets none. */
+#ifndef TOOLS_ADVICE_H
+#define TOOLS_ADVICE_H
+
+#include "analysis/analysis.h"
+
+enum advice_kind {
+    ADVICE_OUT_OF_MEMORY,
+    ADVICE_LEAK,
+    ADVICE_FRAGMENTATION,
+    ADVICE_WAITING,
+    ADVICE_OPTIMIZER,
+    ADVICE_RETURNS, /* to the driver */
+};
+
+#define ADVICE_MOST 3
+
+struct advice {
+    enum advice_kind kind;
+    uint64_t bytes;  /* that it is about */
+    uint32_t moment; /* that shows it */
+    char text[800];
+};
+
+struct advice_list {
+    struct advice items[ADVICE_MOST]; /* what matters most first */
+    size_t count;
+};
+
+/* "out_of_memory", "leak", ... */
+const char *advice_name(enum advice_kind kind);
+/* False when memory is short. */
+bool advice_make(const struct analysis *analysis, struct advice_list *list);
+
+#endif

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// Copyright (c) 2026 The tarn authors
+//
+// Files that a reader drops on the page: pages of `tarn report`, which have all of a recording in them. They are read here, and nothing is
+// sent anywhere. What other files hold only the program can tell.
+
+// The descriptions of a page's files, with the texts of their arrays.
+async function readPage(file) {
+    const text = await file.text();
+    const page = new DOMParser().parseFromString(text, "text/html"); // runs nothing
+    const description = page.getElementById("description");
+    if (!/^\s*</.test(text) || !description)
+        throw new Error(file.name + " is no page of `tarn report`. To look at a snapshot or a log make a page of it: tarn report -o page.html " +
+            file.name);
+    return {description: JSON.parse(description.textContent), textOf: id => page.getElementById(id)};
+}
+
+// Calls onFiles with what is dropped or chosen; `overlay` is shown while something is dragged over the page.
+function acceptFiles(overlay, input, onFiles) {
+    const hasFiles = event => event.dataTransfer && [...event.dataTransfer.types].includes("Files");
+    let depth = 0;
+    const listen = (name, listener) => window.addEventListener(name, event => {
+        if (hasFiles(event)) {
+            event.preventDefault();
+            listener(event);
+        }
+    });
+    listen("dragenter", () => { overlay.hidden = ++depth === 0; });
+    listen("dragleave", () => { overlay.hidden = --depth <= 0; });
+    listen("dragover", () => {});
+    listen("drop", event => {
+        overlay.hidden = true;
+        depth = 0;
+        onFiles([...event.dataTransfer.files]);
+    });
+    input.addEventListener("change", () => {
+        onFiles([...input.files]);
+        input.value = "";
+    });
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns what a page says of other allocators: one replay of each file, in a process of its own, as `tarn replay` makes it. */
+#include "analysis/report.h"
+#include "replay/replay_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The search for the smallest devices runs a trace a dozen times for each policy: of a larger one, and of one with waits between streams,
+ * it would keep a reader waiting. */
+#define LEAST_EVENTS 250000
+
+static const struct replay_options *choose(const struct report_file *file, bool least)
+{
+    static const struct replay_options quick = {.driver = "host", .repeat = 1, .compare = true},
+                                       whole = {.driver = "host", .repeat = 1, .compare = true, .least = true};
+    uint64_t events = 0;
+    for (size_t i = 0; i < file->count; i++)
+        events += file->analyses[i].event_count;
+    return least || (events <= LEAST_EVENTS && file->snapshot.stream_count == 1) ? &whole : &quick;
+}
+
+void report_what_if_run(struct report_file *file, bool least)
+{
+    bool traced = false;
+    for (size_t i = 0; i < file->count; i++)
+        traced = traced || file->analyses[i].has_trace;
+    if (!traced || strcmp(file->path, "-") == 0) /* standard input is read once */
+        return;
+    file->what_if = calloc(1, sizeof *file->what_if);
+    if (file->what_if)
+        (void)replay_file_run(file->path, choose(file, least), false, file->what_if);
+}
+
+void report_what_if_finish(struct report_file *file)
+{
+    if (file->what_if)
+        replay_file_finish(file->what_if);
+    free(file->what_if);
+    file->what_if = NULL;
+}
+
+/* A policy's row. What failed, diverged or ran out of memory has no figures. */
+static struct report_what_if row_of(const struct replay_result *result, enum replay_policy policy)
+{
+    const struct replay_model *model = &result->models[policy];
+    bool tarn = policy == REPLAY_TARN;
+    struct report_what_if row = {.least = result->least[policy]};
+    row.fits = tarn ? !result->error[0] && !result->shortage.there && !result->divergences
+                    : model->run.peak_reserved && !model->run.ooms;
+    row.reserved = tarn ? result->peak_reserved : model->run.peak_reserved;
+    row.driver_ns = tarn ? result->first.time_c_ns : model->time_c_ns;
+    return row;
+}
+
+bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
+                        struct report_what_if rows[REPORT_POLICIES])
+{
+    static const enum replay_policy policies[REPORT_POLICIES] = {REPLAY_NATIVE, REPLAY_EXPANDABLE, REPLAY_TARN};
+    const struct replay_file *run = file->what_if;
+    for (size_t i = 0; run && !run->error[0] && i < run->device_count; i++) {
+        const struct replay_result *result = &run->devices[i].result;
+        if (result->device != device || !result->peak_requested)
+            continue;
+        *requested = result->peak_requested;
+        for (size_t k = 0; k < REPORT_POLICIES; k++)
+            rows[k] = row_of(result, policies[k]);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The search for the smallest device. A model says at its first allocation without room that it does not fit. tarn is configured once
+ * per process, so each of its trials is a child, which ends with what came of it.
+ *
+ * A model that fits into a device fits into larger ones, but for accidents, so what lies between two bounds is halved. What tarn does
+ * depends on how near its limit is; it may fail on a device that is a little larger than one that does. So for tarn the way goes up
+ * in steps from what cannot do, and only the last step is halved. */
+#include "replay/least.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STEPS_MOST 64
+#define CLIMB_PARTS 256               /* of what is requested: a step on the way up is one */
+#define UNLIMITED (UINT64_C(1) << 48) /* bytes */
+
+enum trial { TRIAL_FITS, TRIAL_UNFIT, TRIAL_FAILED }; /* exit statuses of children */
+
+/* From a device that is too small and one that does, down to a granule. */
+static bool halve(uint64_t small, uint64_t large, bool (*fits)(void *context, uint64_t memory, bool *fits),
+                  void *context, uint64_t *least)
+{
+    while (large - small > LEAST_GRANULE) {
+        uint64_t middle = small + (large - small) / 2 / LEAST_GRANULE * LEAST_GRANULE;
+        bool enough;
+        if (!fits(context, middle, &enough))
+            return false;
+        if (enough)
+            large = middle;
+        else
+            small = middle;
+    }
+    *least = large;
+    return true;
+}
+
+bool least_search(uint64_t small, uint64_t large, bool (*fits)(void *context, uint64_t memory, bool *fits),
+                  void *context, uint64_t *least)
+{
+    bool found = false;
+    for (int i = 0; i < STEPS_MOST && !found; i++) {
+        if (!fits(context, large, &found))
+            return false;
+        if (!found) {
+            small = large;
+            large += large / 64 / LEAST_GRANULE * LEAST_GRANULE + LEAST_GRANULE;
+        }
+    }
+    return !found || halve(small, large, fits, context, least);
+}
+
+/* The way up, to twice what is requested at most; then on as above. */
+static bool climb(uint64_t small, uint64_t requested, bool (*fits)(void *context, uint64_t memory, bool *fits),
+                  void *context, uint64_t *least)
+{
+    uint64_t step = least_round_up(requested / CLIMB_PARTS + 1), end = small + CLIMB_PARTS * step;
+    for (; small < end; small += step) {
+        bool enough;
+        if (!fits(context, small + step, &enough))
+            return false;
+        if (enough)
+            return halve(small, small + step, fits, context, least);
+    }
+    return least_search(small, small + step, fits, context, least);
+}
+
+/* --- the models ---------------------------------------------------------------------------------------------------- */
+
+struct modelled {
+    const struct workload *workload;
+    struct c10_policy policy;
+};
+
+static bool fits_model(void *context, uint64_t memory, bool *fits)
+{
+    const struct modelled *modelled = context;
+    return c10_fits(modelled->workload, &modelled->policy, memory, fits);
+}
+
+/* What a model reserves without a limit is enough for it. */
+static bool find_model(const struct replay_options *options, const struct workload *workload, enum replay_policy policy,
+                       uint64_t small, uint64_t *least)
+{
+    struct modelled modelled = {workload, replay_policy_settings(options, policy)};
+    struct c10_result unlimited;
+    return c10_run(workload, &modelled.policy, UNLIMITED, &unlimited) &&
+           least_search(small, least_round_up(unlimited.peak_reserved), fits_model, &modelled, least);
+}
+
+/* --- tarn ---------------------------------------------------------------------------------------------------------- */
+
+struct tried {
+    struct replay_options options;
+    const struct workload *workload;
+    char *error;
+    size_t error_size;
+};
+
+static void repeated(void *context, const struct replay_repetition *repetition)
+{
+    (void)context;
+    (void)repetition;
+}
+
+/* In a child. */
+static enum trial try_here(const struct tried *tried, uint64_t memory)
+{
+    struct replay_result result;
+    char error[512];
+    if (!replay_configure(&tried->options, tried->workload->device + 1, memory, error, sizeof error))
+        return TRIAL_FAILED;
+    bool done = replay_run(&tried->options, tried->workload, repeated, NULL, NULL, &result);
+    if (result.divergences)
+        return TRIAL_FAILED;
+    return done ? TRIAL_FITS : result.shortage.there ? TRIAL_UNFIT : TRIAL_FAILED;
+}
+
+static bool fits_tarn(void *context, uint64_t memory, bool *fits)
+{
+    const struct tried *tried = context;
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit((int)try_here(tried, memory));
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status) >= TRIAL_FAILED) {
+        snprintf(tried->error, tried->error_size, "device %d: the replay on a device of %" PRIu64 " bytes failed",
+                 tried->workload->device, memory);
+        return false;
+    }
+    *fits = WEXITSTATUS(status) == TRIAL_FITS;
+    return true;
+}
+
+bool least_find(const struct replay_options *options, const struct workload *workload, uint64_t least[REPLAY_POLICIES],
+                char *error, size_t error_size)
+{
+    struct tried tried = {*options, workload, error, error_size};
+    uint64_t small = least_round_up(workload->peak_requested);
+    small -= small ? LEAST_GRANULE : 0;
+    tried.options.compare = false; /* what it measures is of no use here */
+    for (int policy = 0; policy < REPLAY_POLICIES; policy++)
+        least[policy] = 0;
+    for (enum replay_policy policy = REPLAY_NATIVE; policy < REPLAY_POLICIES; policy++) {
+        bool wanted = options->policy == REPLAY_TARN || options->policy == policy;
+        if (wanted && !find_model(options, workload, policy, small, &least[policy])) {
+            snprintf(error, error_size, "out of host memory");
+            return false;
+        }
+    }
+    if (options->policy != REPLAY_TARN)
+        return true;
+    return climb(small, workload->peak_requested, fits_tarn, &tried, &least[REPLAY_TARN]);
+}

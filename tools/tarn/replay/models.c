@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The models of PyTorch's policies beside a replay: with which settings they run, and what their driver calls cost by the tables that tarn
+ * is charged by. Owns nothing. */
+#include "replay/replay.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <tarn/host.h>
+
+struct c10_policy replay_policy_settings(const struct replay_options *options, enum replay_policy policy)
+{
+    struct c10_policy settings = c10_policy_default(policy == REPLAY_EXPANDABLE);
+    char error[256];
+    if (options->policy == policy && options->conf) /* which what_if_parse() has tried */
+        (void)c10_policy_parse(options->conf, &settings, error, sizeof error);
+    return settings;
+}
+
+static int call_kind(enum c10_call call)
+{
+    int kind = 0;
+    while (kind < tarn_host_call_kinds() && strcmp(tarn_host_call_name(kind), c10_call_name(call)) != 0)
+        kind++;
+    return kind;
+}
+
+/* What a table says of all calls of a kind. It is linear in calls, bytes and pieces. */
+static bool charge(char table, enum c10_call call, const struct c10_cost *cost, uint64_t *time)
+{
+    int kind = call_kind(call);
+    uint64_t each, whole;
+    if (tarn_host_cost_get(table, kind, 0, 0, &each) ||
+        tarn_host_cost_get(table, kind, cost->bytes, cost->pieces, &whole))
+        return false;
+    *time += cost->calls * each + (whole - each);
+    return true;
+}
+
+bool replay_run_model(const struct replay_options *options, const struct workload *workload, uint64_t memory,
+                      enum replay_policy policy, struct replay_result *result)
+{
+    struct replay_model *model = &result->models[policy];
+    const struct c10_policy settings = replay_policy_settings(options, policy);
+    if (!c10_run(workload, &settings, memory, &model->run)) {
+        snprintf(result->error, sizeof result->error, "out of host memory");
+        return false;
+    }
+    model->time_a_ns = model->time_b_ns = model->time_c_ns = 0;
+    result->has_table_c = true;
+    for (int call = 0; call < C10_CALLS; call++) {
+        const struct c10_cost *cost = &model->run.cost[call];
+        (void)charge('A', (enum c10_call)call, cost, &model->time_a_ns);
+        (void)charge('B', (enum c10_call)call, cost, &model->time_b_ns);
+        result->has_table_c = charge('C', (enum c10_call)call, cost, &model->time_c_ns) && result->has_table_c;
+    }
+    return true;
+}
+
+bool replay_run_alone(const struct replay_options *options, const struct workload *workload, uint64_t memory,
+                      struct replay_result *result)
+{
+    replay_describe(options, workload, result);
+    if (!replay_run_model(options, workload, memory, options->policy, result))
+        return false;
+    const struct c10_result *run = &result->models[options->policy].run;
+    result->peak_reserved = run->peak_reserved;
+    result->wasted = run->wasted;
+    result->shortage = (struct replay_shortage){.there = run->ooms > 0,
+                                                .before = run->first_oom == UINT32_MAX,
+                                                .event = run->first_oom,
+                                                .size = run->first_oom_size};
+    return true;
+}

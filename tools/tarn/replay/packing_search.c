@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A depth-first search for a placement below a given height. That the height is given is what makes it prune well, and sections, dominance
+ * and taking parts apart go back to MiniMalloc (Moffitt, ASPLOS 2023); "place it here now, or not before something else lies under
+ * it" is the schedule-or-postpone branching of job shops (Le Pape and others, 1994).
+ *
+ * Sections. Of all moments only those count at which a largest set of blocks lives: two blocks meet if they share such a section. They
+ * are numbered by time, and a block covers consecutive ones.
+ *
+ * Placements are pushed down: each block lies at 0 or on another one. The search builds them from below. `low` of a block is the lowest
+ * offset that is left to it. A block is a candidate when no other one that it meets fits below its `low`. A candidate is placed there, or
+ * refused there: since every placement with it there has been tried then, it is lifted: it lies on one that is still to be placed, and
+ * its `low` follows the lowest end that one of those can have.
+ *
+ * Pruning. In a section the blocks to be placed lie one on another, none below its `low`: taken by rising `low`, their sum with the
+ * gaps is the least height of the section. If that is above the height, the branch is dead.
+ *
+ * Parts. When no block to be placed bridges two sections, the blocks before and behind have nothing to do with each other, and
+ * are searched one part after the other, the tightest first. If one part has no placement, there is none. */
+#include "replay/packing_search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT64_MAX
+#define NOBODY UINT32_MAX
+
+/* A node of the search. Arrays are by block, except `order` and `part`. */
+struct node {
+    uint64_t *low;
+    uint64_t *
+        top; /* the highest end of what is placed below it; where `low` is above, it lies on one that is not placed yet */
+    uint32_t *order; /* blocks to be placed, by rising `low` */
+    uint32_t *part;  /* after the blocks were taken apart: by place in `order`, the number of the part */
+    uint8_t *placed;
+    uint32_t left;
+};
+
+struct packing_search {
+    const struct packing_block *blocks;
+    uint32_t count, sections;
+    uint32_t *first, *until;          /* by block: its sections */
+    uint32_t *met_from, *met;         /* by block: where in `met` the blocks begin that it meets */
+    uint64_t *load, *filled, *spare;  /* by section: of all blocks; scratch; the height that is left */
+    uint32_t *part_of, *rank, *ranks; /* by section: scratch of taking apart */
+    double *weight;                   /* by block: of candidates at one offset the heaviest is first */
+    uint64_t *offsets;
+    struct node *nodes;
+    uint64_t height, steps, limit, random;
+};
+
+/* Memory ------------------------------------------------------------------------------------------------------------ */
+
+/* Numbers the sections. A section is closed when a block ends after one began. */
+static bool find_sections(struct packing_search *search)
+{
+    uint32_t moments = 1;
+    for (uint32_t i = 0; i < search->count; i++)
+        moments = search->blocks[i].end > moments ? search->blocks[i].end : moments;
+    uint8_t *events = calloc(moments + (size_t)1, sizeof *events); /* 1: a block begins, 2: one ends */
+    uint32_t *closed = calloc(moments + (size_t)1, sizeof *closed);
+    if (events && closed) {
+        bool grown = false;
+        for (uint32_t i = 0; i < search->count; i++) {
+            events[search->blocks[i].start] |= 1;
+            events[search->blocks[i].end] |= 2;
+        }
+        for (uint32_t at = 0; at <= moments; at++) {
+            if ((events[at] & 2) && grown) {
+                search->sections++;
+                grown = false;
+            }
+            grown = grown || (events[at] & 1);
+            closed[at] = search->sections;
+        }
+        for (uint32_t i = 0; i < search->count; i++) {
+            search->first[i] = closed[search->blocks[i].start];
+            search->until[i] = closed[search->blocks[i].end];
+        }
+    }
+    bool done = events && closed;
+    free(events);
+    free(closed);
+    return done;
+}
+
+static bool meet(const struct packing_search *search, uint32_t one, uint32_t other)
+{
+    return one != other && search->first[one] < search->until[other] && search->first[other] < search->until[one];
+}
+
+static bool find_meetings(struct packing_search *search)
+{
+    size_t total = 0;
+    for (uint32_t i = 0; i < search->count; i++)
+        for (uint32_t j = 0; j < search->count; j++)
+            total += meet(search, i, j);
+    search->met = calloc(total + 1, sizeof *search->met);
+    if (!search->met)
+        return false;
+    total = 0;
+    for (uint32_t i = 0; i < search->count; i++) {
+        search->met_from[i] = (uint32_t)total;
+        for (uint32_t j = 0; j < search->count; j++)
+            if (meet(search, i, j))
+                search->met[total++] = j;
+    }
+    search->met_from[search->count] = (uint32_t)total;
+    return true;
+}
+
+/* Memory of the section's arrays, and what each carries. */
+static bool create_sections(struct packing_search *search)
+{
+    size_t count = search->sections + (size_t)1;
+    search->load = calloc(count, sizeof *search->load);
+    search->filled = calloc(count, sizeof *search->filled);
+    search->spare = calloc(count, sizeof *search->spare);
+    search->part_of = calloc(count, sizeof *search->part_of);
+    search->rank = calloc(count, sizeof *search->rank);
+    search->ranks = calloc(count, sizeof *search->ranks);
+    if (!search->load || !search->filled || !search->spare || !search->part_of || !search->rank || !search->ranks)
+        return false;
+    for (uint32_t i = 0; i < search->count; i++)
+        for (uint32_t at = search->first[i]; at < search->until[i]; at++)
+            search->load[at] += search->blocks[i].size;
+    return true;
+}
+
+static bool create_node(struct node *node, uint32_t count)
+{
+    size_t room = count + (size_t)1;
+    node->low = calloc(room, sizeof *node->low);
+    node->top = calloc(room, sizeof *node->top);
+    node->order = calloc(room, sizeof *node->order);
+    node->part = calloc(room, sizeof *node->part);
+    node->placed = calloc(room, sizeof *node->placed);
+    return node->low && node->top && node->order && node->part && node->placed;
+}
+
+/* The node below another, which gets memory when the search first comes there: a level is used to place a block or to take blocks
+ * apart, so there are at most two for each. */
+static struct node *node_below(struct packing_search *search, uint32_t depth)
+{
+    struct node *node = &search->nodes[depth + 1];
+    return node->placed || create_node(node, search->count) ? node : NULL;
+}
+
+struct packing_search *packing_search_create(const struct packing_block *blocks, size_t count)
+{
+    struct packing_search *search = calloc(1, sizeof *search);
+    if (!search || count > PACKING_SEARCH_MOST) {
+        free(search);
+        return NULL;
+    }
+    search->blocks = blocks;
+    search->count = (uint32_t)count;
+    search->first = calloc(count + 1, sizeof *search->first);
+    search->until = calloc(count + 1, sizeof *search->until);
+    search->met_from = calloc(count + 1, sizeof *search->met_from);
+    search->weight = calloc(count + 1, sizeof *search->weight);
+    search->offsets = calloc(count + 1, sizeof *search->offsets);
+    search->nodes = calloc(2 * count + 2, sizeof *search->nodes);
+    bool done = search->first && search->until && search->met_from && search->weight && search->offsets &&
+                search->nodes && create_node(&search->nodes[0], search->count) && find_sections(search) &&
+                create_sections(search) && find_meetings(search);
+    if (done)
+        return search;
+    packing_search_destroy(search);
+    return NULL;
+}
+
+void packing_search_destroy(struct packing_search *search)
+{
+    if (!search)
+        return;
+    for (size_t i = 0; search->nodes && i < 2 * (size_t)search->count + 2; i++) {
+        free(search->nodes[i].low);
+        free(search->nodes[i].top);
+        free(search->nodes[i].order);
+        free(search->nodes[i].part);
+        free(search->nodes[i].placed);
+    }
+    free(search->nodes);
+    free(search->first);
+    free(search->until);
+    free(search->met_from);
+    free(search->met);
+    free(search->load);
+    free(search->filled);
+    free(search->spare);
+    free(search->part_of);
+    free(search->rank);
+    free(search->ranks);
+    free(search->weight);
+    free(search->offsets);
+    free(search);
+}
+
+/* Pruning ----------------------------------------------------------------------------------------------------------- */
+
+/* The lowest end that a block can have which another one meets and which is not placed; NONE where there is no such block. */
+static uint64_t lowest_end(struct packing_search *search, const struct node *node, uint32_t block)
+{
+    uint64_t lowest = NONE;
+    for (uint32_t i = search->met_from[block]; i < search->met_from[block + 1]; i++) {
+        uint32_t other = search->met[i];
+        uint64_t end = node->low[other] + search->blocks[other].size;
+        if (!node->placed[other] && end < lowest)
+            lowest = end;
+    }
+    search->steps += search->met_from[block + 1] - search->met_from[block];
+    return lowest;
+}
+
+/* Raises what lies on a block that is still to be placed above the lowest of those, until nothing moves. False when something finds no
+ * place. */
+static bool raise_lifted(struct packing_search *search, struct node *node)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t i = 0; i < node->left; i++) {
+            uint32_t block = node->order[i];
+            if (node->low[block] == node->top[block])
+                continue;
+            uint64_t end = lowest_end(search, node, block);
+            if (end == NONE)
+                return false;
+            if (end > node->low[block]) {
+                node->low[block] = end;
+                moved = true;
+            }
+            if (node->low[block] + search->blocks[block].size > search->height)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void sort_by_low(struct node *node)
+{
+    for (uint32_t i = 1; i < node->left; i++) { /* nearly sorted already */
+        uint32_t block = node->order[i], at = i;
+        for (; at > 0 && node->low[node->order[at - 1]] > node->low[block]; at--)
+            node->order[at] = node->order[at - 1];
+        node->order[at] = block;
+    }
+}
+
+/* False when a section comes above the height. Else what each has to spare is known; NONE where nothing is to be placed. */
+static bool fill_sections(struct packing_search *search, const struct node *node)
+{
+    memset(search->filled, 0, search->sections * sizeof *search->filled);
+    for (uint32_t i = 0; i < node->left; i++) {
+        uint32_t block = node->order[i];
+        uint64_t low = node->low[block], size = search->blocks[block].size;
+        for (uint32_t at = search->first[block]; at < search->until[block]; at++) {
+            uint64_t end = (search->filled[at] > low ? search->filled[at] : low) + size;
+            search->filled[at] = end;
+            if (end > search->height)
+                return false;
+        }
+        search->steps += search->until[block] - search->first[block];
+    }
+    for (uint32_t at = 0; at < search->sections; at++)
+        search->spare[at] = search->filled[at] ? search->height - search->filled[at] : NONE;
+    return true;
+}
+
+static bool prune(struct packing_search *search, struct node *node)
+{
+    if (!raise_lifted(search, node))
+        return false;
+    sort_by_low(node);
+    return fill_sections(search, node);
+}
+
+/* Branching --------------------------------------------------------------------------------------------------------- */
+
+/* The lowest candidate, of those at one offset the heaviest. There is one while blocks are left: nothing fits below the lowest. */
+static uint32_t choose(struct packing_search *search, const struct node *node)
+{
+    uint32_t best = NOBODY;
+    for (uint32_t i = 0; i < node->left; i++) {
+        uint32_t block = node->order[i];
+        if (best != NOBODY && node->low[block] > node->low[best])
+            break;
+        if ((best == NOBODY || search->weight[block] > search->weight[best]) &&
+            lowest_end(search, node, block) > node->low[block])
+            best = block;
+    }
+    return best;
+}
+
+static void copy_node(const struct packing_search *search, const struct node *from, struct node *to)
+{
+    memcpy(to->low, from->low, search->count * sizeof *to->low);
+    memcpy(to->top, from->top, search->count * sizeof *to->top);
+    to->left = 0;
+}
+
+/* What is left when `block` lies at its `low`. False when something it meets finds no place. */
+static bool place(struct packing_search *search, const struct node *from, struct node *to, uint32_t block)
+{
+    bool fits = true;
+    uint64_t end = from->low[block] + search->blocks[block].size;
+    copy_node(search, from, to);
+    memcpy(to->placed, from->placed, search->count * sizeof *to->placed);
+    for (uint32_t i = 0; i < from->left; i++)
+        if (from->order[i] != block)
+            to->order[to->left++] = from->order[i];
+    to->placed[block] = 1;
+    search->offsets[block] = from->low[block];
+    for (uint32_t i = search->met_from[block]; i < search->met_from[block + 1]; i++) {
+        uint32_t other = search->met[i];
+        to->top[other] = to->top[other] > end ? to->top[other] : end;
+        to->low[other] = to->low[other] > end ? to->low[other] : end;
+        fits = fits && (to->placed[other] || to->low[other] + search->blocks[other].size <= search->height);
+    }
+    search->steps += search->count / 4 + search->met_from[block + 1] - search->met_from[block];
+    return fits;
+}
+
+/* Numbers the parts of a node's blocks, the tightest first, and sorts the blocks by part. Returns how many there are. */
+static uint32_t take_apart(struct packing_search *search, struct node *node, struct node *scratch)
+{
+    uint32_t parts = 0, used = 0, *rank = search->rank, *ranks = search->ranks;
+    memset(rank, 0, search->sections * sizeof *rank); /* first: whether a block bridges this section and the next */
+    for (uint32_t i = 0; i < node->left; i++)
+        for (uint32_t at = search->first[node->order[i]]; at + 1 < search->until[node->order[i]]; at++)
+            rank[at] = 1;
+    for (uint32_t at = 0; at < search->sections; at++) {
+        search->part_of[at] = parts;
+        search->filled[parts] = at && search->part_of[at - 1] == parts ? search->filled[parts] : NONE;
+        if (search->spare[at] < search->filled[parts])
+            search->filled[parts] = search->spare[at];
+        parts += !rank[at];
+    }
+    for (uint32_t part = 0; part < parts; part++) {
+        if (search->filled[part] == NONE)
+            continue;
+        uint32_t at = used++;
+        for (; at > 0 && search->filled[ranks[at - 1]] > search->filled[part]; at--)
+            ranks[at] = ranks[at - 1];
+        ranks[at] = part;
+    }
+    if (used < 2)
+        return used;
+    for (uint32_t i = 0; i < used; i++)
+        rank[ranks[i]] = i;
+    memset(ranks, 0, (used + (size_t)1) * sizeof *ranks); /* now: where in the order each part begins */
+    for (uint32_t i = 0; i < node->left; i++)
+        ranks[rank[search->part_of[search->first[node->order[i]]]] + 1]++;
+    for (uint32_t i = 0; i < used; i++)
+        ranks[i + 1] += ranks[i];
+    for (uint32_t i = 0; i < node->left; i++) {
+        uint32_t part = rank[search->part_of[search->first[node->order[i]]]], to = ranks[part]++;
+        scratch->order[to] = node->order[i];
+        node->part[to] = part;
+    }
+    memcpy(node->order, scratch->order, node->left * sizeof *node->order);
+    return used;
+}
+
+static enum packing_answer descend(struct packing_search *search, uint32_t depth);
+
+static enum packing_answer descend_parts(struct packing_search *search, uint32_t depth)
+{
+    struct node *node = &search->nodes[depth], *below = node_below(search, depth);
+    enum packing_answer answer = PACKING_FITS;
+    for (uint32_t from = 0, to; below && from < node->left && answer == PACKING_FITS; from = to) {
+        copy_node(search, node, below);
+        memset(below->placed, 1, search->count * sizeof *below->placed);
+        for (to = from; to < node->left && node->part[to] == node->part[from]; to++) {
+            below->order[below->left++] = node->order[to];
+            below->placed[node->order[to]] = 0;
+        }
+        answer = prune(search, below) ? descend(search, depth + 1) : PACKING_NEVER;
+    }
+    return below ? answer : PACKING_CUT;
+}
+
+/* From a node that was pruned, with what its sections have to spare at hand. */
+static enum packing_answer descend(struct packing_search *search, uint32_t depth)
+{
+    struct node *node = &search->nodes[depth], *below = node_below(search, depth);
+    if (!node->left)
+        return PACKING_FITS;
+    if (!below)
+        return PACKING_CUT;
+    if (take_apart(search, node, below) > 1)
+        return descend_parts(search, depth);
+    while (search->steps < search->limit) {
+        uint32_t block = choose(search, node);
+        if (place(search, node, below, block) && prune(search, below)) {
+            enum packing_answer answer = descend(search, depth + 1);
+            if (answer != PACKING_NEVER)
+                return answer;
+        }
+        node->low[block] = lowest_end(search, node, block); /* refused: it lies on one that is still to be placed */
+        if (node->low[block] == NONE || !prune(search, node))
+            return PACKING_NEVER;
+    }
+    return PACKING_CUT;
+}
+
+/* Ways -------------------------------------------------------------------------------------------------------------- */
+
+/* 1 to 1.5, by chance. */
+static double jitter(struct packing_search *search)
+{
+    search->random ^= search->random << 13; /* xorshift (Marsaglia, 2003) */
+    search->random ^= search->random >> 7;
+    search->random ^= search->random << 17;
+    return 1 + (double)(search->random % 1024) / 2048;
+}
+
+enum { WAYS = 9 }; /* kinds of weights */
+
+static double weight_of(const struct packing_search *search, uint32_t block, uint64_t way, double most)
+{
+    double life = (double)(search->blocks[block].end - search->blocks[block].start), load = 0;
+    double size = (double)search->blocks[block].size, area = life * size;
+    for (uint32_t at = search->first[block]; at < search->until[block]; at++)
+        load = (double)search->load[at] > load ? (double)search->load[at] : load;
+    load /= most; /* of the fullest section that it covers, to that of all */
+    switch (way % WAYS) {
+    case 0:
+        return life;
+    case 1:
+        return area;
+    case 2:
+        return size;
+    case 3:
+        return area * size;
+    case 4:
+        return load + area * 1e-15;
+    case 5:
+        return load + life * 1e-9;
+    case 6:
+        return life * load * load * load * load;
+    case 7:
+        return area * load * load * load * load;
+    default:
+        return area * life;
+    }
+}
+
+enum packing_answer packing_search_run(struct packing_search *search, uint64_t height, uint64_t way, uint64_t limit,
+                                       uint64_t *steps, uint64_t *offsets)
+{
+    double most = 1;
+    struct node *root = &search->nodes[0];
+    for (uint32_t at = 0; at < search->sections; at++)
+        most = (double)search->load[at] > most ? (double)search->load[at] : most;
+    search->random = (way + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    search->height = height;
+    search->steps = 0;
+    search->limit = limit;
+    root->left = search->count;
+    for (uint32_t i = 0; i < search->count; i++) {
+        search->weight[i] = weight_of(search, i, way, most) * (way < WAYS ? 1 : jitter(search));
+        root->low[i] = 0;
+        root->top[i] = 0;
+        root->order[i] = i;
+        root->placed[i] = 0;
+    }
+    enum packing_answer answer = prune(search, root) ? descend(search, 0) : PACKING_NEVER;
+    *steps += search->steps;
+    if (answer == PACKING_FITS)
+        memcpy(offsets, search->offsets, search->count * sizeof *offsets);
+    return answer;
+}
