@@ -25,7 +25,7 @@ compile = cmake --build $(build_dir) --parallel $(JOBS)
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 
-.PHONY: all build demo test docs bench wheel mutants models fuzz fuzz-coverage soak nightly portability coverage lint format install clean help require-cmake
+.PHONY: all build demo test docs bench wheel mutants models fuzz fuzz-coverage soak nightly portability coverage lint format install uninstall clean help require-cmake
 
 all: build
 
@@ -119,6 +119,9 @@ format: ## Lay out the C sources as .clang-format says
 
 install: build ## Install into PREFIX (/usr/local), below DESTDIR if set
 	@DESTDIR='$(DESTDIR)' cmake --install $(build_dir) --prefix '$(PREFIX)'
+
+uninstall: ## Remove what `make install` put there (the same DESTDIR; the build folder remembers PREFIX)
+	@DESTDIR='$(DESTDIR)' cmake -DMANIFEST=$(build_dir)/install_manifest.txt -P cmake/uninstall.cmake
 
 clean: ## Remove every build folder
 	rm -rf build build-*/
