@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A block that two streams use. tarn_host_fill() stands where a GPU program launches a kernel. */
+/* Stream-ordered allocation, on whatever driver is there: a GPU's, or the host device. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <tarn/host.h>
 #include <tarn/tarn.h>
 
 static void must(tarn_status status)
@@ -17,31 +16,20 @@ static void must(tarn_status status)
 
 int main(void)
 {
-    const size_t size = (size_t)3 << 20;
-    tarn_stats stats = {.size = sizeof stats};
-    tarn_stream first, second;
-    tarn_event *filled;
-    void *block, *native;
+    tarn_stream one, two;
+    void *first, *again, *other;
 
-    must(tarn_stream_lease(0, 0, &first)); /* device 0, priority 0 */
-    must(tarn_stream_lease(0, 0, &second));
-    must(tarn_event_create(0, &filled));
-
-    must(tarn_alloc_on(first, size, &block));     /* work on `first` may use it from now on */
-    must(tarn_stream_native_get(first, &native)); /* what the driver calls the stream */
-    must(tarn_host_fill(0, native, block, 1, size));
-    must(tarn_event_record(filled, first));
-
-    must(tarn_stream_wait(second, filled));
-    must(tarn_stream_native_get(second, &native));
-    must(tarn_host_fill(0, native, block, 2, size));
-    must(tarn_record_stream(block, second)); /* its memory waits for `second` too; */
-    must(tarn_free(block));                  /* the free itself waits for nothing */
-
-    must(tarn_device_stats_get(0, &stats));
-    printf(
-        "%lld bytes allocated, %lld active, %lld reserved\n", (long long)stats.allocated_bytes[TARN_STAT_ALL].current,
-        (long long)stats.active_bytes[TARN_STAT_ALL].current, (long long)stats.reserved_bytes[TARN_STAT_ALL].current);
+    must(tarn_stream_lease(0, 0, &one)); /* device 0, priority 0 */
+    must(tarn_stream_lease(0, 0, &two));
+    must(tarn_alloc_on(one, 3 << 20, &first));
+    /* Launch kernels that use `first` on stream `one` here; tarn_stream_native_get() gives the cudaStream_t. */
+    must(tarn_free(first)); /* waits for nothing: later work of `one` runs after its earlier work */
+    must(tarn_alloc_on(one, 3 << 20, &again));
+    must(tarn_alloc_on(two, 3 << 20, &other));
+    printf("same stream: %s memory; another stream: %s memory\n", again == first ? "the same" : "other",
+           other == first ? "the same" : "other");
+    must(tarn_free(again));
+    must(tarn_free(other));
     must(tarn_shutdown());
     return 0;
 }
