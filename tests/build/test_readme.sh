@@ -2,55 +2,64 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# The program that README.md shows is examples/hello.c, letter for letter; it compiles without a warning, runs with the
-# shared and the static library, and prints what README.md says; examples/handle.c likewise. What it shows of cuBLAS
-# compiles, where there is a header. Every relative link in the documents leads to a file.
+# README.md: its program runs with the shared and the static library on every driver that there is without a GPU, the examples
+# beside it compile without a warning, those for CUDA against the toolkit's headers where it is installed, and the number of
+# tests that it names is right. It stays short, and shows a picture. What it and the other documents print is held by
+# test_figures.sh, their links by test_links.sh.
 set -euo pipefail
 cd "$TARN_SOURCE"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "test_readme: $*" >&2; exit 1; }
+unset TARN_DRIVER TARN_HOST_DEVICES TARN_HOST_MEMORY TARN_HOST_MAPS TARN_LOG TARN_ALLOC_CONF
 
-# block KIND: the first block of README.md that is fenced as KIND.
-block() { awk -v fence="\`\`\`$1" '!inside && !done && $0 == fence { inside = 1; next }
-                                   inside && $0 == "```" { inside = 0; done = 1 } inside' README.md; }
+lines=$(wc -l <README.md)
+[ "$lines" -le 140 ] || fail "README.md has $lines lines; it is to have about 130: the rest belongs to docs/"
+head -n 20 README.md | grep -q '^!\[.*](docs/pictures/report.png)$' || fail "README.md does not begin with a picture"
+[ -s docs/pictures/report.png ] || fail "the picture is missing; scripts/tutorial-pictures --readme makes it"
 
-block c >"$work/shown.c"
-diff -u examples/hello.c "$work/shown.c" >&2 || fail "README.md does not show examples/hello.c as it is"
-
-unset TARN_DRIVER TARN_HOST_DEVICES TARN_HOST_MEMORY TARN_HOST_MAPS TARN_LOG
 flags=(-std=c11 -Wall -Wextra -Wpedantic -Werror -Iinclude)
-"$CC" "${flags[@]}" "$work/shown.c" -L"$TARN_BUILD" -ltarn -Wl,-rpath,"$TARN_BUILD" -o "$work/shared"
-"$CC" "${flags[@]}" "$work/shown.c" "$TARN_BUILD/libtarn.a" -pthread -ldl -o "$work/static"
-block hello >"$work/expected"
-for program in shared static; do
-    "$work/$program" >"$work/printed" || fail "the $program program failed"
-    diff -u "$work/expected" "$work/printed" >&2 || fail "the $program program does not print what README.md says"
-done
+"$CC" "${flags[@]}" examples/hello.c -L"$TARN_BUILD" -ltarn -Wl,-rpath,"$TARN_BUILD" -o "$work/shared"
+"$CC" "${flags[@]}" examples/hello.c "$TARN_BUILD/libtarn.a" -pthread -ldl -o "$work/static"
+TARN_DRIVER=host "$work/shared" >"$work/expected" || fail "the program fails on the host device"
+[ -s "$work/expected" ] || fail "the program prints nothing"
+grep -qxF -e "$(cat "$work/expected")" README.md || fail "README.md does not say what the program prints"
+TARN_DRIVER=host "$work/static" | diff "$work/expected" - >&2 || fail "the static program prints something else"
+if [ -d "$TARN_BUILD/sim" ]; then
+    for driver in cuda hip; do
+        "$TARN_PROGRAM" sim --driver "$driver" -- "$work/shared" >"$work/printed" || fail "the program fails on $driver, simulated"
+        diff "$work/expected" "$work/printed" >&2 || fail "the program prints something else on $driver, simulated"
+    done
+fi
+scripts/example examples/handle.c >/dev/null || fail "examples/handle.c failed"
 
-"$CC" "${flags[@]}" examples/handle.c -L"$TARN_BUILD" -ltarn -Wl,-rpath,"$TARN_BUILD" -o "$work/handle"
-TARN_DRIVER=host "$work/handle" >"$work/printed" || fail "examples/handle.c failed"
-grep -qxF -e "$(cat "$work/printed")" README.md || fail "README.md does not say what examples/handle.c prints"
-
-block C >"$work/cublas.c"
-[ -s "$work/cublas.c" ] || fail "README.md shows nothing of cuBLAS"
-for include in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
-    if [ -n "$include" ] && [ -e "$include/include/cublas_v2.h" ]; then
-        "$CC" "${flags[@]}" -isystem "$include/include" -fsyntax-only "$work/cublas.c"
-        break
+# Examples for CUDA: C against the headers, .cu by nvcc where it is, with and without tarn where an example has both.
+for toolkit in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
+    if [ -z "$toolkit" ] || [ ! -e "$toolkit/include/cuda_runtime.h" ]; then continue; fi
+    for file in examples/cuda/*.c; do
+        "$CC" "${flags[@]}" -isystem "$toolkit/include" -fsyntax-only "$file" || fail "$file does not compile"
+    done
+    [ ! -d "$TARN_BUILD/sim" ] || scripts/example --sim examples/cuda/graph.c >/dev/null || fail "examples/cuda/graph.c failed"
+    if [ -x "$toolkit/bin/nvcc" ]; then
+        for file in examples/cuda/*.cu; do
+            for variant in '' -DUSE_TARN; do
+                # shellcheck disable=SC2086 # nothing, or a word
+                "$toolkit/bin/nvcc" -Werror all-warnings -Iinclude $variant -c "$file" -o "$work/object.o" ||
+                    fail "$file does not compile ${variant:-as it is}"
+            done
+        done
     fi
+    # What docs/handles.md shows of cuBLAS.
+    awk '!inside && $0 == "```C" { inside = 1; next } $0 == "```" { inside = 0 } inside' docs/handles.md >"$work/cublas.c"
+    [ -s "$work/cublas.c" ] || fail "docs/handles.md shows nothing of cuBLAS"
+    "$CC" "${flags[@]}" -isystem "$toolkit/include" -fsyntax-only "$work/cublas.c" || fail "what docs/handles.md shows does not compile"
+    break
 done
 
-# Links: [text](path), relative to the file that they stand in.
-broken=0
-for document in README.md CHANGELOG.md CONTRIBUTING.md docs/*.md examples/traces/README.md tests/mutants/README.md; do
-    while IFS= read -r target; do
-        target=${target%%#*}
-        if [ -n "$target" ] && [ ! -e "$(dirname "$document")/$target" ]; then
-            echo "$document: $target does not exist" >&2
-            broken=1
-        fi
-    done < <(grep -oE '\]\([^)]+\)' "$document" | sed 's/^](//; s/)$//' | grep -vE '^(https?|mailto):' || true)
-done
-[ "$broken" -eq 0 ] || fail "a link leads nowhere"
+# "more than N tests": those of all configurations, to the last fifty.
+said=$(grep -oE 'more than [0-9]+ tests' README.md | grep -oE '[0-9]+') || fail "README.md does not say how many tests there are"
+tests=$(ctest --test-dir "$TARN_BUILD" -N | awk '/^ +Test +#/ && $0 !~ /: abi\./ { count++ } END { print count + 0 }')
+[ "$tests" -gt "$said" ] || fail "README.md says more than $said tests; there are $tests"
+[ "$tests" -le $((said + 50)) ] || fail "README.md says more than $said tests; there are $tests"
+echo "$lines lines, $tests tests"

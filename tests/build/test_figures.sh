@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# What documents show as printed by a command is what the command prints now. The counts that they give are right, every variable that
+# the code reads is in docs/configuration.md or docs/building.md, and every option of the build in the latter.
+set -euo pipefail
+cd "$TARN_SOURCE"
+fail() { echo "test_figures: $*" >&2; exit 1; }
+
+scripts/printed --check
+
+# A line <!-- counted: KIND N --> stands before a text with that number. KIND: mutants, fuzz-targets, functions.
+count()
+{
+    case $1 in
+        mutants) find tests/mutants -name '*.patch' | wc -l ;;
+        fuzz-targets) find tests/fuzz -maxdepth 1 -name 'fuzz_*.c' | wc -l ;;
+        functions) grep -cE '^ +tarn_\w+;' src/tarn.map ;;
+        *) fail "nothing counts $1" ;;
+    esac
+}
+while IFS=: read -r file line mark; do
+    read -r kind said <<<"$(sed -E 's/^<!-- counted: (.*) -->$/\1/' <<<"$mark")"
+    is=$(count "$kind")
+    [ "$said" = "$is" ] || fail "$file, line $line: $said $kind; there are $is"
+    sed -n "$((line + 1)),$((line + 3))p" "$file" | grep -qw "$said" || fail "$file, line $line: $said is not in what follows"
+done < <(grep -nE '^<!-- counted: [a-z-]+ [0-9]+ -->$' README.md CONTRIBUTING.md docs/*.md)
+
+for variable in $(grep -rhoE '"TARN_[A-Z_]+"' src tools sim python/src | tr -d '"' | sort -u | grep -vE '^TARN_(ERROR|UNKNOWN)'); do
+    grep -qE "\`$variable(=[^\`]*)?\`" docs/configuration.md docs/building.md || fail "$variable is read, and in neither docs/configuration.md nor docs/building.md"
+done
