@@ -3,11 +3,21 @@
 # Copyright (c) 2026 The tarn authors
 #
 # Installs into an empty folder, moves it, and builds and runs examples/consumer against it in each way that users have:
-# CMake and pkg-config, shared and static. Then looks at what the libraries carry.
+# CMake and pkg-config, shared and static. Then looks at what the libraries carry and what is installed beside them. What is
+# uninstalled leaves nothing, and takes nothing else along.
 set -euo pipefail
+cd "$TARN_SOURCE"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# The list of what `make install` wrote is its user's: it is put back, or goes again.
+manifest=$TARN_BUILD/install_manifest.txt
+[ ! -e "$manifest" ] || cp "$manifest" "$work/manifest"
+clean_up()
+{
+    if [ -e "$work/manifest" ]; then cp "$work/manifest" "$manifest"; else rm -f "$manifest"; fi
+    rm -rf "$work"
+}
+trap clean_up EXIT
 fail() { echo "test_install: $*" >&2; exit 1; }
 
 cmake --install "$TARN_BUILD" --prefix "$work/first" >/dev/null
@@ -29,8 +39,8 @@ main=$TARN_SOURCE/examples/consumer/main.c
 read -r -a flags <<<"$(pkg-config --cflags --libs tarn)"
 "$CC" "$main" "${flags[@]}" -Wl,-rpath,"$libdir" -o "$work/shared"
 "$work/shared"
-read -r -a flags <<<"$(pkg-config --cflags --libs --static tarn)"
-"$CC" "$main" "${flags[@]/#-ltarn/-l:libtarn.a}" -o "$work/static"
+read -r -a flags <<<"$(pkg-config --cflags --libs tarn-static)"
+"$CC" "$main" "${flags[@]}" -o "$work/static"
 ! readelf -d "$work/static" | grep -q libtarn || fail "the static program needs libtarn.so"
 "$work/static"
 
@@ -56,3 +66,29 @@ if [ -x "$TARN_BUILD/tarn" ]; then
         done
     fi
 fi
+
+echo "licence, documents, examples"
+doc=$prefix/share/doc/tarn
+cmp LICENSE "$doc/LICENSE" || fail "the licence was not installed"
+for file in README.md CHANGELOG.md docs/*.md docs/*/*.md docs/pictures/*.png examples/*.c examples/cuda/* examples/consumer/*; do
+    cmp "$file" "$doc/$file" || fail "$file was not installed"
+done
+
+echo "completions"
+if [ -x "$TARN_BUILD/tarn" ]; then
+    for file in bash-completion/completions/tarn zsh/site-functions/_tarn fish/vendor_completions.d/tarn.fish; do
+        [ -s "$prefix/share/$file" ] || fail "share/$file was not installed"
+    done
+fi
+
+echo "uninstalling, with DESTDIR"
+DESTDIR=$work/root cmake --install "$TARN_BUILD" --prefix /usr >/dev/null
+mkdir -p "$work/root/usr/lib/tarn"
+echo keep >"$work/root/usr/include/other.h"
+echo keep >"$work/root/usr/lib/tarn/theirs"
+DESTDIR=$work/root cmake -DMANIFEST="$manifest" -P "$TARN_SOURCE/cmake/uninstall.cmake" >/dev/null 2>&1 || fail "uninstalling failed"
+left=$(find "$work/root" -type f -o -type l | sort | sed "s|$work/root||" | tr '\n' ' ')
+[ "$left" = "/usr/include/other.h /usr/lib/tarn/theirs " ] || fail "uninstalling left: $left"
+[ ! -e "$work/root/usr/include/tarn" ] || fail "uninstalling left an empty folder"
+! cmake -DMANIFEST="$work/nothing" -P "$TARN_SOURCE/cmake/uninstall.cmake" >"$work/said" 2>&1 || fail "uninstalled nothing, and said that all is well"
+grep -q 'nothing was installed' "$work/said" || fail "does not say why nothing can be uninstalled"
