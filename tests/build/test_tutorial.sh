@@ -3,7 +3,7 @@
 # Copyright (c) 2026 The tarn authors
 #
 # docs/tutorial-out-of-memory.md: examples/leak.c runs out of memory and says so as the tutorial does, leaves the text that
-# it quotes, and is mended by the change that it shows. What `tarn report` prints is compared but for times and the chart.
+# it quotes, and is fixed by the change that it shows. What `tarn report` prints is compared but for times and the chart.
 set -euo pipefail
 
 work=$(mktemp -d)
@@ -51,15 +51,15 @@ if "$TARN_PROGRAM" help report >/dev/null 2>&1; then
     done
 fi
 
-echo "the mend"
-block diff >mend.diff
-git -C "$work" apply --check mend.diff || fail "the change that the tutorial shows does not apply to examples/leak.c"
-git -C "$work" apply mend.diff
-compile examples/leak.c mended
-TARN_TRACE=stacks=alloc ./mended mended.pickle >printed || fail "mended, it runs out of memory still"
-diff -u <(block mended) printed >&2 || fail "mended, it prints something else"
-[ -s mended.pickle ] || fail "it leaves no snapshot"
+echo "the fix"
+block diff >fix.diff
+git -C "$work" apply --check fix.diff || fail "the change that the tutorial shows does not apply to examples/leak.c"
+git -C "$work" apply fix.diff
+compile examples/leak.c fixed
+TARN_TRACE=stacks=alloc ./fixed fixed.pickle >printed || fail "fixed, it runs out of memory still"
+diff -u <(block fixed) printed >&2 || fail "fixed, it prints something else"
+[ -s fixed.pickle ] || fail "it leaves no snapshot"
 if "$TARN_PROGRAM" help report >/dev/null 2>&1; then
-    "$TARN_PROGRAM" report "$snapshot" mended.pickle -o both.html
-    "$TARN_PROGRAM" diff "$snapshot" mended.pickle | grep -q 'request/prefill/keys and values' || fail "tarn diff does not name the leak"
+    "$TARN_PROGRAM" report "$snapshot" fixed.pickle -o both.html
+    "$TARN_PROGRAM" diff "$snapshot" fixed.pickle | grep -q 'request/prefill/keys and values' || fail "tarn diff does not name the leak"
 fi
