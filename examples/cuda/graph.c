@@ -3,7 +3,8 @@
 
 /* A CUDA graph whose memory is a pool of its own, from capture to destroy, by CUDA's driver API. It needs no kernel, so that
  * it runs on the simulated driver too:
- *   cc graph.c -I/usr/local/cuda/include $(pkg-config --cflags --libs tarn) -lcuda -o graph && tarn sim -- ./graph */
+ *   cc graph.c -I/usr/local/cuda/include -L/usr/local/cuda/lib64/stubs -lcuda $(pkg-config --cflags --libs tarn) -o graph
+ *   tarn sim -- ./graph      (without a GPU; with one, ./graph) */
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
