@@ -90,8 +90,8 @@ int main(void)
     must(tarn_device_trim(0, 0));
     tarn_stats stats = {.size = sizeof stats};
     must(tarn_device_stats_get(0, &stats));
-    printf("%-18s %lld bytes reserved on the device\n", "destroyed:",
-           (long long)stats.reserved_bytes[TARN_STAT_ALL].current);
+    printf("%-18s %lld bytes reserved on the device\n",
+           "destroyed:", (long long)stats.reserved_bytes[TARN_STAT_ALL].current);
     must(tarn_stream_return(stream));
     must(tarn_shutdown());
     return 0;
