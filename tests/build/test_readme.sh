@@ -59,7 +59,7 @@ done
 
 # "more than N tests": those of all configurations, to the last hundred.
 said=$(grep -oE 'more than [0-9]+ tests' README.md | grep -oE '[0-9]+') || fail "README.md does not say how many tests there are"
-tests=$(ctest --test-dir "$TARN_BUILD" -N | awk '/^ +Test +#/ && $0 !~ /: abi\./ { count++ } END { print count + 0 }')
+tests=$(find "$TARN_BUILD" -name CTestTestfile.cmake -exec cat {} + | awk '/^add_test\(/ && $0 !~ /abi\./ { count++ } END { print count + 0 }')
 [ "$tests" -gt "$said" ] || fail "README.md says more than $said tests; there are $tests"
 [ "$tests" -le $((said + 100)) ] || fail "README.md says more than $said tests; there are $tests"
 echo "$lines lines, $tests tests"
