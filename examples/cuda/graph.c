@@ -44,7 +44,6 @@ int main(void)
     const size_t size = (size_t)8 << 20;
     tarn_stream stream;
     tarn_pool *pool;
-    tarn_pool_id id;
     void *native, *input, *scratch, *output, *graph;
     CUgraphExec executable;
     unsigned char last;
@@ -53,7 +52,6 @@ int main(void)
     must(tarn_stream_lease(0, 0, &stream));
     must(tarn_stream_native_get(stream, &native)); /* a CUstream, which is a cudaStream_t */
     must(tarn_pool_create(NULL, &pool));
-    must(tarn_pool_id_get(pool, &id));
 
     /* What the graph reads must be allocated before the capture, and stay allocated while the graph is launched. */
     must(tarn_pool_alloc(pool, stream, size, &input));
