@@ -42,10 +42,10 @@ typedef struct tarn_device_properties {
     int least_priority;    /* of streams: the numerically highest, 0 */
     int greatest_priority; /* the numerically lowest */
     bool virtual_memory;   /* physical memory can be mapped at reserved addresses */
-    bool alias;            /* ... and at two addresses at once */
-    int capability_major;  /* compute capability; 0 on the host device */
-    int capability_minor;  /* ... the second number of it */
-    bool exportable;       /* other processes can be given its memory: tarn/share.h */
+    bool alias;            /* physical memory can be mapped at two addresses at once */
+    int capability_major;  /* compute capability, first number; 0 on the host device */
+    int capability_minor;  /* compute capability, second number */
+    bool exportable;       /* memory can be exported to other processes: tarn/share.h */
 } tarn_device_properties;
 
 /* Returns the number of devices. They are counted once per process.
@@ -91,7 +91,7 @@ TARN_API tarn_status tarn_device_peer_enable(int device, int peer);
  * guard.
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 typedef struct tarn_device_guard {
-    int previous; /* the device before */
+    int previous; /* the previous device */
     bool active;  /* set, and not restored yet */
 } tarn_device_guard;
 TARN_API tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device);

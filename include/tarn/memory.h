@@ -25,10 +25,10 @@
 extern "C" {
 #endif
 
-#define TARN_BLOCK_UNIT 512ul          /* bytes: block sizes and addresses are multiples of it */
+#define TARN_BLOCK_UNIT 512ul          /* bytes: block sizes and addresses are multiples of this */
 #define TARN_MAX_ALIGNMENT (2ul << 20) /* bytes */
 #define TARN_MAX_SIZE (1ul << 60)      /* bytes: a larger request fails as TARN_ERROR_OUT_OF_MEMORY */
-#define TARN_CURRENT_DEVICE (-1)       /* in place of a number: the calling thread's current device */
+#define TARN_CURRENT_DEVICE (-1)       /* stands for the calling thread's current device */
 
 /* A small number that names what a block is for, in statistics and snapshots. 0 is "no tag". */
 typedef uint16_t tarn_tag;
@@ -60,7 +60,7 @@ struct tarn_pool; /* tarn/pool.h */
 /* Options of tarn_alloc(). */
 typedef struct tarn_alloc_options {
     size_t size;        /* sizeof(tarn_alloc_options) */
-    int device;         /* TARN_CURRENT_DEVICE, or a device; must be that of `stream` unless that is a constant */
+    int device;         /* TARN_CURRENT_DEVICE, or a device; must match `stream` unless that is a constant */
     tarn_stream stream; /* TARN_STREAM_LEGACY and TARN_STREAM_PER_THREAD mean those of `device` */
     size_t alignment;   /* bytes: 0 or a power of two up to TARN_MAX_ALIGNMENT */
     tarn_tag tag;       /* of the block; 0: none */
@@ -116,7 +116,7 @@ TARN_API tarn_status tarn_usable_size_get(const void *pointer, size_t *size);
  * made for a graph. */
 typedef struct tarn_pool_id {
     uint64_t first;  /* not 0: made for a graph */
-    uint64_t second; /* not 0: made by the user */
+    uint64_t second; /* not 0: created by the caller */
 } tarn_pool_id;
 
 /* A live block. */
@@ -124,13 +124,12 @@ typedef struct tarn_block_info {
     size_t size;        /* sizeof(tarn_block_info), set by the caller */
     void *base;         /* start of the block */
     size_t usable_size; /* bytes */
-    size_t requested;   /* bytes, as asked for */
+    size_t requested;   /* bytes that were requested */
     int device;         /* whose memory it is */
-    tarn_stream
-        stream;        /* that it was allocated for, by its value of now; may be retired since, or have another lease */
-    tarn_tag tag;      /* 0: none */
-    tarn_pool_id pool; /* which of the device's pools it is from */
-    bool imported;     /* tarn_import() gave it: then `base` is what that gave, and `stream` and `tag` are 0 */
+    tarn_stream stream; /* the block's stream, as named now; may have been retired or leased anew */
+    tarn_tag tag;       /* 0: none */
+    tarn_pool_id pool;  /* the pool that it belongs to */
+    bool imported;      /* by tarn_import(), which returned `base`; `stream` and `tag` are 0 */
 } tarn_block_info;
 
 /* Describes the live block that contains `pointer`, which may point anywhere into it. Takes a lock, so it is not for a

@@ -128,9 +128,9 @@ TARN_API tarn_status tarn_stream_synchronize(tarn_stream stream);
 /* A guard makes `stream` and its device current. Restore brings back the stream that was current on that device, and
  * then the previous device. The rules of tarn_device_guard hold. */
 typedef struct tarn_stream_guard {
-    tarn_stream previous; /* the stream before, on `device` */
-    int device;           /* the stream's */
-    int previous_device;  /* the device before */
+    tarn_stream previous; /* the previous stream on `device` */
+    int device;           /* the stream's device */
+    int previous_device;  /* the previous device */
     bool active;          /* set, and not restored yet */
 } tarn_stream_guard;
 TARN_API tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream);
@@ -174,16 +174,16 @@ TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
  * Other streams get it when the capture is over. A graph keeps nothing alive: what it uses must stay allocated while
  * the graph is launched. */
 typedef enum tarn_capture_mode {
-    TARN_CAPTURE_GLOBAL,       /* the driver refuses unsafe calls of every thread meanwhile */
-    TARN_CAPTURE_THREAD_LOCAL, /* ... of this thread */
-    TARN_CAPTURE_RELAXED       /* ... of none */
+    TARN_CAPTURE_GLOBAL,       /* the driver refuses unsafe calls of every thread during it */
+    TARN_CAPTURE_THREAD_LOCAL, /* the driver refuses unsafe calls of this thread */
+    TARN_CAPTURE_RELAXED       /* the driver refuses no calls */
 } tarn_capture_mode;
 
 /* Whether a stream captures. */
 typedef enum tarn_capture_state {
     TARN_CAPTURE_NONE,       /* it runs its work */
     TARN_CAPTURE_ACTIVE,     /* it captures */
-    TARN_CAPTURE_INVALIDATED /* it captures, and a mistake has spoilt the capture, which can only be ended */
+    TARN_CAPTURE_INVALIDATED /* a mistake has invalidated the capture, which can only be ended */
 } tarn_capture_state;
 
 /* Begins a capture on a stream.
