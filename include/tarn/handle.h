@@ -201,12 +201,13 @@ TARN_API tarn_status tarn_handle_get_on(tarn_library library, tarn_stream stream
 /* Returns the calling thread's handle for its current device as its last user left it. tarn sets no stream, no
  * workspace and no mode: for code that sets all three itself. Only the next get or lease sets them again: before the
  * caller frees a workspace of its own, it must take that workspace out of the handle. For a library with one handle per
- * stream, this is the handle of the current stream, and it keeps that stream. Fails as a get does. */
+ * stream, this is the handle of the current stream, and it keeps that stream. Fails as tarn_handle_get() does. */
 TARN_API tarn_status tarn_handle_get_plain(tarn_library library, void **handle);
 
 /* Leases a handle that belongs to no thread, for fibers and tasks. Whoever has the lease may use the handle on any
  * thread, one at a time. `bind` moves the lease to another stream of the same device. For a library with one handle per
- * stream that may be another handle, so read `handle` again. The structure never grows. Fails as a get does. */
+ * stream that may be another handle, so read `handle` again. The structure never grows. Fails as
+ * tarn_handle_get() does. */
 typedef struct tarn_lease {
     void *handle;    /* the vendor's */
     void *owner;     /* private to tarn */
@@ -230,7 +231,7 @@ TARN_API tarn_status tarn_handle_return(tarn_lease *lease);
  * The call also does what a first binding does and a capture does not survive: rocBLAS and hipBLAS free the memory that
  * a handle came with. A handle that keeps its stream counts as available again when that stream's work is over.
  *
- * Both fail as a get does; handles already created stay.
+ * Both fail as tarn_handle_get() does; handles already created stay.
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
  *   TARN_ERROR_INVALID_STREAM     the stream is unknown or was retired
  *   TARN_ERROR_INVALID_ARGUMENT   `count` is above 65,536 */
@@ -363,7 +364,7 @@ TARN_API tarn_status tarn_workspace_size_get(tarn_library library, int device, s
  * returns the workspace of the calling thread's handle for its current device and stream, `get_on` that for `stream`
  * and its device. It is valid until the thread asks for the library's handle or workspace again, on another stream or
  * after a clear. `get_of` returns the workspace of a lease and the stream that it is bound to, valid until the lease is
- * bound or returned, or a clear. Otherwise they fail as a get does.
+ * bound or returned, or a clear. Otherwise they fail as tarn_handle_get() does.
  *   TARN_ERROR_NOT_SUPPORTED      the library takes no workspace as an argument
  *   TARN_ERROR_INVALID_ARGUMENT   `get_of`: not a lease, or one that was returned
  *   TARN_ERROR_INVALID_STREAM     `get_of`: the lease's stream was retired */
@@ -373,8 +374,8 @@ TARN_API tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **point
 
 /* Bracket calls that need a workspace: `begin` returns a handle with a workspace, and `end` frees the workspace.
  * `begin` uses the calling thread's handle for its current stream, `begin_on` the one for `stream`, `begin_of` the
- * handle of a lease. Begin fails as a get does. Under CACHED, and during a capture, begin is an ordinary get and end
- * does nothing.
+ * handle of a lease. Begin fails as tarn_handle_get() does. Under CACHED, and during a capture, begin is an
+ * ordinary get and end does nothing.
  *
  * The same thread calls begin and end; for a lease, the holder of the lease calls end. In between, the thread must not
  * exit or change the device, and the stream must not join a capture. The structure never grows, so that a program can

@@ -50,9 +50,19 @@ if [ -x "$TARN_BUILD/tarn" ]; then
     echo "the program"
     "$TARN_BUILD/tarn" --help >/dev/null
     "$prefix/bin/tarn" --help >/dev/null
-    if [ -d "$TARN_BUILD/man" ]; then # else help2man was missing
+    if [ -d "$TARN_BUILD/man/man1" ]; then # else help2man was missing
         for page in "$TARN_BUILD"/man/man1/*; do
             cmp "$page" "$prefix/share/man/man1/$(basename "$page")" || fail "a manual page was not installed: $page"
         done
     fi
+fi
+
+echo "the manual"
+[ -d "$TARN_BUILD/man/man3" ] || { echo "test_install: the pages of the functions are missing; is Python 3?"; exit 77; }
+for page in "$TARN_BUILD"/man/man3/*; do
+    cmp "$page" "$prefix/share/man/man3/$(basename "$page")" || fail "a manual page was not installed: $page"
+done
+if command -v man >/dev/null; then
+    MANWIDTH=100 man -M "$prefix/share/man" 3 tarn_alloc_on | grep -q 'tarn_status tarn_alloc_on(tarn_stream stream' ||
+        fail "man 3 tarn_alloc_on does not show the function"
 fi
