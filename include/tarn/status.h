@@ -34,16 +34,16 @@ extern "C" {
     X(TARN_ERROR_INVALID_ARGUMENT, 1, "an argument is outside what the call accepts")                      \
     X(TARN_ERROR_OUT_OF_MEMORY, 2, "the device, or a limit set on it, has no memory left for the request") \
     X(TARN_ERROR_OUT_OF_HOST_MEMORY, 3, "the host has no memory left for the library's own bookkeeping")   \
-    X(TARN_ERROR_INVALID_POINTER, 4, "the pointer is not the start of a live block of tarn's")             \
+    X(TARN_ERROR_INVALID_POINTER, 4, "the pointer is not the start of a live tarn block")                  \
     X(TARN_ERROR_DOUBLE_FREE, 5, "the block was freed before")                                             \
-    X(TARN_ERROR_INVALID_DEVICE, 6, "there is no device of that number")                                   \
+    X(TARN_ERROR_INVALID_DEVICE, 6, "there is no device with that number")                                 \
     X(TARN_ERROR_INVALID_STREAM, 7, "the stream is unknown, retired, or of another device")                \
     X(TARN_ERROR_NOT_READY, 8, "the work asked about has not finished")                                    \
     X(TARN_ERROR_BUSY, 9, "the object is still in use")                                                    \
     X(TARN_ERROR_CAPTURE, 10, "the call is not allowed while a stream captures")                           \
     X(TARN_ERROR_DEVICE_LOST, 11, "an earlier error has left the device unusable")                         \
-    X(TARN_ERROR_MAPPING_LIMIT, 12, "the machine's limit of memory mappings is reached")                   \
-    X(TARN_ERROR_DRIVER, 13, "a call of the driver failed")                                                \
+    X(TARN_ERROR_MAPPING_LIMIT, 12, "the process has reached the system's limit on memory mappings")       \
+    X(TARN_ERROR_DRIVER, 13, "a driver call failed")                                                       \
     X(TARN_ERROR_NO_DRIVER, 14, "no driver could be loaded")                                               \
     X(TARN_ERROR_LIBRARY_NOT_FOUND, 15, "a vendor library could not be loaded")                            \
     X(TARN_ERROR_NOT_SUPPORTED, 16, "the driver or the device cannot do this")                             \
@@ -52,10 +52,10 @@ extern "C" {
     X(TARN_ERROR_CONFIGURATION, 19, "an environment variable or a configuration string is malformed")      \
     X(TARN_ERROR_NO_ROOM, 20, "the block cannot grow where it is")                                         \
     X(TARN_ERROR_INTERNAL, 21, "an invariant of the library is broken; please report it")                  \
-    X(TARN_ERROR_LIBRARY, 22, "a call of a vendor library failed")                                         \
+    X(TARN_ERROR_LIBRARY, 22, "a vendor library call failed")                                              \
     X(TARN_ERROR_SCOPE, 23, "the scope has ended, is open already, or is not the newest of this thread")   \
     X(TARN_ERROR_SUSPENDED, 24, "the pool is suspended")                                                   \
-    X(TARN_ERROR_SYSTEM, 25, "a call of the operating system failed")
+    X(TARN_ERROR_SYSTEM, 25, "a system call failed")
 
 /* How a call ended. */
 typedef enum tarn_status {

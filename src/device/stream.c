@@ -200,10 +200,11 @@ static tarn_status retire_named(struct stream *stream)
 static tarn_status retire_gone(struct stream *stream)
 {
     if (stream->origin != STREAM_IS_ADOPTED)
-        return failed(TARN_ERROR_INVALID_STREAM,
-                      "stream %#llx of device %d is tarn's own, but the driver has another at its pointer %p: it was "
-                      "destroyed by somebody else",
-                      (unsigned long long)stream_value(stream), stream->device, stream->native);
+        return failed(
+            TARN_ERROR_INVALID_STREAM,
+            "stream %#llx of device %d belongs to tarn, but the driver has another stream at its pointer %p: it was "
+            "destroyed by other code",
+            (unsigned long long)stream_value(stream), stream->device, stream->native);
     atomic_store(&stream->found, true);
     return stream_retire(stream);
 }
@@ -255,10 +256,11 @@ tarn_status stream_refuse_foreign(const struct stream *stream, const char *what)
 {
     if (!stream_is_foreign(stream))
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_STREAM,
-                  "%s: stream %#llx of device %d is the per-thread default stream of another thread, which alone can "
-                  "name it to the driver",
-                  what, (unsigned long long)stream_value(stream), stream->device);
+    return failed(
+        TARN_ERROR_INVALID_STREAM,
+        "%s: stream %#llx of device %d is the per-thread default stream of another thread; only that thread can "
+        "use it here",
+        what, (unsigned long long)stream_value(stream), stream->device);
 }
 
 driver_stream stream_native(const struct stream *stream)
@@ -542,7 +544,7 @@ static bool find_at_once(struct device *device, driver_stream native, uint64_t n
 static tarn_status refuse_numberless(const struct device *device)
 {
     return failed(TARN_ERROR_NOT_SUPPORTED,
-                  "the driver of device %d does not number its streams, so that a destroyed one could not be told from "
+                  "the driver of device %d has no stream ids, so a destroyed stream could not be told from "
                   "the next at its pointer: use tarn_stream_adopt(), and tarn_stream_retire() before the stream is "
                   "destroyed",
                   device->number);

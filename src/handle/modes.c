@@ -34,7 +34,7 @@ static tarn_status mode_find(tarn_library library, tarn_handle_mode mode, struct
 
 static tarn_status value_check(int value)
 {
-    return value >= -1 ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no value of a mode", value);
+    return value >= -1 ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a valid value of a mode", value);
 }
 
 tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value)

@@ -109,7 +109,7 @@ static tarn_status create_once(struct entry *entry, const struct device *device,
         return TARN_OK;
     }
     if (code == 0)
-        return failed(TARN_ERROR_LIBRARY, "%s: %s said that it succeeded, and made no handle", row->name, row->create);
+        return failed(TARN_ERROR_LIBRARY, "%s: %s reported success but created no handle", row->name, row->create);
     if (made && row->failed_handle_is_real)
         (void)call_destroy(entry, made);
     bool full =

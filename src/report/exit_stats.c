@@ -149,7 +149,7 @@ tarn_status exit_stats_begin(void)
     const char *text = secure_getenv("TARN_STATS");
     bool yes = text && strcmp(text, "1") == 0;
     if (text && *text && !yes && strcmp(text, "0") != 0)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_STATS=%.64s is neither 0 nor 1", text);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_STATS=%.64s must be 0 or 1", text);
     atomic_store(&printed, false);
     atomic_store(&wanted, yes);
     if (yes && !atomic_exchange(&registered, true))

@@ -339,7 +339,7 @@ static tarn_status read_wish(const char **path)
     bool asked = wish && strcmp(wish, "1") == 0, refused = wish && strcmp(wish, "0") == 0;
     *path = NULL;
     if (wish && *wish && !asked && !refused)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_NVTX=%.64s is neither 0 nor 1", wish);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_NVTX=%.64s must be 0 or 1", wish);
     if (!refused && named && *named && (asked || driver == &driver_cuda))
         *path = named;
     return TARN_OK;

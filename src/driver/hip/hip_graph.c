@@ -178,7 +178,7 @@ static tarn_status instantiate(int device, hip_graph graph, hip_graph_exec *exec
     if (*exec != made)
         (void)hip.call.hipGraphExecDestroy(made);
     (void)hip_leave_silently(&scope, HIP_OK);
-    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph by");
+    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph");
 }
 
 tarn_status hip_graph_launch(int device, driver_graph graph, driver_stream stream)
@@ -216,7 +216,7 @@ tarn_status hip_graph_hold(int device, driver_graph graph, void (*end)(void *), 
                       loader_path(&hip.library));
     struct held *held = held_create(end, argument);
     if (!held)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember who is told of the end of a graph");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a callback for the end of a graph");
     tarn_status status = hip_enter(device, true, &scope);
     if (status) {
         held_cancel(held, false);

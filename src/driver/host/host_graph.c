@@ -510,7 +510,7 @@ static tarn_status hold(driver_graph handle, void (*end)(void *), void *argument
     struct host_graph *graph;
     struct host_hold *fresh = object_alloc(&hold_objects);
     if (!fresh)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_hold: no memory to remember who is to be told");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_hold: no memory to remember a callback");
     host_streams_lock();
     tarn_status status = find_graph("graph_hold", handle, &graph);
     if (!status) {

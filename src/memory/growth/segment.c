@@ -192,7 +192,7 @@ static tarn_status ask(struct store *store, size_t size, driver_stream native, u
     *address = (uintptr_t)store->allocator.alloc(size, device->number, native, store->allocator.user);
     if (*address)
         return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "the allocator of pool (%llu, %llu) has no %zu bytes",
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "the allocator of pool (%llu, %llu) could not allocate %zu bytes",
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1], size);
 }
 

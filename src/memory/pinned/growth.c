@@ -158,7 +158,7 @@ static tarn_status growth_begin(size_t size, tarn_pinned_settings *settings)
     *settings = pinned.settings;
     mutex_unlock(&pinned.lock);
     return fits ? TARN_OK
-                : failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes more than the %zu allocated are above the limit of %zu",
+                : failed(TARN_ERROR_OUT_OF_MEMORY, "%zu more bytes beside the %zu allocated exceed the limit of %zu",
                          size, taken, limit);
 }
 

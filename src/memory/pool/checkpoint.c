@@ -101,7 +101,7 @@ tarn_status tarn_checkpoint_destroy(tarn_checkpoint *public)
     if (status == TARN_ERROR_FORKED)
         return status;
     if (!object_is_live(&checkpoints, checkpoint))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is no checkpoint, or one that was destroyed",
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is not a checkpoint, or was destroyed",
                       (const void *)checkpoint);
     list_free(&checkpoint->list);
     object_free(&checkpoints, checkpoint);
@@ -167,7 +167,7 @@ static tarn_status check_places(struct store *store, const struct list *then, co
         const struct visited *block = &then->blocks[i];
         if (!is_there(store, block))
             return failed(TARN_ERROR_NO_ROOM,
-                          "a restore: the memory of the block at %p is not the pool's any more, or not its stream's",
+                          "a restore: the memory of the block at %p no longer belongs to the pool, or to its stream",
                           block->block.address);
         while (at < own->count && end_of(&own->blocks[at]) <= (uintptr_t)block->block.address)
             at++;
@@ -288,7 +288,7 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     if (status || (status = store_check(&pool->store)))
         return status;
     if (!object_is_live(&checkpoints, checkpoint))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is no checkpoint, or one that was destroyed",
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is not a checkpoint, or was destroyed",
                       (const void *)checkpoint);
     if (memcmp(checkpoint->id, pool->store.id, sizeof checkpoint->id) != 0)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is of another pool");
