@@ -3,8 +3,8 @@
 
 /* Devices, and each thread's current device.
  *
- * A device is a number from 0 to tarn_device_count_get() - 1. Each thread has a current device, initially 0. It is a
- * value of tarn's own: no driver context is created on a device before the device is used. All functions are
+ * A device is a number from 0 to tarn_device_count_get() - 1. Each thread has a current device, initially 0. tarn
+ * keeps this value itself: no driver context is created on a device before the device is used. All functions are
  * thread-safe. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,
  * TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, and
  * TARN_ERROR_INVALID_ARGUMENT for a NULL out-parameter.

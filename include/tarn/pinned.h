@@ -39,8 +39,8 @@ extern "C" {
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_pinned_alloc(size_t size, void **pointer);
 
-/* Allocates a pinned block for work on `stream`. If that stream captures, the block belongs to that capture's pool
- * instead of one of the thread's current stream. Otherwise as tarn_pinned_alloc().
+/* Allocates a pinned block for work on `stream`. If a capture of `stream` has a pool, the block comes from that pool;
+ * tarn_pinned_alloc() looks at the thread's current stream instead. Otherwise as tarn_pinned_alloc().
  *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired */
 TARN_API tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void **pointer);
 
@@ -129,7 +129,7 @@ typedef struct tarn_pinned_stats {
     int64_t pending_bytes;                          /* now: of freed blocks that work still uses */
     int64_t kept_bytes;                             /* now: of freed blocks kept for a graph */
     int64_t num_alloc_retries;                      /* requests that had to release memory or wait first */
-    int64_t num_ooms;                               /* requests that failed for want of memory */
+    int64_t num_ooms;                               /* requests that failed because memory was short */
 } tarn_pinned_stats;
 
 /* Returns the statistics. The call first looks for finished work.

@@ -186,7 +186,7 @@ typedef struct tarn_pool_block {
 
 /* Lists the live blocks of the pool by address. Writes up to `room` of them to `blocks`, which may be NULL if `room` is
  * 0, and their number to `count`. A block that another thread allocates or frees meanwhile may or may not be listed.
- * Blocks of tarn's own, such as the workspaces of captures, are never listed; the statistics count them. */
+ * tarn's own blocks, such as the workspaces of captures, are never listed; the statistics count them. */
 TARN_API tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *blocks, size_t room, size_t *count);
 
 /* Returns whether the live blocks of the pool, except tarn's own, are exactly those that begin at `pointers`. The order
@@ -241,7 +241,7 @@ TARN_API tarn_status tarn_pool_checkpoint(tarn_pool *pool, tarn_checkpoint **che
 TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
 
 /* Makes exactly those blocks live that were live at the checkpoint, with the same addresses, streams and tags. Device
- * memory is not touched: blocks have whatever contents are there. Blocks of tarn's own stay as they are now. No other
+ * memory is not touched: blocks have whatever contents are there. tarn's own blocks stay as they are now. No other
  * thread may use the pool meanwhile. On failure nothing has changed.
  *
  * A block allocated since the checkpoint becomes free, even one that a live graph uses. Its memory stays mapped, and
@@ -253,7 +253,7 @@ TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
  *   TARN_ERROR_INVALID_ARGUMENT   the checkpoint is of another pool
  *   TARN_ERROR_BUSY               a freed block waits for other streams, or a live block is used by any
  *   TARN_ERROR_NO_ROOM            memory of that time has left the pool (hold it by a graph, or do not trim); or the
- *                                 stream of a block was retired; or memory of tarn's own lies there
+ *                                 stream of a block was retired; or tarn's own memory lies there
  *                                 (tarn_workspace_clear() frees that when no graph uses the pool) */
 TARN_API tarn_status tarn_pool_restore(tarn_pool *pool, const tarn_checkpoint *checkpoint,
                                        void (*changed)(const tarn_pool_block *block, bool live, void *user),

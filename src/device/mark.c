@@ -5,7 +5,7 @@
  * that a mark in steady state costs two driver calls: whether the stream captures, and the record. A mark is recorded
  * once in its life between two stays there.
  *
- * A mark of tarn's own is never recorded on a stream that captures; one of a caller's event may be, and is captured
+ * tarn's own mark is never recorded on a stream that captures; one of a caller's event may be, and is captured
  * then: it serves to join streams to the capture and nothing else. The question and the record are one step under the
  * device's record lock, which a known begin, and a stream's joining by tarn, take too.
  *

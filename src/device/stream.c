@@ -104,7 +104,7 @@ static tarn_status slot_take_locked(struct stream **result)
     return TARN_OK;
 }
 
-/* A stream of the driver's, and what a slot is made with. */
+/* A stream of the driver, and what a slot is made with. */
 struct native {
     driver_stream stream;
     uint64_t number; /* 0 where the driver has none, or was not asked */
@@ -304,7 +304,7 @@ static bool ended_inherit(struct stream *stream, const struct thread *thread)
     return status == TARN_OK;
 }
 
-/* A slot for the calling thread's default stream of the vendor's. */
+/* A slot for the vendor's default stream of the calling thread. */
 static tarn_status vendors_per_thread(struct device *device, const struct thread *thread, struct stream **result)
 {
     tarn_status status = device_check(device);
@@ -441,7 +441,7 @@ static bool is_none_of_the_driver(const struct device *device, void *native)
     return none;
 }
 
-/* The stream of a constant of the vendor's, which has its slot without being adopted. NULL, with TARN_OK, for what is no constant. */
+/* The stream of a vendor's constant, which has its slot without being adopted. NULL, with TARN_OK, for what is no constant. */
 static tarn_status stream_of_constant(const struct device *device, void *native, struct stream **stream)
 {
     *stream = NULL;
@@ -598,7 +598,7 @@ tarn_status tarn_stream_retire(tarn_stream stream)
     bool constant =
         found == device_at(found->device)->legacy || atomic_load_explicit(&found->owner, memory_order_relaxed);
     if (constant && stream != TARN_STREAM_LEGACY && stream != TARN_STREAM_PER_THREAD)
-        return TARN_OK; /* adopted by a constant of the vendor's: nothing was entered */
+        return TARN_OK; /* adopted by a vendor's constant: nothing was entered */
     mutex_lock(&entering);
     bool callers = found->origin == STREAM_IS_ADOPTED, adopted = found->adoptions > 0;
     if (stream > TARN_STREAM_PER_THREAD && stream_value(found) != stream)

@@ -310,7 +310,7 @@ static bool keeps_own_memory(const struct handle *handle, struct stream *stream)
 }
 
 /* The end of a workspace where it takes a call, stream, workspace, modes, in this order: setting the stream ends the use of a workspace
- * with some libraries, and makes others that were told of none use their own again. */
+ * with some libraries, and makes others that got none use their own again. */
 static tarn_status tell_locked(struct handle *handle, struct stream *stream, struct workspace *workspace)
 {
     const struct entry *entry = handle->library;

@@ -125,7 +125,7 @@ tarn_status tarn_device_stats_reset(int device, tarn_stats_what what)
     return status ? status : statistics_reset(arena, NULL, what);
 }
 
-/* Who is told of each kind, and the bytes of those that were told. */
+/* What learns of each kind, and the bytes of those that were told. */
 struct listing {
     void (*each)(const tarn_metadata_kind *kind, void *user);
     void *user;

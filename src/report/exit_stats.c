@@ -131,7 +131,7 @@ static void print(void)
                 say_device(survey, &survey->devices[i]);
                 used++;
             }
-        log_say("stats: host memory of the library's own: %s%s", amount((uint64_t)survey->metadata).text,
+        log_say("stats: the library's own host memory: %s%s", amount((uint64_t)survey->metadata).text,
                 used ? "" : "; no device's memory was used");
         pages_unmap(surveyor, sizeof *surveyor);
     }

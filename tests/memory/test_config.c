@@ -500,7 +500,7 @@ static void what_has_no_effect_is_named(void **state)
     OK(tarn_configuration_note_get(0, &text));
     CHECK(strncmp(text, "release_lock_on_cudamalloc: ", 28) == 0);
     OK(tarn_configuration_note_get(1, &text));
-    assert_string_equal(text, "pinned_free_catch_all: a free of tarn's throws no exception");
+    assert_string_equal(text, "pinned_free_catch_all: tarn's free throws no exception");
     OK(tarn_configuration_note_get(2, &text));
     CHECK(text == NULL);
     GIVES(tarn_configuration_note_get(-1, &text), TARN_ERROR_INVALID_ARGUMENT);

@@ -247,7 +247,7 @@ static void the_limit_holds(void)
     small = pinned_take(100 * KIB);
     OK(tarn_pinned_free(small));
     OK(tarn_pinned_trim(0));
-    small = pinned_take(100 * KIB); /* there is no room for a usual segment, but for this */
+    small = pinned_take(100 * KIB); /* there is no room for a usual segment, except for this */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(6 * MIB + 104 * KIB));
 
     /* What is free makes room for another size, and so does what waits. */

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
- * of what was made so is kept here under a lock that is held over no call of the vendor's. */
+ * of what was made so is kept here under a lock that is held over no vendor call. */
 #include "base/cancel.h"
 #include "base/status.h"
 #include "driver/held.h"

@@ -98,7 +98,7 @@ tarn_status pinned_ready(void)
     return status;
 }
 
-/* Gives back what is to go. What cannot is free memory still, and no failure of the caller's. */
+/* Gives back what is to go. What cannot is free memory still, and not the caller's failure. */
 static void settle_quietly(void)
 {
     struct error_before before;

@@ -174,7 +174,7 @@ static tarn_status check_places(struct store *store, const struct list *then, co
         if (at < own->count && (uintptr_t)own->blocks[at].block.address < end_of(block))
             return failed(
                 TARN_ERROR_NO_ROOM,
-                "a restore: where the block at %p was is now a block of tarn's own, %zu bytes at %p, such as a "
+                "a restore: where the block at %p was is now one of tarn's own blocks, %zu bytes at %p, such as a "
                 "capture's workspace: tarn_workspace_clear() of the pool frees those when the graphs are gone",
                 block->block.address, own->blocks[at].block.usable_size, own->blocks[at].block.address);
     }

@@ -10,7 +10,7 @@
 #include "memory/heap/heap.h"
 #include "memory/pool/pool.h"
 
-/* By a thread of the driver's: nothing is called here. */
+/* By a driver's thread: nothing is called here. */
 static void graph_ended(void *argument)
 {
     pool_hold_end(argument);

@@ -322,8 +322,9 @@ static tarn_status check_order_locked(const struct scope *scope, bool by_beginne
         joined = joined->next;
     if (!joined || (scope->thread == thread) != by_beginner)
         return failed(TARN_ERROR_SCOPE,
-                      by_beginner ? "scope %llu ends in the thread that began it; a worker leaves it"
-                                  : "a scope is left by who joined it; who began it ends it: scope %llu",
+                      by_beginner
+                          ? "scope %llu ends in the thread that began it; a worker leaves it"
+                          : "a scope is left by a thread that joined it; the thread that began it ends it: scope %llu",
                       (unsigned long long)scope->value);
     if (joined != thread->joined)
         return failed(TARN_ERROR_SCOPE,

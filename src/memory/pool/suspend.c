@@ -127,7 +127,7 @@ static tarn_status copies_wait(struct pool *pool)
     return TARN_OK;
 }
 
-/* For who cannot wait: whether none are under way. Asks the driver where no known capture forbids it. */
+/* For code that cannot wait: whether none are under way. Asks the driver where no known capture forbids it. */
 static bool copies_ended(struct pool *pool)
 {
     struct device *device = pool->store.arena->device;

@@ -49,7 +49,7 @@ static struct anchor *find_locked(uintptr_t start, size_t size)
     return NULL;
 }
 
-/* What enter() is given: an anchor of the caller's, which becomes one of the set, or counts in the one that is there. */
+/* What enter() is given: the caller's anchor, which becomes one of the set, or counts in the one that is there. */
 struct entering {
     struct anchor *anchor; /* NULL when it was entered */
 };

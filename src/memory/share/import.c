@@ -177,7 +177,7 @@ static tarn_status claim(struct arena *arena, size_t size, uintptr_t *start)
                   arena->device->number);
 }
 
-/* Maps a share; on failure nothing is left of it, but for what the driver does not take back, which a trim tries again. */
+/* Maps a share; on failure nothing is left of it, except for what the driver does not take back, which a trim tries again. */
 static tarn_status map_share(struct arena *arena, const tarn_share *share, uintptr_t *start)
 {
     struct piece_list list = {0};

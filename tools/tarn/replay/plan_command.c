@@ -28,7 +28,7 @@ static const char help[] =
     "\n"
     "Finds the smallest device on which the trace of FILE runs, and writes a plan: where each block above 64 KiB is "
     "best\n"
-    "put, so that all of them fit into little more than the peak of live memory. A program that is started with\n"
+    "put, so that all of them fit into hardly more than what is live at one time. A program that is started with\n"
     "TARN_ALLOC_CONF=plan:PLAN maps that memory at once, and makes no driver call for it any more, as long as it asks\n"
     "for what the recorded run asked for; where it does not, tarn places blocks as it does without a plan.\n"
     "FILE is what `tarn replay` reads; or a CSV file of blocks with known lifetimes, which begins with the line\n"
@@ -50,8 +50,8 @@ static const char help[] =
     "Examples:\n"
     "  tarn plan train.pickle -o train.plan\n"
     "      Plan a recorded training run.\n"
-    "  TARN_ALLOC_CONF=plan:train.plan python3 -m tarn.torch train.py\n"
-    "      Follow the plan, in a program whose memory tarn manages (PyTorch: through tarn.torch).\n"
+    "  TARN_ALLOC_CONF=plan:train.plan python3 train.py\n"
+    "      Follow the plan.\n"
     "  tarn plan --seconds 60 blocks.csv -o placed.csv\n"
     "      Place blocks with known lifetimes, and search for a minute.\n"
     "  tarn replay --what-if conf=plan:train.plan --what-if vary=1,conf=plan:train.plan train.pickle\n"
@@ -145,7 +145,7 @@ static bool try_draft(const struct arguments *arguments, const struct plan_draft
     return done;
 }
 
-/* Finds out how much what is not planned takes beside the arena, and plans for it; but for no more than slabs half full could take of
+/* Finds out how much what is not planned takes beside the arena, and plans for it; at most for what slabs half full could take of
  * what is small, since other streams and pools have memory of their own. */
 static bool plan_rest(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings)
 {
