@@ -88,7 +88,8 @@ TARN_API tarn_status tarn_free_on(void *pointer, tarn_stream stream);
 
 /* Frees a block after the work that `event` has recorded, and after the work of the block's own stream. Otherwise as
  * tarn_free(). The event may be recorded again or destroyed at once. On failure the block stays live.
- *   TARN_ERROR_CAPTURE   the event was recorded in a capture
+ *   TARN_ERROR_CAPTURE            the event was recorded in a capture
+ *   TARN_ERROR_INVALID_ARGUMENT   `event` is not an event, or was destroyed
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_free_after(void *pointer, tarn_event *event);
 

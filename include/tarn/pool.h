@@ -173,7 +173,8 @@ TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 TARN_API tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
 TARN_API tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
 
-/* Allocates a block from the pool, whatever scopes are open. Otherwise as tarn_alloc_on(). */
+/* Allocates a block from the pool, whatever scopes are open. Otherwise as tarn_alloc_on().
+ *   TARN_ERROR_INVALID_STREAM   the stream is not of the pool's device */
 TARN_API tarn_status tarn_pool_alloc(tarn_pool *pool, tarn_stream stream, size_t size, void **pointer);
 
 /* One live block of a pool. */

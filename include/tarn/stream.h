@@ -54,9 +54,10 @@ TARN_API tarn_status tarn_stream_set(tarn_stream stream);
 /* Registers a stream that the caller created, and returns its value. Adopting the same (device, native) pair again
  * returns the same stream, which must be retired as often as it was adopted.
  *
- * Some streams need no adoption; retiring them has no effect. A native stream that tarn leased or shared returns that
- * stream's value, which ends with its lease. NULL returns the legacy stream. With CUDA and HIP the constant 1 also
- * returns the legacy stream, and 2 the calling thread's per-thread default stream.
+ * Adopting a stream that tarn knows by other means only returns its value; retiring it again changes nothing. This
+ * holds for a stream that tarn leased or shared, whose value ends with its lease, and for default streams: NULL returns
+ * the legacy stream. With CUDA and HIP the constant 1 also returns the legacy stream, and 2 the calling thread's
+ * per-thread default stream.
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
  *   TARN_ERROR_INVALID_ARGUMENT   `stream` is NULL
  *   TARN_ERROR_INVALID_STREAM     the driver does not know `native` on this device; or it is not of the device's
@@ -89,7 +90,7 @@ TARN_API tarn_status tarn_stream_find(int device, void *native, tarn_stream *str
 
 /* Unregisters an adopted or found stream. Call it before the stream is destroyed. Free memory of the stream serves the
  * device's other streams once the work queued so far has finished. Live blocks stay valid and are freed as usual.
- *   TARN_ERROR_INVALID_ARGUMENT   the stream was neither adopted nor found
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream was neither adopted nor found; a leased stream is returned, not retired
  *   TARN_ERROR_CAPTURE            the stream captures */
 TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
 
@@ -196,8 +197,9 @@ TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mo
 /* Announces a capture that the caller is about to begin on `stream` by the vendor's own call. After the vendor's call
  * has ended the capture, tarn_capture_end_announced() ends the announcement. If no capture was begun after all,
  * tarn_capture_abort() ends it.
- *   TARN_ERROR_CAPTURE   a capture of the stream was announced already
- *   TARN_ERROR_BUSY      as tarn_capture_begin() */
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream is a default stream
+ *   TARN_ERROR_CAPTURE            a known capture of the stream is open, or was announced already
+ *   TARN_ERROR_BUSY               as tarn_capture_begin() */
 TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
 
 /* Ends a capture that tarn began. `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys. If the
