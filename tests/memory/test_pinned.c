@@ -234,7 +234,7 @@ static void the_limit_holds(void)
     CHECK(strstr(tarn_last_error(), "no room for 3145728 bytes"));
     CHECK(strstr(tarn_last_error(), "limit 8388608"));
     CHECK(strstr(tarn_last_error(), "live 6291456"));
-    CHECK(strstr(tarn_last_error(), "above the limit of 8388608"));
+    CHECK(strstr(tarn_last_error(), "exceed the limit of 8388608"));
     CHECK(strstr(tarn_last_error(), "tarn_pinned_limit_set"));
     CHECK(pinned_stats().num_ooms == 1 && pinned_stats().num_alloc_retries == 1);
     CHECK(calls_of(0, "host_alloc") == 1);                                 /* the driver was not asked */

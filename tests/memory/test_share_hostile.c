@@ -109,7 +109,7 @@ static void more_files_than_a_share_has(void)
     tarn_share *share = NULL;
     CHECK(send(ends[0], &head, sizeof head, 0) == sizeof head && sendmsg(ends[0], &message, 0) == sizeof chunk);
     GIVES(tarn_share_receive(ends[1], &share), TARN_ERROR_SYSTEM);
-    CHECK(strstr(tarn_last_error(), "files that came were lost") && open_files() == open);
+    CHECK(strstr(tarn_last_error(), "files were lost") && open_files() == open);
 
     rights.header.cmsg_len = CMSG_LEN(sizeof(int)); /* one, for which there is no room */
     message.msg_controllen = CMSG_SPACE(sizeof(int));
