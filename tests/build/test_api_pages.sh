@@ -34,10 +34,8 @@ while read -r name; do
 done < <(sed -nE 's/^\s+(tarn_\w+);.*/\1/p' "$TARN_SOURCE/src/tarn.map")
 [ "$count" -gt 150 ] || fail "only $count functions were looked at"
 
-for page in "$pages"/*.3; do
-    ! grep -q '^\.so ' "$page" || continue
-    mandoc -T lint -W warning "$page" >>"$work/warnings" || true
-done
+mapfile -t whole < <(grep -L '^\.so ' "$pages"/*.3)
+mandoc -T lint -W warning "${whole[@]}" >"$work/warnings" || true
 [ ! -s "$work/warnings" ] || fail "mandoc: $(head "$work/warnings")"
 for name in tarn_alloc_on tarn_pool_create tarn_tarn.h; do
     man --warnings "$pages/$name.3" 2>"$work/warnings" >"$work/rendered" || fail "man does not show $name"
