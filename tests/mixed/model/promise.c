@@ -108,7 +108,7 @@ static void header_read(const char *path)
     fclose(file);
 }
 
-/* "as tarn_alloc_on()", "Fails as a get does": the statuses of those too. */
+/* "as tarn_alloc_on()", "Fails as tarn_handle_get() does": the statuses of those too. */
 static uint64_t referred(const struct promise *promise)
 {
     static const struct {
