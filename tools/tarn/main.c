@@ -30,7 +30,7 @@ static void help(FILE *out)
           "  -h, --help     Show this help\n"
           "  -V, --version  Show the version\n"
           "\n"
-          "Exit status: 0 when all went well, 1 when something failed, 2 for a command line that makes no sense.\n",
+          "Exit status: 0 when all went well, 1 when something failed, 2 for an invalid command line.\n",
           out);
 }
 
