@@ -11,7 +11,8 @@
 #include <tarn/tarn.h>
 
 static const struct command *const commands[] = {&diff_command,   &info_command, &plan_command, &replay_command,
-                                                 &report_command, &sim_command,  &top_command,  NULL};
+                                                 &report_command, &run_command,  &sim_command,  &top_command,
+                                                 NULL};
 
 static void help(FILE *out)
 {
