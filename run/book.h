@@ -60,6 +60,11 @@ struct book_account {
     _Atomic uint64_t made, made_bytes; /* since the start */
 };
 
+/* What a library has of a device's memory, of all kinds that take some; bytes. */
+struct book_holder {
+    _Atomic uint64_t live, peak;
+};
+
 struct book_device {
     char uuid[16]; /* as the driver gives it */
     char address[32]; /* on the PCI bus, as NVML wants it; empty where it is not known */
@@ -99,6 +104,7 @@ struct book {
     struct book_device device[BOOK_DEVICES];
     struct book_library library[BOOK_LIBRARIES];
     struct book_site site[BOOK_SITES];
+    struct book_holder holder[BOOK_DEVICES][BOOK_LIBRARIES];
     struct book_account account[BOOK_DEVICES][BOOK_LIBRARIES][RUN_KINDS];
 };
 

@@ -52,6 +52,11 @@ static struct book_account *account_of(const struct block *block)
     return &book->account[block->device][book->site[block->site].library][block->kind];
 }
 
+static struct book_holder *holder_of(const struct block *block)
+{
+    return &book->holder[block->device][book->site[block->site].library];
+}
+
 /* What is taken from a limit beside what hooks see. */
 static uint64_t unseen(const struct book_device *device)
 {
@@ -93,8 +98,10 @@ static void enter(const struct block *block)
         return;
     atomic_fetch_add(&account->blocks, 1);
     raise_to(&account->peak, atomic_fetch_add(&account->live, block->size) + block->size);
-    if (run_kind_counts(block->kind))
-        raise_to(&book->device[block->device].peak, atomic_load(&book->device[block->device].used));
+    if (!run_kind_counts(block->kind))
+        return;
+    raise_to(&holder_of(block)->peak, atomic_fetch_add(&holder_of(block)->live, block->size) + block->size);
+    raise_to(&book->device[block->device].peak, atomic_load(&book->device[block->device].used));
 }
 
 static void leave(const struct block *block)
@@ -102,8 +109,10 @@ static void leave(const struct block *block)
     struct book_account *account = account_of(block);
     subtract(&account->live, block->size);
     subtract(&account->blocks, 1);
-    if (run_kind_counts(block->kind))
-        subtract(&book->device[block->device].used, block->size);
+    if (!run_kind_counts(block->kind))
+        return;
+    subtract(&holder_of(block)->live, block->size);
+    subtract(&book->device[block->device].used, block->size);
 }
 
 void charge_end(struct charge *charge, cu_result code, enum block_space space, uint64_t key, uint64_t size)

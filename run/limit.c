@@ -57,15 +57,6 @@ struct holder {
     uint64_t bytes;
 };
 
-static uint64_t held_by(unsigned device, uint32_t library)
-{
-    uint64_t bytes = 0;
-    for (unsigned kind = 0; kind < RUN_KINDS; kind++)
-        if (run_kind_counts(kind))
-            bytes += atomic_load(&book->account[device][library][kind].live);
-    return bytes;
-}
-
 static const char *library_name(uint32_t library)
 {
     const char *path = book->library[library].path, *slash = strrchr(path, '/');
@@ -77,7 +68,7 @@ static size_t add_holders(unsigned device, char *text, size_t size, size_t used)
     struct holder holders[BOOK_LIBRARIES];
     uint32_t count = atomic_load(&book->libraries);
     for (uint32_t i = 0; i < count; i++)
-        holders[i] = (struct holder){i, held_by(device, i)};
+        holders[i] = (struct holder){i, atomic_load(&book->holder[device][i].live)};
     for (int named = 0; named < NAMED_MOST && used < size; named++) {
         struct holder *most = &holders[0];
         for (uint32_t i = 1; i < count; i++)

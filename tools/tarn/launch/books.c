@@ -83,12 +83,3 @@ void books_close(struct books *books)
     }
     books->count = 0;
 }
-
-uint64_t book_live(const struct book *book, unsigned device, unsigned library)
-{
-    uint64_t bytes = 0;
-    for (unsigned kind = 0; kind < RUN_KINDS; kind++)
-        if (run_kind_counts(kind))
-            bytes += atomic_load(&book->account[device][library][kind].live);
-    return bytes;
-}

@@ -28,7 +28,4 @@ struct books {
 void books_look(struct books *books, const char *folder);
 void books_close(struct books *books);
 
-/* Bytes of device memory that a library has, or had at the most of each kind. */
-uint64_t book_live(const struct book *book, unsigned device, unsigned library);
-
 #endif

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROCESSES_SHOWN = 8, LIBRARIES_SHOWN = 12 };
+enum { PROCESSES_SHOWN = 8, LIBRARIES_SHOWN = 12, ROWS_MOST = 2 * BOOK_LIBRARIES };
 
-/* What a library has on one device, of all kinds that take memory of it, or of host memory. */
+/* A line of a table; bytes. */
 struct row {
     uint32_t library;
     uint64_t live, peak, made;
@@ -34,21 +34,32 @@ uint64_t run_made_bytes(const struct book *book)
     return bytes;
 }
 
-static struct row row_of(const struct book *book, unsigned device, uint32_t library, bool of_device)
+/* Of the device's memory one row per library. */
+static struct row row_of(const struct book *book, unsigned device, uint32_t library)
 {
-    struct row row = {.library = library};
+    const struct book_holder *holder = &book->holder[device][library];
+    struct row row = {.library = library, .live = atomic_load(&holder->live), .peak = atomic_load(&holder->peak)};
     size_t used = 0;
     for (unsigned kind = 0; kind < RUN_KINDS; kind++) {
-        const struct book_account *account = &book->account[device][library][kind];
-        uint64_t made = atomic_load(&account->made);
-        if (!made || run_kind_counts(kind) != of_device)
+        uint64_t made = atomic_load(&book->account[device][library][kind].made);
+        if (!made || !run_kind_counts(kind))
             continue;
-        row.live += atomic_load(&account->live);
-        row.peak += atomic_load(&account->peak);
         row.made += made;
         if (used < sizeof row.kinds)
             used += (size_t)snprintf(row.kinds + used, sizeof row.kinds - used, "%s%s", used ? ", " : "", kind_texts[kind]);
     }
+    return row;
+}
+
+/* Of what does not take memory of the device one per library and kind; of graph nodes only what was made is known. */
+static struct row row_beside(const struct book *book, unsigned device, uint32_t library, unsigned kind)
+{
+    const struct book_account *account = &book->account[device][library][kind];
+    struct row row = {.library = library, .live = atomic_load(&account->live), .peak = atomic_load(&account->peak),
+                      .made = run_kind_counts(kind) ? 0 : atomic_load(&account->made)};
+    if (kind == RUN_GRAPH)
+        row.peak = atomic_load(&account->made_bytes);
+    snprintf(row.kinds, sizeof row.kinds, "%s", kind_texts[kind]);
     return row;
 }
 
@@ -64,13 +75,31 @@ static const char *library_name(const struct book *book, uint32_t library)
     return !path[0] ? "(code of no file)" : slash ? slash + 1 : path;
 }
 
-static size_t rows_of(const struct book *book, unsigned device, bool of_device, struct row rows[static BOOK_LIBRARIES])
+static uint32_t library_count(const struct book *book)
+{
+    uint32_t count = atomic_load(&book->libraries);
+    return count < BOOK_LIBRARIES ? count : BOOK_LIBRARIES;
+}
+
+static size_t rows_of(const struct book *book, unsigned device, struct row rows[static ROWS_MOST])
 {
     size_t count = 0;
-    for (uint32_t i = 0; i < atomic_load(&book->libraries) && i < BOOK_LIBRARIES; i++) {
-        rows[count] = row_of(book, device, i, of_device);
+    for (uint32_t i = 0; i < library_count(book); i++) {
+        rows[count] = row_of(book, device, i);
         count += rows[count].made > 0;
     }
+    qsort(rows, count, sizeof *rows, by_peak);
+    return count;
+}
+
+static size_t rows_beside(const struct book *book, unsigned device, struct row rows[static ROWS_MOST])
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < library_count(book); i++)
+        for (unsigned kind = 0; kind < RUN_KINDS && count < ROWS_MOST; kind++) {
+            rows[count] = row_beside(book, device, i, kind);
+            count += rows[count].made > 0;
+        }
     qsort(rows, count, sizeof *rows, by_peak);
     return count;
 }
@@ -114,10 +143,10 @@ static void print_device(const struct books *books, const struct opened_book *op
 {
     const struct book *book = opened->book;
     const struct book_device *device = &book->device[index];
-    struct row rows[BOOK_LIBRARIES], host[BOOK_LIBRARIES];
-    size_t count = rows_of(book, index, true, rows), host_count = rows_of(book, index, false, host);
+    struct row rows[ROWS_MOST], beside[ROWS_MOST];
+    size_t count = rows_of(book, index, rows), beside_count = rows_beside(book, index, beside);
     uint64_t limit = atomic_load(&device->limit), refused = atomic_load(&device->refused);
-    if (!count && !host_count && !refused)
+    if (!count && !beside_count && !refused)
         return;
     fprintf(out, "GPU %u, %s, %s%s%s\n", index, device->name, units_bytes(device->total).text,
             limit == UINT64_MAX ? "" : ", limit ", limit == UINT64_MAX ? "" : units_bytes(limit).text);
@@ -126,12 +155,12 @@ static void print_device(const struct books *books, const struct opened_book *op
     print_line(out, "all together", units_bytes(atomic_load(&device->used)).text, units_bytes(atomic_load(&device->peak)).text, "",
                "");
     print_unseen(books, opened, index, out);
-    if (host_count) {
+    if (beside_count) {
         fputs("  beside the device's memory:\n", out);
-        print_rows(book, host, host_count, out);
+        print_rows(book, beside, beside_count, out);
     }
     if (refused)
-        fprintf(out, "  refused %s requests, %s; the first: %.*s\n", units_count(refused).text,
+        fprintf(out, "  requests refused: %s, %s; the first: %.*s\n", units_count(refused).text,
                 units_bytes(atomic_load(&device->refused_bytes)).text, BOOK_TEXT, device->refusal);
 }
 
