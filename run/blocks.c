@@ -3,21 +3,18 @@
 
 /* Live blocks: hash tables by key, in shards with a lock each, which is a leaf. Memory is from mmap, since the program's malloc may be what
  * is calling. A slot whose space is SPACE_NONE is empty; probing is linear and a removal moves what follows back, so that there are no tombs. */
+#include "lock.h"
 #include "shim.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 enum { SHARDS = 16, FIRST_SLOTS = 256 };
 
-#define LOCK {.lock = PTHREAD_MUTEX_INITIALIZER}
-#define LOCKS LOCK, LOCK, LOCK, LOCK
-
 static struct shard {
-    pthread_mutex_t lock;
+    struct word_lock lock;
     struct block *slots;
     size_t room, used; /* room: a power of two, or 0 */
-} shards[SHARDS] = {LOCKS, LOCKS, LOCKS, LOCKS};
+} __attribute__((aligned(64))) shards[SHARDS];
 
 static uint64_t hash(unsigned space, uint64_t key)
 {
@@ -70,17 +67,21 @@ static void remove_slot(struct shard *shard, size_t at)
     shard->used--;
 }
 
-bool blocks_put(const struct block *block)
+bool blocks_put(const struct block *block, struct block *old)
 {
     struct shard *shard = shard_of(block->space, block->key);
-    pthread_mutex_lock(&shard->lock);
+    old->space = SPACE_NONE;
+    word_lock_take(&shard->lock);
     bool there = 4 * (shard->used + 1) <= 3 * shard->room || grow(shard);
     if (there) {
-        size_t at = slot_of(shard, block->space, block->key);
-        shard->used += !shard->slots[at].space;
-        shard->slots[at] = *block;
+        struct block *slot = &shard->slots[slot_of(shard, block->space, block->key)];
+        if (slot->space)
+            *old = *slot;
+        else
+            shard->used++;
+        *slot = *block;
     }
-    pthread_mutex_unlock(&shard->lock);
+    word_lock_give(&shard->lock);
     return there;
 }
 
@@ -88,7 +89,7 @@ bool blocks_take(enum block_space space, uint64_t key, struct block *block)
 {
     struct shard *shard = shard_of(space, key);
     bool found = false;
-    pthread_mutex_lock(&shard->lock);
+    word_lock_take(&shard->lock);
     if (shard->used) {
         size_t at = slot_of(shard, space, key);
         found = shard->slots[at].space;
@@ -97,7 +98,7 @@ bool blocks_take(enum block_space space, uint64_t key, struct block *block)
             remove_slot(shard, at);
         }
     }
-    pthread_mutex_unlock(&shard->lock);
+    word_lock_give(&shard->lock);
     return found;
 }
 
@@ -105,14 +106,14 @@ bool blocks_find(enum block_space space, uint64_t key, struct block *block)
 {
     struct shard *shard = shard_of(space, key);
     bool found = false;
-    pthread_mutex_lock(&shard->lock);
+    word_lock_take(&shard->lock);
     if (shard->used) {
         size_t at = slot_of(shard, space, key);
         found = shard->slots[at].space;
         if (found)
             *block = shard->slots[at];
     }
-    pthread_mutex_unlock(&shard->lock);
+    word_lock_give(&shard->lock);
     return found;
 }
 
@@ -120,7 +121,7 @@ enum block_change blocks_refer(enum block_space space, uint64_t key, int change,
 {
     struct shard *shard = shard_of(space, key);
     enum block_change result = BLOCK_UNKNOWN;
-    pthread_mutex_lock(&shard->lock);
+    word_lock_take(&shard->lock);
     size_t at = shard->used ? slot_of(shard, space, key) : 0;
     if (shard->used && shard->slots[at].space) {
         result = BLOCK_KEPT;
@@ -131,7 +132,7 @@ enum block_change blocks_refer(enum block_space space, uint64_t key, int change,
             result = BLOCK_GONE;
         }
     }
-    pthread_mutex_unlock(&shard->lock);
+    word_lock_give(&shard->lock);
     return result;
 }
 
@@ -141,7 +142,7 @@ bool blocks_take_of(cu_context context, struct block_cursor *cursor, struct bloc
     bool found = false;
     for (; cursor->shard < SHARDS && !found; cursor->shard += !found, cursor->slot = found ? cursor->slot : 0) {
         struct shard *shard = &shards[cursor->shard];
-        pthread_mutex_lock(&shard->lock);
+        word_lock_take(&shard->lock);
         for (; cursor->slot < shard->room && !found; cursor->slot += !found) {
             const struct block *at = &shard->slots[cursor->slot];
             found = at->space && at->context == context;
@@ -150,7 +151,7 @@ bool blocks_take_of(cu_context context, struct block_cursor *cursor, struct bloc
                 remove_slot(shard, cursor->slot);
             }
         }
-        pthread_mutex_unlock(&shard->lock);
+        word_lock_give(&shard->lock);
     }
     return found;
 }

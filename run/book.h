@@ -54,10 +54,11 @@ static inline bool run_kind_counts(unsigned kind)
     return kind < RUN_KINDS && counts[kind];
 }
 
-/* What one library has of one kind on one device; bytes. Of graph nodes only what was made is known. */
+/* What one library has of one kind on one device; bytes. Of graph nodes only what was made is known, and of kinds that take memory of the
+ * device what is live is in its holder. */
 struct book_account {
-    _Atomic uint64_t live, peak, blocks;
     _Atomic uint64_t made, made_bytes; /* since the start */
+    _Atomic uint64_t live, peak;
 };
 
 /* What a library has of a device's memory, of all kinds that take some; bytes. */
@@ -94,6 +95,7 @@ struct book {
     uint64_t start_ns; /* CLOCK_REALTIME at cuInit */
     char command[128];
     uint32_t devices;
+    _Atomic uint32_t limited; /* a device may have a limit */
     _Atomic uint32_t libraries, sites;
     _Atomic uint64_t unhooked;       /* entry points of versions that are newer than what the shim knows */
     _Atomic uint64_t unfollowed;     /* allocations that could not be written down, for want of host memory */

@@ -89,30 +89,32 @@ cu_result charge_begin(struct charge *charge, enum run_kind kind, unsigned devic
     return CU_OUT_OF_MEMORY;
 }
 
+static void add(_Atomic uint64_t *live, _Atomic uint64_t *peak, uint64_t size)
+{
+    raise_to(peak, atomic_fetch_add(live, size) + size);
+}
+
 static void enter(const struct block *block)
 {
     struct book_account *account = account_of(block);
     atomic_fetch_add(&account->made, 1);
     atomic_fetch_add(&account->made_bytes, block->size);
-    if (block->kind == RUN_GRAPH)
-        return;
-    atomic_fetch_add(&account->blocks, 1);
-    raise_to(&account->peak, atomic_fetch_add(&account->live, block->size) + block->size);
-    if (!run_kind_counts(block->kind))
-        return;
-    raise_to(&holder_of(block)->peak, atomic_fetch_add(&holder_of(block)->live, block->size) + block->size);
-    raise_to(&book->device[block->device].peak, atomic_load(&book->device[block->device].used));
+    if (run_kind_counts(block->kind)) {
+        add(&holder_of(block)->live, &holder_of(block)->peak, block->size);
+        raise_to(&book->device[block->device].peak, atomic_load(&book->device[block->device].used));
+    } else if (block->kind != RUN_GRAPH) {
+        add(&account->live, &account->peak, block->size);
+    }
 }
 
 static void leave(const struct block *block)
 {
-    struct book_account *account = account_of(block);
-    subtract(&account->live, block->size);
-    subtract(&account->blocks, 1);
-    if (!run_kind_counts(block->kind))
-        return;
-    subtract(&holder_of(block)->live, block->size);
-    subtract(&book->device[block->device].used, block->size);
+    if (run_kind_counts(block->kind)) {
+        subtract(&holder_of(block)->live, block->size);
+        subtract(&book->device[block->device].used, block->size);
+    } else {
+        subtract(&account_of(block)->live, block->size);
+    }
 }
 
 void charge_end(struct charge *charge, cu_result code, enum block_space space, uint64_t key, uint64_t size)
@@ -134,14 +136,14 @@ void charge_end(struct charge *charge, cu_result code, enum block_space space, u
     block->space = (uint8_t)space;
     block->key = key;
     if (block->kind != RUN_GRAPH) {
-        struct block old; /* one whose free was not seen */
-        if (blocks_take(space, key, &old))
-            charge_free(&old, NULL);
-        if (!blocks_put(block)) {
+        struct block old;
+        if (!blocks_put(block, &old)) {
             subtract(&device->used, takes);
             atomic_fetch_add(&book->unfollowed, 1);
             return;
         }
+        if (old.space)
+            charge_free(&old, NULL);
     }
     enter(block);
     log_write(block, charge->stream, false);
@@ -155,7 +157,8 @@ void charge_free(const struct block *block, cu_stream stream)
 
 void charge_restore(const struct block *block)
 {
-    if (!blocks_put(block)) {
+    struct block old;
+    if (!blocks_put(block, &old)) {
         leave(block);
         atomic_fetch_add(&book->unfollowed, 1);
     }

@@ -9,10 +9,21 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Whether a question is answered otherwise than the driver does; then the hook ends with shim_leave(). */
+static bool enter_limited(void)
+{
+    if (!shim_enter())
+        return false;
+    if (atomic_load_explicit(&book->limited, memory_order_relaxed))
+        return true;
+    shim_leave();
+    return false;
+}
+
 HOOK cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
 {
     cu_result code = PASS(cuDeviceTotalMem_v2, (bytes, device));
-    if (code || !bytes || device < 0 || !shim_enter())
+    if (code || !bytes || device < 0 || !enter_limited())
         return code;
     if ((unsigned)device < book->devices)
         *bytes = least(*bytes, atomic_load(&book->device[device].limit));
@@ -25,7 +36,7 @@ HOOK cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     cu_context context;
     cu_result code = PASS(cuMemGetInfo_v2, (free_bytes, total_bytes));
-    if (code || !shim_enter())
+    if (code || !enter_limited())
         return code;
     unsigned index = current_device(&context);
     uint64_t limit = index < book->devices ? atomic_load(&book->device[index].limit) : UINT64_MAX;

@@ -141,10 +141,11 @@ HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
 static void know_pool(cu_pool pool, enum run_kind kind, int device)
 {
     struct block block = {.key = (uint64_t)(uintptr_t)pool, .space = SPACE_POOL, .kind = (uint8_t)kind, .references = 1};
+    struct block old;
     if (device < 0 || (unsigned)device >= book->devices)
         return;
     block.device = (uint8_t)device;
-    (void)blocks_put(&block); /* without it, the device of the context is charged */
+    (void)blocks_put(&block, &old); /* without it, the device of the context is charged */
 }
 
 HOOK cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *properties)
@@ -172,13 +173,13 @@ HOOK cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
 
 HOOK cu_result cuMemPoolDestroy(cu_pool pool)
 {
-    struct block block;
+    struct block block, old;
     if (!shim_enter())
         return PASS(cuMemPoolDestroy, (pool));
     bool known = blocks_take(SPACE_POOL, (uint64_t)(uintptr_t)pool, &block);
     cu_result code = PASS(cuMemPoolDestroy, (pool));
     if (known && code)
-        (void)blocks_put(&block);
+        (void)blocks_put(&block, &old);
     shim_leave();
     return code;
 }

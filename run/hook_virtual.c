@@ -63,13 +63,13 @@ HOOK cu_result cuMemRetainAllocationHandle(cu_piece *piece, void *address)
 
 HOOK cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)
 {
-    struct block block;
+    struct block block, old;
     if (!shim_enter())
         return PASS(cuMemMap, (address, size, offset, piece, flags));
     bool known = blocks_refer(SPACE_PIECE, piece, 1, &block) == BLOCK_KEPT;
     cu_result code = PASS(cuMemMap, (address, size, offset, piece, flags));
     struct block mapping = {.key = address, .size = size, .other = piece, .space = SPACE_MAPPING, .references = 1};
-    if (known && (code || !blocks_put(&mapping)))
+    if (known && (code || !blocks_put(&mapping, &old)))
         unrefer(piece);
     shim_leave();
     return code;

@@ -37,8 +37,10 @@ static void apply(const char *rule, size_t length)
     const char *equals = memchr(rule, '=', length);
     uint64_t bytes = strtoull(equals ? equals + 1 : rule, NULL, 10);
     for (unsigned i = 0; i < book->devices && bytes; i++)
-        if (!equals || is_meant(rule, (size_t)(equals - rule), i))
+        if (!equals || is_meant(rule, (size_t)(equals - rule), i)) {
             atomic_store(&book->device[i].limit, bytes);
+            atomic_store(&book->limited, 1);
+        }
 }
 
 void limits_read(void)

@@ -86,8 +86,9 @@ struct block {
     uint8_t space, kind, device;
 };
 
-/* Enters a block with its key, which is no other's. False without host memory. */
-bool blocks_put(const struct block *block);
+/* Enters a block with its key. One that had the key before, whose free was not seen, is given out: else old->space is SPACE_NONE. False
+ * without host memory. */
+bool blocks_put(const struct block *block, struct block *old);
 /* Takes a block out; false where there is none. */
 bool blocks_take(enum block_space space, uint64_t key, struct block *block);
 /* Looks one up. */
