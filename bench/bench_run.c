@@ -60,7 +60,8 @@ static double now(void)
 }
 
 enum kind { ALLOC, ORDERED, INFO, FREE_NOTHING, KINDS };
-static const char *const names[KINDS] = {"cuMemAlloc or cuMemFree", "cuMemAllocAsync or cuMemFree", "cuMemGetInfo", "cuMemFree(0)"};
+static const char *const names[KINDS] = {"cuMemAlloc or cuMemFree", "cuMemAllocAsync or cuMemFree", "cuMemGetInfo",
+                                         "cuMemFree(0)"};
 
 /* ns per call. */
 static double measure(const struct calls *calls, enum kind kind)
@@ -118,8 +119,8 @@ static void report(int threads)
     for (int kind = 0; kind < KINDS; kind++)
         for (int i = 0; i < threads; i++) {
             double driver = median(bench.results[i][0][kind]), shim = median(bench.results[i][1][kind]);
-            printf("%d thread%s  %-32s driver %6.1f  with the shim %6.1f  adds %6.1f ns\n", threads, threads > 1 ? "s" : " ",
-                   names[kind], driver, shim, shim - driver);
+            printf("%d thread%s  %-32s driver %6.1f  with the shim %6.1f  adds %6.1f ns\n", threads,
+                   threads > 1 ? "s" : " ", names[kind], driver, shim, shim - driver);
         }
 }
 

@@ -91,8 +91,8 @@ struct cu_alloc_node {
     X(cuMemFreeAsync, 11020, RUN_LEGACY, cuMemFreeAsync, (cu_address address, cu_stream stream), (address, stream))    \
     X(cuMemFreeAsync, 11020, RUN_PER_THREAD, cuMemFreeAsync_ptsz, (cu_address address, cu_stream stream),              \
       (address, stream))                                                                                               \
-    X(cuMemPoolCreate, 11020, RUN_ANY, cuMemPoolCreate,                                                                \
-      (cu_pool * pool, const struct cu_pool_properties *properties), (pool, properties))                               \
+    X(cuMemPoolCreate, 11020, RUN_ANY, cuMemPoolCreate, (cu_pool * pool, const struct cu_pool_properties *properties), \
+      (pool, properties))                                                                                              \
     X(cuMemPoolDestroy, 11020, RUN_ANY, cuMemPoolDestroy, (cu_pool pool), (pool))                                      \
     X(cuDeviceGetDefaultMemPool, 11020, RUN_ANY, cuDeviceGetDefaultMemPool, (cu_pool * pool, cu_device device),        \
       (pool, device))                                                                                                  \
@@ -132,27 +132,24 @@ struct cu_alloc_node {
       (node, graph, before, count, wanted))
 
 /* Asked of the driver, not hooked. The same columns. */
-#define RUN_ASK_LIST(X)                                                                                          \
-    X(cuCtxGetCurrent, 4000, RUN_ANY, cuCtxGetCurrent, (cu_context * context), (context))                        \
-    X(cuCtxGetDevice, 2000, RUN_ANY, cuCtxGetDevice, (cu_device * device), (device))                             \
-    X(cuDeviceGetCount, 2000, RUN_ANY, cuDeviceGetCount, (int *count), (count))                                  \
-    X(cuDeviceGetName, 2000, RUN_ANY, cuDeviceGetName, (char *name, int size, cu_device device),                 \
-      (name, size, device))                                                                                      \
-    X(cuDeviceGetUuid, 9020, RUN_ANY, cuDeviceGetUuid, (struct cu_uuid * uuid, cu_device device),                \
-      (uuid, device))                                                                                            \
-    X(cuDeviceGetUuid, 11040, RUN_ANY, cuDeviceGetUuid_v2, (struct cu_uuid * uuid, cu_device device),            \
-      (uuid, device))                                                                                            \
-    X(cuDeviceGetPCIBusId, 4010, RUN_ANY, cuDeviceGetPCIBusId, (char *address, int size, cu_device device),      \
-      (address, size, device))                                                                                   \
-    X(cuDevicePrimaryCtxRetain, 7000, RUN_ANY, cuDevicePrimaryCtxRetain, (cu_context * context, cu_device device), \
-      (context, device))                                                                                         \
-    X(cuDevicePrimaryCtxGetState, 7000, RUN_ANY, cuDevicePrimaryCtxGetState,                                     \
-      (cu_device device, unsigned *flags, int *active), (device, flags, active))                                 \
-    X(cuMemGetAddressRange, 3020, RUN_ANY, cuMemGetAddressRange_v2,                                              \
-      (cu_address * base, size_t * size, cu_address address), (base, size, address))                             \
-    X(cuStreamIsCapturing, 10000, RUN_LEGACY, cuStreamIsCapturing, (cu_stream stream, cu_capture_status * now), \
-      (stream, now))                                                                                             \
-    X(cuStreamIsCapturing, 10000, RUN_PER_THREAD, cuStreamIsCapturing_ptsz,                                      \
+#define RUN_ASK_LIST(X)                                                                                                \
+    X(cuCtxGetCurrent, 4000, RUN_ANY, cuCtxGetCurrent, (cu_context * context), (context))                              \
+    X(cuCtxGetDevice, 2000, RUN_ANY, cuCtxGetDevice, (cu_device * device), (device))                                   \
+    X(cuDeviceGetCount, 2000, RUN_ANY, cuDeviceGetCount, (int *count), (count))                                        \
+    X(cuDeviceGetName, 2000, RUN_ANY, cuDeviceGetName, (char *name, int size, cu_device device), (name, size, device)) \
+    X(cuDeviceGetUuid, 9020, RUN_ANY, cuDeviceGetUuid, (struct cu_uuid * uuid, cu_device device), (uuid, device))      \
+    X(cuDeviceGetUuid, 11040, RUN_ANY, cuDeviceGetUuid_v2, (struct cu_uuid * uuid, cu_device device), (uuid, device))  \
+    X(cuDeviceGetPCIBusId, 4010, RUN_ANY, cuDeviceGetPCIBusId, (char *address, int size, cu_device device),            \
+      (address, size, device))                                                                                         \
+    X(cuDevicePrimaryCtxRetain, 7000, RUN_ANY, cuDevicePrimaryCtxRetain, (cu_context * context, cu_device device),     \
+      (context, device))                                                                                               \
+    X(cuDevicePrimaryCtxGetState, 7000, RUN_ANY, cuDevicePrimaryCtxGetState,                                           \
+      (cu_device device, unsigned *flags, int *active), (device, flags, active))                                       \
+    X(cuMemGetAddressRange, 3020, RUN_ANY, cuMemGetAddressRange_v2,                                                    \
+      (cu_address * base, size_t * size, cu_address address), (base, size, address))                                   \
+    X(cuStreamIsCapturing, 10000, RUN_LEGACY, cuStreamIsCapturing, (cu_stream stream, cu_capture_status * now),        \
+      (stream, now))                                                                                                   \
+    X(cuStreamIsCapturing, 10000, RUN_PER_THREAD, cuStreamIsCapturing_ptsz,                                            \
       (cu_stream stream, cu_capture_status * now), (stream, now))
 
 #endif

@@ -39,7 +39,8 @@ static size_t slot_of(const struct shard *shard, unsigned space, uint64_t key)
 static bool grow(struct shard *shard)
 {
     struct shard larger = {.room = shard->room ? 2 * shard->room : FIRST_SLOTS};
-    void *memory = mmap(NULL, larger.room * sizeof(struct block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, larger.room * sizeof(struct block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return false;
     larger.slots = memory;

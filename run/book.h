@@ -25,16 +25,16 @@
 enum { BOOK_DEVICES = 16, BOOK_LIBRARIES = 96, BOOK_SITES = 2048, BOOK_TEXT = 512 };
 
 /* What an allocation is. X(name, text, whether it takes memory of the device) */
-#define RUN_KIND_LIST(X)                \
-    X(PLAIN, "plain", true)             \
-    X(PITCHED, "pitched", true)         \
-    X(ORDERED, "stream-ordered", true)  \
-    X(VIRTUAL, "virtual", true)         \
-    X(ARRAY, "array", true)             \
-    X(MANAGED, "managed", false)        \
-    X(GRAPH, "graph node", false)       \
-    X(IMPORTED, "imported", false)      \
-    X(HOST, "host", false)              \
+#define RUN_KIND_LIST(X)               \
+    X(PLAIN, "plain", true)            \
+    X(PITCHED, "pitched", true)        \
+    X(ORDERED, "stream-ordered", true) \
+    X(VIRTUAL, "virtual", true)        \
+    X(ARRAY, "array", true)            \
+    X(MANAGED, "managed", false)       \
+    X(GRAPH, "graph node", false)      \
+    X(IMPORTED, "imported", false)     \
+    X(HOST, "host", false)             \
     X(REGISTERED, "registered host", false)
 
 enum run_kind {
@@ -67,10 +67,10 @@ struct book_holder {
 };
 
 struct book_device {
-    char uuid[16]; /* as the driver gives it */
+    char uuid[16];    /* as the driver gives it */
     char address[32]; /* on the PCI bus, as NVML wants it; empty where it is not known */
     char name[96];
-    uint64_t total; /* bytes, as the driver says */
+    uint64_t total;              /* bytes, as the driver says */
     _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. May be changed while the process runs */
     _Atomic uint64_t used, peak; /* of the kinds that take memory of the device */
     _Atomic uint64_t residue;    /* bytes of the process that no hook sees, at the last look; UINT64_MAX: not known */
@@ -97,12 +97,12 @@ struct book {
     uint32_t devices;
     _Atomic uint32_t limited; /* a device may have a limit */
     _Atomic uint32_t libraries, sites;
-    _Atomic uint64_t unhooked;       /* entry points of versions that are newer than what the shim knows */
-    _Atomic uint64_t unfollowed;     /* allocations that could not be written down, for want of host memory */
-    _Atomic uint64_t log_count;      /* records in the log */
-    _Atomic uint64_t log_lost;       /* and those that found no place */
-    _Atomic uint32_t ended;          /* the process went through exit() */
-    char unhooked_name[64];          /* the first one, filled before `unhooked` is 1 */
+    _Atomic uint64_t unhooked;   /* entry points of versions that are newer than what the shim knows */
+    _Atomic uint64_t unfollowed; /* allocations that could not be written down, for want of host memory */
+    _Atomic uint64_t log_count;  /* records in the log */
+    _Atomic uint64_t log_lost;   /* and those that found no place */
+    _Atomic uint32_t ended;      /* the process went through exit() */
+    char unhooked_name[64];      /* the first one, filled before `unhooked` is 1 */
     struct book_device device[BOOK_DEVICES];
     struct book_library library[BOOK_LIBRARIES];
     struct book_site site[BOOK_SITES];

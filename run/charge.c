@@ -79,7 +79,8 @@ static bool reserve(struct charge *charge, uint64_t size)
 
 cu_result charge_begin(struct charge *charge, enum run_kind kind, unsigned device, uint64_t size, void *caller)
 {
-    *charge = (struct charge){.block = {.kind = (uint8_t)kind, .device = (uint8_t)device, .size = size, .references = 1}};
+    *charge =
+        (struct charge){.block = {.kind = (uint8_t)kind, .device = (uint8_t)device, .size = size, .references = 1}};
     if (device >= book->devices)
         return CU_OK;
     charge->block.site = (uint16_t)site_of(caller);
@@ -127,7 +128,8 @@ void charge_end(struct charge *charge, cu_result code, enum block_space space, u
         subtract(&device->used, charge->reserved);
         return;
     }
-    uint64_t takes = run_kind_counts(block->kind) ? size : 0; /* the kind may be another than was thought before the call */
+    uint64_t takes =
+        run_kind_counts(block->kind) ? size : 0; /* the kind may be another than was thought before the call */
     if (charge->reserved < takes)
         atomic_fetch_add(&device->used, takes - charge->reserved);
     else

@@ -81,7 +81,8 @@ HOOK cu_result cuArrayCreate_v2(cu_array *array, const struct cu_array_descripto
     struct charge charge;
     if (!array || !descriptor || !shim_enter())
         return PASS(cuArrayCreate_v2, (array, descriptor));
-    struct cu_array3d_descriptor shape = {descriptor->width, descriptor->height, 0, descriptor->format, descriptor->channels, 0};
+    struct cu_array3d_descriptor shape = {descriptor->width,  descriptor->height,   0,
+                                          descriptor->format, descriptor->channels, 0};
     cu_result code = begin(&charge, &shape, 1, CALLER);
     if (!code) {
         code = PASS(cuArrayCreate_v2, (array, descriptor));
@@ -105,7 +106,8 @@ HOOK cu_result cuArray3DCreate_v2(cu_array *array, const struct cu_array3d_descr
     return code;
 }
 
-HOOK cu_result cuMipmappedArrayCreate(cu_mipmapped *array, const struct cu_array3d_descriptor *descriptor, unsigned levels)
+HOOK cu_result cuMipmappedArrayCreate(cu_mipmapped *array, const struct cu_array3d_descriptor *descriptor,
+                                      unsigned levels)
 {
     struct charge charge;
     if (!array || !descriptor || !shim_enter())

@@ -16,7 +16,8 @@ static bool captures(cu_stream stream, bool per_thread)
     return code == CU_OK && status != CU_CAPTURE_IS_NONE;
 }
 
-static void end(struct charge *charge, cu_result code, cu_address address, size_t size, cu_stream stream, bool per_thread)
+static void end(struct charge *charge, cu_result code, cu_address address, size_t size, cu_stream stream,
+                bool per_thread)
 {
     if (!code && captures(stream, per_thread))
         charge->block.kind = RUN_GRAPH;
@@ -140,7 +141,8 @@ HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
 
 static void know_pool(cu_pool pool, enum run_kind kind, int device)
 {
-    struct block block = {.key = (uint64_t)(uintptr_t)pool, .space = SPACE_POOL, .kind = (uint8_t)kind, .references = 1};
+    struct block block = {
+        .key = (uint64_t)(uintptr_t)pool, .space = SPACE_POOL, .kind = (uint8_t)kind, .references = 1};
     struct block old;
     if (device < 0 || (unsigned)device >= book->devices)
         return;

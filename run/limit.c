@@ -78,8 +78,8 @@ static size_t add_holders(unsigned device, char *text, size_t size, size_t used)
                 most = &holders[i];
         if (!most->bytes)
             break;
-        used += (size_t)snprintf(text + used, size - used, "%s%s %.1f MiB", named ? ", " : "", library_name(most->library),
-                                 (double)most->bytes / 1048576);
+        used += (size_t)snprintf(text + used, size - used, "%s%s %.1f MiB", named ? ", " : "",
+                                 library_name(most->library), (double)most->bytes / 1048576);
         most->bytes = 0;
     }
     return used;

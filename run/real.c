@@ -21,7 +21,8 @@ HOOK const char *tarn_run_driver(void)
         return "";
     for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
         if (entry->d_tag == DT_STRTAB) /* glibc has made it an address, musl has not */
-            strings = (const char *)(entry->d_un.d_ptr < map->l_addr ? map->l_addr + entry->d_un.d_ptr : entry->d_un.d_ptr);
+            strings =
+                (const char *)(entry->d_un.d_ptr < map->l_addr ? map->l_addr + entry->d_un.d_ptr : entry->d_un.d_ptr);
     for (const ElfW(Dyn) *entry = map->l_ld; strings && entry->d_tag != DT_NULL; entry++)
         if (entry->d_tag == DT_NEEDED && strings[entry->d_un.d_val] == '/')
             return strings + entry->d_un.d_val;

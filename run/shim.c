@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BOOKS_MOST = 1000 };   /* of one process number: programs that one process became by exec() */
+enum { BOOKS_MOST = 1000 };           /* of one process number: programs that one process became by exec() */
 #define LOG_BYTES (UINT64_C(1) << 32) /* addresses for the log; memory is taken as it grows */
 #define LOG_STEP (UINT64_C(1) << 20)
 

@@ -16,7 +16,8 @@ SAME_TYPE(cu_pool, CUmemoryPool);
 _Static_assert(RUN_ARRAY_SPARSE == CUDA_ARRAY3D_SPARSE, "CUDA_ARRAY3D_SPARSE");
 _Static_assert(RUN_ARRAY_DEFERRED == CUDA_ARRAY3D_DEFERRED_MAPPING, "CUDA_ARRAY3D_DEFERRED_MAPPING");
 _Static_assert(RUN_LEGACY == CU_GET_PROC_ADDRESS_LEGACY_STREAM, "CU_GET_PROC_ADDRESS_LEGACY_STREAM");
-_Static_assert(RUN_PER_THREAD == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, "CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM");
+_Static_assert(RUN_PER_THREAD == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+               "CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM");
 
 #define SAME_SIZE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs), #theirs)
 #define SAME_FIELD(ours, field, theirs, their_field)                                     \
@@ -58,9 +59,9 @@ SAME_FIELD(struct cu_alloc_node, address, CUDA_MEM_ALLOC_NODE_PARAMS_v1, dptr);
 #define TYPE_RUN_ANY(name, version) PFN_##name##_v##version
 #define TYPE_RUN_LEGACY(name, version) PFN_##name##_v##version
 #define TYPE_RUN_PER_THREAD(name, version) PFN_##name##_v##version##_ptsz
-#define SAME_PROTOTYPE(name, version, mode, symbol, parameters, arguments)                          \
+#define SAME_PROTOTYPE(name, version, mode, symbol, parameters, arguments)                            \
     _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, TYPE_##mode(name, version)), \
-                   #name " at version " #version);                                                  \
+                   #name " at version " #version);                                                    \
     _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, __typeof__(&symbol)), #symbol);
 RUN_HOOK_LIST(SAME_PROTOTYPE)
 RUN_ASK_LIST(SAME_PROTOTYPE)

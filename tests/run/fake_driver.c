@@ -361,7 +361,8 @@ cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
     return CU_OK;
 }
 
-cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties, unsigned long long flags)
+cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
+                      unsigned long long flags)
 {
     uint64_t key;
     (void)flags;
@@ -542,7 +543,7 @@ static const struct {
 #define X(name, version, mode, symbol, parameters, arguments) {{#name, version, mode}, (void (*)(void))symbol},
     RUN_HOOK_LIST(X) RUN_ASK_LIST(X)
 #undef X
-    {{"cuDriverGetVersion", 2020, RUN_ANY}, (void (*)(void))cuDriverGetVersion},
+        {{"cuDriverGetVersion", 2020, RUN_ANY}, (void (*)(void))cuDriverGetVersion},
     {{"cuCtxSetCurrent", 4000, RUN_ANY}, (void (*)(void))cuCtxSetCurrent},
     {{"cuGetExportTable", 3000, RUN_ANY}, (void (*)(void))cuGetExportTable},
 };

@@ -16,18 +16,19 @@
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
-#define CHECK(condition)                                                \
-    do {                                                                \
-        if (!(condition)) {                                             \
+#define CHECK(condition)                                                   \
+    do {                                                                   \
+        if (!(condition)) {                                                \
             fprintf(stderr, "probe: line %d: %s\n", __LINE__, #condition); \
-            exit(1);                                                    \
-        }                                                               \
+            exit(1);                                                       \
+        }                                                                  \
     } while (0)
 
 static void *library;
 static struct {
 #define X(name, version, mode, symbol, parameters, arguments) cu_result(*symbol) parameters;
-    RUN_HOOK_LIST(X) RUN_ASK_LIST(X)
+    RUN_HOOK_LIST(X)
+    RUN_ASK_LIST(X)
 #undef X
         cu_result (*cuCtxSetCurrent)(cu_context);
 } cu;
@@ -133,11 +134,12 @@ static void bad(void)
     printf("no context: %u %u %llu\n", cu.cuMemAlloc_v2(&address, MIB), cu.cuMemGetInfo_v2(NULL, NULL), address);
     start(0);
     printf("alloc: %u %u %llu\n", cu.cuMemAlloc_v2(NULL, MIB), cu.cuMemAlloc_v2(&address, 0), address);
-    printf("pitch: %u %u %u\n", cu.cuMemAllocPitch_v2(NULL, &pitch, 1, 1, 4), cu.cuMemAllocPitch_v2(&address, NULL, 1, 1, 4),
-           cu.cuMemAllocPitch_v2(&address, &pitch, 0, 0, 4));
+    printf("pitch: %u %u %u\n", cu.cuMemAllocPitch_v2(NULL, &pitch, 1, 1, 4),
+           cu.cuMemAllocPitch_v2(&address, NULL, 1, 1, 4), cu.cuMemAllocPitch_v2(&address, &pitch, 0, 0, 4));
     printf("managed: %u %u\n", cu.cuMemAllocManaged(NULL, MIB, 1), cu.cuMemAllocManaged(&address, 0, 1));
     printf("ordered: %u %u\n", cu.cuMemAllocAsync(NULL, MIB, NULL), cu.cuMemAllocAsync(&address, 0, NULL));
-    printf("pool: %u %u\n", cu.cuMemAllocFromPoolAsync(NULL, MIB, NULL, NULL), cu.cuMemAllocFromPoolAsync(&address, MIB, NULL, NULL));
+    printf("pool: %u %u\n", cu.cuMemAllocFromPoolAsync(NULL, MIB, NULL, NULL),
+           cu.cuMemAllocFromPoolAsync(&address, MIB, NULL, NULL));
     printf("free: %u %u %u\n", cu.cuMemFree_v2(0), cu.cuMemFree_v2(0x1234), cu.cuMemFreeAsync(0x1234, NULL));
     printf("create: %u %u %u\n", cu.cuMemCreate(NULL, MIB, &properties, 0), cu.cuMemCreate(&piece, 0, &properties, 0),
            cu.cuMemCreate(&piece, MIB, NULL, 0));
@@ -145,16 +147,19 @@ static void bad(void)
     printf("array: %u %u\n", cu.cuArrayCreate_v2(NULL, NULL), cu.cuArrayDestroy(NULL));
     printf("host: %u %u %u\n", cu.cuMemHostAlloc(NULL, 1, 0), cu.cuMemHostAlloc(&memory, 0, 0), cu.cuMemFreeHost(NULL));
     printf("register: %u %u\n", cu.cuMemHostRegister_v2(NULL, 1, 0), cu.cuMemHostUnregister(NULL));
-    printf("info: %u %u %u\n", cu.cuMemGetInfo_v2(NULL, &one), cu.cuMemGetInfo_v2(&one, NULL), cu.cuMemGetInfo_v2(NULL, NULL));
+    printf("info: %u %u %u\n", cu.cuMemGetInfo_v2(NULL, &one), cu.cuMemGetInfo_v2(&one, NULL),
+           cu.cuMemGetInfo_v2(NULL, NULL));
     printf("total: %u %u\n", cu.cuDeviceTotalMem_v2(NULL, 0), cu.cuDeviceTotalMem_v2(&one, 99));
     printf("resolver: %u %u %u %u\n", cu.cuGetProcAddress_v2(NULL, &function, 12000, 0, NULL),
-           cu.cuGetProcAddress_v2("cuMemAlloc", NULL, 12000, 0, NULL), cu.cuGetProcAddress_v2("", &function, 0, 0, NULL),
+           cu.cuGetProcAddress_v2("cuMemAlloc", NULL, 12000, 0, NULL),
+           cu.cuGetProcAddress_v2("", &function, 0, 0, NULL),
            cu.cuGetProcAddress_v2("cuMemAlloc_v2", &function, 12000, 0, NULL));
     printf("resolver: %u %u\n", cu.cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 99, NULL),
            cu.cuGetProcAddress_v2("cuMemAlloc", &function, 1, 0, NULL));
     CHECK(cu.cuMemAlloc_v2(&address, MIB) == CU_OK);
     printf("double free: %u %u\n", cu.cuMemFree_v2(address), cu.cuMemFree_v2(address));
-    printf("too much: %u %u\n", cu.cuMemAlloc_v2(&address, (size_t)1 << 62), cu.cuMemCreate(&piece, SIZE_MAX, &properties, 0));
+    printf("too much: %u %u\n", cu.cuMemAlloc_v2(&address, (size_t)1 << 62),
+           cu.cuMemCreate(&piece, SIZE_MAX, &properties, 0));
     printf("release: %u %u\n", cu.cuDevicePrimaryCtxRelease_v2(0), cu.cuDevicePrimaryCtxRelease_v2(1));
 }
 
@@ -167,7 +172,8 @@ static const struct {
 #define X(name, version, mode) {#name, version},
 #include "fake_triples.h"
 #undef X
-    {"", 0}, {"cuNothing", 12000}, {"cuMemAlloc_v2", 12000}, {"cuMemAlloc", 0}, {"cuMemAlloc", -1}, {"cuMemAlloc", 14000},
+    {"", 0},           {"cuNothing", 12000}, {"cuMemAlloc_v2", 12000},
+    {"cuMemAlloc", 0}, {"cuMemAlloc", -1},   {"cuMemAlloc", 14000},
 };
 
 static const char *const hooks[] = {
@@ -263,7 +269,8 @@ static void limited(void)
     CHECK(cu.cuMemFree_v2(address[0]) != CU_OK && free_now() == 40 * MIB); /* a second free gives nothing */
     CHECK(cu.cuMemFreeAsync(address[1], NULL) == CU_OK && free_now() == 64 * MIB);
     CHECK(cu.cuMemAlloc_v2(&address[0], 64 * MIB) == CU_OK);
-    CHECK(cu.cuDevicePrimaryCtxReset_v2(0) == CU_OK && free_now() == 64 * MIB); /* a context that ends frees all of its memory */
+    CHECK(cu.cuDevicePrimaryCtxReset_v2(0) == CU_OK &&
+          free_now() == 64 * MIB); /* a context that ends frees all of its memory */
     CHECK(cu.cuMemAlloc_v2(&address[0], 64 * MIB) == CU_OK);
 }
 
@@ -370,8 +377,8 @@ static void prologues(void)
 #if defined(__x86_64__)
     for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) {
         const unsigned char *at = dlsym(library, hooks[i]);
-        CHECK(at && at[0] != 0xe9 && at[0] != 0xeb);                       /* no jump */
-        CHECK(memcmp(at, "\xf3\x0f\x1e\xfa", 4) != 0);                      /* no endbr64 */
+        CHECK(at && at[0] != 0xe9 && at[0] != 0xeb);   /* no jump */
+        CHECK(memcmp(at, "\xf3\x0f\x1e\xfa", 4) != 0); /* no endbr64 */
     }
 #endif
 }
@@ -391,9 +398,9 @@ static const struct {
     const char *name;
     void (*run)(void);
 } commands[] = {
-    {"kinds", kinds},     {"bad", bad},       {"triples", triples},     {"newer", newer},
-    {"limited", limited}, {"threads", threads}, {"forks", forks},       {"killed", killed},
-    {"many", many},       {"one", one},       {"prologues", prologues}, {"falls_through", falls_through},
+    {"kinds", kinds},     {"bad", bad},         {"triples", triples},     {"newer", newer},
+    {"limited", limited}, {"threads", threads}, {"forks", forks},         {"killed", killed},
+    {"many", many},       {"one", one},         {"prologues", prologues}, {"falls_through", falls_through},
 };
 
 int main(int argc, char **argv)

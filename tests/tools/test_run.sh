@@ -79,6 +79,71 @@ run 0 --limit 64M,GPU-a1a1=32M "$probe" limited
 run 0 --limit 64M "$probe" threads && says err 'all together  *0 B'
 run 1 --limit 2M "$probe" one && says err "requests refused: 1, 13.0 MiB"
 
+# Who calls by way of the CUDA runtime as a shared library is who allocates; and a library in between is not.
+cat >"$work/runtime.c" <<'END_OF_PROGRAM'
+#include <dlfcn.h>
+#include <stddef.h>
+int library_alloc(size_t size);
+int library_alloc(size_t size)
+{
+    unsigned long long address;
+    int (*alloc)(unsigned long long *, size_t) = (int (*)(unsigned long long *, size_t))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemAlloc_v2");
+    volatile int code = alloc(&address, size);
+    return code;
+}
+END_OF_PROGRAM
+cat >"$work/caller.c" <<'END_OF_PROGRAM'
+#include <dlfcn.h>
+#include <stddef.h>
+int library_alloc(size_t size);
+int main(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;
+    int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
+    int (*retain)(void **, int) = (int (*)(void **, int))dlsym(library, "cuDevicePrimaryCtxRetain");
+    int (*set)(void *) = (int (*)(void *))dlsym(library, "cuCtxSetCurrent");
+    return init(0) || retain(&context, 0) || set(context) || library_alloc(6 << 20);
+}
+END_OF_PROGRAM
+for name in libcudart.so.99 libother.so.1; do
+    "$CC" -shared -fPIC -g "$work/runtime.c" -o "$work/$name" -Wl,-soname,$name -ldl
+    "$CC" -g "$work/caller.c" -o "$work/caller" "$work/$name" -Wl,-rpath,"$work" -ldl
+    run 0 "$work/caller"
+    if [ $name = libother.so.1 ]; then row '^  libother.so.1 +6.00 MiB'; else row '^  caller +6.00 MiB'; fi
+done
+
+# The CUDA runtime itself, static and shared, asks for the same and is answered the same; on this driver it gives up soon.
+cuda=${CUDA_HOME:-/usr/local/cuda}
+if [ -f "$cuda/include/cuda_runtime_api.h" ] && [ -z "${TARN_SANITIZE:-}" ]; then
+    cat >"$work/runtime_program.c" <<'END_OF_PROGRAM'
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+int main(void)
+{
+    int count = -1;
+    void *memory;
+    size_t free_bytes, total;
+    printf("%d %d\n", cudaGetDeviceCount(&count), count);
+    printf("%d\n", cudaMalloc(&memory, 1 << 20));
+    printf("%d\n", cudaMemGetInfo(&free_bytes, &total));
+    return 0;
+}
+END_OF_PROGRAM
+    for folder_of in "$cuda"/lib64 "$cuda"/lib; do
+        [ -f "$folder_of/libcudart_static.a" ] || continue
+        "$CC" -I"$cuda/include" "$work/runtime_program.c" -o "$work/static" "$folder_of/libcudart_static.a" -ldl -lrt -lpthread
+        "$CC" -I"$cuda/include" "$work/runtime_program.c" -o "$work/shared" -L"$folder_of" -lcudart -Wl,-rpath,"$folder_of"
+        for name in static shared; do
+            env "LD_LIBRARY_PATH=$folder" "FAKE_DRIVER_LOG=$work/log.$name" "$work/$name" >"$work/expected"
+            run 0 env "FAKE_DRIVER_LOG=$work/log.$name.run" "$work/$name"
+            cmp -s "$work/expected" "$work/out" || fail "the CUDA runtime ($name) ends otherwise"
+            cmp -s "$work/log.$name" "$work/log.$name.run" || fail "the CUDA runtime ($name) asks otherwise"
+            [ "$(wc -l <"$work/log.$name")" -gt 100 ] || fail "the CUDA runtime ($name) asked for little"
+        done
+        break
+    done
+fi
+
 # Processes.
 run 0 "$probe" forks && row '^  probe +11.0 MiB' && row '^  probe +3.00 MiB'
 [ "$(grep -c '^tarn run: process' "$work/err")" -eq 2 ] || fail "not two processes"

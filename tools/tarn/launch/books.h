@@ -12,8 +12,8 @@
 enum { BOOKS_MOST = 512 };
 
 struct opened_book {
-    struct book *book; /* mapped, shared with its process */
-    char *log;         /* the path of its log, which need not be there */
+    struct book *book;                   /* mapped, shared with its process */
+    char *log;                           /* the path of its log, which need not be there */
     uint64_t least_unseen[BOOK_DEVICES]; /* bytes; UINT64_MAX: never sampled */
     uint64_t last_unseen[BOOK_DEVICES];
 };

@@ -40,7 +40,8 @@ static const char help[] =
     "      --driver FILE     The CUDA driver to take, in place of the libcuda.so.1 that the loader finds\n"
     "  -h, --help            Show this help\n"
     "\n"
-    "Exit status: that of PROGRAM, 128 and the signal that ended it; 127 when it was not found, 126 when it could not be\n"
+    "Exit status: that of PROGRAM, 128 and the signal that ended it; 127 when it was not found, 126 when it could not "
+    "be\n"
     "run, 1 when the shim could not be put in place, 2 for a command line that makes no sense.\n"
     "\n"
     "Examples:\n"
@@ -89,7 +90,8 @@ static char *limits_in_bytes(const char *text)
         const char *size = equals ? equals + 1 : text;
         char *alone = strndup(size, length - (size_t)(size - text));
         uint64_t number = 0;
-        bool good = alone && units_parse_memory(alone, &number) && (!equals || is_device(text, (size_t)(equals - text)));
+        bool good =
+            alone && units_parse_memory(alone, &number) && (!equals || is_device(text, (size_t)(equals - text)));
         free(alone);
         if (!good) {
             free(bytes);
@@ -153,7 +155,8 @@ static void folder_remove(const char *folder)
 }
 
 /* A folder below `parent` with the shim in front of a driver, which opens. */
-static bool folder_fill(struct run *run, const char *parent, const char *shim, const char *driver, char *why, size_t size)
+static bool folder_fill(struct run *run, const char *parent, const char *shim, const char *driver, char *why,
+                        size_t size)
 {
     char path[PATH_MAX + 32], other[PATH_MAX + 32];
     if (snprintf(run->folder, sizeof run->folder, "%s/tarn-run-XXXXXX", parent) >= (int)sizeof run->folder ||
@@ -194,10 +197,11 @@ static bool environment_set(const struct run *run, const struct arguments *argum
 {
     const char *before = getenv("LD_LIBRARY_PATH");
     char *path = NULL;
-    bool done = asprintf(&path, "%s%s%s", run->folder, before && *before ? ":" : "", before ? before : "") >= 0 &&
-                setenv("LD_LIBRARY_PATH", path, 1) == 0 && setenv(RUN_FOLDER_VARIABLE, run->folder, 1) == 0 &&
-                setenv(RUN_LOG_VARIABLE, arguments->output ? "1" : "0", 1) == 0 &&
-                (arguments->limit ? setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) : unsetenv(RUN_LIMIT_VARIABLE)) == 0;
+    bool done =
+        asprintf(&path, "%s%s%s", run->folder, before && *before ? ":" : "", before ? before : "") >= 0 &&
+        setenv("LD_LIBRARY_PATH", path, 1) == 0 && setenv(RUN_FOLDER_VARIABLE, run->folder, 1) == 0 &&
+        setenv(RUN_LOG_VARIABLE, arguments->output ? "1" : "0", 1) == 0 &&
+        (arguments->limit ? setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) : unsetenv(RUN_LIMIT_VARIABLE)) == 0;
     free(path);
     return done;
 }

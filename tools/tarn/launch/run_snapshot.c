@@ -50,7 +50,8 @@ static void write_frames_anew(struct writing *writing, uint32_t number)
     char name[sizeof site->symbol + 24];
     pickle_list_begin(&writing->pickle);
     if (number) {
-        snprintf(name, sizeof name, site->symbol[0] ? "%s" : "%s0x%llx", site->symbol, (unsigned long long)site->offset);
+        snprintf(name, sizeof name, site->symbol[0] ? "%s" : "%s0x%llx", site->symbol,
+                 (unsigned long long)site->offset);
         pickle_dict_begin(&writing->pickle);
         key_text(writing, "name", name);
         key_text(writing, "filename", writing->book->library[site->library < BOOK_LIBRARIES ? site->library : 0].path);
@@ -165,7 +166,8 @@ static bool write_segments(struct writing *writing)
     pickle_list_begin(&writing->pickle);
     for (size_t i = 0; i < writing->count && done; i++) {
         const struct book_record *record = &writing->records[i];
-        if (record->is_free || !run_kind_counts(record->kind) || *table_find(&last, record->address, record->device) != i)
+        if (record->is_free || !run_kind_counts(record->kind) ||
+            *table_find(&last, record->address, record->device) != i)
             continue;
         pickle_list_item(&writing->pickle, writing->written++);
         write_segment(writing, record);
@@ -222,7 +224,8 @@ static bool write_log(const struct opened_book *opened, const char *path)
     const struct book *book = opened->book;
     int file = open(opened->log, O_RDONLY | O_CLOEXEC);
     if (file < 0 || fstat(file, &about) || about.st_size == 0) {
-        fprintf(stderr, "tarn run: process %u has no log: %s\n", book->process, file < 0 ? strerror(errno) : "it allocated nothing");
+        fprintf(stderr, "tarn run: process %u has no log: %s\n", book->process,
+                file < 0 ? strerror(errno) : "it allocated nothing");
         if (file >= 0)
             close(file);
         return false;
@@ -251,7 +254,8 @@ bool run_snapshots_write(const struct books *books, const char *path)
             most = i;
     for (size_t i = 0; i < books->count; i++) {
         char *other = NULL;
-        if (i != most && (!run_made_bytes(books->list[i].book) || asprintf(&other, "%s.%u", path, books->list[i].book->process) < 0))
+        if (i != most &&
+            (!run_made_bytes(books->list[i].book) || asprintf(&other, "%s.%u", path, books->list[i].book->process) < 0))
             continue;
         if (write_log(&books->list[i], i == most ? path : other))
             fprintf(stderr, "tarn run: wrote %s\n", i == most ? path : other);

@@ -46,7 +46,8 @@ static struct row row_of(const struct book *book, unsigned device, uint32_t libr
             continue;
         row.made += made;
         if (used < sizeof row.kinds)
-            used += (size_t)snprintf(row.kinds + used, sizeof row.kinds - used, "%s%s", used ? ", " : "", kind_texts[kind]);
+            used +=
+                (size_t)snprintf(row.kinds + used, sizeof row.kinds - used, "%s%s", used ? ", " : "", kind_texts[kind]);
     }
     return row;
 }
@@ -55,7 +56,9 @@ static struct row row_of(const struct book *book, unsigned device, uint32_t libr
 static struct row row_beside(const struct book *book, unsigned device, uint32_t library, unsigned kind)
 {
     const struct book_account *account = &book->account[device][library][kind];
-    struct row row = {.library = library, .live = atomic_load(&account->live), .peak = atomic_load(&account->peak),
+    struct row row = {.library = library,
+                      .live = atomic_load(&account->live),
+                      .peak = atomic_load(&account->peak),
                       .made = run_kind_counts(kind) ? 0 : atomic_load(&account->made)};
     if (kind == RUN_GRAPH)
         row.peak = atomic_load(&account->made_bytes);
@@ -104,7 +107,8 @@ static size_t rows_beside(const struct book *book, unsigned device, struct row r
     return count;
 }
 
-static void print_line(FILE *out, const char *name, const char *live, const char *peak, const char *count, const char *kinds)
+static void print_line(FILE *out, const char *name, const char *live, const char *peak, const char *count,
+                       const char *kinds)
 {
     fprintf(out, "  %-44.44s %10s %10s %10s  %s\n", name, live, peak, count, kinds);
 }
@@ -112,8 +116,8 @@ static void print_line(FILE *out, const char *name, const char *live, const char
 static void print_rows(const struct book *book, const struct row *rows, size_t count, FILE *out)
 {
     for (size_t i = 0; i < count && i < LIBRARIES_SHOWN; i++)
-        print_line(out, library_name(book, rows[i].library), units_bytes(rows[i].live).text, units_bytes(rows[i].peak).text,
-                   units_count(rows[i].made).text, rows[i].kinds);
+        print_line(out, library_name(book, rows[i].library), units_bytes(rows[i].live).text,
+                   units_bytes(rows[i].peak).text, units_count(rows[i].made).text, rows[i].kinds);
     if (count > LIBRARIES_SHOWN)
         fprintf(out, "  and %zu more\n", count - LIBRARIES_SHOWN);
 }
@@ -124,19 +128,21 @@ static void print_unseen(const struct books *books, const struct opened_book *op
 {
     const struct book_device *device = &opened->book->device[index];
     if (opened->last_unseen[index] != UINT64_MAX) {
-        print_line(out, "not seen: context, modules, driver's pools", units_bytes(opened->last_unseen[index]).text, "", "", "");
+        print_line(out, "not seen: context, modules, driver's pools", units_bytes(opened->last_unseen[index]).text, "",
+                   "", "");
         return;
     }
     uint64_t used = residue_device_used(device), seen = 0;
     for (size_t i = 0; i < books->count; i++)
         for (unsigned j = 0; j < books->list[i].book->devices; j++)
             if (memcmp(books->list[i].book->device[j].uuid, device->uuid, sizeof device->uuid) == 0)
-                seen += atomic_load(&books->list[i].book->ended) ? 0 : atomic_load(&books->list[i].book->device[j].used);
+                seen +=
+                    atomic_load(&books->list[i].book->ended) ? 0 : atomic_load(&books->list[i].book->device[j].used);
     if (used == UINT64_MAX)
         fputs("  not seen: NVML, which would tell, is not there\n", out);
     else
-        print_line(out, "others and residue: NVML does not name the process", units_bytes(used > seen ? used - seen : 0).text, "",
-                   "", "");
+        print_line(out, "others and residue: NVML does not name the process",
+                   units_bytes(used > seen ? used - seen : 0).text, "", "", "");
 }
 
 static void print_device(const struct books *books, const struct opened_book *opened, unsigned index, FILE *out)
@@ -152,8 +158,8 @@ static void print_device(const struct books *books, const struct opened_book *op
             limit == UINT64_MAX ? "" : ", limit ", limit == UINT64_MAX ? "" : units_bytes(limit).text);
     print_line(out, "library", "at the end", "peak", "count", "kinds");
     print_rows(book, rows, count, out);
-    print_line(out, "all together", units_bytes(atomic_load(&device->used)).text, units_bytes(atomic_load(&device->peak)).text, "",
-               "");
+    print_line(out, "all together", units_bytes(atomic_load(&device->used)).text,
+               units_bytes(atomic_load(&device->peak)).text, "", "");
     print_unseen(books, opened, index, out);
     if (beside_count) {
         fputs("  beside the device's memory:\n", out);
@@ -171,7 +177,8 @@ static void print_notes(const struct book *book, FILE *out)
         fprintf(out, "  partly seen: the program uses entry points that are newer than CUDA 13.5, the first %.63s\n",
                 book->unhooked_name);
     if (unfollowed)
-        fprintf(out, "  partly seen: %s allocations were not written down, for want of host memory\n", units_count(unfollowed).text);
+        fprintf(out, "  partly seen: %s allocations were not written down, for want of host memory\n",
+                units_count(unfollowed).text);
     if (!atomic_load(&book->ended))
         fputs("  the process ended without exit(): what it had then is shown\n", out);
 }
@@ -193,6 +200,8 @@ void run_summary_print(const struct books *books, FILE *out)
         fputs("tarn run: no process used the driver through this shim\n", out);
     for (size_t i = 0; i < books->count && i < PROCESSES_SHOWN; i++) {
         fprintf(out, "tarn run: process %u, %.100s\n", order[i]->book->process, order[i]->book->command);
+        if (!run_made_bytes(order[i]->book))
+            fputs("  allocated nothing\n", out);
         for (unsigned j = 0; j < order[i]->book->devices; j++)
             print_device(books, order[i], j, out);
         print_notes(order[i]->book, out);

@@ -74,8 +74,10 @@ static bool symbols_find(const struct image *image, struct symbols *symbols)
         if (section->sh_type != SHT_DYNSYM)
             continue;
         const ElfW(Shdr) *names = section_at(image, section->sh_link);
-        if (!names || !names->sh_size || section->sh_offset % 8 || !lies_within(image, section->sh_offset, section->sh_size) ||
-            !lies_within(image, names->sh_offset, names->sh_size) || image->bytes[names->sh_offset + names->sh_size - 1])
+        if (!names || !names->sh_size || section->sh_offset % 8 ||
+            !lies_within(image, section->sh_offset, section->sh_size) ||
+            !lies_within(image, names->sh_offset, names->sh_size) ||
+            image->bytes[names->sh_offset + names->sh_size - 1])
             return false;
         *symbols = (struct symbols){
             .list = (ElfW(Sym) *)(image->bytes + section->sh_offset),
@@ -117,7 +119,8 @@ static bool write_path(const struct image *shim, const char *driver)
 {
     char *place = memmem(shim->bytes, shim->size, PLACEHOLDER, sizeof PLACEHOLDER - 1);
     size_t length = strlen(driver);
-    if (!place || length > SHIM_PATH_MOST || !lies_within(shim, (uint64_t)((unsigned char *)place - shim->bytes), length + 1) ||
+    if (!place || length > SHIM_PATH_MOST ||
+        !lies_within(shim, (uint64_t)((unsigned char *)place - shim->bytes), length + 1) ||
         strnlen(place, SHIM_PATH_MOST) < length)
         return false;
     memcpy(place, driver, length + 1);
