@@ -5,7 +5,7 @@
  * the process runs and after it has ended, however it ended. A second file, the log, has one record per allocation and free, where the
  * user asked for a snapshot.
  *
- * Counters are atomic and only ever written by the process, except `residue`, which `tarn run` writes. An entry of a list is filled before
+ * Counters are atomic and only ever written by the process, except `residue` and `looked`, which `tarn run` writes. An entry of a list is filled before
  * its list's count covers it. */
 #ifndef TARN_RUN_BOOK_H
 #define TARN_RUN_BOOK_H
@@ -73,6 +73,8 @@ struct book_device {
     uint64_t total;              /* bytes, as the driver says */
     _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. May be changed while the process runs */
     _Atomic uint64_t used, peak; /* of the kinds that take memory of the device */
+    _Atomic uint32_t asks;       /* the process waits for the first look */
+    _Atomic uint32_t looked;     /* there was one; `tarn run` writes it, whatever came of it */
     _Atomic uint64_t residue;    /* bytes of the process that no hook sees, at the last look; UINT64_MAX: not known */
     _Atomic uint64_t refused, refused_bytes;
     char refusal[BOOK_TEXT]; /* the first one, filled before `refused` is 1 */
@@ -96,6 +98,7 @@ struct book {
     char command[128];
     uint32_t devices;
     _Atomic uint32_t limited; /* a device may have a limit */
+    uint32_t watched;         /* the book is a file: `tarn run` sees it */
     _Atomic uint32_t libraries, sites;
     _Atomic uint64_t unhooked;   /* entry points of versions that are newer than what the shim knows */
     _Atomic uint64_t unfollowed; /* allocations that could not be written down, for want of host memory */

@@ -57,19 +57,13 @@ static struct book_holder *holder_of(const struct block *block)
     return &book->holder[block->device][book->site[block->site].library];
 }
 
-/* What is taken from a limit beside what hooks see. */
-static uint64_t unseen(const struct book_device *device)
-{
-    uint64_t residue = atomic_load_explicit(&device->residue, memory_order_relaxed);
-    return residue == UINT64_MAX ? 0 : residue;
-}
-
 static bool reserve(struct charge *charge, uint64_t size)
 {
     struct book_device *device = &book->device[charge->block.device];
     uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed);
+    uint64_t unseen = limit == UINT64_MAX ? 0 : limits_unseen(device);
     uint64_t used = atomic_fetch_add(&device->used, size) + size;
-    if (used < size || (limit != UINT64_MAX && used + unseen(device) > limit)) {
+    if (used < size || (limit != UINT64_MAX && used + unseen > limit)) {
         subtract(&device->used, size);
         return false;
     }

@@ -41,8 +41,7 @@ HOOK cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     unsigned index = current_device(&context);
     uint64_t limit = index < book->devices ? atomic_load(&book->device[index].limit) : UINT64_MAX;
     if (limit != UINT64_MAX) {
-        uint64_t residue = atomic_load(&book->device[index].residue);
-        uint64_t used = atomic_load(&book->device[index].used) + (residue == UINT64_MAX ? 0 : residue);
+        uint64_t used = limits_unseen(&book->device[index]) + atomic_load(&book->device[index].used);
         if (free_bytes)
             *free_bytes = least(*free_bytes, limit > used ? limit - used : 0);
         if (total_bytes)

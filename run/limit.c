@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { NAMED_MOST = 4 }; /* libraries that a refusal names */
+enum { NAMED_MOST = 4, LOOKS_MOST = 300 }; /* libraries that a refusal names; ms that the first look is waited for */
 
 /* The UUID as the driver's tools print it, without what is before the first "-". */
 static void uuid_text(const struct book_device *device, char text[static 40])
@@ -52,6 +53,19 @@ void limits_read(void)
         at += length;
         at += *at == ',';
     }
+}
+
+uint64_t limits_unseen(struct book_device *device)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    if (!atomic_load_explicit(&device->looked, memory_order_relaxed) && book->watched) {
+        atomic_store(&device->asks, 1);
+        for (int i = 0; i < LOOKS_MOST && !atomic_load(&device->looked); i++)
+            (void)nanosleep(&pause, NULL);
+        atomic_store(&device->looked, 1); /* nobody looks: it is not waited for again */
+    }
+    uint64_t residue = atomic_load(&device->residue);
+    return residue == UINT64_MAX ? 0 : residue;
 }
 
 struct holder {

@@ -159,7 +159,7 @@ static int book_create(const char *folder, char *path, size_t size)
 }
 
 /* Without a folder the book is kept in memory alone: a limit holds all the same. */
-static struct book *book_open(void)
+static struct book *book_open(bool *is_file)
 {
     char path[4096];
     const char *folder = getenv(RUN_FOLDER_VARIABLE);
@@ -177,6 +177,7 @@ static struct book *book_open(void)
         if (wants && strcmp(wants, "1") == 0)
             log_open(path);
     }
+    *is_file = file >= 0;
     if (file >= 0)
         close(file);
     return memory == MAP_FAILED ? NULL : memory;
@@ -202,13 +203,15 @@ static void ended(void)
 
 static void wake(void)
 {
-    struct book *opened = book_open();
+    bool is_file;
+    struct book *opened = book_open(&is_file);
     if (!opened) {
         atomic_store(&shim_state, SHIM_PASSING);
         return;
     }
     book = opened;
     book->version = BOOK_VERSION;
+    book->watched = is_file;
     book->process = (uint32_t)getpid();
     book->start_ns = clock_ns();
     atomic_store(&book->libraries, 1); /* entry 0: code of no file */

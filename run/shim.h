@@ -128,6 +128,8 @@ void charge_drop(cu_context context);
 
 /* Limits: reads the variable into the book. */
 void limits_read(void);
+/* Bytes that count against a limit beside those that hooks saw. Waits a little for the first look of `tarn run`, once per device. */
+uint64_t limits_unseen(struct book_device *device);
 /* Says, once per device, who holds what where a request is refused. */
 void limits_refuse(unsigned device, uint64_t size, uint32_t site);
 

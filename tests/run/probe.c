@@ -30,7 +30,7 @@ static struct {
     RUN_HOOK_LIST(X)
     RUN_ASK_LIST(X)
 #undef X
-        cu_result (*cuCtxSetCurrent)(cu_context);
+    cu_result (*cuCtxSetCurrent)(cu_context);
 } cu;
 
 static void open_driver(const char *name)
@@ -357,6 +357,28 @@ static void many(void)
         CHECK(wait_for(child[i]) == 0);
 }
 
+/* Under --limit 64M, of which NVML says, before anything is allocated, that 20 MiB are in use. */
+static void residue(void)
+{
+    cu_address address;
+    FILE *out = fopen(getenv("FAKE_NVML"), "w");
+    CHECK(out && fprintf(out, "1 99\n%d %zu\n", (int)getpid(), 20 * MIB) > 0 && fclose(out) == 0);
+    start(0);
+    CHECK(free_now() == 44 * MIB);
+    CHECK(cu.cuMemAlloc_v2(&address, 45 * MIB) == CU_OUT_OF_MEMORY);
+}
+
+/* The context takes more than the limit of 2 MiB. */
+static void residue_above(void)
+{
+    cu_address address;
+    FILE *out = fopen(getenv("FAKE_NVML"), "w");
+    CHECK(out && fprintf(out, "%d %zu\n", (int)getpid(), 20 * MIB) > 0 && fclose(out) == 0);
+    start(0);
+    CHECK(cu.cuMemAlloc_v2(&address, 4096) == CU_OUT_OF_MEMORY);
+    CHECK(free_now() == 0);
+}
+
 static cu_address held; /* "statics": freed when the process ends */
 
 static void free_late(void)
@@ -398,9 +420,13 @@ static const struct {
     const char *name;
     void (*run)(void);
 } commands[] = {
-    {"kinds", kinds},     {"bad", bad},         {"triples", triples},     {"newer", newer},
-    {"limited", limited}, {"threads", threads}, {"forks", forks},         {"killed", killed},
-    {"many", many},       {"one", one},         {"prologues", prologues}, {"falls_through", falls_through},
+    {"kinds", kinds},         {"bad", bad},
+    {"triples", triples},     {"newer", newer},
+    {"limited", limited},     {"threads", threads},
+    {"forks", forks},         {"killed", killed},
+    {"residue", residue},     {"residue_above", residue_above},
+    {"many", many},           {"one", one},
+    {"prologues", prologues}, {"falls_through", falls_through},
 };
 
 int main(int argc, char **argv)

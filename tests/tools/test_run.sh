@@ -79,6 +79,16 @@ run 0 --limit 64M,GPU-a1a1=32M "$probe" limited
 run 0 --limit 64M "$probe" threads && says err 'all together  *0 B'
 run 1 --limit 2M "$probe" one && says err "requests refused: 1, 13.0 MiB"
 
+# What NVML says that no call names: in the summary, and against a limit from the first allocation on.
+touch "$work/nvml"
+command=(env "FAKE_NVML=$work/nvml" "FAKE_NVML_USED=$((100 << 20))" "${with[@]}")
+run 0 --limit 64M "$probe" residue && row "^  not seen: context, modules, driver's pools +20.0 MiB"
+says err 'limit 64.0 MiB, in use 0.0 MiB: ; contexts and modules 20.0 MiB'
+run 0 --limit 2M "$probe" residue_above
+: >"$work/nvml"
+run 0 "$probe" one && row '^  others and residue .* 100 MiB' # the process has ended, and what it had with it
+command=("${with[@]}")
+
 # Who calls by way of the CUDA runtime as a shared library is who allocates; and a library in between is not.
 cat >"$work/runtime.c" <<'END_OF_PROGRAM'
 #include <dlfcn.h>

@@ -42,25 +42,24 @@ static void pass_on(pid_t child, const siginfo_t *signal)
         kill(child, signal->si_signo);
 }
 
-static int wait_for(pid_t child, void (*each)(void *user), void *user)
+static int wait_for(pid_t child, long (*each)(void *user), void *user)
 {
-    const struct timespec pause = {.tv_nsec = 200000000};
     sigset_t set;
     siginfo_t signal;
     int status;
     sigprocmask(SIG_BLOCK, NULL, &set);
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+        const struct timespec pause = {.tv_nsec = 1000000 * each(user)};
         if (sigtimedwait(&set, &signal, &pause) > 0)
             pass_on(child, &signal);
-        each(user);
     }
     if (ended < 0)
         return LAUNCH_NOT_RUN;
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int launch(char **command, void (*each)(void *user), void *user)
+int launch(char **command, long (*each)(void *user), void *user)
 {
     int ends[2], error = 0;
     sigset_t before;

@@ -74,25 +74,38 @@ static bool is_ordered(const struct book *book, unsigned device)
     return false;
 }
 
-static void sample(struct opened_book *opened, unsigned index)
+/* Whether it came to something: a figure, or the certainty that there is none. */
+static bool sample(struct opened_book *opened, unsigned index)
 {
     struct book_device *device = &opened->book->device[index];
     uint64_t before = atomic_load(&device->used);
-    uint64_t bytes = process_bytes(device, opened->book->process);
-    if (bytes == UINT64_MAX || atomic_load(&device->used) != before || atomic_load(&opened->book->ended))
-        return;
+    uint64_t bytes = nvml_open() ? process_bytes(device, opened->book->process) : UINT64_MAX;
+    if (bytes == UINT64_MAX || atomic_load(&opened->book->ended))
+        return true;
+    if (atomic_load(&device->used) != before)
+        return false;
     uint64_t unseen = bytes > before ? bytes - before : 0;
     opened->last_unseen[index] = unseen;
     if (unseen < opened->least_unseen[index])
         opened->least_unseen[index] = unseen;
     atomic_store(&device->residue, is_ordered(opened->book, index) ? opened->least_unseen[index] : unseen);
+    return true;
 }
 
-void residue_sample(struct books *books)
+void residue_prepare(void)
+{
+    (void)nvml_open();
+}
+
+void residue_sample(struct books *books, bool asking)
 {
     for (size_t i = 0; i < books->count; i++)
-        for (unsigned j = 0; j < books->list[i].book->devices && nvml_open(); j++)
-            sample(&books->list[i], j);
+        for (unsigned j = 0; j < books->list[i].book->devices; j++) {
+            struct book_device *device = &books->list[i].book->device[j];
+            bool asks = atomic_load(&device->asks) && !atomic_load(&device->looked);
+            if ((asks || !asking) && sample(&books->list[i], j) && asks)
+                atomic_store(&device->looked, 1);
+        }
 }
 
 uint64_t residue_device_used(const struct book_device *device)

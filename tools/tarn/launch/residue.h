@@ -8,8 +8,12 @@
 
 #include "launch/books.h"
 
-/* Samples every process that lives, into the list and, for its limit, into its book. Does nothing where there is no NVML. */
-void residue_sample(struct books *books);
+/* Opens NVML, which takes a while, before a process waits for the first look. */
+void residue_prepare(void);
+
+/* Samples every process that lives, into the list and, for its limit, into its book; with `asking`, only devices on which a process waits
+ * for the first look. */
+void residue_sample(struct books *books, bool asking);
 
 /* Bytes that a device has in use, by whomever; UINT64_MAX where nobody says. */
 uint64_t residue_device_used(const struct book_device *device);

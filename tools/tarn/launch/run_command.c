@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -57,10 +58,16 @@ struct arguments {
     bool quiet;
 };
 
+/* ms between two looks at all processes; while one is younger than YOUNG_MS; and for those that wait, which only a limit makes. */
+enum { PAUSE_MS = 200, PAUSE_YOUNG_MS = 20, PAUSE_LIMITED_MS = 5, YOUNG_MS = 3000 };
+#define NS_PER_MS UINT64_C(1000000)
+
 /* What a run has while it lasts. */
 struct run {
     char folder[PATH_MAX]; /* empty: none */
     struct books books;
+    bool limited;
+    uint64_t sampled_ns; /* when, by CLOCK_REALTIME */
 };
 
 /* A device's name before "=": a number, or a UUID or its beginning. */
@@ -208,11 +215,34 @@ static bool environment_set(const struct run *run, const struct arguments *argum
 
 /* The run ---------------------------------------------------------------------------------------------------------- */
 
-static void look(void *user)
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static bool any_is_young(const struct books *books, uint64_t now)
+{
+    for (size_t i = 0; i < books->count; i++)
+        if (books->list[i].book->start_ns + YOUNG_MS * NS_PER_MS > now)
+            return true;
+    return false;
+}
+
+/* Looks for new processes each time; asks NVML often while one is young, so that one that ends soon is sampled too, and at once where one
+ * waits for it. */
+static long look(void *user)
 {
     struct run *run = user;
+    uint64_t now = clock_ns();
     books_look(&run->books, run->folder);
-    residue_sample(&run->books);
+    uint64_t pause = any_is_young(&run->books, now) ? PAUSE_YOUNG_MS : PAUSE_MS;
+    bool due = now - run->sampled_ns >= pause * NS_PER_MS;
+    residue_sample(&run->books, !due);
+    if (due)
+        run->sampled_ns = now;
+    return run->limited ? PAUSE_LIMITED_MS : PAUSE_YOUNG_MS;
 }
 
 static bool summary_write(const struct run *run, const struct arguments *arguments)
@@ -283,6 +313,9 @@ static int run(int argc, char **argv)
         fprintf(stderr, "tarn run: the shim could not be put in place: %s\n", why[0] ? why : strerror(errno));
         return COMMAND_FAILED;
     }
+    the_run.limited = arguments.limit;
+    if (the_run.limited)
+        residue_prepare();
     return run_program(&the_run, &arguments, argv + optind);
 }
 

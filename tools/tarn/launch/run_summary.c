@@ -141,8 +141,8 @@ static void print_unseen(const struct books *books, const struct opened_book *op
     if (used == UINT64_MAX)
         fputs("  not seen: NVML, which would tell, is not there\n", out);
     else
-        print_line(out, "others and residue: NVML does not name the process",
-                   units_bytes(used > seen ? used - seen : 0).text, "", "", "");
+        print_line(out, "others and residue (NVML named no process)", units_bytes(used > seen ? used - seen : 0).text,
+                   "", "", "");
 }
 
 static void print_device(const struct books *books, const struct opened_book *opened, unsigned index, FILE *out)
