@@ -92,7 +92,7 @@ static size_t add_holders(unsigned device, char *text, size_t size, size_t used)
                 most = &holders[i];
         if (!most->bytes)
             break;
-        used += (size_t)snprintf(text + used, size - used, "%s%s %.1f MiB", named ? ", " : "",
+        used += (size_t)snprintf(text + used, size - used, "%s%s %.1f MiB", named ? ", " : ": ",
                                  library_name(most->library), (double)most->bytes / 1048576);
         most->bytes = 0;
     }
@@ -104,7 +104,7 @@ static void describe(struct book_device *device, unsigned index, uint64_t size, 
 {
     char text[BOOK_TEXT];
     uint64_t residue = atomic_load(&device->residue);
-    int length = snprintf(text, sizeof text, "GPU %u: %.1f MiB refused to %s: limit %.1f MiB, in use %.1f MiB: ", index,
+    int length = snprintf(text, sizeof text, "GPU %u: %.1f MiB refused to %s: limit %.1f MiB, in use %.1f MiB", index,
                           (double)size / 1048576, library_name(book->site[site].library),
                           (double)atomic_load(&device->limit) / 1048576, (double)atomic_load(&device->used) / 1048576);
     size_t used = add_holders(index, text, sizeof text, (size_t)length);

@@ -54,7 +54,8 @@ static const char help[] =
     "      Everything that it allocated, in the order of time.\n";
 
 struct arguments {
-    const char *limit, *output, *summary, *driver;
+    const char *output, *summary, *driver;
+    char *limit; /* of the heap */
     bool quiet;
 };
 
@@ -115,8 +116,10 @@ static char *limits_in_bytes(const char *text)
 
 static bool take_limit(void *arguments, const char *value)
 {
-    ((struct arguments *)arguments)->limit = limits_in_bytes(value); /* for as long as the program */
-    return ((struct arguments *)arguments)->limit;
+    struct arguments *own = arguments;
+    free(own->limit);
+    own->limit = limits_in_bytes(value);
+    return own->limit;
 }
 
 static bool take_output(void *arguments, const char *value)
@@ -291,32 +294,37 @@ static int without_driver(char **command, const char *why)
     return errno == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
 }
 
-static int run(int argc, char **argv)
+static int run_with(const struct arguments *arguments, char **command)
 {
     static struct run the_run;
-    struct arguments arguments = {0};
     char driver[PATH_MAX], why[PATH_MAX + 256] = "";
-    int status = command_parse_front(&run_command, options, &arguments, argc, argv);
-    if (status != COMMAND_GO_ON)
-        return status;
-    if (optind >= argc)
-        return command_usage_error("run", "no program was named");
-    if (arguments.output && !command_may_write("run", arguments.output))
+    if (arguments->output && !command_may_write("run", arguments->output))
         return COMMAND_FAILED;
-    if (!driver_find(arguments.driver, driver, sizeof driver, why, sizeof why)) {
-        if (!arguments.driver)
-            return without_driver(argv + optind, why);
-        fprintf(stderr, "tarn run: %s: %s\n", arguments.driver, why);
+    if (!driver_find(arguments->driver, driver, sizeof driver, why, sizeof why)) {
+        if (!arguments->driver)
+            return without_driver(command, why);
+        fprintf(stderr, "tarn run: %s: %s\n", arguments->driver, why);
         return COMMAND_FAILED;
     }
-    if (!folder_make(&the_run, driver, why, sizeof why) || !environment_set(&the_run, &arguments)) {
+    if (!folder_make(&the_run, driver, why, sizeof why) || !environment_set(&the_run, arguments)) {
         fprintf(stderr, "tarn run: the shim could not be put in place: %s\n", why[0] ? why : strerror(errno));
         return COMMAND_FAILED;
     }
-    the_run.limited = arguments.limit;
+    the_run.limited = arguments->limit;
     if (the_run.limited)
         residue_prepare();
-    return run_program(&the_run, &arguments, argv + optind);
+    return run_program(&the_run, arguments, command);
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments arguments = {0};
+    int status = command_parse_front(&run_command, options, &arguments, argc, argv);
+    if (status == COMMAND_GO_ON)
+        status =
+            optind < argc ? run_with(&arguments, argv + optind) : command_usage_error("run", "no program was named");
+    free(arguments.limit);
+    return status;
 }
 
 const struct command run_command = {
