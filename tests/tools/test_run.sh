@@ -21,7 +21,7 @@ row() { grep -qE "$1" "$work/err" || fail "the summary has no line: $1"; }
 command=("$tarn")
 run 0 run --help && says out 'Usage: tarn run' && silent err
 run 2 run && says err 'no program was named'
-for bad in 1 x 20G, =20G x=20G 20G,y=1G GPU-=1G GPU-z=1G 1=; do run 2 run "--limit=$bad" true && says err '--limit wants'; done
+for bad in 1 x '20G,' =20G x=20G 20G,y=1G GPU-=1G GPU-z=1G 1=; do run 2 run "--limit=$bad" true && says err '--limit wants'; done
 run 1 run --driver "$work/nothing" true && says err 'nothing'
 run 1 run --driver "$TARN_SOURCE/README.md" true && says err 'README.md'
 
@@ -29,7 +29,8 @@ run 1 run --driver "$TARN_SOURCE/README.md" true && says err 'README.md'
 if ! ldconfig -p | grep -q libcuda.so.1; then
     command=()
     run 3 "$probe" one && cp "$work/out" "$work/without"
-    run 3 "$tarn" run "$probe" one && cmp -s "$work/out" "$work/without" || fail "a missing driver looks different"
+    run 3 "$tarn" run "$probe" one
+    cmp -s "$work/out" "$work/without" || fail "a missing driver looks different"
     says err 'no CUDA driver'
 fi
 
@@ -40,12 +41,13 @@ run 127 "$work/nothing" && says err 'No such file'
 run 126 "$work" && says err 'Permission denied'
 run 143 sh -c 'kill -TERM $$'
 run 0 --quiet true && silent err
-run 0 --summary "$work/summary" true && silent err && grep -q 'no process used the driver' "$work/summary" || fail "no summary in its file"
-run 0 sh -c 'echo "$LD_LIBRARY_PATH"' && says out "^$work/tarn-run-[^:]*:$folder$"
+run 0 --summary "$work/summary" true && silent err
+grep -q 'no process used the driver' "$work/summary" || fail "no summary in its file"
+run 0 printenv LD_LIBRARY_PATH && says out "^$work/tarn-run-[^:]*:$folder$"
 left_over && fail "a folder was left"
-"${with[@]}" sleep 60 >"$work/out" 2>&1 & # a signal for `tarn run` alone reaches the program
+"${with[@]}" sh -c 'echo ready; exec sleep 60' >"$work/ready" 2>"$work/err" & # a signal for `tarn run` alone reaches the program
 waiter=$!
-until pgrep -P "$waiter" -x sleep >/dev/null; do sleep 0.05; done
+until [ -s "$work/ready" ]; do sleep 0.05; done
 kill -TERM "$waiter"
 status=0; wait "$waiter" || status=$?
 [ "$status" -eq 143 ] || fail "status $status after SIGTERM"
@@ -65,7 +67,9 @@ row '^  probe +4.00 KiB +8.00 KiB +2  registered host$'
 
 # What makes no sense has the same codes, and programs that look find what the driver has.
 env LD_LIBRARY_PATH="$folder" "$probe" bad >"$work/expected" || fail "the probe fails by itself"
-run 0 "$probe" bad && diff "$work/expected" "$work/out" >&2 || fail "codes differ"
+run 0 "$probe" bad
+diff "$work/expected" "$work/out" >&2 || fail "codes differ"
+row '^  all together +0 B' # what the driver refused is not held
 run 0 "$probe" triples && says out 'hooked: some'
 run 0 env FAKE_DRIVER_NEWER=1 "$probe" newer && says err 'newer than CUDA .* cuMemAlloc'
 run 0 "$probe" prologues

@@ -149,7 +149,7 @@ static void print_device(const struct books *books, const struct opened_book *op
 {
     const struct book *book = opened->book;
     const struct book_device *device = &book->device[index];
-    struct row rows[ROWS_MOST], beside[ROWS_MOST];
+    struct row rows[ROWS_MOST] = {{0}}, beside[ROWS_MOST] = {{0}};
     size_t count = rows_of(book, index, rows), beside_count = rows_beside(book, index, beside);
     uint64_t limit = atomic_load(&device->limit), refused = atomic_load(&device->refused);
     if (!count && !beside_count && !refused)
@@ -192,7 +192,7 @@ static int by_bytes(const void *a, const void *b)
 
 void run_summary_print(const struct books *books, FILE *out)
 {
-    const struct opened_book *order[BOOKS_MOST];
+    const struct opened_book *order[BOOKS_MOST] = {NULL};
     for (size_t i = 0; i < books->count; i++)
         order[i] = &books->list[i];
     qsort(order, books->count, sizeof *order, by_bytes);
