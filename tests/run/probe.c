@@ -102,8 +102,8 @@ static void kinds(void)
         CHECK(cu.cuMemRelease(piece[i]) == CU_OK); /* a mapping holds it */
     }
     CHECK(cu.cuMemRetainAllocationHandle(&again, (void *)0x10000000) == CU_OK && again == piece[0]);
-    CHECK(cu.cuMemUnmap(0x10000000, 4 * MIB) == CU_OK); /* both at once; the retained handle holds the first */
     CHECK(cu.cuMemCreate(&piece[1], 4 * MIB, &properties, 0) == CU_OK);
+    CHECK(cu.cuMemUnmap(0x10000000, 4 * MIB) == CU_OK); /* both at once; the retained handle holds the first */
     for (int i = 0; i < 2; i++)
         CHECK(cu.cuArray3DCreate_v2(&array[i], &shape) == CU_OK);
     CHECK(cu.cuArrayDestroy(array[0]) == CU_OK);
