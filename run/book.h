@@ -5,8 +5,9 @@
  * the process runs and after it has ended, however it ended. A second file, the log, has one record per allocation and free, where the
  * user asked for a snapshot.
  *
- * Counters are atomic and only ever written by the process, except `residue` and `looked`, which `tarn run` writes. An entry of a list is filled before
- * its list's count covers it. */
+ * Counters are atomic and only ever written by the process, except `residue` and `looked`, which `tarn run` writes. An entry of a list is
+ * filled before its list's count covers it.
+ */
 #ifndef TARN_RUN_BOOK_H
 #define TARN_RUN_BOOK_H
 

@@ -9,8 +9,8 @@
 
 enum { LAUNCH_NOT_FOUND = 127, LAUNCH_NOT_RUN = 126 };
 
-/* Runs `command`, and `each(user)`, which gives the milliseconds until it wants to be called again, until it ends. Gives its exit status, 128 and the signal that ended it, or
- * LAUNCH_*, after an error was said in the name of `tarn run`. */
+/* Runs `command` until it ends, and meanwhile `each(user)`, which gives the milliseconds until it wants to be called again. Gives the
+ * program's exit status, 128 and the signal that ended it, or LAUNCH_*, after an error was said in the name of `tarn run`. */
 int launch(char **command, long (*each)(void *user), void *user);
 
 #endif
