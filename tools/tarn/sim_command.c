@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -174,33 +173,6 @@ static const struct command_option options[] = {
     {.name = NULL},
 };
 
-static bool is_folder(const char *path)
-{
-    struct stat found;
-    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
-}
-
-/* The folder of the simulated libraries: beside the program in a build tree, else where it was installed to. */
-static bool find_folder(char *path, size_t size)
-{
-    static const char *const places[] = {"sim", TARN_SIM_FROM_BIN};
-    char self[PATH_MAX], place[2 * PATH_MAX], real[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0)
-        return false;
-    self[length] = '\0';
-    *strrchr(self, '/') = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (places[i][0] == '/')
-            snprintf(place, sizeof place, "%s", places[i]);
-        else
-            snprintf(place, sizeof place, "%s/%s", self, places[i]);
-        if (is_folder(place) && realpath(place, real))
-            return (size_t)snprintf(path, size, "%s", real) < size;
-    }
-    return false;
-}
-
 /* Becomes the command. Gives a status only where that failed. */
 static int become(char **command, const char *folder, const struct arguments *arguments)
 {
@@ -232,7 +204,7 @@ static int run(int argc, char **argv)
         return arguments.status;
     if (!arguments.path && optind >= argc)
         return command_usage_error("sim", "no command was named");
-    if (!find_folder(folder, sizeof folder)) {
+    if (!command_folder("sim", TARN_SIM_FROM_BIN, folder, sizeof folder)) {
         fputs("tarn sim: the simulated libraries are neither beside this program nor in " TARN_SIM_FROM_BIN "\n",
               stderr);
         return COMMAND_FAILED;
