@@ -35,16 +35,19 @@ LEAST_ABOVE = {False: 0.0015, True: 0.002}
 # Where more than one stream or pool has memory that the others cannot have, the placement is behind its goals. What it reaches is held,
 # so that it gets no worse, and is no part of the means; likewise programs of a few GiB whose sizes change. By file: reserved / requested, reserved / active where it is dealt over streams.
 BEHIND = {
-    "h200-buckets": (1.12, 1.28),
+    "h200-buckets": (1.09, 1.28),
     "h200-captures": (1.09, 1.22),
-    "h200-diffusion": (1.80, 1.76),
+    "h200-diffusion": (1.30, 1.76),
     "h200-experts": (1.06, 1.44),
-    "h200-recompute": (1.22, 2.44),
+    "h200-recompute": (1.08, 2.44),
     "h200-graphs": (1.04, 1.23),
-    "h200-gpt_varlen": (1.03, 1.32),
+    "h200-gpt_varlen": (1.04, 1.32),
     "h200-serve": (1.03, 1.23),
     "h200-streams": (1.07, 1.50),
 }
+
+# Silent only after more than six repetitions, because what moves until then saves a tenth of the memory: calls of the sixth / of the first.
+LATE = {"h200-gpt_varlen": 0.5, "h200-serve": 0.1}
 
 def limit(what, value, most):
     if value > most:
@@ -85,7 +88,7 @@ def judge(options, worst, average, time, below_expandable=True, to="requested"):
     limit(f"{options}: driver time / expandable's", own_time / their_time, time)
 
 for lag in "0", "2", "20", "100":
-    judge(["--lag", lag], 1.035, 1.022, 0.8)
+    judge(["--lag", lag], 1.035, 1.022, 0.85)
 judge(["--profile", "footprint"], 1.03, 1.02, 8, below_expandable=False)
 judge(["--deal-threads", "8", "--lag", "20"], 1.05, 1.035, 0.85, below_expandable=False, to="active")
 judge(["--deal-streams", "4", "--lag", "20"], 1.15, 1.13, 0.95, below_expandable=False, to="active")
@@ -105,7 +108,8 @@ for r in replay("--repeat", "6"):
     calls = [sum(one["driver_calls"].values()) for one in r["repeat"]]
     print(f"  {os.path.basename(r['file'])}: driver calls by repetition {calls}")
     if not r["trims"] and r["streams"] == 1:
-        limit(f"{r['file']}: driver calls of the sixth repetition / of the first", calls[5] / calls[0], 0.01)
+        limit(f"{r['file']}: driver calls of the sixth repetition / of the first", calls[5] / calls[0],
+              LATE.get(os.path.basename(r["file"]).split(".pickle")[0], 0.015))
 for failure in failures:
     print(failure, file=sys.stderr)
 sys.exit(1 if failures else 0)

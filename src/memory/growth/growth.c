@@ -21,15 +21,21 @@
 
 #define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
 
-/* A heap takes memory from elsewhere in itself while it has so taken at most one and a half times what it has gained in other ways: then it
- * creates, unless no more can be created. So the calls for it are in proportion to those for what is created, and end with them, however long a program goes
- * on. And only while more than this part of what the device has reserved is free in the heap: less is not worth its calls. */
+/* A heap takes memory from elsewhere in itself while it has so taken at most this many times what it has gained in other ways. Then it creates,
+ * unless no more can be created: so moving ends, however long a program goes on. */
+#define MOVED_MOST 3
+/* It does so only while more than this part of what the device has reserved is free in the heap: less is not worth its calls. */
 #define SLACK_PART 64
+
+/* One live block ties a whole piece. So that it ties little beside what the program takes, a piece is at most this part of what is
+ * reserved, or this many bytes. */
+#define RESERVED_PART 128
+#define SMALL_PIECE ((size_t)40 << 20)
 
 /* The settings' profiles: what a growth creates, and when it takes pieces from elsewhere in the heap. */
 struct profile {
     size_t least_piece[ZONES]; /* bytes that are created at least */
-    size_t part;               /* of what a growth creates a piece is this part; 0: piece_largest_locked() */
+    size_t part;               /* of what a growth creates a piece is this part; 0: largest_locked() */
     bool moves_freely;         /* always, before anything is created */
 };
 
@@ -93,6 +99,15 @@ struct growth {
 static size_t round_up(size_t size, size_t unit)
 {
     return (size + unit - 1) / unit * unit;
+}
+
+/* Bytes: about as large is a piece at most that the default profile creates. */
+static size_t largest_locked(const struct arena *arena)
+{
+    size_t beside = round_up(arena->reserved / RESERVED_PART, arena->granule), largest = piece_largest_locked(arena);
+    if (beside < SMALL_PIECE)
+        beside = SMALL_PIECE;
+    return largest < beside ? largest : beside;
 }
 
 /* Step 1 of the donation ------------------------------------------------------------------------------------------ */
@@ -328,7 +343,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
             span_hold_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
         bool freely = spare || profile->moves_freely, slack = heap->free_bytes > arena->reserved / SLACK_PART;
-        growth->borrows = freely || heap->moved <= heap->gained / 2 * 3;
+        growth->borrows = freely || heap->moved / MOVED_MOST <= heap->gained;
         growth->moves = freely || (growth->borrows && slack);
         if (growth->moves)
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
@@ -345,7 +360,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
         }
         growth->size = total + growth->create;
         growth->largest =
-            profile->part ? round_up(growth->create / profile->part, arena->granule) : piece_largest_locked(arena);
+            profile->part ? round_up(growth->create / profile->part, arena->granule) : largest_locked(arena);
         arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);
