@@ -67,7 +67,8 @@ static double right_at(uint32_t moment, const uint32_t *tags)
 static void what_the_tags_say(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-adamw", "gpt-amp", "gpt-check", "gpt-generate", "cnn-sgd"};
+    static const char *const names[] = {"gpt-adamw",    "gpt-amp",      "gpt-check", "gpt-generate", "cnn-sgd",
+                                        "gpt-adapters", "lstm-rmsprop", "unet-ema",  "gpt-serve"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         open_recording(names[i]);
         uint32_t *tags = calloc(analysis.block_count + 1, sizeof *tags);

@@ -46,7 +46,7 @@ static const char report_help[] =
     "      --at MOMENT        What to look at: peak, peak-reserved, end, oom (the last out-of-memory error), a time "
     "as\n"
     "                         1.5s or 250ms, or a number of events (peak)\n"
-    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, stream, pool, thread;\n"
+    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, module, stream, pool, thread;\n"
     "                         several with commas\n"
     "      --top N            Rows of each table (8; with --json 50)\n"
     "      --depth N          Frames per call site, which include its callers (1)\n"
@@ -89,7 +89,7 @@ static const char diff_help[] =
     "      --at MOMENT        What to compare: peak, peak-reserved, end, oom (the last out-of-memory error), a time as "
     "1.5s\n"
     "                         or 250ms, or a number of events (peak)\n"
-    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, stream, pool, thread;\n"
+    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, module, stream, pool, thread;\n"
     "                         several with commas\n"
     "      --top N            Rows of each table (8; with --json 50)\n"
     "      --depth N          Frames per call site, which include its callers (1)\n"
@@ -210,7 +210,7 @@ static const struct command_option options[] = {
     {.name = "device", .wants = "a number from 0 to 4095", .take = take_device},
     {.name = "at", .wants = "peak, peak-reserved, end, oom, a time as 1.5s or a number of events", .take = take_moment},
     {.name = "by",
-     .wants = "some of tag, tag_first_part, category, call_site, stream, pool, thread with commas",
+     .wants = "some of tag, tag_first_part, category, call_site, module, stream, pool, thread with commas",
      .take = take_by},
     {.name = "top", .wants = "a number from 1 to 1000000", .take = take_rows},
     {.name = "rows", .wants = "a number from 1 to 1000000", .take = take_rows},

@@ -547,15 +547,17 @@ static json_t *put_file(struct page *page, const struct report_file *file)
         put_array(page, arrays, "stackCaller", COLUMN_U32, snapshot->stacks, stack_caller, snapshot->stack_count);
         put_array(page, arrays, "stackFrame", COLUMN_U32, snapshot->stacks, stack_frame, snapshot->stack_count);
         put_array(page, arrays, "sites", COLUMN_U32, any->sites, narrow_value, snapshot->stack_count);
+        put_array(page, arrays, "modules", COLUMN_U32, any->modules, narrow_value, snapshot->stack_count);
         put_calls(page, file, arrays);
     }
     for (size_t i = 0; i < file->count && traces; i++)
         traces = append(traces, put_device(page, file, &file->analyses[i]));
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
                      report_base_name(file->path), "by", report_writer(snapshot, writer, sizeof writer), "traces",
                      traces, "arrays", arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot),
                      "categories", describe_labels(any, ANALYSIS_BY_CATEGORY, CATEGORY_COUNT), "siteLabels",
-                     describe_labels(any, ANALYSIS_BY_SITE, any->path_count), "streams",
+                     describe_labels(any, ANALYSIS_BY_SITE, any->path_count), "moduleLabels",
+                     describe_labels(any, ANALYSIS_BY_MODULE, any->module_count), "streams",
                      describe_labels(any, ANALYSIS_BY_STREAM, snapshot->stream_count), "pools",
                      describe_labels(any, ANALYSIS_BY_POOL, snapshot->pool_count), "threadNames",
                      describe_threads(snapshot), "devices", describe_tarn_devices(snapshot), "poolStates",

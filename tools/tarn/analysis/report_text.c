@@ -252,6 +252,7 @@ static const struct {
     {ANALYSIS_BY_TAG, "by tag"},
     {ANALYSIS_BY_CATEGORY, "by category"},
     {ANALYSIS_BY_SITE, "by call site"},
+    {ANALYSIS_BY_MODULE, "by module"},
     {ANALYSIS_BY_STREAM, "by stream"},
     {ANALYSIS_BY_POOL, "by pool"},
     {ANALYSIS_BY_THREAD, "by thread"},
@@ -267,7 +268,7 @@ static bool write_groups(FILE *out, const struct analysis *analysis, enum analys
     /* One group says nothing, except where something was there to tell, or it was asked for. */
     bool said = options->by || count > 1 ||
                 (count == 1 && groups[0].key &&
-                 (by == ANALYSIS_BY_TOP || by == ANALYSIS_BY_CATEGORY || by == ANALYSIS_BY_SITE));
+                 (by == ANALYSIS_BY_TOP || by == ANALYSIS_BY_CATEGORY || by == ANALYSIS_BY_SITE || by == ANALYSIS_BY_MODULE));
     if (said) {
         fprintf(out, "\n%10s %7s %8s  %s\n", "bytes", "share", "blocks", name);
         for (size_t i = 0; i < count && i < options->rows; i++) {
