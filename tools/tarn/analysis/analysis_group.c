@@ -68,8 +68,7 @@ static bool find_tops(struct analysis *analysis)
 bool analysis_group_keys(struct analysis *analysis)
 {
     return analysis_fold(analysis, &(struct analysis_folding){.depth = 1}) && analysis_modules_make(analysis) &&
-           find_tops(analysis) &&
-           categories_make(analysis, NULL, 0);
+           find_tops(analysis) && categories_make(analysis, NULL, 0);
 }
 
 /* --- groups --- */

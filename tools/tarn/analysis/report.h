@@ -84,8 +84,8 @@ bool report_text_write(FILE *out, const struct report_file *file, const struct r
 bool report_json_write(FILE *out, const struct report_file *file, const struct report_options *options);
 /* Whether the build found what draws the page. */
 bool report_page_exists(void);
-/* `two` may be NULL; its devices stand beside those of `one`. */
-bool report_page_write(FILE *out, const struct report_file *one, const struct report_file *two);
+/* Of two files the page compares both, of more the ranks that they are. */
+bool report_page_write(FILE *out, const struct report_file *files, size_t count);
 
 bool report_diff_text(FILE *out, const struct report_file *before, const struct report_file *after,
                       const struct report_options *options);
@@ -94,6 +94,12 @@ bool report_diff_json(FILE *out, const struct report_file *before, const struct 
 
 /* What JSON and the command line call a grouping; "tag", "tag_first_part", "call_site", ... */
 const char *report_by_name(enum analysis_by by);
+
+/* Prints a label in at most `columns`, one per character. What is left out is left out in the middle: a path or a template shows most at
+ * its ends. */
+void report_print_label(FILE *out, const char *label, int columns);
+/* Sentences in lines of the terminal's width, the first behind a mark. */
+void report_print_wrapped(FILE *out, const char *text, const struct report_options *options);
 
 /* The last part of a path; of "-", what it is. */
 const char *report_base_name(const char *path);
