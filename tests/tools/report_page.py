@@ -426,11 +426,11 @@ def dropped_and_saved(browser):
     wanted = [change["name"] for change in json.loads(printed.stdout)[0]["changes"]["call_site"]]
     expect("what changed", browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
         row => row.lastChild.textContent)"""), wanted[:40])
-    browser.run("""const data = new DataTransfer(); data.items.add(new File(['x'], 'some.pickle'));
+    browser.run("""const data = new DataTransfer(); data.items.add(new File(['x'], 'some.log'));
         window.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))""")
-    browser.wait("!document.getElementById('said').hidden", "what is dropped and no page is passed over in silence")
+    browser.wait("!document.getElementById('said').hidden", "what is dropped and nothing the page reads is passed over in silence")
     said = browser.run("return document.getElementById('said').textContent")
-    expect("of a pickle", "tarn report -o page.html some.pickle" in said, True)
+    expect("of a log", "tarn report -o page.html some.log" in said, True)
 
     browser.open(os.path.join(OUT, "tarn.html"))
     browser.settle()
@@ -454,6 +454,60 @@ def dropped_and_saved(browser):
         return found.size""")
     if colours < 5:
         fail("the PNG is empty")
+    browser.check()
+
+
+def open_file(browser, path):
+    """By the page itself; what it says then."""
+    before = int(browser.run("return document.body.dataset.files || 1"))
+    browser.run("document.getElementById('said').hidden = true")
+    browser.get("#open-file").send_keys(path)
+    browser.wait(f"document.body.dataset.files > {before} || !document.getElementById('said').hidden", "the file was not opened")
+    return browser.run("return document.getElementById('said').hidden ? '' : document.getElementById('said').textContent")
+
+
+class Runs:
+    """What a pickle of it would call."""
+    def __reduce__(self):
+        return (os.system, ("touch " + os.path.join(OUT, "was-run"),))
+
+
+def snapshots_opened(browser):
+    """Snapshots that the page reads itself show what the program says of them, moment by moment; what would run code is refused."""
+    browser.open(make_page("well", os.path.join(DATA, "well.pickle")))
+    unpacked = os.path.join(OUT, "gpt-adamw.pickle")
+    subprocess.run(["zstd", "-q", "-d", "-f", "-o", unpacked, os.path.join(RECORDINGS, "gpt-adamw.pickle.zst")], check=True)
+    names = ("tarn", "streams", "expandable", "old", "late-frees", "wrapped", "state")
+    for path in [*(os.path.join(DATA, name + ".pickle") for name in names), unpacked]:
+        expect("opening " + path, open_file(browser, path), "")
+        browser.wait("document.body.dataset.filtering === undefined", "the file is not shown")
+        said = json.loads(subprocess.run([PROGRAM, "report", "--json", path], check=True, capture_output=True, text=True).stdout)
+        device = said[0]["device"]
+        if not said[0]["trace"]:
+            shown = browser.run("return Object.assign({}, document.getElementById('sums').dataset)")
+            expect("state of " + path, [float(shown[key]) for key in ("allocated", "waiting", "reserved", "free", "largest")],
+                   [float(said[0]["at"][key]) for key in ("allocated", "waiting", "reserved", "free", "largest_free")])
+            continue
+        expect("peak of " + path, compare_moment(browser, path, device), said[0]["peak"]["event"])
+        for part in (0.6,):
+            click_in_chart(browser, part)
+            compare_moment(browser, path, device)
+        expect("ooms of " + path, len(browser.run("return [...document.querySelectorAll('#ooms tbody tr')].map(row => row.textContent)")),
+               len(said[0]["out_of_memory"]))
+        expect("what the program would say more of " + path, "tarn report -o page.html " + os.path.basename(path) in
+               browser.run("return document.getElementById('partial').textContent"), True)
+    browser.screenshot("report-opened")
+
+    hostile = os.path.join(OUT, "hostile.pickle")
+    for content, wanted in ((pickle.dumps({"segments": Runs()}), "would run code"), (b"\x80\x04}", "has no end"), (b"\x80\x04]K\x01K\x02u.", "no mark"),
+                            (b"\x80\x04N.", "no snapshot"), (b"\x80\x09N.", "later than 5"), (pickle.dumps({"__proto__": {"a": 1}}), "nothing to show"),
+                            (b"\x80\x04\x8e" + b"\xff" * 8 + b".", "ends in the middle")):
+        with open(hostile, "wb") as file:
+            file.write(content)
+        said = open_file(browser, hostile)
+        expect(f"of {content[:20]}", wanted in said, True)
+    expect("run", os.path.exists(os.path.join(OUT, "was-run")), False)
+    expect("of zstd", "zstd -d" in open_file(browser, os.path.join(DATA, "small-4.pickle.zst")), True)
     browser.check()
 
 
@@ -772,7 +826,7 @@ def many_events(browser):
 
 PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, printed, two_files, state_only, hostile_texts],
-    "look": [filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible],
+    "look": [filters, ranges_and_links, dropped_and_saved, snapshots_opened, what_happened, what_if, accessible],
     "many": [many_events],
 }
 

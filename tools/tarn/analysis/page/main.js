@@ -363,13 +363,16 @@ function say(text) {
     byId("said").textContent = text;
 }
 
-// Pages that a reader dropped: each becomes one more file to look at, and to compare with the first.
+// Pages and snapshots that a reader dropped: each becomes one more file to look at, and to compare with the first.
 async function openFiles(files) {
     say("");
     try {
         for (const file of files) {
-            const {description, textOf} = await readPage(file);
-            await readModels(description, textOf);
+            const page = await readPage(file);
+            if (page)
+                await readModels(page.description, page.textOf);
+            else
+                models.push(await readSnapshot(file));
             ranks = null; // they are of other files; a dropped one is compared with the first
         }
     } catch (error) {
