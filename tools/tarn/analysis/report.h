@@ -5,6 +5,7 @@
 #ifndef TOOLS_REPORT_H
 #define TOOLS_REPORT_H
 
+#include "analysis/advice.h"
 #include "analysis/category.h"
 
 #include <stdbool.h>
@@ -42,13 +43,17 @@ struct report_what_if {
     uint64_t least;     /* bytes: the smallest device; 0: not searched */
     uint64_t driver_ns; /* the driver's, by cost table C */
 };
-/* Replays a file that has a trace, in another process; report_file_finish() frees what came of it. The smallest devices are searched where
- * that takes a moment, or with `least`. */
-void report_what_if_run(struct report_file *file, bool least);
+/* Replays a file that has a trace, in another process; report_file_finish() frees what came of it. For a page, the smallest devices are
+ * searched where that takes a moment, or with `least`; for text and JSON only what the advice asks for is replayed, where that takes a
+ * moment. */
+void report_what_if_run(struct report_file *file, bool page, bool least);
 void report_what_if_finish(struct report_file *file);
 /* Of one device; `requested` is what the program asked for at most, in bytes. False where nothing was replayed. */
 bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
                         struct report_what_if rows[REPORT_POLICIES]);
+
+/* The advice on a device of a file, with what was replayed. False when memory is short. */
+bool report_advice(const struct report_file *file, const struct analysis *analysis, struct advice_list *list);
 
 /* Which moment is looked at. */
 struct report_moment {

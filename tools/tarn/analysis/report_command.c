@@ -45,7 +45,7 @@ static const char report_help[] =
     "  -o, --output PAGE      Write a page; \"-\" is standard output\n"
     "      --text             Print text (the default without -o and --json)\n"
     "      --json             Print one JSON array instead, an object for each device\n"
-    "      --no-what-if       Leave out of a page what other allocators would take, for which the trace is replayed\n"
+    "      --no-what-if       Leave out what other allocators would take, for which the trace is replayed\n"
     "      --least            Search the smallest device for each allocator, also where that takes long\n"
     "      --device N         Only this device (all)\n"
     "      --at MOMENT        What to look at: peak, peak-reserved, end, oom (the last out-of-memory error), a time "
@@ -317,8 +317,8 @@ static int report(const struct arguments *arguments, const char *command, char *
         fprintf(stderr, "tarn %s: memory is short\n", command);
     for (size_t i = 0; i < count && done; i++)
         done = report_file_open(command, paths[i], arguments->device, &arguments->rules, &files[i]);
-    for (size_t i = 0; i < count && done && arguments->output && !arguments->no_what_if; i++)
-        report_what_if_run(&files[i], arguments->least);
+    for (size_t i = 0; i < count && done && !arguments->no_what_if && (arguments->output || count == 1); i++)
+        report_what_if_run(&files[i], arguments->output, arguments->least);
     if (done && arguments->output) {
         errno = 0;
         done = write_page(arguments->output, files, count);

@@ -294,10 +294,10 @@ static json_t *describe_annotations(const struct analysis *analysis)
     return array;
 }
 
-static json_t *describe_advice(const struct analysis *analysis)
+static json_t *describe_advice(const struct report_file *file, const struct analysis *analysis)
 {
     struct advice_list list;
-    json_t *array = advice_make(analysis, &list) ? json_array() : NULL;
+    json_t *array = report_advice(file, analysis, &list) ? json_array() : NULL;
     for (size_t i = 0; array && i < list.count; i++)
         array = append(array, json_pack("{s:s, s:s, s:I}", "kind", advice_name(list.items[i].kind), "text",
                                         list.items[i].text, "moment", (json_int_t)list.items[i].moment));
@@ -397,7 +397,7 @@ static json_t *put_device(struct page *page, const struct report_file *file, con
                      "hasStacks", (int)stacked, "hasCategories", (int)told, "partial", gaps, "peak",
                      (json_int_t)analysis->peak, "peakReserved", (json_int_t)analysis->peak_reserved, "states", "peak",
                      describe_state(&analysis->at_peak), "peakReserved", describe_state(&analysis->at_peak_reserved),
-                     "ooms", describe_ooms(analysis), "advice", describe_advice(analysis), "annotations",
+                     "ooms", describe_ooms(analysis), "advice", describe_advice(file, analysis), "annotations",
                      describe_annotations(analysis), "whatIf", describe_what_if(file, analysis->device), "arrays",
                      arrays);
 }

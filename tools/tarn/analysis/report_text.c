@@ -128,10 +128,11 @@ void report_print_wrapped(FILE *out, const char *text, const struct report_optio
     putc('\n', out);
 }
 
-static bool write_advice(FILE *out, const struct analysis *analysis, const struct report_options *options)
+static bool write_advice(FILE *out, const struct report_file *file, const struct analysis *analysis,
+                         const struct report_options *options)
 {
     struct advice_list list;
-    if (!advice_make(analysis, &list))
+    if (!report_advice(file, analysis, &list))
         return false;
     if (list.count)
         putc('\n', out);
@@ -377,7 +378,7 @@ static bool write_device(FILE *out, const struct report_file *file, const struct
     if (!analysis_states(analysis, &moment, 1, &state))
         return false;
     write_head(out, file, analysis);
-    if (!write_advice(out, analysis, options))
+    if (!write_advice(out, file, analysis, options))
         return false;
     write_sums(out, analysis, options, moment, &state);
     if (analysis->has_trace && !write_chart(out, analysis, options))
