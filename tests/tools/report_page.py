@@ -188,7 +188,7 @@ def walk_around(browser, scheme):
     expect("opened legend", sorted(labels()), ["load", "no tag", "step 1/backward", "step 1/forward", "step 2"])
     browser.get("#opened button").click()
     browser.wait("document.querySelectorAll('#legend .label').length === 4", "a tag does not close")
-    for by in ("site", "stream", "pool", "thread", "last"):
+    for by in ("site", "module", "stream", "pool", "thread", "last"):
         browser.run("const by = document.getElementById('by'); by.value = arguments[0]; by.dispatchEvent(new Event('change'))", by)
         browser.settle()
 
@@ -210,6 +210,29 @@ def two_files(browser):
     rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
         row => row.lastChild.textContent)""")
     expect("what changed", rows, wanted[:40])
+    browser.check()
+
+
+def several_ranks(browser):
+    """More than two files: the sentences and both tables are what the program says, and a click on a rank shows it."""
+    folder = os.path.join(OUT, "ranks")
+    os.makedirs(folder, exist_ok=True)
+    paths = [os.path.join(folder, f"rank{number}.pickle") for number in range(3)]
+    for path, name in zip(paths, ("small-5", "tarn", "small-5")):
+        with open(os.path.join(DATA, name + ".pickle"), "rb") as source, open(path, "wb") as target:
+            target.write(source.read())
+    browser.open(make_page("ranks", "--device", "0", "--no-what-if", *paths))
+    said = json.loads(subprocess.run([PROGRAM, "report", "--json", "--device", "0", *paths], check=True, capture_output=True, text=True).stdout)
+    texts = lambda selector: browser.run("return [...document.querySelectorAll(arguments[0])].map(node => node.textContent)", selector)
+    expect("sentences of ranks", texts("#ranks-advice li"), said["advice"])
+    expect("ranks", texts("#ranks-table button.row"), [rank["name"] for rank in said["ranks"]])
+    expect("what differs", texts("#ranks-differences tbody td:last-child"), [row["name"] for row in said["differences"][said["by"]]][:40])
+    expect("comparison of two files", browser.run("return document.getElementById('compare-section').hidden"), True)
+    browser.run("document.querySelectorAll('#ranks-table button.row')[1].click()")
+    browser.wait("document.getElementById('head-facts').textContent.includes('tarn 9.8.7')", "the chosen rank is not shown")
+    compare_moment(browser, paths[1])
+    expect("lines of ranks", len(texts("#ranks-chart path.line-rank")), 2)
+    browser.screenshot("report-ranks")
     browser.check()
 
 
@@ -789,11 +812,16 @@ def speed(browser, count):
     drawn = int(browser.run("return document.body.dataset.drawn"))
     browser.wait("document.body.dataset.ready", "the page was not ready")
     browser.settle()
+    browser.driver.set_script_timeout(300)
+    thread = lambda: {metric["name"]: metric["value"] for metric in browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
+    before = thread()["TaskDuration"]
     _, _, _, times, scripts = zoom_for_120_frames(browser, False)
+    worked = 1000 * (thread()["TaskDuration"] - before) / 120
     print(f"{count} events: {os.path.getsize(page) / 1e6:.1f} MB, {gzipped(page) / 1e6:.1f} MB gzipped; first drawing after {drawn} ms "
           f"(at most {1000 * metrics['TaskDuration']:.0f} ms of the page's thread); zooming "
           f"{times[len(times) // 2]:.1f} ms a frame (median), {times[len(times) * 95 // 100]:.1f} ms (95 %), of which the page's "
-          f"own work {scripts[len(scripts) // 2]:.1f} and {scripts[len(scripts) * 95 // 100]:.1f} ms")
+          f"own work {scripts[len(scripts) // 2]:.1f} and {scripts[len(scripts) * 95 // 100]:.1f} ms; its thread was busy for {worked:.1f} ms "
+          f"a frame (mean, with the pictures of new views), of 16.7 that 60 frames a second leave")
 
 
 def many_events(browser):
@@ -825,7 +853,7 @@ def many_events(browser):
 
 
 PARTS = {
-    "show": [advice, categories, call_trees, full_map, without_room, printed, two_files, state_only, hostile_texts],
+    "show": [advice, several_ranks, categories, call_trees, full_map, without_room, printed, two_files, state_only, hostile_texts],
     "look": [filters, ranges_and_links, dropped_and_saved, snapshots_opened, what_happened, what_if, accessible],
     "many": [many_events],
 }

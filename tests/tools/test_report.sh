@@ -122,7 +122,7 @@ run 1 report "$work"/ranks/rank*.pickle "$work/nothing" && says err "^tarn repor
 
 # Standard input.
 "$tarn" report --device 0 - <"$data/tarn.pickle" >"$work/out" && says out '^standard input, device 0'
-"$tarn" report "$data/small-4.pickle.zst" | sed 's/^small-4.pickle.zst,/standard input,/' >"$work/named"
+"$tarn" report --no-what-if "$data/small-4.pickle.zst" | sed 's/^small-4.pickle.zst,/standard input,/' >"$work/named"
 "$tarn" report - <"$data/small-4.pickle.zst" | cmp -s - "$work/named" || fail "standard input is read otherwise"
 run 1 report - && says err '^tarn report: -: byte 0'
 
