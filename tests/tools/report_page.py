@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 """Opens the page of `tarn report` in Chromium and holds what it shows against the program's JSON: report_page.py PROGRAM DATA OUT
-PART. PART is what the page shows (show), how a reader looks for something (look), or a large recording (many); "speed EVENTS..." tests
-nothing, and prints how fast pages of so many events are: scripts/page-speed.
+PART. PART is what the page shows (show), how a reader looks for something (look), several files and those that the page reads itself
+(open), or a large recording (many); "speed EVENTS..." tests nothing, and prints how fast pages of so many events are:
+scripts/page-speed.
 DATA is the folder that make_snapshots.py filled; pages and screenshots go into OUT. Debian's python3-selenium drives the browser.
 """
 
@@ -853,8 +854,9 @@ def many_events(browser):
 
 
 PARTS = {
-    "show": [advice, several_ranks, categories, call_trees, full_map, without_room, printed, two_files, state_only, hostile_texts],
-    "look": [filters, ranges_and_links, dropped_and_saved, snapshots_opened, what_happened, what_if, accessible],
+    "show": [advice, categories, call_trees, full_map, without_room, printed, two_files, state_only, hostile_texts],
+    "look": [filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible],
+    "open": [several_ranks, snapshots_opened],
     "many": [many_events],
 }
 
