@@ -150,7 +150,7 @@ struct rank_difference *ranks_differences(const struct ranks *ranks, enum analys
     size_t share_count = 0, kept = 0;
     struct share *shares = shares_of(ranks, by, &share_count);
     struct rank_difference *differences = shares ? malloc((share_count + 1) * sizeof *differences) : NULL;
-    uint64_t *values = calloc(ranks->count, sizeof *values);
+    uint64_t *values = calloc(ranks->count + 1, sizeof *values);
     *count = 0;
     for (size_t at = 0; differences && values && at < share_count;) {
         struct rank_difference *difference = &differences[kept];
@@ -185,7 +185,7 @@ static bool find_cause(const struct ranks *ranks, size_t rank, bool more, struct
 {
     size_t count = 0;
     struct share *shares = shares_of(ranks, ranks->cause, &count);
-    uint64_t *values = calloc(ranks->count, sizeof *values);
+    uint64_t *values = calloc(ranks->count + 1, sizeof *values);
     *cause = (struct share){0};
     for (size_t at = 0; shares && values && at < count;) {
         const char *label = shares[at].label;
@@ -223,7 +223,7 @@ static void say_first(struct ranks *ranks)
     const size_t size = sizeof ranks->sentences[0];
     size_t failed = 0, timed = 0, first = 0, second = 0, fullest = 0;
     bool known = true;
-    uint64_t *reserved = calloc(ranks->count, sizeof *reserved);
+    uint64_t *reserved = calloc(ranks->count + 1, sizeof *reserved);
     for (size_t i = 0; i < ranks->count; i++) {
         const struct rank *rank = &ranks->items[i];
         failed += rank->analysis->oom_count > 0;
@@ -284,7 +284,7 @@ static void say_first(struct ranks *ranks)
 static bool say_who_differs(struct ranks *ranks)
 {
     uint64_t widest = 0;
-    bool *said = calloc(ranks->count, sizeof *said);
+    bool *said = calloc(ranks->count + 1, sizeof *said);
     bool done = said != NULL;
     while (done && ranks->sentence_count < RANK_SENTENCES) {
         size_t best = ranks->count;
