@@ -36,8 +36,10 @@ static void expect_module(const struct call *calls, const char *wanted)
         const char *const parts[] = {calls[count].name, calls[count].file};
         for (size_t i = 0; i < 2; i++) {
             starts[texts++] = at;
-            strcpy(bytes + at, parts[i]);
-            at += strlen(parts[i]) + 1;
+            size_t size = strlen(parts[i]) + 1;
+            assert_true(at + size <= sizeof bytes);
+            memcpy(bytes + at, parts[i], size);
+            at += size;
         }
         frames[count] = (struct snapshot_frame){(uint32_t)texts - 2, (uint32_t)texts - 1, calls[count].line};
         stacks[count + 1] = (struct snapshot_stack){(uint32_t)count, (uint32_t)count};
