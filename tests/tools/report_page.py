@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 """Opens the page of `tarn report` in Chromium and holds what it shows against the program's JSON: report_page.py PROGRAM DATA OUT
-PART. PART is what the page shows (show), how a reader looks for something (look), or a large recording (many); "speed EVENTS..." tests
-nothing, and prints how fast pages of so many events are: scripts/page-speed.
+PART. PART is what the page shows (show), how a reader looks for something (look), several files and those that the page reads itself
+(open), or a large recording (many); "speed EVENTS..." tests nothing, and prints how fast pages of so many events are:
+scripts/page-speed.
 DATA is the folder that make_snapshots.py filled; pages and screenshots go into OUT. Debian's python3-selenium drives the browser.
 """
 
@@ -188,7 +189,7 @@ def walk_around(browser, scheme):
     expect("opened legend", sorted(labels()), ["load", "no tag", "step 1/backward", "step 1/forward", "step 2"])
     browser.get("#opened button").click()
     browser.wait("document.querySelectorAll('#legend .label').length === 4", "a tag does not close")
-    for by in ("site", "stream", "pool", "thread", "last"):
+    for by in ("site", "module", "stream", "pool", "thread", "last"):
         browser.run("const by = document.getElementById('by'); by.value = arguments[0]; by.dispatchEvent(new Event('change'))", by)
         browser.settle()
 
@@ -210,6 +211,29 @@ def two_files(browser):
     rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
         row => row.lastChild.textContent)""")
     expect("what changed", rows, wanted[:40])
+    browser.check()
+
+
+def several_ranks(browser):
+    """More than two files: the sentences and both tables are what the program says, and a click on a rank shows it."""
+    folder = os.path.join(OUT, "ranks")
+    os.makedirs(folder, exist_ok=True)
+    paths = [os.path.join(folder, f"rank{number}.pickle") for number in range(3)]
+    for path, name in zip(paths, ("small-5", "tarn", "small-5")):
+        with open(os.path.join(DATA, name + ".pickle"), "rb") as source, open(path, "wb") as target:
+            target.write(source.read())
+    browser.open(make_page("ranks", "--device", "0", "--no-what-if", *paths))
+    said = json.loads(subprocess.run([PROGRAM, "report", "--json", "--device", "0", *paths], check=True, capture_output=True, text=True).stdout)
+    texts = lambda selector: browser.run("return [...document.querySelectorAll(arguments[0])].map(node => node.textContent)", selector)
+    expect("sentences of ranks", texts("#ranks-advice li"), said["advice"])
+    expect("ranks", texts("#ranks-table button.row"), [rank["name"] for rank in said["ranks"]])
+    expect("what differs", texts("#ranks-differences tbody td:last-child"), [row["name"] for row in said["differences"][said["by"]]][:40])
+    expect("comparison of two files", browser.run("return document.getElementById('compare-section').hidden"), True)
+    browser.run("document.querySelectorAll('#ranks-table button.row')[1].click()")
+    browser.wait("document.getElementById('head-facts').textContent.includes('tarn 9.8.7')", "the chosen rank is not shown")
+    compare_moment(browser, paths[1])
+    expect("lines of ranks", len(texts("#ranks-chart path.line-rank")), 2)
+    browser.screenshot("report-ranks")
     browser.check()
 
 
@@ -426,11 +450,11 @@ def dropped_and_saved(browser):
     wanted = [change["name"] for change in json.loads(printed.stdout)[0]["changes"]["call_site"]]
     expect("what changed", browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
         row => row.lastChild.textContent)"""), wanted[:40])
-    browser.run("""const data = new DataTransfer(); data.items.add(new File(['x'], 'some.pickle'));
+    browser.run("""const data = new DataTransfer(); data.items.add(new File(['x'], 'some.log'));
         window.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))""")
-    browser.wait("!document.getElementById('said').hidden", "what is dropped and no page is passed over in silence")
+    browser.wait("!document.getElementById('said').hidden", "what is dropped and nothing the page reads is passed over in silence")
     said = browser.run("return document.getElementById('said').textContent")
-    expect("of a pickle", "tarn report -o page.html some.pickle" in said, True)
+    expect("of a log", "tarn report -o page.html some.log" in said, True)
 
     browser.open(os.path.join(OUT, "tarn.html"))
     browser.settle()
@@ -454,6 +478,60 @@ def dropped_and_saved(browser):
         return found.size""")
     if colours < 5:
         fail("the PNG is empty")
+    browser.check()
+
+
+def open_file(browser, path):
+    """By the page itself; what it says then."""
+    before = int(browser.run("return document.body.dataset.files || 1"))
+    browser.run("document.getElementById('said').hidden = true")
+    browser.get("#open-file").send_keys(path)
+    browser.wait(f"document.body.dataset.files > {before} || !document.getElementById('said').hidden", "the file was not opened")
+    return browser.run("return document.getElementById('said').hidden ? '' : document.getElementById('said').textContent")
+
+
+class Runs:
+    """What a pickle of it would call."""
+    def __reduce__(self):
+        return (os.system, ("touch " + os.path.join(OUT, "was-run"),))
+
+
+def snapshots_opened(browser):
+    """Snapshots that the page reads itself show what the program says of them, moment by moment; what would run code is refused."""
+    browser.open(make_page("well", os.path.join(DATA, "well.pickle")))
+    unpacked = os.path.join(OUT, "gpt-adamw.pickle")
+    subprocess.run(["zstd", "-q", "-d", "-f", "-o", unpacked, os.path.join(RECORDINGS, "gpt-adamw.pickle.zst")], check=True)
+    names = ("tarn", "streams", "expandable", "old", "late-frees", "wrapped", "state")
+    for path in [*(os.path.join(DATA, name + ".pickle") for name in names), unpacked]:
+        expect("opening " + path, open_file(browser, path), "")
+        browser.wait("document.body.dataset.filtering === undefined", "the file is not shown")
+        said = json.loads(subprocess.run([PROGRAM, "report", "--json", path], check=True, capture_output=True, text=True).stdout)
+        device = said[0]["device"]
+        if not said[0]["trace"]:
+            shown = browser.run("return Object.assign({}, document.getElementById('sums').dataset)")
+            expect("state of " + path, [float(shown[key]) for key in ("allocated", "waiting", "reserved", "free", "largest")],
+                   [float(said[0]["at"][key]) for key in ("allocated", "waiting", "reserved", "free", "largest_free")])
+            continue
+        expect("peak of " + path, compare_moment(browser, path, device), said[0]["peak"]["event"])
+        for part in (0.6,):
+            click_in_chart(browser, part)
+            compare_moment(browser, path, device)
+        expect("ooms of " + path, len(browser.run("return [...document.querySelectorAll('#ooms tbody tr')].map(row => row.textContent)")),
+               len(said[0]["out_of_memory"]))
+        expect("what the program would say more of " + path, "tarn report -o page.html " + os.path.basename(path) in
+               browser.run("return document.getElementById('partial').textContent"), True)
+    browser.screenshot("report-opened")
+
+    hostile = os.path.join(OUT, "hostile.pickle")
+    for content, wanted in ((pickle.dumps({"segments": Runs()}), "would run code"), (b"\x80\x04}", "has no end"), (b"\x80\x04]K\x01K\x02u.", "no mark"),
+                            (b"\x80\x04N.", "no snapshot"), (b"\x80\x09N.", "later than 5"), (pickle.dumps({"__proto__": {"a": 1}}), "nothing to show"),
+                            (b"\x80\x04\x8e" + b"\xff" * 8 + b".", "ends in the middle")):
+        with open(hostile, "wb") as file:
+            file.write(content)
+        said = open_file(browser, hostile)
+        expect(f"of {content[:20]}", wanted in said, True)
+    expect("run", os.path.exists(os.path.join(OUT, "was-run")), False)
+    expect("of zstd", "zstd -d" in open_file(browser, os.path.join(DATA, "small-4.pickle.zst")), True)
     browser.check()
 
 
@@ -735,11 +813,16 @@ def speed(browser, count):
     drawn = int(browser.run("return document.body.dataset.drawn"))
     browser.wait("document.body.dataset.ready", "the page was not ready")
     browser.settle()
+    browser.driver.set_script_timeout(300)
+    thread = lambda: {metric["name"]: metric["value"] for metric in browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
+    before = thread()["TaskDuration"]
     _, _, _, times, scripts = zoom_for_120_frames(browser, False)
+    worked = 1000 * (thread()["TaskDuration"] - before) / 120
     print(f"{count} events: {os.path.getsize(page) / 1e6:.1f} MB, {gzipped(page) / 1e6:.1f} MB gzipped; first drawing after {drawn} ms "
           f"(at most {1000 * metrics['TaskDuration']:.0f} ms of the page's thread); zooming "
           f"{times[len(times) // 2]:.1f} ms a frame (median), {times[len(times) * 95 // 100]:.1f} ms (95 %), of which the page's "
-          f"own work {scripts[len(scripts) // 2]:.1f} and {scripts[len(scripts) * 95 // 100]:.1f} ms")
+          f"own work {scripts[len(scripts) // 2]:.1f} and {scripts[len(scripts) * 95 // 100]:.1f} ms; its thread was busy for {worked:.1f} ms "
+          f"a frame (mean, with the pictures of new views), of 16.7 that 60 frames a second leave")
 
 
 def many_events(browser):
@@ -773,6 +856,7 @@ def many_events(browser):
 PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, printed, two_files, state_only, hostile_texts],
     "look": [filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible],
+    "open": [several_ranks, snapshots_opened],
     "many": [many_events],
 }
 

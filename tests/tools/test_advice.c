@@ -102,13 +102,15 @@ static void work(struct recording *recording, size_t times, uint64_t size)
         give(recording, take(recording, size, STACK_WORK, 0), size);
 }
 
+static const struct advice_replay *replayed; /* what the next advice is made with */
+
 /* The sentences, one a line; the caller frees them. */
 static char *advice_of(struct recording *recording)
 {
     struct analysis analysis;
     struct advice_list list;
     assert_true(analysis_build(&recording->snapshot, 0, &analysis));
-    assert_true(advice_make(&analysis, &list));
+    assert_true(advice_make(&analysis, replayed, &list));
     char *text = calloc(ADVICE_MOST + 1, sizeof list.items[0].text);
     assert_non_null(text);
     for (size_t i = 0; i < list.count; i++) {
@@ -283,6 +285,24 @@ static void holes(void **state)
     recording->snapshot.tarn.there = true;
     segments(recording, 10, 80 * MIB, true);
     expect_part(recording, "What helps: TARN_ALLOC_CONF=profile:footprint moves more of it;");
+
+    recording = record(); /* what a replay found: only what needs less is advised */
+    segments(recording, 10, 88 * MIB, false);
+    replayed = &(const struct advice_replay){.expandable = 900 * MIB, .tarn = 880 * MIB};
+    expect_advice(recording,
+                  "120 MiB of the 0.98 GiB reserved (12.0 %) are free in 10 holes, the largest 12.0 MiB, when most is "
+                  "reserved; the program never has more than 880 MiB. Replayed with expandable segments "
+                  "(PYTORCH_ALLOC_CONF=expandable_segments:True) it reserves 900 MiB, with tarn 880 MiB.\n");
+    recording = record();
+    segments(recording, 10, 88 * MIB, false);
+    replayed = &(const struct advice_replay){.expandable = 1000 * MIB, .tarn = 900 * MIB};
+    expect_part(recording,
+                " Replayed with tarn it reserves 900 MiB; with expandable segments 0.98 GiB, which is no help.");
+    recording = record();
+    segments(recording, 10, 88 * MIB, false);
+    replayed = &(const struct advice_replay){.expandable = 1000 * MIB, .tarn = 990 * MIB};
+    expect_part(recording, " Neither expandable segments nor tarn need much less for it");
+    replayed = NULL;
 
     recording = record(); /* less than a tenth */
     segments(recording, 10, 91 * MIB, false);

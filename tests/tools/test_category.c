@@ -67,7 +67,8 @@ static double right_at(uint32_t moment, const uint32_t *tags)
 static void what_the_tags_say(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-adamw", "gpt-amp", "gpt-check", "gpt-generate", "cnn-sgd"};
+    static const char *const names[] = {"gpt-adamw",    "gpt-amp",      "gpt-check", "gpt-generate", "cnn-sgd",
+                                        "gpt-adapters", "lstm-rmsprop", "unet-ema",  "gpt-serve"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         open_recording(names[i]);
         uint32_t *tags = calloc(analysis.block_count + 1, sizeof *tags);
@@ -312,7 +313,7 @@ static void advice(void **state)
     (void)state;
     struct advice_list list;
     open_recording("gpt-check");
-    assert_true(advice_make(&analysis, &list));
+    assert_true(advice_make(&analysis, NULL, &list));
     size_t at = 0;
     while (at < list.count && list.items[at].kind != ADVICE_OPTIMIZER)
         at++;
@@ -323,7 +324,7 @@ static void advice(void **state)
         "state, or its state sharded over devices or on the host, needs less.");
     close_recording();
     open_recording("gpt-adamw");
-    assert_true(advice_make(&analysis, &list));
+    assert_true(advice_make(&analysis, NULL, &list));
     for (size_t i = 0; i < list.count; i++)
         assert_int_not_equal(list.items[i].kind, ADVICE_OPTIMIZER);
     close_recording();

@@ -160,14 +160,51 @@ static bool advise_leak(const struct analysis *analysis, struct advice_list *lis
     return true;
 }
 
-/* More is reserved than the program ever had, and what is too much lies in holes. */
-static bool advise_fragmentation(const struct analysis *analysis, struct advice_list *list)
+/* What of the reserved memory the program never had, and lies free in holes; 0 where that is too little to tell. */
+static uint64_t spare_of(const struct analysis *analysis)
 {
     const struct analysis_state *state = &analysis->at_fullest;
     uint64_t needed = analysis->at_peak.allocated;
     uint64_t excess = state->reserved > needed ? state->reserved - needed : 0;
     uint64_t spare = excess < state->unused ? excess : state->unused;
-    if (spare < LEAST_FREE || spare < state->reserved / 10)
+    return spare < LEAST_FREE || spare < state->reserved / 10 ? 0 : spare;
+}
+
+bool advice_wants_replay(const struct analysis *analysis)
+{
+    return analysis->has_trace && spare_of(analysis);
+}
+
+/* What a replay found: who needs less, by a quarter of what is too much or more, and who does not. */
+static void say_what_replays(struct advice *advice, const struct analysis *analysis, const struct advice_replay *replay)
+{
+    uint64_t now = analysis->at_fullest.reserved, worth = now - spare_of(analysis) / 4;
+    bool expandable = replay->expandable && replay->expandable <= worth, tarn = replay->tarn && replay->tarn <= worth;
+    const char *const segments = "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True)";
+    if (expandable && tarn)
+        say(advice, " Replayed with %s it reserves %s, with tarn %s.", segments, units_bytes(replay->expandable).text,
+            units_bytes(replay->tarn).text);
+    else if (expandable)
+        say(advice, " Replayed with %s it reserves %s.", segments, units_bytes(replay->expandable).text);
+    else if (tarn && replay->expandable)
+        say(advice, " Replayed with tarn it reserves %s; with expandable segments %s, which is no help.",
+            units_bytes(replay->tarn).text, units_bytes(replay->expandable).text);
+    else if (tarn)
+        say(advice, " Replayed with tarn it reserves %s.", units_bytes(replay->tarn).text);
+    else
+        say(advice, " Neither expandable segments nor tarn need much less for it: sizes that repeat do.");
+}
+
+/* More is reserved than the program ever had, and what is too much lies in holes. */
+static bool advise_fragmentation(const struct analysis *analysis, const struct advice_replay *replay,
+                                 struct advice_list *list)
+{
+    const struct analysis_state *state = &analysis->at_fullest;
+    uint64_t needed = analysis->at_peak.allocated;
+    bool expandable = false;
+    for (size_t i = 0; i < analysis->range_count; i++)
+        expandable = expandable || analysis->ranges[i].joins;
+    if (!spare_of(analysis))
         return true;
     struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->fullest);
     say(advice, "%s of the %s reserved (%.1f %%) are free in %s hole%s, the largest %s",
@@ -175,7 +212,12 @@ static bool advise_fragmentation(const struct analysis *analysis, struct advice_
         units_count(state->holes).text, state->holes == 1 ? "" : "s", units_bytes(state->largest_free).text);
     if (analysis->has_trace)
         say(advice, ", when most is reserved; the program never has more than %s", units_bytes(needed).text);
-    say(advice, ". What helps: ");
+    say(advice, ".");
+    if (replay && (replay->expandable || replay->tarn) && !expandable && !analysis->snapshot->tarn.there) {
+        say_what_replays(advice, analysis, replay);
+        return true;
+    }
+    say(advice, " What helps: ");
     say_what_joins(advice, analysis);
     say(advice, analysis->has_trace ? "; `tarn replay` says what would be reserved." : ".");
     return true;
@@ -253,10 +295,10 @@ static bool advise_returns(const struct analysis *analysis, struct advice_list *
     return true;
 }
 
-bool advice_make(const struct analysis *analysis, struct advice_list *list)
+bool advice_make(const struct analysis *analysis, const struct advice_replay *replay, struct advice_list *list)
 {
     *list = (struct advice_list){0};
     return advise_out_of_memory(analysis, list) && advise_leak(analysis, list) &&
-           advise_fragmentation(analysis, list) && advise_waiting(analysis, list) && advise_optimizer(analysis, list) &&
-           advise_returns(analysis, list);
+           advise_fragmentation(analysis, replay, list) && advise_waiting(analysis, list) &&
+           advise_optimizer(analysis, list) && advise_returns(analysis, list);
 }

@@ -33,7 +33,14 @@ struct advice_list {
 
 /* "out_of_memory", "leak", ... */
 const char *advice_name(enum advice_kind kind);
-/* False when memory is short. */
-bool advice_make(const struct analysis *analysis, struct advice_list *list);
+/* What others would reserve for the same trace, bytes; 0: it was not replayed, or does not run to its end. */
+struct advice_replay {
+    uint64_t expandable, tarn;
+};
+
+/* `replay` may be NULL. False when memory is short. */
+bool advice_make(const struct analysis *analysis, const struct advice_replay *replay, struct advice_list *list);
+/* Whether the advice would say what other allocators reserve, for which the trace must be replayed. */
+bool advice_wants_replay(const struct analysis *analysis);
 
 #endif

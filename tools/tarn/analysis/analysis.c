@@ -447,6 +447,8 @@ void analysis_finish(struct analysis *analysis)
     free(analysis->range_by_address);
     free(analysis->sites);
     free(analysis->paths);
+    free(analysis->modules);
+    free(analysis->module_paths);
     free(analysis->categories);
     free(analysis->tops);
     *analysis = (struct analysis){0};

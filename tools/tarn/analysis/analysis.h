@@ -81,6 +81,9 @@ struct analysis {
     uint32_t *sites;             /* by stack: its call site, of paths; see below */
     struct analysis_path *paths; /* the first is none */
     size_t path_count;
+    uint32_t *modules;                  /* by stack: its module, of module_paths; 0: none is told */
+    struct analysis_path *module_paths; /* the same for modules: the line of the first frame says nothing */
+    size_t module_count;
     uint8_t *categories; /* by block: enum category */
     uint32_t
         *tops; /* by text: a text that begins with the same part before the first "/" and stands for all of these */
@@ -128,12 +131,13 @@ uint32_t *analysis_alive(const struct analysis *analysis, uint32_t moment, size_
 
 /* What blocks are put together by. A call site is the innermost frame that belongs to neither PyTorch nor Python nor an installed
  * package and only hands on what it allocates; where a stack has none such, one that hands on, of a backward function, or of what is no
- * allocator. */
+ * allocator. A module is told by the forward() functions of a stack: analysis_module.c. */
 enum analysis_by {
     ANALYSIS_BY_TAG,
     ANALYSIS_BY_TOP, /* the part of the tag before the first "/" */
     ANALYSIS_BY_CATEGORY,
     ANALYSIS_BY_SITE,
+    ANALYSIS_BY_MODULE,
     ANALYSIS_BY_STREAM,
     ANALYSIS_BY_POOL,
     ANALYSIS_BY_THREAD,
@@ -145,7 +149,7 @@ enum analysis_by {
 
 struct analysis_group {
     uint32_t
-        key; /* text, category, call site or ANALYSIS_SITE_BEFORE, stream, pool, thread; 0 of the first two: none is known */
+        key; /* text, category, call site or ANALYSIS_SITE_BEFORE, module, stream, pool, thread; 0 of the first two: none is known */
     uint64_t bytes;
     size_t blocks;
 };
@@ -170,7 +174,12 @@ bool analysis_fold(struct analysis *analysis, const struct analysis_folding *fol
 /* Writes a call site's label; gives what snprintf() would. */
 int analysis_site_label(const struct analysis *analysis, uint32_t site, char *label, size_t size);
 
-/* For analysis_build(): fills `sites`, `tops` and `categories`. False when memory is short. */
+/* Finds the modules. False when memory is short; then the analysis is as it was. */
+bool analysis_modules_make(struct analysis *analysis);
+/* Writes a module's label; gives what snprintf() would. */
+int analysis_module_label(const struct analysis *analysis, uint32_t module, char *label, size_t size);
+
+/* For analysis_build(): fills `sites`, `modules`, `tops` and `categories`. False when memory is short. */
 bool analysis_group_keys(struct analysis *analysis);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns how blocks are put together: by tag, call site, stream, pool, thread.
+/* Owns how blocks are put together: by tag, call site, module, stream, pool, thread.
  *
  * A key is a number of the snapshot, so grouping compares no texts; labels are the same in two files where the thing is the same, so
  * files are compared by label. */
@@ -67,8 +67,8 @@ static bool find_tops(struct analysis *analysis)
 
 bool analysis_group_keys(struct analysis *analysis)
 {
-    return analysis_fold(analysis, &(struct analysis_folding){.depth = 1}) && find_tops(analysis) &&
-           categories_make(analysis, NULL, 0);
+    return analysis_fold(analysis, &(struct analysis_folding){.depth = 1}) && analysis_modules_make(analysis) &&
+           find_tops(analysis) && categories_make(analysis, NULL, 0);
 }
 
 /* --- groups --- */
@@ -86,6 +86,8 @@ uint32_t analysis_key(const struct analysis *analysis, enum analysis_by by, cons
         bool before = !block->stack && !block->begin && analysis->has_trace;
         return before ? ANALYSIS_SITE_BEFORE : analysis->sites[block->stack];
     }
+    case ANALYSIS_BY_MODULE:
+        return analysis->modules[block->stack];
     case ANALYSIS_BY_STREAM:
         return block->stream;
     case ANALYSIS_BY_POOL:
@@ -201,6 +203,9 @@ const char *analysis_label(const struct analysis *analysis, enum analysis_by by,
         break;
     case ANALYSIS_BY_SITE:
         wanted = analysis_site_label(analysis, key, label, size);
+        break;
+    case ANALYSIS_BY_MODULE:
+        wanted = analysis_module_label(analysis, key, label, size);
         break;
     case ANALYSIS_BY_STREAM:
         wanted = snapshot->streams[key] ? snprintf(label, size, "stream 0x%" PRIx64, snapshot->streams[key])

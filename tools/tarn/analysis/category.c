@@ -10,12 +10,12 @@
 #define FORWARD_STACKS 8 /* more than so many that keep something belong to a model that is trained */
 
 /* What the frames of a stack say. */
-enum place { IN_WORKSPACE = 1, IN_OPTIMIZER = 2, IN_BACKWARD = 4, IN_FORWARD = 8, RULE_SHIFT = 4 };
+enum place { IN_WORKSPACE = 1, IN_OPTIMIZER = 2, IN_BACKWARD = 4, IN_FORWARD = 8, IN_MODULE = 16, RULE_SHIFT = 5 };
 
 /* Categories under construction. */
 struct draft {
     const struct analysis *analysis;
-    uint8_t *places;        /* by stack: bits of enum place; above them a reader's rule, a category + 1 */
+    uint16_t *places;       /* by stack: bits of enum place; above them a reader's rule, a category + 1 */
     uint32_t *first, *last; /* by backward pass: the moments of its first and its last allocation */
     uint32_t
         *births; /* moments of all allocations in backward passes, except what they compute of the forward pass again */
@@ -24,6 +24,7 @@ struct draft {
     uint32_t *kept;    /* stacks of the forward pass that keep something, as far as they are counted */
     size_t pass_count, birth_count, size_count, kept_count;
     bool bare;  /* stacks of backward passes are empty: only Python's were recorded */
+    bool moved; /* a module made or moved weights in the recording */
     bool state; /* an optimizer made state in the recording, or there is none */
     uint8_t *categories;
 };
@@ -67,7 +68,9 @@ static unsigned place_of(const struct snapshot *snapshot, const struct snapshot_
         return IN_OPTIMIZER;
     bool forward =
         strcmp(name, "_call_impl") == 0 || strcmp(name, "_wrapped_call_impl") == 0 || strcmp(name, "forward") == 0;
-    return forward ? IN_FORWARD : 0;
+    if (forward)
+        return IN_FORWARD;
+    return strstr(file, "torch/nn/modules/") || strstr(file, "torch/nn/parameter.py") ? IN_MODULE : 0;
 }
 
 /* A stack is where its frames are; of rules, the nearest frame's. False where no stack tells anything. */
@@ -80,7 +83,7 @@ static bool find_places(struct draft *draft, const struct category_rule *rules, 
         unsigned outer = draft->places[stack->caller];
         unsigned own = place_of(snapshot, &snapshot->frames[stack->frame], rules, rule_count);
         unsigned rule = own >> RULE_SHIFT ? own >> RULE_SHIFT : outer >> RULE_SHIFT;
-        draft->places[i] = (uint8_t)(rule << RULE_SHIFT | ((own | outer) & ((1U << RULE_SHIFT) - 1)));
+        draft->places[i] = (uint16_t)(rule << RULE_SHIFT | ((own | outer) & ((1U << RULE_SHIFT) - 1)));
         seen |= draft->places[i];
     }
     draft->bare = !(seen & IN_BACKWARD);
@@ -91,7 +94,7 @@ static unsigned block_place(const struct draft *draft, const struct analysis_blo
 {
     if (!block->stack && draft->bare && block->begin)
         return IN_BACKWARD;
-    return draft->places[block->stack] & ((1U << RULE_SHIFT) - 1);
+    return draft->places[block->stack] & (IN_WORKSPACE | IN_OPTIMIZER | IN_BACKWARD | IN_FORWARD);
 }
 
 /* --- time --- */
@@ -259,6 +262,12 @@ static enum category of_backward(const struct draft *draft, const struct analysi
     return survives && is_weight_size(draft, block->size) ? CATEGORY_GRADIENTS : CATEGORY_TEMPORARIES;
 }
 
+/* What a program that only runs its model keeps besides what the model's modules made: memory that waits for keys and values. */
+static bool of_server(const struct draft *draft, const struct analysis_block *block)
+{
+    return draft->moved && !draft->pass_count && block->begin && !(draft->places[block->stack] & IN_MODULE);
+}
+
 static enum category of_block(struct draft *draft, size_t i)
 {
     const struct analysis_block *block = &draft->analysis->blocks[i];
@@ -273,6 +282,8 @@ static enum category of_block(struct draft *draft, size_t i)
         return of_forward(draft, i);
     if (place & IN_BACKWARD)
         return of_backward(draft, block);
+    if (stays(draft, block) && of_server(draft, block))
+        return CATEGORY_CACHES;
     if (stays(draft, block))
         return block->begin || draft->state ? CATEGORY_WEIGHTS : CATEGORY_BEFORE;
     if (!block->begin && replaced_by_optimizer(draft, block))
@@ -304,6 +315,8 @@ static void apply(struct draft *draft)
         const struct analysis_block *block = &analysis->blocks[i];
         bool of_optimizer = block_place(draft, block) & IN_OPTIMIZER;
         optimizer = optimizer || of_optimizer;
+        draft->moved = draft->moved || (block->begin && !block_place(draft, block) && stays(draft, block) &&
+                                        draft->places[block->stack] & IN_MODULE);
         draft->state = draft->state || (of_optimizer && (stays(draft, block) || meets_backward(draft, block)));
     }
     draft->state = draft->state || !optimizer;

@@ -41,7 +41,8 @@ enum category category_of_name(const char *name, size_t length);
  *     gradients    are allocated in a backward pass, still there when it ends, and as large as a weight;
  *     activations  are allocated in a forward pass, or outside, and there when the backward pass begins, but not after the one after it;
  *     caches       are allocated in a forward pass and stay longer; without a backward pass, until their call site has allocated twice
- *                  more (if that is so of more than eight stacks, they are activations whose backward pass was not recorded);
+ *                  more (if that is so of more than eight stacks, they are activations whose backward pass was not recorded); and what
+ *                  is allocated outside and stays, but not by a module, where modules made the weights and there is no backward pass;
  *     weights      are allocated outside of all these and stay, or were there before;
  *     temporaries  are all others.
  * Where an optimizer runs that made no state in the recording, what was there before may be its state, too. A state without a trace has

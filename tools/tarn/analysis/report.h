@@ -5,6 +5,7 @@
 #ifndef TOOLS_REPORT_H
 #define TOOLS_REPORT_H
 
+#include "analysis/advice.h"
 #include "analysis/category.h"
 
 #include <stdbool.h>
@@ -42,13 +43,17 @@ struct report_what_if {
     uint64_t least;     /* bytes: the smallest device; 0: not searched */
     uint64_t driver_ns; /* the driver's, by cost table C */
 };
-/* Replays a file that has a trace, in another process; report_file_finish() frees what came of it. The smallest devices are searched where
- * that takes a moment, or with `least`. */
-void report_what_if_run(struct report_file *file, bool least);
+/* Replays a file that has a trace, in another process; report_file_finish() frees what came of it. For a page, the smallest devices are
+ * searched where that takes a moment, or with `least`; for text and JSON only what the advice asks for is replayed, where that takes a
+ * moment. */
+void report_what_if_run(struct report_file *file, bool page, bool least);
 void report_what_if_finish(struct report_file *file);
 /* Of one device; `requested` is what the program asked for at most, in bytes. False where nothing was replayed. */
 bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
                         struct report_what_if rows[REPORT_POLICIES]);
+
+/* The advice on a device of a file, with what was replayed. False when memory is short. */
+bool report_advice(const struct report_file *file, const struct analysis *analysis, struct advice_list *list);
 
 /* Which moment is looked at. */
 struct report_moment {
@@ -84,8 +89,8 @@ bool report_text_write(FILE *out, const struct report_file *file, const struct r
 bool report_json_write(FILE *out, const struct report_file *file, const struct report_options *options);
 /* Whether the build found what draws the page. */
 bool report_page_exists(void);
-/* `two` may be NULL; its devices stand beside those of `one`. */
-bool report_page_write(FILE *out, const struct report_file *one, const struct report_file *two);
+/* Of two files the page compares both, of more the ranks that they are. */
+bool report_page_write(FILE *out, const struct report_file *files, size_t count);
 
 bool report_diff_text(FILE *out, const struct report_file *before, const struct report_file *after,
                       const struct report_options *options);
@@ -94,6 +99,12 @@ bool report_diff_json(FILE *out, const struct report_file *before, const struct 
 
 /* What JSON and the command line call a grouping; "tag", "tag_first_part", "call_site", ... */
 const char *report_by_name(enum analysis_by by);
+
+/* Prints a label in at most `columns`, one per character. What is left out is left out in the middle: a path or a template shows most at
+ * its ends. */
+void report_print_label(FILE *out, const char *label, int columns);
+/* Sentences in lines of the terminal's width, the first behind a mark. */
+void report_print_wrapped(FILE *out, const char *text, const struct report_options *options);
 
 /* The last part of a path; of "-", what it is. */
 const char *report_base_name(const char *path);

@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* `tarn report` and `tarn diff`: their command lines. */
+#include "analysis/ranks.h"
 #include "analysis/report.h"
 #include "command.h"
 #include "units.h"
@@ -21,8 +22,8 @@
 #define PAGE_LARGE ((off_t)400 << 20)
 
 static const char report_help[] =
-    "Usage: tarn report [OPTION]... FILE\n"
-    "       tarn report [OPTION]... -o PAGE.html FILE [FILE2]\n"
+    "Usage: tarn report [OPTION]... FILE...\n"
+    "       tarn report [OPTION]... -o PAGE.html FILE...\n"
     "\n"
     "Shows what used a GPU's memory, and when. A FILE is a memory snapshot of tarn, or one of PyTorch as\n"
     "torch.cuda.memory._dump_snapshot() writes it, plain or compressed with zstd. It is read as data; nothing in it\n"
@@ -33,20 +34,25 @@ static const char report_help[] =
     "in holes. A recording without a problem gets none.\n"
     "\n"
     "With -o it writes one page that a browser shows without a network: memory over time by tag, call site, stream or\n"
-    "pool, down to single allocations; what lived at any moment; where it lay and what was free between. With FILE2\n"
-    "the page compares the two. Without -o it prints a screen of text for each device.\n"
+    "pool, down to single allocations; what lived at any moment; where it lay and what was free between. Of two\n"
+    "files the page compares both. Without -o it prints a screen of text for each device.\n"
+    "\n"
+    "Several files are the ranks of one job, named by the number behind \"rank\" in their names: it says which of "
+    "them\n"
+    "differ from the others and by what, and which is the first whose memory runs out.\n"
     "\n"
     "Options:\n"
     "  -o, --output PAGE      Write a page; \"-\" is standard output\n"
     "      --text             Print text (the default without -o and --json)\n"
     "      --json             Print one JSON array instead, an object for each device\n"
-    "      --no-what-if       Leave out of a page what other allocators would take, for which the trace is replayed\n"
+    "      --no-what-if       Leave out what other allocators would take, for which the trace is replayed\n"
     "      --least            Search the smallest device for each allocator, also where that takes long\n"
     "      --device N         Only this device (all)\n"
     "      --at MOMENT        What to look at: peak, peak-reserved, end, oom (the last out-of-memory error), a time "
     "as\n"
     "                         1.5s or 250ms, or a number of events (peak)\n"
-    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, stream, pool, thread;\n"
+    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, module, stream, pool, "
+    "thread;\n"
     "                         several with commas\n"
     "      --top N            Rows of each table (8; with --json 50)\n"
     "      --depth N          Frames per call site, which include its callers (1)\n"
@@ -71,6 +77,8 @@ static const char report_help[] =
     "      The same as a page to explore.\n"
     "  ssh node zstd -dc train.pickle.zst | tarn report --at oom --by call_site --depth 3 -\n"
     "      Who had the memory when it ran out, with callers.\n"
+    "  tarn report rank*.pickle\n"
+    "      Which rank differs, and which runs out first; with -o as a page.\n"
     "  tarn report --at end state.pickle.zst\n"
     "      What was still allocated at the end: what leaks stays in it.\n"
     "  tarn report --json train.pickle | jq '.[] | .groups.call_site[0]'\n"
@@ -78,10 +86,12 @@ static const char report_help[] =
 
 static const char diff_help[] =
     "Usage: tarn diff [OPTION]... BEFORE AFTER\n"
+    "       tarn diff [OPTION]... RANK...\n"
     "\n"
     "Compares two memory snapshots, of tarn or of PyTorch: their peaks side by side, and by tag, call site and pool "
     "what\n"
     "grew or shrank, the largest change first. Devices are compared by their number.\n"
+    "Three files or more are the ranks of one job, as in `tarn report`.\n"
     "\n"
     "Options:\n"
     "      --json             Print one JSON array instead, an object for each device\n"
@@ -89,7 +99,8 @@ static const char diff_help[] =
     "      --at MOMENT        What to compare: peak, peak-reserved, end, oom (the last out-of-memory error), a time as "
     "1.5s\n"
     "                         or 250ms, or a number of events (peak)\n"
-    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, stream, pool, thread;\n"
+    "      --by LIST          Only these tables: tag, tag_first_part, category, call_site, module, stream, pool, "
+    "thread;\n"
     "                         several with commas\n"
     "      --top N            Rows of each table (8; with --json 50)\n"
     "      --depth N          Frames per call site, which include its callers (1)\n"
@@ -210,7 +221,7 @@ static const struct command_option options[] = {
     {.name = "device", .wants = "a number from 0 to 4095", .take = take_device},
     {.name = "at", .wants = "peak, peak-reserved, end, oom, a time as 1.5s or a number of events", .take = take_moment},
     {.name = "by",
-     .wants = "some of tag, tag_first_part, category, call_site, stream, pool, thread with commas",
+     .wants = "some of tag, tag_first_part, category, call_site, module, stream, pool, thread with commas",
      .take = take_by},
     {.name = "top", .wants = "a number from 1 to 1000000", .take = take_rows},
     {.name = "rows", .wants = "a number from 1 to 1000000", .take = take_rows},
@@ -241,10 +252,10 @@ static int parse(const struct command *command, const struct command_option *own
 }
 
 /* Writes the page beside its place and moves it there when it is whole. */
-static bool write_page(const char *path, const struct report_file *one, const struct report_file *two)
+static bool write_page(const char *path, const struct report_file *files, size_t count)
 {
     if (strcmp(path, "-") == 0) {
-        if (report_page_write(stdout, one, two))
+        if (report_page_write(stdout, files, count))
             return true;
         fputs("tarn report: the page could not be written\n", stderr);
         return false;
@@ -261,7 +272,7 @@ static bool write_page(const char *path, const struct report_file *one, const st
     FILE *out = file >= 0 ? fdopen(file, "w") : NULL;
     mode_t mask = umask(0);
     umask(mask);
-    bool done = out && fchmod(file, 0666 & ~mask) == 0 && report_page_write(out, one, two);
+    bool done = out && fchmod(file, 0666 & ~mask) == 0 && report_page_write(out, files, count);
     int reason = errno;
     if (file >= 0 && !out)
         close(file);
@@ -286,25 +297,41 @@ static bool write_page(const char *path, const struct report_file *one, const st
     return done;
 }
 
-static int report(const struct arguments *arguments, char **paths, int count)
+/* Several files, as ranks or, of a page, two that are compared. */
+static bool show_ranks(const struct arguments *arguments, const struct report_file *files, size_t count)
 {
-    struct report_file files[2] = {{0}};
-    bool done = true;
-    for (int i = 0; i < count && done; i++)
-        done = report_file_open("report", paths[i], arguments->device, &arguments->rules, &files[i]);
-    for (int i = 0; i < count && done && arguments->output && !arguments->no_what_if; i++)
-        report_what_if_run(&files[i], arguments->least);
+    struct ranks ranks;
+    if (!ranks_make(files, count, &ranks))
+        return false;
+    bool done = arguments->json ? ranks_json_write(stdout, &ranks, &arguments->options)
+                                : ranks_text_write(stdout, &ranks, &arguments->options);
+    ranks_finish(&ranks);
+    return done;
+}
+
+static int report(const struct arguments *arguments, const char *command, char **paths, size_t count)
+{
+    struct report_file *files = calloc(count, sizeof *files);
+    bool done = files != NULL;
+    if (!done)
+        fprintf(stderr, "tarn %s: memory is short\n", command);
+    for (size_t i = 0; i < count && done; i++)
+        done = report_file_open(command, paths[i], arguments->device, &arguments->rules, &files[i]);
+    for (size_t i = 0; i < count && done && !arguments->no_what_if && (arguments->output || count == 1); i++)
+        report_what_if_run(&files[i], arguments->output, arguments->least);
     if (done && arguments->output) {
         errno = 0;
-        done = write_page(arguments->output, &files[0], count > 1 ? &files[1] : NULL);
+        done = write_page(arguments->output, files, count);
     } else if (done) {
-        done = arguments->json ? report_json_write(stdout, &files[0], &arguments->options)
-                               : report_text_write(stdout, &files[0], &arguments->options);
+        done = count > 1         ? show_ranks(arguments, files, count)
+               : arguments->json ? report_json_write(stdout, &files[0], &arguments->options)
+                                 : report_text_write(stdout, &files[0], &arguments->options);
         if (!done)
-            fputs("tarn report: the results could not be written\n", stderr);
+            fprintf(stderr, "tarn %s: the results could not be written\n", command);
     }
-    for (int i = 0; i < count; i++)
+    for (size_t i = 0; i < count && files; i++)
         report_file_finish(&files[i]);
+    free(files);
     return done ? COMMAND_OK : COMMAND_FAILED;
 }
 
@@ -319,10 +346,8 @@ static int run_report(int argc, char **argv)
         return command_usage_error("report", "no file was named");
     if ((arguments.output != NULL) + arguments.text + arguments.json > 1)
         return command_usage_error("report", "-o, --text and --json are different ways to show it: choose one");
-    if (count > (arguments.output ? 2 : 1))
-        return command_usage_error("report", arguments.output
-                                                 ? "a page shows one file or compares two"
-                                                 : "text and JSON show one file; `tarn diff` compares two");
+    if (count > 1 && arguments.options.moment.kind != REPORT_AT_PEAK)
+        return command_usage_error("report", "several files are compared at their peaks: leave out --at");
     if (arguments.output && !report_page_exists()) {
         fputs("tarn report: this tarn was built without D3, which draws the page. Install it (Debian: node-d3; "
               "`scripts/setup\n"
@@ -330,7 +355,7 @@ static int run_report(int argc, char **argv)
               stderr);
         return COMMAND_FAILED;
     }
-    return report(&arguments, argv + optind, count);
+    return report(&arguments, "report", argv + optind, (size_t)count);
 }
 
 static int run_diff(int argc, char **argv)
@@ -339,8 +364,12 @@ static int run_diff(int argc, char **argv)
     int status = parse(&diff_command, options + DIFF_FIRST, argc, argv, &arguments);
     if (status != COMMAND_GO_ON)
         return status;
-    if (argc - optind != 2)
-        return command_usage_error("diff", "it compares two files");
+    if (argc - optind < 2)
+        return command_usage_error("diff", "it compares two files or more");
+    if (argc - optind > 2 && arguments.options.moment.kind != REPORT_AT_PEAK)
+        return command_usage_error("diff", "more than two files are compared at their peaks: leave out --at");
+    if (argc - optind > 2)
+        return report(&arguments, "diff", argv + optind, (size_t)(argc - optind));
     struct report_file before = {0}, after = {0};
     bool done = report_file_open("diff", argv[optind], arguments.device, &arguments.rules, &before) &&
                 report_file_open("diff", argv[optind + 1], arguments.device, &arguments.rules, &after);

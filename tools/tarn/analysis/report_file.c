@@ -119,8 +119,8 @@ const char *report_by_name(enum analysis_by by)
 {
     static const char *const names[ANALYSIS_BY_COUNT] = {
         [ANALYSIS_BY_TAG] = "tag",        [ANALYSIS_BY_TOP] = "tag_first_part", [ANALYSIS_BY_CATEGORY] = "category",
-        [ANALYSIS_BY_SITE] = "call_site", [ANALYSIS_BY_STREAM] = "stream",      [ANALYSIS_BY_POOL] = "pool",
-        [ANALYSIS_BY_THREAD] = "thread",
+        [ANALYSIS_BY_SITE] = "call_site", [ANALYSIS_BY_MODULE] = "module",      [ANALYSIS_BY_STREAM] = "stream",
+        [ANALYSIS_BY_POOL] = "pool",      [ANALYSIS_BY_THREAD] = "thread",
     };
     return names[by];
 }

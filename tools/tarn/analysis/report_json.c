@@ -138,10 +138,10 @@ static json_t *json_ooms(const struct analysis *analysis)
     return array;
 }
 
-static json_t *json_advice(const struct analysis *analysis)
+static json_t *json_advice(const struct report_file *file, const struct analysis *analysis)
 {
     struct advice_list list;
-    json_t *array = advice_make(analysis, &list) ? json_array() : NULL;
+    json_t *array = report_advice(file, analysis, &list) ? json_array() : NULL;
     for (size_t i = 0; array && i < list.count; i++)
         array = append(array, json_pack("{s:s, s:s, s:I, s:I}", "kind", advice_name(list.items[i].kind), "text",
                                         list.items[i].text, "bytes", (json_int_t)list.items[i].bytes, "event",
@@ -160,7 +160,7 @@ static json_t *json_device(const struct report_file *file, const struct analysis
     return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file", file->path, "by",
                      report_writer(analysis->snapshot, writer, sizeof writer), "device", analysis->device, "trace",
                      (int)analysis->has_trace, "events", (json_int_t)analysis->event_count, "allocations",
-                     (json_int_t)analysis->workload.alloc_count, "advice", json_advice(analysis), "at",
+                     (json_int_t)analysis->workload.alloc_count, "advice", json_advice(file, analysis), "at",
                      json_state(analysis, moment, &state), "peak",
                      json_state(analysis, analysis->peak, &analysis->at_peak), "peak_reserved",
                      json_state(analysis, analysis->peak_reserved, &analysis->at_peak_reserved), "groups",

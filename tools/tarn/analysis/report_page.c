@@ -9,6 +9,7 @@
 #include "analysis/report_page.h"
 
 #include "analysis/advice.h"
+#include "analysis/ranks.h"
 #include "analysis/report.h"
 
 #include <jansson.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 
 #define SAMPLES 1000
+#define RANK_ROWS 40
 
 /* A page under construction. The first failure makes all that follows do nothing. */
 struct page {
@@ -292,10 +294,10 @@ static json_t *describe_annotations(const struct analysis *analysis)
     return array;
 }
 
-static json_t *describe_advice(const struct analysis *analysis)
+static json_t *describe_advice(const struct report_file *file, const struct analysis *analysis)
 {
     struct advice_list list;
-    json_t *array = advice_make(analysis, &list) ? json_array() : NULL;
+    json_t *array = report_advice(file, analysis, &list) ? json_array() : NULL;
     for (size_t i = 0; array && i < list.count; i++)
         array = append(array, json_pack("{s:s, s:s, s:I}", "kind", advice_name(list.items[i].kind), "text",
                                         list.items[i].text, "moment", (json_int_t)list.items[i].moment));
@@ -395,7 +397,7 @@ static json_t *put_device(struct page *page, const struct report_file *file, con
                      "hasStacks", (int)stacked, "hasCategories", (int)told, "partial", gaps, "peak",
                      (json_int_t)analysis->peak, "peakReserved", (json_int_t)analysis->peak_reserved, "states", "peak",
                      describe_state(&analysis->at_peak), "peakReserved", describe_state(&analysis->at_peak_reserved),
-                     "ooms", describe_ooms(analysis), "advice", describe_advice(analysis), "annotations",
+                     "ooms", describe_ooms(analysis), "advice", describe_advice(file, analysis), "annotations",
                      describe_annotations(analysis), "whatIf", describe_what_if(file, analysis->device), "arrays",
                      arrays);
 }
@@ -547,21 +549,23 @@ static json_t *put_file(struct page *page, const struct report_file *file)
         put_array(page, arrays, "stackCaller", COLUMN_U32, snapshot->stacks, stack_caller, snapshot->stack_count);
         put_array(page, arrays, "stackFrame", COLUMN_U32, snapshot->stacks, stack_frame, snapshot->stack_count);
         put_array(page, arrays, "sites", COLUMN_U32, any->sites, narrow_value, snapshot->stack_count);
+        put_array(page, arrays, "modules", COLUMN_U32, any->modules, narrow_value, snapshot->stack_count);
         put_calls(page, file, arrays);
     }
     for (size_t i = 0; i < file->count && traces; i++)
         traces = append(traces, put_device(page, file, &file->analyses[i]));
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-                     report_base_name(file->path), "by", report_writer(snapshot, writer, sizeof writer), "traces",
-                     traces, "arrays", arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot),
-                     "categories", describe_labels(any, ANALYSIS_BY_CATEGORY, CATEGORY_COUNT), "siteLabels",
-                     describe_labels(any, ANALYSIS_BY_SITE, any->path_count), "streams",
-                     describe_labels(any, ANALYSIS_BY_STREAM, snapshot->stream_count), "pools",
-                     describe_labels(any, ANALYSIS_BY_POOL, snapshot->pool_count), "threadNames",
-                     describe_threads(snapshot), "devices", describe_tarn_devices(snapshot), "poolStates",
-                     describe_pools(snapshot), "markKinds", describe_mark_kinds(), "settings",
-                     describe_settings(&snapshot->settings, snapshot), "handles", describe_handles(snapshot),
-                     "workspaces", describe_workspaces(snapshot));
+    return json_pack(
+        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+        report_base_name(file->path), "by", report_writer(snapshot, writer, sizeof writer), "traces", traces, "arrays",
+        arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot), "categories",
+        describe_labels(any, ANALYSIS_BY_CATEGORY, CATEGORY_COUNT), "siteLabels",
+        describe_labels(any, ANALYSIS_BY_SITE, any->path_count), "moduleLabels",
+        describe_labels(any, ANALYSIS_BY_MODULE, any->module_count), "streams",
+        describe_labels(any, ANALYSIS_BY_STREAM, snapshot->stream_count), "pools",
+        describe_labels(any, ANALYSIS_BY_POOL, snapshot->pool_count), "threadNames", describe_threads(snapshot),
+        "devices", describe_tarn_devices(snapshot), "poolStates", describe_pools(snapshot), "markKinds",
+        describe_mark_kinds(), "settings", describe_settings(&snapshot->settings, snapshot), "handles",
+        describe_handles(snapshot), "workspaces", describe_workspaces(snapshot));
 }
 
 /* --- the page --- */
@@ -577,12 +581,17 @@ static int put_json(const char *buffer, size_t size, void *data)
     return ferror(out) ? -1 : 0;
 }
 
-static void put_data(struct page *page, const struct report_file *one, const struct report_file *two)
+static void put_data(struct page *page, const struct report_file *list, size_t count)
 {
-    json_t *files = append(json_array(), put_file(page, one));
-    if (two)
-        files = append(files, put_file(page, two));
-    json_t *description = json_pack("{s:o}", "files", files);
+    json_t *files = json_array(), *ranks = json_null();
+    struct ranks made;
+    for (size_t i = 0; i < count; i++)
+        files = append(files, put_file(page, &list[i]));
+    if (count > 2) {
+        ranks = ranks_make(list, count, &made) ? ranks_json(&made, 0, RANK_ROWS) : NULL;
+        ranks_finish(&made);
+    }
+    json_t *description = json_pack("{s:o, s:o}", "files", files, "ranks", ranks);
     page->failed = page->failed || !description;
     fputs("<script type=\"application/json\" id=\"description\">", page->out);
     page->failed = page->failed || json_dump_callback(description, put_json, page->out, JSON_COMPACT) != 0;
@@ -599,12 +608,14 @@ static void put_html(FILE *out, const char *text)
             putc(*text, out);
 }
 
-static void put_title(FILE *out, const struct report_file *one, const struct report_file *two)
+static void put_title(FILE *out, const struct report_file *files, size_t count)
 {
-    put_html(out, report_base_name(one->path));
-    if (two) {
+    put_html(out, report_base_name(files[0].path));
+    if (count == 2) {
         fputs(" and ", out);
-        put_html(out, report_base_name(two->path));
+        put_html(out, report_base_name(files[1].path));
+    } else if (count > 2) {
+        fprintf(out, " and %zu more", count - 1);
     }
 }
 
@@ -613,7 +624,7 @@ bool report_page_exists(void)
     return report_page[0] != 0;
 }
 
-bool report_page_write(FILE *out, const struct report_file *one, const struct report_file *two)
+bool report_page_write(FILE *out, const struct report_file *files, size_t count)
 {
     static const char title[] = "<!--TITLE-->", data[] = "<!--DATA-->";
     struct page page = {.out = out};
@@ -621,10 +632,10 @@ bool report_page_write(FILE *out, const struct report_file *one, const struct re
     for (const char *mark; (mark = strstr(at, "<!--")) && !page.failed;) {
         fwrite(at, 1, (size_t)(mark - at), out);
         if (strncmp(mark, title, sizeof title - 1) == 0) {
-            put_title(out, one, two);
+            put_title(out, files, count);
             at = mark + sizeof title - 1;
         } else if (strncmp(mark, data, sizeof data - 1) == 0) {
-            put_data(&page, one, two);
+            put_data(&page, files, count);
             at = mark + sizeof data - 1;
         } else {
             fwrite(mark, 1, 4, out);

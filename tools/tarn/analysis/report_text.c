@@ -16,9 +16,7 @@
 #define OOMS_SHOWN 3
 #define CHART_LEFT 11 /* columns before the chart: a size, a space, the axis */
 
-/* Prints a label in at most `columns`, one a character. What is left out is left out in the middle: a path or a template shows most at
- * its ends. */
-static void print_label(FILE *out, const char *label, int columns)
+void report_print_label(FILE *out, const char *label, int columns)
 {
     size_t count = 0, wanted = columns > 8 ? (size_t)columns : 8;
     for (const char *at = label; *at; at++)
@@ -106,8 +104,7 @@ static void write_sums(FILE *out, const struct analysis *analysis, const struct 
                 moment_time(analysis, analysis->peak_reserved).text);
 }
 
-/* Sentences in lines of the terminal's width, the first behind a mark. */
-static void print_wrapped(FILE *out, const char *text, const struct report_options *options)
+void report_print_wrapped(FILE *out, const char *text, const struct report_options *options)
 {
     const int left = 2;
     int column = left;
@@ -131,15 +128,16 @@ static void print_wrapped(FILE *out, const char *text, const struct report_optio
     putc('\n', out);
 }
 
-static bool write_advice(FILE *out, const struct analysis *analysis, const struct report_options *options)
+static bool write_advice(FILE *out, const struct report_file *file, const struct analysis *analysis,
+                         const struct report_options *options)
 {
     struct advice_list list;
-    if (!advice_make(analysis, &list))
+    if (!report_advice(file, analysis, &list))
         return false;
     if (list.count)
         putc('\n', out);
     for (size_t i = 0; i < list.count; i++)
-        print_wrapped(out, list.items[i].text, options);
+        report_print_wrapped(out, list.items[i].text, options);
     return true;
 }
 
@@ -252,6 +250,7 @@ static const struct {
     {ANALYSIS_BY_TAG, "by tag"},
     {ANALYSIS_BY_CATEGORY, "by category"},
     {ANALYSIS_BY_SITE, "by call site"},
+    {ANALYSIS_BY_MODULE, "by module"},
     {ANALYSIS_BY_STREAM, "by stream"},
     {ANALYSIS_BY_POOL, "by pool"},
     {ANALYSIS_BY_THREAD, "by thread"},
@@ -265,16 +264,18 @@ static bool write_groups(FILE *out, const struct analysis *analysis, enum analys
     if (!groups)
         return false;
     /* One group says nothing, except where something was there to tell, or it was asked for. */
-    bool said = options->by || count > 1 ||
-                (count == 1 && groups[0].key &&
-                 (by == ANALYSIS_BY_TOP || by == ANALYSIS_BY_CATEGORY || by == ANALYSIS_BY_SITE));
+    bool said =
+        options->by || count > 1 ||
+        (count == 1 && groups[0].key &&
+         (by == ANALYSIS_BY_TOP || by == ANALYSIS_BY_CATEGORY || by == ANALYSIS_BY_SITE || by == ANALYSIS_BY_MODULE));
     if (said) {
         fprintf(out, "\n%10s %7s %8s  %s\n", "bytes", "share", "blocks", name);
         for (size_t i = 0; i < count && i < options->rows; i++) {
             char label[400];
             fprintf(out, "%10s %5.1f %% %8s  ", units_bytes(groups[i].bytes).text,
                     all ? 100 * (double)groups[i].bytes / (double)all : 0.0, units_count(groups[i].blocks).text);
-            print_label(out, analysis_label(analysis, by, groups[i].key, label, sizeof label), options->width - 30);
+            report_print_label(out, analysis_label(analysis, by, groups[i].key, label, sizeof label),
+                               options->width - 30);
             putc('\n', out);
         }
         if (count > options->rows) {
@@ -314,7 +315,8 @@ static bool write_oom(FILE *out, const struct analysis *analysis, const struct a
     for (size_t i = 0; i < sizeof who / sizeof *who; i++)
         if (who[i].key) {
             fprintf(out, "  %-14s ", who[i].name);
-            print_label(out, analysis_label(analysis, who[i].by, who[i].key, label, sizeof label), options->width - 18);
+            report_print_label(out, analysis_label(analysis, who[i].by, who[i].key, label, sizeof label),
+                               options->width - 18);
             putc('\n', out);
         }
     fprintf(out, "  %-14s %9s  in ", "allocated", units_bytes(state.allocated).text);
@@ -376,7 +378,7 @@ static bool write_device(FILE *out, const struct report_file *file, const struct
     if (!analysis_states(analysis, &moment, 1, &state))
         return false;
     write_head(out, file, analysis);
-    if (!write_advice(out, analysis, options))
+    if (!write_advice(out, file, analysis, options))
         return false;
     write_sums(out, analysis, options, moment, &state);
     if (analysis->has_trace && !write_chart(out, analysis, options))
@@ -441,7 +443,7 @@ static bool diff_groups(FILE *out, const struct analysis *before, const struct a
         snprintf(blocks, sizeof blocks, "%zu > %zu", changes[i].blocks_before, changes[i].blocks_after);
         fprintf(out, "%-12s %11s %11s %15s  ", growth(changes[i].before, changes[i].after).text,
                 units_bytes(changes[i].before).text, units_bytes(changes[i].after).text, blocks);
-        print_label(out, changes[i].label, options->width - 55);
+        report_print_label(out, changes[i].label, options->width - 55);
         putc('\n', out);
     }
     free(changes);

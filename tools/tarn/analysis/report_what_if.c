@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what a page says of other allocators: one replay of each file, in a process of its own, as `tarn replay` makes it. */
+/* Owns what a report says of other allocators: one replay of each file, in a process of its own, as `tarn replay` makes it. */
 #include "analysis/report.h"
 #include "replay/replay_file.h"
 
@@ -11,27 +11,33 @@
 /* The search for the smallest devices runs a trace a dozen times for each policy: of a larger one, and of one with waits between streams,
  * it would keep a reader waiting. */
 #define LEAST_EVENTS 250000
+#define TEXT_EVENTS 1000000 /* a reader of text is kept waiting by more */
 
-static const struct replay_options *choose(const struct report_file *file, bool least)
+static const struct replay_options *choose(const struct report_file *file, bool page, bool least)
 {
     static const struct replay_options quick = {.driver = "host", .repeat = 1, .compare = true},
                                        whole = {.driver = "host", .repeat = 1, .compare = true, .least = true};
     uint64_t events = 0;
     for (size_t i = 0; i < file->count; i++)
         events += file->analyses[i].event_count;
-    return least || (events <= LEAST_EVENTS && file->snapshot.stream_count == 1) ? &whole : &quick;
+    return least || (page && events <= LEAST_EVENTS && file->snapshot.stream_count == 1) ? &whole : &quick;
 }
 
-void report_what_if_run(struct report_file *file, bool least)
+void report_what_if_run(struct report_file *file, bool page, bool least)
 {
-    bool traced = false;
-    for (size_t i = 0; i < file->count; i++)
-        traced = traced || file->analyses[i].has_trace;
-    if (!traced || strcmp(file->path, "-") == 0) /* standard input is read once */
+    bool wanted = false;
+    uint64_t events = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        wanted = wanted || (page ? file->analyses[i].has_trace : advice_wants_replay(&file->analyses[i]));
+        events += file->analyses[i].event_count;
+    }
+    if (!page && !least && events > TEXT_EVENTS)
+        return;
+    if (!wanted || strcmp(file->path, "-") == 0) /* standard input is read once */
         return;
     file->what_if = calloc(1, sizeof *file->what_if);
     if (file->what_if)
-        (void)replay_file_run(file->path, choose(file, least), false, file->what_if);
+        (void)replay_file_run(file->path, choose(file, page, least), false, file->what_if);
 }
 
 void report_what_if_finish(struct report_file *file)
@@ -70,4 +76,17 @@ bool report_what_if_get(const struct report_file *file, int device, uint64_t *re
         return true;
     }
     return false;
+}
+
+bool report_advice(const struct report_file *file, const struct analysis *analysis, struct advice_list *list)
+{
+    uint64_t requested;
+    struct report_what_if rows[REPORT_POLICIES];
+    struct advice_replay replay = {0};
+    bool replayed = report_what_if_get(file, analysis->device, &requested, rows);
+    if (replayed && rows[1].fits)
+        replay.expandable = rows[1].reserved;
+    if (replayed && rows[2].fits)
+        replay.tarn = rows[2].reserved;
+    return advice_make(analysis, &replay, list);
 }

@@ -29,7 +29,7 @@ function showComparison(before, after, by) {
                 formatBytes(change.after), element("span", {},
                     makeBar(Math.abs(change.after - change.before) / most, change.after > change.before ? "more" : "less"),
                     change.label)])));
-    drawComparison([before, after]);
+    drawComparison("compare-chart", [before, after].map((model, i) => ({model, kind: "line-" + "ab"[i]})));
 }
 
 function compareGroups(before, after, by) {
@@ -47,11 +47,11 @@ function compareGroups(before, after, by) {
         .sort((a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before));
 }
 
-// A line a file, each from the beginning of its trace to its end.
-function drawComparison(models) {
-    const svg = d3.select("#compare-chart"), box = byId("compare-chart").getBoundingClientRect();
+// A line for each model, from the beginning of its trace to its end: {model, kind}, of which the last is on top.
+function drawComparison(id, lines) {
+    const svg = d3.select("#" + id), box = byId(id).getBoundingClientRect();
     const width = Math.max(100, box.width - MARGIN.left - MARGIN.right), height = box.height - MARGIN.top - MARGIN.bottom;
-    const top = Math.max(1, ...models.map(model => model.device.states.peak.allocated)) * 1.05;
+    const top = Math.max(1, ...lines.map(({model}) => model.device.states.peak.allocated)) * 1.05;
     const x = d3.scaleLinear().domain([0, 1]).range([MARGIN.left, MARGIN.left + width]);
     const y = d3.scaleLinear().domain([0, top]).range([MARGIN.top + height, MARGIN.top]);
     svg.selectAll("*").remove();
@@ -60,14 +60,14 @@ function drawComparison(models) {
         .call(d3.axisBottom(x).ticks(5).tickFormat(value => Math.round(100 * value) + "\u00a0%"));
     svg.append("g").attr("class", "axis").attr("transform", `translate(${MARGIN.left},0)`)
         .call(d3.axisLeft(y).tickValues(byteTicks(0, top, 4)).tickFormat(formatBytes));
-    models.forEach((model, number) => {
+    lines.forEach(({model, kind}) => {
         const {sampleMoment, sampleAllocated} = model.samples, points = [];
         const last = model.device.hasTimes ? model.times[model.events] || 1 : model.events || 1;
         for (let k = 0; k < sampleMoment.length; k++)
             points.push([(model.device.hasTimes ? model.times[sampleMoment[k]] : sampleMoment[k]) / last, sampleAllocated[k]]);
         if (points.length)
             points.push([1, points[points.length - 1][1]]);
-        svg.append("path").attr("class", "line line-" + "ab"[number])
+        svg.append("path").attr("class", "line " + kind)
             .attr("d", d3.line().x(point => x(point[0])).y(point => y(point[1])).curve(d3.curveStepAfter)(points));
     });
 }

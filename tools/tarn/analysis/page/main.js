@@ -10,6 +10,7 @@ const chosen = {model: null, place: 0, grouping: null, moment: 0, block: -1, by:
 let first = {};
 const models = []; // by file: by device
 let choices = []; // the same in one row: what the list of files and devices has
+let ranks = null; // where more than two files are the ranks of one job: what `tarn report --json` says of them
 let timeline, addressMap, calls, events, changes = 0;
 
 // What the parts of the page tell: the reader has chosen something there.
@@ -323,8 +324,11 @@ async function chooseModel(model, link = {}) {
 
 // The device that is looked at, in the first file and the last; where one lacks it, its first.
 function compareFiles() {
-    byId("compare-section").hidden = models.length < 2;
-    if (models.length < 2)
+    byId("ranks-section").hidden = !ranks;
+    byId("compare-section").hidden = models.length < 2 || Boolean(ranks);
+    if (ranks)
+        showRanks(ranks, models, chosen.model, byId("ranks-by").value, chooseModel);
+    if (models.length < 2 || ranks)
         return;
     const number = chosen.model.device.device;
     const [before, after] = [models[0], models[models.length - 1]].map(devices =>
@@ -359,13 +363,17 @@ function say(text) {
     byId("said").textContent = text;
 }
 
-// Pages that a reader dropped: each becomes one more file to look at, and to compare with the first.
+// Pages and snapshots that a reader dropped: each becomes one more file to look at, and to compare with the first.
 async function openFiles(files) {
     say("");
     try {
         for (const file of files) {
-            const {description, textOf} = await readPage(file);
-            await readModels(description, textOf);
+            const page = await readPage(file);
+            if (page)
+                await readModels(page.description, page.textOf);
+            else
+                models.push(await readSnapshot(file));
+            ranks = null; // they are of other files; a dropped one is compared with the first
         }
     } catch (error) {
         say(error.message);
@@ -462,6 +470,7 @@ function bind() {
     window.addEventListener("resize", redraw);
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
     byId("compare-by").addEventListener("change", redraw);
+    byId("ranks-by").addEventListener("change", redraw);
     window.addEventListener("hashchange", followLink);
 }
 
@@ -489,7 +498,10 @@ async function start() {
     calls = new Calls(byId("calls"), tell);
     events = new EventRows(byId("events"), tell);
     await nextTask();
-    await readModels(JSON.parse(byId("description").textContent), byId);
+    const description = JSON.parse(byId("description").textContent);
+    await readModels(description, byId);
+    ranks = description.ranks;
+    listRankGroupings(ranks);
     byId("reading").hidden = true;
     byId("report").hidden = false;
     listModels();

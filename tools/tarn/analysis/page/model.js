@@ -214,6 +214,7 @@ class Model {
             const known = remember(stack, key => this.siteLabel(key));
             return i => stack[i] ? known(i) : this.siteOf(i);
         }
+        case "module": return remember(stack, key => this.file.moduleLabels[this.file.modules[key]]);
         case "category": return remember(this.blocks.category, key => this.file.categories[key]);
         case "stream": return remember(stream, key => this.streamLabel(key));
         case "pool": return remember(pool, key => this.poolLabel(key));

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Copyright (c) 2026 The tarn authors
 //
-// Files that a reader drops on the page: pages of `tarn report`, which have all of a recording in them. They are read here, and nothing is
-// sent anywhere. What other files hold only the program can tell.
+// Files that a reader drops on the page: pages of `tarn report`, which have all of a recording in them, and snapshots (recording.js). They
+// are read here, and nothing is sent anywhere.
 
 // The descriptions of a page's files, with the texts of their arrays.
 async function readPage(file) {
+    if (!/^\s*</.test(await file.slice(0, 64).text()))
+        return null;
     const text = await file.text();
     const page = new DOMParser().parseFromString(text, "text/html"); // runs nothing
     const description = page.getElementById("description");
-    if (!/^\s*</.test(text) || !description)
-        throw new Error(file.name + " is no page of `tarn report`. To look at a snapshot or a log make a page of it: tarn report -o page.html " +
-            file.name);
+    if (!description)
+        throw new Error(file.name + " is no page of `tarn report`");
     return {description: JSON.parse(description.textContent), textOf: id => page.getElementById(id)};
 }
 

@@ -6,7 +6,7 @@
 
 const BLOCK_ROWS = 100;
 
-const BY_NAMES = {tag: "tag", last: "last part of the tag", category: "category", site: "call site", stream: "stream", pool: "pool", thread: "thread"};
+const BY_NAMES = {tag: "tag", last: "last part of the tag", category: "category", site: "call site", module: "module", stream: "stream", pool: "pool", thread: "thread"};
 
 // The groups at a moment; choosing one leaves only its blocks everywhere else. `view` is what is chosen (main.js), `tell` what to call
 // when the reader chooses.

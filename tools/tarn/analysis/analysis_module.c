@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns modules: which part of a model allocated a block, as far as the frames of a stack tell.
+ *
+ * PyTorch writes no name of a module into a frame. What tells is the chain of forward() functions: the innermost one is the module that
+ * allocates, and the line at which each of the others calls the next says which of its children that is. A module that makes its weights
+ * itself is told by the chain of its __init__(). A frame that a recording named after a module ("layers.0 (Block)") is taken by its
+ * word. Stacks are a tree whose callers have lower numbers, so that one pass finds all. */
+#include "analysis/analysis.h"
+
+#include "table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a frame says of modules. */
+enum part { PART_NONE, PART_FORWARD, PART_INIT, PART_LIBRARY_INIT, PART_NAMED, PART_FUNCTION };
+
+/* Modules under construction. */
+struct draft {
+    uint8_t *parts;  /* by frame */
+    uint32_t *heads; /* by frame: the first that has the same function of the same file, whose line says nothing */
+    uint32_t *inner; /* by stack: the path of the forward() functions, each with its line; 0: none */
+    uint32_t *inits; /* the same of __init__() */
+    struct table places;
+    struct analysis_path *paths;
+    size_t path_count, path_capacity;
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), wanted = strlen(end);
+    return length >= wanted && strcmp(text + length - wanted, end) == 0;
+}
+
+/* Whether a function has this name, or is a class's of this name ("Block.forward"). */
+static bool is_named(const char *name, const char *wanted)
+{
+    size_t length = strlen(name), tail = strlen(wanted);
+    return ends_with(name, wanted) && (length == tail || name[length - tail - 1] == '.');
+}
+
+/* "layers.0.attention (Attention)" */
+static bool is_module_name(const char *name)
+{
+    const char *class = strstr(name, " (");
+    size_t length = class ? strcspn(class + 2, " ()<>,:*&") : 0;
+    return class && class > name && length && strcmp(class + 2 + length, ")") == 0 &&
+           (size_t)(class - name) == strcspn(name, " ()<>,:*&");
+}
+
+static enum part part_of(const struct snapshot *snapshot, const struct snapshot_frame *frame)
+{
+    const char *name = snapshot_text(snapshot, frame->name), *file = snapshot_text(snapshot, frame->filename);
+    if (!ends_with(file, ".py"))
+        return PART_NONE;
+    if (is_module_name(name))
+        return PART_NAMED;
+    bool of_torch = strstr(file, "/torch/") || strncmp(file, "torch/", 6) == 0;
+    bool of_modules = of_torch && strstr(file, "torch/nn/modules/");
+    if (is_named(name, "apply") && ends_with(file, "autograd/function.py"))
+        return PART_FUNCTION; /* its forward() is an operation's, no module's */
+    if (ends_with(file, "nn/modules/container.py") || ends_with(file, "nn/modules/module.py") ||
+        (of_torch && !of_modules)) /* these only call others */
+        return PART_NONE;
+    if (is_named(name, "forward"))
+        return PART_FORWARD;
+    if (is_named(name, "__init__"))
+        return of_modules ? PART_LIBRARY_INIT : PART_INIT;
+    return PART_NONE;
+}
+
+/* The place of a path; 0 when memory is short. */
+static uint32_t path_of(struct draft *draft, uint32_t frame, uint32_t caller)
+{
+    uint32_t *place = table_add(&draft->places, frame, caller, (uint32_t)draft->path_count);
+    if (!place || *place < draft->path_count)
+        return place ? *place : 0;
+    if (draft->path_count == draft->path_capacity) {
+        size_t capacity = 2 * draft->path_capacity;
+        struct analysis_path *grown = realloc(draft->paths, capacity * sizeof *grown);
+        if (!grown)
+            return 0;
+        draft->paths = grown;
+        draft->path_capacity = capacity;
+    }
+    draft->paths[draft->path_count] = (struct analysis_path){frame, caller};
+    return (uint32_t)draft->path_count++;
+}
+
+static bool find_parts(const struct snapshot *snapshot, struct draft *draft)
+{
+    struct table heads = {0};
+    bool done = true;
+    for (uint32_t i = 0; done && i < snapshot->frame_count; i++) {
+        const struct snapshot_frame *frame = &snapshot->frames[i];
+        const uint32_t *head = table_add(&heads, frame->name, frame->filename, i);
+        done = head != NULL;
+        draft->heads[i] = head ? *head : 0;
+        draft->parts[i] = (uint8_t)part_of(snapshot, frame);
+    }
+    table_finish(&heads);
+    return done;
+}
+
+/* Inherits from the caller, and goes one module deeper where the frame is one's. */
+static bool find_modules(const struct snapshot *snapshot, struct draft *draft, uint32_t *modules)
+{
+    for (size_t i = 1; i < snapshot->stack_count; i++) {
+        const struct snapshot_stack *stack = &snapshot->stacks[i];
+        enum part part = draft->parts[stack->frame];
+        bool forward = part == PART_FORWARD && draft->parts[snapshot->stacks[stack->caller].frame] != PART_FUNCTION;
+        bool init = part == PART_INIT || part == PART_LIBRARY_INIT;
+        uint32_t outer = draft->inner[stack->caller], makers = draft->inits[stack->caller];
+        uint32_t head = draft->heads[stack->frame];
+        draft->inner[i] = outer;
+        draft->inits[i] = makers;
+        modules[i] = modules[stack->caller];
+        if (forward || part == PART_NAMED) {
+            draft->inner[i] = path_of(draft, stack->frame, part == PART_NAMED ? 0 : outer);
+            modules[i] = path_of(draft, head, part == PART_NAMED ? 0 : outer);
+        } else if (init) {
+            draft->inits[i] = path_of(draft, stack->frame, makers);
+            modules[i] = part == PART_LIBRARY_INIT ? path_of(draft, head, makers) : modules[i];
+        }
+        bool short_of_memory = (forward && (!draft->inner[i] || !modules[i])) || (init && !draft->inits[i]) ||
+                               ((part == PART_LIBRARY_INIT || part == PART_NAMED) && !modules[i]);
+        if (short_of_memory)
+            return false;
+    }
+    return true;
+}
+
+bool analysis_modules_make(struct analysis *analysis)
+{
+    const struct snapshot *snapshot = analysis->snapshot;
+    size_t stacks = snapshot->stack_count + 1, frames = snapshot->frame_count + 1;
+    uint32_t *modules = calloc(stacks, sizeof *modules);
+    struct draft draft = {.parts = calloc(frames, sizeof *draft.parts),
+                          .heads = calloc(frames, sizeof *draft.heads),
+                          .inner = calloc(stacks, sizeof *draft.inner),
+                          .inits = calloc(stacks, sizeof *draft.inits),
+                          .paths = calloc(64, sizeof *draft.paths),
+                          .path_count = 1,
+                          .path_capacity = 64};
+    bool made = modules && draft.parts && draft.heads && draft.inner && draft.inits && draft.paths &&
+                find_parts(snapshot, &draft) && find_modules(snapshot, &draft, modules);
+    if (made) {
+        free(analysis->modules);
+        free(analysis->module_paths);
+        analysis->modules = modules;
+        analysis->module_paths = draft.paths;
+        analysis->module_count = draft.path_count;
+    } else {
+        free(modules);
+        free(draft.paths);
+    }
+    table_finish(&draft.places);
+    free(draft.parts);
+    free(draft.heads);
+    free(draft.inner);
+    free(draft.inits);
+    return made;
+}
+
+/* --- labels --- */
+
+/* "Block" of "Block.forward", "Linear" of PyTorch's own linear.py, the file of another; outside of the innermost with the line of the
+ * call. */
+static int part_label(const struct snapshot *snapshot, const struct snapshot_frame *frame, bool innermost, char *label,
+                      size_t size)
+{
+    const char *name = snapshot_text(snapshot, frame->name), *file = snapshot_text(snapshot, frame->filename);
+    const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file, *dot = strrchr(name, '.');
+    if (is_module_name(name))
+        return snprintf(label, size, "%s", name);
+    char line[16] = "";
+    if (frame->line && !innermost)
+        snprintf(line, sizeof line, ":%" PRIu32, frame->line);
+    int stem = (int)(strlen(base) - strlen(".py"));
+    if (strstr(file, "torch/nn/modules/") && innermost)
+        return snprintf(label, size, "torch.nn %.*s", stem, base);
+    if (dot && dot > name)
+        return snprintf(label, size, "%.*s%s%s%s", (int)(dot - name), name, *line ? "  " : "", *line ? base : "", line);
+    return snprintf(label, size, "%s  %s%s", name, base, line);
+}
+
+int analysis_module_label(const struct analysis *analysis, uint32_t module, char *label, size_t size)
+{
+    if (!module)
+        return snprintf(label, size, "no module");
+    char none[1] = ""; /* what does not fit is only counted */
+    size_t written = 0;
+    for (uint32_t at = module; at; at = analysis->module_paths[at].caller) {
+        size_t room = written < size ? size - written : 0;
+        if (at != module)
+            written += (size_t)snprintf(room ? label + written : none, room, " < ");
+        room = written < size ? size - written : 0;
+        written += (size_t)part_label(analysis->snapshot, &analysis->snapshot->frames[analysis->module_paths[at].frame],
+                                      at == module, room ? label + written : none, room);
+    }
+    return (int)written;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The recordings of several processes that do the same, one a rank: which of them differ and by what, and which is the first whose memory
+ * runs out. */
+#ifndef TOOLS_RANKS_H
+#define TOOLS_RANKS_H
+
+#include "analysis/report.h"
+
+#include <jansson.h>
+
+struct rank {
+    const struct report_file *file;
+    const struct analysis *analysis;
+    size_t place;      /* of its file among all */
+    char name[160];    /* "rank 3" where the file's name has it, else the file's name */
+    bool numbered;     /* the name has a number */
+    uint64_t number;   /* of the rank */
+    uint64_t capacity; /* bytes that it may have of its device; 0: not known */
+    int64_t failed_us; /* when memory ran out first; SNAPSHOT_NO_TIME: never, or not known */
+};
+
+enum { RANK_SENTENCES = 4 };
+
+/* The median is of all ranks, of an even number the mean of both in the middle. Sums are those at each rank's own peak. */
+struct ranks {
+    struct rank *items; /* by number where all have one, else as they were named */
+    size_t count;
+    uint64_t median;        /* of the peaks, bytes */
+    enum analysis_by cause; /* by what the sentences tell who has it */
+    char sentences[RANK_SENTENCES][600];
+    size_t sentence_count;
+};
+
+/* What one group has in all ranks, bytes. */
+struct rank_difference {
+    char label[400];
+    uint64_t least, median, most;
+    size_t lowest, highest; /* the first ranks that have so much */
+};
+
+/* The files outlive what is made of them. False when memory is short; then there is nothing to finish. */
+bool ranks_make(const struct report_file *files, size_t count, struct ranks *ranks);
+void ranks_finish(struct ranks *ranks);
+
+/* What differs, the widest first; the caller frees it. NULL when memory is short. */
+struct rank_difference *ranks_differences(const struct ranks *ranks, enum analysis_by by, size_t *count);
+
+/* Both give false when memory is short or `out` failed. */
+bool ranks_text_write(FILE *out, const struct ranks *ranks, const struct report_options *options);
+bool ranks_json_write(FILE *out, const struct ranks *ranks, const struct report_options *options);
+/* The object that ranks_json_write() prints; NULL when memory is short. */
+json_t *ranks_json(const struct ranks *ranks, unsigned by, size_t rows);
+
+#endif
