@@ -119,7 +119,8 @@ template <class OutOfMemory = out_of_memory> class basic_resource
         void *pointer = nullptr;
         tarn_status status = tarn_alloc(&options, bytes, &pointer);
         if (status == TARN_ERROR_OUT_OF_MEMORY) {
-            if constexpr (std::is_constructible_v<OutOfMemory, tarn_status> && !std::is_constructible_v<OutOfMemory, const char *>)
+            if constexpr (std::is_constructible_v<OutOfMemory, tarn_status> &&
+                          !std::is_constructible_v<OutOfMemory, const char *>)
                 throw OutOfMemory(status);
             else
                 throw OutOfMemory(tarn_last_error());

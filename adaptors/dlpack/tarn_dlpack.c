@@ -64,7 +64,8 @@ static void delete_tensor(struct dl_managed *managed)
     free(managed);
 }
 
-static int fail(void *context, void (*set_error)(void *, const char *, const char *), const char *kind, const char *text)
+static int fail(void *context, void (*set_error)(void *, const char *, const char *), const char *kind,
+                const char *text)
 {
     if (set_error)
         set_error(context, kind, text);
@@ -76,7 +77,8 @@ int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_cont
 {
     const struct dl_tensor *wanted = prototype;
     size_t size = 0;
-    if (!wanted || !managed || wanted->dimensions < 0 || (wanted->dimensions && !wanted->shape) || !size_of(wanted, &size))
+    if (!wanted || !managed || wanted->dimensions < 0 || (wanted->dimensions && !wanted->shape) ||
+        !size_of(wanted, &size))
         return fail(error_context, set_error, "ValueError", "tarn: no such shape");
     if (!is_ours(wanted))
         return fail(error_context, set_error, "ValueError", "tarn: the tensor is of a device that tarn does not have");
@@ -93,7 +95,8 @@ int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_cont
         status = tarn_alloc(&options, size, &made->tensor.data);
     if (status) {
         free(tensor);
-        return fail(error_context, set_error, status == TARN_ERROR_OUT_OF_MEMORY ? "MemoryError" : "RuntimeError", tarn_last_error());
+        return fail(error_context, set_error, status == TARN_ERROR_OUT_OF_MEMORY ? "MemoryError" : "RuntimeError",
+                    tarn_last_error());
     }
     made->major = DLPACK_MAJOR;
     made->minor = DLPACK_MINOR;

@@ -121,14 +121,16 @@ static inline OrtStatus *ORT_API_CALL tarn_ort_stats(const OrtAllocator *base, O
 
 /* Makes an allocator of `pool`, whose device's memory ONNX Runtime calls `name`: "Cuda" for that of the CUDA provider. NULL, or an error that
  * the caller releases; then there is nothing to finish. */
-static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, const OrtApi *api, tarn_pool *pool, const char *name)
+static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, const OrtApi *api, tarn_pool *pool,
+                                                 const char *name)
 {
     memset(allocator, 0, sizeof *allocator);
     allocator->api = api;
     allocator->pool = pool;
     if (tarn_pool_device_get(pool, &allocator->device) || tarn_stream_find(allocator->device, NULL, &allocator->legacy))
         return api->CreateStatus(ORT_FAIL, tarn_last_error());
-    OrtStatus *failed = api->CreateMemoryInfo(name, OrtDeviceAllocator, allocator->device, OrtMemTypeDefault, &allocator->info);
+    OrtStatus *failed =
+        api->CreateMemoryInfo(name, OrtDeviceAllocator, allocator->device, OrtMemTypeDefault, &allocator->info);
     if (failed)
         return failed;
     allocator->base.version = 23; /* of this structure's last member that is set */

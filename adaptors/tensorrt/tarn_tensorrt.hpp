@@ -43,7 +43,8 @@ class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
         options.alignment = alignment;
         options.pool = pool_;
         void *pointer = nullptr;
-        if (tarn_stream_find(device_, native, &options.stream) != TARN_OK || tarn_alloc(&options, size, &pointer) != TARN_OK)
+        if (tarn_stream_find(device_, native, &options.stream) != TARN_OK ||
+            tarn_alloc(&options, size, &pointer) != TARN_OK)
             return nullptr;
         return pointer;
     }
@@ -62,7 +63,8 @@ class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
     }
 
     /* The calls without a stream, which newer versions of TensorRT do not make. */
-    void *allocate(std::uint64_t const size, std::uint64_t const alignment, nvinfer1::AllocatorFlags const flags) noexcept override
+    void *allocate(std::uint64_t const size, std::uint64_t const alignment,
+                   nvinfer1::AllocatorFlags const flags) noexcept override
     {
         return allocateAsync(size, alignment, flags, nullptr);
     }

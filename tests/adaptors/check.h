@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <tarn/status.h>
 
-#define CHECK(condition)                                                                                        \
-    do {                                                                                                        \
-        if (!(condition)) {                                                                                     \
+#define CHECK(condition)                                                                                 \
+    do {                                                                                                 \
+        if (!(condition)) {                                                                              \
             fprintf(stderr, "%s:%d: %s; tarn: %s\n", __FILE__, __LINE__, #condition, tarn_last_error()); \
-            exit(1);                                                                                            \
-        }                                                                                                       \
+            exit(1);                                                                                     \
+        }                                                                                                \
     } while (0)
 
 #endif

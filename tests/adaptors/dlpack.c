@@ -15,9 +15,10 @@
 #include <tvm/ffi/extra/c_env_api.h>
 #endif
 
-#define SAME(ours, field, theirs, their_field)                                      \
-    _Static_assert(offsetof(ours, field) == offsetof(theirs, their_field) &&        \
-                       sizeof(((ours *)0)->field) == sizeof(((theirs *)0)->their_field), #theirs "." #their_field)
+#define SAME(ours, field, theirs, their_field)                                           \
+    _Static_assert(offsetof(ours, field) == offsetof(theirs, their_field) &&             \
+                       sizeof(((ours *)0)->field) == sizeof(((theirs *)0)->their_field), \
+                   #theirs "." #their_field)
 SAME(struct dl_tensor, data, DLTensor, data);
 SAME(struct dl_tensor, device, DLTensor, device);
 SAME(struct dl_tensor, device.id, DLTensor, device.device_id);
@@ -36,7 +37,8 @@ SAME(struct dl_managed, flags, DLManagedTensorVersioned, flags);
 SAME(struct dl_managed, tensor, DLManagedTensorVersioned, dl_tensor);
 _Static_assert(sizeof(struct dl_managed) == sizeof(DLManagedTensorVersioned), "DLManagedTensorVersioned");
 _Static_assert((int)DEVICE_CPU == (int)kDLCPU && (int)DEVICE_CUDA == (int)kDLCUDA && (int)DEVICE_ROCM == (int)kDLROCM &&
-                   DLPACK_MAJOR == DLPACK_MAJOR_VERSION, "values");
+                   DLPACK_MAJOR == DLPACK_MAJOR_VERSION,
+               "values");
 
 static DLPackManagedTensorAllocator const allocator = tarn_dlpack_allocator;
 
@@ -73,7 +75,8 @@ static void check_tensor(DLManagedTensorVersioned *made, DLDevice device)
     CHECK(tensor->ndim == 3 && tensor->shape[0] == 2 && tensor->shape[1] == 3 && tensor->shape[2] == 5);
     CHECK(tensor->strides[0] == 15 && tensor->strides[1] == 5 && tensor->strides[2] == 1);
     tarn_block_info info = {.size = sizeof info};
-    CHECK(tarn_pointer_info_get(tensor->data, &info) == TARN_OK && info.requested == 2 * 3 * 5 * 4 && info.base == tensor->data);
+    CHECK(tarn_pointer_info_get(tensor->data, &info) == TARN_OK && info.requested == 2 * 3 * 5 * 4 &&
+          info.base == tensor->data);
 }
 
 int main(void)
@@ -128,7 +131,8 @@ int main(void)
     prototype.device = device;
     prototype.device.device_id = 1000;
     shape[1] = 1;
-    CHECK(device.device_type == kDLCPU || (allocator(&prototype, &made, kind, note) == -1 && !strcmp(kind, "ValueError")));
+    CHECK(device.device_type == kDLCPU ||
+          (allocator(&prototype, &made, kind, note) == -1 && !strcmp(kind, "ValueError")));
     CHECK(used() == before);
 
 #ifdef HAVE_TVM_FFI

@@ -29,13 +29,13 @@
 #endif
 
 /* Allocates and frees through a vendor's structure. */
-#define TRY(allocate, release, context)                                                    \
-    do {                                                                                   \
-        void *block = NULL;                                                                \
-        CHECK((allocate)((context), &block, 1000, native) == 0 && block);                  \
-        CHECK(used() == before + 1024);                                                    \
-        CHECK((release)((context), block, 1000, native) == 0);                             \
-        CHECK(used() == before);                                                           \
+#define TRY(allocate, release, context)                                   \
+    do {                                                                  \
+        void *block = NULL;                                               \
+        CHECK((allocate)((context), &block, 1000, native) == 0 && block); \
+        CHECK(used() == before + 1024);                                   \
+        CHECK((release)((context), block, 1000, native) == 0);            \
+        CHECK(used() == before);                                          \
     } while (0)
 
 static int64_t used(void)
@@ -90,10 +90,15 @@ int main(void)
     libraries++;
 #endif
 #ifdef HAVE_NVIMGCODEC
-    nvimgcodecDeviceAllocator_t codec = {.struct_type = NVIMGCODEC_STRUCTURE_TYPE_DEVICE_ALLOCATOR, .struct_size = sizeof codec,
-                                         .device_malloc = tarn_handler_alloc, .device_free = tarn_handler_free, .device_ctx = pool};
-    nvimgcodecPinnedAllocator_t codec_pinned = {.struct_type = NVIMGCODEC_STRUCTURE_TYPE_PINNED_ALLOCATOR, .struct_size = sizeof codec_pinned,
-                                                .pinned_malloc = tarn_handler_pinned_alloc, .pinned_free = tarn_handler_pinned_free,
+    nvimgcodecDeviceAllocator_t codec = {.struct_type = NVIMGCODEC_STRUCTURE_TYPE_DEVICE_ALLOCATOR,
+                                         .struct_size = sizeof codec,
+                                         .device_malloc = tarn_handler_alloc,
+                                         .device_free = tarn_handler_free,
+                                         .device_ctx = pool};
+    nvimgcodecPinnedAllocator_t codec_pinned = {.struct_type = NVIMGCODEC_STRUCTURE_TYPE_PINNED_ALLOCATOR,
+                                                .struct_size = sizeof codec_pinned,
+                                                .pinned_malloc = tarn_handler_pinned_alloc,
+                                                .pinned_free = tarn_handler_pinned_free,
                                                 .pinned_ctx = pool};
     TRY(codec.device_malloc, codec.device_free, codec.device_ctx);
     CHECK(codec_pinned.pinned_ctx == pool);

@@ -137,7 +137,8 @@ static void run(OrtEnv *environment, tarn_ort_allocator *allocator)
     CHECK(tarn_pointer_info_get(values, &info) == TARN_OK && info.requested >= sizeof(float) * ELEMENTS);
     for (int i = 0; i < ELEMENTS; i++)
         values[i] = (float)i - 100;
-    ok(api->Run(session, NULL, (const char *[]){"x"}, (const OrtValue *[]){input}, 1, (const char *[]){"y"}, 1, &output));
+    ok(api->Run(session, NULL, (const char *[]){"x"}, (const OrtValue *[]){input}, 1, (const char *[]){"y"}, 1,
+                &output));
     ok(api->GetTensorMutableData(output, (void **)&values));
     CHECK(tarn_pointer_info_get(values, &info) == TARN_OK);
     for (int i = 0; i < ELEMENTS; i++)

@@ -19,7 +19,8 @@ int main()
     tarn::tensorrt_allocator ours(tarn::default_pool(0));
     nvinfer1::IGpuAllocator &allocator = ours;
     tarn::leased_stream stream(0), other(0);
-    auto native = static_cast<cudaStream_t>(tarn::native_of(stream)), native_other = static_cast<cudaStream_t>(tarn::native_of(other));
+    auto native = static_cast<cudaStream_t>(tarn::native_of(stream)),
+         native_other = static_cast<cudaStream_t>(tarn::native_of(other));
     std::int64_t before = used();
 
     nvinfer1::InterfaceInfo info = allocator.getInterfaceInfo();
@@ -31,7 +32,8 @@ int main()
     known.size = sizeof known;
     CHECK(tarn_pointer_info_get(block, &known) == TARN_OK && known.stream == stream.get());
     CHECK(allocator.deallocateAsync(block, native_other) && used() == before);
-    CHECK(!allocator.allocateAsync(0, 0, 0, native) && allocator.deallocateAsync(nullptr, native) && allocator.deallocate(nullptr));
+    CHECK(!allocator.allocateAsync(0, 0, 0, native) && allocator.deallocateAsync(nullptr, native) &&
+          allocator.deallocate(nullptr));
     CHECK(!allocator.allocateAsync(std::uint64_t{1} << 50, 0, 0, native));
     CHECK(std::string(tarn_last_error()).find("1 PiB") == 0);
     block = allocator.allocateAsync(10, 65536, 0, native);

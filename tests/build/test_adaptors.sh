@@ -10,7 +10,7 @@ cd "$TARN_SOURCE"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "test_adaptors: $*" >&2; exit 1; }
-packages=${TARN_ADAPTOR_PACKAGES:-$TARN_SOURCE/build/adaptors}
+packages=${TARN_ADAPTOR_PACKAGES:-$TARN_SOURCE/build/adaptor-packages}
 cxx=${CXX:-c++}
 command -v "$cxx" >/dev/null || { echo "test_adaptors: no C++ compiler; scripts/setup test installs one"; exit 77; }
 
@@ -26,7 +26,7 @@ cmake --install "$TARN_BUILD" --prefix "$work/prefix" >/dev/null
 library=$(dirname "$(find "$work/prefix" -name libtarn_adaptors.so)")
 warnings=(-O1 -Wall -Wextra -Wconversion -Wshadow -Wpedantic -Werror)
 ours=(-I"$work/prefix/include")
-link=(-L"$library" -ltarn_adaptors -ltarn -Wl,-rpath,"$library" -pthread)
+link=(-L"$library" -ltarn_adaptors -ltarn "-Wl,-rpath,$library" -pthread)
 export TARN_HOST_DEVICES=2 TARN_HOST_MEMORY=1073741824
 tried=() left=()
 
@@ -59,12 +59,17 @@ if [ -n "$cuda" ]; then
 fi
 "$CC" -std=c11 "${warnings[@]}" "${ours[@]}" "${with[@]}" tests/adaptors/handlers.c -o "$work/handlers" "${link[@]}"
 run handlers
+[ ! -d "$packages/nvidia-nvjpeg" ] || [ -z "$cuda" ] ||
+    "$CC" -std=c11 "${warnings[@]}" "${ours[@]}" "${with[@]}" -fsyntax-only examples/adaptors/nvjpeg.c
 
 tvm=$packages/apache-tvm-ffi/tvm_ffi
 if [ -d "$tvm" ]; then
     "$CC" -std=c11 "${warnings[@]}" -DHAVE_TVM_FFI "${ours[@]}" -isystem "$tvm/include" tests/adaptors/dlpack.c -o "$work/dlpack" \
-        "${link[@]}" -L"$tvm/lib" -ltvm_ffi -Wl,-rpath,"$tvm/lib"
+        "${link[@]}" -L"$tvm/lib" -ltvm_ffi "-Wl,-rpath,$tvm/lib"
     run dlpack
+    "$CC" -std=c11 "${warnings[@]}" "${ours[@]}" -isystem "$tvm/include" examples/adaptors/dlpack.c -o "$work/dlpack-example" \
+        "${link[@]}" -L"$tvm/lib" -ltvm_ffi "-Wl,-rpath,$tvm/lib"
+    run dlpack-example
 else
     left+=(DLPack)
 fi
@@ -74,6 +79,9 @@ tensorrt=tests/adaptors/stand_in
 "$cxx" -std=c++17 "${warnings[@]}" -Wno-deprecated-declarations "${ours[@]}" -isystem "$tensorrt" ${cuda:+-isystem "$cuda"} \
     tests/adaptors/tensorrt.cc -o "$work/tensorrt" "${link[@]}"
 run tensorrt
+[ $tensorrt = tests/adaptors/stand_in ] ||
+    "$cxx" -std=c++17 "${warnings[@]}" -Wno-deprecated-declarations "${ours[@]}" -isystem "$tensorrt" ${cuda:+-isystem "$cuda"} \
+        -fsyntax-only examples/adaptors/tensorrt.cc
 
 # CCCL of the toolkit, of the wheel, and of RMM.
 cccl()
@@ -89,7 +97,7 @@ if [ -n "$cuda" ]; then
     ! package nvidia-cuda-cccl || cccl cccl -isystem "$packages/nvidia-cuda-cccl/nvidia/cu13/include/cccl"
     if package librmm-cu13 && package rapids-logger; then
         rmm=$packages/librmm-cu13/librmm logger=$packages/rapids-logger/rapids_logger
-        more=(-L"$rmm/lib64" -lrmm -L"$logger/lib64" -lrapids_logger -Wl,-rpath,"$rmm/lib64:$logger/lib64")
+        more=("-Wl,--no-as-needed" -L"$rmm/lib64" -lrmm -L"$logger/lib64" -lrapids_logger "-Wl,-rpath,$rmm/lib64:$logger/lib64")
         cccl rmm -DHAVE_RMM -isystem "$rmm/include" -isystem "$rmm/include/rapids" -isystem "$logger/include"
     else
         left+=(RMM)
@@ -99,8 +107,9 @@ fi
 onnxruntime=$packages/onnxruntime/onnxruntime/capi headers=$packages/onnxruntime-headers/usr/include/onnxruntime
 if [ -e "$onnxruntime/libonnxruntime.so" ] && [ -d "$headers" ]; then
     "$CC" -std=c11 "${warnings[@]}" "${ours[@]}" -isystem "$headers" tests/adaptors/onnxruntime.c -o "$work/onnxruntime" \
-        "${link[@]}" -L"$onnxruntime" -lonnxruntime -Wl,-rpath,"$onnxruntime"
+        "${link[@]}" -L"$onnxruntime" -lonnxruntime "-Wl,-rpath,$onnxruntime"
     run onnxruntime
+    "$CC" -std=c11 "${warnings[@]}" "${ours[@]}" -isystem "$headers" -fsyntax-only examples/adaptors/onnxruntime.c
     echo '#include <tarn/adaptors/tarn_onnxruntime.h>' |
         "$cxx" -std=c++17 "${warnings[@]}" -Wno-unused-function "${ours[@]}" -isystem "$headers" -x c++ -fsyntax-only -
 else

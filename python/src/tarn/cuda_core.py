@@ -103,6 +103,8 @@ def enable() -> None:
 
 def disable() -> None:
     """Gives the devices the resources back that they had. Buffers that exist stay tarn's until they are closed."""
+    if not _previous:
+        return
     from cuda.core import Device as CoreDevice
     for index, before in list(_previous.items()):
         CoreDevice(index).memory_resource = before

@@ -162,7 +162,7 @@ def enable() -> None:
     from numba.cuda.cudadrv import driver
     if _has_context(driver):
         raise EnableError("Numba has a context already, which keeps its memory manager: call tarn.numba.enable() before the first use of "
-                          "numba.cuda, or numba.cuda.close() before it")
+                          "numba.cuda")
     _previous = driver._memory_manager
     cuda.set_memory_manager(new)
 
