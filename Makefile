@@ -23,6 +23,8 @@ configure = cmake --preset $(PRESET) $(CMAKE_FLAGS)
 compile = cmake --build $(build_dir) --parallel $(JOBS)
 # In CI a declaration that no header was compared with is an error, and cuDSS's header is in no package.
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
+# What the adaptors are compiled with.
+adaptor_packages = $(if $(filter true,$(CI)),scripts/adaptor-packages,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 
 .PHONY: all build demo test docs bench wheel mutants models fuzz fuzz-coverage soak nightly portability coverage lint format install uninstall clean help require-cmake
@@ -41,6 +43,7 @@ demo: ## Install what the build needs, build, and replay the recorded traces
 test: ## Install what the tests need, build, and run every test (PRESET=..., TESTS=<regular expression>)
 	@scripts/setup demo test docs
 	@$(cudss_headers)
+	@$(adaptor_packages)
 	@$(configure) -DTARN_TESTS=ON $(quiet)
 	@$(compile)
 	@scripts/run-tests $(build_dir) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')

@@ -79,7 +79,7 @@ tensorrt=tests/adaptors/stand_in
 "$cxx" -std=c++17 "${warnings[@]}" -Wno-deprecated-declarations "${ours[@]}" -isystem "$tensorrt" ${cuda:+-isystem "$cuda"} \
     tests/adaptors/tensorrt.cc -o "$work/tensorrt" "${link[@]}"
 run tensorrt
-[ $tensorrt = tests/adaptors/stand_in ] ||
+[ "$tensorrt" = tests/adaptors/stand_in ] ||
     "$cxx" -std=c++17 "${warnings[@]}" -Wno-deprecated-declarations "${ours[@]}" -isystem "$tensorrt" ${cuda:+-isystem "$cuda"} \
         -fsyntax-only examples/adaptors/tensorrt.cc
 
