@@ -5,7 +5,10 @@
 
 import gc
 import sys
+import threading
 import types
+from contextlib import contextmanager
+from ctypes import CFUNCTYPE, c_void_p
 
 import pytest
 
@@ -14,6 +17,22 @@ import tarn.adaptors
 import tarn.cupy
 import tarn.nvmath
 import tarn.numba
+
+
+MIB = 1 << 20
+
+
+@contextmanager
+def busy(stream):
+    """Work on a stream of device 0 that ends when the block does."""
+    gate = threading.Event()
+    function = CFUNCTYPE(None, c_void_p)(lambda user: gate.wait())
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_call(0, stream.native, function, None))
+    try:
+        yield
+    finally:
+        gate.set()
+        tarn.Device(0).synchronize()
 
 
 def test_a_block_is_owned_until_it_is_freed_or_collected():
@@ -76,15 +95,16 @@ def test_use_switches_all_on_or_none(monkeypatch):
 
 
 def test_numba_frees_behind_the_legacy_stream():
-    """Work of a stream that is not the block's own has run before the memory is given again."""
+    """Work of a blocking stream that is not the block's own has run before the memory is given again."""
     frees = tarn.numba._Frees(0)
-    first = tarn.adaptors.take(0, 0, 4 << 20)
+    first = tarn.adaptors.take(0, 0, 4 * MIB)
     before = tarn.memory_allocated(0)
-    frees.free(first)
-    assert tarn.memory_allocated(0) < before and not frees.later
-    again = tarn.adaptors.take(0, 0, 4 << 20)
-    frees.free(again)
-    frees.flush()
+    with busy(tarn.Stream.per_thread()):
+        frees.free(first)
+        assert tarn.memory_allocated(0) < before and not frees.later
+        second = tarn.adaptors.take(0, 0, 4 * MIB)
+        assert second != first
+    frees.free(second)
 
 
 def test_numba_waits_while_nothing_can_be_recorded(monkeypatch):
@@ -112,13 +132,17 @@ def test_cupy_frees_on_the_stream_that_is_current_then():
     """A block of one stream that is collected while another is current waits for that one too."""
     one, two = tarn.Stream(), tarn.Stream()
     current = [one]
-    address = tarn.adaptors.take(0, one.native, 1000)
+    address = tarn.adaptors.take(0, one.native, 4 * MIB)
     memory = tarn.cupy._Memory(address, 0, one.native, lambda device: current[0].native)
     before = tarn.memory_allocated(0)
     current[0] = two
-    del memory
-    gc.collect()
-    assert tarn.memory_allocated(0) < before
+    with busy(two):
+        del memory
+        gc.collect()
+        assert tarn.memory_allocated(0) < before
+        other = tarn.adaptors.take(0, one.native, 4 * MIB)
+        assert other != address
+    tarn.adaptors.give(0, one.native, other)
 
     def gone(device):
         raise RuntimeError("the interpreter ends")
