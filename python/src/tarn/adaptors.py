@@ -21,13 +21,20 @@ from .torch import EnableError
 def stream_of(device: int, native: int) -> int:
     """The value of a native stream. Good for one use: the library may destroy the stream, and does not say so."""
     found = c_uint64()
-    check(lib.tarn_stream_find(device, native, byref(found)))
+    status = lib.tarn_stream_find(device, native, byref(found))
+    if status:
+        check(status)
     return found.value
 
 
 def take(device: int, native: int, size: int, alignment: int = 0) -> int:
     """The address of `size` bytes for work on a native stream; 0 for none."""
     pointer = c_void_p()
+    if not alignment:  # the short way
+        status = lib.tarn_alloc_on(stream_of(device, native), size, byref(pointer))
+        if status:
+            check(status)
+        return pointer.value or 0
     options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream_of(device, native),
                                     alignment=alignment)
     check(lib.tarn_alloc(byref(options), size, byref(pointer)))
