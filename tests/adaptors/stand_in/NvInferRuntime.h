@@ -39,7 +39,8 @@ struct IGpuAllocator : IVersionedInterface {
         return nullptr;
     }
     [[deprecated]] virtual bool deallocate(void *const) noexcept = 0;
-    virtual void *allocateAsync(std::uint64_t const, std::uint64_t const, AllocatorFlags const, cudaStream_t) noexcept = 0;
+    virtual void *allocateAsync(std::uint64_t const, std::uint64_t const, AllocatorFlags const,
+                                cudaStream_t) noexcept = 0;
     virtual bool deallocateAsync(void *const, cudaStream_t) noexcept = 0;
     InterfaceInfo getInterfaceInfo() const noexcept override
     {
@@ -47,9 +48,11 @@ struct IGpuAllocator : IVersionedInterface {
     }
 };
 struct IGpuAsyncAllocator : IGpuAllocator {
-    void *allocateAsync(std::uint64_t const, std::uint64_t const, AllocatorFlags const, cudaStream_t) noexcept override = 0;
+    void *allocateAsync(std::uint64_t const, std::uint64_t const, AllocatorFlags const,
+                        cudaStream_t) noexcept override = 0;
     bool deallocateAsync(void *const, cudaStream_t) noexcept override = 0;
-    [[deprecated]] void *allocate(std::uint64_t const size, std::uint64_t const alignment, AllocatorFlags const flags) noexcept override
+    [[deprecated]] void *allocate(std::uint64_t const size, std::uint64_t const alignment,
+                                  AllocatorFlags const flags) noexcept override
     {
         return allocateAsync(size, alignment, flags, nullptr);
     }
