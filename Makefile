@@ -23,7 +23,10 @@ configure = cmake --preset $(PRESET) $(CMAKE_FLAGS)
 compile = cmake --build $(build_dir) --parallel $(JOBS)
 # In CI a declaration that no header was compared with is an error, and cuDSS's header is in no package.
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
+# What the adaptors are compiled with.
+adaptor_packages = $(if $(filter true,$(CI)),scripts/adaptor-packages,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
+export TARN_ADAPTOR_PACKAGES ?= $(CURDIR)/build/adaptor-packages
 
 .PHONY: all build demo test docs bench wheel mutants models fuzz fuzz-coverage soak nightly portability coverage lint format install uninstall clean help require-cmake
 
@@ -41,6 +44,7 @@ demo: ## Install what the build needs, build, and replay the recorded traces
 test: ## Install what the tests need, build, and run every test (PRESET=..., TESTS=<regular expression>)
 	@scripts/setup demo test docs
 	@$(cudss_headers)
+	@$(adaptor_packages)
 	@$(configure) -DTARN_TESTS=ON $(quiet)
 	@$(compile)
 	@scripts/run-tests $(build_dir) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
@@ -64,6 +68,7 @@ wheel: ## Build the Python package as pip does, install it into build/python, an
 mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names> for some, MUTANTS_PART=0/6 for a sixth)
 	@scripts/setup demo test docs
 	@$(cudss_headers)
+	@$(adaptor_packages)
 	@scripts/mutants $(if $(MUTANTS_PART),--part $(MUTANTS_PART)) $(MUTANTS)
 
 models: ## Have a model checker try all executions of the parts that take no lock (MODELS_LONG=1: in a larger scope too, MODELS=<names> for some)

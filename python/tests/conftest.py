@@ -35,7 +35,8 @@ def nothing_is_left():
     import gc
 
     import tarn
-    before = tarn.memory_allocated(0), tarn.memory_allocated(1)
+    devices = range(tarn.device_count())
+    before = [tarn.memory_allocated(device) for device in devices]
     yield
     gc.collect()
-    assert (tarn.memory_allocated(0), tarn.memory_allocated(1)) == before
+    assert [tarn.memory_allocated(device) for device in devices] == before

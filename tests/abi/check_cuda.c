@@ -66,12 +66,17 @@ SAME_SIZE(struct cu_edge, CUgraphEdgeData);
 SAME_FIELD(struct cu_edge, from_port, CUgraphEdgeData, from_port);
 SAME_FIELD(struct cu_edge, to_port, CUgraphEdgeData, to_port);
 SAME_FIELD(struct cu_edge, type, CUgraphEdgeData, type);
+#ifdef TARN_HAVE_SIM
+SAME_SIZE(struct cu_uuid, CUuuid);
+SAME_FIELD(struct cu_uuid, bytes, CUuuid, bytes);
+#endif
 
 /* The layouts are the same: from here on our names mean their structs, for whose sake alone the prototypes differ. */
 #define cu_location CUmemLocation_st
 #define cu_allocation_properties CUmemAllocationProp_st
 #define cu_access CUmemAccessDesc_st
 #define cu_edge CUgraphEdgeData_st
+#define cu_uuid CUuuid_st
 
 #define SAME_PROTOTYPE(name, version, symbol, needed, parameters)                                  \
     _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, PFN_##name##_v##version), \

@@ -37,6 +37,12 @@ expect src/memory/share/share.c 1 '#include "memory/malloc.h"'
 expect src/memory/attic/heap.c 1 '#include "memory/heap/heap.h"'
 
 rm -rf "$work/tree"
+mkdir -p "$work/tree/adaptors/dlpack"
+printf '%s\n' '#include "tarn_dlpack.h"' '#include "memory/heap.h"' >"$work/tree/adaptors/dlpack/a.c"
+! "$check" "$work/tree" >"$work/out" 2>&1 || fail "accepted an adaptor that is no guest"
+grep -q "^adaptors/dlpack/a.c:2:" "$work/out" || fail "did not name the adaptor but: $(cat "$work/out")"
+
+rm -rf "$work/tree"
 mkdir -p "$work/tree/src/memory" "$work/tree/tools/tarn"
 printf '%s\n' '#include <stdint.h>' '#include <sys/mman.h>' '#include <tarn/pool.h>' '#include "tarn/tarn.h"' \
     '#include "memory/heap.h"' '#include "base/status.h"' '/* #include "report/html.h" */' >"$work/tree/src/memory/heap.c"

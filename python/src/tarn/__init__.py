@@ -14,6 +14,7 @@ Importing it touches no GPU. What fails raises a subclass of TarnError. docs/pyt
 
 from ._c import tarn_status as Status
 from ._library import lib as _lib
+from .adaptors import EnableError, use
 from .configuration import configuration, configure
 from .devices import (Device, Event, MemoryInfo, Stream, current_device, current_stream, device_count, set_device, shutdown)
 from .errors import (BusyError, CaptureError, ConfigurationError, DeviceLostError, DoubleFreeError, DriverError, ForkedError, InternalError,
@@ -31,7 +32,7 @@ from .stats import (max_memory_allocated, max_memory_reserved, memory_allocated,
 __version__: str = _lib.tarn_version().decode()
 
 __all__ = [
-    "Block", "BusyError", "CaptureError", "ConfigurationError", "Device", "DeviceLostError", "DoubleFreeError", "DriverError", "Event",
+    "Block", "BusyError", "CaptureError", "ConfigurationError", "Device", "DeviceLostError", "DoubleFreeError", "DriverError", "EnableError", "Event",
     "ForkedError", "InternalError", "InvalidArgumentError", "InvalidDeviceError", "InvalidPointerError", "InvalidStreamError", "Lease",
     "LibraryError", "LibraryInfo", "LibraryNotFoundError", "MappingLimitError", "MemoryInfo", "NoDriverError", "NoRoomError",
     "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PinnedBlock", "Pool", "PoolId", "Scope",
@@ -39,5 +40,5 @@ __all__ = [
     "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "handle", "handle_stats", "libraries", "limit",
     "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "metrics", "pinned", "prewarm",
     "region", "report", "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "shutdown", "snapshot", "trace_clear",
-    "trace_count", "trace_start", "trace_stop", "trim_handles", "workspace",
+    "trace_count", "trace_start", "trace_stop", "trim_handles", "use", "workspace",
 ]

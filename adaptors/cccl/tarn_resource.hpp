@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A memory resource for CCCL 3: for cuda::mr::any_resource and resource_ref, and by these for RMM, cuDF, CUB's and Thrust's environments.
+ *
+ *     tarn::resource memory(tarn::default_pool(0));
+ *     auto keys = cuda::make_buffer<int>(stream, memory, 1000, cuda::no_init);        // or any other taker of a resource
+ *
+ *     tarn::basic_resource<rmm::out_of_memory> for_rmm(tarn::default_pool(0));        // what RMM's users catch
+ *     rmm::mr::set_per_device_resource(rmm::cuda_device_id{0}, for_rmm);
+ *
+ * A resource is a pointer to its pool, which must outlive it and what it gave; it is copied freely. Two are equal if their pools are. An
+ * allocation throws `OutOfMemory` where the device has no memory left, and tarn::error for any other failure; a deallocation never throws.
+ * It frees behind the work of the stream that it is given. Those without a stream, allocate_sync() and deallocate_sync(), wait: what they
+ * give may be used on any stream at once.
+ *
+ * Header-only, C++20; needs CCCL's headers (<cuda/stream_ref>) and the CUDA runtime's types. The names are those of CCCL 3.1 and newer, and
+ * those of 3.0 beside them. Thread-safe. See docs/adaptors/cccl.md. */
+#ifndef TARN_RESOURCE_HPP
+#define TARN_RESOURCE_HPP
+
+#include <cstddef>
+#include <cuda/memory_resource>
+#include <cuda/stream_ref>
+#include <tarn/tarn.hpp>
+#include <type_traits>
+
+namespace tarn
+{
+
+/* `OutOfMemory` is made of a tarn_status, or else of a text. */
+template <class OutOfMemory = out_of_memory> class basic_resource
+{
+  public:
+    static constexpr std::size_t default_alignment = 256;
+
+    explicit basic_resource(tarn_pool *pool) : pool_(pool)
+    {
+        check(tarn_pool_device_get(pool, &device_));
+    }
+
+    void *allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = default_alignment)
+    {
+        return take(find(stream), bytes, alignment);
+    }
+    void deallocate(cuda::stream_ref stream, void *pointer, std::size_t, std::size_t = default_alignment) noexcept
+    {
+        tarn_stream found = 0;
+        if (tarn_stream_find(device_, stream.get(), &found) == TARN_OK)
+            (void)tarn_free_on(pointer, found);
+    }
+
+    void *allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment)
+    {
+        tarn_stream stream = find(cuda::stream_ref{legacy()});
+        void *pointer = take(stream, bytes, alignment);
+        if (tarn_status status = tarn_stream_synchronize(stream); status != TARN_OK) {
+            error failure(status);
+            (void)tarn_free(pointer);
+            throw failure;
+        }
+        return pointer;
+    }
+    void deallocate_sync(void *pointer, std::size_t, std::size_t = default_alignment) noexcept
+    {
+        if (pointer)
+            (void)tarn_device_synchronize(device_);
+        (void)tarn_free(pointer);
+    }
+
+    /* CCCL 3.0's names. */
+    void *allocate(std::size_t bytes, std::size_t alignment = default_alignment)
+    {
+        return allocate_sync(bytes, alignment);
+    }
+    void deallocate(void *pointer, std::size_t bytes, std::size_t alignment = default_alignment) noexcept
+    {
+        deallocate_sync(pointer, bytes, alignment);
+    }
+    void *allocate_async(std::size_t bytes, std::size_t alignment, cuda::stream_ref stream)
+    {
+        return allocate(stream, bytes, alignment);
+    }
+    void deallocate_async(void *pointer, std::size_t bytes, std::size_t alignment, cuda::stream_ref stream) noexcept
+    {
+        deallocate(stream, pointer, bytes, alignment);
+    }
+
+    bool operator==(const basic_resource &other) const noexcept
+    {
+        return pool_ == other.pool_;
+    }
+    friend void get_property(const basic_resource &, cuda::mr::device_accessible) noexcept {}
+
+    tarn_pool *pool() const noexcept
+    {
+        return pool_;
+    }
+
+  private:
+    static cudaStream_t legacy() noexcept
+    {
+        return nullptr;
+    }
+    tarn_stream find(cuda::stream_ref stream) const
+    {
+        tarn_stream found = 0;
+        check(tarn_stream_find(device_, stream.get(), &found));
+        return found;
+    }
+    void *take(tarn_stream stream, std::size_t bytes, std::size_t alignment)
+    {
+        tarn_alloc_options options{};
+        options.size = sizeof options;
+        options.device = device_;
+        options.stream = stream;
+        options.alignment = alignment;
+        options.pool = pool_;
+        void *pointer = nullptr;
+        tarn_status status = tarn_alloc(&options, bytes, &pointer);
+        if (status == TARN_ERROR_OUT_OF_MEMORY) {
+            if constexpr (std::is_constructible_v<OutOfMemory, tarn_status> &&
+                          !std::is_constructible_v<OutOfMemory, const char *>)
+                throw OutOfMemory(status);
+            else
+                throw OutOfMemory(tarn_last_error());
+        }
+        check(status);
+        return pointer;
+    }
+
+    tarn_pool *pool_;
+    int device_ = 0;
+};
+
+using resource = basic_resource<>;
+
+} // namespace tarn
+
+#endif

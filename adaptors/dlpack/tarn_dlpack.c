@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Tensors whose memory is a block of tarn's. The record of a tensor, with its shape and strides behind it, is one host allocation, which
+ * the deleter frees after the block. */
+#include "tarn_dlpack.h"
+
+#include "tarn_dlpack_abi.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/device.h>
+
+struct tensor {
+    struct dl_managed managed;
+    int64_t lengths[]; /* the shape, then the strides */
+};
+
+static _Atomic(tarn_dlpack_stream_source) stream_source;
+
+void tarn_dlpack_stream_source_set(tarn_dlpack_stream_source source)
+{
+    atomic_store(&stream_source, source);
+}
+
+/* Stores the bytes of a compact tensor; whether there is such a number. */
+static bool size_of(const struct dl_tensor *tensor, size_t *size)
+{
+    size_t bits = (size_t)tensor->type.bits * tensor->type.lanes, count = 1;
+    for (int i = 0; i < tensor->dimensions; i++)
+        if (tensor->shape[i] < 0 || __builtin_mul_overflow(count, (size_t)tensor->shape[i], &count))
+            return false;
+    if (__builtin_mul_overflow(count, bits, &count) || count > SIZE_MAX - 7)
+        return false;
+    *size = (count + 7) / 8; /* types of less than a byte lie densely */
+    return true;
+}
+
+/* DLPack's number of a device is tarn's, except for the host: its memory is that of the host device, if tarn has that. */
+static bool is_ours(const struct dl_tensor *tensor)
+{
+    int device = tensor->device.type == DEVICE_CPU ? 0 : tensor->device.id;
+    struct tarn_device_properties properties = {.size = sizeof properties};
+    if (tarn_device_properties_get(device, &properties))
+        return false;
+    return tensor->device.type == (!strcmp(properties.driver, "cuda")  ? DEVICE_CUDA
+                                   : !strcmp(properties.driver, "hip") ? DEVICE_ROCM
+                                                                       : DEVICE_CPU);
+}
+
+static tarn_status stream_of(const struct dl_tensor *tensor, int device, tarn_stream *stream)
+{
+    tarn_dlpack_stream_source source = atomic_load(&stream_source);
+    return source ? tarn_stream_find(device, source(tensor->device.type, tensor->device.id), stream)
+                  : tarn_stream_get(device, stream);
+}
+
+static void delete_tensor(struct dl_managed *managed)
+{
+    if (!managed)
+        return;
+    (void)tarn_free(managed->tensor.data);
+    free(managed);
+}
+
+static int fail(void *context, void (*set_error)(void *, const char *, const char *), const char *kind,
+                const char *text)
+{
+    if (set_error)
+        set_error(context, kind, text);
+    return -1;
+}
+
+int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_context,
+                         void (*set_error)(void *error_context, const char *kind, const char *message))
+{
+    const struct dl_tensor *wanted = prototype;
+    size_t size = 0;
+    if (!wanted || !managed || wanted->dimensions < 0 || (wanted->dimensions && !wanted->shape) ||
+        !size_of(wanted, &size))
+        return fail(error_context, set_error, "ValueError", "tarn: no such shape");
+    if (!is_ours(wanted))
+        return fail(error_context, set_error, "ValueError", "tarn: the tensor is of a device that tarn does not have");
+
+    size_t dimensions = (size_t)wanted->dimensions;
+    struct tensor *tensor = calloc(1, sizeof *tensor + 2 * dimensions * sizeof *tensor->lengths);
+    if (!tensor)
+        return fail(error_context, set_error, "MemoryError", "tarn: the host has no memory left");
+    struct dl_managed *made = &tensor->managed;
+    int device = wanted->device.type == DEVICE_CPU ? 0 : wanted->device.id;
+    tarn_alloc_options options = {.size = sizeof options, .device = device};
+    tarn_status status = stream_of(wanted, device, &options.stream);
+    if (!status)
+        status = tarn_alloc(&options, size, &made->tensor.data);
+    if (status) {
+        free(tensor);
+        return fail(error_context, set_error, status == TARN_ERROR_OUT_OF_MEMORY ? "MemoryError" : "RuntimeError",
+                    tarn_last_error());
+    }
+    made->major = DLPACK_MAJOR;
+    made->minor = DLPACK_MINOR;
+    made->deleter = delete_tensor;
+    made->tensor.device = wanted->device;
+    made->tensor.type = wanted->type;
+    made->tensor.dimensions = wanted->dimensions;
+    made->tensor.shape = tensor->lengths;
+    made->tensor.strides = tensor->lengths + dimensions;
+    int64_t step = 1;
+    for (size_t i = dimensions; i-- > 0;) {
+        made->tensor.shape[i] = wanted->shape[i];
+        made->tensor.strides[i] = step;
+        step *= wanted->shape[i];
+    }
+    *managed = made;
+    return 0;
+}

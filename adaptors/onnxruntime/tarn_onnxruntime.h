@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* ONNX Runtime's OrtAllocator, stream-aware (AllocOnStream, from version 1.23 on): a session's device memory from tarn.
+ *
+ *     tarn_ort_allocator allocator;
+ *     OrtStatus *failed = tarn_ort_allocator_init(&allocator, api, pool, "Cuda");
+ *     if (!failed) failed = api->RegisterAllocator(environment, &allocator.base);
+ *     if (!failed) failed = api->AddSessionConfigEntry(options, "session.use_env_allocators", "1");
+ *
+ * Without the last line ONNX Runtime never asks the allocator, and does not say so. The allocator outlives the environment, or is
+ * unregistered after the last session and what the sessions have given out. Whatever scopes are open, its pool serves.
+ *
+ * A block for a stream is free in that stream's order; ONNX Runtime orders other streams' uses itself. What it asks for without a stream,
+ * initialisers mostly, may have been used on any: when that is freed, the device's work is waited for, except during a capture.
+ *
+ * Header-only; C11 and C++17. Include ONNX Runtime's onnxruntime_c_api.h first where it has another path. Thread-safe. See
+ * docs/adaptors/onnxruntime.md. */
+#ifndef TARN_ONNXRUNTIME_H
+#define TARN_ONNXRUNTIME_H
+
+#ifndef ORT_API_VERSION
+#include <onnxruntime_c_api.h>
+#endif
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <tarn/device.h>
+#include <tarn/memory.h>
+#include <tarn/pool.h>
+#include <tarn/stats.h>
+
+#if ORT_API_VERSION < 23
+#error "tarn_onnxruntime.h needs ONNX Runtime 1.23 or newer, whose allocators know streams"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tarn_ort_allocator {
+    OrtAllocator base; /* first: ONNX Runtime hands this back */
+    const OrtApi *api;
+    OrtMemoryInfo *info;
+    tarn_pool *pool;
+    int device;
+    tarn_stream legacy; /* of the device: blocks that were asked for without a stream are this one's */
+} tarn_ort_allocator;
+
+static inline void *tarn_ort_take(tarn_ort_allocator *allocator, tarn_stream stream, size_t size)
+{
+    void *pointer = NULL;
+    return tarn_pool_alloc(allocator->pool, stream, size, &pointer) ? NULL : pointer;
+}
+
+static inline void *ORT_API_CALL tarn_ort_alloc(OrtAllocator *base, size_t size)
+{
+    tarn_ort_allocator *allocator = (tarn_ort_allocator *)(void *)base;
+    return tarn_ort_take(allocator, allocator->legacy, size);
+}
+
+static inline void *ORT_API_CALL tarn_ort_alloc_on_stream(OrtAllocator *base, size_t size, OrtSyncStream *stream)
+{
+    tarn_ort_allocator *allocator = (tarn_ort_allocator *)(void *)base;
+    if (!stream)
+        return tarn_ort_take(allocator, allocator->legacy, size);
+    tarn_stream found = 0;
+    if (tarn_stream_find(allocator->device, allocator->api->SyncStream_GetHandle(stream), &found))
+        return NULL;
+    return tarn_ort_take(allocator, found, size);
+}
+
+static inline void ORT_API_CALL tarn_ort_free(OrtAllocator *base, void *pointer)
+{
+    tarn_ort_allocator *allocator = (tarn_ort_allocator *)(void *)base;
+    tarn_block_info block;
+    memset(&block, 0, sizeof block);
+    block.size = sizeof block;
+    if (!pointer)
+        return;
+    if (!tarn_pointer_info_get(pointer, &block) && block.stream == allocator->legacy)
+        (void)tarn_device_synchronize(allocator->device);
+    (void)tarn_free(pointer);
+}
+
+static inline const OrtMemoryInfo *ORT_API_CALL tarn_ort_info(const OrtAllocator *base)
+{
+    return ((const tarn_ort_allocator *)(const void *)base)->info;
+}
+
+/* The keys that ONNX Runtime's own arena has; of the pool, so of all who use it. */
+static inline OrtStatus *ORT_API_CALL tarn_ort_stats(const OrtAllocator *base, OrtKeyValuePairs **pairs) NO_EXCEPTION
+{
+    const tarn_ort_allocator *allocator = (const tarn_ort_allocator *)(const void *)base;
+    tarn_stats stats;
+    memset(&stats, 0, sizeof stats);
+    stats.size = sizeof stats;
+    size_t limit = TARN_NO_LIMIT;
+    if (tarn_pool_stats_get(allocator->pool, &stats) || tarn_pool_limit_get(allocator->pool, &limit))
+        return allocator->api->CreateStatus(ORT_FAIL, tarn_last_error());
+    const struct {
+        const char *key;
+        int64_t value;
+    } found[] = {
+        {"Limit", limit == TARN_NO_LIMIT ? -1 : (int64_t)limit},
+        {"InUse", stats.allocated_bytes[TARN_STAT_ALL].current},
+        {"TotalAllocated", stats.reserved_bytes[TARN_STAT_ALL].current},
+        {"MaxInUse", stats.allocated_bytes[TARN_STAT_ALL].peak},
+        {"NumAllocs", stats.allocation[TARN_STAT_ALL].allocated},
+        {"NumArenaExtensions", stats.segment[TARN_STAT_ALL].allocated},
+        {"NumArenaShrinkages", stats.segment[TARN_STAT_ALL].freed},
+    };
+    allocator->api->CreateKeyValuePairs(pairs);
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        char text[24];
+        snprintf(text, sizeof text, "%" PRId64, found[i].value);
+        allocator->api->AddKeyValuePair(*pairs, found[i].key, text);
+    }
+    return NULL;
+}
+
+/* Makes an allocator of `pool`, whose device's memory ONNX Runtime calls `name`: "Cuda" for that of the CUDA provider. NULL, or an error that
+ * the caller releases; then there is nothing to finish. */
+static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, const OrtApi *api, tarn_pool *pool,
+                                                 const char *name)
+{
+    memset(allocator, 0, sizeof *allocator);
+    allocator->api = api;
+    allocator->pool = pool;
+    if (tarn_pool_device_get(pool, &allocator->device) || tarn_stream_find(allocator->device, NULL, &allocator->legacy))
+        return api->CreateStatus(ORT_FAIL, tarn_last_error());
+    OrtStatus *failed =
+        api->CreateMemoryInfo(name, OrtDeviceAllocator, allocator->device, OrtMemTypeDefault, &allocator->info);
+    if (failed)
+        return failed;
+    allocator->base.version = 23; /* of this structure's last member that is set */
+    allocator->base.Alloc = tarn_ort_alloc;
+    allocator->base.Free = tarn_ort_free;
+    allocator->base.Info = tarn_ort_info;
+    allocator->base.Reserve = tarn_ort_alloc;
+    allocator->base.GetStats = tarn_ort_stats;
+    allocator->base.AllocOnStream = tarn_ort_alloc_on_stream;
+    return NULL;
+}
+
+/* Ends an allocator that is registered no longer, and that nothing was given by any more. */
+static inline void tarn_ort_allocator_finish(tarn_ort_allocator *allocator)
+{
+    if (allocator->info)
+        allocator->api->ReleaseMemoryInfo(allocator->info);
+    allocator->info = NULL;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* TensorRT's stream-ordered allocator, of TensorRT 10 and 11.
+ *
+ *     tarn::tensorrt_allocator allocator(pool);
+ *     runtime->setGpuAllocator(&allocator);       // IBuilder and IExecutionContext have such a call too
+ *
+ * It outlives every builder, runtime, engine and context that was given it. Whatever scopes are open, its pool serves. A block that
+ * grows does so in place (tarn_extend()) or not at all: then TensorRT allocates anew and copies. What TensorRT frees without a stream waits
+ * for the device's work, as cudaFree() does, except during a capture.
+ *
+ * Header-only, C++17; needs TensorRT's headers alone. Thread-safe. See docs/adaptors/tensorrt.md. */
+#ifndef TARN_TENSORRT_HPP
+#define TARN_TENSORRT_HPP
+
+#include <NvInferRuntime.h>
+#include <tarn/tarn.hpp>
+
+#if !defined NV_TENSORRT_MAJOR || NV_TENSORRT_MAJOR < 10
+#error "tarn_tensorrt.hpp needs TensorRT 10 or newer, whose allocators know streams"
+#endif
+
+namespace tarn
+{
+
+class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
+{
+  public:
+    /* Of the pool's device. Throws tarn::error for no pool. */
+    explicit tensorrt_allocator(tarn_pool *pool) : pool_(pool)
+    {
+        check(tarn_pool_device_get(pool, &device_));
+    }
+
+    void *allocateAsync(std::uint64_t const size, std::uint64_t const alignment, nvinfer1::AllocatorFlags const flags,
+                        cudaStream_t native) noexcept override
+    {
+        (void)flags;
+        tarn_alloc_options options{};
+        options.size = sizeof options;
+        options.device = device_;
+        options.alignment = alignment;
+        options.pool = pool_;
+        void *pointer = nullptr;
+        if (tarn_stream_find(device_, native, &options.stream) != TARN_OK ||
+            tarn_alloc(&options, size, &pointer) != TARN_OK)
+            return nullptr;
+        return pointer;
+    }
+
+    bool deallocateAsync(void *const memory, cudaStream_t native) noexcept override
+    {
+        tarn_stream stream = 0;
+        return !memory ||
+               (tarn_stream_find(device_, native, &stream) == TARN_OK && tarn_free_on(memory, stream) == TARN_OK);
+    }
+
+    void *reallocate(void *const memory, std::uint64_t alignment, std::uint64_t size) noexcept override
+    {
+        (void)alignment; /* as before: the address stays */
+        return memory && tarn_extend(memory, size) == TARN_OK ? memory : nullptr;
+    }
+
+    /* The calls without a stream, which newer versions of TensorRT do not make. */
+    void *allocate(std::uint64_t const size, std::uint64_t const alignment,
+                   nvinfer1::AllocatorFlags const flags) noexcept override
+    {
+        return allocateAsync(size, alignment, flags, nullptr);
+    }
+    bool deallocate(void *const memory) noexcept override
+    {
+        if (memory)
+            (void)tarn_device_synchronize(device_);
+        return tarn_free(memory) == TARN_OK;
+    }
+
+    tarn_pool *pool() const noexcept
+    {
+        return pool_;
+    }
+
+  private:
+    tarn_pool *pool_;
+    int device_ = 0;
+};
+
+} // namespace tarn
+
+#endif

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""One memory for the GPU libraries of a process: `use()`, and what their adaptors share.
+
+An adaptor is a module of the library's name (`tarn.cupy`) with `enable()`, `disable()` and `is_enabled()`. It allocates from the default
+pool of the device, for the stream that the library names, and takes the library's own idiom of plugging in."""
+
+import importlib
+from ctypes import byref, c_uint64, c_void_p, sizeof
+from types import ModuleType
+from typing import Any, List
+
+from . import _c
+from ._library import lib
+from .devices import Device
+from .errors import TarnError, check
+from .torch import EnableError
+
+
+def stream_of(device: int, native: int) -> int:
+    """The value of a native stream. Good for one use: the library may destroy the stream, and does not say so."""
+    found = c_uint64()
+    status = lib.tarn_stream_find(device, native, byref(found))
+    if status:
+        check(status)
+    return found.value
+
+
+def take(device: int, native: int, size: int, alignment: int = 0) -> int:
+    """The address of `size` bytes for work on a native stream; 0 for none."""
+    pointer = c_void_p()
+    if not alignment:  # the short way
+        status = lib.tarn_alloc_on(stream_of(device, native), size, byref(pointer))
+        if status:
+            check(status)
+        return pointer.value or 0
+    options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream_of(device, native),
+                                    alignment=alignment)
+    check(lib.tarn_alloc(byref(options), size, byref(pointer)))
+    return pointer.value or 0
+
+
+def give(device: int, native: int, address: int) -> None:
+    """Frees a block after the work that is queued on a native stream now, as well as after that of the block's own."""
+    if address:
+        check(lib.tarn_free_on(address, stream_of(device, native)))
+
+
+class Owner:
+    """Owns a block of tarn's by its address, and frees it in the order of its stream when it is collected."""
+
+    __slots__ = ("address", "__weakref__")
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def data_ptr(self) -> int:
+        """The address, as Triton asks for it."""
+        return self.address
+
+    @property
+    def ptr(self) -> int:
+        """The address, as nvmath asks for it."""
+        return self.address
+
+    def free(self) -> None:
+        """Frees the block now. Nothing happens the second time."""
+        address, self.address = self.address, 0
+        check(lib.tarn_free(address))
+
+    def __del__(self) -> None:
+        if self.address:
+            lib.tarn_free(self.address)
+
+
+def wanted(name: str, package: str) -> ModuleType:
+    """A library's module. EnableError where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise EnableError(f"{name} cannot be imported ({error}): pip install {package}, or leave it out") from error
+
+
+def require_gpu() -> None:
+    """EnableError where tarn has no GPU: GPU libraries cannot use the host device's memory."""
+    try:
+        driver = Device(0).driver
+    except TarnError as error:
+        raise EnableError(f"tarn finds no GPU: {error}") from error
+    if driver == "host":
+        raise EnableError("tarn uses the host device, whose memory is no GPU's: TARN_DRIVER chooses it, or there is no GPU. With "
+                          "TARN_DRIVER=cuda (or hip) tarn says why that driver is not used")
+
+
+def use(*, torch: bool = False, cupy: bool = False, numba: bool = False, cuda_core: bool = False, warp: bool = False,
+        rmm: bool = False, triton: bool = False) -> None:
+    """Puts the device memory of the libraries that are named on tarn: one memory, one limit, one set of numbers.
+
+    To be called before these libraries allocate. What is on tarn already stays there. EnableError says which library could not
+    follow and what helps; then none was switched on by this call."""
+    # PyTorch last: it cannot be switched back.
+    names = [name for name, wants in (("cupy", cupy), ("numba", numba), ("cuda_core", cuda_core), ("warp", warp), ("rmm", rmm),
+                                      ("triton", triton), ("torch", torch)) if wants]
+    if not names:
+        raise ValueError("say which libraries, as in tarn.use(torch=True, cupy=True)")
+    adaptors = [importlib.import_module(f".{name}", __package__) for name in names]
+    done: List[Any] = []
+    try:
+        for adaptor in adaptors:
+            if not adaptor.is_enabled():
+                adaptor.enable()
+                done.append(adaptor)
+    except BaseException:
+        for adaptor in reversed(done):
+            adaptor.disable()
+        raise
+
+
+__all__ = ["EnableError", "use"]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""RMM on tarn from Python: `tarn.rmm.enable()`, or `tarn.use(rmm=True)`; with it cuDF, cuML, cuGraph and what else asks RMM. Each call
+takes the GIL; C++ programs have `tarn/adaptors/tarn_resource.hpp`, which does not. docs/adaptors/rmm.md is the manual."""
+
+from typing import Any, Dict
+
+from . import adaptors
+from .devices import Device, device_count, native_address
+
+_resources: Dict[int, Any] = {}
+_previous: Dict[int, Any] = {}
+
+
+def resource(device: int = 0) -> Any:
+    """RMM's resource of tarn's memory of a device."""
+    rmm: Any = adaptors.wanted("rmm.mr", "rmm-cu13")
+    index = int(device)
+    if index not in _resources:
+        def allocate(size: int, stream: Any) -> int:
+            return adaptors.take(index, native_address(stream), size)
+
+        def deallocate(address: int, size: int, stream: Any) -> None:
+            adaptors.give(index, native_address(stream), address)
+
+        _resources[index] = rmm.CallbackMemoryResource(allocate, deallocate)
+    return _resources[index]
+
+
+def enable() -> None:
+    """Makes tarn RMM's resource of each device. Buffers that exist stay with theirs. Calling it again does nothing."""
+    if _previous:
+        return
+    adaptors.require_gpu()
+    rmm: Any = adaptors.wanted("rmm.mr", "rmm-cu13")
+    for index in range(device_count()):
+        with Device(index):
+            before = rmm.get_per_device_resource(index)
+            rmm.set_per_device_resource(index, resource(index))
+            _previous[index] = before
+
+
+def disable() -> None:
+    """Gives RMM the resources back that it had. Buffers that exist stay tarn's until they are collected."""
+    if not _previous:
+        return
+    rmm: Any = adaptors.wanted("rmm.mr", "rmm-cu13")
+    for index, before in list(_previous.items()):
+        rmm.set_per_device_resource(index, before)
+        del _previous[index]
+
+
+def is_enabled() -> bool:
+    """Whether RMM's resources are tarn's."""
+    return bool(_previous)
+
+
+__all__ = ["disable", "enable", "is_enabled", "resource"]

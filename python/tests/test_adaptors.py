@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""What the adaptors share, and use(). The libraries themselves are tried by test_adaptors_libraries.py."""
+
+import gc
+import sys
+import threading
+import types
+from contextlib import contextmanager
+from ctypes import CFUNCTYPE, c_void_p
+
+import pytest
+
+import tarn
+import tarn.adaptors
+import tarn.cupy
+import tarn.nvmath
+import tarn.numba
+
+
+MIB = 1 << 20
+
+
+@contextmanager
+def busy(stream):
+    """Work on a stream of device 0 that ends when the block does."""
+    gate = threading.Event()
+    function = CFUNCTYPE(None, c_void_p)(lambda user: gate.wait())
+    tarn.errors.check(tarn.adaptors.lib.tarn_host_call(0, stream.native, function, None))
+    try:
+        yield
+    finally:
+        gate.set()
+        tarn.Device(0).synchronize()
+
+
+def test_a_block_is_owned_until_it_is_freed_or_collected():
+    before = tarn.memory_allocated(0)
+    owner = tarn.adaptors.Owner(tarn.adaptors.take(0, 0, 1000))
+    assert owner.ptr == owner.data_ptr() != 0 and tarn.memory_allocated(0) == before + 1024
+    owner.free()
+    owner.free()
+    assert owner.ptr == 0 and tarn.memory_allocated(0) == before
+    owner = tarn.adaptors.Owner(tarn.adaptors.take(0, 0, 1000, alignment=1 << 16))
+    assert owner.ptr % (1 << 16) == 0
+    del owner
+    gc.collect()
+    assert tarn.memory_allocated(0) == before
+
+
+def test_a_block_goes_to_the_stream_and_device_that_are_named():
+    with tarn.Device(1):
+        stream = tarn.Stream()
+    address = tarn.adaptors.take(1, stream.native, 1000)
+    block = tarn.Block(address, 1000, 1, stream.value)
+    assert block.info.stream == stream.value and block.info.device == 1
+    tarn.adaptors.give(1, 0, address)
+    block._pointer = 0
+    tarn.adaptors.give(1, 0, 0)
+    with pytest.raises(tarn.InvalidPointerError):
+        tarn.adaptors.give(1, 0, 4096)
+
+
+def test_use_names_what_is_missing(monkeypatch):
+    with pytest.raises(ValueError, match="torch=True"):
+        tarn.use()
+    with pytest.raises(tarn.EnableError, match="host device"):
+        tarn.use(cupy=True)
+    monkeypatch.setattr(tarn.adaptors, "require_gpu", lambda: None)
+    monkeypatch.setitem(sys.modules, "warp", None)
+    with pytest.raises(tarn.EnableError, match="warp-lang"):
+        tarn.use(warp=True)
+    assert issubclass(tarn.EnableError, RuntimeError)
+
+
+def test_use_switches_all_on_or_none(monkeypatch):
+    done = []
+    for name in ("cupy", "numba"):
+        module = sys.modules[f"tarn.{name}"]
+        monkeypatch.setattr(module, "is_enabled", lambda: False)
+        monkeypatch.setattr(module, "enable", lambda name=name: done.append(name))
+        monkeypatch.setattr(module, "disable", lambda name=name: done.append(f"no {name}"))
+    tarn.use(cupy=True, numba=True)
+    assert done == ["cupy", "numba"]
+    done.clear()
+    with pytest.raises(tarn.EnableError):
+        tarn.use(cupy=True, numba=True, warp=True)
+    assert done == ["cupy", "numba", "no numba", "no cupy"]
+    done.clear()
+    monkeypatch.setattr(tarn.cupy, "is_enabled", lambda: True)
+    with pytest.raises(tarn.EnableError):
+        tarn.use(cupy=True, numba=True, warp=True)
+    assert done == ["numba", "no numba"]  # what was on before stays on
+
+
+def test_numba_frees_behind_the_legacy_stream():
+    """Work of a blocking stream that is not the block's own has run before the memory is given again."""
+    frees = tarn.numba._Frees(0)
+    first = tarn.adaptors.take(0, 0, 4 * MIB)
+    before = tarn.memory_allocated(0)
+    with busy(tarn.Stream.per_thread()):
+        frees.free(first)
+        assert tarn.memory_allocated(0) < before and not frees.later
+        second = tarn.adaptors.take(0, 0, 4 * MIB)
+        assert second != first
+    frees.free(second)
+
+
+def test_numba_waits_while_nothing_can_be_recorded(monkeypatch):
+    frees = tarn.numba._Frees(0)
+    address = tarn.adaptors.take(0, 0, 1000)
+    before = tarn.memory_allocated(0)
+    monkeypatch.setattr(frees, "_record", lambda: False)
+    frees.free(address)
+    assert list(frees.later) == [address] and tarn.memory_allocated(0) == before
+    monkeypatch.undo()
+    frees.flush()
+    assert not frees.later and tarn.memory_allocated(0) < before
+
+
+def test_nvmath_has_blocks_of_the_stream():
+    stream = tarn.Stream()
+    allocator = tarn.nvmath.Allocator(0, None)
+    block = allocator.memalloc_async(1000, stream)
+    known = tarn.Block(block.ptr, 1000, 0, 0)
+    assert known.info.stream == stream.value and known.info.requested == 1000
+    known._pointer = 0
+
+
+def test_cupy_frees_on_the_stream_that_is_current_then():
+    """A block of one stream that is collected while another is current waits for that one too."""
+    one, two = tarn.Stream(), tarn.Stream()
+    current = [one]
+    address = tarn.adaptors.take(0, one.native, 4 * MIB)
+    memory = tarn.cupy._Memory(address, 0, one.native, lambda device: current[0].native)
+    before = tarn.memory_allocated(0)
+    current[0] = two
+    with busy(two):
+        del memory
+        gc.collect()
+        assert tarn.memory_allocated(0) < before
+        other = tarn.adaptors.take(0, one.native, 4 * MIB)
+        assert other != address
+    tarn.adaptors.give(0, one.native, other)
+
+    def gone(device):
+        raise RuntimeError("the interpreter ends")
+
+    memory = tarn.cupy._Memory(tarn.adaptors.take(0, one.native, 1000), 0, one.native, gone)
+    del memory
+    gc.collect()
+    assert tarn.memory_allocated(0) < before
+
+
+def test_each_adaptor_says_whether_it_is_enabled():
+    for name in ("cupy", "numba", "cuda_core", "warp", "rmm", "triton"):
+        module = __import__(f"tarn.{name}", fromlist=["enable"])
+        assert isinstance(module, types.ModuleType) and module.is_enabled() is False
+        module.disable()

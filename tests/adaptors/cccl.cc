@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* tarn's resource beside CCCL's concepts and erased types, and with HAVE_RMM beside RMM's headers. */
+#include "check.h"
+
+#include <tarn/adaptors/tarn_resource.hpp>
+#ifdef HAVE_RMM
+#include <rmm/error.hpp>
+#include <rmm/resource_ref.hpp>
+#endif
+#include <cstring>
+
+using resource = tarn::resource;
+#if CCCL_VERSION >= 3001000
+static_assert(cuda::mr::resource<resource>);
+static_assert(cuda::mr::synchronous_resource<resource>);
+static_assert(cuda::mr::resource_with<resource, cuda::mr::device_accessible>);
+static_assert(!cuda::mr::resource_with<resource, cuda::mr::host_accessible>);
+using reference = cuda::mr::resource_ref<cuda::mr::device_accessible>;
+#else
+static_assert(cuda::mr::async_resource<resource>);
+static_assert(cuda::mr::resource<resource>);
+static_assert(cuda::mr::async_resource_with<resource, cuda::mr::device_accessible>);
+using reference = cuda::mr::async_resource_ref<cuda::mr::device_accessible>;
+#endif
+
+static std::int64_t used()
+{
+    tarn_stats stats{};
+    stats.size = sizeof stats;
+    CHECK(tarn_device_stats_get(0, &stats) == TARN_OK);
+    return stats.allocated_bytes[TARN_STAT_ALL].current;
+}
+
+template <class Memory> static void *take(Memory &memory, cuda::stream_ref stream, std::size_t size)
+{
+#if CCCL_VERSION >= 3001000
+    return memory.allocate(stream, size, 256);
+#else
+    return memory.allocate_async(size, 256, stream);
+#endif
+}
+
+template <class Memory> static void give(Memory &memory, cuda::stream_ref stream, void *block, std::size_t size)
+{
+#if CCCL_VERSION >= 3001000
+    memory.deallocate(stream, block, size, 256);
+#else
+    memory.deallocate_async(block, size, 256, stream);
+#endif
+}
+
+template <class Error, class Memory> static bool runs_out(Memory &memory, cuda::stream_ref stream)
+{
+    try {
+        (void)take(memory, stream, std::size_t{1} << 50);
+    } catch (const Error &failure) {
+        return std::strstr(failure.what(), "1 PiB");
+    }
+    return false;
+}
+
+int main()
+{
+    resource memory(tarn::default_pool(0));
+    tarn::leased_stream leased(0), other(0);
+    cuda::stream_ref stream(static_cast<cudaStream_t>(tarn::native_of(leased)));
+    cuda::stream_ref stream_other(static_cast<cudaStream_t>(tarn::native_of(other)));
+    std::int64_t before = used();
+
+    void *block = take(memory, stream, 1000);
+    CHECK(block && used() == before + 1024);
+    tarn_block_info known{};
+    known.size = sizeof known;
+    CHECK(tarn_pointer_info_get(block, &known) == TARN_OK && known.stream == leased.get());
+    give(memory, stream_other, block, 1000);
+    CHECK(used() == before);
+
+    reference erased(memory);
+    block = take(erased, stream, 5000);
+    CHECK(block && used() == before + 5120);
+    give(erased, stream, block, 5000);
+    CHECK(used() == before);
+    block = memory.allocate_sync(100, 4096);
+    CHECK(reinterpret_cast<std::uintptr_t>(block) % 4096 == 0);
+    memory.deallocate_sync(block, 100, 4096);
+    CHECK(used() == before);
+
+    CHECK(runs_out<std::bad_alloc>(memory, stream) && runs_out<tarn::out_of_memory>(erased, stream));
+    tarn::pool pool(0);
+    resource elsewhere(pool.get());
+    CHECK(elsewhere != memory && memory == resource(tarn::default_pool(0)) && elsewhere.pool() == pool.get());
+
+#if CCCL_VERSION >= 3001000
+    {
+        cuda::mr::any_resource<cuda::mr::device_accessible> owned(elsewhere);
+        auto copy = owned;
+        block = take(copy, stream, 1 << 20);
+        CHECK(tarn_pointer_info_get(block, &known) == TARN_OK && known.pool.second);
+        give(owned, stream, block, 1 << 20);
+    }
+    std::puts("cccl: any_resource");
+#endif
+#ifdef HAVE_RMM
+    tarn::basic_resource<rmm::out_of_memory> for_rmm(tarn::default_pool(0));
+    rmm::device_async_resource_ref of_rmm(for_rmm);
+    block = take(of_rmm, stream, 1000);
+    give(of_rmm, stream, block, 1000);
+    CHECK(runs_out<rmm::out_of_memory>(of_rmm, stream) && runs_out<rmm::bad_alloc>(of_rmm, stream));
+    std::puts("cccl: rmm");
+#endif
+    CHECK(used() == before);
+    std::printf("cccl: done, %d.%d\n", CCCL_VERSION / 1000000, CCCL_VERSION / 1000 % 1000);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* TensorRT's allocator as TensorRT calls it: through the interface. */
+#include "check.h"
+
+#include <tarn/adaptors/tarn_tensorrt.hpp>
+
+static std::int64_t used()
+{
+    tarn_stats stats{};
+    stats.size = sizeof stats;
+    CHECK(tarn_device_stats_get(0, &stats) == TARN_OK);
+    return stats.allocated_bytes[TARN_STAT_ALL].current;
+}
+
+int main()
+{
+    tarn::tensorrt_allocator ours(tarn::default_pool(0));
+    nvinfer1::IGpuAllocator &allocator = ours;
+    tarn::leased_stream stream(0), other(0);
+    auto native = static_cast<cudaStream_t>(tarn::native_of(stream)),
+         native_other = static_cast<cudaStream_t>(tarn::native_of(other));
+    std::int64_t before = used();
+
+    nvinfer1::InterfaceInfo info = allocator.getInterfaceInfo();
+    CHECK(std::string(info.kind) == "IGpuAllocator" && info.major == 1 && info.minor == 0);
+
+    void *block = allocator.allocateAsync(1000, 0, 0, native);
+    CHECK(block && used() == before + 1024);
+    tarn_block_info known{};
+    known.size = sizeof known;
+    CHECK(tarn_pointer_info_get(block, &known) == TARN_OK && known.stream == stream.get());
+    CHECK(allocator.deallocateAsync(block, native_other) && used() == before);
+    CHECK(!allocator.allocateAsync(0, 0, 0, native) && allocator.deallocateAsync(nullptr, native) &&
+          allocator.deallocate(nullptr));
+    CHECK(!allocator.allocateAsync(std::uint64_t{1} << 50, 0, 0, native));
+    CHECK(std::string(tarn_last_error()).find("1 PiB") == 0);
+    block = allocator.allocateAsync(10, 65536, 0, native);
+    CHECK(block && reinterpret_cast<std::uintptr_t>(block) % 65536 == 0);
+    CHECK(allocator.deallocateAsync(block, native));
+
+    /* In place, or not at all: then the block stays as it is. */
+    void *whole = allocator.allocateAsync(std::uint64_t{6} << 20, 0, 0, native);
+    CHECK(whole && allocator.deallocateAsync(whole, native));
+    block = allocator.allocateAsync(std::uint64_t{2} << 20, 0, 0, native);
+    void *grown = allocator.reallocate(block, 0, std::uint64_t{4} << 20);
+    CHECK(grown == block);
+    std::size_t size = 0;
+    CHECK(tarn_usable_size_get(block, &size) == TARN_OK && size >= std::size_t{4} << 20);
+    CHECK(!allocator.reallocate(block, 0, std::uint64_t{1} << 50) && !allocator.reallocate(nullptr, 0, 100));
+    CHECK(tarn_usable_size_get(block, &size) == TARN_OK && size >= std::size_t{4} << 20);
+    CHECK(allocator.deallocateAsync(block, native));
+
+    block = allocator.allocate(1000, 256, 0);
+    CHECK(block && allocator.deallocate(block) && !allocator.deallocate(&size) && used() == before);
+    bool threw = false;
+    try {
+        tarn::tensorrt_allocator none(nullptr);
+    } catch (const tarn::error &failure) {
+        threw = failure.status() == TARN_ERROR_INVALID_ARGUMENT;
+    }
+    CHECK(threw);
+    std::puts("tensorrt: done");
+}
