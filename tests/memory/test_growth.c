@@ -375,6 +375,18 @@ static void repeating_the_same_sequence_makes_no_driver_call_in_the_end(void **s
     nothing_is_left(0);
 }
 
+/* Memory of another stream cannot be unmapped, and the device is lost by that: what is created next is of no use to anybody. */
+static void a_growth_that_loses_the_device_gives_nothing(void **state)
+{
+    (void)state;
+    void *block = NULL;
+    OK(tarn_free(alloc_on(other, 3 * PIECE)));
+    OK(tarn_host_fail_set(kind_of("unmap"), 1, true, TARN_ERROR_DEVICE_LOST));
+    GIVES(tarn_alloc_on(own, 3 * PIECE, &block), TARN_ERROR_DEVICE_LOST);
+    CHECK(tarn_host_fail_hits() == 1 && !block);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -404,6 +416,7 @@ int main(void)
         cmocka_unit_test(a_heap_that_became_a_pools_sheds_nothing_for_another),
         cmocka_unit_test(shedding_gives_at_least_what_is_wanted_and_says_how_much),
         cmocka_unit_test(repeating_the_same_sequence_makes_no_driver_call_in_the_end),
+        cmocka_unit_test(a_growth_that_loses_the_device_gives_nothing), /* last: it is lost then */
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);

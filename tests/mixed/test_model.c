@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -190,7 +191,7 @@ static void finish(void)
     nothing_left();
 }
 
-static void run(uint64_t seed, const struct step *steps, int count)
+_Noreturn static void run(uint64_t seed, const struct step *steps, int count)
 {
     m.seed = seed;
     m.steps = count;
@@ -213,6 +214,11 @@ static void run(uint64_t seed, const struct step *steps, int count)
     }
     told->step = count;
     finish();
+    run_over();
+}
+
+void run_over(void)
+{
     told->allocations = m.count.allocations;
     told->shortages = m.count.shortages;
     told->injected = m.count.injected;
@@ -222,6 +228,7 @@ static void run(uint64_t seed, const struct step *steps, int count)
     told->workspaces = m.count.workspaces;
     told->checks = m.count.checks;
     told->over = true;
+    _exit(0);
 }
 
 /* Whether it went well; else `told` says what was wrong. */
@@ -233,7 +240,6 @@ static bool run_in_child(uint64_t seed, const struct step *steps, int count)
     if (child == 0) {
         alarm(300);
         run(seed, steps, count);
-        _exit(0);
     }
     int status = 0;
     if (child < 0 || waitpid(child, &status, 0) != child)
@@ -287,9 +293,11 @@ static void report(uint64_t seed, struct step *steps, int count, bool shortens)
 {
     char path[64];
     printf("seed %" PRIu64 ", step %d: %s: %s\n", seed, told->step, told->what, told->text);
-    if (shortens)
+    fflush(stdout);
+    if (shortens) {
         count = shorten(seed, steps, count);
-    (void)run_in_child(seed, steps, count);
+        (void)run_in_child(seed, steps, count);
+    }
     snprintf(path, sizeof path, "mixed-%" PRIu64 ".steps", seed);
     FILE *file = fopen(path, "w");
     printf("%d operations give: %s: %s\n", count, told->what, told->text);
@@ -348,6 +356,15 @@ static bool try(uint64_t seed, struct step *steps, int count, bool shortens)
     return good;
 }
 
+/* The same addresses in each run: what depends on their order is found again. */
+static void addresses_fix(char **arguments)
+{
+    int persona = personality(0xffffffff);
+    if (persona < 0 || (persona & ADDR_NO_RANDOMIZE) || personality((unsigned long)persona | ADDR_NO_RANDOMIZE) < 0)
+        return;
+    (void)execv("/proc/self/exe", arguments);
+}
+
 static double seconds(void)
 {
     struct timespec time;
@@ -357,6 +374,7 @@ static double seconds(void)
 
 int main(int argument_count, char **arguments)
 {
+    addresses_fix(arguments);
     const char *seed = option(argument_count, arguments, "--seed", "TARN_SEED"),
                *length = option(argument_count, arguments, "--steps", "TARN_MODEL_STEPS"),
                *time_limit = option(argument_count, arguments, "--seconds", NULL),

@@ -459,6 +459,8 @@ static tarn_status growth_map(struct growth *growth)
     tarn_status status = map_prepare(growth->start, growth->size);
     if (!status && growth->create && growth->borrows && !memory_config()->throw_on_cudamalloc_oom)
         growth_borrow(growth);
+    if (!status)
+        status = device_check(arena->device); /* what was borrowed may have lost it */
     if (!status && growth->create)
         status = growth_create(growth, &created);
     if (!status)

@@ -179,8 +179,6 @@ static int pool_that_served(const void *start, int wanted, int device)
 {
     tarn_block_info info = {.size = sizeof info};
     MINE(tarn_pointer_info_get(start, &info));
-    if (was_injected() && !info.pool.first && !info.pool.second)
-        return -1; /* whether the stream captures was not to be learned */
     if (wanted >= 0 || (!info.pool.first && !info.pool.second))
         return wanted;
     for (int i = 0; i < POOLS; i++)

@@ -277,10 +277,9 @@ static void op_prewarm_and_capture(void)
     (void)graph;
 }
 
-static void cleared(void)
+/* What a capture of which tarn does not know uses is the stream's own. */
+static void unknown_lose_theirs(void)
 {
-    uses_forget(m.actor);
-    /* Of a found stream tarn does not ask whether it captures: one that takes part in a capture that tarn does not know loses its own. */
     for (int i = 0; i < CAPTURES; i++) {
         struct capture *capture = &m.captures[i];
         if (capture->state != OPEN || capture->how != UNKNOWN)
@@ -289,6 +288,12 @@ static void cleared(void)
         capture->workspace_count = 0;
         uses_changed(capture->joined);
     }
+}
+
+static void cleared(void)
+{
+    uses_forget(m.actor);
+    unknown_lose_theirs(); /* of a found stream tarn does not ask whether it captures */
 }
 
 static void op_clear(void)
@@ -327,8 +332,9 @@ static void op_clear(void)
                 SO(m.captures[i].state == UNUSED || m.captures[i].pool != pool, "workspaces of a graph were cleared",
                    "capture %d", i);
         return;
-    default:
-        (void)WELL(known_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim, m.libraries[below(2)], 0, NULL);
+    default: /* that of a handle which nobody has may be what a capture uses of which tarn does not know */
+        if (WELL(known_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim, m.libraries[below(2)], 0, NULL))
+            unknown_lose_theirs();
     }
 }
 

@@ -201,6 +201,7 @@ struct model {
     bool waits_for_all; /* HIP: no device can be waited for while a stream of any captures */
     bool plain;         /* by its settings, the default pool has segments that do not move */
     unsigned inject;    /* of this step: 0 nothing */
+    bool may_be_lost;   /* the driver went on failing: what cannot be mapped again, nor unmapped, costs the device */
     uint32_t queued[LANES];
     unsigned lives, clears;
     struct flow flows[FLOWS];
@@ -237,6 +238,9 @@ _Noreturn void fault(const char *what, const char *format, ...) __attribute__((f
 #define SO(condition, what, ...) ((condition) ? (void)0 : fault(what, __VA_ARGS__))
 /* Of the test's own. */
 #define MINE(call) ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
+
+/* Ends the run where there is no more to see, and nothing was wrong. */
+_Noreturn void run_over(void);
 
 /* With TARN_MIXED_SHOW, a line of what the model does. */
 void show(const char *format, ...) __attribute__((format(printf, 1, 2)));

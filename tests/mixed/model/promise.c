@@ -162,7 +162,7 @@ void promises_read(void)
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
-static bool quiet, armed, hit, beside_unknown;
+static bool quiet, armed, hit, lasting, beside_unknown;
 
 void call_quiet(void)
 {
@@ -174,6 +174,7 @@ static void arm(void)
     unsigned way = m.inject % 4, nth = 1 + m.inject / 4 % 6;
     bool forever = m.inject / 24 % 2;
     hit = false;
+    lasting = forever && way;
     armed = m.inject && !quiet;
     quiet = false;
     if (!armed)
@@ -204,6 +205,7 @@ static void disarm(void)
         MINE(tarn_host_fail_set(-1, 0, false, TARN_OK));
     }
     m.count.injected += hit;
+    m.may_be_lost |= hit && lasting;
     armed = false;
 }
 
@@ -225,6 +227,8 @@ tarn_status ask_end(const char *name, tarn_status status)
     SO(promise, "a function without a promise", "%s is in no header", name);
     SO(promise->statuses & BIT(status), "a status that the header does not name", "%s gave %s: %s", name,
        tarn_status_name(status), tarn_last_error());
+    if (status == TARN_ERROR_DEVICE_LOST && m.may_be_lost)
+        run_over(); /* only a new process can use it again */
     captures_look();
     return status;
 }
