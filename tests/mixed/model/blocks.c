@@ -105,6 +105,9 @@ static void check_shortage(const struct flow *flow, size_t size, int pool)
     for (int i = 0; i < CAPTURES; i++)
         if (m.captures[i].state == GRAPH)
             return;
+    tarn_workspace_stats workspaces = {.size = sizeof workspaces};
+    MINE(tarn_workspace_stats_get(flow->device, &workspaces));
+    used += workspaces.count * 32 * MIB;
     for (int i = 0; i < POOLS; i++) { /* what lies free in another pool serves nobody else */
         tarn_stats stats = {.size = sizeof stats};
         if (m.pools[i].live && m.pools[i].pool && i != pool && m.pools[i].device == flow->device &&
