@@ -5,7 +5,8 @@
  * is told by the headers what each call means, and by the memory itself what has run.
  *
  *   base.c     lanes of work, the order between them, contents, and who owns which bytes
- *   promise.c  which statuses a header promises, and the calls that are made to fail
+ *   promise.c  which statuses a header promises
+ *   calls.c    calls, which give one of these, and those that are made to fail
  *   actors.c   threads that take turns
  *   blocks.c   allocation and free in all forms, and use
  *   streams.c  order between streams, streams that come and go
@@ -17,6 +18,7 @@
 
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "mixed/model/promise.h"
 #include "support/host.h"
 
 #include <inttypes.h>
@@ -249,9 +251,8 @@ uint64_t word(void);
 unsigned below(unsigned count);
 #define CHANCE(n) (below(n) == 0)
 
-/* ---- promise.c --------------------------------------------------------------------------------------------------- */
+/* ---- calls.c ----------------------------------------------------------------------------------------------------- */
 
-void promises_read(void);
 void ask_begin(const char *name);
 tarn_status ask_end(const char *name, tarn_status status);
 /* A call of tarn's: may be made to fail; its status must be one that the header names. */
@@ -262,7 +263,6 @@ void call_quiet(void);
 void sure(const char *name, tarn_status status);
 /* Whether a call went well. Where not, it was made to fail, or gave one of `reasons`, bits of statuses. */
 bool well(const char *name, tarn_status status, uint64_t reasons);
-#define BIT(status) (UINT64_C(1) << (status))
 #define WELL(reasons, function, ...) well(#function, CALL(function, __VA_ARGS__), (reasons))
 bool was_injected(void);
 
