@@ -25,8 +25,8 @@ struct model m;
 
 /* ---- Operations -------------------------------------------------------------------------------------------------- */
 
-static const struct operation *const groups[] = {block_operations, stream_operations, pool_operations, graph_operations,
-                                                 handle_operations};
+static const struct operation *const groups[] = {block_operations, stream_operations, pool_operations,
+                                                 graph_operations, handle_operations, pinned_operations};
 enum { OPERATIONS = 64 };
 static const struct operation *operations[OPERATIONS];
 static int operation_count;
@@ -108,14 +108,27 @@ void show(const char *format, ...)
 static void configure(uint64_t seed)
 {
     static const size_t memories[] = {96, 128, 192, 512};
-    static const char *const settings[] = {"", "", "", "profile:footprint", "segments:plain", "max_split_size_mb:32"};
+    static const char *const settings[] = {"",
+                                           "",
+                                           "",
+                                           "profile:footprint",
+                                           "segments:plain",
+                                           "max_split_size_mb:32",
+                                           "segments:exact,garbage_collection_threshold:0.5",
+                                           "compaction:on_oom_quiet",
+                                           "graph_capture_record_stream_reuse:True",
+                                           "roundup_power2_divisions:4,leave_free_mb:8"};
+    static const char *const workspaces[] = {"cached", "cached", "cached", "per_call"};
     m.random = seed;
     m.devices = DEVICES;
     m.memory = memories[below(4)] * MIB;
-    const char *setting = settings[below(6)];
+    const char *setting = settings[below(10)];
     if (*setting && setenv("TARN_ALLOC_CONF", setting, 0))
         fault("the test's own", "%s", strerror(errno));
-    m.plain = strstr(setting, "plain") != NULL;
+    if (setenv("TARN_WORKSPACE", workspaces[below(4)], 0) || (CHANCE(8) && setenv("TARN_TRACE", "on", 0)))
+        fault("the test's own", "%s", strerror(errno));
+    m.plain = strstr(setting, "segments") != NULL;
+    m.compacts = strstr(setting, "compaction") != NULL;
     const char *name = getenv("TARN_DRIVER");
     m.vendor = name && strcmp(name, "host") != 0;
     m.waits_for_all = m.vendor && strcmp(name, "hip") == 0;
@@ -159,6 +172,7 @@ static void step_run(const struct step *step)
 
 static void nothing_left(void)
 {
+    segments_settle();
     for (int device = 0; device < m.devices; device++) {
         tarn_host_ledger ledger = {.size = sizeof ledger};
         tarn_stats stats = {.size = sizeof stats};
@@ -183,6 +197,7 @@ static void finish(void)
     captures_end();
     (void)wait_for_all();
     blocks_end();
+    pinned_end();
     actors_end();
     pools_end();
     handles_end();

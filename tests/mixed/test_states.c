@@ -32,71 +32,10 @@ static tarn_scope scope;
 static unsigned complaints, made;
 static bool captured;
 
-/* ---- What the headers lack --------------------------------------------------------------------------------------- */
-
-/* Statuses that these calls give and the comments above them do not name. Each is right for the caller: what is missing is a line in the
- * header, and with that the row goes. That a child of fork() and what follows a shutdown are refused, tarn.h says of all. */
-static const struct {
-    const char *name;
-    uint64_t statuses;
-} lacking[] = {
-    {"tarn_alloc", BIT(TARN_ERROR_BUSY)},
-    {"tarn_capture_abort", BIT(TARN_ERROR_INVALID_ARGUMENT)},
-    {"tarn_capture_announce", BIT(TARN_ERROR_INVALID_ARGUMENT)},
-    {"tarn_device_adopt", BIT(TARN_ERROR_DEVICE_LOST) | BIT(TARN_ERROR_DRIVER)},
-    {"tarn_device_exchange", BIT(TARN_ERROR_DEVICE_LOST) | BIT(TARN_ERROR_DRIVER)},
-    {"tarn_device_guard_set", BIT(TARN_ERROR_DEVICE_LOST) | BIT(TARN_ERROR_DRIVER)},
-    {"tarn_device_memory_get", BIT(TARN_ERROR_DEVICE_LOST) | BIT(TARN_ERROR_DRIVER)},
-    {"tarn_device_peer_enable", BIT(TARN_ERROR_DEVICE_LOST) | BIT(TARN_ERROR_DRIVER)},
-    {"tarn_device_peer_get", BIT(TARN_ERROR_DEVICE_LOST) | BIT(TARN_ERROR_DRIVER)},
-    {"tarn_device_set", BIT(TARN_ERROR_DEVICE_LOST) | BIT(TARN_ERROR_DRIVER)},
-    {"tarn_device_synchronize", BIT(TARN_ERROR_DEVICE_LOST) | BIT(TARN_ERROR_DRIVER)},
-    {"tarn_device_trim", BIT(TARN_ERROR_BUSY)},
-    {"tarn_event_query", BIT(TARN_ERROR_CAPTURE)},
-    {"tarn_event_synchronize", BIT(TARN_ERROR_CAPTURE)},
-    {"tarn_handle_lease", BIT(TARN_ERROR_CAPTURE) | BIT(TARN_ERROR_INVALID_STREAM)},
-    {"tarn_handle_lease_bind", BIT(TARN_ERROR_INVALID_STREAM)},
-    {"tarn_handle_prewarm", BIT(TARN_ERROR_CAPTURE)},
-    {"tarn_handle_prewarm_on", BIT(TARN_ERROR_CAPTURE)},
-    {"tarn_host_advance", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_call", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_check_set", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_copy", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_extent_get", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_fill", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_graph_destroy", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_graph_launch", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_ledger_get", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_ledger_reset", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_time_get", BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_host_work", BIT(TARN_ERROR_CAPTURE) | BIT(TARN_ERROR_NOT_SUPPORTED)},
-    {"tarn_import_close", BIT(TARN_ERROR_DEVICE_LOST)},
-    {"tarn_pinned_alloc_on", BIT(TARN_ERROR_DEVICE_LOST)},
-    {"tarn_pool_alloc", BIT(TARN_ERROR_BUSY)},
-    {"tarn_pool_restore", BIT(TARN_ERROR_SUSPENDED)},
-    {"tarn_pool_resume", BIT(TARN_ERROR_BUSY)},
-    {"tarn_pool_trim", BIT(TARN_ERROR_BUSY)},
-    {"tarn_workspace_begin", BIT(TARN_ERROR_BUSY) | BIT(TARN_ERROR_OUT_OF_MEMORY)},
-    {"tarn_workspace_begin_on", BIT(TARN_ERROR_BUSY) | BIT(TARN_ERROR_INVALID_STREAM) | BIT(TARN_ERROR_OUT_OF_MEMORY)},
-};
-
-static bool is_lacking(const char *name, tarn_status status)
-{
-    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
-        if (strcmp(name, lacking[i].name) == 0)
-            return lacking[i].statuses & BIT(status);
-    return false;
-}
-
 static void what_the_headers_lack_is_said(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++) {
-        uint64_t promised = 0;
-        CHECK(promised_statuses(lacking[i].name, &promised));
-        if ((lacking[i].statuses & ~promised) == 0)
-            printf("%s: its header says it now: the row can go\n", lacking[i].name);
-    }
+    CHECK(lacking_said());
 }
 
 /* ---- What is held to the headers --------------------------------------------------------------------------------- */
@@ -134,7 +73,7 @@ static void after(const char *name, tarn_status status)
     if (!promised_statuses(name, &promised) && status) {
         fprintf(stderr, "%s: %s() has no comment in a header\n", now->name, name);
         complaints++;
-    } else if (status && status != now->refuses && !(promised & BIT(status)) && !is_lacking(name, status)) {
+    } else if (status && status != now->refuses && !(promised & BIT(status)) && !header_lacks(name, status)) {
         fprintf(stderr, "%s: %s() gave %s, which its header does not name: %s\n", now->name, name,
                 tarn_status_name(status), text);
         complaints++;

@@ -12,7 +12,8 @@
  *   streams.c  order between streams, streams that come and go
  *   pools.c    pools, scopes, limits, trims, suspends, checkpoints
  *   graphs.c   captures of each kind, and the graphs that come of them
- *   handles.c  libraries that write to their workspace */
+ *   handles.c  libraries that write to their workspace
+ *   pinned.c   pinned memory of the host */
 #ifndef TESTS_MIXED_MODEL_H
 #define TESTS_MIXED_MODEL_H
 
@@ -35,6 +36,7 @@ enum {
     POOLS = 6,
     SCOPES = 8,
     CHECKPOINTS = 3,
+    PINNED = 24,
     EVENTS = 5,
     CAPTURES = 5,
     ACTORS = 3,
@@ -174,6 +176,16 @@ struct capture {
     bool cleared;
 };
 
+struct pinned {
+    bool live, known;
+    unsigned char *start;
+    size_t size, usable;
+    unsigned char value;
+    struct stamp last; /* work on it comes one after the other */
+    bool used;
+    int flow; /* of that */
+};
+
 struct thing { /* a handle of the model's libraries */
     void *stream, *workspace;
     size_t size;
@@ -203,7 +215,8 @@ struct model {
     bool waits_for_all; /* HIP: no device can be waited for while a stream of any captures */
     bool plain;         /* by its settings, the default pool has segments that do not move */
     unsigned inject;    /* of this step: 0 nothing */
-    bool may_be_lost;   /* the driver went on failing: what cannot be mapped again, nor unmapped, costs the device */
+    bool compacts; /* pieces of host memory may stand in for the device's, and are reported, where one could not end */
+    bool may_be_lost; /* the driver went on failing: what cannot be mapped again, nor unmapped, costs the device */
     uint32_t queued[LANES];
     unsigned lives, clears;
     struct flow flows[FLOWS];
@@ -220,6 +233,7 @@ struct model {
     struct event events[EVENTS];
     struct capture captures[CAPTURES];
     struct use uses[ACTORS + LEASES][LIBRARIES];
+    struct pinned pinned[PINNED];
     tarn_library libraries[LIBRARIES];
     tarn_tag tags[3];
     uint64_t ended[STEPS_MOST / 4]; /* captures whose workspaces nobody has cleared */
@@ -322,7 +336,7 @@ struct operation {
     bool by_main; /* by the thread that has the turns to give */
 };
 extern const struct operation block_operations[], stream_operations[], pool_operations[], graph_operations[],
-    handle_operations[];
+    handle_operations[], pinned_operations[];
 
 /* blocks.c */
 struct block *block_free_slot(void);
@@ -343,6 +357,7 @@ void per_thread_end(int actor);
 
 /* pools.c */
 void pool_settle(int pool);
+void segments_settle(void);
 void scopes_left_by(int actor);
 void pools_end(void);
 int pool_any(int device, bool running);
@@ -353,6 +368,9 @@ void captures_end(void);
 bool is_held_by_graph(int pool);
 void held_by(struct capture *capture, struct block *block);
 void graph_destroy(struct capture *capture);
+
+/* pinned.c */
+void pinned_end(void);
 
 /* handles.c */
 void handles_begin(void);

@@ -39,6 +39,43 @@ void pool_settle(int index)
     pool->live = false;
 }
 
+/* Those that a call which was made to fail did not free. */
+enum { LEFT = 256 };
+static struct {
+    int device;
+    uintptr_t start;
+} left[LEFT];
+static int left_count;
+
+/* Segments of the caller's, from the driver. */
+static void *segment_alloc(size_t size, int device, void *stream, void *user)
+{
+    uintptr_t address = 0;
+    (void)stream;
+    (void)user;
+    return driver->alloc(device, size, &address) ? NULL : (void *)address;
+}
+
+static void segment_free(void *pointer, size_t size, int device, void *stream, void *user)
+{
+    (void)size;
+    (void)stream;
+    (void)user;
+    if (driver->free(device, (uintptr_t)pointer) == TARN_OK)
+        return;
+    SO(left_count < LEFT, "the test's own limit", "too many segments could not be freed");
+    left[left_count].device = device;
+    left[left_count++].start = (uintptr_t)pointer;
+}
+
+void segments_settle(void)
+{
+    for (; left_count > 0; left_count--)
+        MINE(driver->free(left[left_count - 1].device, left[left_count - 1].start));
+}
+
+static const tarn_pool_allocator allocator = {.size = sizeof allocator, .alloc = segment_alloc, .free = segment_free};
+
 static void pool_create(struct pool *pool)
 {
     int device = CHANCE(4) ? m.devices - 1 : 0;
@@ -50,7 +87,8 @@ static void pool_create(struct pool *pool)
                                  .segments = kind == 0   ? TARN_SEGMENTS_PLAIN
                                              : kind == 1 ? TARN_SEGMENTS_EXACT
                                                          : TARN_SEGMENTS_DEFAULT,
-                                 .no_split = kind <= 1 && CHANCE(4)};
+                                 .no_split = kind <= 1 && CHANCE(4),
+                                 .allocator = kind == 0 && CHANCE(2) ? &allocator : NULL};
     if (!WELL(0, tarn_pool_create, &options, &pool->pool))
         return;
     pool->live = true;
@@ -124,6 +162,16 @@ static void op_trim(void)
     bool barred = known_open(device);
     SO(!barred || status != TARN_OK, "a trim during a known capture", "it was not refused");
     (void)well("tarn_device_trim", status, barred || unknown ? BIT(TARN_ERROR_CAPTURE) : 0);
+}
+
+static void op_compact(void)
+{
+    int device = (int)below((unsigned)m.devices);
+    size_t gained = 0;
+    m.compacts = true;
+    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_NOT_READY) | BIT(TARN_ERROR_OUT_OF_MEMORY) |
+                   (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0),
+               tarn_compact, device, CHANCE(2) ? 0 : below((unsigned)m.memory), &gained);
 }
 
 static void op_trim_pool(void)
@@ -531,16 +579,11 @@ void pools_end(void)
         SURE(tarn_device_limit_set, device, TARN_NO_LIMIT);
 }
 
-const struct operation pool_operations[] = {{"pool create", 5, NULL, op_create, false},
-                                            {"pool release", 1, NULL, op_release, false},
-                                            {"pool count", 1, NULL, op_count, false},
-                                            {"trim", 2, NULL, op_trim, false},
-                                            {"trim a pool", 2, NULL, op_trim_pool, false},
-                                            {"limit", 1, NULL, op_limit, false},
-                                            {"check live", 2, NULL, op_check_live, false},
-                                            {"suspend", 3, NULL, op_suspend, false},
-                                            {"resume", 4, NULL, op_resume, false},
-                                            {"checkpoint", 6, NULL, op_checkpoint, false},
-                                            {"restore", 12, NULL, op_restore, false},
-                                            {"scope", 8, NULL, op_scope, false},
-                                            {NULL, 0, NULL, NULL, false}};
+const struct operation pool_operations[] = {
+    {"pool create", 5, NULL, op_create, false},    {"pool release", 1, NULL, op_release, false},
+    {"pool count", 1, NULL, op_count, false},      {"trim", 2, NULL, op_trim, false},
+    {"compact", 2, NULL, op_compact, false},       {"trim a pool", 2, NULL, op_trim_pool, false},
+    {"limit", 1, NULL, op_limit, false},           {"check live", 2, NULL, op_check_live, false},
+    {"suspend", 3, NULL, op_suspend, false},       {"resume", 4, NULL, op_resume, false},
+    {"checkpoint", 6, NULL, op_checkpoint, false}, {"restore", 12, NULL, op_restore, false},
+    {"scope", 8, NULL, op_scope, false},           {NULL, 0, NULL, NULL, false}};

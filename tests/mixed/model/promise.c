@@ -124,6 +124,8 @@ static uint64_t referred(const struct promise *promise)
         const struct promise *other = promise_of(name);
         found |= other ? other->statuses : 0;
     }
+    if (strstr(promise->comment, "as a get does") && promise_of("tarn_handle_get"))
+        found |= promise_of("tarn_handle_get")->statuses;
     for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
         if (strstr(promise->comment, phrases[i].words) && promise_of(phrases[i].name))
             found |= promise_of(phrases[i].name)->statuses;
