@@ -9,7 +9,8 @@
  *
  * A run is a list of operations, each with a random word of its own, which the seed gives; it runs in a child process. Where it fails, the
  * list is shortened to the fewest operations that fail in the same way, printed, and written to a file for --replay. With --seconds, runs
- * with random seeds follow until then. TARN_SEED and TARN_MODEL_STEPS stand for the options; TARN_MIXED_SHOW=1 prints each call. */
+ * with random seeds follow until then. TARN_SEED and TARN_MODEL_STEPS stand for the options; without either the seeds are 1 to 6, or to
+ * TARN_MIXED_SEEDS. TARN_MIXED_SHOW=1 prints each call. */
 #include "mixed/model/mixed.h"
 
 #include <errno.h>
@@ -419,7 +420,9 @@ int main(int argument_count, char **arguments)
         count = replay_read(replay, &first, steps);
         holds = try(first, steps, count, false);
     }
-    for (uint64_t i = 0; !replay && holds && (i < (seed ? 1 : 6) || seconds() < end); i++) {
+    const char *wanted = getenv("TARN_MIXED_SEEDS");
+    uint64_t seeds = seed ? 1 : wanted ? strtoull(wanted, NULL, 10) : 6;
+    for (uint64_t i = 0; !replay && holds && (i < seeds || seconds() < end); i++) {
         steps_make(first + i, steps, count);
         holds = try(first + i, steps, count, shortens);
     }
