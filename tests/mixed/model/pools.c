@@ -169,7 +169,7 @@ static void op_compact(void)
     int device = (int)below((unsigned)m.devices);
     size_t gained = 0;
     bool ended = wait_for_all(); /* it waits by the wall's clock, which the model's stands still for */
-    if (!ended && CHANCE(2))
+    if (!ended && !known_open(device))
         return;
     m.compacts = true;
     (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_NOT_READY) | BIT(TARN_ERROR_OUT_OF_MEMORY) |
