@@ -352,6 +352,7 @@ bool order_after_users(struct flow *flow, const struct block *block);
 /* streams.c */
 void streams_begin(void);
 void streams_end(void);
+void stream_renew(struct flow *flow);
 void per_thread_begin(int actor);
 void per_thread_end(int actor);
 
@@ -361,6 +362,8 @@ void segments_settle(void);
 void scopes_left_by(int actor);
 void pools_end(void);
 int pool_any(int device, bool running);
+void checkpoint_make(int index);
+void checkpoints_restore(int index); /* all that there are of the pool */
 
 /* graphs.c */
 void captures_look(void);

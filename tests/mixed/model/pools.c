@@ -269,10 +269,9 @@ static void op_resume(void)
 
 /* ---- Checkpoints ------------------------------------------------------------------------------------------------- */
 
-static void op_checkpoint(void)
+void checkpoint_make(int index)
 {
-    int index = pool_any(-1, true);
-    for (int i = 0; i < CHECKPOINTS && index >= 0; i++) {
+    for (int i = 0; i < CHECKPOINTS; i++) {
         struct checkpoint *checkpoint = &m.checkpoints[i];
         if (checkpoint->live)
             continue;
@@ -290,6 +289,13 @@ static void op_checkpoint(void)
         }
         return;
     }
+}
+
+static void op_checkpoint(void)
+{
+    int index = pool_any(-1, true);
+    if (index >= 0)
+        checkpoint_make(index);
 }
 
 static void checkpoint_destroy(struct checkpoint *checkpoint)
@@ -394,15 +400,8 @@ static void is_again(const struct saved *saved, int pool)
        saved->tag, info.requested, saved->size);
 }
 
-static void op_restore(void)
+static void restore(struct checkpoint *checkpoint)
 {
-    struct checkpoint *checkpoint = &m.checkpoints[below(CHECKPOINTS)];
-    if (!checkpoint->live)
-        return;
-    if (checkpoint->pool < 0 || CHANCE(6)) {
-        checkpoint_destroy(checkpoint);
-        return;
-    }
     int pool = checkpoint->pool;
     if (m.pools[pool].state != TARN_POOL_RUNS || is_being_captured(pool) || !may_be_taken(pool) || !m.pools[pool].users)
         return;
@@ -444,6 +443,24 @@ static void op_restore(void)
         }
     SO(gone >= wanted_gone && back >= wanted_back, "a restore left blocks as they were",
        "%d of %d are gone, %d of %d are back", gone, wanted_gone, back, wanted_back);
+}
+
+static void op_restore(void)
+{
+    struct checkpoint *checkpoint = &m.checkpoints[below(CHECKPOINTS)];
+    if (!checkpoint->live)
+        return;
+    if (checkpoint->pool < 0 || CHANCE(6))
+        checkpoint_destroy(checkpoint);
+    else
+        restore(checkpoint);
+}
+
+void checkpoints_restore(int index)
+{
+    for (int i = 0; i < CHECKPOINTS; i++)
+        if (m.checkpoints[i].live && m.checkpoints[i].pool == index)
+            restore(&m.checkpoints[i]);
 }
 
 /* ---- Scopes ------------------------------------------------------------------------------------------------------ */
