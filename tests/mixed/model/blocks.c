@@ -295,6 +295,8 @@ static void op_come_and_go(void)
         return;
     checkpoint_make(pool);
     block_free(block);
+    if (CHANCE(2))
+        scope_begin_on(pool, flow);
     stream_renew(flow);
     (void)WELL(0, tarn_pool_trim, m.pools[pool].pool, 0);
     struct flow *next = some_flow(flow->device);

@@ -362,6 +362,7 @@ void segments_settle(void);
 void scopes_left_by(int actor);
 void pools_end(void);
 int pool_any(int device, bool running);
+void scope_begin_on(int pool, struct flow *flow);
 void checkpoint_make(int index);
 void checkpoints_restore(int index); /* all that there are of the pool */
 

@@ -486,11 +486,8 @@ static bool is_begun_already(int pool, tarn_scope_kind kind, tarn_stream stream)
     return false;
 }
 
-static void scope_begin(struct scope *scope)
+static void scope_begin(struct scope *scope, int index, tarn_scope_kind kind, struct flow *flow)
 {
-    int index = pool_any(-1, false);
-    tarn_scope_kind kind = (tarn_scope_kind)below(3);
-    struct flow *flow = some_flow(-1);
     if (index < 0 || !flow || flow->device != m.pools[index].device || flow->kind == FOUND)
         return;
     bool open = is_begun_already(index, kind, flow->value);
@@ -534,8 +531,9 @@ static void op_scope(void)
 {
     struct scope *scope = &m.scopes[below(SCOPES)];
     if (!scope->live) {
+        tarn_scope_kind kind = (tarn_scope_kind)below(3);
         if (CHANCE(2))
-            scope_begin(scope);
+            scope_begin(scope, pool_any(-1, false), kind, some_flow(-1));
         return;
     }
     bool joined = false; /* workers have to leave it first: one that has ended holds up what they began before it */
@@ -561,6 +559,15 @@ static void op_scope(void)
         if (good && is_empty(scope))
             scope_is_over(scope);
     }
+}
+
+void scope_begin_on(int pool, struct flow *flow)
+{
+    for (int i = 0; i < SCOPES; i++)
+        if (!m.scopes[i].live) {
+            scope_begin(&m.scopes[i], pool, TARN_SCOPE_STREAM, flow);
+            return;
+        }
 }
 
 /* The thread ends. One that it began goes on for its workers. */
