@@ -28,7 +28,7 @@ adaptor_packages = $(if $(filter true,$(CI)),scripts/adaptor-packages,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 export TARN_ADAPTOR_PACKAGES ?= $(CURDIR)/build/adaptor-packages
 
-.PHONY: all build demo test docs bench wheel mutants models fuzz fuzz-coverage soak nightly portability coverage lint format install uninstall clean help require-cmake
+.PHONY: all build demo test docs bench wheel mutants models fuzz fuzz-coverage soak mixed mixed-worth nightly portability coverage lint format install uninstall clean help require-cmake
 
 all: build
 
@@ -83,16 +83,29 @@ fuzz-coverage: ## How much of each reader the inputs stored for its fuzzer reach
 	@scripts/setup demo fuzz
 	@scripts/fuzz-coverage
 
-soak_tests = test.memory.model test.memory.storm test.memory.pool_storm
+soak_tests = test.mixed.model tarn_sims test.memory.model test.memory.storm test.memory.pool_storm
 soak_failures = $(if $(shell [ $(SOAK_SECONDS) -lt 600 ] || echo long), \
     $(subst /test_,.,$(patsubst tests/%.c,test.%,$(wildcard tests/*/test_*failures*.c tests/*/test_first_use.c))))
-soak: ## Everything at once at full speed for SOAK_SECONDS, beside mimalloc, and before it the model and the storms with random seeds
+soak: ## Everything at once at full speed for SOAK_SECONDS, beside mimalloc, and before it the models and the storms with random seeds
 	@scripts/setup demo test bench
 	@cmake --preset release $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet)
 	@cmake --build build --parallel $(JOBS) --target $(soak_tests) $(soak_failures) test.soak.short
 	@cmake --preset asan $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet)
 	@cmake --build build-asan --parallel $(JOBS) --target $(soak_tests) $(soak_failures)
 	@scripts/soak $(SOAK_SECONDS) build build-asan
+
+# Beside those of soak: what threads do to each other shows under the thread sanitizer.
+mixed: ## The model in which features meet, with random seeds for SOAK_SECONDS: release, address and thread sanitizer, every driver
+	@scripts/setup demo test
+	@for preset in release asan tsan; do \
+	    cmake --preset $$preset $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet) && \
+	    cmake --build build$$([ $$preset = release ] || echo -$$preset) --parallel $(JOBS) --target test.mixed.model tarn_sims || exit 1; \
+	done
+	@scripts/seeds $(SOAK_SECONDS) build/mixed 'mixed.model mixed.model_cuda mixed.model_hip' build build-asan build-tsan
+
+mixed-worth: ## How long the model in which features meet takes to find faults that are put back (MUTANTS=<names> for some)
+	@scripts/setup demo test
+	@scripts/mixed-worth $(MUTANTS)
 
 NIGHTLY_SECONDS ?= 3600
 nightly: ## What takes too long for each change, part by part; soak and fuzz for NIGHTLY_SECONDS each (PARTS=<names> for some)

@@ -95,6 +95,31 @@ static void a_stream_that_captures_is_found_and_captures_on(void **state)
     destroy(native);
 }
 
+/* Where the driver does not say whether a stream captures, it is not asked what would end the capture. */
+static void a_find_that_fails_leaves_the_capture(void **state)
+{
+    (void)state;
+    for (unsigned nth = 1; nth <= 4; nth++) {
+        tarn_capture_state now = TARN_CAPTURE_NONE;
+        tarn_stream found = 0;
+        void *native = native_made(0), *graph = NULL;
+        tarn_stream stream = find(native);
+        OK(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+        (machine->fail)(nth, false, 304);
+        tarn_status status = tarn_stream_find(0, native, &found);
+        bool failed = machine->fail_hits() > 0;
+        (machine->fail)(0, false, 0);
+        CHECK(status == TARN_OK || (failed && status == TARN_ERROR_DRIVER));
+        CHECK(nth > 1 || failed);
+        OK(tarn_capture_state_get(stream, &now, NULL));
+        CHECK(now == TARN_CAPTURE_ACTIVE);
+        OK(tarn_capture_end(stream, &graph));
+        CHECK(!driver->graph_destroy(0, graph));
+        OK(tarn_stream_retire(stream));
+        destroy(native);
+    }
+}
+
 static void constants_are_what_adopting_gives(void **state)
 {
     (void)state;
@@ -406,6 +431,7 @@ int main(void)
         cmocka_unit_test(the_table_finds_what_is_in_it),
         cmocka_unit_test(a_stream_is_found_again_without_a_count),
         cmocka_unit_test(a_stream_that_captures_is_found_and_captures_on),
+        cmocka_unit_test(a_find_that_fails_leaves_the_capture),
         cmocka_unit_test(constants_are_what_adopting_gives),
         cmocka_unit_test(a_stream_of_tarns_own_is_found_as_what_it_is),
         cmocka_unit_test(an_adoption_and_a_find_are_one_stream),

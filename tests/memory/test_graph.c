@@ -151,6 +151,27 @@ static void the_streams_of_a_capture_allocate_from_its_pool(void **state)
     OK(tarn_stream_return(outside));
 }
 
+/* Memory of another pool would be in the graph, which does not hold it. */
+static void where_the_driver_does_not_say_what_captures_nothing_is_given(void **state)
+{
+    (void)state;
+    void *block = NULL;
+    begin(NULL);
+    follow(other, stream);
+    for (unsigned nth = 1; nth <= 2; nth++) { /* the stream's own capture, and that of the pool's stream */
+        OK(tarn_host_fail_set(kind_of("capture_status"), nth, false, TARN_ERROR_DRIVER));
+        GIVES(tarn_alloc_on(other, 5000, &block), TARN_ERROR_DRIVER);
+        CHECK(tarn_host_fail_hits() == 1);
+    }
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    OK(tarn_alloc_on(other, 5000, &block));
+    CHECK(pool_of(block).first);
+    follow(stream, other);
+    void *graph = end();
+    OK(tarn_free(block));
+    destroy(graph);
+}
+
 static void what_is_freed_inside_is_used_again_inside(void **state)
 {
     (void)state;
@@ -847,6 +868,7 @@ int main(void)
     };
     const struct CMUnitTest tests[] = {
         GRAPH_TEST(the_streams_of_a_capture_allocate_from_its_pool),
+        GRAPH_TEST(where_the_driver_does_not_say_what_captures_nothing_is_given),
         GRAPH_TEST(what_is_freed_inside_is_used_again_inside),
         GRAPH_TEST(pinned_memory_of_a_capture_lasts_as_long_as_its_graph),
         GRAPH_TEST(other_scopes_go_before_an_older_capture_and_after_a_newer_one),

@@ -375,6 +375,69 @@ static void repeating_the_same_sequence_makes_no_driver_call_in_the_end(void **s
     nothing_is_left(0);
 }
 
+/* Claims all addresses but one stretch; returns what it claimed, by `count`. */
+struct stretch {
+    uintptr_t start;
+    size_t size;
+};
+
+static int leave_only(struct arena *arena, size_t size, struct stretch *claimed)
+{
+    bool left = false;
+    int count = 0;
+    mutex_lock(&arena->lock);
+    for (uintptr_t at = arena->base; at < arena->base + arena->size;) {
+        size_t room = arena_room_above_locked(arena, at), keeps = !left && room >= size ? size : 0;
+        left |= keeps > 0;
+        if (room > keeps) {
+            claimed[count] = (struct stretch){at + keeps, room - keeps};
+            arena_claim_locked(arena, claimed[count].start, claimed[count].size);
+            count++;
+        }
+        at += room ? room : arena->granule;
+    }
+    mutex_unlock(&arena->lock);
+    CHECK(left);
+    return count;
+}
+
+/* The device is full, one idle piece is too small, and with the next there would be more than the addresses have room for. */
+static void a_piece_that_does_not_fit_makes_room_for_one_that_does(void **state)
+{
+    (void)state;
+    void *blocks[12], *block = NULL;
+    int count = 0;
+    struct stretch claimed[64];
+    struct arena *arena = arena_if_used(0);
+    for (; created() + PIECE <= MEMORY; count++)
+        blocks[count] = alloc_on(other, PIECE);
+    void *rest = created() < MEMORY ? alloc_on(own, MEMORY - created()) : NULL;
+    CHECK(created() == MEMORY);
+    for (int i = 0; i < count; i += 2)
+        OK(tarn_free(blocks[i]));
+    int stretches = leave_only(arena, PIECE + 2 * MIB, claimed);
+    OK(tarn_alloc_on(own, PIECE + 2 * MIB, &block));
+    OK(tarn_free(block));
+    for (int i = 0; i < stretches; i++)
+        arena_unclaim(arena, claimed[i].start, claimed[i].size);
+    for (int i = 1; i < count; i += 2)
+        OK(tarn_free(blocks[i]));
+    OK(tarn_free(rest));
+    nothing_is_left(0);
+}
+
+/* Memory of another stream cannot be unmapped, and the device is lost by that: what is created next is of no use to anybody. */
+static void a_growth_that_loses_the_device_gives_nothing(void **state)
+{
+    (void)state;
+    void *block = NULL;
+    OK(tarn_free(alloc_on(other, 3 * PIECE)));
+    OK(tarn_host_fail_set(kind_of("unmap"), 1, true, TARN_ERROR_DEVICE_LOST));
+    GIVES(tarn_alloc_on(own, 3 * PIECE, &block), TARN_ERROR_DEVICE_LOST);
+    CHECK(tarn_host_fail_hits() == 1 && !block);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -404,6 +467,8 @@ int main(void)
         cmocka_unit_test(a_heap_that_became_a_pools_sheds_nothing_for_another),
         cmocka_unit_test(shedding_gives_at_least_what_is_wanted_and_says_how_much),
         cmocka_unit_test(repeating_the_same_sequence_makes_no_driver_call_in_the_end),
+        cmocka_unit_test(a_piece_that_does_not_fit_makes_room_for_one_that_does),
+        cmocka_unit_test(a_growth_that_loses_the_device_gives_nothing), /* last: it is lost then */
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);

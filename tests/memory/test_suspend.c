@@ -741,6 +741,27 @@ static void threads_allocate_beside_suspends_and_resumes(void **state)
         OK(tarn_stream_return(others[i]));
 }
 
+/* A stream that was found owes its mark, so that only a wait for the device can say that it is idle. */
+static void a_block_of_a_released_pool_is_gone_after_a_trim(void **state)
+{
+    (void)state;
+    tarn_stream own = lease(0), found = 0;
+    void *native = native_made(0), *block = NULL;
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_stream_find(0, native, &found));
+    OK(tarn_pool_alloc(pool, own, 5000, &block));
+    OK(tarn_record_stream(block, found));
+    work_on(found, block, 5000, 100);
+    OK(tarn_pool_suspend(pool, true));
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    OK(tarn_device_trim(0, 0));
+    CHECK(stats_of(0).active[0].current == 0 && !arena_if_used(0)->stores);
+    nothing_is_left(0);
+    OK(tarn_stream_retire(found));
+    OK(tarn_stream_return(own));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -762,6 +783,7 @@ int main(void)
         cmocka_unit_test(old_addresses_go_although_the_driver_is_late_to_say),
         cmocka_unit_test(old_addresses_go_although_work_is_queued_meanwhile),
         cmocka_unit_test(an_old_address_that_stays_mapped_stops_a_suspend),
+        cmocka_unit_test(a_block_of_a_released_pool_is_gone_after_a_trim),
         cmocka_unit_test(threads_allocate_beside_suspends_and_resumes),
     };
     host_start_with(1, MEMORY);

@@ -9,13 +9,15 @@
  *
  * A run is a list of operations, each with a random word of its own, which the seed gives; it runs in a child process. Where it fails, the
  * list is shortened to the fewest operations that fail in the same way, printed, and written to a file for --replay. With --seconds, runs
- * with random seeds follow until then. TARN_SEED and TARN_MODEL_STEPS stand for the options; TARN_MIXED_SHOW=1 prints each call. */
+ * with random seeds follow until then. TARN_SEED and TARN_MODEL_STEPS stand for the options; without either the seeds are 1 to 6, or to
+ * TARN_MIXED_SEEDS. TARN_MIXED_SHOW=1 prints each call. */
 #include "mixed/model/mixed.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,8 +26,8 @@ struct model m;
 
 /* ---- Operations -------------------------------------------------------------------------------------------------- */
 
-static const struct operation *const groups[] = {block_operations, stream_operations, pool_operations, graph_operations,
-                                                 handle_operations};
+static const struct operation *const groups[] = {block_operations, stream_operations, pool_operations,
+                                                 graph_operations, handle_operations, pinned_operations};
 enum { OPERATIONS = 64 };
 static const struct operation *operations[OPERATIONS];
 static int operation_count;
@@ -107,14 +109,25 @@ void show(const char *format, ...)
 static void configure(uint64_t seed)
 {
     static const size_t memories[] = {96, 128, 192, 512};
-    static const char *const settings[] = {"", "", "", "profile:footprint", "segments:plain", "max_split_size_mb:32"};
+    static const char *const settings[] = {"",
+                                           "",
+                                           "",
+                                           "profile:footprint",
+                                           "segments:plain",
+                                           "max_split_size_mb:32",
+                                           "segments:exact,garbage_collection_threshold:0.5",
+                                           "graph_capture_record_stream_reuse:True",
+                                           "roundup_power2_divisions:4,leave_free_mb:8"};
+    static const char *const workspaces[] = {"cached", "cached", "cached", "per_call"};
     m.random = seed;
     m.devices = DEVICES;
     m.memory = memories[below(4)] * MIB;
-    const char *setting = settings[below(6)];
+    const char *setting = settings[below(9)];
     if (*setting && setenv("TARN_ALLOC_CONF", setting, 0))
         fault("the test's own", "%s", strerror(errno));
-    m.plain = strstr(setting, "plain") != NULL;
+    if (setenv("TARN_WORKSPACE", workspaces[below(4)], 0) || (CHANCE(8) && setenv("TARN_TRACE", "on", 0)))
+        fault("the test's own", "%s", strerror(errno));
+    m.plain = strstr(setting, "segments") != NULL;
     const char *name = getenv("TARN_DRIVER");
     m.vendor = name && strcmp(name, "host") != 0;
     m.waits_for_all = m.vendor && strcmp(name, "hip") == 0;
@@ -158,6 +171,7 @@ static void step_run(const struct step *step)
 
 static void nothing_left(void)
 {
+    segments_settle();
     for (int device = 0; device < m.devices; device++) {
         tarn_host_ledger ledger = {.size = sizeof ledger};
         tarn_stats stats = {.size = sizeof stats};
@@ -182,6 +196,7 @@ static void finish(void)
     captures_end();
     (void)wait_for_all();
     blocks_end();
+    pinned_end();
     actors_end();
     pools_end();
     handles_end();
@@ -190,7 +205,7 @@ static void finish(void)
     nothing_left();
 }
 
-static void run(uint64_t seed, const struct step *steps, int count)
+_Noreturn static void run(uint64_t seed, const struct step *steps, int count)
 {
     m.seed = seed;
     m.steps = count;
@@ -213,6 +228,11 @@ static void run(uint64_t seed, const struct step *steps, int count)
     }
     told->step = count;
     finish();
+    run_over();
+}
+
+void run_over(void)
+{
     told->allocations = m.count.allocations;
     told->shortages = m.count.shortages;
     told->injected = m.count.injected;
@@ -222,6 +242,7 @@ static void run(uint64_t seed, const struct step *steps, int count)
     told->workspaces = m.count.workspaces;
     told->checks = m.count.checks;
     told->over = true;
+    _exit(0);
 }
 
 /* Whether it went well; else `told` says what was wrong. */
@@ -233,7 +254,6 @@ static bool run_in_child(uint64_t seed, const struct step *steps, int count)
     if (child == 0) {
         alarm(300);
         run(seed, steps, count);
-        _exit(0);
     }
     int status = 0;
     if (child < 0 || waitpid(child, &status, 0) != child)
@@ -248,13 +268,20 @@ static bool run_in_child(uint64_t seed, const struct step *steps, int count)
 
 /* ---- Shortening -------------------------------------------------------------------------------------------------- */
 
+/* Whether `told` says what is wanted: the same kind of fault, and where that is a call's, of the same call. */
+static bool is_same(const struct told *wanted)
+{
+    const char *gave = strstr(wanted->text, " gave ");
+    size_t length = gave ? strcspn(gave, ":") + (size_t)(gave - wanted->text) : 0;
+    return strcmp(told->what, wanted->what) == 0 && strncmp(told->text, wanted->text, length) == 0;
+}
+
 /* Leaves out parts of the list, larger ones first, for as long as it fails in the same way. */
 static int shorten(uint64_t seed, struct step *steps, int count)
 {
     struct step *less = malloc((size_t)count * sizeof *less);
-    char what[sizeof told->what];
+    struct told wanted = *told;
     time_t until = time(NULL) + 90;
-    snprintf(what, sizeof what, "%s", told->what);
     if (told->step < count)
         count = told->step + 1;
     for (int part = count / 2; part > 0 && time(NULL) < until;) {
@@ -263,7 +290,7 @@ static int shorten(uint64_t seed, struct step *steps, int count)
             int without = count - at < part ? count - at : part;
             memcpy(less, steps, (size_t)at * sizeof *steps);
             memcpy(less + at, steps + at + without, (size_t)(count - at - without) * sizeof *steps);
-            if (!run_in_child(seed, less, count - without) && strcmp(told->what, what) == 0) {
+            if (!run_in_child(seed, less, count - without) && is_same(&wanted)) {
                 int shorter_count = count - without;
                 if (told->step < shorter_count)
                     shorter_count = told->step + 1;
@@ -287,9 +314,11 @@ static void report(uint64_t seed, struct step *steps, int count, bool shortens)
 {
     char path[64];
     printf("seed %" PRIu64 ", step %d: %s: %s\n", seed, told->step, told->what, told->text);
-    if (shortens)
+    fflush(stdout);
+    if (shortens) {
         count = shorten(seed, steps, count);
-    (void)run_in_child(seed, steps, count);
+        (void)run_in_child(seed, steps, count);
+    }
     snprintf(path, sizeof path, "mixed-%" PRIu64 ".steps", seed);
     FILE *file = fopen(path, "w");
     printf("%d operations give: %s: %s\n", count, told->what, told->text);
@@ -348,6 +377,15 @@ static bool try(uint64_t seed, struct step *steps, int count, bool shortens)
     return good;
 }
 
+/* The same addresses in each run: what depends on their order is found again. */
+static void addresses_fix(char **arguments)
+{
+    int persona = personality(0xffffffff);
+    if (persona < 0 || (persona & ADDR_NO_RANDOMIZE) || personality((unsigned long)persona | ADDR_NO_RANDOMIZE) < 0)
+        return;
+    (void)execv("/proc/self/exe", arguments);
+}
+
 static double seconds(void)
 {
     struct timespec time;
@@ -357,6 +395,7 @@ static double seconds(void)
 
 int main(int argument_count, char **arguments)
 {
+    addresses_fix(arguments);
     const char *seed = option(argument_count, arguments, "--seed", "TARN_SEED"),
                *length = option(argument_count, arguments, "--steps", "TARN_MODEL_STEPS"),
                *time_limit = option(argument_count, arguments, "--seconds", NULL),
@@ -381,7 +420,9 @@ int main(int argument_count, char **arguments)
         count = replay_read(replay, &first, steps);
         holds = try(first, steps, count, false);
     }
-    for (uint64_t i = 0; !replay && holds && (i < (seed ? 1 : 6) || seconds() < end); i++) {
+    const char *wanted = getenv("TARN_MIXED_SEEDS");
+    uint64_t seeds = seed ? 1 : wanted ? strtoull(wanted, NULL, 10) : 6;
+    for (uint64_t i = 0; !replay && holds && (i < seeds || seconds() < end); i++) {
         steps_make(first + i, steps, count);
         holds = try(first + i, steps, count, shortens);
     }

@@ -535,12 +535,14 @@ tarn_status cuda_stream_number(int device, driver_stream stream, uint64_t *numbe
     tarn_status status = cuda_enter(device, true, &scope);
     if (status)
         return status;
-    if (cuda.call.cuStreamGetCaptureInfo && cuda.call.cuStreamGetCaptureInfo(stream, &state, &capture) == CU_OK &&
-        state != CU_CAPTURE_IS_NONE) {
+    cu_result code = CU_OK;
+    if (cuda.call.cuStreamGetCaptureInfo && (code = cuda.call.cuStreamGetCaptureInfo(stream, &state, &capture)))
+        return cuda_leave(&scope, code, "cuStreamGetCaptureInfo"); /* it may capture */
+    if (state != CU_CAPTURE_IS_NONE) {
         (void)cuda_leave_silently(&scope, CU_OK);
         return TARN_ERROR_CAPTURE;
     }
-    cu_result code = cuda.call.cuStreamGetId(stream, &id);
+    code = cuda.call.cuStreamGetId(stream, &id);
     if ((status = cuda_leave(&scope, code, "cuStreamGetId")))
         return status;
     *number = id + 1;

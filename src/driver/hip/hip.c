@@ -301,7 +301,9 @@ tarn_status hip_stream_number(int device, driver_stream stream, uint64_t *number
         return status;
     hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
     hip_result code = hip.call.hipStreamIsCapturing(stream, &state);
-    if (!code && state != HIP_CAPTURE_IS_NONE) { /* as with CUDA, where asking would end the capture */
+    if (code)
+        return hip_leave(&scope, code, "hipStreamIsCapturing"); /* it may capture */
+    if (state != HIP_CAPTURE_IS_NONE) {                         /* as with CUDA, where asking would end the capture */
         (void)hip_leave_silently(&scope, HIP_OK);
         return TARN_ERROR_CAPTURE;
     }

@@ -756,8 +756,7 @@ void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most
     }
 }
 
-/* Pieces that were created otherwise serve the store only as room at the driver. */
-static size_t make_room(struct store *from, size_t wanted)
+size_t store_make_room(struct store *from, size_t wanted)
 {
     struct error_before before;
     size_t given = 0;
@@ -782,7 +781,7 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     size_t taken = 0, room;
     struct piece *piece;
     if (store->plain || store->piece_flags != from->piece_flags)
-        return make_room(from, wanted);
+        return store_make_room(from, wanted); /* they serve it only as room at the driver */
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;
     while (taken < wanted && (piece = from->unmapped.first) && piece->size <= room - taken) {

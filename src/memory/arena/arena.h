@@ -230,6 +230,8 @@ void pieces_to_unmapped(struct arena *arena, struct piece_list *list); /* each o
 /* Makes unmapped pieces of one store another's, until at least `wanted` bytes came; or where they are not created alike, gives
  * them back to the driver for new ones. Gives how many bytes came so. */
 size_t store_take(struct store *store, struct store *from, size_t wanted);
+/* Releases unmapped pieces of a store until `wanted` bytes went back to the driver; gives how many did. */
+size_t store_make_room(struct store *from, size_t wanted);
 /* Takes unmapped pieces into `list`: as many as fit in `wanted` bytes, largest first, and if bytes are missing
  * then, the smallest that covers them and is at most `most`. */
 void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most, struct piece_list *list);

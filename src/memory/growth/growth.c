@@ -87,6 +87,7 @@ struct growth {
     size_t create, padding; /* bytes to create, and of these what could be done without */
     size_t largest;         /* bytes: about as large is a created piece at most */
     size_t borrowed;        /* bytes of other streams */
+    bool spare;             /* the second attempt, which must not fail for what could be done without */
     bool moves, borrows;    /* memory may come from elsewhere in the heap, and in the pool */
     struct donation donation;
     struct piece_list pieces; /* that were unmapped; in the end all */
@@ -379,6 +380,9 @@ static tarn_status growth_create(struct growth *growth, struct piece_list *creat
         growth->padding = 0;
         status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
     }
+    /* What lies unmapped is too large for the addresses that there are. */
+    if (status == TARN_ERROR_OUT_OF_MEMORY && growth->spare && store_make_room(growth->heap->store, growth->create))
+        status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
     return status;
 }
 
@@ -474,6 +478,8 @@ static tarn_status growth_map(struct growth *growth)
     tarn_status status = map_prepare(growth->start, growth->size);
     if (!status && growth->create && growth->borrows && !memory_config()->throw_on_cudamalloc_oom)
         growth_borrow(growth);
+    if (!status)
+        status = device_check(arena->device); /* what was borrowed may have lost it */
     if (!status && growth->create)
         status = growth_create(growth, &created);
     if (!status)
@@ -523,6 +529,7 @@ static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size
     struct growth growth = {
         .heap = heap,
         .zone = zone,
+        .spare = spare,
         .wanted = size + alignment - TARN_BLOCK_UNIT,
         .donation = {.end = &growth.donation.first},
         .span = span_create(),

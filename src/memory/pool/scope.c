@@ -46,29 +46,47 @@ static struct object_pool joined_objects = OBJECT_POOL(struct joined);
 
 /* Routing ---------------------------------------------------------------------------------------------------------- */
 
-static bool takes_part(const struct stream *stream, const struct scope *scope)
+/* A stream that the driver does not know takes part in nothing. */
+static tarn_status ask(const struct stream *stream, struct driver_capture *capture)
 {
-    struct driver_capture own = {0}, begun = {0};
-    if (stream == scope->stream)
-        return stream_is_known(stream);
-    if (stream_ask_capture(stream, &own) || own.state != DRIVER_CAPTURE_ACTIVE)
-        return false;
-    return !stream_ask_capture(scope->stream, &begun) && begun.state == DRIVER_CAPTURE_ACTIVE && begun.id == own.id;
+    struct error_before before;
+    error_attempt_begin(&before);
+    tarn_status status = stream_ask_capture(stream, capture);
+    bool gone = status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT;
+    error_attempt_end(&before, gone ? TARN_OK : status);
+    return gone ? TARN_OK : status;
 }
 
-static bool is_for(const struct scope *scope, const struct stream *stream)
+/* Fails where the driver does not say: memory of another pool would be in the graph, which does not hold it. */
+static tarn_status takes_part(const struct stream *stream, const struct scope *scope, bool *is)
 {
-    if (scope->device != stream->device)
-        return false;
+    struct driver_capture own = {0}, begun = {0};
+    *is = stream == scope->stream && stream_is_known(stream);
+    if (stream == scope->stream)
+        return TARN_OK;
+    tarn_status status = ask(stream, &own);
+    if (status || own.state != DRIVER_CAPTURE_ACTIVE || (status = ask(scope->stream, &begun)))
+        return status;
+    *is = begun.state == DRIVER_CAPTURE_ACTIVE && begun.id == own.id;
+    return TARN_OK;
+}
+
+static tarn_status is_for(const struct scope *scope, const struct stream *stream, bool *is)
+{
+    *is = scope->device == stream->device;
+    if (!*is)
+        return TARN_OK;
     switch (scope->kind) {
     case TARN_SCOPE_STREAM:
-        return scope->stream == stream && scope->named == stream_value(stream);
+        *is = scope->stream == stream && scope->named == stream_value(stream);
+        return TARN_OK;
     case TARN_SCOPE_ALWAYS:
-        return true;
+        return TARN_OK;
     case SCOPE_CAPTURE:
-        return takes_part(stream, scope);
+        return takes_part(stream, scope, is);
     default:
-        return false;
+        *is = false;
+        return TARN_OK;
     }
 }
 
@@ -113,25 +131,31 @@ tarn_status route_of(struct stream *stream, struct route *route)
 
     mutex_lock(&scopes_lock);
     struct pool *pool = joined && atomic_load(&joined->scope->open) ? joined->scope->pool : NULL;
-    for (const struct scope *scope = scopes; scope && scope->value > since; scope = scope->next) {
-        if (is_for(scope, stream)) {
+    bool is = false;
+    for (const struct scope *scope = scopes; !status && !is && scope && scope->value > since; scope = scope->next) {
+        status = is_for(scope, stream, &is);
+        if (is)
             pool = scope->pool;
-            break;
-        }
     }
-    route_to_locked(route, pool);
+    if (!status)
+        route_to_locked(route, pool);
     mutex_unlock(&scopes_lock);
     route->holds_on = atomic_load(&capture_scopes) == 0;
-    return TARN_OK;
+    return status;
 }
 
 /* The pool of the capture that a stream takes part in, or NULL. */
-static struct pool *capture_pool_locked(const struct stream *stream)
+static tarn_status capture_pool_locked(const struct stream *stream, struct pool **pool)
 {
-    for (const struct scope *scope = scopes; scope; scope = scope->next)
-        if (scope->kind == SCOPE_CAPTURE && is_for(scope, stream))
-            return scope->pool;
-    return NULL;
+    tarn_status status = TARN_OK;
+    *pool = NULL;
+    for (const struct scope *scope = scopes; !status && !*pool && scope; scope = scope->next) {
+        bool is = false;
+        if (scope->kind == SCOPE_CAPTURE)
+            status = is_for(scope, stream, &is);
+        *pool = is ? scope->pool : NULL;
+    }
+    return status;
 }
 
 tarn_status route_past_scopes(struct stream *stream, bool captured, struct route *route)
@@ -139,10 +163,13 @@ tarn_status route_past_scopes(struct stream *stream, bool captured, struct route
     tarn_status status = route_to_default(stream, route);
     if (status || !captured || !atomic_load(&capture_scopes))
         return status;
+    struct pool *pool = NULL;
     mutex_lock(&scopes_lock);
-    route_to_locked(route, capture_pool_locked(stream));
+    status = capture_pool_locked(stream, &pool);
+    if (!status)
+        route_to_locked(route, pool);
     mutex_unlock(&scopes_lock);
-    return TARN_OK;
+    return status;
 }
 
 void route_end(const struct route *route)
@@ -482,8 +509,9 @@ struct pinned_pool *scope_pinned(struct stream *stream)
 {
     struct pinned_pool *made = NULL, *found = NULL;
     for (int attempt = 0; attempt < 2 && !found; attempt++) {
+        struct pool *pool = NULL;
         mutex_lock(&scopes_lock);
-        struct pool *pool = capture_pool_locked(stream);
+        (void)capture_pool_locked(stream, &pool);
         if (pool && !pool->pinned) {
             pool->pinned = made;
             made = NULL;

@@ -113,6 +113,13 @@ static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status
     return false;
 }
 
+/* Whether there is as little as is asked for. What a suspended pool was left behind with has no memory, and is waited for where all is to
+ * go: nobody else would. */
+static bool is_enough(struct arena *arena, struct store *store, size_t keep)
+{
+    return bytes_of(arena, store) <= keep && (keep || store || !atomic_load(&arena->pools_ended));
+}
+
 tarn_status trim(struct arena *arena, struct store *store, size_t keep)
 {
     tarn_status refused = observe_refuse_moving("a trim");
@@ -121,7 +128,7 @@ tarn_status trim(struct arena *arena, struct store *store, size_t keep)
     uint64_t let_go = 0;
     for (size_t waits = waits_ahead(arena);; waits--) { /* what other threads queue from now on is theirs to trim */
         tarn_status status = trim_pass(arena, store, keep);
-        if (status || bytes_of(arena, store) <= keep || waits == 0)
+        if (status || is_enough(arena, store, keep) || waits == 0)
             return status;
         bool more = wait_for_any(arena, store, &status);
         /* What has ended since the pass looked at the debug mode's blocks is waited for no more, and still to be let go. */

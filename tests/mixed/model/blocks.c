@@ -105,6 +105,9 @@ static void check_shortage(const struct flow *flow, size_t size, int pool)
     for (int i = 0; i < CAPTURES; i++)
         if (m.captures[i].state == GRAPH)
             return;
+    tarn_workspace_stats workspaces = {.size = sizeof workspaces};
+    MINE(tarn_workspace_stats_get(flow->device, &workspaces));
+    used += workspaces.count * 32 * MIB;
     for (int i = 0; i < POOLS; i++) { /* what lies free in another pool serves nobody else */
         tarn_stats stats = {.size = sizeof stats};
         if (m.pools[i].live && m.pools[i].pool && i != pool && m.pools[i].device == flow->device &&
@@ -179,8 +182,6 @@ static int pool_that_served(const void *start, int wanted, int device)
 {
     tarn_block_info info = {.size = sizeof info};
     MINE(tarn_pointer_info_get(start, &info));
-    if (was_injected() && !info.pool.first && !info.pool.second)
-        return -1; /* whether the stream captures was not to be learned */
     if (wanted >= 0 || (!info.pool.first && !info.pool.second))
         return wanted;
     for (int i = 0; i < POOLS; i++)
@@ -247,6 +248,61 @@ static void op_allocate(void)
     *slot = block;
     if (below(8))
         paint(slot);
+}
+
+/* A small one in a pool; NULL where there is none. */
+static struct block *allocate_in(int pool, struct flow *flow, size_t size)
+{
+    struct block *block = block_free_slot();
+    void *got = NULL;
+    if (!block || !flow_value(flow) || captures_now(flow) ||
+        !WELL(BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_pool_alloc, m.pools[pool].pool, flow->value, size, &got))
+        return NULL;
+    *block = (struct block){.live = true,
+                            .start = got,
+                            .size = size,
+                            .device = flow->device,
+                            .flow = (int)(flow - m.flows),
+                            .life = flow->life,
+                            .pool = pool,
+                            .actor = -1,
+                            .inside = -1};
+    MINE(tarn_usable_size_get(got, &block->usable));
+    struct span_of_bytes bytes = {(uintptr_t)got, (uintptr_t)got + block->usable};
+    block->live = false;
+    check_fresh(bytes, flow, pool, "a block", NULL);
+    block->live = true;
+    show("%p to %p, pool %d, for flow %d, life %u", got, (void *)((char *)got + block->usable), pool, block->flow,
+         block->life);
+    block_user(block, (struct stamp){flow->lane, m.queued[flow->lane]});
+    paint(block);
+    return block;
+}
+
+/* A block's stream goes, and another's blocks come to lie where its were, before a checkpoint of then is restored. */
+static void op_come_and_go(void)
+{
+    int pool = pool_any(-1, true);
+    struct flow *flow = NULL;
+    for (int i = 0; i < FLOWS && pool >= 0; i++)
+        if (m.flows[i].live && m.flows[i].kind == ADOPTED && m.flows[i].device == m.pools[pool].device)
+            flow = &m.flows[i];
+    if (!flow || flow->capture >= 0 || any_open(flow->device))
+        return;
+    size_t size = 1 + below(4 << 20);
+    struct block *block = allocate_in(pool, flow, size);
+    if (!block)
+        return;
+    checkpoint_make(pool);
+    block_free(block);
+    if (CHANCE(2))
+        scope_begin_on(pool, flow);
+    stream_renew(flow);
+    (void)WELL(0, tarn_pool_trim, m.pools[pool].pool, 0);
+    struct flow *next = some_flow(flow->device);
+    if (next)
+        (void)allocate_in(pool, next, size);
+    checkpoints_restore(pool);
 }
 
 static struct block *some_block(void)
@@ -465,4 +521,5 @@ const struct operation block_operations[] = {{"allocate", 40, NULL, op_allocate,
                                              {"extend", 4, NULL, op_extend, false},
                                              {"look", 3, NULL, op_look, false},
                                              {"fill", 1, NULL, op_fill, false},
+                                             {"come and go", 2, NULL, op_come_and_go, false},
                                              {NULL, 0, NULL, NULL, false}};

@@ -218,11 +218,10 @@ static void op_inside(void)
     tarn_block_info info = {.size = sizeof info};
     MINE(tarn_pointer_info_get(got, &info));
     block.usable = info.usable_size;
-    if (pool >= 0 && !m.pools[pool].pool && !was_injected()) /* of its own: what it is called is learned here */
+    if (pool >= 0 && !m.pools[pool].pool) /* of its own: what it is called is learned here */
         m.pools[pool].id = info.pool;
     bool helped = pool < 0 && (info.pool.first || info.pool.second); /* by a pool; it cannot be told which */
-    bool missed = pool >= 0 && was_injected() && !info.pool.first && !info.pool.second;
-    if (helped || missed) {
+    if (helped) {
         SURE(tarn_free, got);
         return;
     }

@@ -230,6 +230,52 @@ static void op_call(void)
     work(use);
 }
 
+/* A handle as its last user left it: what it points to, if anything, is there. */
+static void op_plain(void)
+{
+    int library = (int)below(2);
+    void *handle = NULL;
+    for (int i = 0; i < LIBRARIES; i++)
+        m.uses[m.actor][i].valid = false;
+    MINE(tarn_stream_set(TARN_STREAM_LEGACY));
+    uint64_t reasons = BIT(TARN_ERROR_OUT_OF_MEMORY) | (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0);
+    if (!WELL(reasons, tarn_handle_get_plain, m.libraries[library], &handle))
+        return;
+    const struct thing *thing = handle;
+    tarn_block_info info = {.size = sizeof info};
+    SO(!thing->workspace ||
+           (tarn_pointer_info_get(thing->workspace, &info) == TARN_OK && info.base == thing->workspace),
+       "a plain handle points to memory that is nobody's", "%p: %s", thing->workspace, tarn_last_error());
+}
+
+/* A workspace for the calls between a begin and an end. */
+static void op_per_call(void)
+{
+    int library = (int)below(2);
+    struct flow *flow = some_flow(0);
+    tarn_workspace_call call = {0};
+    if (!flow || captures_now(flow) || !takes_work(flow) || !flow_value(flow))
+        return;
+    for (int i = 0; i < LIBRARIES; i++) /* it is a get */
+        m.uses[m.actor][i].valid = false;
+    if (!WELL(reasons_of(flow), tarn_workspace_begin_on, m.libraries[library], flow->value, &call))
+        return;
+    const struct thing *thing = call.handle;
+    SO(thing->stream == flow->native, "a handle is bound to another stream", "%p not %p", thing->stream, flow->native);
+    if (call.pointer) {
+        struct span_of_bytes bytes = {(uintptr_t)call.pointer, (uintptr_t)call.pointer + call.bytes};
+        SO(thing->workspace == call.pointer, "a handle has another workspace", "%p not %p", thing->workspace,
+           call.pointer);
+        check_fresh(bytes, flow, -1, "a workspace of calls", NULL);
+        ghost_add(bytes,
+                  use_bytes(flow, call.pointer, call.bytes, -1, (int)below(256),
+                            "a workspace of calls holds what another has written"),
+                  -1, "a workspace of calls");
+    }
+    call_quiet();
+    SURE(tarn_workspace_end, &call);
+}
+
 static void op_return(void)
 {
     struct use *use = &m.uses[ACTORS + below(LEASES)][below(2)];
@@ -277,10 +323,9 @@ static void op_prewarm_and_capture(void)
     (void)graph;
 }
 
-static void cleared(void)
+/* What a capture of which tarn does not know uses is the stream's own. */
+static void unknown_lose_theirs(void)
 {
-    uses_forget(m.actor);
-    /* Of a found stream tarn does not ask whether it captures: one that takes part in a capture that tarn does not know loses its own. */
     for (int i = 0; i < CAPTURES; i++) {
         struct capture *capture = &m.captures[i];
         if (capture->state != OPEN || capture->how != UNKNOWN)
@@ -289,6 +334,12 @@ static void cleared(void)
         capture->workspace_count = 0;
         uses_changed(capture->joined);
     }
+}
+
+static void cleared(void)
+{
+    uses_forget(m.actor);
+    unknown_lose_theirs(); /* of a found stream tarn does not ask whether it captures */
 }
 
 static void op_clear(void)
@@ -327,8 +378,9 @@ static void op_clear(void)
                 SO(m.captures[i].state == UNUSED || m.captures[i].pool != pool, "workspaces of a graph were cleared",
                    "capture %d", i);
         return;
-    default:
-        (void)WELL(known_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim, m.libraries[below(2)], 0, NULL);
+    default: /* that of a handle which nobody has may be what a capture uses of which tarn does not know */
+        if (WELL(known_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim, m.libraries[below(2)], 0, NULL))
+            unknown_lose_theirs();
     }
 }
 
@@ -373,6 +425,8 @@ void handles_end(void)
 
 const struct operation handle_operations[] = {{"ask", 30, NULL, op_ask, false},
                                               {"call", 14, NULL, op_call, false},
+                                              {"plain", 2, NULL, op_plain, false},
+                                              {"per call", 4, NULL, op_per_call, false},
                                               {"return", 2, NULL, op_return, false},
                                               {"prewarm", 2, NULL, op_prewarm, false},
                                               {"prewarm and capture", 3, NULL, op_prewarm_and_capture, false},

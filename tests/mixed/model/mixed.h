@@ -5,18 +5,21 @@
  * is told by the headers what each call means, and by the memory itself what has run.
  *
  *   base.c     lanes of work, the order between them, contents, and who owns which bytes
- *   promise.c  which statuses a header promises, and the calls that are made to fail
+ *   promise.c  which statuses a header promises
+ *   calls.c    calls, which give one of these, and those that are made to fail
  *   actors.c   threads that take turns
  *   blocks.c   allocation and free in all forms, and use
  *   streams.c  order between streams, streams that come and go
  *   pools.c    pools, scopes, limits, trims, suspends, checkpoints
  *   graphs.c   captures of each kind, and the graphs that come of them
- *   handles.c  libraries that write to their workspace */
+ *   handles.c  libraries that write to their workspace
+ *   pinned.c   pinned memory of the host */
 #ifndef TESTS_MIXED_MODEL_H
 #define TESTS_MIXED_MODEL_H
 
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "mixed/model/promise.h"
 #include "support/host.h"
 
 #include <inttypes.h>
@@ -33,6 +36,7 @@ enum {
     POOLS = 6,
     SCOPES = 8,
     CHECKPOINTS = 3,
+    PINNED = 24,
     EVENTS = 5,
     CAPTURES = 5,
     ACTORS = 3,
@@ -172,6 +176,16 @@ struct capture {
     bool cleared;
 };
 
+struct pinned {
+    bool live, known;
+    unsigned char *start;
+    size_t size, usable;
+    unsigned char value;
+    struct stamp last; /* work on it comes one after the other */
+    bool used;
+    int flow; /* of that */
+};
+
 struct thing { /* a handle of the model's libraries */
     void *stream, *workspace;
     size_t size;
@@ -201,6 +215,8 @@ struct model {
     bool waits_for_all; /* HIP: no device can be waited for while a stream of any captures */
     bool plain;         /* by its settings, the default pool has segments that do not move */
     unsigned inject;    /* of this step: 0 nothing */
+    bool compacts; /* pieces of host memory may stand in for the device's, and are reported, where one could not end */
+    bool may_be_lost; /* the driver went on failing: what cannot be mapped again, nor unmapped, costs the device */
     uint32_t queued[LANES];
     unsigned lives, clears;
     struct flow flows[FLOWS];
@@ -217,6 +233,7 @@ struct model {
     struct event events[EVENTS];
     struct capture captures[CAPTURES];
     struct use uses[ACTORS + LEASES][LIBRARIES];
+    struct pinned pinned[PINNED];
     tarn_library libraries[LIBRARIES];
     tarn_tag tags[3];
     uint64_t ended[STEPS_MOST / 4]; /* captures whose workspaces nobody has cleared */
@@ -238,6 +255,9 @@ _Noreturn void fault(const char *what, const char *format, ...) __attribute__((f
 /* Of the test's own. */
 #define MINE(call) ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
 
+/* Ends the run where there is no more to see, and nothing was wrong. */
+_Noreturn void run_over(void);
+
 /* With TARN_MIXED_SHOW, a line of what the model does. */
 void show(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -245,9 +265,8 @@ uint64_t word(void);
 unsigned below(unsigned count);
 #define CHANCE(n) (below(n) == 0)
 
-/* ---- promise.c --------------------------------------------------------------------------------------------------- */
+/* ---- calls.c ----------------------------------------------------------------------------------------------------- */
 
-void promises_read(void);
 void ask_begin(const char *name);
 tarn_status ask_end(const char *name, tarn_status status);
 /* A call of tarn's: may be made to fail; its status must be one that the header names. */
@@ -258,7 +277,6 @@ void call_quiet(void);
 void sure(const char *name, tarn_status status);
 /* Whether a call went well. Where not, it was made to fail, or gave one of `reasons`, bits of statuses. */
 bool well(const char *name, tarn_status status, uint64_t reasons);
-#define BIT(status) (UINT64_C(1) << (status))
 #define WELL(reasons, function, ...) well(#function, CALL(function, __VA_ARGS__), (reasons))
 bool was_injected(void);
 
@@ -318,7 +336,7 @@ struct operation {
     bool by_main; /* by the thread that has the turns to give */
 };
 extern const struct operation block_operations[], stream_operations[], pool_operations[], graph_operations[],
-    handle_operations[];
+    handle_operations[], pinned_operations[];
 
 /* blocks.c */
 struct block *block_free_slot(void);
@@ -334,14 +352,19 @@ bool order_after_users(struct flow *flow, const struct block *block);
 /* streams.c */
 void streams_begin(void);
 void streams_end(void);
+void stream_renew(struct flow *flow);
 void per_thread_begin(int actor);
 void per_thread_end(int actor);
 
 /* pools.c */
 void pool_settle(int pool);
+void segments_settle(void);
 void scopes_left_by(int actor);
 void pools_end(void);
 int pool_any(int device, bool running);
+void scope_begin_on(int pool, struct flow *flow);
+void checkpoint_make(int index);
+void checkpoints_restore(int index); /* all that there are of the pool */
 
 /* graphs.c */
 void captures_look(void);
@@ -349,6 +372,9 @@ void captures_end(void);
 bool is_held_by_graph(int pool);
 void held_by(struct capture *capture, struct block *block);
 void graph_destroy(struct capture *capture);
+
+/* pinned.c */
+void pinned_end(void);
 
 /* handles.c */
 void handles_begin(void);

@@ -39,6 +39,43 @@ void pool_settle(int index)
     pool->live = false;
 }
 
+/* Those that a call which was made to fail did not free. */
+enum { LEFT = 256 };
+static struct {
+    int device;
+    uintptr_t start;
+} left[LEFT];
+static int left_count;
+
+/* Segments of the caller's, from the driver. */
+static void *segment_alloc(size_t size, int device, void *stream, void *user)
+{
+    uintptr_t address = 0;
+    (void)stream;
+    (void)user;
+    return driver->alloc(device, size, &address) ? NULL : (void *)address;
+}
+
+static void segment_free(void *pointer, size_t size, int device, void *stream, void *user)
+{
+    (void)size;
+    (void)stream;
+    (void)user;
+    if (driver->free(device, (uintptr_t)pointer) == TARN_OK)
+        return;
+    SO(left_count < LEFT, "the test's own limit", "too many segments could not be freed");
+    left[left_count].device = device;
+    left[left_count++].start = (uintptr_t)pointer;
+}
+
+void segments_settle(void)
+{
+    for (; left_count > 0; left_count--)
+        MINE(driver->free(left[left_count - 1].device, left[left_count - 1].start));
+}
+
+static const tarn_pool_allocator allocator = {.size = sizeof allocator, .alloc = segment_alloc, .free = segment_free};
+
 static void pool_create(struct pool *pool)
 {
     int device = CHANCE(4) ? m.devices - 1 : 0;
@@ -50,7 +87,8 @@ static void pool_create(struct pool *pool)
                                  .segments = kind == 0   ? TARN_SEGMENTS_PLAIN
                                              : kind == 1 ? TARN_SEGMENTS_EXACT
                                                          : TARN_SEGMENTS_DEFAULT,
-                                 .no_split = kind <= 1 && CHANCE(4)};
+                                 .no_split = kind <= 1 && CHANCE(4),
+                                 .allocator = kind == 0 && CHANCE(2) ? &allocator : NULL};
     if (!WELL(0, tarn_pool_create, &options, &pool->pool))
         return;
     pool->live = true;
@@ -124,6 +162,19 @@ static void op_trim(void)
     bool barred = known_open(device);
     SO(!barred || status != TARN_OK, "a trim during a known capture", "it was not refused");
     (void)well("tarn_device_trim", status, barred || unknown ? BIT(TARN_ERROR_CAPTURE) : 0);
+}
+
+static void op_compact(void)
+{
+    int device = (int)below((unsigned)m.devices);
+    size_t gained = 0;
+    bool ended = wait_for_all(); /* it waits by the wall's clock, which the model's stands still for */
+    if (!ended && !known_open(device))
+        return;
+    m.compacts = true;
+    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_NOT_READY) | BIT(TARN_ERROR_OUT_OF_MEMORY) |
+                   (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0),
+               tarn_compact, device, CHANCE(2) ? 0 : below((unsigned)m.memory), &gained);
 }
 
 static void op_trim_pool(void)
@@ -218,10 +269,9 @@ static void op_resume(void)
 
 /* ---- Checkpoints ------------------------------------------------------------------------------------------------- */
 
-static void op_checkpoint(void)
+void checkpoint_make(int index)
 {
-    int index = pool_any(-1, true);
-    for (int i = 0; i < CHECKPOINTS && index >= 0; i++) {
+    for (int i = 0; i < CHECKPOINTS; i++) {
         struct checkpoint *checkpoint = &m.checkpoints[i];
         if (checkpoint->live)
             continue;
@@ -239,6 +289,13 @@ static void op_checkpoint(void)
         }
         return;
     }
+}
+
+static void op_checkpoint(void)
+{
+    int index = pool_any(-1, true);
+    if (index >= 0)
+        checkpoint_make(index);
 }
 
 static void checkpoint_destroy(struct checkpoint *checkpoint)
@@ -343,15 +400,8 @@ static void is_again(const struct saved *saved, int pool)
        saved->tag, info.requested, saved->size);
 }
 
-static void op_restore(void)
+static void restore(struct checkpoint *checkpoint)
 {
-    struct checkpoint *checkpoint = &m.checkpoints[below(CHECKPOINTS)];
-    if (!checkpoint->live)
-        return;
-    if (checkpoint->pool < 0 || CHANCE(6)) {
-        checkpoint_destroy(checkpoint);
-        return;
-    }
     int pool = checkpoint->pool;
     if (m.pools[pool].state != TARN_POOL_RUNS || is_being_captured(pool) || !may_be_taken(pool) || !m.pools[pool].users)
         return;
@@ -395,6 +445,24 @@ static void op_restore(void)
        "%d of %d are gone, %d of %d are back", gone, wanted_gone, back, wanted_back);
 }
 
+static void op_restore(void)
+{
+    struct checkpoint *checkpoint = &m.checkpoints[below(CHECKPOINTS)];
+    if (!checkpoint->live)
+        return;
+    if (checkpoint->pool < 0 || CHANCE(6))
+        checkpoint_destroy(checkpoint);
+    else
+        restore(checkpoint);
+}
+
+void checkpoints_restore(int index)
+{
+    for (int i = 0; i < CHECKPOINTS; i++)
+        if (m.checkpoints[i].live && m.checkpoints[i].pool == index)
+            restore(&m.checkpoints[i]);
+}
+
 /* ---- Scopes ------------------------------------------------------------------------------------------------------ */
 
 static bool is_newest(const struct scope *scope)
@@ -418,11 +486,8 @@ static bool is_begun_already(int pool, tarn_scope_kind kind, tarn_stream stream)
     return false;
 }
 
-static void scope_begin(struct scope *scope)
+static void scope_begin(struct scope *scope, int index, tarn_scope_kind kind, struct flow *flow)
 {
-    int index = pool_any(-1, false);
-    tarn_scope_kind kind = (tarn_scope_kind)below(3);
-    struct flow *flow = some_flow(-1);
     if (index < 0 || !flow || flow->device != m.pools[index].device || flow->kind == FOUND)
         return;
     bool open = is_begun_already(index, kind, flow->value);
@@ -466,8 +531,9 @@ static void op_scope(void)
 {
     struct scope *scope = &m.scopes[below(SCOPES)];
     if (!scope->live) {
+        tarn_scope_kind kind = (tarn_scope_kind)below(3);
         if (CHANCE(2))
-            scope_begin(scope);
+            scope_begin(scope, pool_any(-1, false), kind, some_flow(-1));
         return;
     }
     bool joined = false; /* workers have to leave it first: one that has ended holds up what they began before it */
@@ -493,6 +559,15 @@ static void op_scope(void)
         if (good && is_empty(scope))
             scope_is_over(scope);
     }
+}
+
+void scope_begin_on(int pool, struct flow *flow)
+{
+    for (int i = 0; i < SCOPES; i++)
+        if (!m.scopes[i].live) {
+            scope_begin(&m.scopes[i], pool, TARN_SCOPE_STREAM, flow);
+            return;
+        }
 }
 
 /* The thread ends. One that it began goes on for its workers. */
@@ -531,16 +606,11 @@ void pools_end(void)
         SURE(tarn_device_limit_set, device, TARN_NO_LIMIT);
 }
 
-const struct operation pool_operations[] = {{"pool create", 5, NULL, op_create, false},
-                                            {"pool release", 1, NULL, op_release, false},
-                                            {"pool count", 1, NULL, op_count, false},
-                                            {"trim", 2, NULL, op_trim, false},
-                                            {"trim a pool", 2, NULL, op_trim_pool, false},
-                                            {"limit", 1, NULL, op_limit, false},
-                                            {"check live", 2, NULL, op_check_live, false},
-                                            {"suspend", 3, NULL, op_suspend, false},
-                                            {"resume", 4, NULL, op_resume, false},
-                                            {"checkpoint", 6, NULL, op_checkpoint, false},
-                                            {"restore", 12, NULL, op_restore, false},
-                                            {"scope", 8, NULL, op_scope, false},
-                                            {NULL, 0, NULL, NULL, false}};
+const struct operation pool_operations[] = {
+    {"pool create", 5, NULL, op_create, false},    {"pool release", 1, NULL, op_release, false},
+    {"pool count", 1, NULL, op_count, false},      {"trim", 2, NULL, op_trim, false},
+    {"compact", 2, NULL, op_compact, false},       {"trim a pool", 2, NULL, op_trim_pool, false},
+    {"limit", 1, NULL, op_limit, false},           {"check live", 2, NULL, op_check_live, false},
+    {"suspend", 3, NULL, op_suspend, false},       {"resume", 4, NULL, op_resume, false},
+    {"checkpoint", 6, NULL, op_checkpoint, false}, {"restore", 12, NULL, op_restore, false},
+    {"scope", 8, NULL, op_scope, false},           {NULL, 0, NULL, NULL, false}};

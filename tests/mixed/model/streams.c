@@ -196,10 +196,9 @@ static struct flow *some_flow_of(enum flow_kind kind)
 }
 
 /* The program destroys its stream, told or not, and has another, whose pointer may be the same. */
-static void op_renew(void)
+void stream_renew(struct flow *flow)
 {
-    struct flow *flow = some_flow_of(CHANCE(2) ? ADOPTED : FOUND);
-    if (!flow || flow->capture >= 0)
+    if (flow->capture >= 0)
         return;
     if (flow->kind == FOUND && known_open(-1))
         return; /* what the pointer stood for would be gone in a capture, which is to be aborted then */
@@ -225,6 +224,13 @@ static void op_renew(void)
         if (got)
             (void)tarn_free(got);
     }
+}
+
+static void op_renew(void)
+{
+    struct flow *flow = some_flow_of(CHANCE(2) ? ADOPTED : FOUND);
+    if (flow)
+        stream_renew(flow);
 }
 
 static void op_lease(void)

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Pinned memory of the host, which is of no stream: work on it is recorded, and what was freed is nobody's before that has ended. */
+#include "mixed/model/mixed.h"
+
+static struct span_of_bytes bytes_of(const struct pinned *block)
+{
+    return (struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable};
+}
+
+/* The caller may write to it at once, so that all work of those who had it before must have ended. */
+static void check_free(const struct pinned *block)
+{
+    struct span_of_bytes bytes = bytes_of(block);
+    for (int i = 0; i < PINNED; i++)
+        SO(!m.pinned[i].live || bytes.start >= bytes_of(&m.pinned[i]).end || bytes_of(&m.pinned[i]).start >= bytes.end,
+           "what somebody has was handed out", "pinned block %d has %p, and so has another", i,
+           (void *)m.pinned[i].start);
+    for (int i = 0; i < m.ghost_count; i++)
+        SO(m.ghosts[i].bytes.start >= bytes.end || bytes.start >= m.ghosts[i].bytes.end || is_done(m.ghosts[i].stamp),
+           "pinned memory was handed out while work is on it", "%p: work %" PRIu32 " of lane %d", (void *)block->start,
+           m.ghosts[i].stamp.number, m.ghosts[i].stamp.lane);
+}
+
+static void op_allocate(void)
+{
+    struct pinned block = {.live = true, .size = 1 + below(CHANCE(3) ? 3 << 20 : 40000)};
+    struct flow *flow = some_flow(-1);
+    void *got = NULL;
+    int at = 0;
+    while (at < PINNED && m.pinned[at].live)
+        at++;
+    if (at == PINNED || !flow || flow->capture >= 0 || !flow_value(flow))
+        return;
+    bool named = CHANCE(2);
+    tarn_status status =
+        named ? CALL(tarn_pinned_alloc_on, flow->value, block.size, &got) : CALL(tarn_pinned_alloc, block.size, &got);
+    if (!well("a pinned allocation", status, BIT(TARN_ERROR_OUT_OF_MEMORY)))
+        return;
+    block.start = got;
+    MINE(tarn_pinned_usable_size_get(got, &block.usable));
+    SO(block.usable >= block.size && (uintptr_t)got % 256 == 0, "a block is not what was asked for",
+       "%p has %zu of %zu", got, block.usable, block.size);
+    check_free(&block);
+    memset(got, 0xa5, block.size);
+    block.known = true;
+    block.value = 0xa5;
+    m.pinned[at] = block;
+}
+
+static struct pinned *some_block(void)
+{
+    int first = (int)below(PINNED);
+    for (int i = 0; i < PINNED; i++)
+        if (m.pinned[(first + i) % PINNED].live)
+            return &m.pinned[(first + i) % PINNED];
+    return NULL;
+}
+
+static void op_use(void)
+{
+    struct pinned *block = some_block();
+    struct flow *flow = some_flow(-1);
+    if (!block || !flow || flow->capture >= 0 || !takes_work(flow) || !flow_value(flow) ||
+        (block->used && !order_after_stamp(flow, block->last)))
+        return;
+    if (!WELL(0, tarn_pinned_record_stream, block->start + below((unsigned)block->size), flow->value))
+        return;
+    unsigned char value = (unsigned char)below(256);
+    block->last = use_bytes(flow, block->start, block->size, block->known ? block->value : -1, value,
+                            "a pinned block has lost its contents");
+    block->value = value;
+    block->used = true;
+}
+
+static void op_free(void)
+{
+    struct pinned *block = some_block();
+    if (!block || !WELL(0, tarn_pinned_free, block->start))
+        return;
+    if (block->used)
+        ghost_add(bytes_of(block), block->last, -1, "a pinned block that was freed");
+    block->live = false;
+}
+
+static void op_trim(void)
+{
+    (void)WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_pinned_trim, CHANCE(2) ? 0 : below(8 << 20));
+}
+
+void pinned_end(void)
+{
+    tarn_pinned_stats stats = {.size = sizeof stats};
+    for (int i = 0; i < PINNED; i++)
+        if (m.pinned[i].live) {
+            SURE(tarn_pinned_free, m.pinned[i].start);
+            m.pinned[i].live = false;
+        }
+    SURE(tarn_pinned_trim, 0);
+    MINE(tarn_pinned_stats_get(&stats));
+    SO(stats.active_bytes.current == 0 && stats.allocated_bytes.current == 0, "pinned memory is left",
+       "%" PRId64 " bytes active, %" PRId64 " allocated", stats.active_bytes.current, stats.allocated_bytes.current);
+}
+
+const struct operation pinned_operations[] = {{"allocate pinned", 6, NULL, op_allocate, false},
+                                              {"use pinned", 8, NULL, op_use, false},
+                                              {"free pinned", 6, NULL, op_free, false},
+                                              {"trim pinned", 1, NULL, op_trim, false},
+                                              {NULL, 0, NULL, NULL, false}};

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Which statuses the headers promise of each function. */
+#ifndef TESTS_MIXED_PROMISE_H
+#define TESTS_MIXED_PROMISE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <tarn/status.h>
+
+#define BIT(status) (UINT64_C(1) << (status))
+
+/* Reads the headers of TARN_SOURCE; ends the process where they are not there. */
+void promises_read(void);
+/* The statuses that the header names for a function, as bits, TARN_OK among them. False where no header has it. */
+bool promised_statuses(const char *name, uint64_t *statuses);
+
+/* Whether the status is right although the header does not name it, which it should. */
+bool header_lacks(const char *name, tarn_status status);
+/* Names what the headers say by now. False where a function is in no header. */
+bool lacking_said(void);
+
+#endif

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The headers as a test: every public call in each state that a program can be in, on each driver. A call gives a status that the comment
+ * above it names (tests/mixed/model/promise.h), a function without a comment is red, and a capture that tarn knows goes on whatever is
+ * called. Each state is one process, in which all calls are made one after the other (tests/support/every_call.c); what a call ends is
+ * entered again before the next one. */
+#include "driver/driver.h"
+#include "mixed/model/promise.h"
+#include "support/every_call.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct state {
+    const char *name;
+    tarn_status refuses; /* what all calls may give in it, as tarn.h says */
+    void (*enter)(void);
+    void (*again)(void); /* before each call; NULL: it stays entered */
+    bool captures;       /* `known` does, and must go on */
+} * now;
+
+static tarn_stream known, other; /* of device 0 */
+static tarn_scope scope;
+static unsigned complaints, made;
+static bool captured;
+
+static void what_the_headers_lack_is_said(void **state)
+{
+    (void)state;
+    CHECK(lacking_said());
+}
+
+/* ---- What is held to the headers --------------------------------------------------------------------------------- */
+
+static bool is_active(void)
+{
+    tarn_capture_state state = TARN_CAPTURE_NONE;
+    return tarn_capture_state_get(known, &state, NULL) == TARN_OK && state == TARN_CAPTURE_ACTIVE;
+}
+
+static void before(void)
+{
+    if (now->again)
+        now->again();
+    captured = now->captures && is_active();
+}
+
+/* What is there to end captures; and work of the host device's own on the legacy stream does, as a vendor's would. */
+static bool ends_captures(const char *name)
+{
+    static const char *const names[] = {"tarn_capture_end",   "tarn_capture_end_announced", "tarn_capture_abort",
+                                        "tarn_stream_return", "tarn_stream_retire",         "tarn_capture_begin"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return world.stream == TARN_STREAM_LEGACY && strncmp(name, "tarn_host_", 10) == 0;
+}
+
+static void after(const char *name, tarn_status status)
+{
+    uint64_t promised = 0;
+    char text[512];
+    snprintf(text, sizeof text, "%s", tarn_last_error());
+    made++;
+    if (!promised_statuses(name, &promised) && status) {
+        fprintf(stderr, "%s: %s() has no comment in a header\n", now->name, name);
+        complaints++;
+    } else if (status && status != now->refuses && !(promised & BIT(status)) && !header_lacks(name, status)) {
+        fprintf(stderr, "%s: %s() gave %s, which its header does not name: %s\n", now->name, name,
+                tarn_status_name(status), text);
+        complaints++;
+    }
+    if (captured && !is_active() && !ends_captures(name)) {
+        fprintf(stderr, "%s: %s() ended a capture\n", now->name, name);
+        complaints++;
+    }
+}
+
+/* ---- States ------------------------------------------------------------------------------------------------------ */
+
+static void nothing(void) {}
+
+static void capture_again_in(tarn_stream stream, tarn_capture_mode mode)
+{
+    tarn_capture_state state = TARN_CAPTURE_NONE;
+    known = stream;
+    if (tarn_capture_state_get(stream, &state, NULL) || state != TARN_CAPTURE_NONE)
+        (void)0;
+    else
+        (void)tarn_capture_begin(stream, mode); /* refused while it is announced, with every other call */
+}
+
+static void capture_relaxed(void)
+{
+    capture_again_in(world.stream, TARN_CAPTURE_RELAXED);
+}
+
+static void capture_of_thread(void)
+{
+    capture_again_in(world.stream, TARN_CAPTURE_THREAD_LOCAL);
+}
+
+static void capture_global(void)
+{
+    capture_again_in(world.stream, TARN_CAPTURE_GLOBAL);
+}
+
+static void capture_elsewhere(void)
+{
+    capture_again_in(other, TARN_CAPTURE_RELAXED);
+}
+
+static void capture_elsewhere_global(void)
+{
+    capture_again_in(other, TARN_CAPTURE_GLOBAL);
+}
+
+static void capture_with_pool(void)
+{
+    tarn_capture_state state = TARN_CAPTURE_NONE;
+    known = world.stream;
+    if (!tarn_capture_state_get(known, &state, NULL) && state == TARN_CAPTURE_NONE)
+        (void)tarn_pool_capture_begin(NULL, known, TARN_CAPTURE_RELAXED);
+}
+
+static void announced(void)
+{
+    (void)tarn_capture_announce(world.stream); /* refused where it is */
+}
+
+static void announced_and_begun(void)
+{
+    struct driver_capture capture = {0};
+    driver_stream native = native_of(world.stream);
+    announced();
+    if (!driver->capture_status(0, native, &capture) && capture.state == DRIVER_CAPTURE_NONE)
+        (void)driver->capture_begin(0, native, DRIVER_CAPTURE_RELAXED);
+}
+
+static void capture_unknown(void)
+{
+    struct driver_capture capture = {0};
+    driver_stream native = native_of(world.stream);
+    if (!driver->capture_status(0, native, &capture) && capture.state == DRIVER_CAPTURE_NONE)
+        (void)driver->capture_begin(0, native, DRIVER_CAPTURE_RELAXED);
+}
+
+/* With work that did not join: its end fails. */
+static void capture_invalidated(void)
+{
+    capture_again_in(world.stream, TARN_CAPTURE_RELAXED);
+    (void)driver->stream_query(0, native_of(world.stream));
+}
+
+static void in_scope(tarn_scope_kind kind)
+{
+    (void)tarn_scope_begin(world.pool, kind, world.stream, &scope); /* refused where it is open */
+}
+
+static void scope_of_thread(void)
+{
+    in_scope(TARN_SCOPE_THREAD);
+}
+
+static void scope_of_stream(void)
+{
+    in_scope(TARN_SCOPE_STREAM);
+}
+
+static void scope_of_all(void)
+{
+    in_scope(TARN_SCOPE_ALWAYS);
+}
+
+static void scope_of_suspended(void)
+{
+    (void)tarn_scope_begin(world.suspended, TARN_SCOPE_ALWAYS, 0, &scope);
+}
+
+static void pool_suspended(void)
+{
+    (void)tarn_pool_suspend(world.pool, true);
+}
+
+static void stream_retired(void)
+{
+    tarn_stream stream = 0;
+    OK(tarn_stream_adopt(0, native_made(0), &stream));
+    OK(tarn_stream_retire(stream));
+    world.stream = stream;
+}
+
+static void stream_returned(void)
+{
+    tarn_stream stream = lease(0);
+    OK(tarn_stream_return(stream));
+    world.stream = stream;
+}
+
+static void stream_of_another_device(void)
+{
+    world.stream = lease(1);
+}
+
+static void current_device_is_another(void)
+{
+    OK(tarn_device_set(1));
+}
+
+static void stream_legacy(void)
+{
+    world.stream = TARN_STREAM_LEGACY;
+}
+
+static void stream_per_thread(void)
+{
+    world.stream = TARN_STREAM_PER_THREAD;
+}
+
+static void stream_is_2(void)
+{
+    world.stream = 2;
+}
+
+static void stream_is_none(void)
+{
+    world.stream = 0x1234567800000003u;
+}
+
+static void adopt(uintptr_t native)
+{
+    tarn_stream stream = 0;
+    if (tarn_stream_adopt(0, (void *)native, &stream) == TARN_OK)
+        world.stream = stream;
+}
+
+static void native_is_0(void)
+{
+    adopt(0);
+}
+
+static void native_is_1(void)
+{
+    if (driver->legacy)
+        adopt(1);
+}
+
+static void native_is_2(void)
+{
+    if (driver->per_thread)
+        adopt(2);
+}
+
+static void legacy_beside_a_capture(void)
+{
+    void *native = NULL;
+    OK(driver->stream_create(0, 0, true, &native));
+    OK(tarn_stream_adopt(0, native, &known));
+    OK(tarn_capture_begin(known, TARN_CAPTURE_RELAXED));
+    world.stream = TARN_STREAM_LEGACY;
+}
+
+static void device_full(void)
+{
+    void *block = NULL;
+    for (size_t size = 128 * MIB; size >= 4096; size /= 2)
+        while (tarn_alloc_on(world.stream, size, &block) == TARN_OK)
+            ;
+}
+
+static void shut_down(void)
+{
+    (void)tarn_shutdown();
+}
+
+/* The sticky error that costs the context. */
+static void device_lost(void)
+{
+    void *block = NULL;
+    if (machine->fail)
+        (machine->fail)(1, true, strcmp(getenv("TARN_DRIVER"), "hip") == 0 ? 719 : 700);
+    else
+        OK(tarn_host_fail_set(-1, 1, true, TARN_ERROR_DEVICE_LOST));
+    (void)tarn_alloc_on(world.stream, 60 * MIB, &block);
+}
+
+static void driver_fails(void)
+{
+    if (machine->fail)
+        (machine->fail)(1, true, 304);
+    else
+        OK(tarn_host_fail_set(-1, 1, true, TARN_ERROR_DRIVER));
+}
+
+static void nothing_captures(void)
+{
+    (void)tarn_capture_abort(world.stream);
+}
+
+static const struct state states[] = {
+    {"nothing in particular", TARN_OK, nothing, nothing_captures, false},
+    {"a relaxed capture", TARN_OK, nothing, capture_relaxed, true},
+    {"a capture of the thread's", TARN_OK, nothing, capture_of_thread, true},
+    {"a global capture", TARN_OK, nothing, capture_global, true},
+    {"a capture of another stream", TARN_OK, nothing, capture_elsewhere, true},
+    {"a global capture of another stream", TARN_OK, nothing, capture_elsewhere_global, true},
+    {"a capture with a pool", TARN_OK, nothing, capture_with_pool, true},
+    {"an announced capture", TARN_OK, nothing, announced, false},
+    {"an announced capture that has begun", TARN_OK, nothing, announced_and_begun, false},
+    {"a capture that tarn does not know", TARN_OK, nothing, capture_unknown, false},
+    {"an invalidated capture", TARN_OK, nothing, capture_invalidated, false},
+    {"a scope of the thread", TARN_OK, nothing, scope_of_thread, false},
+    {"a scope of the stream", TARN_OK, nothing, scope_of_stream, false},
+    {"a scope of all", TARN_OK, nothing, scope_of_all, false},
+    {"a scope of a suspended pool", TARN_OK, nothing, scope_of_suspended, false},
+    {"a suspended pool", TARN_OK, nothing, pool_suspended, false},
+    {"a retired stream", TARN_OK, stream_retired, NULL, false},
+    {"a returned stream", TARN_OK, stream_returned, NULL, false},
+    {"a stream of another device", TARN_OK, stream_of_another_device, NULL, false},
+    {"another current device", TARN_OK, nothing, current_device_is_another, false},
+    {"TARN_STREAM_LEGACY", TARN_OK, stream_legacy, nothing_captures, false},
+    {"TARN_STREAM_PER_THREAD", TARN_OK, stream_per_thread, nothing_captures, false},
+    {"the stream value 2", TARN_OK, stream_is_2, NULL, false},
+    {"a stream value that was never given", TARN_OK, stream_is_none, NULL, false},
+    {"the vendor's stream 0", TARN_OK, native_is_0, nothing_captures, false},
+    {"the vendor's stream 1", TARN_OK, native_is_1, nothing_captures, false},
+    {"the vendor's stream 2", TARN_OK, native_is_2, nothing_captures, false},
+    {"the legacy stream beside a capture", TARN_OK, legacy_beside_a_capture, NULL, true},
+    {"a full device", TARN_OK, device_full, NULL, false},
+    {"a driver that fails", TARN_OK, driver_fails, NULL, false},
+    {"a lost device", TARN_OK, device_lost, NULL, false},
+    {"after a shutdown", TARN_ERROR_SHUTDOWN, shut_down, NULL, false},
+};
+
+static void all_calls_in_it(void)
+{
+    world_make();
+    other = lease(0);
+    now->enter();
+    every_call_between(before, after);
+    CHECK(made > 150);
+    CHECK(complaints == 0);
+}
+
+/* What is the same in the child of a process that has used everything: nothing is used there. */
+static void all_calls_in_a_child(void)
+{
+    int status = 0;
+    world_make();
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        every_call_between(nothing, after);
+        _exit(complaints ? 1 : 0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void hear(const tarn_range *range, void *user)
+{
+    static bool called;
+    (void)range;
+    (void)user;
+    if (called)
+        return;
+    called = true;
+    every_call_between(nothing, after);
+}
+
+static void all_calls_in_a_callback(void)
+{
+    tarn_observer observer = 0;
+    void *block = NULL;
+    world_make();
+    tarn_observer_options options = {.size = sizeof options, .mapped = hear};
+    OK(tarn_observer_add(&options, &observer));
+    (void)tarn_alloc_on(world.stream, 60 * MIB, &block);
+    CHECK(made > 150 && complaints == 0);
+}
+
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
+
+static void each_state(void **state)
+{
+    unsigned failed = 0;
+    const char *only = getenv("TARN_STATE");
+    (void)state;
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        now = &states[i];
+        if (only && strcmp(only, now->name) != 0)
+            continue;
+        if (child_status(all_calls_in_it) != 0) {
+            fprintf(stderr, "not so: every call in the state: %s\n", now->name);
+            failed++;
+        }
+    }
+    CHECK(failed == 0);
+}
+
+static void a_child_of_fork(void **state)
+{
+    static const struct state child = {"a child of fork()", TARN_ERROR_FORKED, nothing, NULL, false};
+    (void)state;
+    now = &child;
+    in_child(all_calls_in_a_child);
+}
+
+static void a_callback(void **state)
+{
+    static const struct state callback = {"a callback that memory was mapped", TARN_OK, nothing, NULL, false};
+    (void)state;
+    now = &callback;
+    in_child(all_calls_in_a_callback);
+}
+
+static void every_function_has_a_row(void **state)
+{
+    (void)state;
+    every_call_is_listed();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_function_has_a_row),
+        cmocka_unit_test(what_the_headers_lack_is_said),
+        cmocka_unit_test(each_state),
+        cmocka_unit_test(a_child_of_fork),
+        cmocka_unit_test(a_callback),
+    };
+    CHECK(setenv("TARN_HOST_DEVICES", "2", 1) == 0 && setenv("TARN_HOST_MEMORY", "256M", 1) == 0);
+    promises_read();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
