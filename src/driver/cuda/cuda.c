@@ -720,5 +720,6 @@ const struct driver driver_cuda = {
     DRIVER_CALL_LIST(X)
 #undef X
         .processes = cuda_processes,
+    .identity = cuda_identity,
     .finish = cuda_finish,
 };
