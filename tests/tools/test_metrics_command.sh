@@ -48,7 +48,7 @@ publish 1
 "$tarn" metrics --listen 127.0.0.1:0 >"$work/url" &
 server=$!
 started+=("$server")
-python3 - "$work/url" "$source_root" "${started[@]:0:2}" <<'END' || fail "what is served is not as documented"
+/usr/bin/python3 - "$work/url" "$source_root" "${started[@]:0:2}" <<'END' || fail "what is served is not as documented"
 import json, os, re, signal, subprocess, sys, time, urllib.error, urllib.request
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
 
