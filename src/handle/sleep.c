@@ -195,17 +195,24 @@ static tarn_status prepare_one(struct sleeper *sleeper, tarn_sleep_contents cont
     return status;
 }
 
+/* Gives a pool memory again, except where nobody but the sleep counts it any more: it ends with the list. */
+static tarn_status resume(struct sleeper *sleeper)
+{
+    struct pool *pool = sleeper->pool;
+    if (sleeper->state != SLEEPS || !is_suspended(pool) || atomic_load(&pool->count) == 1)
+        return TARN_OK;
+    return tarn_pool_resume((tarn_pool *)pool);
+}
+
 /* Lets everything run again. What cannot be resumed stays as it is. */
 static tarn_status roll_back(void)
 {
     tarn_status first = TARN_OK;
     for (size_t i = sleeping.count; i-- > 0;) {
         struct sleeper *sleeper = &sleeping.sleepers[i];
-        tarn_status status = TARN_OK;
         if (sleeper->state == PREPARED)
             pool_sleep_cancel(sleeper->pool);
-        else if (sleeper->state == SLEEPS && is_suspended(sleeper->pool))
-            status = tarn_pool_resume((tarn_pool *)sleeper->pool);
+        tarn_status status = resume(sleeper);
         if (!status)
             sleeper->state = STAYS;
         first = first ? first : status;
@@ -526,8 +533,7 @@ tarn_status tarn_wake(void)
         return status;
     for (size_t i = 0; i < sleeping.count && !status; i++) {
         struct sleeper *sleeper = &sleeping.sleepers[i];
-        if (sleeper->state == SLEEPS && is_suspended(sleeper->pool))
-            status = tarn_pool_resume((tarn_pool *)sleeper->pool);
+        status = resume(sleeper);
         if (!status)
             sleeper->state = STAYS;
     }
