@@ -68,7 +68,7 @@ static void register_end(void)
     device_on_shutdown(sleep_shutdown);
 }
 
-/* Takes the right to change the state, with all captures barred. */
+/* Takes the right to change the state. */
 static tarn_status change_begin(int from, const char *what)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -76,19 +76,31 @@ static tarn_status change_begin(int from, const char *what)
     tarn_status status = device_layer_ready();
     if (!status)
         pthread_once(&once, register_end);
-    if (status || (status = observe_refuse_moving(what)) || (status = captures_bar_all(what)))
+    if (status || (status = observe_refuse_moving(what)))
         return status;
-    if (atomic_compare_exchange_strong(&sleeping.state, &state, TARN_SLEEP_CHANGES))
-        return TARN_OK;
-    captures_unbar_all();
-    return refuse(from, state, what);
+    return atomic_compare_exchange_strong(&sleeping.state, &state, TARN_SLEEP_CHANGES) ? TARN_OK
+                                                                                       : refuse(from, state, what);
 }
 
 static tarn_status change_end(int state, tarn_status status)
 {
     atomic_store(&sleeping.state, state);
-    captures_unbar_all();
     return status;
+}
+
+/* The same with all captures barred. */
+static tarn_status barred_begin(int from, const char *what)
+{
+    tarn_status status = change_begin(from, what);
+    if (!status && (status = captures_bar_all(what)))
+        return change_end(from, status);
+    return status;
+}
+
+static tarn_status barred_end(int state, tarn_status status)
+{
+    captures_unbar_all();
+    return change_end(state, status);
 }
 
 /* The list --------------------------------------------------------------------------------------------------------- */
@@ -462,7 +474,7 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
     tarn_sleep_options options;
     struct error_before before;
     tarn_status status = read_options(given, &options);
-    if (status || (status = residue_check(residue)) || (status = change_begin(TARN_SLEEP_AWAKE, "a sleep")))
+    if (status || (status = residue_check(residue)) || (status = barred_begin(TARN_SLEEP_AWAKE, "a sleep")))
         return status;
     sleeping.what = options.what;
     sleeping.before = reserved_in_all();
@@ -472,31 +484,31 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
         status = prepare_one(&sleeping.sleepers[i], contents_of(&options, sleeping.sleepers[i].pool));
     if (!status) {
         residue_take(residue);
-        return change_end(TARN_SLEEP_PREPARED, TARN_OK);
+        return barred_end(TARN_SLEEP_PREPARED, TARN_OK);
     }
     error_attempt_begin(&before);
     (void)roll_back();
     list_free();
     error_attempt_end(&before, TARN_OK);
-    return change_end(TARN_SLEEP_AWAKE, status);
+    return barred_end(TARN_SLEEP_AWAKE, status);
 }
 
 tarn_status tarn_sleep_commit(tarn_residue *residue)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_status status = residue_check(residue);
-    if (status || (status = change_begin(TARN_SLEEP_PREPARED, "commit of a sleep")))
+    if (status || (status = barred_begin(TARN_SLEEP_PREPARED, "commit of a sleep")))
         return status;
     if ((status = unmap_all())) {
         residue_take(residue);
-        return change_end(TARN_SLEEP_PREPARED, status);
+        return barred_end(TARN_SLEEP_PREPARED, status);
     }
     struct error_before before;
     status = release_all();
     error_attempt_begin(&before);
     note(&status, &before, drop_caches());
     residue_take(residue);
-    return change_end(TARN_SLEEP_ASLEEP, status);
+    return barred_end(TARN_SLEEP_ASLEEP, status);
 }
 
 tarn_status tarn_sleep_cancel(void)
@@ -528,7 +540,7 @@ tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue)
 tarn_status tarn_wake(void)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    tarn_status status = change_begin(TARN_SLEEP_ASLEEP, "wake");
+    tarn_status status = barred_begin(TARN_SLEEP_ASLEEP, "wake");
     if (status)
         return status;
     for (size_t i = 0; i < sleeping.count && !status; i++) {
@@ -538,9 +550,9 @@ tarn_status tarn_wake(void)
             sleeper->state = STAYS;
     }
     if (status)
-        return change_end(TARN_SLEEP_ASLEEP, status);
+        return barred_end(TARN_SLEEP_ASLEEP, status);
     list_free();
-    return change_end(TARN_SLEEP_AWAKE, TARN_OK);
+    return barred_end(TARN_SLEEP_AWAKE, TARN_OK);
 }
 
 tarn_status tarn_sleep_state_get(tarn_sleep_state *state)

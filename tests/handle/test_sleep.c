@@ -169,8 +169,14 @@ static void a_prepare_is_undone_without_a_driver(void **state)
     GIVES(tarn_pool_suspend(filled.pool, true), TARN_ERROR_SUSPENDED);
     GIVES(tarn_sleep_prepare(NULL, NULL), TARN_ERROR_BUSY);
     GIVES(tarn_wake(), TARN_ERROR_INVALID_ARGUMENT);
+    tarn_stream other = lease(1);
+    OK(tarn_capture_begin(other, TARN_CAPTURE_RELAXED)); /* which stops a commit, and no cancel */
+    GIVES(tarn_sleep_commit(NULL), TARN_ERROR_CAPTURE);
+    CHECK(state_now() == TARN_SLEEP_PREPARED);
     uint64_t calls = all_calls(0);
     OK(tarn_sleep_cancel());
+    OK(tarn_capture_abort(other));
+    OK(tarn_stream_return(other));
     CHECK(all_calls(0) == calls && state_now() == TARN_SLEEP_AWAKE && filled_is_right(&filled));
     GIVES(tarn_sleep_cancel(), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_sleep_commit(NULL), TARN_ERROR_INVALID_ARGUMENT);
