@@ -55,7 +55,7 @@ class Binding:
     """The declarations in their order: what Python needs of them."""
 
     def __init__(self):
-        self.typedefs = {}   # name -> node, of tarn's
+        self.typedefs = {}   # name -> node, of tarn
         self.structs = {}    # tag -> name in Python, of those that have fields
         self.enums = []      # (name, [(constant, value)])
         self.lines = []      # of structures and callbacks

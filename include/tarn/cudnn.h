@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuDNN handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses:
- * tarn/handle.h. */
+/* cuDNN handles, with the vendor's types. They need the vendor's header and are not part of tarn.h. tarn/handle.h
+ * has the rules and statuses. */
 #ifndef TARN_CUDNN_H
 #define TARN_CUDNN_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUDNN. */
+/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUDNN. */
 static inline tarn_status tarn_cudnn_handle(cudnnHandle_t *handle)
 {
     void *found = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuDSS handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses:
- * tarn/handle.h. */
+/* cuDSS handles, with the vendor's types. They need the vendor's header and are not part of tarn.h. tarn/handle.h
+ * has the rules and statuses. */
 #ifndef TARN_CUDSS_H
 #define TARN_CUDSS_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUDSS. */
+/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUDSS. */
 static inline tarn_status tarn_cudss_handle(cudssHandle_t *handle)
 {
     void *found = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSOLVER handles, dense and sparse, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and
- * statuses: tarn/handle.h. */
+/* cuSOLVER handles, dense and sparse, with the vendor's types. They need the vendor's header and are not part of
+ * tarn.h. tarn/handle.h has the rules and statuses. */
 #ifndef TARN_CUSOLVER_H
 #define TARN_CUSOLVER_H
 
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUSOLVER_DN. */
+/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSOLVER_DN. */
 static inline tarn_status tarn_cusolver_dn_handle(cusolverDnHandle_t *handle)
 {
     void *found = NULL;
@@ -33,7 +33,7 @@ static inline tarn_status tarn_cusolver_dn_handle_on(tarn_stream stream, cusolve
     return status;
 }
 
-/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUSOLVER_SP. */
+/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSOLVER_SP. */
 static inline tarn_status tarn_cusolver_sp_handle(cusolverSpHandle_t *handle)
 {
     void *found = NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSPARSELt handles, with the vendor's types. Needs the vendor's header; not part of tarn.h. Rules and statuses:
- * tarn/handle.h. The handle is a structure, which tarn has: use the pointer, and do not copy what is behind it. */
+/* cuSPARSELt handles, with the vendor's types. They need the vendor's header and are not part of tarn.h.
+ * tarn/handle.h has the rules and statuses. The handle is a structure, which tarn has: use the pointer, and do not
+ * copy what is behind it. */
 #ifndef TARN_CUSPARSELT_H
 #define TARN_CUSPARSELT_H
 
@@ -13,7 +14,7 @@
 extern "C" {
 #endif
 
-/* tarn_handle_get() and tarn_handle_get_on() of TARN_LIBRARY_CUSPARSELT. */
+/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSPARSELT. */
 static inline tarn_status tarn_cusparselt_handle(const cusparseLtHandle_t **handle)
 {
     void *found = NULL;

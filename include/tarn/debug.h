@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What debug mode finds. Not part of tarn.h.
+/* Debug mode: reports of memory errors. Not part of tarn.h.
  *
- * TARN_DEBUG, read at the first use of tarn, is a list of words joined by commas: redzone, poison, quarantine[=BYTES], sites,
- * check, context, leaks, handles, abort, quiet, or all; docs/debug.md says what each does. An unknown word makes every call
- * fail with TARN_ERROR_CONFIGURATION. What is found is written to standard error, unless `quiet` is among the words,
- * counted, and given to a function. The functions here are thread-safe, and work without TARN_DEBUG too, which then finds nothing. */
+ * TARN_DEBUG, read at the first use of tarn, is a comma-separated list of words: redzone, poison, quarantine[=BYTES],
+ * sites, check, context, leaks, handles, abort, quiet, or all. docs/debug.md describes each. With an unknown word every
+ * call fails with TARN_ERROR_CONFIGURATION. Each report is counted, passed to a callback, and written to standard error
+ * unless `quiet` is set. The functions here are thread-safe. They also work without TARN_DEBUG, but then nothing is
+ * found. */
 #ifndef TARN_DEBUG_H
 #define TARN_DEBUG_H
 
@@ -18,39 +19,40 @@
 extern "C" {
 #endif
 
-/* What a report is of. */
+/* The kind of a report. */
 typedef enum tarn_debug_kind {
-    TARN_DEBUG_BAD_FREE,         /* of what was freed already, or is no block */
-    TARN_DEBUG_RED_ZONE,         /* a write before a block, or behind it */
+    TARN_DEBUG_BAD_FREE,         /* a double free, or a free of what is not a block */
+    TARN_DEBUG_RED_ZONE,         /* a write before or behind a block */
     TARN_DEBUG_WRITE_AFTER_FREE, /* a write to a block in quarantine */
-    TARN_DEBUG_CONFLICT,         /* work of two streams on the same memory without an order; host device only */
+    TARN_DEBUG_CONFLICT,         /* unordered work of two streams on the same memory; host device only */
     TARN_DEBUG_DEVICE,           /* the vendor's current device is not tarn's */
-    TARN_DEBUG_LEAK              /* blocks that are live at tarn_shutdown(); one report a call site */
+    TARN_DEBUG_LEAK              /* live blocks at tarn_shutdown(); one report per call site */
 } tarn_debug_kind;
 
 /* One report. */
 typedef struct tarn_debug_report {
     size_t size;          /* sizeof(tarn_debug_report) */
     tarn_debug_kind kind; /* what was found */
-    int device;           /* where */
-    const void *block;    /* its start, or the pointer that was freed; NULL where no block is concerned */
-    size_t requested;     /* bytes, as asked for; of leaks, all of the site's together */
-    int64_t offset;       /* bytes from the start of the block to the first one that is wrong */
-    const char *text;     /* all of it, in lines; valid during the call */
+    int device;           /* the device concerned */
+    const void *block;    /* its start, or the freed pointer; NULL if no block is concerned */
+    size_t requested;     /* bytes that were requested; for a leak, the sum of its call site */
+    int64_t offset;       /* bytes from the start of the block to the first wrong byte */
+    const char *text;     /* the whole report, in lines; valid during the call */
 } tarn_debug_report;
 
-/* Has `function` called for each report from now on, by a thread that calls tarn, at the beginning or the end of a call and with
- * no lock held: it may call tarn. Reports that a background thread finds come with the next call. NULL: nobody is told. Does
- * nothing in a child of fork(). */
+/* Sets the function that is called for each report from now on; NULL for none. A thread that calls tarn calls it, at
+ * the beginning or the end of a call, with no lock held, so it may call tarn. Reports that a background thread finds
+ * follow at the next call. In a child of fork() this has no effect. */
 TARN_API void tarn_debug_callback_set(void (*function)(const tarn_debug_report *report, void *user), void *user);
 
-/* How many reports there were. First looks at what has been freed and whose work has ended; waits for no work. */
+/* Returns the number of reports so far. The call first checks freed blocks whose work has ended. It waits for no
+ * work. */
 TARN_API uint64_t tarn_debug_reports(void);
 
-/* Looks at every block now: waits for the work that freed blocks of `device` wait for, looks at their red zones and at what
- * lies in quarantine, which is empty then; with redzone waits for the work of every stream that has blocks, and looks at the
- * red zones of live ones. TARN_ERROR_CAPTURE while a known capture
- * is open on the device; and as tarn_device_trim(). */
+/* Checks all blocks of `device` now. The call waits for the work that freed blocks wait for, checks their red zones,
+ * and checks and empties the quarantine. With `redzone` it also waits for the work of every stream that has blocks, and
+ * checks the red zones of live blocks. Otherwise as tarn_device_trim().
+ *   TARN_ERROR_CAPTURE   a known capture is open on the device */
 TARN_API tarn_status tarn_debug_check(int device);
 
 #ifdef __cplusplus

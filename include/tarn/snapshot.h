@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Snapshots: what lies where in device memory, and what happened to it while the trace was on (trace.h), in a file.
+/* Snapshots: a file that shows what lies where in device memory, and what happened to it while the trace was on
+ * (trace.h).
  *
- * TARN_SNAPSHOT_PICKLE is PyTorch's format, what torch.cuda.memory._dump_snapshot() writes: its viewer (pytorch.org/memory_viz),
- * its _memory_viz.py and `tarn replay` and `tarn report` read it. What PyTorch has no name for is in a key of its own, "tarn"
- * (docs/snapshots.md). TARN_SNAPSHOT_CHROME is the JSON of chrome://tracing and ui.perfetto.dev.
+ * TARN_SNAPSHOT_PICKLE is PyTorch's format, as torch.cuda.memory._dump_snapshot() writes it. PyTorch's viewer
+ * (pytorch.org/memory_viz), its _memory_viz.py, `tarn replay` and `tarn report` read it. Data that PyTorch has no name
+ * for is under its own key, "tarn" (docs/snapshots.md). TARN_SNAPSHOT_CHROME is JSON for chrome://tracing and
+ * ui.perfetto.dev.
  *
- * A snapshot stops allocations and frees of a device for as long as its blocks are copied, some ms for a million; nothing waits
- * for the device or for the writing. Each device is as it was at one moment, which may be another's a moment later. All functions are
- * thread-safe and may be called during a capture and by an observer of out-of-memory. Each may also return
- * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN and what the choice of a driver gives. */
+ * A snapshot blocks allocations and frees of a device while its blocks are copied: some milliseconds for a million
+ * blocks. Nothing waits for the device or for the writing. Each device is shown at one moment; two devices may be shown
+ * at slightly different moments. All functions are thread-safe and may be called during a capture and by an
+ * out-of-memory observer. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,
+ * TARN_ERROR_DRIVER and TARN_ERROR_CONFIGURATION. */
 #ifndef TARN_SNAPSHOT_H
 #define TARN_SNAPSHOT_H
 
@@ -34,55 +37,57 @@ typedef enum tarn_snapshot_format {
 typedef struct tarn_snapshot_options {
     size_t size;                 /* sizeof(tarn_snapshot_options) */
     tarn_snapshot_format format; /* TARN_SNAPSHOT_PICKLE */
-    uint64_t
-        max_bytes; /* of the file: where it would be longer, the oldest records are left out. TARN_NO_LIMIT: it may be of any length */
+    uint64_t max_bytes;          /* of the file: the oldest records are dropped to fit. TARN_NO_LIMIT: any length */
 } tarn_snapshot_options;
 
-/* Writes a snapshot to a file that only its owner can read, in place of one that is there: under another name in the same folder
- * first, so that nobody finds half of one. `options` NULL: a pickle without a limit. TARN_ERROR_INVALID_ARGUMENT for a NULL path,
- * an option out of range, or a limit below what there is without any record, which the text names; TARN_ERROR_SYSTEM where the file cannot
- * be written, with the reason; TARN_ERROR_OUT_OF_HOST_MEMORY. On failure what was there before is untouched. */
+/* Writes a snapshot to a file that only its owner can read. An existing file is replaced at the end, so that nobody
+ * sees a partial one; on failure it is untouched. A NULL `options` means a pickle without a limit.
+ *   TARN_ERROR_INVALID_ARGUMENT   `path` is NULL, an option is out of range, or the limit is too low even without any
+ *                                 record; the text names the minimum
+ *   TARN_ERROR_SYSTEM             the file cannot be written; the text says why
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *options);
 
-/* The same, given to a function piece by piece, by the calling thread with no lock held; it says whether to go on. Where it says no:
- * TARN_ERROR_SYSTEM. */
+/* Passes a snapshot to `write` piece by piece, in the calling thread and with no lock held. `write` returns whether to
+ * go on. Otherwise as tarn_snapshot_write().
+ *   TARN_ERROR_SYSTEM   `write` returned false */
 TARN_API tarn_status tarn_snapshot_print(bool (*write)(const void *data, size_t size, void *user), void *user,
                                          const tarn_snapshot_options *options);
 
-/* What a part of a segment is. */
+/* The state of a part of a segment. */
 typedef enum tarn_memory_state {
-    TARN_MEMORY_FREE,   /* nobody has it */
+    TARN_MEMORY_FREE,   /* free memory */
     TARN_MEMORY_LIVE,   /* a block */
-    TARN_MEMORY_WAITING /* a block that was freed, and that work on other streams still uses */
+    TARN_MEMORY_WAITING /* a freed block that work on other streams still uses */
 } tarn_memory_state;
 
-/* A part of a segment: a block, or free memory between blocks. It does not grow, as it lies in arrays. */
+/* A part of a segment: a block, or free memory between blocks. The structure never grows, because arrays contain it. */
 typedef struct tarn_memory_part {
     void *address;           /* its start */
     size_t bytes;            /* of it */
-    size_t requested;        /* bytes that the caller asked for; 0 where it is free */
+    size_t requested;        /* bytes that the caller requested; 0 if free */
     tarn_memory_state state; /* what it is */
     tarn_tag tag;            /* of the block; 0: none */
     uint64_t reserved[2];    /* 0; for later versions */
 } tarn_memory_part;
 
-/* A run of mapped addresses that one stream has in one pool, cut into parts without a gap. */
+/* A range of mapped addresses that one stream has in one pool, divided into parts without gaps. */
 typedef struct tarn_memory_segment {
-    size_t size;                   /* sizeof(tarn_memory_segment), as tarn has it */
+    size_t size;                   /* sizeof(tarn_memory_segment) in the library */
     void *address;                 /* its start */
     size_t bytes;                  /* of it */
     int device;                    /* whose memory it is */
-    tarn_stream stream;            /* that has it; may be retired since */
-    void *native;                  /* what the vendor calls the stream */
+    tarn_stream stream;            /* the stream that owns it; may have been retired */
+    void *native;                  /* the vendor's stream */
     tarn_pool_id pool;             /* (0, 0) is the default pool */
-    bool large;                    /* it serves requests above 1 MiB */
-    bool is_virtual;               /* it is mapped, and not a plain segment */
-    const tarn_memory_part *parts; /* in the order of addresses, until the function returns */
-    size_t part_count;             /* how many they are */
+    bool large;                    /* serves requests above 1 MiB */
+    bool is_virtual;               /* virtual memory, not a plain segment */
+    const tarn_memory_part *parts; /* by address; valid until the callback returns */
+    size_t part_count;             /* number of parts */
 } tarn_memory_segment;
 
-/* Calls `each` for every segment of every device, in the order of addresses: what a snapshot has, as structures. Each device is as it was at
- * one moment. `each` runs with no lock held and may call tarn.
+/* Calls `each` for every segment of every device, by address: the data of a snapshot, as structures. Each device is
+ * shown at one moment. `each` runs with no lock held and may call tarn.
  *   TARN_ERROR_INVALID_ARGUMENT     `each` is NULL
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   `each` was not called */
 TARN_API tarn_status tarn_memory_list(void (*each)(const tarn_memory_segment *segment, void *user), void *user);

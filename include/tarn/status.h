@@ -3,10 +3,10 @@
 
 /* Statuses and the detail behind them.
  *
- * Every tarn call that can fail returns a tarn_status and gives its results through trailing out-parameters, which it
- * leaves untouched on failure. A failed call leaves live blocks, their contents, streams and handles as they were.
- * All functions here are thread-safe, may be called during a capture, after a fork and after tarn_shutdown().
- * TARN_ERROR_SHUTDOWN also says that the vendor's driver has shut down, as it does while the process exits. */
+ * Every call that can fail returns a tarn_status. Results come through trailing out-parameters, which a failed call
+ * leaves untouched. A failed call leaves live blocks, their contents, streams and handles as they were. The functions
+ * here are thread-safe. They work during a capture, after a fork and after tarn_shutdown(). TARN_ERROR_SHUTDOWN also
+ * means that the vendor's driver has shut down, as it does while the process exits. */
 #ifndef TARN_STATUS_H
 #define TARN_STATUS_H
 
@@ -18,14 +18,14 @@
 extern "C" {
 #endif
 
-/* Before each public function: the shared library exports it. */
+/* Marks a public function: the shared library exports it. */
 #if defined(__GNUC__)
 #define TARN_API __attribute__((visibility("default")))
 #else
 #define TARN_API
 #endif
 
-/* In place of a number of bytes: no limit. 0 is a limit of 0. */
+/* Stands for "no limit" where a number of bytes is expected. 0 is a limit of 0 bytes. */
 #define TARN_NO_LIMIT 18446744073709551615ul
 
 /* X(name, value, text). Values are part of the ABI and never change. */
@@ -34,16 +34,16 @@ extern "C" {
     X(TARN_ERROR_INVALID_ARGUMENT, 1, "an argument is outside what the call accepts")                      \
     X(TARN_ERROR_OUT_OF_MEMORY, 2, "the device, or a limit set on it, has no memory left for the request") \
     X(TARN_ERROR_OUT_OF_HOST_MEMORY, 3, "the host has no memory left for the library's own bookkeeping")   \
-    X(TARN_ERROR_INVALID_POINTER, 4, "the pointer is not the start of a live block of tarn's")             \
+    X(TARN_ERROR_INVALID_POINTER, 4, "the pointer is not the start of a live tarn block")                  \
     X(TARN_ERROR_DOUBLE_FREE, 5, "the block was freed before")                                             \
-    X(TARN_ERROR_INVALID_DEVICE, 6, "there is no device of that number")                                   \
+    X(TARN_ERROR_INVALID_DEVICE, 6, "there is no device with that number")                                 \
     X(TARN_ERROR_INVALID_STREAM, 7, "the stream is unknown, retired, or of another device")                \
     X(TARN_ERROR_NOT_READY, 8, "the work asked about has not finished")                                    \
     X(TARN_ERROR_BUSY, 9, "the object is still in use")                                                    \
     X(TARN_ERROR_CAPTURE, 10, "the call is not allowed while a stream captures")                           \
     X(TARN_ERROR_DEVICE_LOST, 11, "an earlier error has left the device unusable")                         \
-    X(TARN_ERROR_MAPPING_LIMIT, 12, "the machine's limit of memory mappings is reached")                   \
-    X(TARN_ERROR_DRIVER, 13, "a call of the driver failed")                                                \
+    X(TARN_ERROR_MAPPING_LIMIT, 12, "the process has reached the system's limit on memory mappings")       \
+    X(TARN_ERROR_DRIVER, 13, "a driver call failed")                                                       \
     X(TARN_ERROR_NO_DRIVER, 14, "no driver could be loaded")                                               \
     X(TARN_ERROR_LIBRARY_NOT_FOUND, 15, "a vendor library could not be loaded")                            \
     X(TARN_ERROR_NOT_SUPPORTED, 16, "the driver or the device cannot do this")                             \
@@ -52,10 +52,10 @@ extern "C" {
     X(TARN_ERROR_CONFIGURATION, 19, "an environment variable or a configuration string is malformed")      \
     X(TARN_ERROR_NO_ROOM, 20, "the block cannot grow where it is")                                         \
     X(TARN_ERROR_INTERNAL, 21, "an invariant of the library is broken; please report it")                  \
-    X(TARN_ERROR_LIBRARY, 22, "a call of a vendor library failed")                                         \
+    X(TARN_ERROR_LIBRARY, 22, "a vendor library call failed")                                              \
     X(TARN_ERROR_SCOPE, 23, "the scope has ended, is open already, or is not the newest of this thread")   \
     X(TARN_ERROR_SUSPENDED, 24, "the pool is suspended")                                                   \
-    X(TARN_ERROR_SYSTEM, 25, "a call of the operating system failed")
+    X(TARN_ERROR_SYSTEM, 25, "a system call failed")
 
 /* How a call ended. */
 typedef enum tarn_status {
@@ -64,18 +64,18 @@ typedef enum tarn_status {
 #undef TARN_STATUS_ENUM
 } tarn_status;
 
-/* The name, "TARN_ERROR_OUT_OF_MEMORY", and a sentence without a full stop. For a value that is none, "TARN_UNKNOWN".
- * The strings are constant. */
+/* Return the name of a status, such as "TARN_ERROR_OUT_OF_MEMORY", and its meaning as a sentence without a full stop.
+ * An unknown value gives "TARN_UNKNOWN" from both. The strings are constant. */
 TARN_API const char *tarn_status_name(tarn_status status);
 TARN_API const char *tarn_status_text(tarn_status status);
 
-/* What failed last in this thread: what was tried, the driver's call, its code and text, the remedy where one is known.
- * Empty where nothing failed yet; a call that succeeds leaves it as it was. The string belongs to the thread and lasts
- * until its next failing call or its end. */
+/* Returns the detail of the calling thread's last failure: what was tried, the driver's call, its code and text, and
+ * the remedy where one is known. The text is empty if nothing has failed yet. A call that succeeds leaves it as it was.
+ * The string belongs to the thread. It is valid until the thread's next failing call, or until the thread ends. */
 TARN_API const char *tarn_last_error(void);
 
-/* Why this thread's last tarn_malloc() gave NULL: TARN_OK means that 0 bytes were asked for. Says nothing after a call that
- * gave memory. */
+/* Returns why the calling thread's last tarn_malloc() returned NULL. TARN_OK means that 0 bytes were requested. After a
+ * tarn_malloc() that returned memory, the value is meaningless. */
 TARN_API tarn_status tarn_last_status(void);
 
 #ifdef __cplusplus

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Streams and events.
+/* Streams, events and captures.
  *
- * A tarn_stream is a value, slot, lease and incarnation: copy it freely. A stream of the vendor's enters by
- * tarn_stream_adopt() and leaves by tarn_stream_retire() before it is destroyed; then its value is never valid again,
- * even if the vendor hands the same pointer out anew. All functions are thread-safe. A retired or unknown stream gives
- * TARN_ERROR_INVALID_STREAM. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN,
- * TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST and TARN_ERROR_OUT_OF_HOST_MEMORY. */
+ * A tarn_stream is a plain value, made of slot, lease and incarnation: copy it freely. A stream that the caller created
+ * is registered by tarn_stream_adopt() and unregistered by tarn_stream_retire() before it is destroyed. Its value is
+ * never valid again after that, even if the vendor reuses the pointer. All functions are thread-safe. Every function
+ * may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER,
+ * TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_INVALID_STREAM for an
+ * unknown or retired stream, and TARN_ERROR_INVALID_ARGUMENT for a NULL that is not allowed. */
 #ifndef TARN_STREAM_H
 #define TARN_STREAM_H
 
@@ -22,169 +23,214 @@ extern "C" {
 /* A stream: slot, lease and incarnation. */
 typedef uint64_t tarn_stream;
 
-/* The legacy default stream of the calling thread's current device, which waits for and is waited for by every stream
- * that is not non-blocking. Where a call asks for a stream, this is the one that a new thread starts on. */
+/* The legacy default stream of the calling thread's current device. It synchronizes with every blocking stream of the
+ * device. A new thread starts on this stream. */
 #define TARN_STREAM_LEGACY 0ul
-/* The per-thread default stream of the calling thread on its current device: a slot of its own for each thread. With CUDA and HIP it is
- * the vendor's (CU_STREAM_PER_THREAD, hipStreamPerThread: the constant 2), and blocking; on the host device tarn makes one.
+/* The calling thread's per-thread default stream on its current device. Each thread has its own slot. With CUDA and HIP
+ * it is the vendor's stream (CU_STREAM_PER_THREAD, hipStreamPerThread: the constant 2) and blocking. On the host device
+ * tarn creates one.
  *
- * The vendor's constant means another stream in each thread. So the value of another thread's stream, or of one that has ended,
- * allocates, frees and records uses like any other; TARN_ERROR_INVALID_STREAM is what every call gives that would name it to the vendor:
- * its native value, a query, a wait, an event, a question about a capture, a handle. A handle that is leased for it is used in its
- * thread alone. Other threads learn that its work has finished by an event on the legacy stream, for which all blocking streams of the
- * device wait: recorded when a block that it uses is freed by another thread, when its memory is wanted and nothing else is left, and
- * when a new thread takes the slot of one that has ended, whose work the new thread's stream waits for. */
+ * The vendor's constant means a different stream in each thread. So the value of another thread's stream, or of an
+ * exited thread's, is limited. It can allocate, free and record uses. A call that would have to name it to the vendor
+ * returns TARN_ERROR_INVALID_STREAM: its native value, a query, a wait, an event, a question about a capture, a handle.
+ * A handle that is leased for it works in its own thread only.
+ *
+ * Other threads learn that its work has finished from an event on the legacy stream, which waits for all blocking
+ * streams of the device. tarn records that event in three cases: another thread frees a block that the stream uses; its
+ * memory is wanted and nothing else is left; a new thread takes over the slot of an exited one. The new thread's stream
+ * waits for the exited thread's work. */
 #define TARN_STREAM_PER_THREAD 1ul
 
-/* The number of streams a priority that tarn_stream_shared_get() hands out in turn (c10/cuda/CUDAStream.cpp). */
+/* The number of streams per device and priority that tarn_stream_shared_get() hands out (c10/cuda/CUDAStream.cpp). */
 #define TARN_STREAM_SHARED_COUNT 32
 
-/* The calling thread's current stream on `device`, a value that any thread can use (see TARN_STREAM_PER_THREAD). `set` makes
- * `stream` current on its own device and leaves the current device as it is. */
+/* Return or change the calling thread's current stream. `get` returns the one on `device`, as a value that any thread
+ * can use (see TARN_STREAM_PER_THREAD). `set` makes `stream` current on its own device; the current device stays as it
+ * is.
+ *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_stream_get(int device, tarn_stream *stream);
 TARN_API tarn_status tarn_stream_set(tarn_stream stream);
 
-/* Registers a stream that the caller created. The same (device, native) pair adopted twice is the same stream, and must be
- * retired as often. One that tarn leased or shared is that stream; retiring it has no effect, and ends with the lease. NULL gives the legacy stream. With CUDA and HIP the constant 1 gives it too, and 2 gives the calling thread's
- * per-thread default stream. Retiring one of these has no effect.
- *   TARN_ERROR_INVALID_DEVICE
+/* Registers a stream that the caller created, and returns its value. Adopting the same (device, native) pair again
+ * returns the same stream, which must be retired as often as it was adopted.
+ *
+ * Adopting a stream that tarn knows by other means only returns its value; retiring it again changes nothing. This
+ * holds for a stream that tarn leased or shared, whose value ends with its lease, and for default streams: NULL returns
+ * the legacy stream. With CUDA and HIP the constant 1 also returns the legacy stream, and 2 the calling thread's
+ * per-thread default stream.
+ *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
  *   TARN_ERROR_INVALID_ARGUMENT   `stream` is NULL
- *   TARN_ERROR_INVALID_STREAM     the driver does not know `native` on this device, or it is not of the device's primary
- *                                 context, which CUDA tells from 12.5 on; or it was leased and has been returned */
+ *   TARN_ERROR_INVALID_STREAM     the driver does not know `native` on this device; or it is not of the device's
+ *                                 primary context, which CUDA reports from 12.5 on; or it was leased and has been
+ *                                 returned */
 TARN_API tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream);
 
-/* The stream of a native one, which is registered if it is new. For adaptors, which are given a native stream with each call and are not
- * told when it is destroyed: call this each time, use the value for that call, and keep it no longer. It counts nothing, and needs no
- * retirement. What tarn_stream_adopt() says of special values holds here; a stream that was adopted, leased or shared is that stream.
+/* Returns the value of a native stream, registering it if it is new. For adaptors that receive a native stream with
+ * each call and never learn of its destruction: call this each time, and use the value for that call only. It needs no
+ * retirement. The special values of tarn_stream_adopt() apply. A stream that was adopted, leased or shared keeps its
+ * value.
  *
- * Each call compares the driver's number of the stream, which no two streams of a process share. A destroyed stream whose pointer came
- * again is so noticed, and retired: its value is never valid again. Between these calls tarn does not use a found stream, which may be
- * gone: it learns what memory is idle from events that later calls record, of which one in many has to, and where that does not
- * suffice from a wait for all work of the device. For that one tarn_capture_begin() gives TARN_ERROR_BUSY meanwhile, and while a known
- * capture is open it is not made. Adopting a found stream, or retiring it, ends that: the caller then says when it goes.
+ * Each call compares the driver's id of the stream, which is unique in a process. So tarn notices when a destroyed
+ * stream's pointer was reused, and retires the old value for good. Between these calls tarn never touches a found
+ * stream, because it may be gone. It learns which memory is idle from events that a few of the later calls record, or,
+ * as a last resort, from a wait for all work of the device. During that wait tarn_capture_begin() returns
+ * TARN_ERROR_BUSY; while a known capture is open, the wait is not made. Adopting or retiring a found stream ends this
+ * state: from then on the caller reports its end.
  *
- * Takes no lock for a stream that is registered. Allowed while any stream captures. A stream that captures itself does not tell its number:
- * it is then the one that was found at its pointer last, or a new one. So find a stream before its capture begins.
- *   TARN_ERROR_NOT_SUPPORTED      the driver has no such numbers (CUDA before 12.0, HIP before 7.1): adopt and retire instead
- *   TARN_ERROR_CAPTURE            what the stream's pointer stood for was destroyed during a known capture, which is to be aborted first
- *   TARN_ERROR_INVALID_DEVICE, TARN_ERROR_INVALID_ARGUMENT, TARN_ERROR_INVALID_STREAM   as tarn_stream_adopt() */
+ * Takes no lock for a registered stream. Allowed while any stream captures. A stream that captures does not report its
+ * id: the call then returns the stream that was last found at this pointer, or a new one. So find a stream before its
+ * capture begins.
+ *   TARN_ERROR_NOT_SUPPORTED      the driver has no stream ids (CUDA before 12.0, HIP before 7.1): use adopt and retire
+ *   TARN_ERROR_CAPTURE            the stream at this pointer was destroyed during a known capture; abort that capture
+ *                                 first
+ *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
+ *   TARN_ERROR_INVALID_ARGUMENT   `stream` is NULL
+ *   TARN_ERROR_INVALID_STREAM     as tarn_stream_adopt() */
 TARN_API tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream);
 
-/* Forgets an adopted or found stream; call it before the stream is destroyed. Memory in its heap that is not live goes to the
- * device's other streams once the work queued so far has finished; live blocks stay valid and are freed as ever.
- * TARN_ERROR_INVALID_ARGUMENT for one that was neither; TARN_ERROR_CAPTURE for one that captures. */
+/* Unregisters an adopted or found stream. Call it before the stream is destroyed. Free memory of the stream serves the
+ * device's other streams once the work queued so far has finished. Live blocks stay valid and are freed as usual.
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream was neither adopted nor found; a leased stream is returned, not retired
+ *   TARN_ERROR_CAPTURE            the stream captures */
 TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
 
-/* One of 32 streams a priority and device, in turn: the 33rd call gives the first again, as PyTorch does. `priority` is
- * 0 or below; below the device's greatest is taken as the greatest. TARN_ERROR_INVALID_ARGUMENT for one above 0. */
+/* Returns one of 32 streams per device and priority, round-robin: the 33rd call returns the first stream again, as in
+ * PyTorch. `priority` is 0 or negative; a value below the device's greatest priority counts as the greatest.
+ *   TARN_ERROR_INVALID_ARGUMENT   `priority` is above 0
+ *   TARN_ERROR_INVALID_DEVICE     there is no device with that number */
 TARN_API tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream);
 
-/* A stream that nobody else is given until it is returned (pytorch/pytorch#173729 is the reason). Returning does not
- * wait; the next lease may find earlier work still queued, in order. The value ends with its lease: every later use of it gives
- * TARN_ERROR_INVALID_STREAM, also as a thread's current stream. (After 65,536 more leases of the stream the value comes again.)
- * Memory that was allocated on the stream stays as it is.
- *   TARN_ERROR_INVALID_ARGUMENT   return: the stream was not leased
+/* Leases a stream that nobody else gets until it is returned (pytorch/pytorch#173729 is the reason). `priority` is as
+ * in tarn_stream_shared_get(). Returning a stream does not wait: the next lease may still have earlier work queued
+ * ahead of its own. Memory that was allocated on the stream stays as it is.
+ *
+ * The value ends with its lease: every later use of it is TARN_ERROR_INVALID_STREAM, even as a thread's current stream.
+ * After 65,536 more leases of the same stream the value repeats.
+ *   TARN_ERROR_INVALID_ARGUMENT   lease: as tarn_stream_shared_get(); return: the stream was not leased
+ *   TARN_ERROR_INVALID_DEVICE     lease: there is no device with that number
  *   TARN_ERROR_INVALID_STREAM     return: the lease has ended
  *   TARN_ERROR_CAPTURE            return: the stream captures */
 TARN_API tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
 TARN_API tarn_status tarn_stream_return(tarn_stream stream);
 
-/* What the vendor calls it (cudaStream_t), its device, and its priority. */
+/* Return the vendor's stream (cudaStream_t), the device, and the priority of a stream.
+ *   TARN_ERROR_INVALID_STREAM   `native`: also another thread's per-thread default stream */
 TARN_API tarn_status tarn_stream_native_get(tarn_stream stream, void **native);
 TARN_API tarn_status tarn_stream_device_get(tarn_stream stream, int *device);
 TARN_API tarn_status tarn_stream_priority_get(tarn_stream stream, int *priority);
 
-/* TARN_OK when all work queued so far has finished, else TARN_ERROR_NOT_READY. Both give TARN_ERROR_CAPTURE for a stream
- * that captures, and for the legacy stream while a blocking stream of its device does; the capture survives. */
+/* `query` returns TARN_OK if all work queued so far has finished; `synchronize` waits for it.
+ *   TARN_ERROR_NOT_READY        `query`: work is still unfinished
+ *   TARN_ERROR_CAPTURE          the stream captures, or it is the legacy stream and a blocking stream of its device
+ *                               captures. The capture survives */
 TARN_API tarn_status tarn_stream_query(tarn_stream stream);
 TARN_API tarn_status tarn_stream_synchronize(tarn_stream stream);
 
-/* A guard makes `stream` and its device current; restore puts back the stream that was current on that device, and then
- * the device. The rules of tarn_device_guard hold. */
+/* A guard makes `stream` and its device current. Restore brings back the stream that was current on that device, and
+ * then the previous device. The rules of tarn_device_guard hold. */
 typedef struct tarn_stream_guard {
-    tarn_stream previous; /* the stream before, on `device` */
-    int device;           /* the stream's */
-    int previous_device;  /* the device before */
+    tarn_stream previous; /* the previous stream on `device` */
+    int device;           /* the stream's device */
+    int previous_device;  /* the previous device */
     bool active;          /* set, and not restored yet */
 } tarn_stream_guard;
 TARN_API tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream);
 TARN_API tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard);
 
-/* An event marks a point in a stream. It belongs to its creator; destroying NULL is fine, and so is destroying one that
- * tarn_free_after() still waits for: tarn keeps what it needs. One that was never recorded counts as finished. */
+/* An event marks a point in a stream's work. It belongs to the caller that created it. Destroying NULL is allowed, and
+ * so is destroying an event that tarn_free_after() still needs. An event that was never recorded counts as finished.
+ *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
+ *   TARN_ERROR_INVALID_ARGUMENT   `event` is not an event, or was destroyed */
 typedef struct tarn_event tarn_event;
 TARN_API tarn_status tarn_event_create(int device, tarn_event **event);
 TARN_API tarn_status tarn_event_destroy(tarn_event *event);
 
-/* Records all work queued on `stream` so far, in place of an earlier recording. TARN_ERROR_INVALID_STREAM for a stream
- * of another device. On a stream that captures the event becomes part of the capture: streams can wait for it there, and
- * join; every other use is TARN_ERROR_CAPTURE until it is recorded anew. TARN_ERROR_CAPTURE for a stream whose capture
- * was invalidated, and for the legacy stream while a blocking stream of its device captures. */
+/* Records all work queued on `stream` so far, replacing the event's earlier recording. On a stream that captures, the
+ * event becomes part of the capture: other streams can wait for it and so join the capture. Any other use of it is
+ * TARN_ERROR_CAPTURE until it is recorded again.
+ *   TARN_ERROR_INVALID_STREAM   the stream belongs to another device
+ *   TARN_ERROR_CAPTURE          the stream's capture was invalidated, or it is the legacy stream and a blocking stream
+ *                               of its device captures */
 TARN_API tarn_status tarn_event_record(tarn_event *event, tarn_stream stream);
 
-/* TARN_OK when the recorded work has finished, else TARN_ERROR_NOT_READY. */
+/* `query` returns TARN_OK if the recorded work has finished; `synchronize` waits for it.
+ *   TARN_ERROR_NOT_READY   `query`: the work is unfinished
+ *   TARN_ERROR_CAPTURE     the event was recorded in a capture */
 TARN_API tarn_status tarn_event_query(tarn_event *event);
 TARN_API tarn_status tarn_event_synchronize(tarn_event *event);
 
-/* Work queued on `stream` from now on waits for what `event` has recorded. The event may be of another device. A stream that
- * waits for an event of a capture joins that capture. What would end a capture is TARN_ERROR_CAPTURE, and it survives: a
- * stream that captures cannot wait for work outside its capture, nor the legacy stream for a captured event. */
+/* Makes work queued on `stream` from now on wait for the work that `event` has recorded. The event may belong to
+ * another device. A stream that waits for an event of a capture joins that capture.
+ *   TARN_ERROR_CAPTURE   the wait would invalidate a capture, which survives: a stream that captures cannot wait for
+ *                        work outside its capture, and the legacy stream cannot wait for an event of a capture */
 TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
 
-/* Captures: a stream that records work into a graph instead of running it.
+/* Captures. A stream that captures records its work into a graph instead of running it.
  *
- * tarn knows a capture that begins by tarn_capture_begin(), or that is announced just before the caller's own begin. A known
- * capture survives whatever tarn is asked to do meanwhile, by any thread: no event of tarn's is recorded in it or
- * queried from it, nothing waits for it, no library handle is created. One that tarn does not know is only seen when its
- * stream is used.
+ * A capture is *known* if it begins by tarn_capture_begin(), or is announced just before the caller's own begin. A
+ * known capture survives every tarn call by every thread: tarn records or queries no event in it, never waits for it,
+ * and creates no library handle. tarn sees any other capture only when its stream is used.
  *
- * Memory that is freed while its stream captures, or while a stream that uses it does, serves that stream again, in order, and
- * others when the capture is over. A graph keeps nothing alive: what it uses must stay allocated while it is launched. */
+ * Memory freed while its stream captures, or while a stream that uses it captures, is reused on that stream in order.
+ * Other streams get it when the capture is over. A graph keeps nothing alive: what it uses must stay allocated while
+ * the graph is launched. */
 typedef enum tarn_capture_mode {
-    TARN_CAPTURE_GLOBAL,       /* the driver refuses unsafe calls of every thread meanwhile */
-    TARN_CAPTURE_THREAD_LOCAL, /* ... of this thread */
-    TARN_CAPTURE_RELAXED       /* ... of none */
+    TARN_CAPTURE_GLOBAL,       /* the driver refuses unsafe calls of every thread during it */
+    TARN_CAPTURE_THREAD_LOCAL, /* the driver refuses unsafe calls of this thread */
+    TARN_CAPTURE_RELAXED       /* the driver refuses no calls */
 } tarn_capture_mode;
 
-/* What a stream does. */
+/* Whether a stream captures. */
 typedef enum tarn_capture_state {
     TARN_CAPTURE_NONE,       /* it runs its work */
     TARN_CAPTURE_ACTIVE,     /* it captures */
-    TARN_CAPTURE_INVALIDATED /* it captures, and a mistake has spoilt the capture, which can only be ended */
+    TARN_CAPTURE_INVALIDATED /* a mistake has invalidated the capture, which can only be ended */
 } tarn_capture_state;
 
-/* Begins a capture on a stream. TARN_ERROR_INVALID_ARGUMENT for a default stream; TARN_ERROR_CAPTURE when it captures already,
- * or is announced to; TARN_ERROR_BUSY while a pool of its device is being suspended or resumed, tarn_handle_trim() destroys handles, or
- * the device is waited for as tarn_stream_find() says. */
+/* Begins a capture on a stream.
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream is a default stream, or `mode` is unknown
+ *   TARN_ERROR_CAPTURE            the stream captures already, or a capture of it was announced
+ *   TARN_ERROR_BUSY               a pool of the device is being suspended or resumed, tarn_handle_trim() is destroying
+ *                                 handles, or tarn is waiting for the device on behalf of tarn_stream_find() */
 TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
 
-/* Says that the caller is about to begin a capture on `stream` by the vendor's own call. tarn_capture_end_announced() ends what this
- * began, after the vendor's call has ended the capture; tarn_capture_abort() where none was begun. TARN_ERROR_CAPTURE when it was announced
- * already; TARN_ERROR_BUSY as above. */
+/* Announces a capture that the caller is about to begin on `stream` by the vendor's own call. After the vendor's call
+ * has ended the capture, tarn_capture_end_announced() ends the announcement. If no capture was begun after all,
+ * tarn_capture_abort() ends it.
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream is a default stream
+ *   TARN_ERROR_CAPTURE            a known capture of the stream is open, or was announced already
+ *   TARN_ERROR_BUSY               as tarn_capture_begin() */
 TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
 
-/* Ends a capture that tarn began. `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys. An invalidated capture is
- * over too, and gives TARN_ERROR_CAPTURE, as is one of a device that is lost: TARN_ERROR_DEVICE_LOST.
- *   TARN_ERROR_INVALID_ARGUMENT  a stream without a known capture, or with one that was announced; a NULL
- *   TARN_ERROR_CAPTURE           and the capture goes on: in a thread that did not begin it, unless it is relaxed */
+/* Ends a capture that tarn began. `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys. If the
+ * capture was invalidated or the device is lost, the capture is over too and there is no graph.
+ *   TARN_ERROR_INVALID_ARGUMENT   `graph` is NULL, or the stream has no known capture, or its capture was announced
+ *   TARN_ERROR_CAPTURE            the capture was invalidated, and is over; or the calling thread did not begin it and
+ *                                 it is not relaxed, and it goes on
+ *   TARN_ERROR_DEVICE_LOST        the capture is over */
 TARN_API tarn_status tarn_capture_end(tarn_stream stream, void **graph);
 
-/* Ends a capture that was announced, by any thread, after the vendor's call has ended it. `graph` is what that call gave, and stays the
- * caller's; NULL where it gave none. The graph holds the memory of the capture's pool from then on (tarn/pool.h). Whatever is forgotten on
- * the way here, the capture stays known, and what it uses stays where it is. On failure it goes on, except on a lost device.
- *   TARN_ERROR_CAPTURE           the vendor says that the stream still captures: end that first
- *   TARN_ERROR_INVALID_ARGUMENT  a stream without a capture that was announced
- *   TARN_ERROR_NOT_SUPPORTED     the driver cannot tell the end of a graph; tarn_capture_abort() ends such a capture, and its pool's memory
- *                                must then not be given back while the graph is launched
- *   TARN_ERROR_DEVICE_LOST       the capture is over
+/* Ends an announced capture, after the vendor's call has ended it. Any thread may call this. `graph` is the graph that
+ * the vendor's call returned, or NULL if there is none; it stays the caller's. From then on the graph holds the memory
+ * of the capture's pool (tarn/pool.h). Until this call the capture stays known, and the memory that it uses stays in
+ * place. On failure that remains so, except on a lost device.
+ *   TARN_ERROR_CAPTURE            the stream still captures: end that by the vendor's call first
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream has no announced capture
+ *   TARN_ERROR_NOT_SUPPORTED      the driver cannot report the end of a graph. End the capture by tarn_capture_abort(),
+ *                                 and keep the pool's memory while the graph is launched
+ *   TARN_ERROR_DEVICE_LOST        the capture is over
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph);
 
-/* Ends a known capture and throws away what it recorded, if tarn began it; by the same threads. By any where the one that began it has
- * ended: a driver may then let nobody end the capture, and tarn forgets it; its stream captures on, until it is destroyed. */
+/* Ends a known capture. If tarn began it, its recorded work is discarded. The same threads may call this as for
+ * tarn_capture_end(). If the thread that began the capture has exited, any thread may call this. The driver may then
+ * refuse to end the capture: tarn forgets it, and the stream keeps capturing until it is destroyed.
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream has no known capture
+ *   TARN_ERROR_CAPTURE            the calling thread did not begin the capture, and it is not relaxed */
 TARN_API tarn_status tarn_capture_abort(tarn_stream stream);
 
-/* What the driver says of the stream now, whoever began the capture; `id` (may be NULL) is the same for all streams in it. */
+/* Returns the driver's current capture state of a stream, whoever began the capture. `id` (may be NULL) receives a
+ * number that all streams of the same capture share. */
 TARN_API tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id);
 
 #ifdef __cplusplus

@@ -3,24 +3,32 @@
 
 /* tarn: memory pools and library handles that follow the thread, the device and the stream.
  *
- * What holds for every function, and is said again only where one differs (docs/process-life.md has the reasons):
- *   threads       all are thread-safe, but for what one thread does to an object that another is giving up
- *   fork          in a child of a process that used tarn every call gives TARN_ERROR_FORKED, takes no lock and reaches no driver; use
- *                 exec, or fork before the first use. tarn_version() and tarn/status.h answer as ever. A child of vfork(), _Fork() or a
- *                 bare clone() is not told: it must call nothing of tarn
- *   exec          the new program inherits no file, no memory and no thread
- *   signals       handlers may interrupt every call, and no call fails or ends early for that. In a handler nothing may be called but
- *                 tarn_version(), tarn_status_name() and tarn_status_text(); none may be left by longjmp() while a call is under way
- *   cancellation  no call is a cancellation point, nor are the callbacks that it makes: a thread is cancelled before a call or after
- *                 it. Asynchronous cancellation must be off during calls, as POSIX asks for nearly all functions. A callback must come back:
- *                 no longjmp(), pthread_exit() or exception out of it
- *   errno         a call that succeeds leaves it as it was, and every call the mask of signals and the way that numbers are rounded
- *   thread's end  what was the thread's is given up with no call of the driver. Its destructors (pthread_key_create(), thread_local) may
- *                 use tarn, but for handles in the last of PTHREAD_DESTRUCTOR_ITERATIONS
- *   exit          threads may go on in any call while the process exits, and exit handlers and static destructors may use tarn. Once
- *                 the vendor's driver has shut down, what needs it gives TARN_ERROR_SHUTDOWN; blocks can be freed still
- *   dlclose       does nothing: the library stays until the process ends
- *   copies        each copy of the library in a process is a tarn of its own; what another one gave is TARN_ERROR_INVALID_POINTER */
+ * These rules hold for every function; a function's own comment repeats only what differs. docs/process-life.md gives
+ * the reasons.
+ *   threads        Every function is thread-safe. One thread must not use an object while another thread releases it.
+ *   fork           In the child of a process that used tarn, every call returns TARN_ERROR_FORKED, takes no lock and
+ *                  makes no driver call. Use exec(), or fork before the first use. tarn_version() and tarn/status.h
+ *                  keep working. tarn cannot detect a child of vfork(), _Fork() or a bare clone(): such a child must
+ *                  not call tarn.
+ *   exec           The new program inherits no file, no memory and no thread.
+ *   signals        A signal handler may interrupt any call. No call fails or ends early because of it. A handler may
+ *                  call only tarn_version(), tarn_status_name() and tarn_status_text(). It must not leave a running
+ *                  call by longjmp().
+ *   cancellation   No call is a cancellation point, and neither are the callbacks that it makes: a thread is cancelled
+ *                  before or after the call. Asynchronous cancellation must be off during calls, as POSIX requires for
+ *                  nearly all functions. A callback must return: it must not leave by longjmp(), pthread_exit() or an
+ *                  exception.
+ *   errno          A call that succeeds leaves errno as it was. Every call leaves the signal mask and the rounding mode
+ *                  as they were.
+ *   thread exit    tarn releases what the thread held and makes no driver call for it. The thread's
+ *                  destructors (pthread_key_create(), thread_local) may use tarn, except handles in the last of
+ *                  PTHREAD_DESTRUCTOR_ITERATIONS.
+ *   process exit   Threads may be inside any call while the process exits. Exit handlers and static destructors may use
+ *                  tarn. Once the vendor's driver has shut down, calls that need it return TARN_ERROR_SHUTDOWN; blocks
+ *                  can still be freed.
+ *   dlclose        It has no effect: the library stays loaded until the process ends.
+ *   copies         Each copy of the library in a process is independent. A pointer from another copy is
+ *                  TARN_ERROR_INVALID_POINTER. */
 #ifndef TARN_TARN_H
 #define TARN_TARN_H
 
@@ -50,7 +58,8 @@
 extern "C" {
 #endif
 
-/* The version of the library that runs, "0.1.0", which may differ from the header's. */
+/* Returns the version of the loaded library, such as "0.1.0". It may differ from the headers' version. The string is
+ * constant. */
 TARN_API const char *tarn_version(void);
 
 #ifdef __cplusplus

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* tarn for C++17: owners of what tarn.h gives, memory resources, and exceptions for statuses. Header-only, above the C functions, which
- * work beside it on the same things: each class has get() for those.
+/* tarn for C++17: owning classes, memory resources, and exceptions instead of statuses. Header-only. The classes can be
+ * mixed with the C functions: get() returns the C value.
  *
- * Owners are movable and not copyable. An empty one, moved from or made by default, owns nothing. A destructor cannot say that it
- * failed: what it could not end stays as it was, tarn's until tarn_shutdown(), and tarn_last_error() of its thread says why. To hear of
- * it, call close() before: it throws, and the owner goes on owning.
+ * Owners are movable and not copyable. An empty owner (default-constructed or moved from) owns nothing. A destructor
+ * cannot report a failure: what it could not end stays with tarn until tarn_shutdown(), and tarn_last_error() of its
+ * thread says why. To learn of a failure, call close() first: it throws, and the owner keeps owning.
  *
- * Functions throw tarn::error with the status and the text of tarn_last_error(), or tarn::out_of_memory, which is a std::bad_alloc too.
- * Threads and captures: what the C function says that is named. Needs exceptions and RTTI. */
+ * Functions throw tarn::error with the status and the text of tarn_last_error(), or tarn::out_of_memory, which is also
+ * a std::bad_alloc. For threads and captures the rules of the named C function hold. Exceptions and RTTI are
+ * required. */
 #ifndef TARN_TARN_HPP
 #define TARN_TARN_HPP
 
@@ -49,7 +50,7 @@ class error : public std::runtime_error
     tarn_status status_;
 };
 
-/* TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_OUT_OF_HOST_MEMORY. */
+/* Thrown for TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_OUT_OF_HOST_MEMORY. */
 class out_of_memory : public error, public std::bad_alloc
 {
   public:
@@ -60,7 +61,7 @@ class out_of_memory : public error, public std::bad_alloc
     }
 };
 
-/* Throws what the status says. */
+/* Throws if `status` is not TARN_OK. */
 inline void check(tarn_status status)
 {
     if (status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_OUT_OF_HOST_MEMORY)
@@ -96,7 +97,7 @@ template <class Traits> class owner
         abandon();
     }
 
-    /* The C API's value. */
+    /* The value of the C API. */
     const type &get() const noexcept
     {
         return value_;
@@ -106,13 +107,13 @@ template <class Traits> class owner
         return !Traits::empty(value_);
     }
 
-    /* Gives the value up: the caller ends it. */
+    /* Releases ownership: the caller must end the value. */
     type release() noexcept
     {
         return std::exchange(value_, Traits::nothing());
     }
 
-    /* Ends it now, and throws where that fails; then it is still owned. */
+    /* Ends the value now. If that fails, it throws and the value stays owned. */
     void close()
     {
         if (!Traits::empty(value_))
@@ -148,7 +149,7 @@ template <class Type, tarn_status (*End)(Type)> struct ended_by {
     }
 };
 
-/* The default streams have values of their own, so that no value is free to mean none. */
+/* The default streams have values of their own, so 0 cannot mean "none". */
 template <tarn_status (*End)(tarn_stream)> struct stream_ended_by {
     using type = tarn_stream;
     static tarn_stream nothing() noexcept
@@ -181,7 +182,8 @@ struct lease_traits {
     }
 };
 
-/* A guard of the C API restores in its destructor, in the thread that made it; it cannot move. */
+/* Wraps a guard of the C API. The destructor restores, so it must run in the thread that made the guard. Not
+ * movable. */
 template <class Guard, tarn_status (*Restore)(Guard *)> class guard
 {
   public:
@@ -205,7 +207,7 @@ template <class Guard, tarn_status (*Restore)(Guard *)> class guard
 
 /* Devices and streams ---------------------------------------------------------------------------------------------- */
 
-/* Makes a device current, until it ends (tarn_device_guard_set()). */
+/* Makes a device current until the guard is destroyed (tarn_device_guard_set()). */
 class device_guard : public detail::guard<tarn_device_guard, tarn_device_guard_restore>
 {
   public:
@@ -215,7 +217,7 @@ class device_guard : public detail::guard<tarn_device_guard, tarn_device_guard_r
     }
 };
 
-/* Makes a stream and its device current, until it ends (tarn_stream_guard_set()). */
+/* Makes a stream and its device current until the guard is destroyed (tarn_stream_guard_set()). */
 class stream_guard : public detail::guard<tarn_stream_guard, tarn_stream_guard_restore>
 {
   public:
@@ -225,7 +227,7 @@ class stream_guard : public detail::guard<tarn_stream_guard, tarn_stream_guard_r
     }
 };
 
-/* What all streams can do, whoever ends them. */
+/* Operations on any stream, whoever owns it. */
 inline void *native_of(tarn_stream stream)
 {
     void *native = nullptr;
@@ -245,7 +247,7 @@ inline bool is_idle(tarn_stream stream)
     return status == TARN_OK;
 }
 
-/* A stream that nobody else is given until this ends (tarn_stream_lease(), tarn_stream_return()). */
+/* A leased stream, which nobody else gets until this object ends (tarn_stream_lease(), tarn_stream_return()). */
 class leased_stream : public detail::owner<detail::stream_ended_by<tarn_stream_return>>
 {
   public:
@@ -260,7 +262,8 @@ class leased_stream : public detail::owner<detail::stream_ended_by<tarn_stream_r
     }
 };
 
-/* A stream of the program's, registered until this ends (tarn_stream_adopt(), tarn_stream_retire()). End it before the stream is destroyed. */
+/* A stream that the program created, registered until this object ends (tarn_stream_adopt(), tarn_stream_retire()). End
+ * this object before the stream is destroyed. */
 class adopted_stream : public detail::owner<detail::stream_ended_by<tarn_stream_retire>>
 {
   public:
@@ -292,7 +295,7 @@ class event : public detail::owner<detail::ended_by<tarn_event *, tarn_event_des
     {
         check(tarn_event_synchronize(get()));
     }
-    /* Work queued on `stream` from now on waits for what was recorded. */
+    /* Makes work queued on `stream` from now on wait for the recorded work. */
     void block(tarn_stream stream) const
     {
         check(tarn_stream_wait(stream, get()));
@@ -308,7 +311,7 @@ class event : public detail::owner<detail::ended_by<tarn_event *, tarn_event_des
 
 /* Memory ----------------------------------------------------------------------------------------------------------- */
 
-/* A block of device memory for work on a stream (tarn_alloc_on()); freed in that stream's order. */
+/* A block of device memory for work on a stream (tarn_alloc_on()). It is freed in that stream's order. */
 class block : public detail::owner<detail::ended_by<void *, tarn_free>>
 {
   public:
@@ -322,7 +325,7 @@ class block : public detail::owner<detail::ended_by<void *, tarn_free>>
         check(tarn_alloc(&options, size, &value_));
     }
 
-    /* Other work uses it too: its memory is not given out before that has finished. */
+    /* Declares that work on another stream uses the block: its memory is not reused before that work has finished. */
     void record(tarn_stream stream) const
     {
         check(tarn_record_stream(get(), stream));
@@ -335,7 +338,7 @@ class block : public detail::owner<detail::ended_by<void *, tarn_free>>
     }
 };
 
-/* A private pool, counted once for this owner (tarn_pool_create(), tarn_pool_release()). */
+/* A private pool; this object holds one reference (tarn_pool_create(), tarn_pool_release()). */
 class pool : public detail::owner<detail::ended_by<tarn_pool *, tarn_pool_release>>
 {
   public:
@@ -352,7 +355,7 @@ class pool : public detail::owner<detail::ended_by<tarn_pool *, tarn_pool_releas
         check(tarn_pool_create(&options, &value_));
     }
 
-    /* Another owner of the same pool. */
+    /* Returns another owner of the same pool. */
     pool share() const
     {
         check(tarn_pool_retain(get()));
@@ -361,7 +364,7 @@ class pool : public detail::owner<detail::ended_by<tarn_pool *, tarn_pool_releas
         return other;
     }
 
-    /* A block of it, whatever scopes are open. */
+    /* Allocates a block from this pool, whatever scopes are open. */
     block allocate(tarn_stream stream, std::size_t size) const
     {
         void *pointer = nullptr;
@@ -405,7 +408,7 @@ class pool : public detail::owner<detail::ended_by<tarn_pool *, tarn_pool_releas
     }
 };
 
-/* The default pool of a device, which nobody owns (tarn_pool_default()). */
+/* Returns the default pool of a device, which nobody owns (tarn_pool_default()). */
 inline tarn_pool *default_pool(int device)
 {
     tarn_pool *found = nullptr;
@@ -413,17 +416,18 @@ inline tarn_pool *default_pool(int device)
     return found;
 }
 
-/* While it is open, allocations that it is for come from its pool (tarn_scope_begin()). A scope of threads ends in the thread that began it. */
+/* While the scope is open, the allocations that it covers come from its pool (tarn_scope_begin()). A thread's scope
+ * ends in the thread that began it. */
 class scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
 {
   public:
     scope() noexcept = default;
-    /* Of this thread, and of those that join. */
+    /* Covers this thread, and those that join. */
     explicit scope(tarn_pool *pool)
     {
         check(tarn_scope_begin(pool, TARN_SCOPE_THREAD, TARN_STREAM_LEGACY, &value_));
     }
-    /* Of one stream, by any thread. */
+    /* Covers one stream, by any thread. */
     scope(tarn_pool *pool, tarn_stream stream)
     {
         check(tarn_scope_begin(pool, TARN_SCOPE_STREAM, stream, &value_));
@@ -434,7 +438,8 @@ class scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
     }
 };
 
-/* A worker inside a scope of threads, until this ends, in the same thread (tarn_scope_join(), tarn_scope_leave()). */
+/* Puts a worker thread inside a scope until this object ends, in the same thread (tarn_scope_join(),
+ * tarn_scope_leave()). */
 class joined_scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_leave>>
 {
   public:
@@ -446,7 +451,7 @@ class joined_scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scop
     }
 };
 
-/* Which blocks of a pool were live (tarn_pool_checkpoint()). */
+/* Records which blocks of a pool are live (tarn_pool_checkpoint()). */
 class checkpoint : public detail::owner<detail::ended_by<tarn_checkpoint *, tarn_checkpoint_destroy>>
 {
   public:
@@ -457,13 +462,13 @@ class checkpoint : public detail::owner<detail::ended_by<tarn_checkpoint *, tarn
     }
 };
 
-/* A capture of a stream into a pool (tarn_pool_capture_begin()). end() gives the vendor's graph, which is the caller's; a capture that ends
- * without that call is thrown away. */
+/* A capture of a stream into a pool (tarn_pool_capture_begin()). end() returns the vendor's graph, which belongs to the
+ * caller. Without that call the capture is discarded. */
 class capture : public detail::owner<detail::stream_ended_by<tarn_capture_abort>>
 {
   public:
     capture() noexcept = default;
-    /* `pool` may be NULL: one of its own. */
+    /* If `pool` is NULL, the capture gets a pool of its own. */
     explicit capture(tarn_stream stream, tarn_pool *pool = nullptr, tarn_capture_mode mode = TARN_CAPTURE_GLOBAL)
     {
         check(tarn_pool_capture_begin(pool, stream, mode));
@@ -485,8 +490,8 @@ class capture : public detail::owner<detail::stream_ended_by<tarn_capture_abort>
 
 /* Handles ---------------------------------------------------------------------------------------------------------- */
 
-/* The thread's handle of a library, bound to its current stream, or to `stream`; it stays tarn's (tarn_handle_get()). `Handle` is the
- * vendor's type, a pointer. */
+/* Returns the thread's handle of a library, bound to its current stream or to `stream`. tarn keeps owning it
+ * (tarn_handle_get()). `Handle` is the vendor's type, a pointer. */
 template <class Handle> Handle handle(tarn_library library)
 {
     void *found = nullptr;
@@ -509,7 +514,7 @@ class handle_lease : public detail::owner<detail::lease_traits>
     {
         check(tarn_handle_lease(library, stream, &value_));
     }
-    /* Moves it to another stream of the device; handle() may be another then. */
+    /* Moves the lease to another stream of the device; handle() may return another handle then. */
     void bind(tarn_stream stream)
     {
         check(tarn_handle_lease_bind(&value_, stream));
@@ -520,7 +525,7 @@ class handle_lease : public detail::owner<detail::lease_traits>
     }
 };
 
-/* A mode that this thread's handles of a library have until it ends (tarn_handle_mode_guard_set()). */
+/* Sets a mode of this thread's handles of a library until the guard is destroyed (tarn_handle_mode_guard_set()). */
 class handle_mode_guard : public detail::guard<tarn_handle_mode_guard, tarn_handle_mode_guard_restore>
 {
   public:
@@ -532,8 +537,9 @@ class handle_mode_guard : public detail::guard<tarn_handle_mode_guard, tarn_hand
 
 /* Memory resources ------------------------------------------------------------------------------------------------- */
 
-/* Pinned memory of the host, for containers whose contents devices copy by themselves (tarn_pinned_alloc()). Blocks are at multiples of 256
- * bytes: std::bad_alloc for a greater alignment. A block that work on a stream uses must be recorded by tarn_pinned_record_stream(). */
+/* Pinned host memory, for containers whose contents devices copy directly (tarn_pinned_alloc()). Blocks are aligned to
+ * 256 bytes: a greater alignment throws std::bad_alloc. A block that work on a stream uses must be recorded by
+ * tarn_pinned_record_stream(). */
 class pinned_resource : public std::pmr::memory_resource
 {
     void *do_allocate(std::size_t bytes, std::size_t alignment) override
@@ -554,8 +560,9 @@ class pinned_resource : public std::pmr::memory_resource
     }
 };
 
-/* Memory of a device for work on one stream, from one pool or from where tarn_alloc_on() takes it. The processor cannot reach it, except on
- * the host device: for code that only passes pointers on, and not for containers, which write to theirs. */
+/* Device memory for work on one stream, from one pool or from where tarn_alloc_on() takes it. The processor cannot
+ * access it, except on the host device. So it is for code that only passes pointers on, and not for containers, which
+ * write to their memory. */
 class device_resource : public std::pmr::memory_resource
 {
   public:

@@ -36,7 +36,7 @@ using c10::MempoolId_t;
 using c10::cuda::CUDAStream;
 using Action = TraceEntry::Action;
 
-/* The text of a call that failed, as an exception of PyTorch's. */
+/* The text of a call that failed, as a PyTorch exception. */
 [[noreturn]] void raise(tarn_status status, const char *what);
 inline void check(tarn_status status, const char *what)
 {
@@ -208,7 +208,7 @@ class Allocator final : public CUDAAllocator
 Allocator &the_allocator();
 void delete_block(void *pointer);
 
-/* tarn's stream of a stream of PyTorch's. */
+/* tarn's stream of a PyTorch stream. */
 tarn_stream stream_of(DeviceIndex device, cudaStream_t native);
 
 } // namespace tarn_torch

@@ -381,7 +381,7 @@ static void largest_free(const tarn_memory_segment *found, void *user)
             largest->bytes = std::max(largest->bytes, found->parts[i].bytes);
 }
 
-/* cuDNN's benchmark bounds its workspaces by this: the largest block that can be had without the driver, or with it if nothing is said. */
+/* cuDNN's benchmark bounds its workspaces by this: the largest block that is available without the driver, or with it if nothing is said. */
 void Allocator::cacheInfo(DeviceIndex device, size_t *largest)
 {
     Largest found = {device, *largest};

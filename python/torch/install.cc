@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Puts the allocator in the place of PyTorch's own. Called by python/src/tarn/torch.py through ctypes. */
+/* Replaces PyTorch's own allocator. Called by python/src/tarn/torch.py through ctypes. */
 #include "allocator.h"
 
 #include <c10/cuda/CUDAFunctions.h>
@@ -18,7 +18,7 @@ __attribute__((visibility("default"))) int tarn_torch_version(void)
     return TARN_TORCH_VERSION;
 }
 
-/* tarn's number of a pool of PyTorch's. 1 where there is none. */
+/* tarn's number of a PyTorch pool. 1 where there is none. */
 __attribute__((visibility("default"))) int tarn_torch_pool(int device, uint64_t first, uint64_t second,
                                                            uint64_t *ours_first, uint64_t *ours_second)
 {

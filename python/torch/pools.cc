@@ -51,7 +51,7 @@ static void segments_gone(void *user)
 
 /* ---- Pools ---- */
 
-/* The pool of tarn's for a number of PyTorch's, made now where it is not there yet. */
+/* The pool of tarn for a PyTorch number, made now where it is not there yet. */
 tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
 {
     Device &device = device_at(index);

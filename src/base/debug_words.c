@@ -65,13 +65,14 @@ static tarn_status parse_word(const char *text, size_t length, struct debug_sett
             return failed(TARN_ERROR_CONFIGURATION, "TARN_DEBUG: %.*s takes no value", (int)name, text);
         if (equals && !parse_bytes(equals + 1, length - name - 1, &settings->quarantine))
             return failed(TARN_ERROR_CONFIGURATION,
-                          "TARN_DEBUG: %.*s: bytes are a number, with K, M or G behind it or nothing", (int)length,
-                          text);
+                          "TARN_DEBUG: %.*s: the value must be a number of bytes, with an optional K, M or G",
+                          (int)length, text);
         settings->words |= words[i].bit;
         return TARN_OK;
     }
     return failed(TARN_ERROR_CONFIGURATION,
-                  "TARN_DEBUG: %.*s is none of handles, redzone, poison, quarantine[=BYTES], sites, check, context, "
+                  "TARN_DEBUG: unknown word \"%.*s\"; the words are handles, redzone, poison, quarantine[=BYTES], "
+                  "sites, check, context, "
                   "leaks, abort and all",
                   (int)(length < 64 ? length : 64), text);
 }

@@ -68,7 +68,7 @@ static bool has_rank(enum lock_rank rank)
     return false;
 }
 
-/* Whether a lock may be taken under another one. Heaps are held together by who keeps others from being made, and so from doing the same. */
+/* Whether a lock may be taken under another one. Heaps are held together by code that keeps others from being made, and so from doing the same. */
 static bool may_follow(enum lock_rank before, enum lock_rank rank)
 {
     if (before >= LOCK_FIRST_LEAF && rank <= LOCK_LAST_LEAF)

@@ -13,9 +13,10 @@
 /* Rank, the lock with its file, what it protects. */
 #define LOCK_LIST(X)                                                                                                   \
     X(MOVING, "an arena's moving (arena.h)",                                                                           \
-      "shared by who moves memory between heaps, cache and driver; alone for the one attempt that decides on out "     \
+      "shared by code that moves memory between heaps, cache and driver; alone for the one attempt that decides on "   \
+      "out "                                                                                                           \
       "of memory. The exception to the rule of callbacks: held over the driver's calls that move memory and over "     \
-      "what observers are told of them, so it comes first, and an observer may call what takes any other")             \
+      "what observers learn of them, so it comes first, and an observer may call what takes any other")                \
     X(SETUP, "setup_lock (device.c)",                                                                                  \
       "the making of the table of devices; the list of shutdown callbacks. Not held while libraries are opened")       \
     X(CHOICE, "choice_lock (driver.c)", "the choice of the driver, of what threads have found without it")             \
@@ -45,7 +46,8 @@
       "the making of heaps: which one a stream has in which pool. Who holds it may hold several heaps' locks")         \
     X(ARENAS, "arenas_lock (arena.c)", "the making of an arena; held over the reservation of its addresses")           \
     X(MAPPING, "an arena's mapping (arena.h)",                                                                         \
-      "shared by who maps or unmaps, alone for who grants a new peer what is mapped; held over those driver calls")    \
+      "shared by code that maps or unmaps, alone for code that grants a new peer what is mapped; held over those "     \
+      "driver calls")                                                                                                  \
     X(HEAP, "a heap's lock (heap/heap.h)",                                                                             \
       "its zones, spans, slabs, waiting blocks, batches, list of caches; a revoked cache. Held over the record "       \
       "and the query of an event, over the questions whether a stream captures and what a node of its graph waits "    \
@@ -91,14 +93,14 @@
     X(DEBUG_REPORTS, "reports_lock (debug/report.c)",                                                                  \
       "debug mode's reports that wait for the caller's function, which is called without it")                          \
     /* The leaves. */                                                                                                  \
-    X(CONFIG, "config_lock (config.c)", "the settings in force, and the list of who is told of a change, without it")  \
+    X(CONFIG, "config_lock (config.c)", "the settings in force, and the list of what learns of a change, without it")  \
     X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                                            \
-    X(CACHES, "a heap's caches_lock (heap/heap.h)", "its caches, for who looks at them without the heap's lock")       \
+    X(CACHES, "a heap's caches_lock (heap/heap.h)", "its caches, for code that looks at them without the heap's lock") \
     X(SEGMENTS, "segments_lock (segment.c)", "the table of plain segments, entries of pages that they share")          \
     X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                                                 \
     X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                                            \
     X(WORKSPACE_STATS, "stats_lock (workspace.c)", "the sums of workspaces")                                           \
-    X(TOLD, "told_lock (nvtx.c)", "the segments that a tool was told of, without it")                                  \
+    X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                                       \
     X(NVML, "nvml_lock (cuda_monitor.c)", "what one thread has found of NVML becomes all threads'")                    \
     X(SYMBOLS, "symbols_lock (symbols.c)", "what one thread has found of libdw becomes all threads'")                  \
     X(DEBUG_NAMES, "names_lock (debug/report.c)", "the names of frames in debug mode's reports")                       \

@@ -15,13 +15,12 @@ enum { LEAST = 2 * sizeof(size_t), GROWTH = 1024 };
 tarn_status sized_check(const char *type, const void *theirs, size_t known)
 {
     if (!theirs)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: NULL, where one is needed whose size is sizeof(%s)", type,
-                      type);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL; pass one whose size is sizeof(%s)", type, type);
     size_t size = *(const size_t *)theirs;
     if (size < LEAST || size > known + GROWTH || size % sizeof size)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "%s: its size is %zu, which none has: set it to sizeof(%s) before the call (%zu in this version)",
-                      type, size, type, known);
+                      "%s: unknown size %zu: set it to sizeof(%s) before the call (%zu in this version)", type, size,
+                      type, known);
     return TARN_OK;
 }
 

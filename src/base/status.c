@@ -45,7 +45,7 @@ static void key_make(void)
     has_key = pthread_key_create(&text_key, text_end) == 0;
 }
 
-/* NULL where it cannot be had. */
+/* NULL where it is not available. */
 static char *text_make(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Threads of the library's own. */
+/* The library's own threads. */
 #ifndef TARN_BASE_THREAD_H
 #define TARN_BASE_THREAD_H
 

@@ -190,7 +190,7 @@ static void note_id(const struct stream *stream)
 
 static tarn_status refuse_second(struct stream *stream)
 {
-    return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or is announced to",
+    return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or its capture was announced",
                   (unsigned long long)stream_value(stream), stream->device);
 }
 
@@ -320,7 +320,7 @@ tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
     };
     struct stream *found = NULL;
     if ((unsigned)mode > TARN_CAPTURE_RELAXED)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a mode of capture", (int)mode);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a capture mode", (int)mode);
     tarn_status status = find_to_begin(stream, &found);
     if (status)
         return status;
@@ -384,7 +384,8 @@ static tarn_status claim_end(struct ending *ending)
         status = failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no capture that tarn knows",
                         (unsigned long long)stream_value(stream), stream->device);
     else if (capture->mode != TARN_CAPTURE_RELAXED && capture->thread && capture->thread != thread_here)
-        status = failed(TARN_ERROR_CAPTURE, "only the thread that began a capture, unless it is relaxed, can end it");
+        status = failed(TARN_ERROR_CAPTURE,
+                        "only the thread that began a capture can end it, unless the capture is relaxed");
     if (!status) {
         capture->ending = true;
         ending->claimed = true;
@@ -520,7 +521,7 @@ tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
         return status;
     struct stream *stream = ending.stream;
     if (!is_announced(stream))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no capture that was announced",
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no announced capture",
                       (unsigned long long)stream_value(stream), stream->device);
     if ((status = claim_end(&ending)))
         return status;

@@ -20,7 +20,7 @@ uint64_t capture_epoch(void);
 /* Whether the driver says that the stream captures now. Asks the driver; a status of 900 to 909 counts as yes. */
 bool stream_captures(struct stream *stream);
 
-/* Whether a known capture began on the stream, or was announced: then nothing of tarn's own is recorded there, whatever the
+/* Whether a known capture began on the stream, or was announced: then nothing of tarn is recorded there, whatever the
  * driver says yet. Streams that join it are not known. */
 static inline bool stream_is_known(const struct stream *stream)
 {
@@ -44,7 +44,7 @@ tarn_status stream_ask_capture(const struct stream *stream, struct driver_captur
 tarn_status stream_refuse_capture(struct stream *stream, const char *what);
 /* TARN_ERROR_CAPTURE where a known capture is open on the device; on any device. */
 tarn_status captures_refuse(const struct device *device, const char *what);
-/* The same, and from then on no known capture begins on the device until captures_unbar(): for who waits for all of it. */
+/* The same, and from then on no known capture begins on the device until captures_unbar(): for code that waits for all of it. */
 tarn_status captures_bar(struct device *device, const char *what);
 void captures_unbar(const struct device *device);
 /* The same on all devices, or on none. */

@@ -167,7 +167,8 @@ struct device *device_at(int number)
 tarn_status device_find(int number, struct device **device)
 {
     if (number < 0 || number >= devices_known)
-        return failed(TARN_ERROR_INVALID_DEVICE, "device %d: there are %d devices, from 0", number, devices_known);
+        return failed(TARN_ERROR_INVALID_DEVICE, "there is no device %d: this process has %d, numbered from 0", number,
+                      devices_known);
     *device = &devices[number];
     return TARN_OK;
 }
@@ -204,7 +205,7 @@ struct thread *thread_self(void)
         return thread_here;
     struct thread *thread = object_alloc(&threads);
     if (!thread) {
-        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for what a thread holds");
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread's resources");
         return NULL;
     }
     if (pthread_setspecific(thread_key, thread)) {

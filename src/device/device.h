@@ -118,7 +118,7 @@ struct device_watcher {
     void (*end)(void);
 };
 void device_on_use(const struct device_watcher *watcher);
-/* Said by such a callback: something of the driver's stays in use until the process ends. */
+/* Said by such a callback: something of the driver stays in use until the process ends. */
 void device_keep_driver(void);
 
 #endif

@@ -5,7 +5,7 @@
  * that a mark in steady state costs two driver calls: whether the stream captures, and the record. A mark is recorded
  * once in its life between two stays there.
  *
- * A mark of tarn's own is never recorded on a stream that captures; one of a caller's event may be, and is captured
+ * tarn's own mark is never recorded on a stream that captures; one of a caller's event may be, and is captured
  * then: it serves to join streams to the capture and nothing else. The question and the record are one step under the
  * device's record lock, which a known begin, and a stream's joining by tarn, take too.
  *
@@ -203,7 +203,7 @@ bool mark_is_captured(const struct mark *mark)
 static tarn_status refuse_captured(const char *what)
 {
     return failed(TARN_ERROR_CAPTURE,
-                  "%s: the event was recorded in a capture: streams can wait for it there, and nothing else can", what);
+                  "%s: the event was recorded in a capture: only streams can wait for it, inside the capture", what);
 }
 
 /* A capture that tarn does not know began between the question and the record, and has the event: it is recorded anew, which
@@ -332,11 +332,12 @@ static tarn_status check_wait_locked(struct stream *stream, const struct mark *m
     if (status)
         return status;
     if (capture.state == DRIVER_CAPTURE_INVALIDATED || (mark->captured && !stream->native))
-        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d cannot wait: %s",
-                      (unsigned long long)stream_value(stream), stream->device,
-                      stream->native
-                          ? "its capture was invalidated"
-                          : "the legacy stream cannot take part in a capture, nor be used beside a blocking one");
+        return failed(
+            TARN_ERROR_CAPTURE, "stream %#llx of device %d cannot wait: %s", (unsigned long long)stream_value(stream),
+            stream->device,
+            stream->native
+                ? "its capture was invalidated"
+                : "the legacy stream cannot take part in a capture, or be used while a blocking stream captures");
     if (capture.state == DRIVER_CAPTURE_ACTIVE && !mark->captured)
         return failed(TARN_ERROR_CAPTURE,
                       "stream %#llx of device %d captures: it cannot wait for work outside its capture",
@@ -390,7 +391,7 @@ tarn_status event_check(const tarn_event *event)
 {
     if (object_is_live(&events, event))
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, event ? "%p is no event, or one that was destroyed" : "event is NULL",
+    return failed(TARN_ERROR_INVALID_ARGUMENT, event ? "%p is not an event, or was destroyed" : "event is NULL",
                   (const void *)event);
 }
 

@@ -94,7 +94,7 @@ tarn_status tarn_device_peer_enable(int device, int peer)
     if (status || (status = peer_possible(pair[0], pair[1], &possible)))
         return status;
     if (!possible)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot reach the memory of device %d", device, peer);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot access the memory of device %d", device, peer);
     if (device == peer)
         return TARN_OK;
     mutex_lock(&enable_lock);

@@ -104,7 +104,7 @@ static tarn_status slot_take_locked(struct stream **result)
     return TARN_OK;
 }
 
-/* A stream of the driver's, and what a slot is made with. */
+/* A stream of the driver, and what a slot is made with. */
 struct native {
     driver_stream stream;
     uint64_t number; /* 0 where the driver has none, or was not asked */
@@ -200,10 +200,11 @@ static tarn_status retire_named(struct stream *stream)
 static tarn_status retire_gone(struct stream *stream)
 {
     if (stream->origin != STREAM_IS_ADOPTED)
-        return failed(TARN_ERROR_INVALID_STREAM,
-                      "stream %#llx of device %d is tarn's own, but the driver has another at its pointer %p: it was "
-                      "destroyed by somebody else",
-                      (unsigned long long)stream_value(stream), stream->device, stream->native);
+        return failed(
+            TARN_ERROR_INVALID_STREAM,
+            "stream %#llx of device %d belongs to tarn, but the driver has another stream at its pointer %p: it was "
+            "destroyed by other code",
+            (unsigned long long)stream_value(stream), stream->device, stream->native);
     atomic_store(&stream->found, true);
     return stream_retire(stream);
 }
@@ -255,10 +256,11 @@ tarn_status stream_refuse_foreign(const struct stream *stream, const char *what)
 {
     if (!stream_is_foreign(stream))
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_STREAM,
-                  "%s: stream %#llx of device %d is the per-thread default stream of another thread, which alone can "
-                  "name it to the driver",
-                  what, (unsigned long long)stream_value(stream), stream->device);
+    return failed(
+        TARN_ERROR_INVALID_STREAM,
+        "%s: stream %#llx of device %d is the per-thread default stream of another thread; only that thread can "
+        "use it here",
+        what, (unsigned long long)stream_value(stream), stream->device);
 }
 
 driver_stream stream_native(const struct stream *stream)
@@ -302,7 +304,7 @@ static bool ended_inherit(struct stream *stream, const struct thread *thread)
     return status == TARN_OK;
 }
 
-/* A slot for the calling thread's default stream of the vendor's. */
+/* A slot for the vendor's default stream of the calling thread. */
 static tarn_status vendors_per_thread(struct device *device, const struct thread *thread, struct stream **result)
 {
     tarn_status status = device_check(device);
@@ -439,7 +441,7 @@ static bool is_none_of_the_driver(const struct device *device, void *native)
     return none;
 }
 
-/* The stream of a constant of the vendor's, which has its slot without being adopted. NULL, with TARN_OK, for what is no constant. */
+/* The stream of a vendor's constant, which has its slot without being adopted. NULL, with TARN_OK, for what is no constant. */
 static tarn_status stream_of_constant(const struct device *device, void *native, struct stream **stream)
 {
     *stream = NULL;
@@ -542,7 +544,7 @@ static bool find_at_once(struct device *device, driver_stream native, uint64_t n
 static tarn_status refuse_numberless(const struct device *device)
 {
     return failed(TARN_ERROR_NOT_SUPPORTED,
-                  "the driver of device %d does not number its streams, so that a destroyed one could not be told from "
+                  "the driver of device %d has no stream ids, so a destroyed stream could not be told from "
                   "the next at its pointer: use tarn_stream_adopt(), and tarn_stream_retire() before the stream is "
                   "destroyed",
                   device->number);
@@ -596,7 +598,7 @@ tarn_status tarn_stream_retire(tarn_stream stream)
     bool constant =
         found == device_at(found->device)->legacy || atomic_load_explicit(&found->owner, memory_order_relaxed);
     if (constant && stream != TARN_STREAM_LEGACY && stream != TARN_STREAM_PER_THREAD)
-        return TARN_OK; /* adopted by a constant of the vendor's: nothing was entered */
+        return TARN_OK; /* adopted by a vendor's constant: nothing was entered */
     mutex_lock(&entering);
     bool callers = found->origin == STREAM_IS_ADOPTED, adopted = found->adoptions > 0;
     if (stream > TARN_STREAM_PER_THREAD && stream_value(found) != stream)

@@ -105,7 +105,7 @@ tarn_status device_wait(struct device *device);
 tarn_status device_settle(struct device *device, const char *what);
 struct mark *mark_keep(struct mark *mark);
 void mark_release(struct mark *mark); /* NULL is fine */
-/* Where it was recorded: of one stream's marks the one with the lower number ends first, but for one that had to be recorded anew. */
+/* Where it was recorded: of one stream's marks the one with the lower number ends first, except for one that had to be recorded anew. */
 struct mark_place {
     struct stream *stream;
     unsigned incarnation;

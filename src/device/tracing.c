@@ -173,7 +173,7 @@ static tarn_status read_word(const char *text, size_t length, tarn_trace_options
     const char *digits = text + sizeof records - 1;
     unsigned long long count = strtoull(digits, &end, 10);
     if (end != text + length || *digits < '0' || *digits > '9' || count == 0 || count > MOST_RECORDS)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_TRACE: %.*s: records are a number from 1 to %zu",
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_TRACE: %.*s: records must be a number from 1 to %zu",
                       (int)(length < 64 ? length : 64), text, MOST_RECORDS);
     options->records = (size_t)count;
     return TARN_OK;
@@ -238,8 +238,9 @@ tarn_status tarn_trace_start(const tarn_trace_options *given)
     if (status || (status = sized_read("tarn_trace_options", given ? given : &by_default, options, sizeof *options)))
         return status;
     if (options->records > MOST_RECORDS || (unsigned)options->stacks > TARN_TRACE_STACKS_ALL)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%zu records a thread are more than %zu, or stacks is not known",
-                      options->records, MOST_RECORDS);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "%zu records per thread are more than %zu, or the value of stacks is unknown", options->records,
+                      MOST_RECORDS);
     if (options->stacks != TARN_TRACE_STACKS_NONE)
         trace_stacks_prepare();
     mutex_lock(&turning);

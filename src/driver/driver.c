@@ -211,7 +211,7 @@ tarn_status driver_refuse_captured(const char *call, int device, tarn_status ans
     if (answer && answer != TARN_ERROR_CAPTURE)
         return failed(answer, "%s on device %d: the driver does not say whether the stream captures", call, device);
     return failed(TARN_ERROR_CAPTURE,
-                  "%s on device %d: the stream captures, and the memory would become the graph's: allocate from a pool "
-                  "of tarn's during a capture",
+                  "%s on device %d: the stream captures, so the memory would belong to the graph: allocate from a tarn "
+                  "pool during a capture",
                   call, device);
 }

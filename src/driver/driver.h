@@ -4,7 +4,7 @@
 /* The one table of driver calls. Everything above this layer reaches a device through `driver` and through nothing else.
  *
  * The calls have the shape that CUDA's driver API and HIP have in common. Each is thread-safe, takes the device it works
- * on, leaves the caller's current context as it was (but for `activate` and `context_set`), gives results only on success, and on failure
+ * on, leaves the caller's current context as it was (except for `activate` and `context_set`), gives results only on success, and on failure
  * has called failed() with the vendor's call, code and text. An open capture bars none of them: an entry runs what the vendor
  * counts as potentially unsafe in relaxed capture mode and puts the thread's mode back, so that nothing above this layer
  * has to; what remains is what conflicts with a capture necessarily. A device that is full is TARN_ERROR_OUT_OF_MEMORY, a sticky
@@ -52,7 +52,7 @@ struct driver_properties {
  * current gives the device of the calling thread's context, 0 where it has none; context_get the context itself, and context_set makes
  * it current again, whatever it is. None of these makes one.
  * stream_check is TARN_ERROR_INVALID_STREAM for a stream that is another device's, or of a context that is not the primary one: no event
- * of tarn's can be recorded there. Not asked about the legacy stream and a thread's. TARN_OK where the driver cannot tell.
+ * of tarn can be recorded there. Not asked about the legacy stream and a thread's. TARN_OK where the driver cannot tell.
  * stream_number is what the vendor calls a stream beside its pointer: no other stream of the process's life has it, also where a pointer is
  * used again. TARN_ERROR_NOT_SUPPORTED, without a text, where the driver has no such numbers. Never 0. TARN_ERROR_CAPTURE, without a text,
  * for a stream that captures, of which the vendor is not asked.
@@ -62,7 +62,7 @@ struct driver_properties {
  *   free_async          takes effect when what is queued on the stream so far has ended. Does not wait. `free` takes it too, when
  *                       all work that uses it has ended
  * Host memory that devices reach by themselves, every device alike; `device` is the one whose context serves for the call:
- *   host_alloc/_free          memory of the driver's; at a page
+ *   host_alloc/_free          the driver's memory; at a page
  *   host_register/_unregister makes memory of the caller's such; whole pages, no part of it registered before
  * Physical memory:
  *   reserve/unreserve   an address range; unreserve takes exactly a range that was reserved, with nothing mapped in it
@@ -83,7 +83,7 @@ struct driver_properties {
  *                       Fails where it waits for a part of one. Never touches tarn_last_error()
  *   graph_launch        runs a graph's work on a stream, any number of times; not on one that captures, whose capture that ends
  *   graph_hold          has `end` called once, when the graph and all that was made of it since are destroyed and their work has
- *                       ended: by any thread, which may hold locks of the driver's, so that it must call nothing and wait for
+ *                       ended: by any thread, which may hold the driver's locks, so that it must call nothing and wait for
  *                       nothing. Not called on failure. TARN_ERROR_NOT_SUPPORTED where the driver cannot tell. What a
  *                       graph_launch keeps beside the graph goes with graph_destroy: a graph that was launched by the one
  *                       and destroyed by the vendor's own call ends when its address serves a graph again
@@ -181,7 +181,7 @@ struct driver_identity {
 
 struct driver {
     const char *name;
-    /* Constants of the vendor's among the values of driver_stream: the legacy stream beside NULL, and the default stream of the
+    /* The vendor's constants among the values of driver_stream: the legacy stream beside NULL, and the default stream of the
      * calling thread, another one in each. NULL where the driver has no such constant. */
     driver_stream legacy, per_thread;
 #define X(call, parameters) tarn_status(*call) parameters;
@@ -214,7 +214,7 @@ tarn_status driver_init(void);
 /* Why the driver is the one it is: "host: libcuda.so.1: cannot open ...; libamdhip64.so.7: ...". Empty before the choice. */
 const char *driver_reason(void);
 
-/* "map" for DRIVER_CALL_map; NULL for what is none. */
+/* "map" for DRIVER_CALL_map; NULL for anything else. */
 const char *driver_call_name(int call);
 
 /* For alloc_async and free_async: fails where what capture_status answered does not say that the stream does not capture. */

@@ -75,7 +75,7 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
         return status;
     struct handle *handle = lease_claim(given);
     if (!handle)
-        status = failed(TARN_ERROR_INVALID_ARGUMENT, "this is no lease, or it was returned");
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
     if (!status && !(status = refuse_in_call(handle)) && !(status = stream_find(value, thread_device(), &stream)) &&
         stream->device != handle->shelf->device->number)
         status = failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the lease of device %d", stream->device,
@@ -102,7 +102,7 @@ static tarn_status lease_renew(const tarn_lease *given, struct handle **result)
 {
     struct handle *handle = lease_claim(given);
     if (!handle)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "this is no lease, or it was returned");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
     struct stream *stream = handle->used_on;
     tarn_status status = stream_refuse_foreign(stream, "a handle");
     if (!status && atomic_load_explicit(&stream->incarnation, memory_order_acquire) != handle->used_incarnation)
@@ -160,7 +160,7 @@ tarn_status tarn_handle_return(tarn_lease *given)
         return status;
     bool runs = !status;
     struct handle *handle = lease_claim(given);
-    status = handle ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "this is no lease, or it was returned");
+    status = handle ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
     if (handle && runs && (status = refuse_in_call(handle))) {
         lease_unclaim(handle, given);
     } else if (handle) {

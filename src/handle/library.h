@@ -67,7 +67,7 @@ struct library {
         frees_own_memory; /* the first set_workspace frees memory that the handle has of its own, which no capture survives */
     bool unset_workspace; /* setting the stream does not end the use of a workspace: set_workspace(NULL, 0) does */
     bool unchecked;       /* no vendor header has been compared with this row */
-    /* The handle is a structure of the caller's: create initializes and destroy ends what lies at a pointer to so many bytes. 0: it is a
+    /* The handle is the caller's structure: create initializes and destroy ends what lies at a pointer to so many bytes. 0: it is a
      * pointer, which create gives. */
     size_t handle_bytes;
     int create_number;
@@ -103,7 +103,7 @@ struct library_calls {
     void *memory;
 };
 
-/* For give_memory: memory in the order of a stream of the vendor's, for the device of the handle. Gives NULL when there
+/* For give_memory: memory in the order of a vendor's stream, for the device of the handle. Gives NULL when there
  * is none. */
 void *handle_memory_alloc(struct handle *handle, size_t size, void *native_stream);
 /* False when the pointer is not tarn's. */

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The settings that handles are to have: those of the process, which lie in the library's entry, and those of a thread, which lie in its
- * holder and are its alone. A handle is told of them when it is next bound (vendor.c); nothing here calls a vendor. A lease belongs to no
+ * holder and are its alone. A handle learns of them when it is next bound (vendor.c); nothing here calls a vendor. A lease belongs to no
  * thread, so it has the process's. */
 #include "base/process.h"
 #include "base/status.h"
@@ -34,7 +34,7 @@ static tarn_status mode_find(tarn_library library, tarn_handle_mode mode, struct
 
 static tarn_status value_check(int value)
 {
-    return value >= -1 ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no value of a mode", value);
+    return value >= -1 ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a valid value of a mode", value);
 }
 
 tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value)

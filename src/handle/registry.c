@@ -365,14 +365,14 @@ static tarn_status row_check(const tarn_library_row *row)
     const char *lost = named ? NULL : name_without_a_library(row);
     if (lost)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "%s: %s is the name of a function, and there is no soname to look "
+                      "%s: function name %s is given, but no soname to look "
                       "it up in",
                       row->name, lost);
     bool number = row->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER;
     bool creates = (number ? row->create_with_number != NULL : row->create != NULL) || (named && row->create_name);
     if (!creates || !(row->destroy || (named && row->destroy_name)))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "%s: create and destroy are needed, as pointers or by name and soname", row->name);
+                      "%s: create and destroy are required, as pointers or as names with a soname", row->name);
     return TARN_OK;
 }
 
@@ -392,9 +392,9 @@ tarn_status tarn_library_register(const tarn_library_row *given, tarn_library *l
     mutex_lock(&registry_lock);
     int number = entry_count() + 1;
     if (number_of(made->name)) {
-        status = failed(TARN_ERROR_INVALID_ARGUMENT, "a library \"%s\" is known already", made->name);
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "a library named \"%s\" exists already", made->name);
     } else if (number > TARN_MAX_LIBRARIES) {
-        status = failed(TARN_ERROR_NOT_SUPPORTED, "all %d numbers of libraries are taken", TARN_MAX_LIBRARIES);
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "all %d library numbers are taken", TARN_MAX_LIBRARIES);
     } else {
         struct entry *entry = &entries[number];
         *entry = (struct entry){.row = made, .number = number, .workspace_bytes = -1, .workspace_environment = -1};

@@ -45,7 +45,7 @@ tarn_status entry_load(struct entry *entry);
 /* The same, and the driver in use must be the library's. After driver_init(). */
 tarn_status entry_usable(struct entry *entry);
 
-/* Fails with what a call of the vendor's has returned: "cublasCreate_v2: status 1 (CUBLAS_STATUS_NOT_INITIALIZED)". */
+/* Fails with what a vendor call has returned: "cublasCreate_v2: status 1 (CUBLAS_STATUS_NOT_INITIALIZED)". */
 tarn_status entry_failed(const struct entry *entry, tarn_status status, const char *call, int code)
     __attribute__((cold));
 

@@ -109,7 +109,7 @@ static tarn_status create_once(struct entry *entry, const struct device *device,
         return TARN_OK;
     }
     if (code == 0)
-        return failed(TARN_ERROR_LIBRARY, "%s: %s said that it succeeded, and made no handle", row->name, row->create);
+        return failed(TARN_ERROR_LIBRARY, "%s: %s reported success but created no handle", row->name, row->create);
     if (made && row->failed_handle_is_real)
         (void)call_destroy(entry, made);
     bool full =
@@ -310,7 +310,7 @@ static bool keeps_own_memory(const struct handle *handle, struct stream *stream)
 }
 
 /* The end of a workspace where it takes a call, stream, workspace, modes, in this order: setting the stream ends the use of a workspace
- * with some libraries, and makes others that were told of none use their own again. */
+ * with some libraries, and makes others that got none use their own again. */
 static tarn_status tell_locked(struct handle *handle, struct stream *stream, struct workspace *workspace)
 {
     const struct entry *entry = handle->library;

@@ -467,7 +467,7 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
         return status;
     if (!object_is_live(&call_owners, owner)) {
         call_end(holder);
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "this is not what tarn_workspace_begin() gave, or it has ended");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "this did not come from tarn_workspace_begin(), or it has ended");
     }
     struct handle *handle = owner->handle;
     mutex_lock(&handle->lock);
@@ -713,7 +713,7 @@ static tarn_status choose_stream(tarn_stream value, struct clearing *clearing)
 static tarn_status choose_capture(uint64_t capture, struct clearing *clearing)
 {
     tarn_status status =
-        capture ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "choice.capture is 0, the number of no capture");
+        capture ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "choice.capture is 0, which no capture has");
     for (int number = 1; number <= entry_count() && !status; number++)
         for (int device = 0; device < device_count() && !status; device++) {
             struct shelf *shelf = shelf_known(entry_at(number), device);
@@ -750,7 +750,7 @@ static tarn_status choose(const tarn_workspace_choice *of, struct clearing *clea
     if (which == TARN_WORKSPACES_ALL && !of->stream && !of->capture && !of->pool)
         return TARN_OK;
     return failed(TARN_ERROR_INVALID_ARGUMENT,
-                  "choice.which is %d: a field that this does not take is set, or there is no such choice", (int)which);
+                  "choice.which is %d: a field that it does not use is set, or there is no such choice", (int)which);
 }
 
 tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice, tarn_workspace_cleared *cleared)

@@ -40,7 +40,7 @@ static int policy_of_environment(void)
         if (strcmp(text, names[i]) == 0)
             return i;
     if (text && *text)
-        log_write(LOG_ERRORS, POLICY_VARIABLE "=%s is not cached, per_call or library, and counts as not set", text);
+        log_write(LOG_ERRORS, POLICY_VARIABLE "=%s must be cached, per_call or library; it is ignored", text);
     return TARN_WORKSPACE_CACHED;
 }
 
@@ -66,7 +66,7 @@ bool workspaces_are_unified(void)
     if (!atomic_compare_exchange_strong(&unified, &now, asked))
         return now; /* another thread has asked */
     if (text && *text && !asked && strcmp(text, "0") != 0)
-        log_write(LOG_ERRORS, UNIFIED_VARIABLE "=%s is neither 0 nor 1, and counts as not set", text);
+        log_write(LOG_ERRORS, UNIFIED_VARIABLE "=%s must be 0 or 1; it is ignored", text);
     return asked;
 }
 
@@ -106,7 +106,7 @@ static long long read_environment(const struct library *row)
         const char *text = secure_getenv(row->workspace_variables[i]);
         long long bytes = !text ? -1 : row->workspace_by_call ? parse_kib(text) : parse_groups(text);
         if (text && bytes < 0)
-            log_write(LOG_ERRORS, "%s=%s makes no sense, and counts as not set", row->workspace_variables[i], text);
+            log_write(LOG_ERRORS, "%s=%s is malformed; it is ignored", row->workspace_variables[i], text);
         if (bytes >= 0)
             return bytes;
     }
@@ -136,7 +136,7 @@ tarn_status tarn_workspace_policy_set(tarn_workspace_policy wanted)
     if (status)
         return status;
     if ((unsigned)wanted > TARN_WORKSPACE_LIBRARY)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no policy of workspaces", (int)wanted);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a workspace policy", (int)wanted);
     atomic_store(&policy, (int)wanted);
     workspaces_changed();
     return TARN_OK;
@@ -164,7 +164,7 @@ tarn_status workspace_refuse_in_handle(const struct entry *entry)
 {
     tarn_status status = refuse_without(entry);
     if (!status && !entry->row->workspace_by_call)
-        status = failed(TARN_ERROR_NOT_SUPPORTED, "the workspace of %s is in its handle", entry->row->name);
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "the workspace of %s is part of its handle", entry->row->name);
     return status;
 }
 
@@ -184,7 +184,7 @@ tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes)
     if (status)
         return status;
     if (bytes < -1 || bytes > (int64_t)1 << 40)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%lld is no size of a workspace", (long long)bytes);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%lld is not a valid workspace size", (long long)bytes);
     atomic_store(&entry->workspace_bytes, bytes);
     workspaces_changed();
     return TARN_OK;

@@ -14,7 +14,7 @@
 static tarn_status block_extend_locked(struct block *block, size_t size)
 {
     if (block->front && size > block->requested)
-        return failed(TARN_ERROR_NO_ROOM, "the block at %p has %zu bytes, and a red zone of debug mode behind them",
+        return failed(TARN_ERROR_NO_ROOM, "the block at %p has %zu bytes, followed by a red zone of debug mode",
                       (void *)(block->start + block->front), block->requested);
     size_t more = 0, rounded = (size + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
     if (rounded > block->size) {

@@ -63,7 +63,7 @@ tarn_status tarn_compact(int device, size_t wanted, size_t *gained)
     if (!status && !device_at(device)->properties.virtual_memory)
         status = failed(TARN_ERROR_NOT_SUPPORTED,
                         "device %d has no virtual memory: its plain segments have addresses "
-                        "that go with their memory",
+                        "that are tied to their memory",
                         device);
     if (!status && arena) {
         pools_collect(arena);
@@ -125,7 +125,7 @@ tarn_status tarn_device_stats_reset(int device, tarn_stats_what what)
     return status ? status : statistics_reset(arena, NULL, what);
 }
 
-/* Who is told of each kind, and the bytes of those that were told. */
+/* What learns of each kind, and the bytes of those that were told. */
 struct listing {
     void (*each)(const tarn_metadata_kind *kind, void *user);
     void *user;
@@ -149,7 +149,7 @@ tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void
 {
     struct listing listing = {.each = each, .user = user};
     if (!each)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no function");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the function is NULL");
     tarn_status status = device_layer_ready();
     if (status)
         return status;

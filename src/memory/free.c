@@ -141,7 +141,8 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
         return status;
     struct mark *mark = event_mark(event);
     if (mark && mark_is_captured(mark)) {
-        status = failed(TARN_ERROR_CAPTURE, "the event was recorded in a capture: when its work ends is never known");
+        status =
+            failed(TARN_ERROR_CAPTURE, "the event was recorded in a capture, so the end of its work cannot be known");
     } else if (mark) {
         struct use **uses = block_uses(&block);
         status = uses ? use_add_mark(block.heap, uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;

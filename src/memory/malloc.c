@@ -214,8 +214,7 @@ struct asked {
 static tarn_status request_make(const struct asked *asked, struct request *request)
 {
     if (asked->size > TARN_MAX_SIZE)
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes are more than 1 EiB, the most that can be asked for",
-                      asked->size);
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes are more than 1 EiB, the largest request", asked->size);
     size_t alignment = asked->alignment > TARN_BLOCK_UNIT ? asked->alignment : TARN_BLOCK_UNIT;
     *request = (struct request){
         .requested = asked->size,

@@ -81,12 +81,12 @@ static tarn_status check_options(const tarn_pool_options *options)
                           sizes->rounding,      sizes->max_split,     sizes->max_non_split_rounding};
     const tarn_pool_allocator *allocator = options->allocator;
     if ((unsigned)options->segments > TARN_SEGMENTS_EXACT)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no tarn_segments", (int)options->segments);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a tarn_segments value", (int)options->segments);
     if (allocator && (!allocator->alloc || !allocator->free))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "alloc or free of the allocator is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the allocator's alloc or free is NULL");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] % TARN_BLOCK_UNIT || all[i] > TARN_MAX_SIZE)
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "a size of segments, %zu, is no multiple of %zu up to 1 EiB",
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "the segment size %zu is not a multiple of %zu up to 1 EiB",
                           all[i], TARN_BLOCK_UNIT);
     if ((options->segments == TARN_SEGMENTS_VIRTUAL || options->exportable || options->registrable) &&
         asks_for_plain(options))
@@ -137,7 +137,7 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory: %s", number, device->properties.name);
     bool shared = options->exportable || options->registrable;
     if (shared && !device->properties.exportable)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot give its memory to other processes", number);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", number);
     if (shared && arena->store.plain && options->segments != TARN_SEGMENTS_VIRTUAL)
         return failed(TARN_ERROR_NOT_SUPPORTED, "plain segments cannot be exported; the pool needs virtual ones");
     if ((status = pool_create(arena, false, &pool)))
@@ -180,7 +180,7 @@ tarn_status tarn_pool_retain(tarn_pool *pool)
         return status;
     return user_retain(pool_of_public(pool))
                ? TARN_OK
-               : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be had again");
+               : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used again");
 }
 
 tarn_status tarn_pool_release(tarn_pool *public)
@@ -191,7 +191,7 @@ tarn_status tarn_pool_release(tarn_pool *public)
         return status;
     if (!user_let_go(pool))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the pool was released as often as it was counted for callers: what counts it still are scopes, "
+                      "no caller holds a reference to the pool: the remaining references belong to scopes, "
                       "captures or graphs");
     pool_release(pool);
     return TARN_OK;
@@ -203,7 +203,7 @@ tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
     if (!id.first && !id.second)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "(0, 0) is the id of every device's default pool: tarn_pool_default() gives a device's");
+                      "(0, 0) is the id of every device's default pool: call tarn_pool_default() for a device's pool");
     tarn_status status = memory_ready();
     for (int i = 0; !status && i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
@@ -222,7 +222,7 @@ tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
     }
     if (status)
         return status;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no pool (%llu, %llu), or it is left behind",
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no pool (%llu, %llu), or its last reference was dropped",
                   (unsigned long long)id.first, (unsigned long long)id.second);
 }
 

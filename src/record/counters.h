@@ -63,7 +63,7 @@ struct counters {
     tarn_stats values; /* all others */
 };
 
-/* For who has what `stat` is counted under. */
+/* For code that has what `stat` is counted under. */
 static inline void stat_add(tarn_stat *stat, int64_t change)
 {
     stat->current += change;

@@ -5,7 +5,7 @@
  * reader copies what was not overwritten meanwhile (trace_read.c).
  *
  * Order. A record is stamped while its writer has what it is about: an allocation once the block is owned, a free before the
- * block can be had by anyone else. So between threads the stamps of one block are in order, but for two that a processor took
+ * block is available to anyone else. So between threads the stamps of one block are in order, except for two that a processor took
  * ahead of its loads: of those the reader knows that a block is freed before it is handed out again.
  *
  * What repeats is a number: the place (device, pool, stream; place.c), the region, the tag and the call stack (intern.h). */

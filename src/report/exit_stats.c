@@ -131,7 +131,7 @@ static void print(void)
                 say_device(survey, &survey->devices[i]);
                 used++;
             }
-        log_say("stats: host memory of the library's own: %s%s", amount((uint64_t)survey->metadata).text,
+        log_say("stats: the library's own host memory: %s%s", amount((uint64_t)survey->metadata).text,
                 used ? "" : "; no device's memory was used");
         pages_unmap(surveyor, sizeof *surveyor);
     }
@@ -149,7 +149,7 @@ tarn_status exit_stats_begin(void)
     const char *text = secure_getenv("TARN_STATS");
     bool yes = text && strcmp(text, "1") == 0;
     if (text && *text && !yes && strcmp(text, "0") != 0)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_STATS=%.64s is neither 0 nor 1", text);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_STATS=%.64s must be 0 or 1", text);
     atomic_store(&printed, false);
     atomic_store(&wanted, yes);
     if (yes && !atomic_exchange(&registered, true))

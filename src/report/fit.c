@@ -34,7 +34,7 @@ tarn_status fit(fit_writer write, void *argument, size_t count, uint64_t most, s
     *first = high;
     if (least > most)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "a snapshot without any record takes %llu bytes, more than max_bytes, %llu",
+                      "a snapshot without any record needs %llu bytes, but max_bytes is %llu",
                       (unsigned long long)least, (unsigned long long)most);
     return TARN_OK;
 }

@@ -4,7 +4,7 @@
 /* The reporter: a background thread that takes a survey when the live page or the file of metrics is due. Owns the thread, the
  * page and the survey. The thread exists while there is something to report.
  *
- * `control` is held by who starts or stops something, also while it waits for the thread; `lock`, inside it, is for a few
+ * `control` is held by code that starts or stops something, also while it waits for the thread; `lock`, inside it, is for a few
  * instructions. No lock is held over a survey or over writing. Who takes the page away waits for the work under way first. Lock
  * order: the setup of devices, control, lock. */
 #include "base/cancel.h"
@@ -196,7 +196,7 @@ static tarn_status thread_begin_controlled(void)
     if (!reporter.surveyor)
         reporter.surveyor = pages_map(sizeof *reporter.surveyor);
     if (!reporter.surveyor || !thread_start(&reporter.thread, report, NULL))
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "the thread that reports cannot be made");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "the reporting thread cannot be created");
     reporter.runs = true;
     return TARN_OK;
 }
@@ -319,7 +319,7 @@ static tarn_status read_number(const char *variable, unsigned standard, unsigned
     errno = 0;
     unsigned long value = strtoul(text, &end, 10);
     if (errno || *end || text[0] < '0' || text[0] > '9' || value < least || value > most)
-        return failed(TARN_ERROR_CONFIGURATION, "%s=%.64s is no number from %u to %u", variable, text, least, most);
+        return failed(TARN_ERROR_CONFIGURATION, "%s=%.64s is not a number from %u to %u", variable, text, least, most);
     *number = (unsigned)value;
     return TARN_OK;
 }
@@ -337,7 +337,7 @@ static tarn_status read_path(const char *variable, char *path, size_t size)
         else if (*text == '%')
             path[length++] = '%';
         else
-            return failed(TARN_ERROR_CONFIGURATION, "%s: behind a %% comes p, for the process's number, or another %%",
+            return failed(TARN_ERROR_CONFIGURATION, "%s: %% must be followed by p (the process id) or by another %%",
                           variable);
     }
     path[length] = '\0';
@@ -380,10 +380,10 @@ static tarn_status read_settings_controlled(void)
     const char *live = wish("TARN_LIVE");
     settings = (struct settings){.live = live && strcmp(live, "1") == 0, .name = wish("TARN_LIVE_NAME")};
     if (live && !settings.live && strcmp(live, "0") != 0)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_LIVE=%.64s is neither 0 nor 1; a name is TARN_LIVE_NAME's", live);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_LIVE=%.64s must be 0 or 1; TARN_LIVE_NAME sets a name", live);
     if (settings.name && !is_name(settings.name))
         return failed(TARN_ERROR_CONFIGURATION,
-                      "TARN_LIVE_NAME is not of 1 to 63 bytes without control characters, or is a number");
+                      "TARN_LIVE_NAME must have 1 to 63 bytes without control characters, and not be a number");
     tarn_status status =
         read_number("TARN_LIVE_INTERVAL", LIVE_INTERVAL, LIVE_LEAST, LIVE_MOST, &settings.live_interval);
     if (!status)
@@ -392,7 +392,7 @@ static tarn_status read_settings_controlled(void)
     return status ? status : read_path("TARN_METRICS", settings.metrics, sizeof settings.metrics);
 }
 
-/* The beginning: what the environment asks for. Malformed it is an error; that it cannot be had is none of the program's. */
+/* The beginning: what the environment asks for. Malformed it is an error; that it is not available is no error of the program. */
 tarn_status live_begin(void)
 {
     struct error_before before;
@@ -437,9 +437,9 @@ static tarn_status read_options(const tarn_live_options *given, tarn_live_option
         return status;
     if (options->name && !is_name(options->name))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the name is not of 1 to 63 bytes without control characters, or is a number");
+                      "the name must have 1 to 63 bytes without control characters, and not be a number");
     if (options->interval_ms && (options->interval_ms < LIVE_LEAST || options->interval_ms > LIVE_MOST))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "interval_ms %u is neither 0 nor from %d to %d",
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "interval_ms is %u; it must be 0 or from %d to %d",
                       options->interval_ms, LIVE_LEAST, LIVE_MOST);
     return TARN_OK;
 }

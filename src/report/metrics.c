@@ -6,7 +6,7 @@
  * Metrics come in families: the lines of one, for every process, device or pool, stand together below its name, type and unit. A family is a
  * row of a table that says where the value lies in a record of the survey; each list of records has one table, and one function that
  * prints the labels of a record. Only counters and gauges are used, and names that the older Prometheus text format takes too, so that
- * node_exporter's textfile collector reads the same text. Values are whole numbers, but for ratios. */
+ * node_exporter's textfile collector reads the same text. Values are whole numbers, except for ratios. */
 #include "report/metrics.h"
 #include "base/cancel.h"
 #include "base/pages.h"

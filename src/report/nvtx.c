@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVTX: tells a tool of NVIDIA's, or one like it, which blocks there are in tarn's memory, and where regions begin and end. Owns the
- * tables that the tool's library fills at the first use, constant then, and the heaps that it was told of: one a plain segment.
+/* NVTX: tells NVIDIA's tools, or similar ones, which blocks there are in tarn's memory, and where regions begin and end. Owns the
+ * tables that the tool's library fills at the first use, constant then, and the heaps reported to it: one per plain segment.
  *
  * compute-sanitizer (CUDA 13.0) takes heaps in allocations of cudaMalloc() alone and refuses mapped memory: hence plain segments
  * only, which are the default then (segments:driver). It takes the end of a block for the work that is queued later. The tool is called
- * with no lock of tarn's held; what it is told of one block is in order, since a block is announced before its caller has it, and its end
+ * with no tarn lock held; what it learns of one block is in order, since a block is announced before its caller has it, and its end
  * before it is freed. */
 #include "base/nvtx.h"
 #include "base/log.h"
@@ -339,7 +339,7 @@ static tarn_status read_wish(const char **path)
     bool asked = wish && strcmp(wish, "1") == 0, refused = wish && strcmp(wish, "0") == 0;
     *path = NULL;
     if (wish && *wish && !asked && !refused)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_NVTX=%.64s is neither 0 nor 1", wish);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_NVTX=%.64s must be 0 or 1", wish);
     if (!refused && named && *named && (asked || driver == &driver_cuda))
         *path = named;
     return TARN_OK;

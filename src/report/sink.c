@@ -78,17 +78,17 @@ tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
                       sizeof sink->path - 1);
     struct stat before;
     if (stat(path, &before) == 0 && !S_ISREG(before.st_mode))
-        return failed(TARN_ERROR_SYSTEM, "%s is there and is no regular file, whose place another could take", path);
+        return failed(TARN_ERROR_SYSTEM, "%s exists and is not a regular file, so it is not replaced", path);
     memcpy(sink->path, path, length + 1);
     for (int i = 0; i < NAMES && sink->file < 0; i++) { /* what has the name may be anybody's, and left there for us */
         if (!name_temporary(sink))
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is no name of a file", path);
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is not a file name", path);
         sink->file = file_apart(open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights));
         if (sink->file < 0 && errno != EEXIST)
             break;
     }
     if (sink->file < 0)
-        return failed(TARN_ERROR_SYSTEM, "%s cannot be written: a file beside it cannot be made: %s", path,
+        return failed(TARN_ERROR_SYSTEM, "%s cannot be written: a temporary file beside it cannot be created: %s", path,
                       strerror(errno));
     sink->write = write_file;
     sink->user = sink;
@@ -150,7 +150,7 @@ tarn_status sink_end(struct sink *sink, bool abandon)
         sink_flush(sink);
     if (sink->file >= 0)
         return file_end(sink, abandon);
-    return sink->failed ? failed(TARN_ERROR_SYSTEM, "the function that was to write said no after %llu bytes",
+    return sink->failed ? failed(TARN_ERROR_SYSTEM, "the write callback returned false after %llu bytes",
                                  (unsigned long long)sink->bytes)
                         : TARN_OK;
 }

@@ -17,7 +17,7 @@ static tarn_status read_options(const tarn_snapshot_options *given, tarn_snapsho
     if (status)
         return status;
     if ((unsigned)options->format > TARN_SNAPSHOT_CHROME)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a format of snapshots", (int)options->format);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a snapshot format", (int)options->format);
     return memory_ready();
 }
 

@@ -4,7 +4,7 @@
 #
 # tests/abi/exports.sh SIMULATED REAL
 # A simulated library has the soname of the real one and exports nothing that the real one does not, version for version;
-# but for what begins with tarn_sim_: counters, and the machine inside, for tests.
+# except for what begins with tarn_sim_: counters, and the machine inside, for tests.
 set -euo pipefail
 
 [ $# -eq 2 ] || { echo "usage: exports.sh SIMULATED REAL" >&2; exit 2; }

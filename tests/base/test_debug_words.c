@@ -52,21 +52,21 @@ static void what_is_no_word_is_named(void **state)
     static const struct {
         const char *text, *named;
     } wrong[] = {
-        {"redzones", "redzones is none of handles, redzone"},
-        {"handles,foo", "foo is none of"},
-        {"xhandles", "xhandles is none of"},
-        {"handle", "handle is none of"},
-        {"All", "All is none of"},
-        {"all=1", "all=1 is none of"},
-        {"redzone;poison", "redzone;poison is none of"},
+        {"redzones", "unknown word \"redzones\"; the words are handles, redzone"},
+        {"handles,foo", "unknown word \"foo\""},
+        {"xhandles", "unknown word \"xhandles\""},
+        {"handle", "unknown word \"handle\""},
+        {"All", "unknown word \"All\""},
+        {"all=1", "unknown word \"all=1\""},
+        {"redzone;poison", "unknown word \"redzone;poison\""},
         {"redzone=1", "redzone takes no value"},
-        {"quarantine=", "quarantine=: bytes are"},
-        {"quarantine=x", "quarantine=x: bytes are"},
-        {"quarantine=1T", "quarantine=1T: bytes are"},
-        {"quarantine=1MB", "quarantine=1MB: bytes are"},
-        {"quarantine=-1", "quarantine=-1: bytes are"},
-        {"quarantine=18446744073709551616", "bytes are"},
-        {"quarantine=99999999999999999G", "bytes are"},
+        {"quarantine=", "quarantine=: the value must be"},
+        {"quarantine=x", "quarantine=x: the value must be"},
+        {"quarantine=1T", "quarantine=1T: the value must be"},
+        {"quarantine=1MB", "quarantine=1MB: the value must be"},
+        {"quarantine=-1", "quarantine=-1: the value must be"},
+        {"quarantine=18446744073709551616", "the value must be a number of bytes"},
+        {"quarantine=99999999999999999G", "the value must be a number of bytes"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -19,7 +19,7 @@ grep -LE '^#include <(cu|hip|roc|miopen|cudnn)' include/tarn/*.h | sed 's:includ
 sed -n '/global:/,/local:/s/^ *\(tarn_[a-z0-9_]*\);$/\1/p' src/tarn.map | sort >"$work/functions"
 [ "$(wc -l <"$work/functions")" -gt 100 ] || fail "src/tarn.map has few functions"
 
-# The constants that are macros, but for what has arguments or no value: NAME VALUE.
+# The constants that are macros, except for what has arguments or no value: NAME VALUE.
 "$CC" -E -dM -Iinclude -x c "$work/all.h" | sed -n 's/^#define \(TARN_[A-Z0-9_]*\) \(..*\)/\1 \2/p' |
     grep -vE '^TARN_(API|[A-Z]*_H) ' | sort >"$work/macros"
 [ "$(wc -l <"$work/macros")" -gt 10 ] || fail "few constants: $(cat "$work/macros")"

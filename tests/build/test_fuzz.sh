@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# The fuzzer of the public API (tests/fuzz/fuzz_api.c) knows every function that is exported, but for these.
+# The fuzzer of the public API (tests/fuzz/fuzz_api.c) knows every function that is exported, except for these.
 set -euo pipefail
 cd "$TARN_SOURCE"
 

@@ -56,11 +56,21 @@ echo "the static library"
 names=$(nm -g --defined-only "$libdir/libtarn.a" | awk 'NF == 3 { print $3 }' | grep -v '^tarn_' || true)
 [ -z "$names" ] || fail "names that could clash with a user's: $names"
 
+echo "the manual"
+[ -d "$TARN_BUILD/man/man3" ] || fail "there are no manual pages of the functions; is Python 3 missing?"
+for page in "$TARN_BUILD"/man/man3/*; do
+    cmp "$page" "$prefix/share/man/man3/$(basename "$page")" || fail "a manual page was not installed: $page"
+done
+if command -v man >/dev/null; then
+    MANWIDTH=100 man -M "$prefix/share/man" 3 tarn_alloc_on | grep -q 'tarn_status tarn_alloc_on(tarn_stream stream' ||
+        fail "man 3 tarn_alloc_on does not show the function"
+fi
+
 if [ -x "$TARN_BUILD/tarn" ]; then
     echo "the program"
     "$TARN_BUILD/tarn" --help >/dev/null
     "$prefix/bin/tarn" --help >/dev/null
-    if [ -d "$TARN_BUILD/man" ]; then # else help2man was missing
+    if [ -d "$TARN_BUILD/man/man1" ]; then # else help2man was missing
         for page in "$TARN_BUILD"/man/man1/*; do
             cmp "$page" "$prefix/share/man/man1/$(basename "$page")" || fail "a manual page was not installed: $page"
         done

@@ -73,7 +73,7 @@ static void a_descriptor_that_is_no_piece_is_refused(void **state)
 
     int growing = memfd_create("growing", MFD_CLOEXEC | MFD_ALLOW_SEALING); /* could shrink under a mapping */
     assert_int_equal(ftruncate(growing, (off_t)GRANULE), 0);
-    refuse(growing, GRANULE, "no memfd of a sealed size");
+    refuse(growing, GRANULE, "it is not a memfd of a sealed size");
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     close(ends[1]);

@@ -124,7 +124,7 @@ static void show(const struct top_reading *before, const struct top_reading *now
                             .silent = flags & HAS_ROWS ? 5 : 0};
     struct top_frame frame = {0};
     top_frame_make(&frame, before, now, &look);
-    for (size_t i = 0; i < frame.length; i++) /* nothing of it moves a cursor, but for colours that were asked for */
+    for (size_t i = 0; i < frame.length; i++) /* nothing of it moves a cursor, except for colours that were asked for */
         demand((unsigned char)frame.text[i] >= 0x20 || frame.text[i] == '\n' || (flags & HAS_COLOUR));
     top_frame_finish(&frame);
     FILE *out = fopen("/dev/null", "w");

@@ -129,7 +129,7 @@ static void graph_and_suspend(tarn_stream stream, tarn_stream other)
         well = well && OK(name, tarn_free(kept[i]));
     well = well && OK(name, tarn_free(target)) && CU(name, gpu.cuGraphDestroy(graph));
     for (uint64_t since = gpu_ns(); count_of(pool) > 1 && gpu_ns() - since < 1000000000u;)
-        ; /* told by a thread of the driver's */
+        ; /* told by a driver's thread */
     well = well && count_of(pool) == 1 && OK(name, tarn_pool_trim(pool, 0)) && reserved_by(pool) == 0;
     verdict(well, name, "counted once again, and trimmed to nothing");
     (void)OK(name, tarn_pool_release(pool));

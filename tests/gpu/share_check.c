@@ -247,7 +247,7 @@ int main(int argc, char **argv)
     char text[160];
     tarn_device_properties properties = gpu_properties;
     if (!properties.exportable) {
-        gpu_say(GPU_SKIP, "share", "device 0 cannot give its memory to other processes");
+        gpu_say(GPU_SKIP, "share", "device 0 cannot export memory to other processes");
         return gpu_end();
     }
     if (!OK("share", tarn_export_enable(0)) || !OK("share", tarn_stream_lease(0, 0, &stream)))

@@ -243,7 +243,7 @@ static inline tarn_stream new_stream(void)
     return stream;
 }
 
-/* A stream of the driver's that tarn has not heard of. */
+/* A stream of the driver that tarn has not heard of. */
 static inline void *native_made(void)
 {
     driver_stream made = NULL;

@@ -167,7 +167,7 @@ static void test_a_plain_handle_is_told_nothing(void **state)
     assert_ok(workspaces_clear_all(NULL));
 }
 
-/* A library that keeps a workspace until it is told of another. */
+/* A library that keeps a workspace until it learns of another. */
 static void test_a_plain_handle_points_to_nothing_that_was_freed(void **state)
 {
     (void)state;

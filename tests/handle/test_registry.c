@@ -279,7 +279,7 @@ static tarn_library_info find_in_folder(const char *name, const char *const *son
     return info_of(library);
 }
 
-/* A file of TARN_LIBRARY_PATH that does not serve is told of, and the next version is tried: what is no library, what lacks a function. */
+/* A file of TARN_LIBRARY_PATH that does not serve is reported, and the next version is tried: what is no library, what lacks a function. */
 static void test_broken_files(void **state)
 {
     (void)state;

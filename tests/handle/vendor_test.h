@@ -25,7 +25,7 @@
 #define SLOW_BUILD 0
 #endif
 
-/* What a test is told of a library. */
+/* What a test learns of a library. */
 struct subject {
     tarn_library library;
     const char *knob;    /* as in TARN_SIM_<knob>_FAIL */
@@ -201,7 +201,7 @@ static double gather_crowd(void)
         assert_int_equal(pthread_create(&threads[i], NULL, join_crowd, NULL), 0);
     pthread_barrier_wait(&crowd.barrier);
     double took = seconds() - start;
-    knob_set(crowd.subject, "SLOW", NULL); /* none creates any more, but for libraries with a handle a stream */
+    knob_set(crowd.subject, "SLOW", NULL); /* none creates any more, except for libraries with a handle a stream */
     for (int i = 0; i < THREADS; i++) {
         void *wrong = NULL;
         pthread_join(threads[i], &wrong);

@@ -315,7 +315,7 @@ static void a_free_makes_the_magazine_that_a_trim_took(void **state)
     CHECK(cache->magazines[class] == &magazine_none);
     for (int i = 0; i < 16; i++)
         OK(tarn_free(blocks[i]));
-    CHECK(cache->magazines[class]->top == 15); /* but for the first all took the short way */
+    CHECK(cache->magazines[class]->top == 15); /* except for the first all took the short way */
     nothing_is_left(0);
 }
 

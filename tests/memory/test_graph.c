@@ -307,7 +307,7 @@ static void a_capture_of_the_callers_own_uses_a_pool(void **state)
     destroy(graph);
     CHECK(count_of(pool) == 1);
 
-    /* One that is told of, and does not come to be. */
+    /* One that is announced, and never begins. */
     OK(tarn_pool_capture_announce(pool, stream));
     OK(tarn_capture_abort(stream));
     CHECK(count_of(pool) == 1);

@@ -364,7 +364,7 @@ static void note_shortage(const tarn_shortage *seen, void *user)
     void *small = NULL, *large = NULL;
     OK(tarn_alloc_on(own, 512, &small)); /* anything may be done */
     OK(tarn_free(small));
-    GIVES(tarn_alloc_on(own, DEVICE, &large), TARN_ERROR_OUT_OF_MEMORY); /* and nobody is told of that */
+    GIVES(tarn_alloc_on(own, DEVICE, &large), TARN_ERROR_OUT_OF_MEMORY); /* and nobody learns of that */
     OK(tarn_device_trim(0, SIZE_MAX));
 }
 

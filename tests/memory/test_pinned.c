@@ -234,7 +234,7 @@ static void the_limit_holds(void)
     CHECK(strstr(tarn_last_error(), "no room for 3145728 bytes"));
     CHECK(strstr(tarn_last_error(), "limit 8388608"));
     CHECK(strstr(tarn_last_error(), "live 6291456"));
-    CHECK(strstr(tarn_last_error(), "above the limit of 8388608"));
+    CHECK(strstr(tarn_last_error(), "exceed the limit of 8388608"));
     CHECK(strstr(tarn_last_error(), "tarn_pinned_limit_set"));
     CHECK(pinned_stats().num_ooms == 1 && pinned_stats().num_alloc_retries == 1);
     CHECK(calls_of(0, "host_alloc") == 1);                                 /* the driver was not asked */
@@ -247,7 +247,7 @@ static void the_limit_holds(void)
     small = pinned_take(100 * KIB);
     OK(tarn_pinned_free(small));
     OK(tarn_pinned_trim(0));
-    small = pinned_take(100 * KIB); /* there is no room for a usual segment, but for this */
+    small = pinned_take(100 * KIB); /* there is no room for a usual segment, except for this */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(6 * MIB + 104 * KIB));
 
     /* What is free makes room for another size, and so does what waits. */

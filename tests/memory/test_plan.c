@@ -113,9 +113,9 @@ static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
     (void)state;
     struct plan_header header = header_of(LENGTH(four), 16 * MIB, 0);
     write_file("", 0, "", 0);
-    refused("byte 0: 0 bytes are no plan of tarn's; tarn plan writes one");
+    refused("byte 0: 0 bytes are not a tarn plan; tarn plan writes one");
     header.magic[0] = 'T';
-    refused_header(header, "byte 0: this is no plan of tarn's; tarn plan writes one");
+    refused_header(header, "byte 0: this is not a tarn plan; tarn plan writes one");
     header = header_of(LENGTH(four), 16 * MIB, 0);
     header.version = htole32(2);
     refused_header(header, "byte 8: version is 2, and this tarn reads 1; write the plan again with its tarn plan");
@@ -294,7 +294,7 @@ static const struct plan_request eight[] = {
     REQUEST(7 * MIB, 21 * MIB, 8), REQUEST(8 * MIB, 28 * MIB, 8),
 };
 
-/* Asks for sizes in MiB; each must be where the plan has it, but for those that are negative, which are given back at once. */
+/* Asks for sizes in MiB; each must be where the plan has it, except for those that are negative, which are given back at once. */
 static void follow(tarn_stream stream, const int *sizes, size_t count)
 {
     char *base = NULL;

@@ -97,7 +97,7 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
     /* Another's segment: from before, inside, at both ends, around. */
     void *block = NULL;
     OK(tarn_pool_alloc(others, own, 30 * MIB, &block));
-    static const char segment[] = "where another segment of tarn's is";
+    static const char segment[] = "where tarn has another segment";
     gives_wrong(&giver, pool, right.at - 30 * MIB + 512, TARN_ERROR_DRIVER, segment);
     gives_wrong(&giver, pool, right.at - MIB, TARN_ERROR_DRIVER, segment);
     gives_wrong(&giver, pool, right.at, TARN_ERROR_DRIVER, segment);
@@ -109,7 +109,7 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
 
     /* Addresses of virtual memory, mapped or not, and what reaches into them; imports have some of these. */
     const struct arena *arena = arena_if_used(0);
-    static const char virtual[] = "where other memory of tarn's is";
+    static const char virtual[] = "where tarn has other memory";
     gives_wrong(&giver, pool, arena->base, TARN_ERROR_DRIVER, virtual);
     gives_wrong(&giver, pool, arena->base - 30 * MIB + 512, TARN_ERROR_DRIVER, virtual);
     gives_wrong(&giver, pool, arena->base + arena->size - 512, TARN_ERROR_DRIVER, virtual);
@@ -118,8 +118,8 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
     void *pinned = NULL;
     OK(tarn_pinned_alloc(3 * MIB, &pinned));
     uintptr_t near = (uintptr_t)pinned & ~(uintptr_t)511;
-    gives_wrong(&giver, pool, near, TARN_ERROR_DRIVER, "where pinned memory of tarn's is");
-    gives_wrong(&giver, pool, near - 30 * MIB + 1024, TARN_ERROR_DRIVER, "where pinned memory of tarn's is");
+    gives_wrong(&giver, pool, near, TARN_ERROR_DRIVER, "where tarn has pinned memory");
+    gives_wrong(&giver, pool, near - 30 * MIB + 1024, TARN_ERROR_DRIVER, "where tarn has pinned memory");
     OK(tarn_pinned_free(pinned));
 
     /* What only touches is right. */
@@ -187,7 +187,7 @@ static void of_two_segments_that_overlap_at_once_one_is_refused(void **state)
     OK(tarn_observer_add(&options, &observer));
     CHECK(pthread_create(&thread, NULL, grow, one) == 0);
     sem_wait(&on_its_way.there);
-    gives_wrong(&second, two, second.at, TARN_ERROR_DRIVER, "where another segment of tarn's is");
+    gives_wrong(&second, two, second.at, TARN_ERROR_DRIVER, "where tarn has another segment");
     GIVES(tarn_free((char *)first.at + MIB), TARN_ERROR_DOUBLE_FREE); // NOLINT(performance-no-int-to-ptr)
     sem_post(&on_its_way.go_on);
     CHECK(pthread_join(thread, &block) == 0 && (uintptr_t)block == first.at && first.frees == 0);
@@ -201,7 +201,7 @@ static void of_two_segments_that_overlap_at_once_one_is_refused(void **state)
     CHECK(pthread_create(&thread, NULL, give_up, one) == 0);
     sem_wait(&on_its_way.there);
     CHECK(first.frees == 0);
-    gives_wrong(&second, two, second.at, TARN_ERROR_DRIVER, "where another segment of tarn's is");
+    gives_wrong(&second, two, second.at, TARN_ERROR_DRIVER, "where tarn has another segment");
     sem_post(&on_its_way.go_on);
     CHECK(pthread_join(thread, NULL) == 0 && first.frees == 1);
     OK(tarn_observer_remove(observer));

@@ -109,7 +109,7 @@ static void more_files_than_a_share_has(void)
     tarn_share *share = NULL;
     CHECK(send(ends[0], &head, sizeof head, 0) == sizeof head && sendmsg(ends[0], &message, 0) == sizeof chunk);
     GIVES(tarn_share_receive(ends[1], &share), TARN_ERROR_SYSTEM);
-    CHECK(strstr(tarn_last_error(), "files that came were lost") && open_files() == open);
+    CHECK(strstr(tarn_last_error(), "files were lost") && open_files() == open);
 
     rights.header.cmsg_len = CMSG_LEN(sizeof(int)); /* one, for which there is no room */
     message.msg_controllen = CMSG_SPACE(sizeof(int));
@@ -128,7 +128,7 @@ static void more_files_than_a_share_has(void)
 
 static void files_that_are_no_pieces_are_refused(void)
 {
-    static const char sealed[] = "no memfd of a sealed size";
+    static const char sealed[] = "it is not a memfd of a sealed size";
     host_start_with(1, 64 * MIB);
     void *block = alloc_on(TARN_STREAM_LEGACY, 1);
     OK(tarn_free(block));
@@ -161,7 +161,7 @@ static void files_of_huge_pages_are_refused(void)
     if (file < 0 && (errno == ENOSYS || errno == ENODEV || errno == EINVAL || errno == EPERM))
         return; /* a kernel without them has nothing that could be sent */
     CHECK(file >= 0 && ftruncate(file, GRANULE) == 0 && fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-    refused(file, "no memfd of a sealed size");
+    refused(file, "it is not a memfd of a sealed size");
 }
 
 /* Who knows what another's share says of itself cannot have its own memory taken for that one's. */

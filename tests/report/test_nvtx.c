@@ -246,7 +246,7 @@ static void tool_is_missing(void)
     CHECK(tarn_malloc(1000) && !announcer && !nvtx_ranges);
 }
 
-/* What is in no heap is told of neither when it begins nor when it changes or ends. */
+/* What is in no heap learns of neither when it begins nor when it changes or ends. */
 static void tool_refuses(void)
 {
     CHECK(setenv("NVTX_TEST_TOOL", "refuses", 1) == 0);

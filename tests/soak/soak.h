@@ -110,7 +110,7 @@ struct kinds {
 void kinds_look(struct kinds *kinds);
 /* All zeros for a kind of which there is nothing. */
 tarn_metadata_kind kinds_find(const struct kinds *kinds, const char *name);
-/* Complains of more records than may be in use while nothing is, but for `graphs`. */
+/* Complains of more records than may be in use while nothing is, except for `graphs`. */
 void kinds_check(const struct kinds *kinds, int64_t graphs);
 void kinds_print(const struct kinds *first, const struct kinds *last);
 

@@ -49,7 +49,7 @@ uint64_t time_now(void);
 void time_pass(uint64_t ns);
 void *native_of(tarn_stream stream);
 tarn_stream lease(int device);
-/* A stream of the driver's that tarn has not heard of; left to the end of the process. */
+/* A stream of the driver that tarn has not heard of; left to the end of the process. */
 void *native_made(int device);
 /* Queues work on a stream that uses memory and ends `ns` from now, or after what is queued before it. */
 void work_on(tarn_stream stream, const void *address, size_t size, uint64_t ns);

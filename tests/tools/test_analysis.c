@@ -119,7 +119,7 @@ static void every_moment(void **state)
     struct snapshot snapshot = by_hand();
     struct analysis analysis;
     assert_true(analysis_build(&snapshot, 0, &analysis));
-    /* In KiB but for the 100 bytes; the last two: free in all, and the largest hole. Two plain segments that touch do not join. */
+    /* In KiB except for the 100 bytes; the last two: free in all, and the largest hole. Two plain segments that touch do not join. */
     static const struct {
         uint64_t allocated, waiting, reserved, unused, largest;
         size_t blocks, waiting_blocks, ranges, holes;

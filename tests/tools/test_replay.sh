@@ -195,7 +195,7 @@ run 0 replay "$work/rmm.csv" && says out ', 3 threads' && says out "frees in the
 echo 'x,1' >>"$work/rmm.csv"
 run 1 replay "$work/rmm.csv" && says err 'rmm.csv: line 3002: has 2 fields, where the header names 6'
 
-# A recording of tarn's own: two threads, two streams that wait for each other, a block that both use, a free in the other's order, a
+# A recording by tarn: two threads, two streams that wait for each other, a block that both use, a free in the other's order, a
 # capture with a pool of its own, and a request that fails again.
 python3 - "$work/own.pickle" <<'END'
 import pickle, sys

@@ -98,7 +98,7 @@ static void pages_that_are_none_are_refused(void **state)
     gives(TOP_NONE, sizeof page.head - 1, true, NULL);
     gives(TOP_NONE, sizeof page - 1, true, NULL); /* cut short */
     page.head.magic[0] = 'T';
-    gives(TOP_BAD, sizeof page, true, "none of tarn's");
+    gives(TOP_BAD, sizeof page, true, "not a page of tarn");
     sound();
     page.head.version++;
     gives(TOP_BAD, sizeof page, true, "layout 3");

@@ -5,10 +5,13 @@
 #include "command.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int command_usage_error(const char *name, const char *format, ...)
 {
@@ -101,5 +104,31 @@ bool command_may_write(const char *name, const char *path)
     if (stat(path, &before) || S_ISREG(before.st_mode))
         return true;
     fprintf(stderr, "tarn %s: %s cannot be written: it is there, and is no regular file\n", name, path);
+    return false;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat found;
+    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+bool command_folder(const char *beside, const char *installed, char *path, size_t size)
+{
+    const char *const places[] = {beside, installed};
+    char self[PATH_MAX], place[2 * PATH_MAX], real[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0)
+        return false;
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (places[i][0] == '/')
+            snprintf(place, sizeof place, "%s", places[i]);
+        else
+            snprintf(place, sizeof place, "%s/%s", self, places[i]);
+        if (is_folder(place) && realpath(place, real))
+            return (size_t)snprintf(path, size, "%s", real) < size;
+    }
     return false;
 }

@@ -31,7 +31,7 @@ struct command_option {
 enum { COMMAND_OPTIONS_MOST = 16 };
 
 extern const struct command diff_command, info_command, metrics_command, plan_command, replay_command, report_command,
-    sim_command, top_command;
+    run_command, sim_command, top_command;
 
 /* Prints "tarn NAME: ..." and where to find help, on standard error. Gives COMMAND_USAGE. */
 int command_usage_error(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -46,5 +46,9 @@ int command_parse_front(const struct command *command, const struct command_opti
 
 /* Whether a file may take this place: a device or a pipe that is there would give way to it. Else says so on standard error. */
 bool command_may_write(const char *name, const char *path);
+
+/* The folder of libraries that belong to the program: `beside` it in a build tree, else `installed`, which may be relative to where the
+ * program is. False where there is neither. */
+bool command_folder(const char *beside, const char *installed, char *path, size_t size);
 
 #endif

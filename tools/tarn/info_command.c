@@ -29,16 +29,16 @@ static const char help[] =
     "Environment:\n"
     "  TARN_DRIVER         The driver to choose: auto (a GPU if one answers, else the host device), cuda, hip or host\n"
     "  TARN_ALLOC_CONF     The settings of the memory layer\n"
-    "  TARN_LIBRARY_PATH   Directories, with colons between, in which libraries are looked for first\n"
+    "  TARN_LIBRARY_PATH   Colon-separated directories that are searched for libraries first\n"
     "\n"
-    "Exit status: 0 when at least one device works, 1 when none does or the settings are malformed, 2 for a command\n"
-    "line that makes no sense.\n"
+    "Exit status: 0 when at least one device works, 1 when none does or the settings are malformed, 2 for an invalid\n"
+    "command line.\n"
     "\n"
     "Examples:\n"
     "  tarn info\n"
-    "      What there is.\n"
+    "      Show everything.\n"
     "  tarn info --json | jq -r '.libraries[] | select(.usable) | .name'\n"
-    "      The libraries whose handles can be had.\n";
+    "      The libraries whose handles can be used.\n";
 
 struct device_info {
     tarn_device_properties properties;

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <tarn/tarn.h>
 
-static const struct command *const commands[] = {&diff_command, &info_command,   &metrics_command,
-                                                 &plan_command, &replay_command, &report_command,
-                                                 &sim_command,  &top_command,    NULL};
+static const struct command *const commands[] = {
+    &diff_command,   &info_command, &metrics_command, &plan_command, &replay_command,
+    &report_command, &run_command,  &sim_command,     &top_command,  NULL};
 
 static void help(FILE *out)
 {
@@ -31,7 +31,7 @@ static void help(FILE *out)
           "  -h, --help     Show this help\n"
           "  -V, --version  Show the version\n"
           "\n"
-          "Exit status: 0 when all went well, 1 when something failed, 2 for a command line that makes no sense.\n",
+          "Exit status: 0 when all went well, 1 when something failed, 2 for an invalid command line.\n",
           out);
 }
 

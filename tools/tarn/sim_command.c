@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -29,16 +28,17 @@ static const char help[] =
     "      --devices N              The number of devices (1)\n"
     "      --device-memory SIZE     Memory of each device, as 80G, 512MiB or in bytes (16G)\n"
     "      --cuda-version VERSION   The CUDA version of the driver to claim, as 11.4 (13.0)\n"
-    "      --fail CALL:N:CODE       Let the N-th call of CALL fail with the vendor's CODE; with a + behind, every\n"
+    "      --fail CALL:N:CODE       Make the N-th call of CALL fail with the vendor's CODE; with a + after N, every\n"
     "                               later one too. `any` means every call. May be given again\n"
     "      --slow CALL:MS           Let every call of CALL take MS milliseconds more. May be given again\n"
-    "      --driver NAME            What tarn takes in COMMAND, unless TARN_DRIVER says it: auto, cuda, hip or host\n"
+    "      --driver NAME            The driver for tarn in COMMAND, unless TARN_DRIVER is set: auto, cuda, hip or "
+    "host\n"
     "                               (auto)\n"
     "      --path                   Print the folder of the simulated libraries, and run nothing\n"
     "  -h, --help                   Show this help\n"
     "\n"
     "Exit status: that of COMMAND; 127 when it was not found, 126 when it could not be run, 1 when the simulated\n"
-    "libraries are missing, 2 for a command line that makes no sense.\n"
+    "libraries are missing, 2 for an invalid command line.\n"
     "\n"
     "Examples:\n"
     "  tarn sim -- ./my-program\n"
@@ -46,7 +46,7 @@ static const char help[] =
     "  tarn sim --devices 4 --device-memory 1G -- ctest\n"
     "      A test suite on four devices that are soon full.\n"
     "  tarn sim --fail cuMemCreate:3:2 -- ./my-program\n"
-    "      Whether it survives that the third cuMemCreate finds no memory.\n"
+    "      Whether it survives when the third cuMemCreate finds no memory.\n"
     "  LD_LIBRARY_PATH=$(tarn sim --path) gdb ./my-program\n"
     "      The same folder, by hand.\n";
 
@@ -173,33 +173,6 @@ static const struct command_option options[] = {
     {.name = NULL},
 };
 
-static bool is_folder(const char *path)
-{
-    struct stat found;
-    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
-}
-
-/* The folder of the simulated libraries: beside the program in a build tree, else where it was installed to. */
-static bool find_folder(char *path, size_t size)
-{
-    static const char *const places[] = {"sim", TARN_SIM_FROM_BIN};
-    char self[PATH_MAX], place[2 * PATH_MAX], real[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0)
-        return false;
-    self[length] = '\0';
-    *strrchr(self, '/') = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (places[i][0] == '/')
-            snprintf(place, sizeof place, "%s", places[i]);
-        else
-            snprintf(place, sizeof place, "%s/%s", self, places[i]);
-        if (is_folder(place) && realpath(place, real))
-            return (size_t)snprintf(path, size, "%s", real) < size;
-    }
-    return false;
-}
-
 /* Becomes the command. Gives a status only where that failed. */
 static int become(char **command, const char *folder, const struct arguments *arguments)
 {
@@ -231,7 +204,7 @@ static int run(int argc, char **argv)
         return arguments.status;
     if (!arguments.path && optind >= argc)
         return command_usage_error("sim", "no command was named");
-    if (!find_folder(folder, sizeof folder)) {
+    if (!command_folder("sim", TARN_SIM_FROM_BIN, folder, sizeof folder)) {
         fputs("tarn sim: the simulated libraries are neither beside this program nor in " TARN_SIM_FROM_BIN "\n",
               stderr);
         return COMMAND_FAILED;

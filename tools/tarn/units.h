@@ -13,7 +13,7 @@ struct units_text {
     char text[40];
 };
 
-/* 1536 -> "1.50 KiB"; always three significant digits, but for bytes. */
+/* 1536 -> "1.50 KiB"; always three significant digits, except for bytes. */
 struct units_text units_bytes(uint64_t bytes);
 /* 1500000 -> "1.50 ms". */
 struct units_text units_time(uint64_t ns);

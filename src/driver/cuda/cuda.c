@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* CUDA's devices, memory, streams and events as entries of the driver table. Each is one call of the vendor's between
+/* CUDA's devices, memory, streams and events as entries of the driver table. Each is one vendor call between
  * cuda_enter() and cuda_leave(). What a global capture of any thread forbids runs in relaxed mode: allocations, mappings,
  * queries, waits. What belongs in a capture does not: recordings, waits of streams, copies, host functions. */
 #include "driver/cuda/cuda.h"

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* CUDA's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
- * of what was made so is kept here under a lock that is held over no call of the vendor's. */
+ * of what was made so is kept here under a lock that is held over no vendor call. */
 #include "base/cancel.h"
 #include "base/status.h"
 #include "driver/cuda/cuda.h"
@@ -175,7 +175,7 @@ static tarn_status instantiate(int device, cu_graph graph, cu_graph_exec *exec)
     if (*exec != made)
         (void)cuda.call.cuGraphExecDestroy(made);
     (void)cuda_leave_silently(&scope, CU_OK);
-    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph by");
+    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph");
 }
 
 tarn_status cuda_graph_launch(int device, driver_graph graph, driver_stream stream)
@@ -217,7 +217,7 @@ tarn_status cuda_graph_hold(int device, driver_graph graph, void (*end)(void *),
         return cuda_missing("cuGraphRetainUserObject");
     struct held *held = held_create(end, argument);
     if (!held)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember who is told of the end of a graph");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a callback for the end of a graph");
     tarn_status status = cuda_enter(device, true, &scope);
     if (status) {
         held_cancel(held, false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's devices, plain memory, streams and events as entries of the driver table. Each is one call of the vendor's
+/* HIP's devices, plain memory, streams and events as entries of the driver table. Each is one vendor call
  * between hip_enter() and hip_leave(). What a capture of any thread could bar runs in relaxed mode: allocations,
  * queries, waits. What belongs in a capture does not: recordings, waits of streams, copies, host functions. */
 #include "driver/hip/hip.h"

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
- * of what was made so is kept here under a lock that is held over no call of the vendor's. */
+ * of what was made so is kept here under a lock that is held over no vendor call. */
 #include "base/cancel.h"
 #include "base/status.h"
 #include "driver/held.h"
@@ -178,7 +178,7 @@ static tarn_status instantiate(int device, hip_graph graph, hip_graph_exec *exec
     if (*exec != made)
         (void)hip.call.hipGraphExecDestroy(made);
     (void)hip_leave_silently(&scope, HIP_OK);
-    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph by");
+    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph");
 }
 
 tarn_status hip_graph_launch(int device, driver_graph graph, driver_stream stream)
@@ -216,7 +216,7 @@ tarn_status hip_graph_hold(int device, driver_graph graph, void (*end)(void *), 
                       loader_path(&hip.library));
     struct held *held = held_create(end, argument);
     if (!held)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember who is told of the end of a graph");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a callback for the end of a graph");
     tarn_status status = hip_enter(device, true, &scope);
     if (status) {
         held_cancel(held, false);

@@ -149,7 +149,7 @@ tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *ad
     struct range *range = range_create(device, size);
     if (!range) {
         (void)hip_leave_silently(&scope, HIP_OK);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "hipMemAddressReserve: no host memory to remember it by");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "hipMemAddressReserve: no host memory to remember it");
     }
     hip_result code = hip.call.hipMemAddressReserve(&result, size, alignment, NULL, 0);
     if (!code && !result)

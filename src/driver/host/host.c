@@ -229,7 +229,7 @@ tarn_status tarn_host_configuration_set(const tarn_host_configuration *given)
                       config->devices, TARN_MAX_DEVICES);
     if (config->memory % HOST_GRANULE || config->memory > SIZE_MAX / 4)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "tarn_host_configuration_set: %zu bytes a device are no multiple of 2 MiB", config->memory);
+                      "tarn_host_configuration_set: %zu bytes per device are not a multiple of 2 MiB", config->memory);
 
     mutex_lock(&configuration.lock);
     if (atomic_load(&host.devices))

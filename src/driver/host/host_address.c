@@ -385,7 +385,7 @@ static bool is_due_locked(const struct host_region *region)
     return region->freed_on->done >= region->freed_at;
 }
 
-/* Waits for the oldest free that has no effect yet. False where the device has none, but for what other work uses. */
+/* Waits for the oldest free that has no effect yet. False where the device has none, except for what other work uses. */
 static bool freed_wait(struct host_device *device)
 {
     struct host_stream *stream = NULL;

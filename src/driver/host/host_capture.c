@@ -113,7 +113,7 @@ tarn_status host_capture_refuse_locked(const char *call, const struct host_strea
     if (!stream->capture && !(legacy && captures_blocking(stream->device)))
         return TARN_OK;
     return failed(TARN_ERROR_CAPTURE,
-                  "host %s: stream %p captures, and the memory would become the graph's: allocate from a pool of "
+                  "host %s: stream %p captures, so the memory would belong to the graph: allocate from a pool of "
                   "tarn's during a capture",
                   call, legacy ? NULL : (const void *)stream);
 }

@@ -128,7 +128,7 @@ static tarn_status costs_read(const char *path, char *text, size_t length, struc
     bool seen[DRIVER_CALLS] = {false};
     int number = 1;
     if (memchr(text, '\0', length))
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_COSTS=%s is not a text", path);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_COSTS=%s is not a text file", path);
     for (char *line = text, *end; line; line = end, number++) {
         end = strchr(line, '\n');
         if (end)

@@ -10,9 +10,9 @@
  * stream has queued, which goes on when all have ended; launches of one graph run one after the other.
  *
  * What a node uses belongs to the owners at the time of its capture. A launch that fails has queued nothing. Who holds a
- * graph is told of its end when it is destroyed and the last launch has ended: without a lock, by the thread that finds it
+ * graph learns of its end when it is destroyed and the last launch has ended: without a lock, by the thread that finds it
  * so, before the call in which it does returns. Under the streams lock; a graph that is no longer recorded does not change
- * but for a launch's notes. */
+ * except for a launch's notes. */
 #include "base/status.h"
 #include "driver/host/host_stream.h"
 
@@ -510,7 +510,7 @@ static tarn_status hold(driver_graph handle, void (*end)(void *), void *argument
     struct host_graph *graph;
     struct host_hold *fresh = object_alloc(&hold_objects);
     if (!fresh)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_hold: no memory to remember who is to be told");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_hold: no memory to remember a callback");
     host_streams_lock();
     tarn_status status = find_graph("graph_hold", handle, &graph);
     if (!status) {

@@ -282,7 +282,8 @@ static tarn_status import_check(int file, size_t size)
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || seals & SEALS_AGAINST_WRITING || mode < 0 ||
         (mode & O_ACCMODE) != O_RDWR || fstatfs(file, &store) || store.f_type != TMPFS_MAGIC)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host import: descriptor %d is not of an exported piece: no memfd of a sealed size", file);
+                      "host import: descriptor %d is not of an exported piece: it is not a memfd of a sealed size",
+                      file);
     if (known.st_size < 0 || (size_t)known.st_size != size)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "host import: the piece of descriptor %d has %lld bytes, and %zu were announced", file,

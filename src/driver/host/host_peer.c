@@ -46,7 +46,7 @@ tarn_status host_peers_check(const char *call, int owner, const int *devices, in
             return failed(TARN_ERROR_INVALID_DEVICE, "host %s: there is no device %d, only %d in all", call, devices[i],
                           atomic_load(&host.devices));
         if (!can_reach(devices[i], owner))
-            return failed(TARN_ERROR_NOT_SUPPORTED, "host %s: device %d cannot reach memory of device %d", call,
+            return failed(TARN_ERROR_NOT_SUPPORTED, "host %s: device %d cannot access memory of device %d", call,
                           devices[i], owner);
         result |= UINT64_C(1) << devices[i];
     }

@@ -318,8 +318,8 @@ static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
     if (status || (free_bytes >= leave && free_bytes - leave >= creating))
         return status;
     return failed(TARN_ERROR_OUT_OF_MEMORY,
-                  "%zu bytes more on device %d, of which %zu bytes are free, would leave less than leave_free_mb (%zu)",
-                  size, arena->device->number, free_bytes, leave / CONFIG_MIB);
+                  "%zu more bytes on device %d, which has %zu free, would leave less than leave_free_mb (%zu)", size,
+                  arena->device->number, free_bytes, leave / CONFIG_MIB);
 }
 
 void store_uncharge(struct store *store, size_t size, size_t creating)
@@ -356,10 +356,10 @@ tarn_status store_charge(struct store *store, size_t size, unsigned *flags)
     }
     if (fits_device)
         return failed(TARN_ERROR_OUT_OF_MEMORY,
-                      "%zu bytes more are above the limit of %zu bytes of pool (%llu, %llu), %zu of them reserved",
+                      "%zu more bytes exceed the limit of %zu bytes of pool (%llu, %llu), of which %zu are reserved",
                       size, most, (unsigned long long)store->id[0], (unsigned long long)store->id[1], own);
     return failed(TARN_ERROR_OUT_OF_MEMORY,
-                  "%zu bytes more are above the limit of %zu bytes on device %d, %zu of them reserved", size, limit,
+                  "%zu more bytes exceed the limit of %zu bytes on device %d, of which %zu are reserved", size, limit,
                   arena->device->number, reserved);
 }
 

@@ -93,9 +93,9 @@ struct arena {
     struct piece **pieces;         /* by granule from base: the piece mapped there, or NULL */
     uint64_t *generations;         /* by granule: of the mapping there (generation.h), or 0 */
     struct counters counters, own; /* of all pools of the device; of the default pool alone, whose parent that is */
-    shared_lock mapping;           /* shared by who maps or unmaps; alone is who grants a new peer what is mapped */
+    shared_lock mapping; /* shared by code that maps or unmaps; alone is code that grants a new peer what is mapped */
 
-    /* Shared by who moves memory; alone is who must know that nobody does: moves.h. Before every other lock. */
+    /* Shared by code that moves memory; alone is code that must know that nobody does: moves.h. Before every other lock. */
     shared_lock moving;
     atomic_uint_fast64_t moves_begun, moves_ended;
 

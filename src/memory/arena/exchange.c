@@ -43,7 +43,7 @@ static tarn_status scratch_claim(struct arena *arena, size_t size, uintptr_t *st
     mutex_unlock(&arena->lock);
     if (*start)
         return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left on device %d", size,
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d", size,
                   arena->device->number);
 }
 
@@ -169,7 +169,8 @@ tarn_status exchange_swap_locked(struct arena *arena, struct piece *piece, struc
             part->piece->address =
                 0; /* a release of one that could not be unmapped takes effect with its mapping's end */
         if (undone)
-            return failed(TARN_ERROR_DEVICE_LOST, "the memory at %p can be mapped neither anew nor again",
+            return failed(TARN_ERROR_DEVICE_LOST,
+                          "the memory at %p can be mapped neither to the new pieces nor back to the old one",
                           (void *)start);
         return status;
     }

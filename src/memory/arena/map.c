@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The page map's two levels. The root is a static table of leaves, untouched until used; a leaf covers 2 GiB with 32,768
- * entries. Leaves are never given back. Entries are atomic: an address is only looked up by who owns its block, or under the
+ * entries. Leaves are never given back. Entries are atomic: an address is only looked up by code that owns its block, or under the
  * lock of its heap. */
 #include "memory/arena/map.h"
 #include "base/lock.h"

@@ -197,7 +197,7 @@ tarn_status tarn_observer_add(const tarn_observer_options *given, tarn_observer 
     if (!number)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "observer is NULL");
     if (!options->mapped && !options->unmapping && !options->out_of_memory && !options->reclaim)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "an observer without a callback");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the observer has no callback");
     if (options->device < TARN_ALL_DEVICES || options->device >= TARN_MAX_DEVICES)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "device %d is neither TARN_ALL_DEVICES nor below %d",
                       options->device, TARN_MAX_DEVICES);
@@ -253,5 +253,5 @@ tarn_status tarn_observer_remove(tarn_observer number)
     mutex_unlock(&observers_lock);
     if (observer)
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no observer of number %llu", (unsigned long long)number);
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no observer with number %llu", (unsigned long long)number);
 }

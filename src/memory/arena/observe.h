@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Calling observers. Each function here calls callbacks that others wrote: no lock of a heap, an arena or a driver may be held,
- * but for an arena's `moving` in the first two. Each costs a load where nobody observes. */
+ * except for an arena's `moving` in the first two. Each costs a load where nobody observes. */
 #ifndef TARN_MEMORY_OBSERVE_H
 #define TARN_MEMORY_OBSERVE_H
 

@@ -13,7 +13,7 @@ struct ghost *ghost_create(void)
 {
     struct ghost *ghost = object_alloc(&ghost_objects);
     if (!ghost)
-        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember old addresses by");
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember old addresses");
     return ghost;
 }
 

@@ -300,7 +300,7 @@ static tarn_status growth_place_locked(struct growth *growth, size_t *need, size
     growth->base = NULL;
     growth->start = arena_find_locked(arena, all);
     if (!growth->start)
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left on device %d", all,
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d", all,
                       arena->device->number);
     *need = all;
     *room = arena_room_above_locked(arena, growth->start);

@@ -69,7 +69,7 @@ static tarn_status segment_map(struct arena *arena, struct piece *piece, uintptr
     *start = claim(arena, size);
     if (!*start) {
         pieces_to_unmapped(arena, &list);
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left on device %d", size,
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d", size,
                       arena->device->number);
     }
     tarn_status status = map_prepare(*start, size);

@@ -192,7 +192,7 @@ static tarn_status ask(struct store *store, size_t size, driver_stream native, u
     *address = (uintptr_t)store->allocator.alloc(size, device->number, native, store->allocator.user);
     if (*address)
         return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "the allocator of pool (%llu, %llu) has no %zu bytes",
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "the allocator of pool (%llu, %llu) could not allocate %zu bytes",
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1], size);
 }
 
@@ -253,9 +253,9 @@ static const char *unfit(const struct store *store, uintptr_t address, size_t si
     if (size > UINTPTR_MAX - address)
         return "which wraps past the end of the address space";
     if (arena_overlaps(address, size))
-        return "where other memory of tarn's is, or may come to be";
+        return "where tarn has other memory, or may come to be";
     if (store_calls_back(store) && pinned_overlaps(address, size))
-        return "where pinned memory of tarn's is";
+        return "where tarn has pinned memory";
     return NULL;
 }
 
@@ -274,7 +274,7 @@ static tarn_status accept(struct run *run, uintptr_t address, size_t size)
     run->start = address;
     run->end = address + size;
     if (!why && !segment_list(run))
-        why = "where another segment of tarn's is";
+        why = "where tarn has another segment";
     if (!why)
         return TARN_OK;
     return failed(TARN_ERROR_DRIVER, "%s gave a segment of %zu bytes at %#zx, %s", source, size, (size_t)address, why);

@@ -45,7 +45,7 @@ struct plan_follower;
  * use of its block. */
 struct use {
     struct use *next;      /* of the same block */
-    struct stream *stream; /* NULL: an event of the caller's, already in `mark` */
+    struct stream *stream; /* NULL: the caller's event, already in `mark` */
     unsigned incarnation;
     struct mark *mark; /* recorded when the block is freed; NULL before, and while recording fails */
     bool marked;       /* `mark` says all: NULL then means finished */
@@ -116,7 +116,7 @@ struct run {
     struct run *next, *previous; /* in the zone's list */
     uint64_t serial;             /* of a registrable store: the how manieth of its segments; constant */
 
-    /* Of a plain segment, which is a run (segment.h). Constant but for the place in the table, while it is of one heap. */
+    /* Of a plain segment, which is a run (segment.h). Constant except for the place in the table, while it is of one heap. */
     struct heap *heap;
     struct store *store;
     driver_stream native;        /* it came for */
@@ -265,7 +265,7 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
 /* Cuts [start, start + size), which is free, as SPAN_TAKEN out of a span that covers it. */
 tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
                                    struct span **result);
-/* For who follows a plan: begins, or with NULL ends, and the free spans of the large zone by their addresses: the first one that ends
+/* For code that follows a plan: begins, or with NULL ends, and the free spans of the large zone by their addresses: the first one that ends
  * behind an address, and the next. */
 void heap_plan_locked(struct heap *heap, struct plan_follower *plan);
 struct span *span_ending_behind_locked(const struct heap *heap, uintptr_t address);
@@ -325,7 +325,7 @@ bool span_holds_piece_locked(const struct heap *heap, const struct span *span);
 /* Finds out which batches are idle; with `close` records a mark if something was freed in the open batch. Never waits. */
 void heap_learn_locked(struct heap *heap, bool close);
 /* The same, closing the open batch also where the stream is a foreign one, whose mark has all blocking streams of the device wait for
- * each other: for who will wait for it. */
+ * each other: for code that will wait for it. */
 void heap_learn_foreign_locked(struct heap *heap);
 static inline bool span_idle_locked(const struct heap *heap, const struct span *span)
 {

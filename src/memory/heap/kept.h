@@ -12,7 +12,7 @@
  * gives up memory of the heap makes them free spans first (kept_flush_locked()). So a free span is never missed, and a batch
  * that is closed has all that was freed before.
  *
- * A block with a span is *live* from when it is handed out until it is freed, but for while somebody has claimed it, to look at it
+ * A block with a span is *live* from when it is handed out until it is freed, except for while somebody has claimed it, to look at it
  * or to free it under the heap's lock. */
 #ifndef TARN_MEMORY_KEPT_H
 #define TARN_MEMORY_KEPT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the memory layer writes to the trace. Each call is one load while that is off. A block is told of under the lock of its heap,
+/* What the memory layer writes to the trace. Each call is one load while that is off. A block is reported under the lock of its heap,
  * or by its cache's thread while that is busy, or under the lock of its heap's part of the counters: so who has them all sees blocks as the trace says. */
 #ifndef TARN_MEMORY_TRACED_H
 #define TARN_MEMORY_TRACED_H

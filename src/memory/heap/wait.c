@@ -4,7 +4,7 @@
 /* Owns uses, and each heap's queues of those that are pending: one per stream that uses blocks, so that a look need not know how many blocks
  * wait. A block waits in what was made when it was used, so that freeing it cannot fail for want of host memory; a mark that cannot be
  * made then is made later. A use is taken out of its queue once its own mark has been seen to end: the order of a queue decides only who
- * is asked first, never who is free. Under the heap's lock, but for the adding to a list that is not yet a block's. */
+ * is asked first, never who is free. Under the heap's lock, except for the adding to a list that is not yet a block's. */
 #include "memory/heap/wait.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -86,7 +86,7 @@ static uint64_t place_of(const struct use *use)
     return use->mark ? mark_place(use->mark).number : 0;
 }
 
-/* Behind those whose marks were recorded before. That is the end, but for callers' events that were recorded out of the order of the
+/* Behind those whose marks were recorded before. That is the end, except for callers' events that were recorded out of the order of the
  * frees, and for what has finished. */
 static void queue_insert(struct use *use)
 {

@@ -158,7 +158,7 @@ static tarn_status growth_begin(size_t size, tarn_pinned_settings *settings)
     *settings = pinned.settings;
     mutex_unlock(&pinned.lock);
     return fits ? TARN_OK
-                : failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes more than the %zu allocated are above the limit of %zu",
+                : failed(TARN_ERROR_OUT_OF_MEMORY, "%zu more bytes beside the %zu allocated exceed the limit of %zu",
                          size, taken, limit);
 }
 
@@ -217,7 +217,7 @@ static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
 }
 
 /* The reserved segment, at the first growth of the default pool. Whoever wants it while it is made grows without; so does
- * everybody where it cannot be had, until another size is asked for. */
+ * everybody where it is not available, until another size is asked for. */
 static tarn_status grow_reserved(struct climb *climb)
 {
     mutex_lock(&pinned.lock);

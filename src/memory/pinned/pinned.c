@@ -98,7 +98,7 @@ tarn_status pinned_ready(void)
     return status;
 }
 
-/* Gives back what is to go. What cannot is free memory still, and no failure of the caller's. */
+/* Gives back what is to go. What cannot is free memory still, and not the caller's failure. */
 static void settle_quietly(void)
 {
     struct error_before before;
@@ -208,8 +208,8 @@ static tarn_status refuse_pointer(const void *pointer, const struct pinned_block
         return failed(TARN_ERROR_INVALID_POINTER, "%p is inside a block of pinned memory, which begins at %p", pointer,
                       (void *)block->address);
     if (ours)
-        return failed(TARN_ERROR_DOUBLE_FREE, "%p is pinned memory of tarn's that is free", pointer);
-    return failed(TARN_ERROR_INVALID_POINTER, "%p is no pinned memory of tarn's", pointer);
+        return failed(TARN_ERROR_DOUBLE_FREE, "%p is free pinned memory of tarn", pointer);
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is not pinned memory of tarn", pointer);
 }
 
 /* The block that begins there, or a refusal. */
@@ -302,7 +302,7 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     mutex_lock(&pinned.lock);
     struct pinned_block *block = pinned_find_locked((uintptr_t)pointer, &ours);
     if (!block)
-        status = failed(TARN_ERROR_INVALID_POINTER, "%p is in no live block of pinned memory", pointer);
+        status = failed(TARN_ERROR_INVALID_POINTER, "%p is not in a live block of pinned memory", pointer);
     else if (captures)
         capture_locked(block, pool ? pool : &pinned.standard);
     else
@@ -389,7 +389,7 @@ static tarn_status check_settings(const tarn_pinned_settings *settings)
 {
     unsigned threads = settings->register_threads;
     if (threads < 1 || threads > PINNED_THREADS || (threads & (threads - 1)))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "register_threads is %u: a power of two from 1 to %d is needed",
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "register_threads is %u; it must be a power of two from 1 to %d",
                       threads, PINNED_THREADS);
     if (settings->reserve_segment > PINNED_LARGEST)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "reserve_segment: no machine has %zu bytes",
@@ -482,7 +482,7 @@ tarn_status tarn_pinned_stats_reset(tarn_stats_what what)
     if (status)
         return status;
     if ((unsigned)what > TARN_STATS_ACCUMULATED)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no tarn_stats_what", (int)what);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a tarn_stats_what value", (int)what);
     mutex_lock(&pinned.lock);
     if (what == TARN_STATS_PEAK)
         reset_peak_locked();

@@ -53,7 +53,7 @@ tarn_status pinned_watch(bool on)
     if (on == runs)
         return TARN_OK;
     if (on && !thread_start(&watcher, watch, NULL))
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "the background thread of the pinned memory cannot be made");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "the background thread of pinned memory cannot be created");
     if (!on) {
         mutex_lock(&pinned.lock);
         ends = true;

@@ -30,7 +30,7 @@
 #define BEGINNING 16 /* requests, one of which must be the first that comes */
 
 /* In how many pieces the arena is, about, and how small they are at least. A piece is what can be mapped elsewhere when the program leaves
- * the plan; few and large ones cost no more of the driver's time than segments of PyTorch's. */
+ * the plan; few and large ones cost no more of the driver's time than PyTorch's segments. */
 static const struct {
     size_t pieces, least; /* bytes */
 } cuts[] = {

@@ -101,7 +101,7 @@ tarn_status tarn_checkpoint_destroy(tarn_checkpoint *public)
     if (status == TARN_ERROR_FORKED)
         return status;
     if (!object_is_live(&checkpoints, checkpoint))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is no checkpoint, or one that was destroyed",
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is not a checkpoint, or was destroyed",
                       (const void *)checkpoint);
     list_free(&checkpoint->list);
     object_free(&checkpoints, checkpoint);
@@ -167,14 +167,14 @@ static tarn_status check_places(struct store *store, const struct list *then, co
         const struct visited *block = &then->blocks[i];
         if (!is_there(store, block))
             return failed(TARN_ERROR_NO_ROOM,
-                          "a restore: the memory of the block at %p is not the pool's any more, or not its stream's",
+                          "a restore: the memory of the block at %p no longer belongs to the pool, or to its stream",
                           block->block.address);
         while (at < own->count && end_of(&own->blocks[at]) <= (uintptr_t)block->block.address)
             at++;
         if (at < own->count && (uintptr_t)own->blocks[at].block.address < end_of(block))
             return failed(
                 TARN_ERROR_NO_ROOM,
-                "a restore: where the block at %p was is now a block of tarn's own, %zu bytes at %p, such as a "
+                "a restore: where the block at %p was is now one of tarn's own blocks, %zu bytes at %p, such as a "
                 "capture's workspace: tarn_workspace_clear() of the pool frees those when the graphs are gone",
                 block->block.address, own->blocks[at].block.usable_size, own->blocks[at].block.address);
     }
@@ -288,7 +288,7 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     if (status || (status = store_check(&pool->store)))
         return status;
     if (!object_is_live(&checkpoints, checkpoint))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is no checkpoint, or one that was destroyed",
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is not a checkpoint, or was destroyed",
                       (const void *)checkpoint);
     if (memcmp(checkpoint->id, pool->store.id, sizeof checkpoint->id) != 0)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is of another pool");

@@ -10,7 +10,7 @@
 #include "memory/heap/heap.h"
 #include "memory/pool/pool.h"
 
-/* By a thread of the driver's: nothing is called here. */
+/* By a driver's thread: nothing is called here. */
 static void graph_ended(void *argument)
 {
     pool_hold_end(argument);
@@ -61,7 +61,7 @@ static tarn_status pool_for(tarn_pool *public, struct stream *stream, struct poo
                       (*pool)->store.arena->device->number);
     return pool_retain(*pool)
                ? TARN_OK
-               : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+               : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
 }
 
 /* Begins a capture, or its announcement, with the pool's scope around it: before it, so that nothing that others free meanwhile is
@@ -76,7 +76,7 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
     if (stream_is_known(found)) /* before the scope, which is that capture's too */
-        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or is announced to",
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or its capture was announced",
                       (unsigned long long)stream, found->device);
     if ((status = pool_for(public, found, &pool)))
         return status;
@@ -118,7 +118,7 @@ tarn_status tarn_pool_keep_for_graph(tarn_pool *public, void *graph)
     if (!graph)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL");
     if (!pool_hold(pool))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
     status = hand_over(pool, pool->store.arena->device->number, graph);
     if (status)
         pool_hold_end(pool);
@@ -132,7 +132,7 @@ tarn_status tarn_pool_hold(tarn_pool *public)
     if (status)
         return status;
     if (!pool_hold(pool))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
     atomic_fetch_add(&pool->held, 1);
     return TARN_OK;
 }

@@ -85,10 +85,10 @@ static struct arena *arena_of_default(const tarn_pool *pool)
 static tarn_status check_private(tarn_pool *pool)
 {
     if (!object_is_live(&pools, pool))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, pool ? "%p is no pool, or one that is gone" : "pool is NULL",
+        return failed(TARN_ERROR_INVALID_ARGUMENT, pool ? "%p is not a pool, or the pool is gone" : "pool is NULL",
                       (const void *)pool);
     if (!atomic_load(&pool_of_public(pool)->count))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
     return TARN_OK;
 }
 

@@ -4,8 +4,8 @@
 /* Private pools, and the way of a request to one.
  *
  * A pool is a store of the arena with a count. At count 0 it is left behind: nobody can allocate from it, its heaps' idle memory
- * serves the default pool, and when nothing is left in them the object goes (pools_collect()). The count may fall to 0 in a thread
- * of the driver's, where nothing else may be done: the rest happens at the next call that looks. */
+ * serves the default pool, and when nothing is left in them the object goes (pools_collect()). The count may fall to 0 in a driver's
+ * thread, where nothing else may be done: the rest happens at the next call that looks. */
 #ifndef TARN_MEMORY_POOL_H
 #define TARN_MEMORY_POOL_H
 
@@ -48,9 +48,9 @@ static inline struct pool *pool_of_public(tarn_pool *pool)
     return (struct pool *)pool;
 }
 
-/* One count more. False at 0: it cannot be had again. */
+/* One count more. False at 0: the pool is gone. */
 bool pool_retain(struct pool *pool);
-/* One count less, from any thread, also one of the driver's: makes no call and takes no lock. */
+/* One count less, from any thread, also a driver's thread: makes no call and takes no lock. */
 void pool_let_go(struct pool *pool);
 /* One count less, and what follows from it where that was the last. */
 void pool_release(struct pool *pool);

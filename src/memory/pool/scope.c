@@ -239,7 +239,7 @@ static tarn_status begin(struct pool *pool, int device, int kind, struct stream 
     if (!scope || (kind == TARN_SCOPE_THREAD && !joined))
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a scope");
     else if (pool && !pool_retain(pool))
-        status = failed(TARN_ERROR_INVALID_ARGUMENT, "the pool was released for the last time: it cannot be used");
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
     if (status) {
         object_free(&joined_objects, joined);
         object_free(&scope_objects, scope);
@@ -275,9 +275,9 @@ static tarn_status begin(struct pool *pool, int device, int kind, struct stream 
     object_free(&joined_objects, joined);
     object_free(&scope_objects, scope);
     if (kind == SCOPE_CAPTURE)
-        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or is announced to",
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or its capture was announced",
                       (unsigned long long)stream_value(stream), stream->device);
-    return failed(TARN_ERROR_SCOPE, "a scope of pool (%llu, %llu) is open already for %s",
+    return failed(TARN_ERROR_SCOPE, "a scope of pool (%llu, %llu) is already open for %s",
                   pool ? (unsigned long long)pool->store.id[0] : 0, pool ? (unsigned long long)pool->store.id[1] : 0,
                   kind == TARN_SCOPE_THREAD   ? "this thread"
                   : kind == TARN_SCOPE_STREAM ? "this stream"
@@ -296,8 +296,8 @@ tarn_status tarn_scope_begin(tarn_pool *public, tarn_scope_kind kind, tarn_strea
     int device = store->arena->device->number;
     if (kind == TARN_SCOPE_THREAD && thread_device() != device)
         return failed(TARN_ERROR_INVALID_DEVICE,
-                      "the pool is of device %d, but device %d is current: make it current first, by tarn_device_set()",
-                      device, thread_device());
+                      "the pool is of device %d, but device %d is current: call tarn_device_set() first", device,
+                      thread_device());
     if (kind == TARN_SCOPE_STREAM) {
         status = stream_find(stream, thread_device(), &found);
         if (!status && found->device != device)
@@ -322,8 +322,9 @@ static tarn_status check_order_locked(const struct scope *scope, bool by_beginne
         joined = joined->next;
     if (!joined || (scope->thread == thread) != by_beginner)
         return failed(TARN_ERROR_SCOPE,
-                      by_beginner ? "scope %llu ends in the thread that began it; a worker leaves it"
-                                  : "a scope is left by who joined it; who began it ends it: scope %llu",
+                      by_beginner
+                          ? "scope %llu ends in the thread that began it; a worker leaves it"
+                          : "a scope is left by a thread that joined it; the thread that began it ends it: scope %llu",
                       (unsigned long long)scope->value);
     if (joined != thread->joined)
         return failed(TARN_ERROR_SCOPE,
@@ -375,7 +376,7 @@ tarn_status tarn_scope_join(tarn_scope value)
     if (status)
         return status;
     if (!joined)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread's being in a scope");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to join a scope");
     mutex_lock(&scopes_lock);
     struct scope *scope = find_locked(value);
     const struct joined *before = thread->joined;
@@ -384,10 +385,10 @@ tarn_status tarn_scope_join(tarn_scope value)
     if (!scope)
         status = not_open(value);
     else if (scope->kind != TARN_SCOPE_THREAD)
-        status = failed(TARN_ERROR_SCOPE, "scope %llu is not one of threads: it is for every thread already",
+        status = failed(TARN_ERROR_SCOPE, "scope %llu cannot be joined: it is not a TARN_SCOPE_THREAD scope",
                         (unsigned long long)value);
     else if (before)
-        status = failed(TARN_ERROR_SCOPE, "this thread is in scope %llu already", (unsigned long long)value);
+        status = failed(TARN_ERROR_SCOPE, "this thread is already in scope %llu", (unsigned long long)value);
     else
         join_locked(thread, scope, joined);
     mutex_unlock(&scopes_lock);

@@ -127,7 +127,7 @@ static tarn_status copies_wait(struct pool *pool)
     return TARN_OK;
 }
 
-/* For who cannot wait: whether none are under way. Asks the driver where no known capture forbids it. */
+/* For code that cannot wait: whether none are under way. Asks the driver where no known capture forbids it. */
 static bool copies_ended(struct pool *pool)
 {
     struct device *device = pool->store.arena->device;
@@ -207,7 +207,7 @@ static tarn_status run_empty(struct arena *arena, const struct run *run, struct 
          start = next_mapped(arena, run, end, true)) {
         struct taken *taken = object_alloc(&taken_objects);
         if (!taken)
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to take a pool's memory out of its addresses");
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to unmap a pool's memory");
         end = next_mapped(arena, run, start, false);
         *taken = (struct taken){.next = *list, .start = start};
         tarn_status status = pieces_unmap(arena, start, end - start, &taken->pieces);
@@ -546,7 +546,8 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     int before = 0;
     tarn_status status = pool_check(public);
     if (!status && pool->store.plain)
-        status = failed(TARN_ERROR_NOT_SUPPORTED, "the pool has plain segments, whose addresses go with their memory");
+        status =
+            failed(TARN_ERROR_NOT_SUPPORTED, "the pool has plain segments, whose addresses are tied to their memory");
     if (status || (status = observe_refuse_moving("a suspend")) ||
         (status = captures_bar(pool->store.arena->device, "a suspend")))
         return status;

@@ -11,7 +11,7 @@
  *   4. piece by piece, the emptiest first:
  *        free granules are cut out of their spans and held                       heap's lock
  *        smaller pieces are created for the rest: of the device's memory, else   no lock
- *          of the host's
+ *          of host memory
  *        they are filled at scratch addresses (exchange.h)                       no lock
  *        the piece is unmapped, and they are mapped where it was                 heap's lock, and `mapping` shared
  *        the piece is released, last                                             no lock
@@ -52,7 +52,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Asks again and again, since a wait of the driver's has no limit. On the host device it is a wait that lets timed work end. */
+/* Asks again and again, since a driver's wait has no limit. On the host device it is a wait that lets timed work end. */
 static tarn_status wait_until(struct mark *mark, uint64_t until)
 {
     if (driver == &driver_host)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Announcing each block to a tool that checks what kernels touch. Only plain segments of the driver's are announced, and the blocks
+/* Announcing each block to a tool that checks what kernels touch. Only the driver's plain segments are announced, and the blocks
  * in them: a tool that watches allocations knows no other. While somebody is told, every block takes the slow path. */
 #ifndef TARN_MEMORY_ANNOUNCE_H
 #define TARN_MEMORY_ANNOUNCE_H

@@ -19,7 +19,7 @@ tarn_status caching_ready(void)
     const char *wish = secure_getenv("TARN_NO_CACHING");
     bool uncached = wish && strcmp(wish, "1") == 0;
     if (wish && *wish && !uncached && strcmp(wish, "0") != 0)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_NO_CACHING=%s is neither 0 nor 1", wish);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_NO_CACHING=%s must be 0 or 1", wish);
     if (!atomic_exchange(&is_read, true) && (uncached || memory_config()->backend == CONFIG_ASYNC))
         atomic_store(&memory_is_uncached, true);
     return TARN_OK;

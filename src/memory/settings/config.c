@@ -222,7 +222,7 @@ tarn_status tarn_configuration_get(char *buffer, size_t size, size_t *needed)
     if (!buffer && size == 0)
         return TARN_OK;
     if (!buffer || size < bytes)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "buffer is NULL, or its %zu bytes are less than the %zu needed",
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "buffer is NULL, or its %zu bytes are fewer than the %zu needed",
                       size, bytes);
     (void)config_format(config, buffer, size);
     return TARN_OK;

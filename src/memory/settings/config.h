@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The settings of the memory layer: what PyTorch's configuration string says (c10/core/AllocatorConfig.h,
- * c10/cuda/CUDAAllocatorConfig.h), and keys of tarn's own. Each set of values is an immutable copy, which is never freed:
+ * c10/cuda/CUDAAllocatorConfig.h), and tarn's own keys. Each set of values is an immutable copy, which is never freed:
  * read memory_config() without a lock, at any time, and twice for two moments. */
 #ifndef TARN_MEMORY_CONFIG_H
 #define TARN_MEMORY_CONFIG_H
@@ -133,7 +133,7 @@ enum config_rule {
     X(pinned_reserve_segment_size_mb, pinned_reserve_segment_size, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 1,               \
       CONFIG_MOST_MIB, "")                                                                                             \
     X(pinned_free_catch_all, pinned_free_catch_all, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,                             \
-      "a free of tarn's throws no exception")                                                                          \
+      "tarn's free throws no exception")                                                                               \
     X(pinned_max_round_threshold_mb, pinned_max_round_threshold, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,       \
       CONFIG_MOST_MIB, "")                                                                                             \
     X(pinned_max_cached_size_mb, pinned_max_cached_size, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,               \

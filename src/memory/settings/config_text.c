@@ -382,7 +382,7 @@ static tarn_status parse_division(struct parser *parser, const struct key *key, 
     fill(divisions, from, end, value);
     *known = end;
     if (above && parser->token == ',')
-        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: nothing may follow > in a list of divisions",
+        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: nothing may follow \">\" in a list of divisions",
                       parser->source, parser->column);
     return TARN_OK;
 }
@@ -516,8 +516,9 @@ static tarn_status parse_item(struct parser *parser, const struct memory_config 
         return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: all:default may only stand at the beginning",
                       parser->source, parser->column);
     if (!key)
-        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: %s%s is no key; the closest is %s", parser->source,
-                      parser->column, parser->word, parser->cut ? "..." : "", key_closest(parser->word));
+        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: unknown key \"%s%s\"; did you mean \"%s\"?",
+                      parser->source, parser->column, parser->word, parser->cut ? "..." : "",
+                      key_closest(parser->word));
     advance(parser);
     size_t large = config->large_segment_size; /* is known already */
     tarn_status status = expect(parser, ':', "\":\" and a value");

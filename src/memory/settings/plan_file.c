@@ -84,7 +84,7 @@ static void header_decode(struct plan_header *header)
 static tarn_status header_check(const struct reading *reading, const struct plan_header *header, uint64_t size)
 {
     if (memcmp(header->magic, PLAN_MAGIC, sizeof header->magic) != 0)
-        return refuse(reading, "byte 0: this is no plan of tarn's; tarn plan writes one");
+        return refuse(reading, "byte 0: this is not a tarn plan; tarn plan writes one");
     if (header->version != PLAN_VERSION)
         return refuse(reading, "byte 8: version is %u, and this tarn reads %d; write the plan again with its tarn plan",
                       header->version, PLAN_VERSION);
@@ -162,7 +162,7 @@ static tarn_status read_plan(const struct reading *reading, int file, const stru
     if (!S_ISREG(about.st_mode))
         return refuse(reading, "this is no file; tarn plan writes one");
     if (about.st_size < (off_t)sizeof header)
-        return refuse(reading, "byte 0: %lld bytes are no plan of tarn's; tarn plan writes one",
+        return refuse(reading, "byte 0: %lld bytes are not a tarn plan; tarn plan writes one",
                       (long long)about.st_size);
     tarn_status status = read_all(reading, file, &header, sizeof header, 0);
     if (status)

@@ -50,7 +50,7 @@ static struct anchor *find_locked(uintptr_t start, size_t size)
     return NULL;
 }
 
-/* What enter() is given: an anchor of the caller's, which becomes one of the set, or counts in the one that is there. */
+/* What enter() is given: the caller's anchor, which becomes one of the set, or counts in the one that is there. */
 struct entering {
     struct anchor *anchor; /* NULL when it was entered */
 };
@@ -95,7 +95,7 @@ bool anchors_any(const struct store *store)
 tarn_status tarn_anchor(const void *pointer, size_t size)
 {
     if (size == 0)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "an anchor of 0 bytes");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "cannot anchor 0 bytes");
     tarn_status status = process_check();
     if (status)
         return status;
@@ -126,6 +126,5 @@ tarn_status tarn_unanchor(const void *pointer, size_t size)
     if (anchor)
         return TARN_OK;
     return failed(TARN_ERROR_INVALID_ARGUMENT,
-                  "%zu bytes at %p are not anchored: what is taken back is what was given to tarn_anchor()", size,
-                  pointer);
+                  "%zu bytes at %p are not anchored: pass what was passed to tarn_anchor()", size, pointer);
 }

@@ -47,7 +47,7 @@ tarn_status tarn_export_enable(int device)
     if (status || (status = device_find(device, &found)))
         return status;
     if (!found->properties.exportable)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot give its memory to other processes", device);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", device);
     if ((status = arena_of(found, &arena)))
         return status;
     mutex_lock(&arena->lock);
@@ -59,7 +59,7 @@ tarn_status tarn_export_enable(int device)
     if (enabled || reserved == 0)
         return TARN_OK;
     return failed(TARN_ERROR_BUSY,
-                  "%zu bytes of device %d were created already, and not for other processes: call "
+                  "%zu bytes of device %d were created before and are not exportable: call "
                   "tarn_export_enable() before its memory is used, or free all of it and call tarn_device_trim()",
                   reserved, device);
 }
@@ -103,7 +103,7 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
         head.parts++;
         if (!(piece->flags & DRIVER_PIECE_EXPORTABLE))
             return failed(TARN_ERROR_NOT_SUPPORTED,
-                          "the memory of %p was not created for other processes: call tarn_export_enable(%d) before "
+                          "the memory of %p is not exportable: call tarn_export_enable(%d) before "
                           "the device's memory is used, or allocate from a pool that is `exportable`",
                           exporting->pointer, arena->device->number);
     }
@@ -131,7 +131,7 @@ static tarn_status export_part(struct device *device, struct share_part *part)
 {
     tarn_status status = device_note(device, driver->export(device->number, part->piece, &part->file));
     if (!status && (part->file = file_apart(part->file)) < 0)
-        status = failed(TARN_ERROR_SYSTEM, "no number for a file of a share: %s", strerror(errno));
+        status = failed(TARN_ERROR_SYSTEM, "no file descriptor for a share: %s", strerror(errno));
     return status;
 }
 

@@ -113,8 +113,8 @@ bool import_holds(uintptr_t address)
 tarn_status import_refuse(uintptr_t address)
 {
     return failed(TARN_ERROR_INVALID_POINTER,
-                  "%p is memory of another process, which tarn_import() gave: it is no block of this one's, and is "
-                  "given up by tarn_import_close()",
+                  "%p is memory of another process, imported by tarn_import(): it is not a block of this process; "
+                  "close it by tarn_import_close()",
                   (void *)address);
 }
 
@@ -173,11 +173,11 @@ static tarn_status claim(struct arena *arena, size_t size, uintptr_t *start)
     mutex_unlock(&arena->lock);
     if (*start)
         return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left on device %d", size,
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d", size,
                   arena->device->number);
 }
 
-/* Maps a share; on failure nothing is left of it, but for what the driver does not take back, which a trim tries again. */
+/* Maps a share; on failure nothing is left of it, except for what the driver does not take back, which a trim tries again. */
 static tarn_status map_share(struct arena *arena, const tarn_share *share, uintptr_t *start)
 {
     struct piece_list list = {0};
@@ -212,15 +212,15 @@ static tarn_status unmap_import(const struct import *import)
 static tarn_status fits(const tarn_share *share, const struct device *device)
 {
     if (strcmp(share->head.driver, driver->name) != 0)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "the share is memory of the driver %s, and this process uses %s",
+        return failed(TARN_ERROR_NOT_SUPPORTED, "the share is memory of driver %s, but this process uses %s",
                       share->head.driver, driver->name);
     if (!device->properties.exportable)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot have memory of other processes", device->number);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot import memory of other processes", device->number);
     size_t granule = device->properties.granule;
     for (uint32_t i = 0; i < share->head.parts; i++)
         if (share->parts[i].size % granule)
             return failed(TARN_ERROR_INVALID_ARGUMENT,
-                          "a piece of the share has %llu bytes, no multiple of the %zu that device %d maps by",
+                          "a piece of the share has %llu bytes, not a multiple of the %zu bytes that device %d maps",
                           (unsigned long long)share->parts[i].size, granule, device->number);
     return TARN_OK;
 }
@@ -292,7 +292,8 @@ static tarn_status take_out(void *pointer, struct import **last)
     mutex_unlock(&imports_lock);
     if (import)
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_POINTER, "%p is not what tarn_import() gave, or was closed as often", pointer);
+    return failed(TARN_ERROR_INVALID_POINTER, "%p did not come from tarn_import(), or every import of it was closed",
+                  pointer);
 }
 
 tarn_status tarn_import_close(void *pointer)

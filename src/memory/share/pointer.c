@@ -14,7 +14,7 @@ static tarn_status not_a_block(uintptr_t address)
         return import_refuse(address);
     if ((arena_at(address) || segment_holds(address)) && address % TARN_BLOCK_UNIT == 0)
         return failed(TARN_ERROR_DOUBLE_FREE,
-                      "%p lies in memory of tarn's where no block is live: it was freed before, or never handed out",
+                      "%p lies in tarn's memory, but no block is live there: it was freed before, or never handed out",
                       (void *)address);
     return failed(TARN_ERROR_INVALID_POINTER, "%p is not memory that tarn handed out", (void *)address);
 }

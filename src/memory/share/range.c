@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a caller is told of the mapping under a block. Owns nothing. */
+/* What a caller learns of the mapping under a block. Owns nothing. */
 #include "base/status.h"
 #include "memory/arena/generation.h"
 #include "memory/growth/registrable.h"
@@ -53,8 +53,7 @@ tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_range *segments, size
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
     struct store *store = store_of_public(public);
     if (!store->registrable)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the pool is not registrable: its memory moves between runs, and has no segments to list");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not registrable, so it has no segments to list");
     if ((status = store_check(store)))
         return status;
     uintptr_t start = 0;

@@ -25,7 +25,7 @@ tarn_status share_known(const struct tarn_share *share)
 {
     if (object_is_live(&shares, share))
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, share ? "%p is no share, or one that was closed" : "share is NULL",
+    return failed(TARN_ERROR_INVALID_ARGUMENT, share ? "%p is not a share, or was closed" : "share is NULL",
                   (const void *)share);
 }
 

@@ -38,7 +38,7 @@ static tarn_status refused(const char *call)
 {
     int code = errno;
     if (code == EAGAIN || code == EWOULDBLOCK)
-        return failed(TARN_ERROR_NOT_READY, "%s: the socket's time limit ended in a share", call);
+        return failed(TARN_ERROR_NOT_READY, "%s: the socket's time limit ended in the middle of a share", call);
     return failed(TARN_ERROR_SYSTEM, "%s of a share: %s", call, strerror(code));
 }
 
@@ -53,7 +53,7 @@ static tarn_status check_socket(int socket, bool *packets)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "descriptor %d is not a socket: %s", socket, strerror(errno));
     if (name.ss_family != AF_UNIX || (type != SOCK_STREAM && type != SOCK_SEQPACKET))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "socket %d is not a unix socket of type SOCK_STREAM or SOCK_SEQPACKET: files go over no other",
+                      "socket %d is not a unix socket of type SOCK_STREAM or SOCK_SEQPACKET, which sending files needs",
                       socket);
     *packets = type == SOCK_SEQPACKET;
     return TARN_OK;
@@ -176,8 +176,9 @@ static tarn_status receive_all(struct received *received, void *bytes, size_t si
         come += (size_t)now;
     }
     if (received->lost)
-        return failed(TARN_ERROR_SYSTEM, "recvmsg of a share: files that came were lost: this process may open no more "
-                                         "(ulimit -n), or there were more than a share has");
+        return failed(TARN_ERROR_SYSTEM,
+                      "recvmsg of a share: files were lost: this process has no file descriptors left "
+                      "(ulimit -n), or there were more files than a share has");
     return TARN_OK;
 }
 
@@ -191,8 +192,8 @@ static tarn_status receive_chunk(int socket, bool packets, tarn_share *share, ui
         status = failed(TARN_ERROR_INVALID_ARGUMENT,
                         "what was received is not a share as tarn sends it: its pieces are out of order");
     if (!status && received.count != count)
-        status = failed(TARN_ERROR_INVALID_ARGUMENT, "of a share %u files came where there should be %u",
-                        received.count, (unsigned)count);
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "a share came with %u files instead of %u", received.count,
+                        (unsigned)count);
     if (status) {
         close_all(&received);
         return status;

@@ -76,7 +76,7 @@ tarn_status tarn_memory_list(void (*each)(const tarn_memory_segment *segment, vo
         return failed(TARN_ERROR_INVALID_ARGUMENT, "each is NULL");
     struct picture *picture = pages_alloc(sizeof *picture);
     if (!picture)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of what lies where");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of segments");
     status = picture_take(picture);
     if (!status)
         status = show_all(picture, each, user);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What there is of a device's memory, pool by pool and heap by heap, for who shows it. Each is read under its own lock and none
+/* What there is of a device's memory, pool by pool and heap by heap, for code that shows it. Each is read under its own lock and none
  * is held from one to the next, so the parts of one reading may be of slightly different moments. Nothing is allocated, moved or
  * waited for, and the driver is not called. */
 #ifndef TARN_MEMORY_OCCUPANCY_H

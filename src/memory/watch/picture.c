@@ -294,7 +294,7 @@ tarn_status picture_take(struct picture *picture)
         done = join_trace(picture);
     }
     if (!done)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a picture of %zu blocks and %zu records",
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a snapshot of %zu blocks and %zu records",
                       picture->blocks.count, picture->trace.count);
     free_what_was_freed(picture);
     sum_pools(picture);

@@ -38,7 +38,7 @@ static struct counters *counters_of(struct arena *arena, const struct store *sto
 tarn_status statistics_reset(struct arena *arena, const struct store *store, tarn_stats_what what)
 {
     if ((unsigned)what > TARN_STATS_ACCUMULATED)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is no tarn_stats_what", (int)what);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a tarn_stats_what value", (int)what);
     if (!arena)
         return TARN_OK;
     reset_heaps(arena, store, what == TARN_STATS_PEAK);

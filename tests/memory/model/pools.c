@@ -303,7 +303,7 @@ static bool has_unknown_capture(int device)
     return false;
 }
 
-/* What the change has left: the contents where it runs, but for those that were not to be kept. */
+/* What the change has left: the contents where it runs, except for those that were not to be kept. */
 static void look_at(int index, bool keep_contents)
 {
     struct pool_model *pool = &m.pools[index];

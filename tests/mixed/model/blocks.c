@@ -164,7 +164,7 @@ static void check_info(const struct block *block)
         return;
     SO(info.base == block->start && info.requested == block->size && info.usable_size == block->usable &&
            info.device == block->device && info.tag == block->tag,
-       "what is told of a block is another", "base %p not %p, %zu not %zu bytes, device %d, tag %u not %u", info.base,
+       "the description of a block is wrong", "base %p not %p, %zu not %zu bytes, device %d, tag %u not %u", info.base,
        (void *)block->start, info.requested, block->size, info.device, info.tag, block->tag);
     if (block->pool == -1)
         SO(!info.pool.first && !info.pool.second, "a block is of another pool", "it is of %" PRIu64 ",%" PRIu64,

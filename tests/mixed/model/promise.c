@@ -60,6 +60,18 @@ static void promise_add(const char *line, const char *comment, uint64_t all)
     promise->statuses = statuses_in(comment) | all | BIT(TARN_OK);
 }
 
+/* A reference may go over the end of a line: the comment becomes one line. */
+static void flatten(char *comment)
+{
+    char *to = comment;
+    for (const char *from = comment; *from; from++)
+        if (*from != '\n' || strncmp(from, "\n *", 3) != 0 || from[3] == '/')
+            *to++ = *from;
+        else if (from += 2, from[1] == ' ')
+            *to++ = ' ', from++;
+    *to = 0;
+}
+
 static void header_read(const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -78,6 +90,7 @@ static void header_read(const char *path)
             strncat(comment, line, sizeof comment - strlen(comment) - 1);
         if (in_comment && strstr(line, "*/")) {
             in_comment = false;
+            flatten(comment);
             if (!seen) { /* of the whole header: from that sentence on, and where it is short all of it */
                 const char *every = strstr(comment, "very function may also");
                 const char *each = strstr(comment, "each may also return");
@@ -95,13 +108,12 @@ static void header_read(const char *path)
     fclose(file);
 }
 
-/* "as tarn_alloc_on()", "Fails as a get does": the statuses of those too. */
+/* "as tarn_alloc_on()", "Fails as tarn_handle_get() does": the statuses of those too. */
 static uint64_t referred(const struct promise *promise)
 {
     static const struct {
         const char *words, *name;
-    } phrases[] = {{"as a get does", "tarn_handle_get"},
-                   {"as of tarn_handle_mode_set()", "tarn_handle_mode_set"},
+    } phrases[] = {{"as of tarn_handle_mode_set()", "tarn_handle_mode_set"},
                    {"rules of tarn_device_guard", "tarn_device_guard_set"}};
     uint64_t found = 0;
     for (const char *at = promise->comment; (at = strstr(at, "as tarn_")); at++) {

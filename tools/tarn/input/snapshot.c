@@ -367,7 +367,7 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
            reader_annotations(reader, &path, field(&fields, KEY_EXTERNAL_ANNOTATIONS));
 }
 
-/* How many bytes at `text` are one printable character of UTF-8; 0 for a control character, and for what is none. A surrogate,
+/* How many bytes at `text` are one printable character of UTF-8; 0 for a control character, and for anything else. A surrogate,
  * which Python may write, is none. */
 static size_t printable(const unsigned char *text, size_t length)
 {

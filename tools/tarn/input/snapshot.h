@@ -69,7 +69,8 @@ struct snapshot_segment {
 struct snapshot_trace {
     struct snapshot_event *events; /* in the order of the file, which is the order of time */
     size_t event_count;
-    size_t exact_from; /* from this event on nothing is missing; 0 but for a ring that wrapped, which only tarn tells */
+    size_t
+        exact_from; /* from this event on nothing is missing; 0 except for a ring that wrapped, which only tarn tells */
 };
 
 /* A place in a program. */

@@ -333,7 +333,7 @@ static bool draft_trim(struct draft *draft, uint32_t pool)
     return draft_stream_op(draft, WORKLOAD_TRIM, WORKLOAD_NO_STREAM, pool);
 }
 
-/* The same in a recording of tarn's own. A trim that keeps some of it is passed over, and one of a pool that has had nothing. */
+/* The same in a recording by tarn. A trim that keeps some of it is passed over, and one of a pool that has had nothing. */
 static bool draft_trim_mark(struct draft *draft, const struct snapshot_mark *mark)
 {
     const uint64_t *id = draft->snapshot->pools[mark->pool];
@@ -408,7 +408,7 @@ static void draft_clock(struct draft *draft, const struct snapshot_event *event,
         draft->time = passed;
 }
 
-/* An event that says nothing of a block keeps its place in time. Where segments go, in a recording of PyTorch's, the program may have
+/* An event that says nothing of a block keeps its place in time. Where segments go, in a recording by PyTorch, the program may have
  * given back what was cached, or a private pool. */
 static bool draft_other(struct draft *draft)
 {

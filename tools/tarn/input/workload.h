@@ -28,7 +28,7 @@ enum workload_action {
     WORKLOAD_OOM,       /* a recorded out-of-memory error: counted, not replayed */
     WORKLOAD_TRIM,      /* the program gives back what pool `other` has cached: empty_cache() */
     WORKLOAD_POOL_END,  /* pool `other` gives back what it has, and serves nobody any more */
-    WORKLOAD_TRY,       /* the same in a recording of tarn's own: an allocation that failed, and may */
+    WORKLOAD_TRY,       /* the same in a recording by tarn: an allocation that failed, and may */
     WORKLOAD_RECORD,    /* `stream` uses the block too */
     WORKLOAD_WAIT,      /* `stream` waits for what is queued on stream `other` */
     WORKLOAD_CAPTURE, /* `stream` begins a capture, whose memory is of pool `other`; with WORKLOAD_NO_POOL none is allocated */
@@ -74,7 +74,7 @@ struct workload {
     size_t moved_count; /* frees in the order of another stream than the block's */
     size_t wait_count, capture_count;
     size_t trim_count;      /* of the program's own */
-    bool has_order;         /* a recording of tarn's own: what streams, captures and private pools did is in it */
+    bool has_order;         /* a recording by tarn: what streams, captures and private pools did is in it */
     uint64_t device_memory; /* bytes: of the recorded device, or its limit; 0 where it is not known */
     size_t lost_count;      /* events that the recording must have lost, or that contradict the others */
     bool has_times;

@@ -13,7 +13,7 @@
 
 struct crew;
 
-/* NULL when the threads cannot be had. */
+/* NULL when the threads cannot be started. */
 struct crew *crew_create(uint32_t threads);
 /* Ends the threads; NULL is fine. */
 void crew_destroy(struct crew *crew);

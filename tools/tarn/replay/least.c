@@ -4,7 +4,7 @@
 /* The search for the smallest device. A model says at its first allocation without room that it does not fit. tarn is configured once
  * per process, so each of its trials is a child, which ends with what came of it.
  *
- * A model that fits into a device fits into larger ones, but for accidents, so what lies between two bounds is halved. What tarn does
+ * A model that fits into a device fits into larger ones, except for accidents, so what lies between two bounds is halved. What tarn does
  * depends on how near its limit is; it may fail on a device that is a little larger than one that does. So for tarn the way goes up
  * in steps from what cannot do, and only the last step is halved. */
 #include "replay/least.h"

@@ -3,7 +3,7 @@
 
 /* The oracle: watches an allocator from outside and says when it did what it must not.
  *
- * It is told of every block that is handed out and taken back, and asks the driver, not the allocator, where the memory of a block
+ * It learns of every block that is handed out and taken back, and asks the driver, not the allocator, where the memory of a block
  * is. What it holds true (DESIGN section 5): a block is aligned and large enough; no two live blocks share a byte of address or of
  * physical memory; every byte of a live block is mapped, accessible, and stays where it is; a block carries no unfinished
  * work of an earlier owner, except work of its own stream. Each breach is reported as a divergence. Not thread-safe. */

@@ -59,7 +59,7 @@ static const char help[] =
     "  tarn plan --seconds 60 blocks.csv -o placed.csv\n"
     "      Place blocks with known lifetimes, and search for a minute.\n"
     "  tarn replay --what-if conf=plan:train.plan --what-if vary=1,conf=plan:train.plan train.pickle\n"
-    "      What the plan gives, on the same run and on one that differs a little.\n";
+    "      What the plan saves, on the same run and on a slightly different one.\n";
 
 struct arguments {
     const char *path, *output;
@@ -149,7 +149,7 @@ static bool try_draft(const struct arguments *arguments, const struct plan_draft
     return done;
 }
 
-/* Finds out how much what is not planned takes beside the arena, and plans for it; but for no more than slabs half full could take of
+/* Finds out how much what is not planned takes beside the arena, and plans for it; at most for what slabs half full could take of
  * what is small, since other streams and pools have memory of their own. */
 static bool plan_rest(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings)
 {

@@ -13,10 +13,10 @@
  * Threads: where the recording has several, or the blocks are dealt over several, each allocation and each free is a job for one of a
  * crew, done before the next is given out. So it is the same replay each time, and only one thread at a time has it.
  *
- * Each recorded private pool is a pool. What a program gave back itself is given back here. In a recording of PyTorch's, which has no
+ * Each recorded private pool is a pool. What a program gave back itself is given back here. In a recording by PyTorch, which has no
  * captures, a private pool is held as a graph holds it, until the recording gives it back: nothing else can have its memory.
  *
- * In a recording of tarn's own, what streams and captures did is done again: waits are waits, and an allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost what was before, is counted.
+ * In a recording by tarn, what streams and captures did is done again: waits are waits, and an allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost what was before, is counted.
  * A capture's graph is kept, and with it the pool, until the blocks of the repetition are freed. No timed work is queued in captures.
  *
  * The allocator is asked for memory and nothing else; peaks, calls and times come from the host device's ledger. */
@@ -319,7 +319,7 @@ static bool setup(struct replay *replay)
     if (!threads && workload->thread_count > 1)
         threads = (uint32_t)workload->thread_count;
     if (threads && !(replay->crew = crew_create(threads)))
-        return fail(replay, TARN_OK, "%" PRIu32 " threads cannot be had", threads);
+        return fail(replay, TARN_OK, "%" PRIu32 " threads could not be started", threads);
 
     for (size_t i = 0; i < workload->stream_count; i++)
         if (!lane_open(replay, &replay->streams[i]))

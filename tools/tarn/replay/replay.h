@@ -34,7 +34,7 @@ enum replay_policy {
 
 struct replay_options {
     const char *driver;
-    uint64_t device_memory; /* bytes; 0: in a recording of tarn's own the device's, else the larger of 80 GiB and 1.25 x
+    uint64_t device_memory; /* bytes; 0: in a recording by tarn the device's, else the larger of 80 GiB and 1.25 x
                                the recorded peak */
     uint64_t lag;           /* ns from a block's free to the end of its last use */
     uint32_t repeat;        /* at least 1 */

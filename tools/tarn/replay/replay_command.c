@@ -18,7 +18,7 @@ static const char help[] =
     "Usage: tarn replay [OPTION]... FILE...\n"
     "\n"
     "Replays PyTorch memory snapshots through tarn's allocator, on a device that is simulated in host memory, and\n"
-    "shows what tarn takes for them beside what PyTorch's allocator takes, with its default settings and with\n"
+    "shows how much memory tarn takes, beside PyTorch's allocator with its default settings and with\n"
     "expandable segments. A FILE is what torch.cuda.memory._dump_snapshot() writes, or RMM's\n"
     "logging_resource_adaptor (a CSV), plain or compressed with zstd. It is read as data; nothing in it is executed.\n"
     "\n"
@@ -30,12 +30,12 @@ static const char help[] =
     "      --device-memory SIZE   Memory of each device, as 80G, 512MiB or in bytes; without it the larger of 80 GiB\n"
     "                             and 1.25 times what was reserved in the recording\n"
     "      --lag MS               Milliseconds from a block's free to the end of its last use (0)\n"
-    "      --repeat N             Run each trace N times in a row, with nothing given back between (1)\n"
+    "      --repeat N             Run each trace N times in a row, releasing nothing in between (1)\n"
     "      --deal-streams N       Deal the blocks over N streams by a hash of their addresses, and use every 20th on "
     "a\n"
     "                             second one too, until --lag after its free\n"
     "      --deal-threads N       Deal them over N threads, with 30 % of the frees by another thread\n"
-    "      --vary SEED            Make a run that differs a little: 1 % of the sizes changed, 0.5 % of the blocks "
+    "      --vary SEED            Vary the run a little: 1 % of the sizes changed, 0.5 % of the blocks "
     "left\n"
     "                             out, 0.5 % added, 1 % of neighbours swapped\n"
     "      --profile NAME         The profile of tarn's settings: default or footprint\n"
@@ -51,8 +51,8 @@ static const char help[] =
     "      --driver NAME          The driver to replay on: host (host)\n"
     "  -h, --help                 Show this help\n"
     "\n"
-    "Exit status: 0 when every file was replayed and verified, 1 when one failed or diverged, 2 for a command line\n"
-    "that makes no sense; 3, with --what-if alone, when nothing else is wrong but that a run does not fit into its\n"
+    "Exit status: 0 when every file was replayed and verified, 1 when one failed or diverged, 2 for an invalid\n"
+    "command line; 3, with --what-if only, when nothing is wrong except that a run does not fit into its\n"
     "device. Colours appear on a terminal only, and not with NO_COLOR set.\n"
     "\n"
     "Examples:\n"
@@ -73,7 +73,7 @@ static const char help[] =
     "      The smallest device on which it runs, with tarn and with PyTorch's allocator.\n"
     "  tarn replay --json *.pickle | jq '.[] | select(.peak_reserved > 0) |\n"
     "      {file, ratio: (.peak_reserved / .peak_requested)}'\n"
-    "      One figure a file; what failed, or has no trace, is left out.\n";
+    "      One figure per file; files that failed or have no trace are left out.\n";
 
 struct arguments {
     struct replay_options options;

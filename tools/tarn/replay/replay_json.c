@@ -142,7 +142,7 @@ static int json_options(json_t *object, const struct replay_options *options)
     return failed;
 }
 
-/* What recordings of tarn's own have besides. Not 0 when it fails. */
+/* What recordings by tarn have besides. Not 0 when it fails. */
 static int json_order(json_t *object, const struct replay_result *result)
 {
     if (!object || !result->has_order)

@@ -219,7 +219,7 @@ bool steps_assign(struct steps *steps, uint64_t start, uint64_t end, uint32_t va
     return true;
 }
 
-/* Sets what is told of the step at the walk's place, which begins before the walk's end. */
+/* Sets what is reported of the step at the walk's place, which begins before the walk's end. */
 static void walk_show(struct steps_walk *walk)
 {
     const struct place place = {walk->chunk, walk->index};

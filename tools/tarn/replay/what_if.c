@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_BYTES 64 /* longer than any value that makes sense, but for conf */
+#define VALUE_BYTES 64 /* longer than any value that makes sense, except for conf */
 
 struct parser {
     struct replay_options *options;

@@ -52,7 +52,7 @@ static enum top_result read_head(int file, struct page_head *head, struct top_wh
     if (!read_at(file, head, sizeof *head, 0) || memcmp(head->magic, "\0\0\0\0\0\0\0", sizeof head->magic) == 0)
         return TOP_NONE; /* it is being made */
     if (memcmp(head->magic, PAGE_MAGIC, sizeof head->magic) != 0)
-        return bad(why, "the page", "it is none of tarn's");
+        return bad(why, "the page", "it is not a page of tarn");
     make_printable(head->name, sizeof head->name);
     make_printable(head->library, sizeof head->library);
     make_printable(head->driver, sizeof head->driver);

@@ -63,7 +63,7 @@ def _pools_of(pools: Optional[List[Any]]) -> List[_pools.Pool]:
 
 
 def _id_of(pool: Any) -> Any:
-    """tarn's number of a pool of PyTorch's."""
+    """tarn's number of a PyTorch pool."""
     assert _shim is not None
     first, second = ctypes.c_uint64(), ctypes.c_uint64()
     device = getattr(pool, "device", _devices.current_device().index)

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The book of one process under `tarn run`: a file that the shim in the process maps and writes, and that `tarn run` maps and reads while
+ * the process runs and after it has ended, however it ended. A second file, the log, has one record per allocation and free, where the
+ * user asked for a snapshot.
+ *
+ * Counters are atomic and only ever written by the process, except `residue` and `looked`, which `tarn run` writes. An entry of a list is
+ * filled before its list's count covers it.
+ */
+#ifndef TARN_RUN_BOOK_H
+#define TARN_RUN_BOOK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BOOK_MAGIC UINT64_C(0x31306e7572747261)
+#define BOOK_VERSION 1
+
+/* The variables that `tarn run` sets for the program. */
+#define RUN_FOLDER_VARIABLE "TARN_RUN_FOLDER" /* where books and logs go */
+#define RUN_LIMIT_VARIABLE "TARN_RUN_LIMIT"   /* what --limit was given */
+#define RUN_LOG_VARIABLE "TARN_RUN_LOG"       /* "1": write a log */
+
+enum { BOOK_DEVICES = 16, BOOK_LIBRARIES = 96, BOOK_SITES = 2048, BOOK_TEXT = 512 };
+
+/* What an allocation is. X(name, text, whether it takes memory of the device) */
+#define RUN_KIND_LIST(X)               \
+    X(PLAIN, "plain", true)            \
+    X(PITCHED, "pitched", true)        \
+    X(ORDERED, "stream-ordered", true) \
+    X(VIRTUAL, "virtual", true)        \
+    X(ARRAY, "array", true)            \
+    X(MANAGED, "managed", false)       \
+    X(GRAPH, "graph node", false)      \
+    X(IMPORTED, "imported", false)     \
+    X(HOST, "host", false)             \
+    X(REGISTERED, "registered host", false)
+
+enum run_kind {
+#define X(name, text, counts) RUN_##name,
+    RUN_KIND_LIST(X)
+#undef X
+        RUN_KINDS
+};
+
+static inline bool run_kind_counts(unsigned kind)
+{
+    static const bool counts[RUN_KINDS] = {
+#define X(name, text, counts) counts,
+        RUN_KIND_LIST(X)
+#undef X
+    };
+    return kind < RUN_KINDS && counts[kind];
+}
+
+/* What one library has of one kind on one device; bytes. Of graph nodes only what was made is known, and of kinds that take memory of the
+ * device what is live is in its holder. */
+struct book_account {
+    _Atomic uint64_t made, made_bytes; /* since the start */
+    _Atomic uint64_t live, peak;
+};
+
+/* What a library has of a device's memory, of all kinds that take some; bytes. */
+struct book_holder {
+    _Atomic uint64_t live, peak;
+};
+
+struct book_device {
+    char uuid[16];    /* as the driver gives it */
+    char address[32]; /* on the PCI bus, as NVML wants it; empty where it is not known */
+    char name[96];
+    uint64_t total;              /* bytes, as the driver says */
+    _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. May be changed while the process runs */
+    _Atomic uint64_t used, peak; /* of the kinds that take memory of the device */
+    _Atomic uint32_t asks;       /* the process waits for the first look */
+    _Atomic uint32_t looked;     /* there was one; `tarn run` writes it, whatever came of it */
+    _Atomic uint64_t residue;    /* bytes of the process that no hook sees, at the last look; UINT64_MAX: not known */
+    _Atomic uint64_t refused, refused_bytes;
+    char refusal[BOOK_TEXT]; /* the first one, filled before `refused` is 1 */
+};
+
+struct book_library {
+    char path[240]; /* of its file; empty: code that belongs to no file */
+};
+
+/* Where calls come from. Site 0 is "not known". */
+struct book_site {
+    uint64_t offset; /* of the return address in the library's file image */
+    uint32_t library;
+    char symbol[84]; /* the nearest exported symbol; empty where there is none */
+};
+
+struct book {
+    uint64_t magic;
+    uint32_t version, process;
+    uint64_t start_ns; /* CLOCK_REALTIME at cuInit */
+    char command[128];
+    uint32_t devices;
+    _Atomic uint32_t limited; /* a device may have a limit */
+    uint32_t watched;         /* the book is a file: `tarn run` sees it */
+    _Atomic uint32_t libraries, sites;
+    _Atomic uint64_t unhooked;   /* entry points of versions that are newer than what the shim knows */
+    _Atomic uint64_t unfollowed; /* allocations that could not be written down, for want of host memory */
+    _Atomic uint64_t log_count;  /* records in the log */
+    _Atomic uint64_t log_lost;   /* and those that found no place */
+    _Atomic uint32_t ended;      /* the process went through exit() */
+    char unhooked_name[64];      /* the first one, filled before `unhooked` is 1 */
+    struct book_device device[BOOK_DEVICES];
+    struct book_library library[BOOK_LIBRARIES];
+    struct book_site site[BOOK_SITES];
+    struct book_holder holder[BOOK_DEVICES][BOOK_LIBRARIES];
+    struct book_account account[BOOK_DEVICES][BOOK_LIBRARIES][RUN_KINDS];
+};
+
+/* A record of the log. */
+struct book_record {
+    uint64_t time_ns; /* since `start_ns` of the book */
+    uint64_t address, size;
+    uint64_t stream; /* the driver's pointer */
+    uint32_t thread;
+    uint16_t site;
+    uint8_t device, kind;
+    uint8_t is_free, padding[7];
+};
+
+#endif

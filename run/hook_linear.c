@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Memory of a context: plain, pitched and managed, and what cuMemFree() frees, which is more. A block is taken out before it is freed,
+ * since another thread may be given its address at once; a free that fails puts it back. */
+#include "shim.h"
+
+HOOK cu_result cuMemAlloc_v2(cu_address *address, size_t size)
+{
+    struct charge charge;
+    cu_context context;
+    if (!address || !size || !shim_enter())
+        return PASS(cuMemAlloc_v2, (address, size));
+    unsigned device = current_device(&context);
+    cu_result code = charge_begin(&charge, RUN_PLAIN, device, size, CALLER);
+    if (!code) {
+        code = PASS(cuMemAlloc_v2, (address, size));
+        charge.block.context = context;
+        charge_end(&charge, code, SPACE_ADDRESS, code ? 0 : *address, size);
+    }
+    shim_leave();
+    return code;
+}
+
+/* The pitch is the driver's to say, so what a row takes more is charged afterwards. */
+HOOK cu_result cuMemAllocPitch_v2(cu_address *address, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    struct charge charge;
+    cu_context context;
+    size_t least;
+    if (!address || !pitch || __builtin_mul_overflow(width, height, &least) || !shim_enter())
+        return PASS(cuMemAllocPitch_v2, (address, pitch, width, height, element));
+    unsigned device = current_device(&context);
+    cu_result code = charge_begin(&charge, RUN_PITCHED, device, least, CALLER);
+    if (!code) {
+        code = PASS(cuMemAllocPitch_v2, (address, pitch, width, height, element));
+        charge.block.context = context;
+        charge_end(&charge, code, SPACE_ADDRESS, code ? 0 : *address, code ? 0 : *pitch * height);
+    }
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuMemAllocManaged(cu_address *address, size_t size, unsigned flags)
+{
+    struct charge charge;
+    cu_context context;
+    if (!address || !size || !shim_enter())
+        return PASS(cuMemAllocManaged, (address, size, flags));
+    unsigned device = current_device(&context);
+    cu_result code = charge_begin(&charge, RUN_MANAGED, device, size, CALLER);
+    if (!code) {
+        code = PASS(cuMemAllocManaged, (address, size, flags));
+        charge.block.context = context;
+        charge_end(&charge, code, SPACE_ADDRESS, code ? 0 : *address, size);
+    }
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuMemFree_v2(cu_address address)
+{
+    struct block block;
+    if (!address || !shim_enter())
+        return PASS(cuMemFree_v2, (address));
+    bool known = blocks_take(SPACE_ADDRESS, address, &block);
+    cu_result code = PASS(cuMemFree_v2, (address));
+    if (known && code)
+        charge_restore(&block);
+    else if (known)
+        charge_free(&block, NULL);
+    shim_leave();
+    return code;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Memory in the order of streams. It is charged to the device of its pool, which is that of the context where no pool is named; by blocks,
+ * though the driver's pools keep what is free. What a capture makes is a node of its graph: its memory comes and goes with launches. */
+#include "shim.h"
+
+static bool captures(cu_stream stream, bool per_thread)
+{
+    cu_capture_status status = CU_CAPTURE_IS_NONE;
+    cu_result code = CU_NOT_FOUND;
+    if (per_thread && real.cuStreamIsCapturing_ptsz)
+        code = real.cuStreamIsCapturing_ptsz(stream, &status);
+    else if (real.cuStreamIsCapturing)
+        code = real.cuStreamIsCapturing(stream, &status);
+    return code == CU_OK && status != CU_CAPTURE_IS_NONE;
+}
+
+static void end(struct charge *charge, cu_result code, cu_address address, size_t size, cu_stream stream,
+                bool per_thread)
+{
+    if (!code && captures(stream, per_thread))
+        charge->block.kind = RUN_GRAPH;
+    charge->stream = stream;
+    charge_end(charge, code, SPACE_ADDRESS, address, size);
+}
+
+static unsigned device_of_pool(cu_pool pool, enum run_kind *kind)
+{
+    struct block known;
+    cu_context context;
+    *kind = RUN_ORDERED;
+    if (!blocks_find(SPACE_POOL, (uint64_t)(uintptr_t)pool, &known))
+        return current_device(&context);
+    *kind = known.kind;
+    return known.device;
+}
+
+HOOK cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream stream)
+{
+    struct charge charge;
+    cu_context context;
+    if (!address || !size || !shim_enter())
+        return PASS(cuMemAllocAsync, (address, size, stream));
+    cu_result code = charge_begin(&charge, RUN_ORDERED, current_device(&context), size, CALLER);
+    if (!code) {
+        code = PASS(cuMemAllocAsync, (address, size, stream));
+        end(&charge, code, code ? 0 : *address, size, stream, false);
+    }
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream stream)
+{
+    struct charge charge;
+    cu_context context;
+    if (!address || !size || !shim_enter())
+        return PASS(cuMemAllocAsync_ptsz, (address, size, stream));
+    cu_result code = charge_begin(&charge, RUN_ORDERED, current_device(&context), size, CALLER);
+    if (!code) {
+        code = PASS(cuMemAllocAsync_ptsz, (address, size, stream));
+        end(&charge, code, code ? 0 : *address, size, stream, true);
+    }
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+{
+    struct charge charge;
+    enum run_kind kind;
+    if (!address || !size || !shim_enter())
+        return PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream));
+    unsigned device = device_of_pool(pool, &kind);
+    cu_result code = charge_begin(&charge, kind, device, size, CALLER);
+    if (!code) {
+        code = PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream));
+        end(&charge, code, code ? 0 : *address, size, stream, false);
+    }
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+{
+    struct charge charge;
+    enum run_kind kind;
+    if (!address || !size || !shim_enter())
+        return PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream));
+    unsigned device = device_of_pool(pool, &kind);
+    cu_result code = charge_begin(&charge, kind, device, size, CALLER);
+    if (!code) {
+        code = PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream));
+        end(&charge, code, code ? 0 : *address, size, stream, true);
+    }
+    shim_leave();
+    return code;
+}
+
+/* A free that a capture records happens when the graph is launched, and again with each launch: the block stays. */
+static bool take(cu_address address, cu_stream stream, bool per_thread, struct block *block)
+{
+    return blocks_find(SPACE_ADDRESS, address, block) && !captures(stream, per_thread) &&
+           blocks_take(SPACE_ADDRESS, address, block);
+}
+
+static void freed(bool known, cu_result code, const struct block *block, cu_stream stream)
+{
+    if (known && code)
+        charge_restore(block);
+    else if (known)
+        charge_free(block, stream);
+}
+
+HOOK cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
+{
+    struct block block;
+    if (!address || !shim_enter())
+        return PASS(cuMemFreeAsync, (address, stream));
+    bool known = take(address, stream, false, &block);
+    cu_result code = PASS(cuMemFreeAsync, (address, stream));
+    freed(known, code, &block, stream);
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
+{
+    struct block block;
+    if (!address || !shim_enter())
+        return PASS(cuMemFreeAsync_ptsz, (address, stream));
+    bool known = take(address, stream, true, &block);
+    cu_result code = PASS(cuMemFreeAsync_ptsz, (address, stream));
+    freed(known, code, &block, stream);
+    shim_leave();
+    return code;
+}
+
+/* Pools: whose memory is in them. */
+
+static void know_pool(cu_pool pool, enum run_kind kind, int device)
+{
+    struct block block = {
+        .key = (uint64_t)(uintptr_t)pool, .space = SPACE_POOL, .kind = (uint8_t)kind, .references = 1};
+    struct block old;
+    if (device < 0 || (unsigned)device >= book->devices)
+        return;
+    block.device = (uint8_t)device;
+    (void)blocks_put(&block, &old); /* without it, the device of the context is charged */
+}
+
+HOOK cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *properties)
+{
+    if (!pool || !properties || !shim_enter())
+        return PASS(cuMemPoolCreate, (pool, properties));
+    cu_result code = PASS(cuMemPoolCreate, (pool, properties));
+    bool of_device = properties->location.type == CU_LOCATION_DEVICE;
+    if (!code)
+        know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST, of_device ? properties->location.id : 0);
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
+{
+    if (!pool || !shim_enter())
+        return PASS(cuDeviceGetDefaultMemPool, (pool, device));
+    cu_result code = PASS(cuDeviceGetDefaultMemPool, (pool, device));
+    if (!code)
+        know_pool(*pool, RUN_ORDERED, device);
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuMemPoolDestroy(cu_pool pool)
+{
+    struct block block, old;
+    if (!shim_enter())
+        return PASS(cuMemPoolDestroy, (pool));
+    bool known = blocks_take(SPACE_POOL, (uint64_t)(uintptr_t)pool, &block);
+    cu_result code = PASS(cuMemPoolDestroy, (pool));
+    if (known && code)
+        (void)blocks_put(&block, &old);
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuGraphAddMemAllocNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before, size_t count,
+                                      struct cu_alloc_node *wanted)
+{
+    struct charge charge;
+    if (!wanted || !shim_enter())
+        return PASS(cuGraphAddMemAllocNode, (node, graph, before, count, wanted));
+    unsigned device = wanted->pool.location.id < 0 ? NO_DEVICE : (unsigned)wanted->pool.location.id;
+    (void)charge_begin(&charge, RUN_GRAPH, device, wanted->size, CALLER);
+    cu_result code = PASS(cuGraphAddMemAllocNode, (node, graph, before, count, wanted));
+    charge_end(&charge, code, SPACE_ADDRESS, code ? 0 : wanted->address, wanted->size);
+    shim_leave();
+    return code;
+}

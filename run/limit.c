@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Limits: "20G,1=10G,GPU-8a2b=5G". A size alone is every device's; one behind a number is that of the device that the program knows by this
+ * number; one behind a UUID, or the beginning of one, that device's. `tarn run` has checked the text, so what makes no sense is passed over. */
+#include "shim.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NAMED_MOST = 4, LOOKS_MOST = 300 }; /* libraries that a refusal names; ms that the first look is waited for */
+
+/* The UUID as the driver's tools print it, without what is before the first "-". */
+static void uuid_text(const struct book_device *device, char text[static 40])
+{
+    char *at = text;
+    for (int i = 0; i < 16; i++)
+        at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", (unsigned char)device->uuid[i]);
+}
+
+static bool is_meant(const char *name, size_t length, unsigned index)
+{
+    char text[40], number[12];
+    if (length > 4 && (strncmp(name, "GPU-", 4) == 0 || strncmp(name, "MIG-", 4) == 0)) {
+        uuid_text(&book->device[index], text);
+        return strncmp(text, name + 4, length - 4) == 0;
+    }
+    snprintf(number, sizeof number, "%u", index);
+    return strlen(number) == length && memcmp(number, name, length) == 0;
+}
+
+static void apply(const char *rule, size_t length)
+{
+    const char *equals = memchr(rule, '=', length);
+    uint64_t bytes = strtoull(equals ? equals + 1 : rule, NULL, 10);
+    for (unsigned i = 0; i < book->devices && bytes; i++)
+        if (!equals || is_meant(rule, (size_t)(equals - rule), i)) {
+            atomic_store(&book->device[i].limit, bytes);
+            atomic_store(&book->limited, 1);
+        }
+}
+
+void limits_read(void)
+{
+    const char *at = getenv(RUN_LIMIT_VARIABLE);
+    while (at && *at) {
+        size_t length = strcspn(at, ",");
+        apply(at, length);
+        at += length;
+        at += *at == ',';
+    }
+}
+
+uint64_t limits_unseen(struct book_device *device)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    if (!atomic_load_explicit(&device->looked, memory_order_relaxed) && book->watched) {
+        atomic_store(&device->asks, 1);
+        for (int i = 0; i < LOOKS_MOST && !atomic_load(&device->looked); i++)
+            (void)nanosleep(&pause, NULL);
+        atomic_store(&device->looked, 1); /* nobody looks: it is not waited for again */
+    }
+    uint64_t residue = atomic_load(&device->residue);
+    return residue == UINT64_MAX ? 0 : residue;
+}
+
+struct holder {
+    uint32_t library;
+    uint64_t bytes;
+};
+
+static const char *library_name(uint32_t library)
+{
+    const char *path = book->library[library].path, *slash = strrchr(path, '/');
+    return !path[0] ? "code of no file" : slash ? slash + 1 : path;
+}
+
+static size_t add_holders(unsigned device, char *text, size_t size, size_t used)
+{
+    struct holder holders[BOOK_LIBRARIES];
+    uint32_t count = atomic_load(&book->libraries);
+    for (uint32_t i = 0; i < count; i++)
+        holders[i] = (struct holder){i, atomic_load(&book->holder[device][i].live)};
+    for (int named = 0; named < NAMED_MOST && used < size; named++) {
+        struct holder *most = &holders[0];
+        for (uint32_t i = 1; i < count; i++)
+            if (holders[i].bytes > most->bytes)
+                most = &holders[i];
+        if (!most->bytes)
+            break;
+        used += (size_t)snprintf(text + used, size - used, "%s%s %.1f MiB", named ? ", " : ": ",
+                                 library_name(most->library), (double)most->bytes / 1048576);
+        most->bytes = 0;
+    }
+    return used;
+}
+
+/* One line in the book and on standard error, in one write. */
+static void describe(struct book_device *device, unsigned index, uint64_t size, uint32_t site)
+{
+    char text[BOOK_TEXT];
+    uint64_t residue = atomic_load(&device->residue);
+    int length = snprintf(text, sizeof text, "GPU %u: %.1f MiB refused to %s: limit %.1f MiB, in use %.1f MiB", index,
+                          (double)size / 1048576, library_name(book->site[site].library),
+                          (double)atomic_load(&device->limit) / 1048576, (double)atomic_load(&device->used) / 1048576);
+    size_t used = add_holders(index, text, sizeof text, (size_t)length);
+    if (residue != UINT64_MAX && used < sizeof text)
+        snprintf(text + used, sizeof text - used, "; contexts and modules %.1f MiB", (double)residue / 1048576);
+    memcpy(device->refusal, text, sizeof device->refusal);
+    char line[BOOK_TEXT + 16];
+    length = snprintf(line, sizeof line, "tarn run: %s\n", text);
+    (void)!write(STDERR_FILENO, line, (size_t)length);
+}
+
+void limits_refuse(unsigned index, uint64_t size, uint32_t site)
+{
+    static atomic_flag said[BOOK_DEVICES];
+    struct book_device *device = &book->device[index];
+    if (!atomic_flag_test_and_set(&said[index]))
+        describe(device, index, size, site);
+    atomic_fetch_add(&device->refused, 1);
+    atomic_fetch_add(&device->refused_bytes, size);
+}

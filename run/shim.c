@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The life of the shim in a process: asleep until cuInit() has succeeded, awake from then on, and only passing calls on in a child of
+ * fork(). Owns the book and the log. */
+#include "shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BOOKS_MOST = 1000 };           /* of one process number: programs that one process became by exec() */
+#define LOG_BYTES (UINT64_C(1) << 32) /* addresses for the log; memory is taken as it grows */
+#define LOG_STEP (UINT64_C(1) << 20)
+
+struct book *book;
+_Atomic int shim_state;
+_Thread_local unsigned shim_depth;
+
+static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    struct book_record *records;
+    int file;
+    _Atomic uint64_t room; /* records that the file has */
+    pthread_mutex_t growing;
+} log_ = {.file = -1, .growing = PTHREAD_MUTEX_INITIALIZER};
+
+/* Time ------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+uint64_t shim_now(void)
+{
+    uint64_t now = clock_ns();
+    return now > book->start_ns ? now - book->start_ns : 0;
+}
+
+/* The log ---------------------------------------------------------------------------------------------------------- */
+
+void log_open(const char *path)
+{
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0)
+        return;
+    void *memory = mmap(NULL, LOG_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    if (memory == MAP_FAILED) {
+        close(file);
+        return;
+    }
+    log_.records = memory;
+    log_.file = file;
+}
+
+/* Room in the file for record `index`: blocks of the disk too, since a store into a hole of a full disk would kill the process. */
+static bool log_grow(uint64_t index)
+{
+    if (index < atomic_load_explicit(&log_.room, memory_order_acquire))
+        return true;
+    bool there = true;
+    pthread_mutex_lock(&log_.growing);
+    uint64_t bytes = atomic_load(&log_.room) * sizeof(struct book_record);
+    while (there && index >= atomic_load(&log_.room)) {
+        bytes = bytes / LOG_STEP * LOG_STEP;
+        there = bytes + LOG_STEP <= LOG_BYTES && posix_fallocate(log_.file, (off_t)bytes, (off_t)LOG_STEP) == 0;
+        if (there)
+            atomic_store(&log_.room, (bytes + LOG_STEP) / sizeof(struct book_record));
+        bytes += LOG_STEP;
+    }
+    pthread_mutex_unlock(&log_.growing);
+    return there;
+}
+
+void log_write(const struct block *block, cu_stream stream, bool is_free)
+{
+    if (log_.file < 0)
+        return;
+    uint64_t index = atomic_fetch_add(&book->log_count, 1);
+    if (!log_grow(index)) {
+        atomic_fetch_add(&book->log_lost, 1);
+        return;
+    }
+    log_.records[index] = (struct book_record){
+        .time_ns = shim_now(),
+        .address = block->key,
+        .size = block->size,
+        .stream = (uint64_t)(uintptr_t)stream,
+        .thread = (uint32_t)syscall(SYS_gettid),
+        .site = block->site,
+        .device = block->device,
+        .kind = block->kind,
+        .is_free = is_free,
+    };
+}
+
+/* The book --------------------------------------------------------------------------------------------------------- */
+
+static void describe_process(void)
+{
+    int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, book->command, sizeof book->command - 1);
+    if (file >= 0)
+        close(file);
+    for (ssize_t i = 0; i + 1 < length; i++)
+        if (!book->command[i])
+            book->command[i] = ' ';
+}
+
+static void describe_devices(void)
+{
+    int count = 0;
+    if (!real.cuDeviceGetCount || real.cuDeviceGetCount(&count) || count < 0)
+        count = 0;
+    book->devices = (uint32_t)(count > BOOK_DEVICES ? BOOK_DEVICES : count);
+    for (int i = 0; i < (int)book->devices; i++) {
+        struct book_device *device = &book->device[i];
+        struct cu_uuid uuid = {{0}};
+        size_t total = 0;
+        cu_result code = CU_NOT_FOUND;
+        if (real.cuDeviceGetUuid_v2)
+            code = real.cuDeviceGetUuid_v2(&uuid, i);
+        else if (real.cuDeviceGetUuid)
+            code = real.cuDeviceGetUuid(&uuid, i);
+        if (!code)
+            memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
+        if (real.cuDeviceGetPCIBusId && real.cuDeviceGetPCIBusId(device->address, sizeof device->address, i))
+            device->address[0] = '\0';
+        if (real.cuDeviceGetName && real.cuDeviceGetName(device->name, sizeof device->name, i))
+            device->name[0] = '\0';
+        if (real.cuDeviceTotalMem_v2 && real.cuDeviceTotalMem_v2(&total, i) == CU_OK)
+            device->total = total;
+        atomic_store(&device->limit, UINT64_MAX);
+        atomic_store(&device->residue, UINT64_MAX);
+    }
+}
+
+/* A new file in the folder. */
+static int book_create(const char *folder, char *path, size_t size)
+{
+    for (int i = 0; i < BOOKS_MOST; i++) {
+        if ((size_t)snprintf(path, size, "%s/%d-%d.book", folder, (int)getpid(), i) >= size)
+            return -1;
+        int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (file >= 0 || errno != EEXIST)
+            return file;
+    }
+    return -1;
+}
+
+/* Without a folder the book is kept in memory alone: a limit holds all the same. */
+static struct book *book_open(bool *is_file)
+{
+    char path[4096];
+    const char *folder = getenv(RUN_FOLDER_VARIABLE);
+    int file = folder && *folder ? book_create(folder, path, sizeof path) : -1;
+    if (file >= 0 && posix_fallocate(file, 0, sizeof(struct book))) {
+        (void)unlink(path);
+        close(file);
+        file = -1;
+    }
+    int flags = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *memory = mmap(NULL, sizeof(struct book), PROT_READ | PROT_WRITE, flags, file, 0);
+    if (memory != MAP_FAILED && file >= 0) {
+        const char *wants = getenv(RUN_LOG_VARIABLE);
+        memcpy(strrchr(path, '.'), ".log", sizeof ".log");
+        if (wants && strcmp(wants, "1") == 0)
+            log_open(path);
+    }
+    *is_file = file >= 0;
+    if (file >= 0)
+        close(file);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Life ------------------------------------------------------------------------------------------------------------- */
+
+/* Locks may be held by threads that are not here any more, so nothing that takes one is done again. */
+static void forked(void)
+{
+    if (atomic_load(&shim_state) == SHIM_AWAKE)
+        atomic_store(&shim_state, SHIM_PASSING);
+    pthread_mutex_init(&waking, NULL);
+    shim_depth = 0;
+}
+
+/* What programs free after this, in destructors of static objects, is still passed on, and written down. */
+static void ended(void)
+{
+    if (atomic_load(&shim_state) == SHIM_AWAKE)
+        atomic_store(&book->ended, 1);
+}
+
+static void wake(void)
+{
+    bool is_file;
+    struct book *opened = book_open(&is_file);
+    if (!opened) {
+        atomic_store(&shim_state, SHIM_PASSING);
+        return;
+    }
+    book = opened;
+    book->version = BOOK_VERSION;
+    book->watched = is_file;
+    book->process = (uint32_t)getpid();
+    book->start_ns = clock_ns();
+    atomic_store(&book->libraries, 1); /* entry 0: code of no file */
+    atomic_store(&book->sites, 1);
+    describe_process();
+    describe_devices();
+    limits_read();
+    (void)atexit(ended);
+    atomic_thread_fence(memory_order_release);
+    book->magic = BOOK_MAGIC;
+    atomic_store(&shim_state, SHIM_AWAKE);
+}
+
+void shim_wake(void)
+{
+    if (atomic_load_explicit(&shim_state, memory_order_acquire) != SHIM_ASLEEP)
+        return;
+    pthread_mutex_lock(&waking);
+    shim_depth++;
+    if (atomic_load(&shim_state) == SHIM_ASLEEP)
+        wake();
+    shim_depth--;
+    pthread_mutex_unlock(&waking);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    (void)pthread_atfork(NULL, NULL, forked);
+}
+
+HOOK cu_result cuInit(unsigned flags)
+{
+    cu_result code = PASS(cuInit, (flags));
+    if (!code && !shim_depth)
+        shim_wake();
+    return code;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The shim: a libcuda.so.1 in front of the real one, which it needs by its path. What it does not export is the real one's. It exports
+ * hooks, one per row of RUN_HOOK_LIST; each passes the call on, unchanged, and writes down what it did.
+ *
+ * Nothing is done before cuInit() has succeeded, and nothing more in a child of fork() after that: then every hook only passes on.
+ * Whatever goes wrong here (no host memory, no place in a list, no folder) is counted or left out, and never makes a call fail. Only a
+ * limit does that, with the driver's own code. No lock is held over a call of the driver. */
+#ifndef TARN_RUN_SHIM_H
+#define TARN_RUN_SHIM_H
+
+#include "abi.h"
+#include "book.h"
+
+#define HOOK __attribute__((visibility("default")))
+#define CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+
+/* The driver's own functions; NULL where it has none of that name. Filled by real_find(), before any hook is of use. */
+struct real {
+#define X(name, version, mode, symbol, parameters, arguments) cu_result(*symbol) parameters;
+    RUN_HOOK_LIST(X) RUN_ASK_LIST(X)
+#undef X
+};
+extern struct real real;
+
+#define X(name, version, mode, symbol, parameters, arguments) HOOK cu_result symbol parameters;
+RUN_HOOK_LIST(X)
+#undef X
+
+/* Finds them, once; harmless again and from several threads. The constructor calls it; a hook that is called earlier, by the driver's
+ * constructor say, does so itself. */
+void real_find(void);
+/* The file that this library needs by its path: the real driver. Empty where it needs none. */
+HOOK const char *tarn_run_driver(void);
+
+/* The real function of a row, for a hook. Gives 500, "not found", where the driver has none: but then nobody is given the hook. */
+#define PASS(symbol, arguments) \
+    (__builtin_expect(real.symbol != NULL, 1) || (real_find(), real.symbol) ? real.symbol arguments : CU_NOT_FOUND)
+
+/* Process and thread ---------------------------------------------------------------------------------------------- */
+
+extern struct book *book; /* once awake; this process's */
+extern _Atomic int shim_state;
+enum { SHIM_ASLEEP, SHIM_AWAKE, SHIM_PASSING };
+
+/* How deep in hooks this thread is: what the driver calls of its own exports is not written down twice. */
+extern _Thread_local unsigned shim_depth __attribute__((tls_model("initial-exec")));
+
+/* Whether a hook has anything to do; then it ends with shim_leave(). */
+static inline bool shim_enter(void)
+{
+    if (atomic_load_explicit(&shim_state, memory_order_acquire) != SHIM_AWAKE || shim_depth)
+        return false;
+    shim_depth = 1;
+    return true;
+}
+
+static inline void shim_leave(void)
+{
+    shim_depth = 0;
+}
+
+/* After the driver's cuInit() succeeded. */
+void shim_wake(void);
+/* ns since the book's start. */
+uint64_t shim_now(void);
+
+/* Who calls -------------------------------------------------------------------------------------------------------- */
+
+/* The site in the book of a return address. What lies in the CUDA runtime as a shared library is passed over: its caller counts. */
+uint32_t site_of(void *return_address);
+
+/* Live blocks ------------------------------------------------------------------------------------------------------ */
+
+/* Keys are unique within a space. */
+enum block_space { SPACE_NONE, SPACE_ADDRESS, SPACE_PIECE, SPACE_MAPPING, SPACE_ARRAY, SPACE_POOL, SPACE_REGISTERED };
+
+struct block {
+    uint64_t key; /* address or handle */
+    uint64_t size;
+    uint64_t other;     /* of a mapping the piece */
+    cu_context context; /* with which it goes; NULL: with none */
+    uint32_t references;
+    uint16_t site;
+    uint8_t space, kind, device;
+};
+
+/* Enters a block with its key. One that had the key before, whose free was not seen, is given out: else old->space is SPACE_NONE. False
+ * without host memory. */
+bool blocks_put(const struct block *block, struct block *old);
+/* Takes a block out; false where there is none. */
+bool blocks_take(enum block_space space, uint64_t key, struct block *block);
+/* Looks one up. */
+bool blocks_find(enum block_space space, uint64_t key, struct block *block);
+/* Adds to the references of a block. When none is left it is taken out, and *block is what it was. */
+enum block_change { BLOCK_UNKNOWN, BLOCK_KEPT, BLOCK_GONE };
+enum block_change blocks_refer(enum block_space space, uint64_t key, int change, struct block *block);
+/* Takes out all that goes with a context, one by one; the cursor is zero at first. */
+struct block_cursor {
+    size_t shard, slot;
+};
+bool blocks_take_of(cu_context context, struct block_cursor *cursor, struct block *block);
+
+/* Charges ---------------------------------------------------------------------------------------------------------- */
+
+/* An allocation under way. */
+struct charge {
+    struct block block;
+    uint64_t reserved; /* bytes of `used` that are taken already */
+    cu_stream stream;
+};
+
+#define NO_DEVICE 255
+
+/* The device of the thread's current context, or NO_DEVICE; and that context. */
+unsigned current_device(cu_context *context);
+
+/* Before the driver's call: takes the bytes from the device's limit. CU_OUT_OF_MEMORY where they exceed it: then the call is not made. */
+cu_result charge_begin(struct charge *charge, enum run_kind kind, unsigned device, uint64_t size, void *caller);
+/* After it: with CU_OK the block is written down under its key and, where the driver made it another size, with that. */
+void charge_end(struct charge *charge, cu_result code, enum block_space space, uint64_t key, uint64_t size);
+/* A block that was taken out has been freed; or has not, and is put back. */
+void charge_free(const struct block *block, cu_stream stream);
+void charge_restore(const struct block *block);
+/* All that goes with a context. */
+void charge_drop(cu_context context);
+
+/* Limits: reads the variable into the book. */
+void limits_read(void);
+/* Bytes that count against a limit beside those that hooks saw. Waits a little for the first look of `tarn run`, once per device. */
+uint64_t limits_unseen(struct book_device *device);
+/* Says, once per device, who holds what where a request is refused. */
+void limits_refuse(unsigned device, uint64_t size, uint32_t site);
+
+/* The log: one record, if there is one. */
+void log_open(const char *path);
+void log_write(const struct block *block, cu_stream stream, bool is_free);
+
+#endif

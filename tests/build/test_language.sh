@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# scripts/check-language finds each kind of phrase and a long line of a header, says what to write, and passes plain English.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_language: $*" >&2; exit 1; }
+check() { "$TARN_SOURCE/scripts/check-language" "$@" >"$work/said" 2>&1; }
+
+mkdir "$work/include"
+cat >"$work/include/plain.h" <<'END'
+/* Registers a stream that the caller created. One handle per stream, for code that caches registrations by address. The profile of tarn's
+ * settings; a call of the driver; no blocks except small ones. */
+END
+sed -i 's/ The profile of tarn.s$//' "$work/include/plain.h"
+check "$work/include/plain.h" || fail "complains of plain English: $(cat "$work/said")"
+
+while IFS= read -r line; do
+    printf '/* %s */\n' "$line" >"$work/include/odd.h"
+    ! check "$work/include/odd.h" || fail "does not find: $line"
+    grep -q 'odd.h:1:' "$work/said" || fail "does not say where it is: $line"
+    grep -q 'check-language: say "' "$work/said" || fail "does not say what to write instead of: $line"
+done <<'END'
+for who keeps something by address
+held by who moves memory
+all of them, but for one
+the function is told of each block
+foo is no key; the closest is plan
+a stream of the driver's, which is registered
+the memory is of tarn's.
+it is neither 0 nor 1, and counts as not set
+END
+
+printf '/* %0130d */\n' 1 >"$work/include/long.h"
+! check "$work/include/long.h" || fail "passes a long line of a header"
+grep -q 'long.h:1: 136 columns' "$work/said" || fail "does not say how long a line is"
+printf '/* %0130d */\n' 1 >"$work/long.c"
+check "$work/long.c" || fail "holds a source to the width of headers"

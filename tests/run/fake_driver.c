@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A libcuda.so.1 for the tests of `tarn run`: two devices without anything behind them, every function that the shim hooks or asks, and a
+ * resolver that tells all prototypes of the toolkit's header apart. What a row has no function for is answered with an address of its own,
+ * so that a hook that is given out for another prototype shows.
+ *
+ * FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to which
+ * every name that is asked for is added. */
+#include "run/abi.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define X(name, version, mode, symbol, parameters, arguments) EXPORT cu_result symbol parameters;
+RUN_HOOK_LIST(X)
+RUN_ASK_LIST(X)
+#undef X
+EXPORT cu_result cuDriverGetVersion(int *version);
+EXPORT cu_result cuCtxSetCurrent(cu_context context);
+EXPORT cu_result cuGetExportTable(const void **table, const void *id);
+EXPORT cu_result cuFakeOnly(void);
+
+enum { DEVICES = 2, SLOTS = 1 << 16, PITCH = 512 };
+
+/* Blocks: the address says the slot. */
+struct slot {
+    uint64_t size; /* 0: free */
+    int device;
+    bool of_context, released;
+    uint32_t references;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct slot slots[SLOTS];
+    uint32_t free[SLOTS], free_count, used;
+    uint64_t bytes[DEVICES];
+    int retained[DEVICES];
+    bool initialized, capturing;
+} fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local cu_context current;
+static char contexts[DEVICES], markers[8192];
+
+static uint64_t total(void)
+{
+    const char *text = getenv("FAKE_DRIVER_TOTAL");
+    return text ? strtoull(text, NULL, 10) : UINT64_C(1) << 30;
+}
+
+static int device_of(cu_context context)
+{
+    return context == (cu_context)&contexts[1] ? 1 : context == (cu_context)&contexts[0] ? 0 : -1;
+}
+
+static cu_result take(int device, uint64_t size, bool of_context, uint64_t *key)
+{
+    static uint64_t most;
+    cu_result code = CU_OUT_OF_MEMORY;
+    pthread_mutex_lock(&fake.lock);
+    most = most ? most : total();
+    if (fake.bytes[device] + size <= most && (fake.free_count || fake.used + 1 < SLOTS)) {
+        uint32_t at = fake.free_count ? fake.free[--fake.free_count] : ++fake.used;
+        fake.slots[at] = (struct slot){.size = size, .device = device, .of_context = of_context, .references = 1};
+        fake.bytes[device] += size;
+        *key = UINT64_C(0x700000000000) + ((uint64_t)at << 28);
+        code = CU_OK;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return code;
+}
+
+static void drop_locked(uint32_t at)
+{
+    fake.bytes[fake.slots[at].device] -= fake.slots[at].size;
+    fake.slots[at].size = 0;
+    fake.free[fake.free_count++] = at;
+}
+
+/* Gives a reference back; of a piece its handle, its mappings and retained handles are some. */
+static cu_result give(uint64_t key)
+{
+    uint64_t at = (key - UINT64_C(0x700000000000)) >> 28;
+    cu_result code = CU_INVALID_VALUE;
+    pthread_mutex_lock(&fake.lock);
+    if (key >= UINT64_C(0x700000000000) && at < SLOTS && fake.slots[at].size) {
+        if (!--fake.slots[at].references)
+            drop_locked((uint32_t)at);
+        code = CU_OK;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return code;
+}
+
+static cu_result alloc(cu_address *address, uint64_t size)
+{
+    uint64_t key;
+    int device = device_of(current);
+    if (!address || !size)
+        return CU_INVALID_VALUE;
+    if (device < 0)
+        return CU_INVALID_CONTEXT;
+    cu_result code = take(device, size, true, &key);
+    if (!code)
+        *address = key;
+    return code;
+}
+
+/* Devices and contexts --------------------------------------------------------------------------------------------- */
+
+cu_result cuInit(unsigned flags)
+{
+    fake.initialized = !flags;
+    return flags ? CU_INVALID_VALUE : CU_OK;
+}
+
+cu_result cuDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return CU_OK;
+}
+
+cu_result cuDeviceGetCount(int *count)
+{
+    *count = DEVICES;
+    return fake.initialized ? CU_OK : CU_NOT_INITIALIZED;
+}
+
+cu_result cuDeviceGetName(char *name, int size, cu_device device)
+{
+    snprintf(name, (size_t)size, "fake device %d", device);
+    return CU_OK;
+}
+
+cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
+{
+    memset(uuid->bytes, 0xa0 + device, sizeof uuid->bytes);
+    return CU_OK;
+}
+
+cu_result cuDeviceGetUuid(struct cu_uuid *uuid, cu_device device)
+{
+    return cuDeviceGetUuid_v2(uuid, device);
+}
+
+cu_result cuDeviceGetPCIBusId(char *address, int size, cu_device device)
+{
+    snprintf(address, (size_t)size, "0000:00:%02x.0", device);
+    return CU_OK;
+}
+
+cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
+{
+    if (!bytes || device < 0 || device >= DEVICES)
+        return CU_INVALID_VALUE;
+    *bytes = total();
+    return CU_OK;
+}
+
+cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    int device = device_of(current);
+    if (device < 0)
+        return CU_INVALID_CONTEXT;
+    if (free_bytes)
+        *free_bytes = total() - fake.bytes[device];
+    if (total_bytes)
+        *total_bytes = total();
+    return CU_OK;
+}
+
+cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
+{
+    if (device < 0 || device >= DEVICES)
+        return CU_INVALID_DEVICE;
+    fake.retained[device]++;
+    *context = (cu_context)&contexts[device];
+    return CU_OK;
+}
+
+static void context_end(int device)
+{
+    pthread_mutex_lock(&fake.lock);
+    for (uint32_t i = 1; i <= fake.used; i++)
+        if (fake.slots[i].size && fake.slots[i].of_context && fake.slots[i].device == device)
+            drop_locked(i);
+    pthread_mutex_unlock(&fake.lock);
+}
+
+cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
+{
+    if (device < 0 || device >= DEVICES || !fake.retained[device])
+        return CU_INVALID_CONTEXT;
+    if (!--fake.retained[device])
+        context_end(device);
+    return CU_OK;
+}
+
+cu_result cuDevicePrimaryCtxRelease(cu_device device)
+{
+    return cuDevicePrimaryCtxRelease_v2(device);
+}
+
+cu_result cuDevicePrimaryCtxReset_v2(cu_device device)
+{
+    context_end(device);
+    return CU_OK;
+}
+
+cu_result cuDevicePrimaryCtxReset(cu_device device)
+{
+    return cuDevicePrimaryCtxReset_v2(device);
+}
+
+cu_result cuDevicePrimaryCtxGetState(cu_device device, unsigned *flags, int *active)
+{
+    *flags = 0;
+    *active = fake.retained[device] > 0;
+    return CU_OK;
+}
+
+cu_result cuCtxDestroy(cu_context context)
+{
+    return device_of(context) < 0 ? CU_INVALID_CONTEXT : CU_OK;
+}
+
+cu_result cuCtxDestroy_v2(cu_context context)
+{
+    return cuCtxDestroy(context);
+}
+
+cu_result cuCtxGetCurrent(cu_context *context)
+{
+    *context = current;
+    return CU_OK;
+}
+
+cu_result cuCtxSetCurrent(cu_context context)
+{
+    current = context;
+    return CU_OK;
+}
+
+cu_result cuCtxGetDevice(cu_device *device)
+{
+    *device = device_of(current);
+    return *device < 0 ? CU_INVALID_CONTEXT : CU_OK;
+}
+
+/* Memory ----------------------------------------------------------------------------------------------------------- */
+
+cu_result cuMemAlloc_v2(cu_address *address, size_t size)
+{
+    return alloc(address, size);
+}
+
+/* By way of what goes by the name of another export, as a library that was not linked symbolically would: the shim's. */
+cu_result cuMemAllocPitch_v2(cu_address *address, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    cu_result (*by_name)(cu_address *, size_t);
+    void *found = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
+    (void)element;
+    if (!pitch || !found)
+        return CU_INVALID_VALUE;
+    memcpy(&by_name, &found, sizeof by_name);
+    *pitch = (width + PITCH - 1) / PITCH * PITCH;
+    return by_name(address, *pitch * height);
+}
+
+cu_result cuMemAllocManaged(cu_address *address, size_t size, unsigned flags)
+{
+    (void)flags;
+    return alloc(address, size);
+}
+
+cu_result cuMemFree_v2(cu_address address)
+{
+    return address ? give(address) : CU_OK;
+}
+
+cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address address)
+{
+    if (base)
+        *base = address;
+    if (size)
+        *size = 4096;
+    return CU_OK;
+}
+
+cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream stream)
+{
+    (void)stream;
+    return alloc(address, size);
+}
+
+cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream stream)
+{
+    return cuMemAllocAsync(address, size, stream);
+}
+
+cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+{
+    uint64_t key;
+    (void)stream;
+    if (!address || !size || !pool)
+        return CU_INVALID_VALUE;
+    cu_result code = take((uintptr_t)pool == 2 ? 1 : 0, size, false, &key);
+    if (!code)
+        *address = key;
+    return code;
+}
+
+cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+{
+    return cuMemAllocFromPoolAsync(address, size, pool, stream);
+}
+
+cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
+{
+    (void)stream;
+    return give(address);
+}
+
+cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
+{
+    return cuMemFreeAsync(address, stream);
+}
+
+/* A stream of this number captures. */
+cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *now)
+{
+    *now = (uintptr_t)stream == 0x77 ? CU_CAPTURE_IS_ACTIVE : CU_CAPTURE_IS_NONE;
+    return CU_OK;
+}
+
+cu_result cuStreamIsCapturing_ptsz(cu_stream stream, cu_capture_status *now)
+{
+    return cuStreamIsCapturing(stream, now);
+}
+
+cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *properties)
+{
+    *pool = (cu_pool)(uintptr_t)(1 + properties->location.id);
+    return CU_OK;
+}
+
+cu_result cuMemPoolDestroy(cu_pool pool)
+{
+    return pool ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
+{
+    *pool = (cu_pool)(uintptr_t)(1 + device);
+    return CU_OK;
+}
+
+cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
+                      unsigned long long flags)
+{
+    uint64_t key;
+    (void)flags;
+    if (!piece || !size || !properties)
+        return CU_INVALID_VALUE;
+    bool of_device = properties->location.type == CU_LOCATION_DEVICE;
+    cu_result code = take(of_device ? properties->location.id : 0, size, false, &key);
+    if (!code)
+        *piece = key;
+    return code;
+}
+
+cu_result cuMemRelease(cu_piece piece)
+{
+    return give(piece);
+}
+
+static uint64_t mapped[64];
+
+static cu_result refer(cu_piece piece)
+{
+    uint64_t at = (piece - UINT64_C(0x700000000000)) >> 28;
+    if (at >= SLOTS || !fake.slots[at].size)
+        return CU_INVALID_VALUE;
+    fake.slots[at].references++;
+    return CU_OK;
+}
+
+/* Addresses are those of the tests: 0x10000000 and each 2 MiB behind it. */
+cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)
+{
+    (void)size, (void)offset, (void)flags;
+    cu_result code = refer(piece);
+    if (!code)
+        mapped[(address - 0x10000000) >> 21 & 63] = piece;
+    return code;
+}
+
+cu_result cuMemUnmap(cu_address address, size_t size)
+{
+    cu_result code = size ? CU_OK : CU_INVALID_VALUE;
+    for (size_t done = 0; done < size && !code; done += 2 << 20)
+        code = give(mapped[(address + done - 0x10000000) >> 21 & 63]);
+    return code;
+}
+
+cu_result cuMemRetainAllocationHandle(cu_piece *piece, void *address)
+{
+    *piece = mapped[((uintptr_t)address - 0x10000000) >> 21 & 63];
+    return refer(*piece);
+}
+
+cu_result cuArrayCreate_v2(cu_array *array, const struct cu_array_descriptor *descriptor)
+{
+    cu_address address;
+    cu_result code = array && descriptor ? alloc(&address, 4096) : CU_INVALID_VALUE;
+    if (!code)
+        *array = (cu_array)(uintptr_t)address;
+    return code;
+}
+
+cu_result cuArray3DCreate_v2(cu_array *array, const struct cu_array3d_descriptor *descriptor)
+{
+    cu_address address;
+    cu_result code = array && descriptor ? alloc(&address, 4096) : CU_INVALID_VALUE;
+    if (!code)
+        *array = (cu_array)(uintptr_t)address;
+    return code;
+}
+
+cu_result cuArrayDestroy(cu_array array)
+{
+    return give((uint64_t)(uintptr_t)array);
+}
+
+cu_result cuMipmappedArrayCreate(cu_mipmapped *array, const struct cu_array3d_descriptor *descriptor, unsigned levels)
+{
+    cu_address address;
+    cu_result code = array && descriptor && levels ? alloc(&address, 4096) : CU_INVALID_VALUE;
+    if (!code)
+        *array = (cu_mipmapped)(uintptr_t)address;
+    return code;
+}
+
+cu_result cuMipmappedArrayDestroy(cu_mipmapped array)
+{
+    return give((uint64_t)(uintptr_t)array);
+}
+
+cu_result cuIpcOpenMemHandle_v2(cu_address *address, struct cu_ipc handle, unsigned flags)
+{
+    (void)handle, (void)flags;
+    return alloc(address, 4096);
+}
+
+cu_result cuIpcOpenMemHandle(cu_address *address, struct cu_ipc handle, unsigned flags)
+{
+    return cuIpcOpenMemHandle_v2(address, handle, flags);
+}
+
+cu_result cuIpcCloseMemHandle(cu_address address)
+{
+    return give(address);
+}
+
+cu_result cuMemHostAlloc(void **memory, size_t size, unsigned flags)
+{
+    (void)flags;
+    if (!memory || !size || device_of(current) < 0)
+        return CU_INVALID_VALUE;
+    *memory = malloc(size);
+    return *memory ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+cu_result cuMemAllocHost_v2(void **memory, size_t size)
+{
+    return cuMemHostAlloc(memory, size, 0);
+}
+
+cu_result cuMemFreeHost(void *memory)
+{
+    free(memory);
+    return memory ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemHostRegister_v2(void *memory, size_t size, unsigned flags)
+{
+    (void)flags;
+    return memory && size ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemHostUnregister(void *memory)
+{
+    return memory ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuGraphAddMemAllocNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before, size_t count,
+                                 struct cu_alloc_node *wanted)
+{
+    (void)graph, (void)before, (void)count;
+    if (!node || !wanted)
+        return CU_INVALID_VALUE;
+    wanted->address = 0x600000000000;
+    return CU_OK;
+}
+
+/* The resolver ----------------------------------------------------------------------------------------------------- */
+
+/* Not hooked, and found only by falling through the shim. */
+cu_result cuFakeOnly(void)
+{
+    return 77;
+}
+
+cu_result cuGetExportTable(const void **table, const void *id)
+{
+    (void)id;
+    *table = NULL;
+    return CU_NOT_FOUND;
+}
+
+struct row {
+    const char *name;
+    int version;
+    unsigned modes;
+};
+
+static const struct row rows[] = {
+#define X(name, version, mode) {#name, version, mode},
+#include "fake_triples.h"
+#undef X
+};
+
+static const struct {
+    struct row row;
+    void (*function)(void);
+} functions[] = {
+#define X(name, version, mode, symbol, parameters, arguments) {{#name, version, mode}, (void (*)(void))symbol},
+    RUN_HOOK_LIST(X) RUN_ASK_LIST(X)
+#undef X
+        {{"cuDriverGetVersion", 2020, RUN_ANY}, (void (*)(void))cuDriverGetVersion},
+    {{"cuCtxSetCurrent", 4000, RUN_ANY}, (void (*)(void))cuCtxSetCurrent},
+    {{"cuGetExportTable", 3000, RUN_ANY}, (void (*)(void))cuGetExportTable},
+};
+
+static void note(const char *name, int version, uint64_t flags)
+{
+    const char *path = getenv("FAKE_DRIVER_LOG");
+    FILE *out = path ? fopen(path, "a") : NULL;
+    if (!out)
+        return;
+    fprintf(out, "%s %d %llu\n", name, version, (unsigned long long)flags);
+    fclose(out);
+}
+
+static bool fits(const struct row *row, const char *name, int version, unsigned mode)
+{
+    return (row->modes & mode) && row->version <= version && strcmp(row->name, name) == 0;
+}
+
+cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags, cu_lookup_status *status)
+{
+    unsigned mode = flags == RUN_PER_THREAD ? RUN_PER_THREAD : RUN_LEGACY;
+    size_t best = sizeof rows / sizeof *rows;
+    if (!name || !address || flags > RUN_PER_THREAD)
+        return CU_INVALID_VALUE;
+    note(name, version, flags);
+    *address = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (fits(&rows[i], name, version, mode) &&
+            (best == sizeof rows / sizeof *rows || rows[i].version > rows[best].version))
+            best = i;
+    if (best < sizeof rows / sizeof *rows) {
+        *address = &markers[best];
+        for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+            if (fits(&functions[i].row, name, version, mode) && functions[i].row.version == rows[best].version)
+                memcpy(address, &functions[i].function, sizeof *address);
+    }
+    if (getenv("FAKE_DRIVER_NEWER") && strcmp(name, "cuMemAlloc") == 0 && version >= 14000)
+        *address = &markers[sizeof markers - 1];
+    if (status)
+        *status = *address ? CU_LOOKUP_FOUND : CU_LOOKUP_NO_SYMBOL;
+    return *address || status ? CU_OK : CU_NOT_FOUND;
+}
+
+cu_result cuGetProcAddress(const char *name, void **address, int version, uint64_t flags)
+{
+    return cuGetProcAddress_v2(name, address, version, flags, NULL);
+}

@@ -1,0 +1,199 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# `tarn run` from outside, on a driver without a GPU (tests/run/fake_driver.c) and on the simulated one, under a program that knows nothing of
+# it (tests/run/probe.c): what it writes down, what a limit refuses, and that what makes no sense, dies, forks or is many at once ends as it
+# would without.
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+unset LD_LIBRARY_PATH TARN_RUN_FOLDER TARN_RUN_LIMIT TARN_RUN_LOG
+folder=$TARN_BUILD/tests/run
+probe=$folder/probe
+[ -x "$probe" ] || fail "no $probe"
+export TMPDIR=$work
+with=(env "LD_LIBRARY_PATH=$folder" "$tarn" run)
+left_over() { find "$work" -maxdepth 1 -name 'tarn-run-*' | grep -q .; }
+# row FILE KIND..: the line of the probe in the summary has these columns.
+row() { grep -qE "$1" "$work/err" || fail "the summary has no line: $1"; }
+
+# The command line.
+command=("$tarn")
+run 0 run --help && says out 'Usage: tarn run' && silent err
+run 2 run && says err 'no program was named'
+for bad in 1 x '20G,' =20G x=20G 20G,y=1G GPU-=1G GPU-z=1G 1=; do run 2 run "--limit=$bad" true && says err '--limit wants'; done
+run 1 run --driver "$work/nothing" true && says err 'nothing'
+run 1 run --driver "$TARN_SOURCE/README.md" true && says err 'README.md'
+
+# Without a driver a program finds none, as without `tarn run`; and its status is the command's.
+if ! ldconfig -p | grep -q libcuda.so.1; then
+    command=()
+    run 3 "$probe" one && cp "$work/out" "$work/without"
+    run 3 "$tarn" run "$probe" one
+    cmp -s "$work/out" "$work/without" || fail "a missing driver looks different"
+    says err 'no CUDA driver'
+fi
+
+# The status and the signals of the program.
+command=("${with[@]}")
+run 7 -- sh -c 'exit 7'
+run 127 "$work/nothing" && says err 'No such file'
+run 126 "$work" && says err 'Permission denied'
+run 143 sh -c 'kill -TERM $$'
+run 0 --quiet true && silent err
+run 0 --summary "$work/summary" true && silent err
+grep -q 'no process used the driver' "$work/summary" || fail "no summary in its file"
+run 0 printenv LD_LIBRARY_PATH && says out "^$work/tarn-run-[^:]*:$folder$"
+left_over && fail "a folder was left"
+"${with[@]}" sh -c 'echo ready; exec sleep 60' >"$work/ready" 2>"$work/err" & # a signal for `tarn run` alone reaches the program
+waiter=$!
+until [ -s "$work/ready" ]; do sleep 0.05; done
+kill -TERM "$waiter"
+status=0; wait "$waiter" || status=$?
+[ "$status" -eq 143 ] || fail "status $status after SIGTERM"
+
+# What is written down.
+run 0 "$probe" kinds
+row 'GPU 0, fake device 0, 1.00 GiB$'
+row 'GPU 1, fake device 1, 1.00 GiB$'
+row '^  probe +5.14 MiB +8.00 MiB +11  plain, pitched, stream-ordered, array$'
+row '^  all together +5.14 MiB +8.00 MiB'
+row '^  probe +11.0 MiB +13.0 MiB +5  stream-ordered, virtual$'
+row '^  probe +2.00 MiB +4.00 MiB +2  managed$'
+row '^  probe +0 B +8.00 MiB +2  graph node$'
+row '^  probe +4.00 KiB +8.00 KiB +2  imported$'
+row '^  probe +1.00 MiB +2.00 MiB +2  host$'
+row '^  probe +4.00 KiB +8.00 KiB +2  registered host$'
+
+# What makes no sense has the same codes, and programs that look find what the driver has.
+env LD_LIBRARY_PATH="$folder" "$probe" bad >"$work/expected" || fail "the probe fails by itself"
+run 0 "$probe" bad
+diff "$work/expected" "$work/out" >&2 || fail "codes differ"
+row '^  all together +0 B' # what the driver refused is not held
+run 0 "$probe" triples && says out 'hooked: some'
+run 0 env FAKE_DRIVER_NEWER=1 "$probe" newer && says err 'newer than CUDA .* cuMemAlloc'
+run 0 "$probe" prologues
+run 0 "$probe" falls_through
+
+# Limits.
+run 0 --limit 64M,1=32M "$probe" limited
+says err 'tarn run: GPU 0: 25.0 MiB refused to probe: limit 64.0 MiB, in use 40.0 MiB: probe 40.0 MiB'
+says err 'requests refused: 2, 25.0 MiB'
+run 0 --limit 64M,GPU-a1a1=32M "$probe" limited
+run 0 --limit 64M "$probe" threads && says err 'all together  *0 B'
+run 1 --limit 2M "$probe" one && says err "requests refused: 1, 13.0 MiB"
+
+# What NVML says that no call names: in the summary, and against a limit from the first allocation on.
+touch "$work/nvml"
+command=(env "FAKE_NVML=$work/nvml" "FAKE_NVML_USED=$((100 << 20))" "${with[@]}")
+run 0 --limit 64M "$probe" residue && row "^  not seen: context, modules, driver's pools +20.0 MiB"
+says err 'limit 64.0 MiB, in use 0.0 MiB; contexts and modules 20.0 MiB'
+run 0 --limit 2M "$probe" residue_above
+: >"$work/nvml"
+run 0 "$probe" one && row '^  others and residue .* 100 MiB' # the process has ended, and what it had with it
+command=("${with[@]}")
+
+# Who calls by way of the CUDA runtime as a shared library is who allocates; and a library in between is not.
+cat >"$work/runtime.c" <<'END_OF_PROGRAM'
+#include <dlfcn.h>
+#include <stddef.h>
+int library_alloc(size_t size);
+int library_alloc(size_t size)
+{
+    unsigned long long address;
+    int (*alloc)(unsigned long long *, size_t) = (int (*)(unsigned long long *, size_t))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemAlloc_v2");
+    volatile int code = alloc(&address, size);
+    return code;
+}
+END_OF_PROGRAM
+cat >"$work/caller.c" <<'END_OF_PROGRAM'
+#include <dlfcn.h>
+#include <stddef.h>
+int library_alloc(size_t size);
+int main(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;
+    int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
+    int (*retain)(void **, int) = (int (*)(void **, int))dlsym(library, "cuDevicePrimaryCtxRetain");
+    int (*set)(void *) = (int (*)(void *))dlsym(library, "cuCtxSetCurrent");
+    return init(0) || retain(&context, 0) || set(context) || library_alloc(6 << 20);
+}
+END_OF_PROGRAM
+for name in libcudart.so.99 libother.so.1; do
+    "$CC" -shared -fPIC -g "$work/runtime.c" -o "$work/$name" -Wl,-soname,$name -ldl
+    "$CC" -g "$work/caller.c" -o "$work/caller" "$work/$name" -Wl,-rpath,"$work" -ldl
+    run 0 "$work/caller"
+    if [ $name = libother.so.1 ]; then row '^  libother.so.1 +6.00 MiB'; else row '^  caller +6.00 MiB'; fi
+done
+
+# The CUDA runtime itself, static and shared, asks for the same and is answered the same; on this driver it gives up soon.
+cuda=${CUDA_HOME:-/usr/local/cuda}
+if [ -f "$cuda/include/cuda_runtime_api.h" ] && [ -z "${TARN_SANITIZE:-}" ]; then
+    cat >"$work/runtime_program.c" <<'END_OF_PROGRAM'
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+int main(void)
+{
+    int count = -1;
+    void *memory;
+    size_t free_bytes, total;
+    printf("%d %d\n", cudaGetDeviceCount(&count), count);
+    printf("%d\n", cudaMalloc(&memory, 1 << 20));
+    printf("%d\n", cudaMemGetInfo(&free_bytes, &total));
+    return 0;
+}
+END_OF_PROGRAM
+    for folder_of in "$cuda"/lib64 "$cuda"/lib; do
+        [ -f "$folder_of/libcudart_static.a" ] || continue
+        "$CC" -I"$cuda/include" "$work/runtime_program.c" -o "$work/static" "$folder_of/libcudart_static.a" -ldl -lrt -lpthread
+        "$CC" -I"$cuda/include" "$work/runtime_program.c" -o "$work/shared" -L"$folder_of" -lcudart -Wl,-rpath,"$folder_of"
+        for name in static shared; do
+            env "LD_LIBRARY_PATH=$folder" "FAKE_DRIVER_LOG=$work/log.$name" "$work/$name" >"$work/expected"
+            run 0 env "FAKE_DRIVER_LOG=$work/log.$name.run" "$work/$name"
+            cmp -s "$work/expected" "$work/out" || fail "the CUDA runtime ($name) ends otherwise"
+            cmp -s "$work/log.$name" "$work/log.$name.run" || fail "the CUDA runtime ($name) asks otherwise"
+            [ "$(wc -l <"$work/log.$name")" -gt 100 ] || fail "the CUDA runtime ($name) asked for little"
+        done
+        break
+    done
+fi
+
+# Processes.
+run 0 "$probe" forks && row '^  probe +11.0 MiB' && row '^  probe +3.00 MiB'
+[ "$(grep -c '^tarn run: process' "$work/err")" -eq 2 ] || fail "not two processes"
+run 137 "$probe" killed && says err 'without exit' && row '^  probe +9.00 MiB'
+run 0 "$probe" one && row '^  probe +(13.0 MiB|0 B) +13.0 MiB'
+run 0 "$probe" many && says err 'more processes'
+run 0 "$tarn" run "$probe" one # one within the other
+left_over && fail "a folder was left"
+
+# Snapshots.
+run 0 -o "$work/run.pickle" "$probe" kinds
+[ "$(stat -c %a "$work/run.pickle")" = 600 ] || fail "others may read the snapshot"
+command=("$tarn")
+run 0 report --json "$work/run.pickle"
+run 0 report "$work/run.pickle" && says out 'plain' && says out 'device 1'
+
+# The simulated driver, which has less than half of what is hooked: what it lacks must be missing as it was.
+command=(env -u LD_LIBRARY_PATH "$tarn" sim --device-memory 1G -- "$tarn" run)
+cat >"$work/program.c" <<'END_OF_PROGRAM'
+#include <dlfcn.h>
+#include <string.h>
+int main(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    int (*init)(unsigned), (*retain)(void **, int), (*set)(void *), (*alloc)(unsigned long long *, size_t);
+    unsigned long long address;
+    void *context;
+    if (!library || dlsym(library, "cuArrayDestroy"))
+        return 1;
+    *(void **)&init = dlsym(library, "cuInit");
+    *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+    *(void **)&set = dlsym(library, "cuCtxSetCurrent");
+    *(void **)&alloc = dlsym(library, "cuMemAlloc_v2");
+    return init(0) || retain(&context, 0) || set(context) || alloc(&address, 5 << 20);
+}
+END_OF_PROGRAM
+"$CC" ${TARN_SANITIZE:+-fsanitize=$TARN_SANITIZE} "$work/program.c" -o "$work/program" -ldl
+run 0 "$work/program" && row '^  program +5.00 MiB'
+run 0 env TARN_DRIVER=cuda "$TARN_BUILD/tarn" info # tarn itself opens the driver by name, which is the shim

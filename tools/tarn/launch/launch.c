@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Signals are blocked and waited for, so that none is lost between a look and a wait. One that the terminal sends reaches the program by
+ * itself, as it is in the same group; one that a process sends to this one alone is passed on. */
+#include "launch/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
+
+static void block(sigset_t *before)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        sigaddset(&set, passed_on[i]);
+    sigprocmask(SIG_BLOCK, &set, before);
+}
+
+/* In the child. Why it could not become the program goes through the pipe, which exec() closes. */
+static void become(char **command, const sigset_t *mask, int pipe_end)
+{
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    execvp(command[0], command);
+    int error = errno;
+    _exit(write(pipe_end, &error, sizeof error) == sizeof error ? LAUNCH_NOT_RUN : LAUNCH_NOT_FOUND);
+}
+
+static void pass_on(pid_t child, const siginfo_t *signal)
+{
+    if (signal->si_signo != SIGCHLD && signal->si_code != SI_KERNEL && signal->si_pid != child)
+        kill(child, signal->si_signo);
+}
+
+static int wait_for(pid_t child, long (*each)(void *user), void *user)
+{
+    sigset_t set;
+    siginfo_t signal;
+    int status;
+    sigprocmask(SIG_BLOCK, NULL, &set);
+    pid_t ended;
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+        const struct timespec pause = {.tv_nsec = 1000000 * each(user)};
+        if (sigtimedwait(&set, &signal, &pause) > 0)
+            pass_on(child, &signal);
+    }
+    if (ended < 0)
+        return LAUNCH_NOT_RUN;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int launch(char **command, long (*each)(void *user), void *user)
+{
+    int ends[2], error = 0;
+    sigset_t before;
+    if (pipe2(ends, O_CLOEXEC)) {
+        perror("tarn run");
+        return LAUNCH_NOT_RUN;
+    }
+    block(&before);
+    pid_t child = fork();
+    if (child == 0)
+        become(command, &before, ends[1]);
+    close(ends[1]);
+    if (child < 0)
+        error = errno;
+    else if (read(ends[0], &error, sizeof error) != sizeof error)
+        error = 0;
+    close(ends[0]);
+    if (error) {
+        if (child > 0)
+            waitpid(child, NULL, 0);
+        fprintf(stderr, "tarn run: %s: %s\n", command[0], strerror(error));
+        return error == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
+    }
+    return wait_for(child, each, user);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* `tarn run`: makes a folder with a copy of the shim for the driver of this machine, runs the program with that folder first on the loader's
+ * path, and shows when it has ended what its books say. Where the machine has no driver the program runs as it would without. */
+#include "command.h"
+#include "launch/books.h"
+#include "launch/driver_search.h"
+#include "launch/launch.h"
+#include "launch/residue.h"
+#include "launch/run_output.h"
+#include "launch/shim_copy.h"
+#include "sim_path.h"
+#include "units.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char help[] =
+    "Usage: tarn run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
+    "\n"
+    "Runs any CUDA program, unchanged, and writes down every allocation that it and its libraries make: which library\n"
+    "asked, how much, and of which kind. Each goes to the driver as it was asked for. When the program has ended, a\n"
+    "summary by library is printed on standard error.\n"
+    "\n"
+    "Options:\n"
+    "      --limit LIMITS    As if the device were smaller: 20G, or by device, as 20G,1=10G or GPU-8a2b=5G. What\n"
+    "                        exceeds it fails with the driver's own code for \"out of memory\"\n"
+    "  -o, --output FILE     Write a memory snapshot, which `tarn report` opens\n"
+    "      --summary FILE    Write the summary to FILE instead\n"
+    "      --quiet           Print no summary\n"
+    "      --driver FILE     The CUDA driver to take, in place of the libcuda.so.1 that the loader finds\n"
+    "  -h, --help            Show this help\n"
+    "\n"
+    "Exit status: that of PROGRAM, 128 and the signal that ended it; 127 when it was not found, 126 when it could not "
+    "be\n"
+    "run, 1 when the shim could not be put in place, 2 for a command line that makes no sense.\n"
+    "\n"
+    "Examples:\n"
+    "  tarn run -- python train.py\n"
+    "      Which library holds the memory.\n"
+    "  tarn run --limit 20G -- ./program\n"
+    "      A program that gets an error where it would take a neighbour's memory.\n"
+    "  tarn run -o run.pickle -- ./program && tarn report run.pickle\n"
+    "      Everything that it allocated, in the order of time.\n";
+
+struct arguments {
+    const char *output, *summary, *driver;
+    char *limit; /* of the heap */
+    bool quiet;
+};
+
+/* ms between two looks at all processes; while one is younger than YOUNG_MS; and for those that wait, which only a limit makes. */
+enum { PAUSE_MS = 200, PAUSE_YOUNG_MS = 20, PAUSE_LIMITED_MS = 5, YOUNG_MS = 3000 };
+#define NS_PER_MS UINT64_C(1000000)
+
+/* What a run has while it lasts. */
+struct run {
+    char folder[PATH_MAX]; /* empty: none */
+    struct books books;
+    bool limited;
+    uint64_t sampled_ns; /* when, by CLOCK_REALTIME */
+};
+
+/* A device's name before "=": a number, or a UUID or its beginning. */
+static bool is_device(const char *name, size_t length)
+{
+    size_t digits = 0;
+    while (digits < length && isdigit((unsigned char)name[digits]))
+        digits++;
+    if (digits == length && length > 0 && length < 4)
+        return true;
+    if (length < 5 || (strncmp(name, "GPU-", 4) != 0 && strncmp(name, "MIG-", 4) != 0))
+        return false;
+    for (size_t i = 4; i < length; i++)
+        if (!isdigit((unsigned char)name[i]) && name[i] != '-' && (name[i] < 'a' || name[i] > 'f'))
+            return false;
+    return true;
+}
+
+/* "20G,1=10G" as "21474836480,1=10737418240", which is what the shim reads. NULL where it makes no sense. */
+static char *limits_in_bytes(const char *text)
+{
+    size_t room = 24 * strlen(text) + 24, used = 0;
+    char *bytes = calloc(1, room);
+    while (bytes) {
+        size_t length = strcspn(text, ",");
+        const char *equals = memchr(text, '=', length);
+        const char *size = equals ? equals + 1 : text;
+        char *alone = strndup(size, length - (size_t)(size - text));
+        uint64_t number = 0;
+        bool good =
+            alone && units_parse_memory(alone, &number) && (!equals || is_device(text, (size_t)(equals - text)));
+        free(alone);
+        if (!good) {
+            free(bytes);
+            return NULL;
+        }
+        used += (size_t)snprintf(bytes + used, room - used, "%s%.*s%llu", used ? "," : "", (int)(size - text), text,
+                                 (unsigned long long)number);
+        text += length;
+        if (!*text++)
+            break;
+    }
+    return bytes;
+}
+
+static bool take_limit(void *arguments, const char *value)
+{
+    struct arguments *own = arguments;
+    free(own->limit);
+    own->limit = limits_in_bytes(value);
+    return own->limit;
+}
+
+static bool take_output(void *arguments, const char *value)
+{
+    ((struct arguments *)arguments)->output = value;
+    return *value;
+}
+
+static bool take_summary(void *arguments, const char *value)
+{
+    ((struct arguments *)arguments)->summary = value;
+    return *value;
+}
+
+static bool take_driver(void *arguments, const char *value)
+{
+    ((struct arguments *)arguments)->driver = value;
+    return *value;
+}
+
+static const struct command_option options[] = {
+    {.name = "limit", .wants = "sizes of 2 MiB or more, as 20G or 20G,1=10G", .take = take_limit},
+    {.name = "output", .letter = 'o', .wants = "a file", .take = take_output},
+    {.name = "summary", .wants = "a file", .take = take_summary},
+    {.name = "quiet", .flag = offsetof(struct arguments, quiet)},
+    {.name = "driver", .wants = "a file", .take = take_driver},
+    {.name = NULL},
+};
+
+/* The folder ------------------------------------------------------------------------------------------------------- */
+
+static void folder_remove(const char *folder)
+{
+    char path[PATH_MAX];
+    DIR *entries = opendir(folder);
+    struct dirent *entry;
+    while (entries && (entry = readdir(entries)))
+        if (entry->d_name[0] != '.' && snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path)
+            (void)unlink(path);
+    if (entries)
+        closedir(entries);
+    (void)rmdir(folder);
+}
+
+/* A folder below `parent` with the shim in front of a driver, which opens. */
+static bool folder_fill(struct run *run, const char *parent, const char *shim, const char *driver, char *why,
+                        size_t size)
+{
+    char path[PATH_MAX + 32], other[PATH_MAX + 32];
+    if (snprintf(run->folder, sizeof run->folder, "%s/tarn-run-XXXXXX", parent) >= (int)sizeof run->folder ||
+        !mkdtemp(run->folder)) {
+        snprintf(why, size, "%s: %s", parent, strerror(errno));
+        run->folder[0] = '\0';
+        return false;
+    }
+    snprintf(path, sizeof path, "%s/libcuda.so.1", run->folder);
+    snprintf(other, sizeof other, "%s/libcuda.so", run->folder);
+    if (shim_copy(shim, driver, path, why, size) && driver_is_behind(path, driver, why, size)) {
+        if (symlink("libcuda.so.1", other) == 0)
+            return true;
+        snprintf(why, size, "%s: %s", other, strerror(errno));
+    }
+    folder_remove(run->folder);
+    run->folder[0] = '\0';
+    return false;
+}
+
+/* Where nothing may be executed from the first place, perhaps from the second. */
+static bool folder_make(struct run *run, const char *driver, char *why, size_t size)
+{
+    char shim[PATH_MAX], path[PATH_MAX + 32];
+    const char *places[] = {getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR")};
+    if (!command_folder("run", TARN_RUN_FROM_BIN, shim, sizeof shim)) {
+        snprintf(why, size, "the shim is neither beside this program nor in " TARN_RUN_FROM_BIN);
+        return false;
+    }
+    snprintf(path, sizeof path, "%s/libcuda.so.1", shim);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (places[i] && places[i][0] == '/' && folder_fill(run, places[i], path, driver, why, size))
+            return true;
+    return false;
+}
+
+static bool environment_set(const struct run *run, const struct arguments *arguments)
+{
+    const char *before = getenv("LD_LIBRARY_PATH");
+    char *path = NULL;
+    bool done =
+        asprintf(&path, "%s%s%s", run->folder, before && *before ? ":" : "", before ? before : "") >= 0 &&
+        setenv("LD_LIBRARY_PATH", path, 1) == 0 && setenv(RUN_FOLDER_VARIABLE, run->folder, 1) == 0 &&
+        setenv(RUN_LOG_VARIABLE, arguments->output ? "1" : "0", 1) == 0 &&
+        (arguments->limit ? setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) : unsetenv(RUN_LIMIT_VARIABLE)) == 0;
+    free(path);
+    return done;
+}
+
+/* The run ---------------------------------------------------------------------------------------------------------- */
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static bool any_is_young(const struct books *books, uint64_t now)
+{
+    for (size_t i = 0; i < books->count; i++)
+        if (books->list[i].book->start_ns + YOUNG_MS * NS_PER_MS > now)
+            return true;
+    return false;
+}
+
+/* Looks for new processes each time; asks NVML often while one is young, so that one that ends soon is sampled too, and at once where one
+ * waits for it. */
+static long look(void *user)
+{
+    struct run *run = user;
+    uint64_t now = clock_ns();
+    books_look(&run->books, run->folder);
+    uint64_t pause = any_is_young(&run->books, now) ? PAUSE_YOUNG_MS : PAUSE_MS;
+    bool due = now - run->sampled_ns >= pause * NS_PER_MS;
+    residue_sample(&run->books, !due);
+    if (due)
+        run->sampled_ns = now;
+    return run->limited ? PAUSE_LIMITED_MS : PAUSE_YOUNG_MS;
+}
+
+static bool summary_write(const struct run *run, const struct arguments *arguments)
+{
+    FILE *out = arguments->summary ? fopen(arguments->summary, "we") : stderr;
+    if (!out) {
+        fprintf(stderr, "tarn run: %s: %s\n", arguments->summary, strerror(errno));
+        return false;
+    }
+    run_summary_print(&run->books, out);
+    bool done = fflush(out) == 0 && !ferror(out);
+    if (out != stderr)
+        done = fclose(out) == 0 && done;
+    return done;
+}
+
+/* A process of the run that lives on, in the background, needs the shim when it opens the driver. */
+static bool is_over(const struct books *books)
+{
+    for (size_t i = 0; i < books->count; i++)
+        if (kill((pid_t)books->list[i].book->process, 0) == 0)
+            return false;
+    return true;
+}
+
+static int run_program(struct run *run, const struct arguments *arguments, char **command)
+{
+    int status = launch(command, look, run);
+    bool was_run = status != LAUNCH_NOT_FOUND && status != LAUNCH_NOT_RUN;
+    books_look(&run->books, run->folder);
+    if (!arguments->quiet && (was_run || run->books.count))
+        (void)summary_write(run, arguments);
+    if (arguments->output && run->books.count && !run_snapshots_write(&run->books, arguments->output) && !status)
+        status = COMMAND_FAILED;
+    if (is_over(&run->books))
+        folder_remove(run->folder);
+    books_close(&run->books);
+    return status;
+}
+
+static int without_driver(char **command, const char *why)
+{
+    fprintf(stderr, "tarn run: no CUDA driver, so nothing will be seen (%s)\n", why);
+    execvp(command[0], command);
+    fprintf(stderr, "tarn run: %s: %s\n", command[0], strerror(errno));
+    return errno == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
+}
+
+static int run_with(const struct arguments *arguments, char **command)
+{
+    static struct run the_run;
+    char driver[PATH_MAX], why[PATH_MAX + 256] = "";
+    if (arguments->output && !command_may_write("run", arguments->output))
+        return COMMAND_FAILED;
+    if (!driver_find(arguments->driver, driver, sizeof driver, why, sizeof why)) {
+        if (!arguments->driver)
+            return without_driver(command, why);
+        fprintf(stderr, "tarn run: %s: %s\n", arguments->driver, why);
+        return COMMAND_FAILED;
+    }
+    if (!folder_make(&the_run, driver, why, sizeof why) || !environment_set(&the_run, arguments)) {
+        fprintf(stderr, "tarn run: the shim could not be put in place: %s\n", why[0] ? why : strerror(errno));
+        return COMMAND_FAILED;
+    }
+    the_run.limited = arguments->limit;
+    if (the_run.limited)
+        residue_prepare();
+    return run_program(&the_run, arguments, command);
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments arguments = {0};
+    int status = command_parse_front(&run_command, options, &arguments, argc, argv);
+    if (status == COMMAND_GO_ON)
+        status =
+            optind < argc ? run_with(&arguments, argv + optind) : command_usage_error("run", "no program was named");
+    free(arguments.limit);
+    return status;
+}
+
+const struct command run_command = {
+    .name = "run",
+    .summary = "Run any CUDA program and see which library holds the memory",
+    .help = help,
+    .run = run,
+};
