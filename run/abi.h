@@ -12,10 +12,6 @@ typedef struct CUarray_st *cu_array;
 typedef struct CUmipmappedArray_st *cu_mipmapped;
 typedef struct CUmemPoolHandle_st *cu_pool;
 
-struct cu_uuid {
-    char bytes[16];
-};
-
 struct cu_ipc {
     char reserved[64];
 };

@@ -47,6 +47,7 @@
 #include <tarn/pinned.h>
 #include <tarn/pool.h>
 #include <tarn/share.h>
+#include <tarn/sleep.h>
 #include <tarn/snapshot.h>
 #include <tarn/stats.h>
 #include <tarn/status.h>

@@ -216,6 +216,26 @@ cu_result cuDeviceGetName(char *name, int size, cu_device device)
     return CU_OK;
 }
 
+/* The same in every process, so that several can be told to have one device. */
+cu_result cuDeviceGetUuid(struct cu_uuid *uuid, cu_device device)
+{
+    cu_result code = sim_enter_process("cuDeviceGetUuid");
+    if (code)
+        return code;
+    if (!is_device(device))
+        return CU_INVALID_DEVICE;
+    if (!uuid)
+        return CU_INVALID_VALUE;
+    *uuid = (struct cu_uuid){{'t', 'a', 'r', 'n', [15] = (unsigned char)device}};
+    return CU_OK;
+}
+
+/* No device is in slices here. */
+cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
+{
+    return cuDeviceGetUuid(uuid, device);
+}
+
 cu_result cuDeviceGetPCIBusId(char *text, int size, cu_device device)
 {
     cu_result code = sim_enter_process("cuDeviceGetPCIBusId");

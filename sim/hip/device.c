@@ -200,6 +200,30 @@ hip_result hipDeviceGetName(char *name, int size, int device)
     return sim_leave(code);
 }
 
+/* Sixteen hexadecimal digits, as AMD's runtime gives them. */
+hip_result hipDeviceGetUuid(struct hip_uuid *uuid, int device)
+{
+    char text[sizeof uuid->bytes + 1];
+    hip_result code = sim_enter(__func__);
+    if (!code)
+        code = uuid ? check_device(device) : HIP_INVALID_VALUE;
+    if (!code) {
+        snprintf(text, sizeof text, "7461726e%08x", (unsigned)device);
+        memcpy(uuid->bytes, text, sizeof uuid->bytes);
+    }
+    return sim_leave(code);
+}
+
+hip_result hipDeviceGetPCIBusId(char *address, int size, int device)
+{
+    hip_result code = sim_enter(__func__);
+    if (!code)
+        code = address && size >= 13 ? check_device(device) : HIP_INVALID_VALUE;
+    if (!code)
+        snprintf(address, (size_t)size, "0000:%02x:00.0", (unsigned)device);
+    return sim_leave(code);
+}
+
 hip_result hipDeviceGetAttribute(int *value, hip_device_attribute attribute, int device)
 {
     hip_result code = sim_enter(__func__);

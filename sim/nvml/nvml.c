@@ -3,7 +3,7 @@
 
 /* A simulated libnvidia-ml.so.1, as far as tarn asks: TARN_SIM_PROCESSES lists the processes of every device, as "PID:BYTES" joined by
  * commas; bytes "?" are not told. Not set: nvmlInit_v2() fails, as without a driver. Calls fail by number as those of the libraries with
- * handles do. */
+ * handles do. TARN_SIM_NVML_MEMORY is the memory of every device, as "TOTAL:USED" in bytes. */
 #include "vendor/common.h"
 
 #include <stdatomic.h>
@@ -20,6 +20,10 @@ struct process {
     unsigned number;
     unsigned long long bytes;
     unsigned gpu_instance, compute_instance;
+};
+
+struct memory {
+    unsigned long long total, free, used;
 };
 
 static struct device the_device;
@@ -96,6 +100,34 @@ SIM_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *address, struct devi
     if (!strchr(address, ':'))
         return NOT_FOUND;
     *device = &the_device;
+    return OK;
+}
+
+SIM_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **device)
+{
+    int code;
+    if (fails(device, sizeof *device, &code))
+        return code;
+    if (strncmp(uuid, "GPU-", 4) != 0)
+        return NOT_FOUND;
+    *device = &the_device;
+    return OK;
+}
+
+SIM_EXPORT int nvmlDeviceGetMemoryInfo(const struct device *device, struct memory *memory)
+{
+    int code;
+    char *end = NULL;
+    const char *text = getenv("TARN_SIM_NVML_MEMORY");
+    if (fails(memory, sizeof *memory, &code))
+        return code;
+    if (device != &the_device)
+        abort();
+    if (!text)
+        return UNKNOWN;
+    memory->total = strtoull(text, &end, 10);
+    memory->used = *end == ':' ? strtoull(end + 1, NULL, 10) : 0;
+    memory->free = memory->total - memory->used;
     return OK;
 }
 

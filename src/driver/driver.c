@@ -16,6 +16,7 @@
 #include "driver/loader.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +182,15 @@ void driver_finish(void)
         atomic_store(&chosen, false);
     }
     mutex_unlock(&choice_lock);
+}
+
+void driver_uuid_print(struct driver_identity *identity, const char *prefix, const unsigned char bytes[16])
+{
+    char *text = identity->uuid;
+    size_t size = sizeof identity->uuid, at = (size_t)snprintf(text, size, "%s", prefix);
+    for (int i = 0; i < 16; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%02x", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "",
+                               bytes[i]);
 }
 
 const char *driver_call_name(int call)

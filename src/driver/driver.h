@@ -173,6 +173,12 @@ struct driver_process {
     size_t bytes; /* SIZE_MAX where that is not told */
 };
 
+/* What a device is called outside this process, whatever its number is here; "" where the driver does not say. */
+struct driver_identity {
+    char uuid[48]; /* as the vendor's monitor prints it: "GPU-...", of a slice of a device "MIG-..." */
+    char pci[24];  /* "0000:1b:00.0" */
+};
+
 struct driver {
     const char *name;
     /* The vendor's constants among the values of driver_stream: the legacy stream beside NULL, and the default stream of the
@@ -191,6 +197,8 @@ struct driver {
     /* Optional: the processes with memory on a device, this one among them, as the system's own monitor lists them, at most `room`;
      * how many were stored. May take ms. Touches no last error. */
     size_t (*processes)(int device, struct driver_process *list, size_t room);
+    /* Optional: fills in what is known of a device. Makes no context and touches no last error. */
+    void (*identity)(int device, struct driver_identity *identity);
     /* Ends background threads and gives up the process's part of the driver. Nothing is called after it. */
     void (*finish)(void);
 };
@@ -215,6 +223,9 @@ tarn_status driver_refuse_captured(const char *call, int device, tarn_status ans
 
 /* The driver's finish(), after which driver_init() may choose again: for tests, which need a fresh device each. */
 void driver_finish(void);
+
+/* Prints 16 bytes as a UUID behind a prefix. */
+void driver_uuid_print(struct driver_identity *identity, const char *prefix, const unsigned char bytes[16]);
 
 extern const struct driver driver_host, driver_cuda, driver_hip;
 

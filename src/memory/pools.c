@@ -13,6 +13,8 @@
 #include "memory/pressure/trim.h"
 #include "memory/watch/statistics.h"
 
+#include <tarn/sleep.h>
+
 /* One count more for a caller, and one less, which the caller then takes from the count of all. False where there is none. */
 static bool user_retain(struct pool *pool)
 {
@@ -326,5 +328,27 @@ tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes)
     mutex_lock(&store->arena->lock);
     *bytes = store->limit;
     mutex_unlock(&store->arena->lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag)
+{
+    tarn_status status = pool_check(pool);
+    if (status)
+        return status;
+    if (tag && !*tarn_tag_text(tag))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%u is no tag: tarn_tag_intern() gives one", (unsigned)tag);
+    atomic_store(&pool_of_public(pool)->tag, tag);
+    return TARN_OK;
+}
+
+tarn_status tarn_pool_tag_get(tarn_pool *pool, tarn_tag *tag)
+{
+    tarn_status status = pool_check(pool);
+    if (status)
+        return status;
+    if (!tag)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tag is NULL");
+    *tag = (tarn_tag)atomic_load(&pool_of_public(pool)->tag);
     return TARN_OK;
 }

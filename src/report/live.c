@@ -238,7 +238,11 @@ static void thread_end_controlled(void)
 
 static tarn_status live_begin_controlled(const char *directory, const char *name, unsigned interval_ms)
 {
-    struct page_head head = {.interval_ns = interval_ms * NS_PER_MS, .started = (uint64_t)time(NULL)};
+    struct page_head head = {
+        .interval_ns = interval_ms * NS_PER_MS, .started = (uint64_t)time(NULL)};
+    struct metrics_process own;
+    metrics_process_get(&own);
+    head.rank = own.rank;
     if (reporter.page.page)
         return failed(TARN_ERROR_BUSY, "the live page is published already, as %s", reporter.page.path);
     snprintf(head.name, sizeof head.name, "%s", name);
@@ -285,7 +289,8 @@ struct settings {
     unsigned metrics_interval;                  /* s */
 };
 
-static struct settings settings; /* control */
+static struct settings settings;                      /* control */
+static struct metrics_process process = {.rank = -1}; /* lock */
 
 /* A name that `tarn top` can tell from a number, on one line. */
 static bool is_name(const char *name)
@@ -339,6 +344,37 @@ static tarn_status read_path(const char *variable, char *path, size_t size)
     return text && *text ? failed(TARN_ERROR_CONFIGURATION, "%s is longer than %zu bytes", variable, size) : TARN_OK;
 }
 
+/* What launchers of parallel programs call a process's number among all of its job, the first that is set to one: torchrun, Open MPI, PMIx,
+ * MPICH and its kin, Slurm. */
+static int read_rank(void)
+{
+    static const char *const variables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *text = wish(variables[i]);
+        size_t digits = text ? strspn(text, "0123456789") : 0;
+        if (digits && digits < 10 && !text[digits])
+            return atoi(text);
+    }
+    return -1;
+}
+
+static void process_read_controlled(void)
+{
+    struct metrics_process now = {.rank = read_rank()};
+    snprintf(now.name, sizeof now.name, "%s", settings.name ? settings.name : program_invocation_short_name);
+    snprintf(now.number, sizeof now.number, "%ld", (long)getpid());
+    mutex_lock(&reporter.lock);
+    process = now;
+    mutex_unlock(&reporter.lock);
+}
+
+void metrics_process_get(struct metrics_process *copy)
+{
+    mutex_lock(&reporter.lock);
+    *copy = process;
+    mutex_unlock(&reporter.lock);
+}
+
 static tarn_status read_settings_controlled(void)
 {
     const char *live = wish("TARN_LIVE");
@@ -366,6 +402,7 @@ tarn_status live_begin(void)
         mutex_unlock(&reporter.control);
         return status;
     }
+    process_read_controlled();
     error_attempt_begin(&before);
     if (settings.live && !reporter.page.page &&
         live_begin_controlled(page_directory(NULL), settings.name ? settings.name : program_invocation_short_name,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Prints a survey as OpenMetrics text. Owns nothing.
+/* Prints surveys as OpenMetrics text: that of this process, or those of all of a machine. Owns nothing.
  *
- * Metrics come in families: the lines of one, for every device or pool, stand together below its name, type and unit. A family is a
+ * Metrics come in families: the lines of one, for every process, device or pool, stand together below its name, type and unit. A family is a
  * row of a table that says where the value lies in a record of the survey; each list of records has one table, and one function that
  * prints the labels of a record. Only counters and gauges are used, and names that the older Prometheus text format takes too, so that
  * node_exporter's textfile collector reads the same text. Values are whole numbers, except for ratios. */
@@ -19,19 +19,21 @@
 #include <tarn/metrics.h>
 #include <tarn/tarn.h>
 
-/* The value of a label: what would end it is written with a backslash. */
-static void say_label(struct sink *sink, const char *name, const char *text)
+static void say_text(struct sink *sink, const char *text)
 {
-    sink_print(sink, "%s=\"", name);
+    sink_write(sink, text, strlen(text));
+}
+
+void metrics_say_label(struct sink *sink, const char *name, const char *text)
+{
+    say_text(sink, name);
+    say_text(sink, "=\"");
     for (; *text; text++) {
-        if (*text == '\n')
-            sink_print(sink, "\\n");
-        else if (*text == '"' || *text == '\\')
-            sink_print(sink, "\\%c", *text);
-        else
-            sink_print(sink, "%c", *text);
+        if (*text == '\n' || *text == '"' || *text == '\\')
+            sink_byte(sink, '\\');
+        sink_byte(sink, *text == '\n' ? 'n' : (unsigned char)*text);
     }
-    sink_print(sink, "\"");
+    say_text(sink, "\"");
 }
 
 /* Families -------------------------------------------------------------------------------------------------------- */
@@ -182,6 +184,16 @@ static const struct family process_families[] = {
 
 /* Lines ----------------------------------------------------------------------------------------------------------- */
 
+/* The labels of a process, which each line begins with. */
+static void label_process(struct sink *sink, const struct metrics_source *source)
+{
+    metrics_say_label(sink, "process", source->process.name);
+    say_text(sink, ",");
+    metrics_say_label(sink, "pid", source->process.number);
+    if (source->process.rank >= 0)
+        sink_print(sink, ",rank=\"%d\"", source->process.rank);
+}
+
 static void label_nothing(struct sink *sink, const void *record)
 {
     (void)sink, (void)record;
@@ -189,19 +201,24 @@ static void label_nothing(struct sink *sink, const void *record)
 
 static void label_device(struct sink *sink, const void *record)
 {
-    sink_print(sink, "device=\"%d\"", ((const struct survey_device *)record)->number);
+    const struct survey_device *device = record;
+    sink_print(sink, ",device=\"%d\"", device->number);
+    if (device->uuid[0]) {
+        say_text(sink, ",");
+        metrics_say_label(sink, "UUID", device->uuid);
+    }
 }
 
 static void label_pool(struct sink *sink, const void *record)
 {
     const struct survey_pool *pool = record;
-    sink_print(sink, "device=\"%d\",pool=\"%" PRIu64 ",%" PRIu64 "\"", pool->device, pool->id[0], pool->id[1]);
+    sink_print(sink, ",device=\"%d\",pool=\"%" PRIu64 ",%" PRIu64 "\"", pool->device, pool->id[0], pool->id[1]);
 }
 
 static void label_stream(struct sink *sink, const void *record)
 {
     const struct survey_stream *stream = record;
-    sink_print(sink, "device=\"%d\",pool=\"%" PRIu64 ",%" PRIu64 "%s\",stream=\"%" PRIu32 ".%" PRIu32 "\"",
+    sink_print(sink, ",device=\"%d\",pool=\"%" PRIu64 ",%" PRIu64 "%s\",stream=\"%" PRIu32 ".%" PRIu32 "\"",
                stream->device, stream->pool[0], stream->pool[1],
                stream->flags & SURVEY_STREAM_UNCACHED ? " uncached" : "", stream->slot, stream->generation);
 }
@@ -209,8 +226,8 @@ static void label_stream(struct sink *sink, const void *record)
 static void label_handles(struct sink *sink, const void *record)
 {
     const struct survey_handles *handles = record;
-    sink_print(sink, "device=\"%d\",", handles->device);
-    say_label(sink, "library", handles->name);
+    sink_print(sink, ",device=\"%d\",", handles->device);
+    metrics_say_label(sink, "library", handles->name);
 }
 
 /* The records of one kind, and the families that are made of each. */
@@ -218,20 +235,32 @@ struct list {
     const struct family *families;
     size_t family_count;
     void (*label)(struct sink *sink, const void *record);
-    const void *records;
-    size_t count, size;
+    size_t records, count, size; /* in a survey: where they are, where their 32-bit number is; bytes of one */
     size_t used; /* offset of a 32-bit number that is 0 in a record of which nothing is printed; SIZE_MAX: none */
 };
 
-static void say_line(struct sink *sink, const struct list *list, const struct family *family, const void *record,
-                     const char *class, int64_t value)
+/* A record of a process's survey. */
+struct place {
+    const struct list *list;
+    const struct metrics_source *source;
+    const void *record;
+};
+
+static void say_labels(struct sink *sink, const struct place *place, const struct family *family, const char *class)
 {
-    bool labels = list->label != label_nothing || class;
-    sink_print(sink, "%s%s%s", family->name, family->counts ? "_total" : "", labels ? "{" : "");
-    list->label(sink, record);
+    say_text(sink, family->name);
+    say_text(sink, family->counts ? "_total{" : "{");
+    label_process(sink, place->source);
+    place->list->label(sink, place->record);
     if (class)
         sink_print(sink, ",blocks=\"%s\"", class);
-    sink_print(sink, "%s %" PRId64 "\n", labels ? "}" : "", value > 0 || !family->counts ? value : 0);
+}
+
+static void say_line(struct sink *sink, const struct place *place, const struct family *family, const char *class,
+                     int64_t value)
+{
+    say_labels(sink, place, family, class);
+    sink_print(sink, "} %" PRId64 "\n", value > 0 || !family->counts ? value : 0);
 }
 
 static int64_t number_at(const void *record, size_t offset)
@@ -241,103 +270,154 @@ static int64_t number_at(const void *record, size_t offset)
     return number;
 }
 
-static void say_ratio(struct sink *sink, const struct list *list, const struct family *family, const void *record)
+static void say_ratio(struct sink *sink, const struct place *place, const struct family *family)
 {
-    int64_t part = number_at(record, family->offset), whole = number_at(record, family->part);
+    int64_t part = number_at(place->record, family->offset), whole = number_at(place->record, family->part);
     uint64_t millionths = whole > 0 && part < whole ? (uint64_t)((1 - (double)part / (double)whole) * 1e6) : 0;
-    sink_print(sink, "%s{", family->name);
-    list->label(sink, record);
+    say_labels(sink, place, family, NULL);
     sink_print(sink, "} 0.%06" PRIu64 "\n", millionths < 1000000 ? millionths : 999999);
 }
 
-static void say_record(struct sink *sink, const struct list *list, const struct family *family, const void *record)
+static void say_record(struct sink *sink, const struct place *place, const struct family *family)
 {
     static const char *const classes[] = {[TARN_STAT_SMALL_POOL] = "small", [TARN_STAT_LARGE_POOL] = "large"};
+    const void *record = place->record;
     uint32_t bits;
     switch (family->kind) {
     case VALUE:
-        say_line(sink, list, family, record, NULL, number_at(record, family->offset));
+        say_line(sink, place, family, NULL, number_at(record, family->offset));
         break;
     case KNOWN:
         if (number_at(record, family->offset) != (int64_t)SURVEY_UNKNOWN)
-            say_line(sink, list, family, record, NULL, number_at(record, family->offset));
+            say_line(sink, place, family, NULL, number_at(record, family->offset));
         break;
     case FLAG:
         memcpy(&bits, (const char *)record + family->offset, sizeof bits);
-        say_line(sink, list, family, record, NULL, (bits & family->part) != 0);
+        say_line(sink, place, family, NULL, (bits & family->part) != 0);
         break;
     case STAT:
-        say_line(sink, list, family, record, NULL, number_at(record, family->offset + family->part));
+        say_line(sink, place, family, NULL, number_at(record, family->offset + family->part));
         break;
     case STAT_CLASS:
         for (size_t class = TARN_STAT_SMALL_POOL; class <= TARN_STAT_LARGE_POOL; class ++)
-            say_line(sink, list, family, record, classes[class],
+            say_line(sink, place, family, classes[class],
                      number_at(record, family->offset + class * sizeof(tarn_stat) + family->part));
         break;
     case RATIO:
-        say_ratio(sink, list, family, record);
+        say_ratio(sink, place, family);
         break;
     }
 }
 
-static bool is_used(const struct list *list, const void *record)
+static uint32_t number32_at(const void *record, size_t offset)
 {
-    uint32_t used = 1;
-    if (list->used != SIZE_MAX)
-        memcpy(&used, (const char *)record + list->used, sizeof used);
-    return used != 0;
+    uint32_t number;
+    memcpy(&number, (const char *)record + offset, sizeof number);
+    return number;
 }
 
-static void say_list(struct sink *sink, const struct list *list)
+/* How many records of a list a process has; a list without a number has one. */
+static uint32_t list_count(const struct list *list, const struct metrics_source *source)
 {
-    for (size_t i = 0; i < list->family_count && list->count; i++) {
-        const struct family *family = &list->families[i];
-        sink_print(sink, "# TYPE %s %s\n", family->name, family->counts ? "counter" : "gauge");
-        if (*family->unit)
-            sink_print(sink, "# UNIT %s %s\n", family->name, family->unit);
-        sink_print(sink, "# HELP %s %s\n", family->name, family->help);
-        for (size_t j = 0; j < list->count; j++) {
-            const void *record = (const char *)list->records + j * list->size;
-            if (is_used(list, record))
-                say_record(sink, list, family, record);
+    return list->count == SIZE_MAX ? 1 : number32_at(source->survey, list->count);
+}
+
+void metrics_say_head(struct sink *sink, const char *name, bool counts, const char *unit, const char *help)
+{
+    sink_print(sink, "# TYPE %s %s\n", name, counts ? "counter" : "gauge");
+    if (*unit)
+        sink_print(sink, "# UNIT %s %s\n", name, unit);
+    sink_print(sink, "# HELP %s %s\n", name, help);
+}
+
+static void say_family(struct sink *sink, const struct list *list, const struct family *family,
+                       const struct metrics_source *sources, size_t count)
+{
+    metrics_say_head(sink, family->name, family->counts, family->unit, family->help);
+    for (size_t i = 0; i < count; i++) {
+        struct place place = {.list = list, .source = &sources[i]};
+        uint32_t records = list_count(list, &sources[i]);
+        for (uint32_t j = 0; j < records; j++) {
+            place.record = (const char *)sources[i].survey + list->records + j * list->size;
+            if (list->used == SIZE_MAX || number32_at(place.record, list->used))
+                say_record(sink, &place, family);
         }
     }
 }
 
-static void say_process(struct sink *sink, const struct survey *survey)
+static void say_list(struct sink *sink, const struct list *list, const struct metrics_source *sources, size_t count)
 {
-    sink_print(sink, "# TYPE tarn_build_info gauge\n# HELP tarn_build_info The version of the library and its driver.\n"
-                     "tarn_build_info{");
-    say_label(sink, "version", tarn_version());
-    sink_print(sink, ",");
-    say_label(sink, "driver", driver->name);
-    sink_print(sink, "} 1\n# TYPE tarn_device_info gauge\n# HELP tarn_device_info The name of a device.\n");
-    for (uint32_t i = 0; i < survey->device_count.here; i++) {
-        sink_print(sink, "tarn_device_info{device=\"%d\",", survey->devices[i].number);
-        say_label(sink, "name", survey->devices[i].name);
-        sink_print(sink, "} 1\n");
+    bool any = false;
+    for (size_t i = 0; i < count; i++)
+        any |= list_count(list, &sources[i]) > 0;
+    for (size_t i = 0; i < list->family_count && any; i++)
+        say_family(sink, list, &list->families[i], sources, count);
+}
+
+static void say_info(struct sink *sink, const struct metrics_source *sources, size_t count)
+{
+    metrics_say_head(sink, "tarn_build_info", false, "", "The version of the library and its driver.");
+    for (size_t i = 0; i < count; i++) {
+        say_text(sink, "tarn_build_info{");
+        label_process(sink, &sources[i]);
+        say_text(sink, ",");
+        metrics_say_label(sink, "version", sources[i].library);
+        say_text(sink, ",");
+        metrics_say_label(sink, "driver", sources[i].driver);
+        say_text(sink, "} 1\n");
+    }
+    metrics_say_head(sink, "tarn_device_info", false, "", "The name of a device, and what it is outside the process.");
+    for (size_t i = 0; i < count; i++) {
+        const struct survey *survey = sources[i].survey;
+        for (uint32_t j = 0; j < survey->device_count.here; j++) {
+            const struct survey_device *device = &survey->devices[j];
+            say_text(sink, "tarn_device_info{");
+            label_process(sink, &sources[i]);
+            label_device(sink, device);
+            say_text(sink, ",");
+            metrics_say_label(sink, "name", device->name);
+            if (device->pci[0]) {
+                say_text(sink, ",");
+                metrics_say_label(sink, "pci_bus_id", device->pci);
+            }
+            say_text(sink, "} 1\n");
+        }
     }
 }
 
 #define TABLE(families) families, sizeof families / sizeof *families
+#define RECORDS(list, counter) \
+    offsetof(struct survey, list), offsetof(struct survey, counter.here), sizeof *((struct survey *)0)->list
 
-void metrics_print(struct sink *sink, const struct survey *survey)
+void metrics_print(struct sink *sink, const struct metrics_source *sources, size_t count)
 {
-    const struct list lists[] = {
-        {TABLE(process_families), label_nothing, survey, 1, sizeof *survey, SIZE_MAX},
-        {TABLE(device_families), label_device, survey->devices, survey->device_count.here, sizeof *survey->devices,
-         offsetof(struct survey_device, used)},
-        {TABLE(pool_families), label_pool, survey->pools, survey->pool_count.here, sizeof *survey->pools, SIZE_MAX},
-        {TABLE(stream_families), label_stream, survey->streams, survey->stream_count.here, sizeof *survey->streams,
-         SIZE_MAX},
-        {TABLE(handle_families), label_handles, survey->handles, survey->handle_count.here, sizeof *survey->handles,
-         SIZE_MAX},
-        {TABLE(pinned_families), label_nothing, &survey->pinned, survey->has_pinned, sizeof survey->pinned, SIZE_MAX},
+    static const struct list lists[] = {
+        {TABLE(process_families), label_nothing, 0, SIZE_MAX, sizeof(struct survey), SIZE_MAX},
+        {TABLE(device_families), label_device, RECORDS(devices, device_count), offsetof(struct survey_device, used)},
+        {TABLE(pool_families), label_pool, RECORDS(pools, pool_count), SIZE_MAX},
+        {TABLE(stream_families), label_stream, RECORDS(streams, stream_count), SIZE_MAX},
+        {TABLE(handle_families), label_handles, RECORDS(handles, handle_count), SIZE_MAX},
+        {TABLE(pinned_families), label_nothing, offsetof(struct survey, pinned), offsetof(struct survey, has_pinned),
+         sizeof(tarn_pinned_stats), SIZE_MAX},
     };
-    say_process(sink, survey);
+    if (count)
+        say_info(sink, sources, count);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        say_list(sink, &lists[i]);
-    sink_print(sink, "# EOF\n");
+        say_list(sink, &lists[i], sources, count);
+}
+
+void metrics_end(struct sink *sink)
+{
+    say_text(sink, "# EOF\n");
+}
+
+/* Of this process. */
+static void print_own(struct sink *sink, const struct survey *survey)
+{
+    struct metrics_source source = {.library = tarn_version(), .driver = driver->name, .survey = survey};
+    metrics_process_get(&source.process);
+    metrics_print(sink, &source, 1);
+    metrics_end(sink);
 }
 
 static struct sink *sink_make(void)
@@ -355,7 +435,7 @@ tarn_status metrics_write(const char *path, const struct survey *survey)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     tarn_status status = sink_to_file(sink, path, 0644); /* who collects them is another user */
     if (!status) {
-        metrics_print(sink, survey);
+        print_own(sink, survey);
         status = sink_end(sink, false);
     }
     pages_free(sink, sizeof *sink);
@@ -390,7 +470,7 @@ tarn_status tarn_metrics_print(bool (*take)(const void *text, size_t length, voi
     status = sink ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (sink) {
         sink_to_function(sink, take, user);
-        metrics_print(sink, &surveyor->survey);
+        print_own(sink, &surveyor->survey);
         status = sink_end(sink, false);
     }
     pages_free(sink, sizeof *sink);

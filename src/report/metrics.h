@@ -11,8 +11,30 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Prints a survey. */
-void metrics_print(struct sink *sink, const struct survey *survey);
+/* By which the lines of one process are told from those of others. */
+struct metrics_process {
+    char name[64];
+    char number[32]; /* its own, or what else no other process of that name has */
+    int rank;        /* among those of its job; -1: none is known */
+};
+
+/* A process's survey, and what it is of. */
+struct metrics_source {
+    struct metrics_process process;
+    const char *library, *driver; /* version of the one, name of the other */
+    const struct survey *survey;
+};
+
+/* Of this process; after live_begin(). */
+void metrics_process_get(struct metrics_process *process);
+
+/* Prints the surveys of several processes, family by family. */
+void metrics_print(struct sink *sink, const struct metrics_source *sources, size_t count);
+/* Of the lines that others add: a family's head, and a label's value, with what would end it written with a backslash. */
+void metrics_say_head(struct sink *sink, const char *name, bool counts, const char *unit, const char *help);
+void metrics_say_label(struct sink *sink, const char *name, const char *text);
+/* Ends the text. */
+void metrics_end(struct sink *sink);
 
 /* Writes it to a file, as tarn_metrics_write() does. */
 tarn_status metrics_write(const char *path, const struct survey *survey);

@@ -19,7 +19,7 @@
 #include <sys/types.h>
 
 #define PAGE_MAGIC "tarnlive"
-#define PAGE_VERSION 1u
+#define PAGE_VERSION 2u
 #define PAGE_PREFIX "tarn-live."
 
 struct page_head {
@@ -32,6 +32,8 @@ struct page_head {
     char name[64];    /* that the program was given, or else that of its executable */
     char library[16]; /* "0.1.0" */
     char driver[16];
+    int32_t rank; /* among the processes of its job; -1: none is known */
+    uint32_t unused;
 };
 
 struct page {

@@ -96,6 +96,16 @@ static void take_memory(struct survey_device *device, struct arena *arena)
     device->total = total_bytes;
 }
 
+static void take_identity(struct surveyor *surveyor, struct survey_device *device)
+{
+    struct driver_identity *identity = &surveyor->identities[device->number];
+    if (!surveyor->knows[device->number] && driver->identity)
+        driver->identity(device->number, identity);
+    surveyor->knows[device->number] = true;
+    memcpy(device->uuid, identity->uuid, sizeof device->uuid);
+    memcpy(device->pci, identity->pci, sizeof device->pci);
+}
+
 static void take_device(struct surveyor *surveyor, int number)
 {
     struct survey *survey = &surveyor->survey;
@@ -112,6 +122,7 @@ static void take_device(struct surveyor *surveyor, int number)
         .stats = {.size = sizeof device->stats, .max_split_size = -1},
     };
     memcpy(device->name, properties->name, sizeof device->name);
+    take_identity(surveyor, device);
     if (!arena)
         return;
     statistics_read(arena, NULL, &device->stats);

@@ -7,6 +7,7 @@
 #ifndef TARN_REPORT_SURVEY_H
 #define TARN_REPORT_SURVEY_H
 
+#include "driver/driver.h"
 #include "memory/watch/occupancy.h"
 
 #include <stdint.h>
@@ -29,6 +30,7 @@ struct survey_device {
     uint32_t lost;
     uint32_t unused;
     char name[64];
+    char uuid[48], pci[24];       /* "" where the driver does not say */
     uint64_t total, free, limit;  /* free: by the driver; SURVEY_UNKNOWN where not used */
     uint64_t spans, largest_span; /* free memory that is mapped, all of it and the longest piece */
     uint64_t waiting, cached;     /* freed and in use still; reserved and mapped nowhere */
@@ -82,6 +84,8 @@ struct survey {
 /* Who takes surveys, one at a time: the last one, and room to work. From pages_map(). */
 struct surveyor {
     struct survey survey;
+    struct driver_identity identities[SURVEY_DEVICES]; /* asked once */
+    bool knows[SURVEY_DEVICES];
     struct pool_occupancy pools[SURVEY_POOLS];
     struct heap_occupancy heaps[SURVEY_STREAMS];
 };

@@ -47,6 +47,7 @@ SAME_TYPE(cu_host_function, CUhostFn);
     _Static_assert(offsetof(ours, field) == offsetof(theirs, their_field) &&             \
                        sizeof(((ours *)0)->field) == sizeof(((theirs *)0)->their_field), \
                    #theirs "." #their_field)
+SAME_SIZE(struct cu_uuid, CUuuid);
 SAME_SIZE(struct cu_location, CUmemLocation_v1);
 SAME_FIELD(struct cu_location, type, CUmemLocation_v1, type);
 SAME_FIELD(struct cu_location, id, CUmemLocation_v1, id);
@@ -72,6 +73,7 @@ SAME_FIELD(struct cu_uuid, bytes, CUuuid, bytes);
 #endif
 
 /* The layouts are the same: from here on our names mean their structs, for whose sake alone the prototypes differ. */
+#define cu_uuid CUuuid_st
 #define cu_location CUmemLocation_st
 #define cu_allocation_properties CUmemAllocationProp_st
 #define cu_access CUmemAccessDesc_st

@@ -40,6 +40,7 @@ SAME_TYPE(hip_stream_callback, hipStreamCallback_t);
     _Static_assert(offsetof(ours, field) == offsetof(theirs, their_field) &&             \
                        sizeof(((ours *)0)->field) == sizeof(((theirs *)0)->their_field), \
                    #theirs "." #their_field)
+SAME_SIZE(struct hip_uuid, hipUUID);
 SAME_SIZE(struct hip_location, hipMemLocation);
 SAME_FIELD(struct hip_location, type, hipMemLocation, type);
 SAME_FIELD(struct hip_location, id, hipMemLocation, id);

@@ -197,6 +197,17 @@ static void end_pools_and_streams(void)
     }
 }
 
+/* Of pools that nothing else counts any more: they end with the sleep, whatever room there is. */
+static void end_sleep(void)
+{
+    tarn_sleep_state state;
+    DEMAND(tarn_sleep_state_get(&state) == TARN_OK);
+    if (state == TARN_SLEEP_PREPARED)
+        DEMAND(tarn_sleep_cancel() == TARN_OK);
+    else if (state == TARN_SLEEP_ASLEEP)
+        DEMAND(tarn_wake() == TARN_OK);
+}
+
 static void end_settings(void)
 {
     const tarn_pinned_settings pinned = {
@@ -241,6 +252,7 @@ void end_all(void)
     run_on_other(clear_workspaces);
     clear_workspaces();
     end_pools_and_streams();
+    end_sleep();
     for (int i = 0; i < DEVICES; i++)
         for (int j = 1; j < 3; j++)
             (void)tarn_handle_trim(world.library, i, NULL);

@@ -8,9 +8,12 @@
  * Reader: tools/tarn/top/top_page.c
  * Reader: tools/tarn/top/top_frame.c
  * Reader: tools/tarn/top/top_json.c
+ * Reader: tools/tarn/top/fleet.c fleet_make
  */
 #include "base/status.h"
 #include "device/device.h"
+#include "metrics/machine.h"
+#include "top/fleet.h"
 #include "top/top.h"
 
 #include <fcntl.h>
@@ -129,17 +132,30 @@ static void show(const struct top_reading *before, const struct top_reading *now
     fclose(out);
 }
 
+/* All pages that there are, as `tarn top` and `tarn metrics` show them: twice, so that there is a history. */
 static void show_list(void)
 {
-    struct top_list list;
+    struct top_look look = {.device = -1};
+    struct top_list lists[2];
+    struct fleet fleets[2] = {{0}};
     struct top_frame frame = {0};
+    struct metrics_text text;
     FILE *out = fopen("/dev/null", "w");
-    if (top_list_make(directory, 0, &list)) {
-        top_frame_list(&frame, &list);
-        demand(out && top_json_list(out, &list));
-    }
+    for (int i = 0; i < 2; i++)
+        if (top_list_make(directory, 0, &lists[i]) &&
+            fleet_make(&lists[i], i ? &fleets[0] : NULL, i ? FLEET_BY_RATE : FLEET_BY_RESERVED, &fleets[i])) {
+            fleet_frame(&frame, &fleets[i], &look);
+            demand(out && top_json_list(out, &fleets[i]));
+        }
+    for (size_t i = 0; i < frame.length; i++)
+        demand((unsigned char)frame.text[i] >= 0x20 || frame.text[i] == '\n');
     top_frame_finish(&frame);
-    top_list_finish(&list);
+    for (int i = 0; i < 2; i++) {
+        fleet_finish(&fleets[i]);
+        top_list_finish(&lists[i]);
+    }
+    if (metrics_text_make(directory, &text))
+        free(text.text);
     fclose(out);
 }
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 """read_metrics.py FILE: reads OpenMetrics text with the parser of the Prometheus client, which refuses what the specification does, and
-prints a line a sample: name, labels sorted by name with tabs between, value. Then with the older text format's parser, as the textfile
+prints a line per sample: name, labels sorted by name with tabs between, value. Labels
+by which processes are told apart must be there, and are left out. Then with the older text format's parser, as the textfile
 collector of node_exporter would: it must find the same samples."""
 import os
 import sys
@@ -31,4 +32,7 @@ found = samples(families)
 if found != samples(parse_text(text)):
     sys.exit("the older format's parser reads other samples")
 for (name, labels), value in found.items():
-    print("\t".join([name, *(f"{label}={text!r}" for label, text in labels), repr(value)]))
+    if not {"process", "pid"} <= {label for label, _ in labels}:
+        sys.exit(f"{name} does not say of which process it is")
+    own = [f"{label}={text!r}" for label, text in labels if label not in ("process", "pid", "rank", "UUID")]
+    print("\t".join([name, *own, repr(value)]))

@@ -36,6 +36,7 @@ static struct {
     tarn_pool *pool;
     tarn_pool_id id;
     tarn_pool_state state;
+    tarn_sleep_state sleep;
     tarn_checkpoint *checkpoint;
     tarn_scope scope;
     tarn_observer observer;
@@ -56,6 +57,8 @@ static struct {
     tarn_host_ledger ledger;
     tarn_pool_block blocks[1];
 } out, before;
+
+static const tarn_sleep_options pinned_sleep = {.size = sizeof pinned_sleep, .what = TARN_SLEEP_PINNED};
 
 /* What calls read. */
 static tarn_alloc_options alloc_options = {.size = sizeof alloc_options, .device = TARN_CURRENT_DEVICE};
@@ -315,6 +318,15 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_keep_for_graph, (world.pool, world.graph))                           \
     REFUSED(tarn_pool_hold, (world.pool))                                                  \
     REFUSED(tarn_pool_unhold, (world.pool))                                                \
+    REFUSED(tarn_pool_tag_set, (world.pool, 0))                                            \
+    REFUSED(tarn_pool_tag_get, (world.pool, &out.tag))                                     \
+    REFUSED(tarn_sleep_prepare, (&pinned_sleep, NULL))                                     \
+    REFUSED(tarn_sleep_commit, (NULL))                                                     \
+    REFUSED(tarn_wake, ())                                                                 \
+    REFUSED(tarn_sleep, (&pinned_sleep, NULL))                                             \
+    REFUSED(tarn_sleep_cancel, ())                                                         \
+    OTHER(tarn_sleep_state_get, (void)tarn_wake(), (void)tarn_sleep_state_get(&out.sleep)) \
+    OTHER(tarn_residue_reason_text, CHECK(*tarn_residue_reason_text(TARN_RESIDUE_PINNED))) \
     REFUSED(tarn_anchor, (world.block, 1))                                                 \
     REFUSED(tarn_unanchor, (world.block, 1))                                               \
     REFUSED(tarn_export_enable, (0))                                                       \

@@ -101,7 +101,7 @@ static void pages_that_are_none_are_refused(void **state)
     gives(TOP_BAD, sizeof page, true, "not a page of tarn");
     sound();
     page.head.version++;
-    gives(TOP_BAD, sizeof page, true, "layout 2");
+    gives(TOP_BAD, sizeof page, true, "layout 3");
     sound();
     page.head.size--;
     gives(TOP_BAD, sizeof page, true, "tarn 0.1.0");

@@ -44,6 +44,7 @@ run 0 "$tarn" top --help && says out 'Usage: tarn top' && silent err
 run 0 "$tarn" help top && says out '--directory DIR'
 for bad in 0 0.05 x -1 4000 ''; do run 2 "$tarn" top "--interval=$bad" && says err '--interval wants'; done
 for bad in -1 64 x ''; do run 2 "$tarn" top "--device=$bad" && says err '--device wants'; done
+for bad in x '' Reserved; do run 2 "$tarn" top "--sort=$bad" && says err '--sort wants'; done
 run 2 "$tarn" top a b && says err 'not "b" as well'
 run 2 "$tarn" top --nonsense && says err 'no option --nonsense'
 
@@ -73,6 +74,8 @@ assert device["stats"]["reserved_bytes"]["all"]["current"] > 0 and device["rates
 assert sum(pool["reserved"] for pool in top["pools"]) > 0 and top["streams"] and top["handles"] == []
 assert top["left_out"] == {"pools": 0, "streams": 0, "handles": 0}
 END
+for key in reserved allocated peak rate name process age; do run 0 "$tarn" top "--sort=$key" && says out 'trainer'; done
+says out '^DEVICE ' && says out '^HOST-0 ' && says out ' % '
 run 0 "$tarn" top --json
 python3 -c 'import json, sys
 assert [entry["name"] for entry in json.load(open(sys.argv[1]))] == ["trainer"]' "$work/out" || fail "the list's JSON"
@@ -95,12 +98,12 @@ import fcntl, os, pty, select, signal, struct, sys, termios, time
 
 tarn, process = sys.argv[1:]
 
-def watch(act):
+def watch(act, *arguments):
     """Runs `tarn top` on a terminal of 80 x 24; act(frames, file, child) is called after each piece of output."""
     child, file = pty.fork()
     if child == 0:
         os.environ["LC_ALL"] = "C.UTF-8"
-        os.execv(tarn, [tarn, "top", "--interval", "0.1", process])
+        os.execv(tarn, [tarn, "top", "--interval", "0.1", *arguments])
     fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     out, end = b"", time.time() + 20
     while time.time() < end:
@@ -130,7 +133,7 @@ def resize_and_quit(frames, file, child):
         seen["quit"] = True
         os.write(file, b"q")
 
-out = watch(resize_and_quit)
+out = watch(resize_and_quit, process)
 frames = out.split(b"\x1b[H")[1:]
 assert out.startswith(b"\x1b[?1049h") and out.endswith(b"\x1b[?1049l"), out[-200:]
 assert "█".encode() in frames[2], frames[2]
@@ -141,7 +144,21 @@ def end_the_process(frames, file, child):
         seen["killed"] = True
         os.kill(int(process), signal.SIGKILL)
 
-out = watch(end_the_process)
+def order_and_quit(frames, file, child):
+    """All processes: with the second look there are rates and a history."""
+    if len(frames) > 3 and "ordered" not in seen:
+        seen["ordered"] = len(frames)
+        os.write(file, b"n")
+    if "ordered" in seen and len(frames) > seen["ordered"] + 3 and "left" not in seen:
+        seen["left"] = True
+        os.write(file, b"q")
+
+out = watch(order_and_quit)
+frames = out.split(b"\x1b[H")[1:]
+assert out.endswith(b"\x1b[?1049l") and b"trainer" in frames[-1] and b"n name" in frames[-1], frames[-1]
+assert any("█".encode() in frame for frame in frames[1:]), frames[-1]
+
+out = watch(end_the_process, process)
 after = out.split(b"\x1b[?1049l")[1]
 assert b"has ended; this was its last reading" in after and b"Device 0" in after, after
 END

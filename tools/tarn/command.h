@@ -30,8 +30,8 @@ struct command_option {
 
 enum { COMMAND_OPTIONS_MOST = 16 };
 
-extern const struct command diff_command, info_command, plan_command, replay_command, report_command, run_command,
-    sim_command, top_command;
+extern const struct command diff_command, info_command, metrics_command, plan_command, replay_command, report_command,
+    run_command, sim_command, top_command;
 
 /* Prints "tarn NAME: ..." and where to find help, on standard error. Gives COMMAND_USAGE. */
 int command_usage_error(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <tarn/tarn.h>
 
-static const struct command *const commands[] = {&diff_command,   &info_command,   &plan_command,
-                                                 &replay_command, &report_command, &run_command,
-                                                 &sim_command,    &top_command,    NULL};
+static const struct command *const commands[] = {
+    &diff_command,   &info_command, &metrics_command, &plan_command, &replay_command,
+    &report_command, &run_command,  &sim_command,     &top_command,  NULL};
 
 static void help(FILE *out)
 {

@@ -24,6 +24,9 @@ TARN_MAX_DEVICES = 64
 TARN_MAX_SIZE = 1152921504606846976
 TARN_NO_LIMIT = 18446744073709551615
 TARN_PINNED_BUCKETS = 64
+TARN_SLEEP_HANDLES = 2
+TARN_SLEEP_PINNED = 4
+TARN_SLEEP_POOLS = 1
 TARN_STREAM_LEGACY = 0
 TARN_STREAM_PER_THREAD = 1
 TARN_STREAM_SHARED_COUNT = 32
@@ -128,6 +131,31 @@ class tarn_workspaces(IntEnum):
     TARN_WORKSPACES_OF_STREAM = 1
     TARN_WORKSPACES_OF_CAPTURE = 2
     TARN_WORKSPACES_OF_POOL = 3
+
+
+class tarn_sleep_contents(IntEnum):
+    TARN_SLEEP_KEEP = 0
+    TARN_SLEEP_DISCARD = 1
+    TARN_SLEEP_LEAVE = 2
+
+
+class tarn_residue_reason(IntEnum):
+    TARN_RESIDUE_CONTEXT = 1
+    TARN_RESIDUE_HANDLES = 2
+    TARN_RESIDUE_WORKSPACES = 3
+    TARN_RESIDUE_DEFAULT_POOL = 4
+    TARN_RESIDUE_PLAIN = 5
+    TARN_RESIDUE_REGISTERED = 6
+    TARN_RESIDUE_EXPORTED = 7
+    TARN_RESIDUE_LEFT = 8
+    TARN_RESIDUE_PINNED = 9
+
+
+class tarn_sleep_state(IntEnum):
+    TARN_SLEEP_AWAKE = 0
+    TARN_SLEEP_CHANGES = 1
+    TARN_SLEEP_PREPARED = 2
+    TARN_SLEEP_ASLEEP = 3
 
 
 class tarn_snapshot_format(IntEnum):
@@ -480,6 +508,41 @@ class tarn_share_info(Structure):
         ("generation", c_uint64),
     ]
 
+class tarn_sleep_rule(Structure):
+    _fields_ = [
+        ("tag", c_uint16),
+        ("contents", c_int),
+    ]
+
+class tarn_sleep_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("what", c_uint),
+        ("contents", c_int),
+        ("rules", POINTER(tarn_sleep_rule)),
+        ("rule_count", c_size_t),
+    ]
+
+class tarn_residue_item(Structure):
+    _fields_ = [
+        ("reason", c_int),
+        ("device", c_int),
+        ("pool", tarn_pool_id),
+        ("bytes", c_size_t),
+        ("count", c_size_t),
+    ]
+
+class tarn_residue(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("items", POINTER(tarn_residue_item)),
+        ("room", c_size_t),
+        ("count", c_size_t),
+        ("before", c_size_t),
+        ("after", c_size_t),
+        ("kept", c_size_t),
+    ]
+
 class tarn_snapshot_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -733,6 +796,15 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tarn_share_receive": (c_int, [c_int, POINTER(c_void_p)]),
     "tarn_import": (c_int, [c_void_p, c_int, POINTER(c_void_p)]),
     "tarn_import_close": (c_int, [c_void_p]),
+    "tarn_pool_tag_set": (c_int, [c_void_p, c_uint16]),
+    "tarn_pool_tag_get": (c_int, [c_void_p, POINTER(c_uint16)]),
+    "tarn_sleep_prepare": (c_int, [POINTER(tarn_sleep_options), POINTER(tarn_residue)]),
+    "tarn_sleep_commit": (c_int, [POINTER(tarn_residue)]),
+    "tarn_sleep_cancel": (c_int, []),
+    "tarn_sleep": (c_int, [POINTER(tarn_sleep_options), POINTER(tarn_residue)]),
+    "tarn_wake": (c_int, []),
+    "tarn_sleep_state_get": (c_int, [POINTER(c_int)]),
+    "tarn_residue_reason_text": (c_char_p, [c_int]),
     "tarn_snapshot_write": (c_int, [c_char_p, POINTER(tarn_snapshot_options)]),
     "tarn_snapshot_print": (c_int, [CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p), c_void_p, POINTER(tarn_snapshot_options)]),
     "tarn_memory_list": (c_int, [CFUNCTYPE(None, POINTER(tarn_memory_segment), c_void_p), c_void_p]),

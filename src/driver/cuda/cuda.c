@@ -722,5 +722,6 @@ const struct driver driver_cuda = {
     DRIVER_CALL_LIST(X)
 #undef X
         .processes = cuda_processes,
+    .identity = cuda_identity,
     .finish = cuda_finish,
 };

@@ -56,6 +56,7 @@ void cuda_say(char *text, size_t size, cu_result code);
 /* ---- cuda_monitor.c ---------------------------------------------------------------------------------------------- */
 
 size_t cuda_processes(int device, struct driver_process *list, size_t room);
+void cuda_identity(int device, struct driver_identity *identity);
 
 /* ---- cuda_enter.c ------------------------------------------------------------------------------------------------ */
 

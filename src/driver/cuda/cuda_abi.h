@@ -31,6 +31,10 @@ typedef struct CUgraphExec_st *cu_graph_exec;
 typedef struct CUuserObject_st *cu_user_object;
 typedef void (*cu_host_function)(void *);
 
+struct cu_uuid {
+    unsigned char bytes[16];
+};
+
 struct cu_location {
     unsigned type; /* CU_LOCATION_* */
     int id;
@@ -162,6 +166,8 @@ enum cu_value {
     X(cuDeviceGetCount, 2000, cuDeviceGetCount, true, (int *count))                                                    \
     X(cuDeviceGet, 2000, cuDeviceGet, true, (cu_device * device, int ordinal))                                         \
     X(cuDeviceGetName, 2000, cuDeviceGetName, true, (char *name, int size, cu_device device))                          \
+    X(cuDeviceGetUuid, 9020, cuDeviceGetUuid, false, (struct cu_uuid * uuid, cu_device device))                        \
+    X(cuDeviceGetUuid, 11040, cuDeviceGetUuid_v2, false, (struct cu_uuid * uuid, cu_device device))                    \
     X(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId, false, (char *address, int size, cu_device device))              \
     X(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute, true,                                                          \
       (int *value, cu_device_attribute attribute, cu_device device))                                                   \

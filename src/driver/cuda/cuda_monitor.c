@@ -8,6 +8,9 @@
 #include "base/lock.h"
 #include "driver/cuda/cuda.h"
 
+#include <stdio.h>
+#include <string.h>
+
 typedef struct nvml_device *nvml_device;
 
 struct nvml_process {
@@ -73,4 +76,23 @@ size_t cuda_processes(int device, struct driver_process *list, size_t room)
                 .bytes = found[i].bytes == ~0ull ? SIZE_MAX : (size_t)found[i].bytes,
             };
     return stored;
+}
+
+/* The newer call gives a slice's own UUID where the older one gives the device's. */
+void cuda_identity(int device, struct driver_identity *identity)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct cu_uuid whole = {{0}}, part = {{0}};
+    char address[24] = "";
+    cu_device handle = cuda.device[device].handle;
+    bool has_whole = cuda.call.cuDeviceGetUuid && cuda.call.cuDeviceGetUuid(&whole, handle) == CU_OK;
+    bool has_part = cuda.call.cuDeviceGetUuid_v2 && cuda.call.cuDeviceGetUuid_v2(&part, handle) == CU_OK;
+    bool is_slice = has_whole && has_part && memcmp(&whole, &part, sizeof whole) != 0;
+    *identity = (struct driver_identity){.uuid = ""};
+    if (has_whole || has_part)
+        driver_uuid_print(identity, is_slice ? "MIG" : "GPU", has_part ? part.bytes : whole.bytes);
+    if (cuda.call.cuDeviceGetPCIBusId && cuda.call.cuDeviceGetPCIBusId(address, sizeof address, handle) == CU_OK) {
+        address[sizeof address - 1] = '\0';
+        snprintf(identity->pci, sizeof identity->pci, "%s", address);
+    }
 }

@@ -9,6 +9,8 @@
 #include "base/pages.h"
 #include "base/status.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Devices ----------------------------------------------------------------------------------------------------- */
@@ -508,6 +510,28 @@ tarn_status hip_peer_enable(int device, int peer)
     return hip_leave(&scope, code, "hipDeviceEnablePeerAccess to device %d", peer);
 }
 
+/* AMD's runtime gives 16 hexadecimal digits, which its tools print behind "GPU-"; on another platform they are bytes. */
+static void hip_identity(int device, struct driver_identity *identity)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct hip_uuid uuid = {{0}};
+    char address[24] = "";
+    *identity = (struct driver_identity){.uuid = ""};
+    if (hip.call.hipDeviceGetUuid && hip.call.hipDeviceGetUuid(&uuid, device) == HIP_OK) {
+        size_t digits = 0;
+        while (digits < sizeof uuid.bytes && isxdigit((unsigned char)uuid.bytes[digits]))
+            digits++;
+        if (digits == sizeof uuid.bytes)
+            snprintf(identity->uuid, sizeof identity->uuid, "GPU-%.16s", uuid.bytes);
+        else
+            driver_uuid_print(identity, "GPU", (const unsigned char *)uuid.bytes);
+    }
+    if (hip.call.hipDeviceGetPCIBusId && hip.call.hipDeviceGetPCIBusId(address, sizeof address, device) == HIP_OK) {
+        address[sizeof address - 1] = '\0';
+        snprintf(identity->pci, sizeof identity->pci, "%s", address);
+    }
+}
+
 /* No library is of this driver any more, until the next choice. */
 static void hip_finish(void)
 {
@@ -523,5 +547,6 @@ const struct driver driver_hip = {
 #define X(call, parameters) .call = hip_##call,
     DRIVER_CALL_LIST(X)
 #undef X
-        .finish = hip_finish,
+        .identity = hip_identity,
+    .finish = hip_finish,
 };

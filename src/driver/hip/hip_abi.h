@@ -29,6 +29,10 @@ typedef struct ihipMemGenericAllocationHandle *hip_piece;
 typedef void (*hip_host_function)(void *);
 typedef void (*hip_stream_callback)(hip_stream, hip_result, void *);
 
+struct hip_uuid {
+    char bytes[16];
+};
+
 struct hip_location {
     unsigned type; /* HIP_LOCATION_DEVICE */
     int id;
@@ -152,6 +156,8 @@ enum hip_value {
     X(hipSetDevice, 42, true, (int device))                                                                           \
     X(hipGetDevice, 42, true, (int *device))                                                                          \
     X(hipDeviceGetName, 42, true, (char *name, int size, int device))                                                 \
+    X(hipDeviceGetUuid, 51, false, (struct hip_uuid * uuid, int device))                                              \
+    X(hipDeviceGetPCIBusId, 42, false, (char *address, int size, int device))                                         \
     X(hipDeviceGetAttribute, 42, true, (int *value, hip_device_attribute attribute, int device))                      \
     X(hipDeviceTotalMem, 42, true, (size_t * bytes, int device))                                                      \
     X(hipDeviceGetStreamPriorityRange, 42, true, (int *least, int *greatest))                                         \

@@ -305,6 +305,7 @@ bool host_graphs_settled_locked(void);
 bool host_checking(void);
 tarn_status host_check(void (*found)(const struct driver_conflict *conflict));
 void host_finish(void);
+void host_identity(int device, struct driver_identity *identity);
 
 /* ---- host_check.c ------------------------------------------------------------------------------------------------ */
 

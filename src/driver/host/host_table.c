@@ -61,6 +61,7 @@ const struct driver driver_host = {
     .owner_clear = host_owner_clear,
     .checking = host_checking,
     .check = host_check,
+    .identity = host_identity,
     .finish = host_finish,
 };
 #if defined(__GNUC__)

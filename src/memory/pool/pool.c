@@ -242,6 +242,8 @@ void pools_leave_behind(struct arena *arena)
     mutex_lock(&collecting);
     for (struct store *store = store_next(arena, NULL); store; store = store_next(arena, store)) {
         struct pool *pool = pool_of_store(store);
+        if (pool->prepared)
+            pool_sleep_cancel(pool);
         if (atomic_load(&store->holds))
             continue; /* a graph may still run, and will say when it has ended */
         if (atomic_exchange(&pool->count, 0))

@@ -24,7 +24,10 @@ struct pool {
     atomic_int state;    /* tarn_pool_state; suspend.c */
     struct saved *saved; /* contents; of the thread that changes the state */
     enum { COPIES_ENDED, COPIES_OUT, COPIES_BACK } copies; /* likewise: begun, and not known to have ended */
-    struct pinned_pool *pinned;                            /* of its captures; scopes_lock. NULL until one asked */
+    bool prepared, keeps;       /* likewise: a sleep has begun, and whether with its contents */
+    struct taken *taken;        /* likewise: memory out of its addresses, in a sleep under way */
+    atomic_uint tag;            /* tarn_tag, by which a sleep chooses */
+    struct pinned_pool *pinned; /* of its captures; scopes_lock. NULL until one asked */
 };
 
 /* NULL for each of the arena's own: those of the default pool, and what is imported. */
@@ -70,6 +73,24 @@ void pools_leave_behind(struct arena *arena);
 /* Lets go of what a suspended pool has, when nobody can resume it any more: its addresses where nothing is live, its contents. False
  * where somebody is at it, or its copies may be under way: then its memory stays. */
 bool pool_suspension_end(struct pool *pool);
+/* A suspend in steps, for a sleep of several pools. `prepare` is all that comes before memory is unmapped; a pool that is prepared serves
+ * nobody, has its memory and, with `keep`, a copy of its contents. On failure it runs, or, where pool_sleep_is_in_part() says so, is suspended
+ * in part as by tarn_pool_suspend(). `unmap` takes the memory out of its addresses and on failure puts it back; `put_back` undoes it, with the
+ * contents that were there. `release` ends it: it is suspended then, whatever it gives. `cancel` undoes a prepare and cannot fail. The
+ * caller bars captures, and counts the pool, which is not of plain segments. */
+tarn_status pool_sleep_prepare(struct pool *pool, bool keep);
+void pool_sleep_cancel(struct pool *pool);
+tarn_status pool_sleep_unmap(struct pool *pool);
+tarn_status pool_sleep_put_back(struct pool *pool);
+tarn_status pool_sleep_release(struct pool *pool);
+/* Bytes of contents that the pool has in host memory. */
+size_t pool_saved_bytes(const struct pool *pool);
+static inline bool pool_sleep_is_in_part(struct pool *pool)
+{
+    int state = atomic_load(&pool->state);
+    return !pool->prepared && (state == TARN_POOL_KEPT || state == TARN_POOL_DISCARDED);
+}
+
 /* Takes the memory out of the addresses that a suspend failed to take it out of; it stays with the store. */
 void pool_suspension_complete(struct pool *pool);
 

@@ -412,21 +412,31 @@ static struct change in_part(const struct pool *pool, bool keep, tarn_status sta
     };
 }
 
-static struct change suspend(struct pool *pool, bool keep)
+/* Waits for the work of a store that was stopped. */
+static tarn_status wait_for_all(struct store *store)
 {
-    struct store *store = &pool->store;
-    struct taken *taken = NULL;
-    tarn_status status = refuse_anchored(store);
-    if (!status)
-        status = wait_for_work(store);
+    tarn_status status = wait_for_work(store);
     if (status == TARN_ERROR_CAPTURE)
         status =
             failed(status, "a suspend: a stream that uses memory of pool (%llu, %llu) captures; first end the capture",
                    (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+    return status ? status : end_ghosts(store);
+}
+
+/* All that comes before memory is unmapped. */
+static tarn_status get_ready(struct pool *pool, bool keep)
+{
+    tarn_status status = refuse_anchored(&pool->store);
     if (!status)
-        status = end_ghosts(store);
-    if (!status && keep)
-        status = save(pool);
+        status = wait_for_all(&pool->store);
+    return !status && keep ? save(pool) : status;
+}
+
+static struct change suspend(struct pool *pool, bool keep)
+{
+    struct store *store = &pool->store;
+    struct taken *taken = NULL;
+    tarn_status status = get_ready(pool, keep);
     if (status && pool->copies)
         return in_part(pool, keep, status);
     if (status)
@@ -453,6 +463,82 @@ static tarn_status change_end(struct pool *pool, struct change change)
     atomic_store(&pool->state, change.state);
     return change.status;
 }
+
+/* In two steps ----------------------------------------------------------------------------------------------------- */
+
+/* To others a pool that is prepared is one that is being suspended by another thread. */
+tarn_status pool_sleep_prepare(struct pool *pool, bool keep)
+{
+    int before = 0;
+    tarn_status status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a sleep", &before);
+    if (status)
+        return status;
+    debug_settles(&pool->store);
+    stop(&pool->store);
+    status = get_ready(pool, keep);
+    if (!status) {
+        pool->prepared = true;
+        pool->keeps = keep;
+        return TARN_OK;
+    }
+    if (pool->copies)
+        return change_end(pool, in_part(pool, keep, status));
+    saved_free(pool);
+    return change_end(pool, (struct change){TARN_POOL_RUNS, status});
+}
+
+size_t pool_saved_bytes(const struct pool *pool)
+{
+    size_t bytes = 0;
+    for (const struct saved *saved = pool->saved; saved; saved = saved->next)
+        bytes += saved->size;
+    return bytes;
+}
+
+void pool_sleep_cancel(struct pool *pool)
+{
+    pool->prepared = false;
+    saved_free(pool);
+    (void)change_end(pool, (struct change){TARN_POOL_RUNS, TARN_OK});
+}
+
+tarn_status pool_sleep_put_back(struct pool *pool)
+{
+    tarn_status status = put_back(pool->store.arena, pool->taken);
+    pool->taken = NULL;
+    if (!status)
+        return TARN_OK;
+    pool->prepared = false;
+    return change_end(pool, in_part(pool, pool->keeps, status));
+}
+
+tarn_status pool_sleep_unmap(struct pool *pool)
+{
+    tarn_status status = wait_for_all(&pool->store);
+    if (!status)
+        status = empty_all(&pool->store, &pool->taken);
+    if (!status || !pool->taken)
+        return status;
+    struct error_before before;
+    error_attempt_begin(&before);
+    (void)pool_sleep_put_back(pool);
+    error_attempt_end(&before, TARN_OK);
+    return status;
+}
+
+tarn_status pool_sleep_release(struct pool *pool)
+{
+    struct taken *taken = pool->taken;
+    pool->taken = NULL;
+    pool->prepared = false;
+    if (!pool->keeps && debug_has(DEBUG_CONTENTS))
+        hooks.debug_forget(&pool->store);
+    tarn_status status = release_all(&pool->store, taken);
+    trace_store(TRACE_suspend, &pool->store, pool->keeps);
+    return change_end(pool, (struct change){pool->keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED, status});
+}
+
+/* The calls -------------------------------------------------------------------------------------------------------- */
 
 tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
 {
@@ -500,6 +586,10 @@ static tarn_status fill_or_make_room(struct store *store)
     tarn_status status = fill_all(store);
     if (status != TARN_ERROR_OUT_OF_MEMORY)
         return status;
+    struct error_before before;
+    error_attempt_begin(&before);
+    (void)store_release_unmapped(store, 0); /* what the driver did not take back when the pool was suspended */
+    error_attempt_end(&before, TARN_OK);
     size_t missing = bytes_missing(store);
     mutex_lock(&arena->lock);
     size_t keep = arena->reserved > missing ? arena->reserved - missing : 0;

@@ -18,6 +18,7 @@ struct anchor {
     size_t size; /* bytes */
     uint64_t count;
     const struct arena *arena;
+    const struct store *store; /* to compare alone */
 };
 
 static int by_range(const struct tree_node *a, const struct tree_node *b)
@@ -71,6 +72,7 @@ static tarn_status enter(struct store *store, const tarn_block_info *block, void
         found->count++;
     } else {
         anchor->arena = store->arena;
+        anchor->store = store;
         anchor->count = 1;
         pieces_anchor(anchor->arena, anchor->start, anchor->size);
         tree_insert(&anchors, &anchor->node);
@@ -78,6 +80,16 @@ static tarn_status enter(struct store *store, const tarn_block_info *block, void
     }
     mutex_unlock(&anchors_lock);
     return TARN_OK;
+}
+
+bool anchors_any(const struct store *store)
+{
+    bool found = false;
+    mutex_lock(&anchors_lock);
+    for (struct tree_node *node = tree_first(&anchors); node && !found; node = tree_next(node))
+        found = TREE_ENTRY(node, struct anchor, node)->store == store;
+    mutex_unlock(&anchors_lock);
+    return found;
 }
 
 tarn_status tarn_anchor(const void *pointer, size_t size)

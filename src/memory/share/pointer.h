@@ -20,4 +20,7 @@ typedef tarn_status (*block_work)(struct store *store, const tarn_block_info *bl
 /* Looks up the live block that holds `pointer`. TARN_ERROR_INVALID_POINTER, or what `work` gives. */
 tarn_status pointer_do(const void *pointer, block_work work, void *argument);
 
+/* Whether a caller has anchored memory of a store; what is anchored and not by a caller is exported. */
+bool anchors_any(const struct store *store);
+
 #endif

@@ -593,6 +593,56 @@ __attribute__((visibility("default"))) tarn_status tarn_share_send(int socket, c
 __attribute__((visibility("default"))) tarn_status tarn_share_receive(int socket, tarn_share **share);
 __attribute__((visibility("default"))) tarn_status tarn_import(const tarn_share *share, int device, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_import_close(void *pointer);
+typedef enum tarn_sleep_contents {
+    TARN_SLEEP_KEEP,
+    TARN_SLEEP_DISCARD,
+    TARN_SLEEP_LEAVE
+} tarn_sleep_contents;
+typedef struct tarn_sleep_rule {
+    tarn_tag tag;
+    tarn_sleep_contents contents;
+} tarn_sleep_rule;
+typedef struct tarn_sleep_options {
+    size_t size;
+    unsigned what;
+    tarn_sleep_contents contents;
+    const tarn_sleep_rule *rules;
+    size_t rule_count;
+} tarn_sleep_options;
+typedef enum tarn_residue_reason {
+    TARN_RESIDUE_CONTEXT = 1, TARN_RESIDUE_HANDLES = 2, TARN_RESIDUE_WORKSPACES = 3, TARN_RESIDUE_DEFAULT_POOL = 4, TARN_RESIDUE_PLAIN = 5, TARN_RESIDUE_REGISTERED = 6, TARN_RESIDUE_EXPORTED = 7, TARN_RESIDUE_LEFT = 8, TARN_RESIDUE_PINNED = 9,
+} tarn_residue_reason;
+typedef struct tarn_residue_item {
+    tarn_residue_reason reason;
+    int device;
+    tarn_pool_id pool;
+    size_t bytes;
+    size_t count;
+} tarn_residue_item;
+typedef struct tarn_residue {
+    size_t size;
+    tarn_residue_item *items;
+    size_t room;
+    size_t count;
+    size_t before;
+    size_t after;
+    size_t kept;
+} tarn_residue;
+typedef enum tarn_sleep_state {
+    TARN_SLEEP_AWAKE,
+    TARN_SLEEP_CHANGES,
+    TARN_SLEEP_PREPARED,
+    TARN_SLEEP_ASLEEP
+} tarn_sleep_state;
+__attribute__((visibility("default"))) tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag);
+__attribute__((visibility("default"))) tarn_status tarn_pool_tag_get(tarn_pool *pool, tarn_tag *tag);
+__attribute__((visibility("default"))) tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_residue *residue);
+__attribute__((visibility("default"))) tarn_status tarn_sleep_commit(tarn_residue *residue);
+__attribute__((visibility("default"))) tarn_status tarn_sleep_cancel(void);
+__attribute__((visibility("default"))) tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue);
+__attribute__((visibility("default"))) tarn_status tarn_wake(void);
+__attribute__((visibility("default"))) tarn_status tarn_sleep_state_get(tarn_sleep_state *state);
+__attribute__((visibility("default"))) const char *tarn_residue_reason_text(tarn_residue_reason reason);
 typedef enum tarn_snapshot_format {
     TARN_SNAPSHOT_PICKLE,
     TARN_SNAPSHOT_CHROME

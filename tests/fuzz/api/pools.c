@@ -309,6 +309,78 @@ static void fuzz_tarn_pool_unhold(void)
     (void)tarn_pool_unhold(any_object(world.pools));
 }
 
+static tarn_tag any_tag(void)
+{
+    tarn_tag tag = 0;
+    if (take_bool())
+        (void)tarn_tag_intern(take_bool() ? "weights" : "cache", &tag);
+    return take() % 8 ? tag : (tarn_tag)take_number();
+}
+
+static void fuzz_tarn_pool_tag_set(void)
+{
+    (void)tarn_pool_tag_set(any_object(world.pools), any_tag());
+}
+
+static void fuzz_tarn_pool_tag_get(void)
+{
+    tarn_tag tag;
+    (void)tarn_pool_tag_get(any_object(world.pools), or_null(&tag));
+}
+
+/* A sleep with anything, in one step or the first of two. */
+static void fuzz_any_sleep(tarn_status (*call)(const tarn_sleep_options *options, tarn_residue *residue))
+{
+    tarn_residue_item items[4];
+    tarn_sleep_rule rules[2];
+    tarn_residue residue = {.size = struct_size(sizeof residue), .items = items, .room = take() % 5};
+    for (int i = 0; i < 2; i++)
+        rules[i] = (tarn_sleep_rule){any_tag(), (tarn_sleep_contents)(take() % 4)};
+    tarn_sleep_options options = {.size = struct_size(sizeof options),
+                                  .what = take() % 9,
+                                  .contents = (tarn_sleep_contents)(take() % 4),
+                                  .rules = or_null(rules),
+                                  .rule_count = take() % 3};
+    (void)call(or_null(&options), or_null(&residue));
+}
+
+static void fuzz_tarn_sleep(void)
+{
+    fuzz_any_sleep(tarn_sleep);
+}
+
+static void fuzz_tarn_sleep_prepare(void)
+{
+    fuzz_any_sleep(tarn_sleep_prepare);
+}
+
+static void fuzz_tarn_sleep_commit(void)
+{
+    tarn_residue residue = {.size = struct_size(sizeof residue)};
+    (void)tarn_sleep_commit(or_null(&residue));
+}
+
+static void fuzz_tarn_sleep_cancel(void)
+{
+    (void)tarn_sleep_cancel();
+}
+
+static void fuzz_tarn_wake(void)
+{
+    (void)tarn_wake();
+}
+
+static void fuzz_tarn_sleep_state_get(void)
+{
+    tarn_sleep_state state;
+    (void)tarn_sleep_state_get(or_null(&state));
+}
+
+static void fuzz_tarn_residue_reason_text(void)
+{
+    (void)tarn_residue_reason_text((tarn_residue_reason)take());
+}
+
 static void fuzz_tarn_pool_keep_for_graph(void)
 {
     (void)tarn_pool_keep_for_graph(any_object(world.pools), any_object(world.graphs));
@@ -374,5 +446,14 @@ const struct api_call api_pools[] = {
     CALL(tarn_device_stats_reset),
     CALL(tarn_pool_hold),
     CALL(tarn_pool_unhold),
+    CALL(tarn_pool_tag_set),
+    CALL(tarn_pool_tag_get),
+    CALL(tarn_sleep),
+    CALL(tarn_sleep_prepare),
+    CALL(tarn_sleep_commit),
+    CALL(tarn_sleep_cancel),
+    CALL(tarn_wake),
+    CALL(tarn_sleep_state_get),
+    CALL(tarn_residue_reason_text),
     {0},
 };

@@ -7,6 +7,7 @@
 #define TOOLS_TOP_H
 
 #include "report/page.h"
+#include "units.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,8 +43,11 @@ enum top_result top_read(int file, struct top_reading *reading, struct top_why *
 struct top_list {
     struct top_entry {
         char path[4096];
+        char number
+            [32]; /* of the process, with what the page's name has behind it; no other entry of that name has it */
         struct page_head head;
-        uint64_t reserved; /* bytes, of all devices */
+        struct top_reading *reading; /* NULL: nothing was written yet */
+        uint64_t reserved;           /* bytes, of all devices */
         uint32_t devices;
         bool foreign; /* another user's: nothing but the path is known */
     } * entries;
@@ -74,13 +78,13 @@ struct top_look {
 /* Shows a reading, with the rates since `before`, which may be NULL. */
 void top_frame_make(struct top_frame *frame, const struct top_reading *before, const struct top_reading *now,
                     const struct top_look *look);
-void top_frame_list(struct top_frame *frame, const struct top_list *list);
 void top_frame_finish(struct top_frame *frame);
 
 /* top_json.c ------------------------------------------------------------------------------------------------------- */
 
 bool top_json_write(FILE *out, const struct top_reading *before, const struct top_reading *now, int device);
-bool top_json_list(FILE *out, const struct top_list *list);
+struct fleet;
+bool top_json_list(FILE *out, const struct fleet *fleet);
 
 /* Changes a second of what a device has counted, between two readings. */
 struct top_rates {
@@ -89,6 +93,9 @@ struct top_rates {
 };
 struct top_rates top_rates_of(const struct top_reading *before, const struct top_reading *now,
                               const struct survey_device *device);
+
+/* How long ago a second since 1970 was. */
+struct units_text top_since(uint64_t started);
 
 /* 1 - the longest piece of free memory / all of it; 0 where there is none. */
 double top_fragmentation(const struct survey_device *device);

@@ -4,6 +4,7 @@
 /* `tarn top`: the command line, the choice of the process, and what is done on a terminal and elsewhere. The screen itself is
  * top_screen.c's. */
 #include "command.h"
+#include "top/fleet.h"
 #include "top/top.h"
 #include "top/top_screen.h"
 #include "units.h"
@@ -24,15 +25,20 @@ static const char help[] =
     "\n"
     "Shows what tarn has in a running process: memory by device, pool and stream, rates, handles. PROCESS is its "
     "number,\n"
-    "or the name that it publishes under. Without one the processes that publish are listed.\n"
+    "or the name that it publishes under. Without one all processes that publish are shown: what each has of each "
+    "device,\n"
+    "and of each device what these processes have beside it, what others have, and what is free.\n"
     "\n"
     "A process publishes when TARN_LIVE=1 is in its environment as it starts, or when it calls tarn_live_start(); it\n"
     "takes the time of a few readings a second, in a thread of its own. Only its user and root can see it.\n"
     "\n"
     "On a terminal the screen is refreshed until the process ends, or q is pressed. Elsewhere one reading is printed.\n"
+    "Without PROCESS a key chooses the order: r reserved, a allocated, k peak, t rate, n name, p process, g age.\n"
     "\n"
     "Options:\n"
     "      --interval S      Seconds between two readings, 0.1 to 3600 (1); rates are of that time\n"
+    "      --sort KEY        The order of processes: reserved (the default), allocated, peak, rate, name, process, "
+    "age\n"
     "      --once            Print one reading and stop, on a terminal too\n"
     "      --json            Print one JSON object: of the process, or an array of those that publish\n"
     "      --device N        Show this device alone\n"
@@ -50,6 +56,8 @@ static const char help[] =
     "      Watch it.\n"
     "  tarn top --once --interval 10 trainer\n"
     "      What it has, and what it did in the last ten seconds.\n"
+    "  tarn top --sort peak\n"
+    "      All processes, those with the highest peak first.\n"
     "  tarn top --json trainer | jq '.devices[].stats.reserved_bytes.all.peak'\n"
     "      One figure.\n";
 
@@ -57,6 +65,7 @@ struct arguments {
     const char *process, *directory;
     double interval; /* seconds */
     int device;      /* -1: all */
+    enum fleet_order order;
     bool once, json;
 };
 
@@ -74,6 +83,17 @@ static bool take_device(void *arguments, const char *value)
     return true;
 }
 
+static bool take_order(void *arguments, const char *value)
+{
+    for (int i = 0; i < FLEET_ORDERS; i++) {
+        if (strcmp(fleet_orders[i].name, value) != 0)
+            continue;
+        ((struct arguments *)arguments)->order = (enum fleet_order)i;
+        return true;
+    }
+    return false;
+}
+
 static bool take_directory(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->directory = value;
@@ -82,6 +102,7 @@ static bool take_directory(void *arguments, const char *value)
 
 static const struct command_option options[] = {
     {.name = "interval", .wants = "seconds from 0.1 to 3600", .take = take_interval},
+    {.name = "sort", .wants = "reserved, allocated, peak, rate, name, process or age", .take = take_order},
     {.name = "once", .flag = offsetof(struct arguments, once)},
     {.name = "json", .flag = offsetof(struct arguments, json)},
     {.name = "device", .wants = "a number from 0 to 63", .take = take_device},
@@ -195,16 +216,28 @@ static int choose(const struct arguments *arguments, int *file)
     return status;
 }
 
-static int list(const struct arguments *arguments)
+static struct top_look look_of(const struct arguments *arguments, bool terminal)
 {
-    struct top_list list;
+    const char *no_colour = getenv("NO_COLOR");
+    return (struct top_look){
+        .device = arguments->device,
+        .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
+        .colour = terminal && !(no_colour && *no_colour),
+    };
+}
+
+/* What it is now. */
+static int list_once(const struct arguments *arguments)
+{
+    struct top_list list = {0};
+    struct fleet fleet = {0};
     struct top_frame frame = {0};
-    bool done = top_list_make(arguments->directory, 0, &list);
-    size_t own = list.count - list.foreign;
+    struct top_look look = look_of(arguments, isatty(STDOUT_FILENO));
+    bool done = top_list_make(arguments->directory, 0, &list) && fleet_make(&list, NULL, arguments->order, &fleet);
     if (done && arguments->json) {
-        done = top_json_list(stdout, &list);
-    } else if (done && own) {
-        top_frame_list(&frame, &list);
+        done = top_json_list(stdout, &fleet);
+    } else if (done && fleet.share_count) {
+        fleet_frame(&frame, &fleet, &look);
         done = !frame.failed && fwrite(frame.text, 1, frame.length, stdout) == frame.length;
     } else if (done) {
         puts("No process publishes. Start one with TARN_LIVE=1 in its environment.");
@@ -214,7 +247,16 @@ static int list(const struct arguments *arguments)
     if (!done)
         fputs("tarn top: the list could not be made\n", stderr);
     top_frame_finish(&frame);
+    fleet_finish(&fleet);
     top_list_finish(&list);
+    return done ? COMMAND_OK : COMMAND_FAILED;
+}
+
+static int list(const struct arguments *arguments)
+{
+    if (arguments->once || arguments->json || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
+        return list_once(arguments);
+    bool done = top_screen_fleet(arguments->directory, arguments->interval, arguments->order, look_of(arguments, true));
     return done ? COMMAND_OK : COMMAND_FAILED;
 }
 
@@ -252,16 +294,6 @@ static bool has_device(const struct survey *survey, int device)
         if (survey->devices[i].number == device)
             return true;
     return device < 0;
-}
-
-static struct top_look look_of(const struct arguments *arguments, bool terminal)
-{
-    const char *no_colour = getenv("NO_COLOR");
-    return (struct top_look){
-        .device = arguments->device,
-        .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
-        .colour = terminal && !(no_colour && *no_colour),
-    };
 }
 
 /* One reading, and the rates since the one before it. */
@@ -327,7 +359,7 @@ static int run(int argc, char **argv)
 
 const struct command top_command = {
     .name = "top",
-    .summary = "Show what tarn has in a running process",
+    .summary = "Show what tarn has in running processes",
     .help = help,
     .run = run,
 };

@@ -4,6 +4,7 @@
 /* What `tarn top` shows, as lines of text: a bar and figures a device, then tables, the largest first. libsmartcols lays the tables out.
  * The same lines serve a screen, which has a width and few rows, and a file. */
 #include "top/top.h"
+#include "top/top_text.h"
 #include "units.h"
 
 #include <inttypes.h>
@@ -15,122 +16,9 @@
 #include <time.h>
 #include <wchar.h>
 
-#define BOLD "\033[1m"
-#define PLAIN "\033[0m"
 #define BAR_LEAST 20
 #define BAR_MOST 120
 #define WIDTH_OF_FILES 100 /* columns, where there is no terminal: of bars */
-
-/* Lines ------------------------------------------------------------------------------------------------------------ */
-
-static void put(struct top_frame *frame, const char *text, size_t length)
-{
-    if (frame->failed)
-        return;
-    if (frame->length + length + 1 > frame->capacity) {
-        size_t capacity = 2 * frame->capacity + length + 4096;
-        char *larger = realloc(frame->text, capacity);
-        frame->failed = !larger;
-        if (!larger)
-            return;
-        frame->text = larger;
-        frame->capacity = capacity;
-    }
-    memcpy(frame->text + frame->length, text, length);
-    frame->length += length;
-    frame->text[frame->length] = '\0';
-}
-
-/* The bytes of a line that fill at most `width` columns. */
-static size_t fit(const char *line, size_t length, int width)
-{
-    mbstate_t state = {0};
-    int columns = 0;
-    for (size_t at = 0; at < length;) {
-        wchar_t letter;
-        size_t bytes = mbrtowc(&letter, line + at, length - at, &state);
-        if (bytes == 0 || bytes > length - at)
-            return at;
-        int wide = wcwidth(letter);
-        columns += wide > 0 ? wide : 0;
-        if (columns > width)
-            return at;
-        at += bytes;
-    }
-    return length;
-}
-
-static void put_line(struct top_frame *frame, const struct top_look *look, const char *line, size_t length, bool bold)
-{
-    while (length && line[length - 1] == ' ')
-        length--;
-    if (look->width)
-        length = fit(line, length, look->width);
-    if (bold && look->colour)
-        put(frame, BOLD, strlen(BOLD));
-    put(frame, line, length);
-    if (bold && look->colour)
-        put(frame, PLAIN, strlen(PLAIN));
-    put(frame, "\n", 1);
-}
-
-static __attribute__((format(printf, 4, 5))) void say(struct top_frame *frame, const struct top_look *look, bool bold,
-                                                      const char *format, ...)
-{
-    char line[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        put_line(frame, look, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1, bold);
-}
-
-/* Tables ----------------------------------------------------------------------------------------------------------- */
-
-struct column {
-    const char *name;
-    int flags;
-};
-
-static struct libscols_table *table_begin(const struct column *columns, size_t count)
-{
-    struct libscols_table *table = scols_new_table();
-    bool done = table && scols_table_set_column_separator(table, "  ") == 0;
-    for (size_t i = 0; i < count && done; i++)
-        done = scols_table_new_column(table, columns[i].name, 0, columns[i].flags) != NULL;
-    if (done)
-        return table;
-    scols_unref_table(table);
-    return NULL;
-}
-
-static void table_row(struct top_frame *frame, struct libscols_table *table, const char *const *cells, size_t count)
-{
-    struct libscols_line *line = table ? scols_table_new_line(table, NULL) : NULL;
-    frame->failed |= !line;
-    for (size_t i = 0; i < count && !frame->failed; i++)
-        frame->failed = scols_line_set_data(line, i, cells[i]) != 0;
-}
-
-/* Puts the lines of a table, the first of them bold, and frees it. `left_out` rows had no room. */
-static void table_end(struct top_frame *frame, const struct top_look *look, struct libscols_table *table,
-                      size_t left_out)
-{
-    char *text = NULL;
-    frame->failed |= !table || scols_print_table_to_string(table, &text) != 0;
-    bool first = true;
-    for (const char *line = text; !frame->failed && line && *line; first = false) {
-        size_t length = strcspn(line, "\n");
-        put_line(frame, look, line, length, first);
-        line += length + (line[length] == '\n');
-    }
-    if (left_out)
-        say(frame, look, false, "... and %zu more", left_out);
-    put(frame, "\n", 1);
-    free(text);
-    scols_unref_table(table);
-}
 
 /* An order of records by which the largest come first. */
 struct row {
@@ -205,7 +93,7 @@ static uint64_t as_rate(double value)
 }
 
 /* "1 h 02 min" */
-static struct units_text since(uint64_t started)
+struct units_text top_since(uint64_t started)
 {
     struct units_text text = {"?"};
     time_t now = time(NULL);
@@ -275,27 +163,27 @@ static void say_bar(struct top_frame *frame, const struct top_look *look, const 
     for (; filled < width; filled++)
         bar[at++] = ' ';
     bar[at] = '\0';
-    say(frame, look, false, " [%s]", bar);
+    top_say(frame, look, false, " [%s]", bar);
     at = 0;
     for (int part = 0; part < PARTS; part++)
         at += (size_t)snprintf(bar + at, sizeof bar - at, "  %s %s %s",
                                look->utf8 ? part_looks[part].fancy : part_looks[part].plain, part_looks[part].name,
                                units_bytes(parts[part]).text);
-    say(frame, look, false, "%s", bar);
+    top_say(frame, look, false, "%s", bar);
 }
 
 static void say_figures(struct top_frame *frame, const struct top_look *look, const struct survey_device *device)
 {
-    static const struct column columns[] = {{"", 0},
-                                            {"REQUESTED", SCOLS_FL_RIGHT},
-                                            {"ALLOCATED", SCOLS_FL_RIGHT},
-                                            {"ACTIVE", SCOLS_FL_RIGHT},
-                                            {"RESERVED", SCOLS_FL_RIGHT},
-                                            {"BLOCKS", SCOLS_FL_RIGHT}};
+    static const struct top_column columns[] = {{"", 0},
+                                                {"REQUESTED", SCOLS_FL_RIGHT},
+                                                {"ALLOCATED", SCOLS_FL_RIGHT},
+                                                {"ACTIVE", SCOLS_FL_RIGHT},
+                                                {"RESERVED", SCOLS_FL_RIGHT},
+                                                {"BLOCKS", SCOLS_FL_RIGHT}};
     const tarn_stats *stats = &device->stats;
     const tarn_stat *values[] = {&stats->requested_bytes[TARN_STAT_ALL], &stats->allocated_bytes[TARN_STAT_ALL],
                                  &stats->active_bytes[TARN_STAT_ALL], &stats->reserved_bytes[TARN_STAT_ALL]};
-    struct libscols_table *table = table_begin(columns, 6);
+    struct libscols_table *table = top_table_begin(columns, 6);
     for (int peak = 0; peak < 2; peak++) {
         struct units_text texts[5];
         const char *cells[6] = {peak ? "  peak" : "  now"};
@@ -304,9 +192,9 @@ static void say_figures(struct top_frame *frame, const struct top_look *look, co
         texts[4] = count_of(peak ? stats->allocation[0].peak : stats->allocation[0].current);
         for (int i = 0; i < 5; i++)
             cells[i + 1] = texts[i].text;
-        table_row(frame, table, cells, 6);
+        top_table_row(frame, table, cells, 6);
     }
-    table_end(frame, look, table, 0);
+    top_table_end(frame, look, table, 0);
     frame->length -= frame->failed ? 0 : 1; /* what follows belongs to it: no empty line */
 }
 
@@ -315,12 +203,12 @@ static void say_rates(struct top_frame *frame, const struct top_look *look, cons
 {
     struct top_rates rates = top_rates_of(before, now, device);
     if (!rates.known) {
-        say(frame, look, false, "  rates          with the next reading");
+        top_say(frame, look, false, "  rates          with the next reading");
         return;
     }
-    say(frame, look, false, "  rates          %s allocations/s, %s/s; driver: %s calls/s, %s/s",
-        units_count(as_rate(rates.allocations)).text, units_bytes(as_rate(rates.bytes)).text,
-        units_count(as_rate(rates.driver_calls)).text, units_bytes(as_rate(rates.driver_bytes)).text);
+    top_say(frame, look, false, "  rates          %s allocations/s, %s/s; driver: %s calls/s, %s/s",
+            units_count(as_rate(rates.allocations)).text, units_bytes(as_rate(rates.bytes)).text,
+            units_count(as_rate(rates.driver_calls)).text, units_bytes(as_rate(rates.driver_bytes)).text);
 }
 
 static void say_device(struct top_frame *frame, const struct top_look *look, const struct top_reading *before,
@@ -330,20 +218,20 @@ static void say_device(struct top_frame *frame, const struct top_look *look, con
     char available[64] = "";
     if (device->free != SURVEY_UNKNOWN)
         snprintf(available, sizeof available, ", %s free", units_bytes(device->free).text);
-    say(frame, look, true, "Device %d  %s  %s%s%s%s", device->number, device->name, units_bytes(device->total).text,
-        available, device->lost ? "  LOST: an error has left it unusable" : "", device->used ? "" : "  not used");
+    top_say(frame, look, true, "Device %d  %s  %s%s%s%s", device->number, device->name, units_bytes(device->total).text,
+            available, device->lost ? "  LOST: an error has left it unusable" : "", device->used ? "" : "  not used");
     if (!device->used)
         return;
     say_bar(frame, look, device);
     say_figures(frame, look, device);
     say_rates(frame, look, before, now, device);
-    say(frame, look, false, "  fragmentation  %.1f %%: longest piece %s of %s free; %s mapped nowhere",
-        100 * top_fragmentation(device), units_bytes(device->largest_span).text, units_bytes(device->spans).text,
-        units_bytes(device->cached).text);
-    say(frame, look, false, "  out of memory  %s; retries %s; limit %s; workspaces %s in %s",
-        count_of(stats->num_ooms).text, count_of(stats->num_alloc_retries).text, limit_text(device->limit).text,
-        units_bytes(device->workspace_bytes).text, units_count(device->workspaces).text);
-    put(frame, "\n", 1);
+    top_say(frame, look, false, "  fragmentation  %.1f %%: longest piece %s of %s free; %s mapped nowhere",
+            100 * top_fragmentation(device), units_bytes(device->largest_span).text, units_bytes(device->spans).text,
+            units_bytes(device->cached).text);
+    top_say(frame, look, false, "  out of memory  %s; retries %s; limit %s; workspaces %s in %s",
+            count_of(stats->num_ooms).text, count_of(stats->num_alloc_retries).text, limit_text(device->limit).text,
+            units_bytes(device->workspace_bytes).text, units_count(device->workspaces).text);
+    top_put(frame, "\n", 1);
 }
 
 /* Lists ------------------------------------------------------------------------------------------------------------ */
@@ -377,7 +265,7 @@ static void say_pool(struct top_frame *frame, struct libscols_table *table, cons
     pool_text(id, sizeof id, pool->id, false);
     const char *cells[POOL_COLUMNS] = {id,          device,       reserved.text, allocated.text,
                                        active.text, waiting.text, limit.text,    pool_state(pool->flags)};
-    table_row(frame, table, cells, POOL_COLUMNS);
+    top_table_row(frame, table, cells, POOL_COLUMNS);
 }
 
 #define STREAM_COLUMNS 8
@@ -394,7 +282,7 @@ static void say_stream(struct top_frame *frame, struct libscols_table *table, co
     bool retired = stream->flags & SURVEY_STREAM_RETIRED;
     const char *cells[STREAM_COLUMNS] = {slot,        device,     pool,         retired ? "retired" : native,
                                          mapped.text, spans.text, largest.text, waiting.text};
-    table_row(frame, table, cells, STREAM_COLUMNS);
+    top_table_row(frame, table, cells, STREAM_COLUMNS);
 }
 
 #define HANDLE_COLUMNS 6
@@ -407,12 +295,12 @@ static void say_handles(struct top_frame *frame, struct libscols_table *table, c
     snprintf(device, sizeof device, "%d", handles->device);
     const char *cells[HANDLE_COLUMNS] = {handles->name,  device,       in_use.text,
                                          available.text, created.text, failures.text};
-    table_row(frame, table, cells, HANDLE_COLUMNS);
+    top_table_row(frame, table, cells, HANDLE_COLUMNS);
 }
 
 /* A list of records, of which the largest are shown. Each begins with the number of its device. */
 struct list {
-    const struct column *columns;
+    const struct top_column *columns;
     size_t column_count;
     void (*say)(struct top_frame *frame, struct libscols_table *table, const void *record);
     const void *records;
@@ -437,29 +325,29 @@ static void say_list(struct top_frame *frame, const struct top_look *look, const
     if (count && !frame->failed) {
         size_t shown = look->rows && count > look->rows ? look->rows : count;
         qsort(rows, count, sizeof *rows, by_key);
-        struct libscols_table *table = table_begin(list->columns, list->column_count);
+        struct libscols_table *table = top_table_begin(list->columns, list->column_count);
         for (size_t i = 0; i < shown; i++)
             list->say(frame, table, rows[i].record);
-        table_end(frame, look, table, count - shown + (list->count.there - list->count.here));
+        top_table_end(frame, look, table, count - shown + (list->count.there - list->count.here));
     }
     free(rows);
 }
 
 static void say_lists(struct top_frame *frame, const struct top_look *look, const struct survey *survey)
 {
-    static const struct column pools[POOL_COLUMNS] = {{"POOL", 0},
-                                                      {"DEVICE", SCOLS_FL_RIGHT},
-                                                      {"RESERVED", SCOLS_FL_RIGHT},
-                                                      {"ALLOCATED", SCOLS_FL_RIGHT},
-                                                      {"ACTIVE", SCOLS_FL_RIGHT},
-                                                      {"WAITING", SCOLS_FL_RIGHT},
-                                                      {"LIMIT", SCOLS_FL_RIGHT},
-                                                      {"STATE", 0}};
-    static const struct column streams[STREAM_COLUMNS] = {
+    static const struct top_column pools[POOL_COLUMNS] = {{"POOL", 0},
+                                                          {"DEVICE", SCOLS_FL_RIGHT},
+                                                          {"RESERVED", SCOLS_FL_RIGHT},
+                                                          {"ALLOCATED", SCOLS_FL_RIGHT},
+                                                          {"ACTIVE", SCOLS_FL_RIGHT},
+                                                          {"WAITING", SCOLS_FL_RIGHT},
+                                                          {"LIMIT", SCOLS_FL_RIGHT},
+                                                          {"STATE", 0}};
+    static const struct top_column streams[STREAM_COLUMNS] = {
         {"STREAM", SCOLS_FL_RIGHT},  {"DEVICE", SCOLS_FL_RIGHT}, {"POOL", 0},
         {"NATIVE", SCOLS_FL_RIGHT},  {"MAPPED", SCOLS_FL_RIGHT}, {"FREE", SCOLS_FL_RIGHT},
         {"LONGEST", SCOLS_FL_RIGHT}, {"WAITING", SCOLS_FL_RIGHT}};
-    static const struct column handles[HANDLE_COLUMNS] = {
+    static const struct top_column handles[HANDLE_COLUMNS] = {
         {"LIBRARY", 0},           {"DEVICE", SCOLS_FL_RIGHT}, {"IN USE", SCOLS_FL_RIGHT}, {"AVAILABLE", SCOLS_FL_RIGHT},
         {"MADE", SCOLS_FL_RIGHT}, {"FAILED", SCOLS_FL_RIGHT}};
     const struct list lists[] = {
@@ -476,12 +364,12 @@ static void say_lists(struct top_frame *frame, const struct top_look *look, cons
 
 static void say_pinned(struct top_frame *frame, const struct top_look *look, const tarn_pinned_stats *pinned)
 {
-    say(frame, look, true, "Pinned host memory");
-    say(frame, look, false, "  %s in use of %s (peak %s); waiting %s, kept %s; out of memory %s",
-        bytes_of(pinned->active_bytes.current).text, bytes_of(pinned->allocated_bytes.current).text,
-        bytes_of(pinned->allocated_bytes.peak).text, bytes_of(pinned->pending_bytes).text,
-        bytes_of(pinned->kept_bytes).text, count_of(pinned->num_ooms).text);
-    put(frame, "\n", 1);
+    top_say(frame, look, true, "Pinned host memory");
+    top_say(frame, look, false, "  %s in use of %s (peak %s); waiting %s, kept %s; out of memory %s",
+            bytes_of(pinned->active_bytes.current).text, bytes_of(pinned->allocated_bytes.current).text,
+            bytes_of(pinned->allocated_bytes.peak).text, bytes_of(pinned->pending_bytes).text,
+            bytes_of(pinned->kept_bytes).text, count_of(pinned->num_ooms).text);
+    top_put(frame, "\n", 1);
 }
 
 void top_frame_make(struct top_frame *frame, const struct top_reading *before, const struct top_reading *now,
@@ -493,9 +381,10 @@ void top_frame_make(struct top_frame *frame, const struct top_reading *before, c
     frame->failed = false;
     if (look->silent > 0)
         snprintf(silent, sizeof silent, "  NOT UPDATED for %.0f s", look->silent);
-    say(frame, look, true, "%s (process %" PRIu64 ")  tarn %s on %s, for %s, own %s%s", now->head.name, now->head.pid,
-        now->head.library, now->head.driver, since(now->head.started).text, bytes_of(survey->metadata).text, silent);
-    put(frame, "\n", 1);
+    top_say(frame, look, true, "%s (process %" PRIu64 ")  tarn %s on %s, for %s, own %s%s", now->head.name,
+            now->head.pid, now->head.library, now->head.driver, top_since(now->head.started).text,
+            bytes_of(survey->metadata).text, silent);
+    top_put(frame, "\n", 1);
     for (uint32_t i = 0; i < survey->device_count.here; i++)
         if (look->device < 0 || survey->devices[i].number == look->device)
             say_device(frame, look, before, now, &survey->devices[i]);
@@ -504,34 +393,6 @@ void top_frame_make(struct top_frame *frame, const struct top_reading *before, c
     say_lists(frame, look, survey);
     while (frame->length > 1 && frame->text[frame->length - 2] == '\n')
         frame->text[--frame->length] = '\0'; /* no empty line at the end */
-}
-
-void top_frame_list(struct top_frame *frame, const struct top_list *list)
-{
-    static const struct column columns[] = {{"PROCESS", SCOLS_FL_RIGHT},
-                                            {"NAME", 0},
-                                            {"TARN", 0},
-                                            {"DRIVER", 0},
-                                            {"DEVICES", SCOLS_FL_RIGHT},
-                                            {"RESERVED", SCOLS_FL_RIGHT},
-                                            {"FOR", SCOLS_FL_RIGHT}};
-    const struct top_look look = {.device = -1};
-    struct libscols_table *table = table_begin(columns, 7);
-    for (size_t i = 0; i < list->count && !frame->failed; i++) {
-        const struct top_entry *entry = &list->entries[i];
-        if (entry->foreign)
-            continue;
-        char pid[32], devices[32];
-        struct units_text reserved = units_bytes(entry->reserved), time = since(entry->head.started);
-        snprintf(pid, sizeof pid, "%" PRIu64, entry->head.pid);
-        snprintf(devices, sizeof devices, "%" PRIu32, entry->devices);
-        const char *cells[] = {pid,           entry->head.name, entry->head.library, entry->head.driver, devices,
-                               reserved.text, time.text};
-        table_row(frame, table, cells, 7);
-    }
-    table_end(frame, &look, table, 0);
-    if (!frame->failed)
-        frame->length--;
 }
 
 void top_frame_finish(struct top_frame *frame)

@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The JSON of `tarn top`. Keys are documented in docs/man/tarn-top.1, and are added to, not changed. */
+#include "top/fleet.h"
 #include "top/top.h"
 
 #include <inttypes.h>
@@ -62,13 +63,14 @@ static json_t *json_device(const struct top_reading *before, const struct top_re
                            const struct survey_device *device)
 {
     struct top_rates rates = top_rates_of(before, now, device);
-    return json_pack("{s:i, s:s, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "device",
-                     (int)device->number, "name", device->name, "used", device->used != 0, "lost", device->lost != 0,
-                     "total", number(device->total), "free", known(device->free), "limit", known(device->limit),
-                     "free_in_tarn", number(device->spans), "longest_free", number(device->largest_span),
-                     "fragmentation", top_fragmentation(device), "waiting", number(device->waiting), "cached",
-                     number(device->cached), "workspaces", number(device->workspaces), "workspace_bytes",
-                     number(device->workspace_bytes), "rates", json_rates(&rates), "stats", json_stats(&device->stats));
+    return json_pack("{s:i, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "device", (int)device->number, "uuid", device->uuid, "pci", device->pci, "name", device->name,
+                     "used", device->used != 0, "lost", device->lost != 0, "total", number(device->total), "free",
+                     known(device->free), "limit", known(device->limit), "free_in_tarn", number(device->spans),
+                     "longest_free", number(device->largest_span), "fragmentation", top_fragmentation(device),
+                     "waiting", number(device->waiting), "cached", number(device->cached), "workspaces",
+                     number(device->workspaces), "workspace_bytes", number(device->workspace_bytes), "rates",
+                     json_rates(&rates), "stats", json_stats(&device->stats));
 }
 
 static json_t *json_id(const uint64_t id[2])
@@ -166,17 +168,42 @@ bool top_json_write(FILE *out, const struct top_reading *before, const struct to
     return write_and_free(out, json_reading(before, now, device));
 }
 
-bool top_json_list(FILE *out, const struct top_list *list)
+static json_t *json_share(const struct fleet *fleet, const struct fleet_share *share)
+{
+    const struct fleet_device *device = &fleet->devices[share->device];
+    return json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:f}", "device", (int)share->of->number, "uuid", device->uuid,
+                     "pci", device->pci, "total", number(device->total), "reserved", number(share->reserved),
+                     "allocated", number(share->allocated), "peak", number(share->peak), "share",
+                     fleet_part(fleet, share));
+}
+
+static json_t *json_shares(const struct fleet *fleet, size_t entry)
 {
     json_t *array = json_array();
-    for (size_t i = 0; i < list->count; i++) {
-        const struct top_entry *entry = &list->entries[i];
-        if (!entry->foreign)
-            json_array_append_new(array,
-                                  json_pack("{s:o, s:s, s:s, s:s, s:i, s:o, s:o}", "process", number(entry->head.pid),
-                                            "name", entry->head.name, "version", entry->head.library, "driver",
-                                            entry->head.driver, "devices", (int)entry->devices, "reserved",
-                                            number(entry->reserved), "started", number(entry->head.started)));
+    for (size_t i = 0; i < fleet->share_count; i++)
+        if (fleet->shares[i].entry == entry && fleet->shares[i].of)
+            json_array_append_new(array, json_share(fleet, &fleet->shares[i]));
+    return array;
+}
+
+/* Each process once, where its first share is. */
+bool top_json_list(FILE *out, const struct fleet *fleet)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < fleet->share_count; i++) {
+        size_t place = fleet->shares[i].entry;
+        const struct top_entry *entry = &fleet->list->entries[place];
+        bool seen = false;
+        for (size_t j = 0; j < i; j++)
+            seen |= fleet->shares[j].entry == place;
+        if (seen)
+            continue;
+        json_t *rank = entry->head.rank >= 0 ? json_integer(entry->head.rank) : json_null();
+        json_array_append_new(
+            array, json_pack("{s:o, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "process", number(entry->head.pid),
+                             "name", entry->head.name, "version", entry->head.library, "driver", entry->head.driver,
+                             "devices", (int)entry->devices, "reserved", number(entry->reserved), "started",
+                             number(entry->head.started), "rank", rank, "shares", json_shares(fleet, place)));
     }
     return write_and_free(out, array);
 }

@@ -104,8 +104,11 @@ static bool is_sound(struct survey *survey)
     if (!count_fits(survey->device_count, SURVEY_DEVICES) || !count_fits(survey->pool_count, SURVEY_POOLS) ||
         !count_fits(survey->stream_count, SURVEY_STREAMS) || !count_fits(survey->handle_count, SURVEY_HANDLES))
         return false;
-    for (uint32_t i = 0; i < survey->device_count.here; i++)
+    for (uint32_t i = 0; i < survey->device_count.here; i++) {
         make_printable(survey->devices[i].name, sizeof survey->devices[i].name);
+        make_printable(survey->devices[i].uuid, sizeof survey->devices[i].uuid);
+        make_printable(survey->devices[i].pci, sizeof survey->devices[i].pci);
+    }
     for (uint32_t i = 0; i < survey->handle_count.here; i++)
         make_printable(survey->handles[i].name, sizeof survey->handles[i].name);
     return true;
@@ -150,7 +153,6 @@ enum top_result top_read(int file, struct top_reading *reading, struct top_why *
 struct search {
     const char *directory;
     struct top_list *list;
-    struct top_reading *reading; /* room */
     bool failed;
 };
 
@@ -162,6 +164,44 @@ static struct top_entry *entry_add(struct top_list *list)
     list->entries = entries;
     entries[list->count] = (struct top_entry){.path = ""};
     return &entries[list->count++];
+}
+
+/* What the page's name has behind its prefix, made another than that of each entry of the same name: two directories may have pages of the
+ * same number, of processes in two PID namespaces. */
+static void name_entry(const struct top_list *list, struct top_entry *entry, const char *file)
+{
+    unsigned same = 0;
+    snprintf(entry->number, sizeof entry->number, "%.20s", file + strlen(PAGE_PREFIX));
+    make_printable(entry->number, sizeof entry->number);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct top_entry *other = &list->entries[i];
+        same += other != entry && !other->foreign && strcmp(other->head.name, entry->head.name) == 0 &&
+                strncmp(other->number, entry->number, strlen(entry->number)) == 0 &&
+                (other->number[strlen(entry->number)] == '\0' || other->number[strlen(entry->number)] == '+');
+    }
+    if (same) {
+        size_t length = strlen(entry->number);
+        snprintf(entry->number + length, sizeof entry->number - length, "+%u", same);
+    }
+}
+
+static void read_entry(struct search *search, struct top_entry *entry, int file)
+{
+    struct top_why why = {""};
+    struct top_reading *reading = malloc(sizeof *reading);
+    if (!reading) {
+        search->failed = true;
+        return;
+    }
+    if (top_read(file, reading, &why) == TOP_OK) {
+        entry->reading = reading;
+        entry->devices = reading->survey.device_count.here;
+        for (uint32_t i = 0; i < entry->devices; i++)
+            entry->reserved += (uint64_t)reading->survey.devices[i].stats.reserved_bytes[TARN_STAT_ALL].current;
+    } else {
+        free(reading);
+    }
+    (void)read_head(file, &entry->head, &why);
 }
 
 static void look_at(void *argument, const char *name)
@@ -184,13 +224,10 @@ static void look_at(void *argument, const char *name)
     } else {
         search->failed = true;
     }
-    if (entry && result == TOP_OK && top_read(file, search->reading, &why) == TOP_OK) {
-        entry->devices = search->reading->survey.device_count.here;
-        for (uint32_t i = 0; i < entry->devices; i++)
-            entry->reserved += (uint64_t)search->reading->survey.devices[i].stats.reserved_bytes[TARN_STAT_ALL].current;
+    if (entry && result == TOP_OK) {
+        read_entry(search, entry, file);
+        name_entry(search->list, entry, name);
     }
-    if (entry && result == TOP_OK)
-        (void)read_head(file, &entry->head, &why);
     if (file >= 0)
         close(file);
 }
@@ -224,12 +261,12 @@ bool top_list_make(const char *directory, long pid, struct top_list *list)
     enum { MOST_DIRECTORIES = 4 };
     *list = (struct top_list){0};
     char(*seen)[4096] = calloc(MOST_DIRECTORIES, sizeof *seen);
-    struct search search = {.list = list, .reading = malloc(sizeof *search.reading)};
+    struct search search = {.list = list};
     size_t count = 0;
     struct stat info;
     char process[64];
     snprintf(process, sizeof process, "/proc/%ld", pid);
-    if (seen && search.reading) {
+    if (seen) {
         search_in(&search, page_directory(directory), seen, &count);
         if (!directory) {
             search_in(&search, "/dev/shm", seen, &count);
@@ -238,8 +275,7 @@ bool top_list_make(const char *directory, long pid, struct top_list *list)
         if (!directory && pid && stat(process, &info) == 0)
             search_of_user(&search, info.st_uid, seen, &count);
     }
-    bool done = seen && search.reading && !search.failed;
-    free(search.reading);
+    bool done = seen && !search.failed;
     free(seen);
     if (list->count)
         qsort(list->entries, list->count, sizeof *list->entries, by_process);
@@ -248,6 +284,8 @@ bool top_list_make(const char *directory, long pid, struct top_list *list)
 
 void top_list_finish(struct top_list *list)
 {
+    for (size_t i = 0; i < list->count; i++)
+        free(list->entries[i].reading);
     free(list->entries);
     *list = (struct top_list){0};
 }

@@ -45,6 +45,8 @@ struct screen {
     struct top_frame frame;
     struct top_look look;
     int height;
+    char key; /* the last one that was pressed */
+    const char *help;
 };
 
 static bool write_all(const char *text, size_t length)
@@ -106,9 +108,9 @@ static void measure(struct screen *screen)
 /* The frame with the escapes that put it over the last one: as many lines as the screen has, the last of which is the help. */
 static bool draw(struct screen *screen)
 {
-    static const char rest[] = "\033[K\r\n", last[] = "\033[J\033[7m q quits \033[0m";
+    static const char rest[] = "\033[K\r\n";
     const struct top_frame *frame = &screen->frame;
-    size_t room = 2 * frame->length + (size_t)screen->height * sizeof rest + 256, at = 0;
+    size_t room = 2 * frame->length + (size_t)screen->height * sizeof rest + strlen(screen->help) + 256, at = 0;
     char *text = frame->failed ? NULL : malloc(room);
     if (!text)
         return false;
@@ -121,7 +123,8 @@ static bool draw(struct screen *screen)
         at += length + sizeof rest - 1;
         line += length + (line[length] == '\n');
     }
-    at += (size_t)snprintf(text + at, room - at, "%s%s", last,
+    int fits = screen->look.width - 2;
+    at += (size_t)snprintf(text + at, room - at, "\033[J\033[7m%.*s\033[0m%s", fits > 0 ? fits : 0, screen->help,
                            line && *line ? " more with a higher window or --once" : "");
     bool done = write_all(text, at);
     free(text);
@@ -129,7 +132,7 @@ static bool draw(struct screen *screen)
 }
 
 /* Waits for a key, a signal, or the time. False when it is to end. */
-static bool wait_for(const struct screen *screen, int ms)
+static bool wait_for(struct screen *screen, int ms)
 {
     struct pollfd files[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = wake[0], .events = POLLIN}};
     char letters[64];
@@ -148,9 +151,11 @@ static bool wait_for(const struct screen *screen, int ms)
     if (!(files[0].revents & (POLLIN | POLLHUP | POLLERR)))
         return true;
     count = read(STDIN_FILENO, letters, sizeof letters);
-    for (ssize_t i = 0; i < count; i++)
+    for (ssize_t i = 0; i < count; i++) {
+        screen->key = letters[i];
         if (letters[i] == 'q' || letters[i] == 'Q')
             return false;
+    }
     return count > 0; /* the terminal is gone */
 }
 
@@ -217,7 +222,7 @@ static enum ending loop(struct screen *screen, int file, struct readings *readin
 
 bool top_screen_run(int file, struct top_reading readings[3], double interval, struct top_look look)
 {
-    struct screen screen = {.look = look};
+    struct screen screen = {.look = look, .help = " q quits "};
     struct readings turns = {&readings[2], &readings[0], &readings[1], false};
     struct top_why why = {"the terminal could not be written to"};
     if (!begin(&screen)) {
@@ -240,4 +245,81 @@ bool top_screen_run(int file, struct top_reading readings[3], double interval, s
     }
     top_frame_finish(&screen.frame);
     return ending != ENDED_BY_FAILURE;
+}
+
+/* The machine ------------------------------------------------------------------------------------------------------ */
+
+struct machine {
+    struct top_list list;
+    struct fleet fleet;
+    bool made;
+};
+
+static void machine_finish(struct machine *machine)
+{
+    fleet_finish(&machine->fleet);
+    top_list_finish(&machine->list);
+    *machine = (struct machine){0};
+}
+
+/* Reads all pages again. */
+static bool machine_read(const char *directory, const struct machine *before, enum fleet_order order,
+                         struct machine *machine)
+{
+    *machine = (struct machine){.made = true};
+    if (top_list_make(directory, 0, &machine->list) &&
+        fleet_make(&machine->list, before->made ? &before->fleet : NULL, order, &machine->fleet))
+        return true;
+    machine_finish(machine);
+    return false;
+}
+
+static enum fleet_order order_of(char key, enum fleet_order order)
+{
+    for (int i = 0; i < FLEET_ORDERS; i++)
+        if (fleet_orders[i].key == key)
+            return (enum fleet_order)i;
+    return order;
+}
+
+static bool machine_loop(struct screen *screen, const char *directory, double interval, enum fleet_order order)
+{
+    struct machine machines[2] = {0};
+    bool done = true;
+    for (int turn = 0; done; turn = !turn) {
+        double due = now() + interval;
+        machine_finish(&machines[turn]);
+        done = machine_read(directory, &machines[!turn], order, &machines[turn]);
+        measure(screen);
+        if (done)
+            fleet_frame(&screen->frame, &machines[turn].fleet, &screen->look);
+        done = done && draw(screen);
+        screen->key = 0;
+        if (!done || !wait_for(screen, (int)((due - now()) * 1000) + 1))
+            break;
+        order = order_of(screen->key, order);
+    }
+    machine_finish(&machines[0]);
+    machine_finish(&machines[1]);
+    return done;
+}
+
+bool top_screen_fleet(const char *directory, double interval, enum fleet_order order, struct top_look look)
+{
+    char help[256];
+    struct screen screen = {.look = look, .help = help};
+    size_t at = (size_t)snprintf(help, sizeof help, " q quits; order:");
+    for (int i = 0; i < FLEET_ORDERS; i++)
+        at += (size_t)snprintf(help + at, sizeof help - at, " %c %s", fleet_orders[i].key, fleet_orders[i].name);
+    snprintf(help + at, sizeof help - at, " ");
+    if (!begin(&screen)) {
+        perror("tarn top: the terminal");
+        return false;
+    }
+    bool done = machine_loop(&screen, directory, interval, order);
+    end(&screen);
+    if (!done)
+        fputs("tarn top: memory is short, or the terminal could not be written to\n", stderr);
+    top_frame_finish(&screen.frame);
+    return done;
 }

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* User buffers of NCCL in a registrable pool of tarn's: each segment of the pool is registered with a communicator, once, as local buffer or
+ * as window. A header, which is compiled with NCCL's own <nccl.h>; nothing is linked but what the program has already.
+ *
+ *     tarn_pool_options options = {.size = sizeof options, .device = device, .registrable = true};
+ *     tarn_pool_create(&options, &pool);
+ *     tarn_pool_alloc(pool, stream, bytes, &buffer);
+ *
+ *     tarn_nccl registered;
+ *     tarn_nccl_begin(&registered, comm, pool, TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+ *     tarn_nccl_register(&registered);                  between two steps, on every rank
+ *     ncclAllReduce(buffer, buffer, ...);
+ *     tarn_nccl_deregister(&registered);                on every rank, when no collective runs
+ *
+ * NCCL keeps handles of its own on what is registered: unmapped behind its back, memory stays allocated and collectives go on using it.
+ * So a registered segment is anchored: no trim, shortage, compaction or suspend touches it, and only tarn_nccl_deregister() ends that.
+ *
+ * Nothing is registered but by these calls, on the thread that makes them. A window is collective: every rank makes the same calls in the
+ * same order, and no collective runs meanwhile. The pool gives the same segments on all ranks where all allocate alike (tarn/pool.h).
+ *
+ * A tarn_nccl is of one communicator, and used by one thread at a time. Each function returns a tarn_status; `result` has what NCCL said
+ * with TARN_ERROR_LIBRARY, and tarn_last_error() the detail of tarn's others. */
+#ifndef TARN_NCCL_H
+#define TARN_NCCL_H
+
+#include <nccl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/observe.h>
+#include <tarn/pool.h>
+#include <tarn/share.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How segments are registered. */
+typedef enum tarn_nccl_kind {
+    TARN_NCCL_LOCAL, /* ncclCommRegister(), from 2.19 on: a rank's own matter */
+    TARN_NCCL_WINDOW /* ncclCommWindowRegister(), from 2.27 on: collective */
+} tarn_nccl_kind;
+
+/* One segment that is registered. */
+typedef struct tarn_nccl_segment {
+    tarn_range range;    /* where, and which mapping */
+    const void *anchor;  /* the byte by which it is anchored */
+    void *handle;        /* of a local registration */
+    ncclWindow_t window; /* of a window */
+} tarn_nccl_segment;
+
+/* What a communicator has of a pool. Read by callers, changed by the functions alone. */
+typedef struct tarn_nccl {
+    ncclComm_t comm;
+    tarn_pool *pool;
+    tarn_nccl_kind kind;
+    int flags;                   /* of windows */
+    tarn_nccl_segment *segments; /* from malloc(), in the order in which they were registered */
+    size_t count, room;
+    ncclResult_t result; /* of the last call of NCCL's */
+    bool unsupported;    /* NCCL gave no window: it has none here, and copies */
+    bool suspended;      /* by tarn_nccl_suspend() */
+} tarn_nccl;
+
+/* Begins with nothing registered. `flags` are those of ncclCommWindowRegister(). */
+static inline void tarn_nccl_begin(tarn_nccl *registered, ncclComm_t comm, tarn_pool *pool, tarn_nccl_kind kind,
+                                   int flags)
+{
+    memset(registered, 0, sizeof *registered);
+    registered->comm = comm;
+    registered->pool = pool;
+    registered->kind = kind;
+    registered->flags = flags;
+}
+
+/* The segment that is registered and holds an address, or NULL. */
+static inline const tarn_nccl_segment *tarn_nccl_find(const tarn_nccl *registered, const void *pointer)
+{
+    for (size_t i = 0; i < registered->count; i++) {
+        const tarn_nccl_segment *segment = &registered->segments[i];
+        size_t offset = (size_t)((const char *)pointer - (const char *)segment->range.address);
+        if ((const char *)pointer >= (const char *)segment->range.address && offset < segment->range.bytes)
+            return segment;
+    }
+    return NULL;
+}
+
+/* The window of an address and where in it that lies, for calls that take a window: false where it is in none. */
+static inline bool tarn_nccl_window_get(const tarn_nccl *registered, const void *pointer, ncclWindow_t *window,
+                                        size_t *offset)
+{
+    const tarn_nccl_segment *segment = tarn_nccl_find(registered, pointer);
+    if (!segment || registered->kind != TARN_NCCL_WINDOW)
+        return false;
+    *window = segment->window;
+    *offset = (size_t)((const char *)pointer - (const char *)segment->range.address);
+    return true;
+}
+
+/* The rest is for the functions below. A byte of a live block in a range, by which it can be anchored, or NULL. */
+static inline const void *tarn_nccl_live_byte(const tarn_pool_block *blocks, size_t count, const tarn_range *range)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *address = (const char *)blocks[i].address;
+        if (address >= (const char *)range->address && address < (const char *)range->address + range->bytes)
+            return address;
+    }
+    return NULL;
+}
+
+static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const tarn_range *range, const void *byte)
+{
+    tarn_nccl_segment segment;
+    tarn_range now;
+    memset(&segment, 0, sizeof segment);
+    if (registered->count == registered->room) {
+        size_t room = 2 * registered->room + 8;
+        tarn_nccl_segment *segments =
+            (tarn_nccl_segment *)realloc(registered->segments, room * sizeof *registered->segments);
+        if (!segments)
+            return TARN_ERROR_OUT_OF_HOST_MEMORY;
+        registered->segments = segments;
+        registered->room = room;
+    }
+    tarn_status status = tarn_anchor(byte, 1);
+    if (status)
+        return status;
+    status = tarn_range_get(byte, &now); /* anchored: from here on it does not change */
+    if (!status && (now.address != range->address || now.generation != range->generation))
+        status = TARN_ERROR_BUSY; /* another thread has trimmed or suspended the pool meanwhile */
+    if (!status) {
+        registered->result = registered->kind == TARN_NCCL_LOCAL
+                                 ? ncclCommRegister(registered->comm, range->address, range->bytes, &segment.handle)
+                                 : ncclCommWindowRegister(registered->comm, range->address, range->bytes,
+                                                          &segment.window, registered->flags);
+        status = registered->result == ncclSuccess ? TARN_OK : TARN_ERROR_LIBRARY;
+    }
+    if (!status && registered->kind == TARN_NCCL_WINDOW && !segment.window) {
+        registered->unsupported = true; /* success, and no window: there are none on this system */
+        status = TARN_ERROR_NOT_SUPPORTED;
+    }
+    if (status) {
+        (void)tarn_unanchor(byte, 1);
+        return status;
+    }
+    segment.range = *range;
+    segment.anchor = byte;
+    registered->segments[registered->count++] = segment;
+    return TARN_OK;
+}
+
+/* Registers the segments of the pool that have a live block and are not registered yet, the oldest first; without one it makes no call of
+ * NCCL's, and is cheap. On failure those before the one that failed are registered.
+ *   TARN_ERROR_LIBRARY        NCCL refused: `result`
+ *   TARN_ERROR_NOT_SUPPORTED  NCCL has no windows here; collectives work, and copy
+ *   TARN_ERROR_SUSPENDED      the pool, or the communicator, is suspended
+ *   TARN_ERROR_BUSY           another thread trims or suspends the pool
+ *   TARN_ERROR_INVALID_ARGUMENT, TARN_ERROR_OUT_OF_HOST_MEMORY */
+static inline tarn_status tarn_nccl_register(tarn_nccl *registered)
+{
+    size_t segment_count = 0, block_count = 0, room = 0, block_room = 0;
+    if (registered->suspended)
+        return TARN_ERROR_SUSPENDED;
+    tarn_status status = tarn_pool_segments_get(registered->pool, NULL, 0, &room);
+    if (!status)
+        status = tarn_pool_blocks_get(registered->pool, NULL, 0, &block_room);
+    if (status || !room || !block_room)
+        return status;
+    tarn_range *segments = (tarn_range *)calloc(room, sizeof *segments);
+    tarn_pool_block *blocks = (tarn_pool_block *)calloc(block_room, sizeof *blocks);
+    status = segments && blocks ? tarn_pool_segments_get(registered->pool, segments, room, &segment_count)
+                                : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (!status)
+        status = tarn_pool_blocks_get(registered->pool, blocks, block_room, &block_count);
+    block_count = block_count < block_room ? block_count : block_room;
+    for (size_t i = 0; !status && i < room && i < segment_count; i++) {
+        const void *byte = tarn_nccl_live_byte(blocks, block_count, &segments[i]);
+        if (byte && !tarn_nccl_find(registered, segments[i].address))
+            status = tarn_nccl_register_one(registered, &segments[i], byte);
+    }
+    free(segments);
+    free(blocks);
+    return status;
+}
+
+/* Takes all registrations back, the newest first, then their anchors. Where NCCL refuses, what is left stays registered and anchored:
+ * TARN_ERROR_LIBRARY. No collective of the communicator may run. */
+static inline tarn_status tarn_nccl_deregister(tarn_nccl *registered)
+{
+    while (registered->count) {
+        const tarn_nccl_segment *segment = &registered->segments[registered->count - 1];
+        registered->result = registered->kind == TARN_NCCL_LOCAL
+                                 ? ncclCommDeregister(registered->comm, segment->handle)
+                                 : ncclCommWindowDeregister(registered->comm, segment->window);
+        if (registered->result != ncclSuccess)
+            return TARN_ERROR_LIBRARY;
+        tarn_status status = tarn_unanchor(segment->anchor, 1);
+        if (status)
+            return status;
+        registered->count--;
+    }
+    free(registered->segments);
+    registered->segments = NULL;
+    registered->room = 0;
+    return TARN_OK;
+}
+
+/* Before a sleep: takes the registrations back and then, from NCCL 2.29.7 on, has the communicator give its own memory back. The caller has
+ * waited for the communicator's work; collective as ncclCommSuspend() is. After it, tarn_sleep() or tarn_pool_suspend(). */
+static inline tarn_status tarn_nccl_suspend(tarn_nccl *registered)
+{
+    tarn_status status = tarn_nccl_deregister(registered);
+    if (status || registered->suspended)
+        return status;
+#if NCCL_VERSION_CODE >= 22907
+    registered->result = ncclCommSuspend(registered->comm, NCCL_SUSPEND_MEM);
+    if (registered->result != ncclSuccess)
+        return TARN_ERROR_LIBRARY;
+#endif
+    registered->suspended = true;
+    return TARN_OK;
+}
+
+/* After the pool runs again: resumes the communicator, and registers what the pool has now. Windows are others than before, and graphs that hold
+ * the old ones must be captured anew. */
+static inline tarn_status tarn_nccl_resume(tarn_nccl *registered)
+{
+#if NCCL_VERSION_CODE >= 22907
+    if (registered->suspended) {
+        registered->result = ncclCommResume(registered->comm);
+        if (registered->result != ncclSuccess)
+            return TARN_ERROR_LIBRARY;
+    }
+#endif
+    registered->suspended = false;
+    return tarn_nccl_register(registered);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

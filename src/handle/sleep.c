@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Sleeps of the whole process. Owns the list of pools that take part, each counted from the prepare to the end. The list is of the thread that
+ * has changed the state to TARN_SLEEP_CHANGES, or of nobody: so there is no lock, and none is held over the waits.
+ *
+ * Order. A prepare does what can fail and be undone without a driver: waits, and copies. A commit unmaps all pools before it releases any of
+ * them: up to there each step is put back, so a pool whose contents are to go has them until nothing that can be undone is left. Caches
+ * (workspaces, handles, idle and pinned memory) go last, since what is dropped of them is made again. */
+#include "base/cancel.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/sized.h"
+#include "base/status.h"
+#include "device/capture.h"
+#include "handle/handle.h"
+#include "memory/arena/observe.h"
+#include "memory/pool/pool.h"
+#include "memory/share/pointer.h"
+#include "memory/watch/occupancy.h"
+
+#include <tarn/handle.h>
+#include <tarn/pinned.h>
+#include <tarn/sleep.h>
+#include <unistd.h>
+
+/* A pool of the process. */
+struct sleeper {
+    struct pool *pool;
+    enum { STAYS, PREPARED, UNMAPPED, SLEEPS } state;
+    tarn_residue_reason reason; /* STAYS; 0: it slept already, or is nobody's to put to sleep */
+    bool keep;
+};
+
+static struct {
+    atomic_int state; /* tarn_sleep_state */
+    struct sleeper *sleepers;
+    size_t count, room;
+    unsigned what;
+    size_t before; /* bytes */
+} sleeping;
+
+/* States ----------------------------------------------------------------------------------------------------------- */
+
+static tarn_status refuse(int from, int state, const char *what)
+{
+    static const char *const texts[] = {
+        [TARN_SLEEP_AWAKE] = "the process is awake",
+        [TARN_SLEEP_CHANGES] = "another thread puts the process to sleep, or wakes it",
+        [TARN_SLEEP_PREPARED] = "a sleep is prepared: commit it or cancel it",
+        [TARN_SLEEP_ASLEEP] = "the process sleeps: wake it first",
+    };
+    bool is_busy = from == TARN_SLEEP_AWAKE || state == TARN_SLEEP_CHANGES;
+    return failed(is_busy ? TARN_ERROR_BUSY : TARN_ERROR_INVALID_ARGUMENT, "%s: %s", what, texts[state]);
+}
+
+/* After the memory layer's end, at which pools that were prepared ran again: no other call of tarn runs any more. */
+static void sleep_shutdown(void)
+{
+    pages_free(sleeping.sleepers, sleeping.room * sizeof *sleeping.sleepers);
+    sleeping.sleepers = NULL;
+    sleeping.count = sleeping.room = 0;
+    atomic_store(&sleeping.state, TARN_SLEEP_AWAKE);
+}
+
+static void register_end(void)
+{
+    device_on_shutdown(sleep_shutdown);
+}
+
+/* Takes the right to change the state. */
+static tarn_status change_begin(int from, const char *what)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int state = from;
+    tarn_status status = device_layer_ready();
+    if (!status)
+        pthread_once(&once, register_end);
+    if (status || (status = observe_refuse_moving(what)))
+        return status;
+    return atomic_compare_exchange_strong(&sleeping.state, &state, TARN_SLEEP_CHANGES) ? TARN_OK
+                                                                                       : refuse(from, state, what);
+}
+
+static tarn_status change_end(int state, tarn_status status)
+{
+    atomic_store(&sleeping.state, state);
+    return status;
+}
+
+/* The same with all captures barred. */
+static tarn_status barred_begin(int from, const char *what)
+{
+    tarn_status status = change_begin(from, what);
+    if (!status && (status = captures_bar_all(what)))
+        return change_end(from, status);
+    return status;
+}
+
+static tarn_status barred_end(int state, tarn_status status)
+{
+    captures_unbar_all();
+    return change_end(state, status);
+}
+
+/* The list --------------------------------------------------------------------------------------------------------- */
+
+static void list_free(void)
+{
+    for (size_t i = 0; i < sleeping.count; i++)
+        pool_release(sleeping.sleepers[i].pool);
+    pages_free(sleeping.sleepers, sleeping.room * sizeof *sleeping.sleepers);
+    sleeping.sleepers = NULL;
+    sleeping.count = sleeping.room = 0;
+}
+
+static size_t pools_there(void)
+{
+    size_t count = 0;
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        if (!arena)
+            continue;
+        mutex_lock(&arena->lock);
+        for (struct store *store = arena->stores; store; store = store->next)
+            count++;
+        mutex_unlock(&arena->lock);
+    }
+    return count;
+}
+
+/* Counts each pool; one that is made meanwhile is not in the list where it has no room. */
+static tarn_status list_make(void)
+{
+    size_t room = pools_there() + 16;
+    sleeping.sleepers = pages_alloc(room * sizeof *sleeping.sleepers);
+    if (!sleeping.sleepers)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of %zu pools", room);
+    sleeping.room = room;
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        if (!arena)
+            continue;
+        mutex_lock(&arena->lock);
+        for (struct store *store = arena->stores; store && sleeping.count < room; store = store->next) {
+            struct pool *pool = pool_of_store(store);
+            if (pool && pool_retain(pool))
+                sleeping.sleepers[sleeping.count++] = (struct sleeper){.pool = pool};
+        }
+        mutex_unlock(&arena->lock);
+    }
+    return TARN_OK;
+}
+
+static tarn_sleep_contents contents_of(const tarn_sleep_options *options, struct pool *pool)
+{
+    tarn_tag tag = (tarn_tag)atomic_load(&pool->tag);
+    for (size_t i = 0; i < options->rule_count; i++)
+        if (options->rules[i].tag == tag)
+            return options->rules[i].contents;
+    return options->contents;
+}
+
+/* Preparing -------------------------------------------------------------------------------------------------------- */
+
+static void stay(struct sleeper *sleeper, tarn_residue_reason reason)
+{
+    sleeper->state = STAYS;
+    sleeper->reason = reason;
+}
+
+/* Whether the pool was suspended before, by whoever resumes it again. */
+static bool is_suspended(struct pool *pool)
+{
+    int state = atomic_load(&pool->state);
+    return state == TARN_POOL_KEPT || state == TARN_POOL_DISCARDED;
+}
+
+static tarn_status prepare_one(struct sleeper *sleeper, tarn_sleep_contents contents)
+{
+    struct pool *pool = sleeper->pool;
+    struct error_before before;
+    if (is_suspended(pool)) {
+        stay(sleeper, 0);
+        return TARN_OK;
+    }
+    if (contents == TARN_SLEEP_LEAVE || pool->store.plain) {
+        stay(sleeper, pool->store.plain ? TARN_RESIDUE_PLAIN : TARN_RESIDUE_LEFT);
+        return TARN_OK;
+    }
+    sleeper->keep = contents == TARN_SLEEP_KEEP;
+    error_attempt_begin(&before);
+    tarn_status status = pool_sleep_prepare(pool, sleeper->keep);
+    error_attempt_end(&before, status == TARN_ERROR_BUSY ? TARN_OK : status);
+    if (!status) {
+        sleeper->state = PREPARED;
+        return TARN_OK;
+    }
+    if (pool_sleep_is_in_part(pool))
+        sleeper->state = SLEEPS;
+    if (status == TARN_ERROR_BUSY) { /* anchored: that is residue, and no failure */
+        stay(sleeper, anchors_any(&pool->store) ? TARN_RESIDUE_REGISTERED : TARN_RESIDUE_EXPORTED);
+        return TARN_OK;
+    }
+    if (status == TARN_ERROR_SUSPENDED) /* another thread is at it */
+        return failed_within(TARN_ERROR_BUSY, "a sleep cannot begin");
+    return status;
+}
+
+/* Gives a pool memory again, except where nobody but the sleep counts it any more: it ends with the list. */
+static tarn_status resume(struct sleeper *sleeper)
+{
+    struct pool *pool = sleeper->pool;
+    if (sleeper->state != SLEEPS || !is_suspended(pool) || atomic_load(&pool->count) == 1)
+        return TARN_OK;
+    return tarn_pool_resume((tarn_pool *)pool);
+}
+
+/* Lets everything run again. What cannot be resumed stays as it is. */
+static tarn_status roll_back(void)
+{
+    tarn_status first = TARN_OK;
+    for (size_t i = sleeping.count; i-- > 0;) {
+        struct sleeper *sleeper = &sleeping.sleepers[i];
+        if (sleeper->state == PREPARED)
+            pool_sleep_cancel(sleeper->pool);
+        tarn_status status = resume(sleeper);
+        if (!status)
+            sleeper->state = STAYS;
+        first = first ? first : status;
+    }
+    return first;
+}
+
+static tarn_status read_options(const tarn_sleep_options *given, tarn_sleep_options *options)
+{
+    static const tarn_sleep_options everything = {.size = sizeof everything};
+    const unsigned all = TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED;
+    tarn_status status = sized_read("tarn_sleep_options", given ? given : &everything, options, sizeof *options);
+    if (status)
+        return status;
+    if (options->what & ~all)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "what: %#x has bits that mean nothing", options->what);
+    options->what = options->what ? options->what : all;
+    if ((unsigned)options->contents > TARN_SLEEP_LEAVE)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "contents: %d is no such choice", (int)options->contents);
+    if (options->rule_count && !options->rules)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "rules is NULL, and rule_count %zu", options->rule_count);
+    for (size_t i = 0; i < options->rule_count; i++)
+        if ((unsigned)options->rules[i].contents > TARN_SLEEP_LEAVE)
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "rule %zu: %d is no choice of contents", i,
+                          (int)options->rules[i].contents);
+    return TARN_OK;
+}
+
+/* Residue ---------------------------------------------------------------------------------------------------------- */
+
+static void residue_add(tarn_residue *residue, tarn_residue_item item)
+{
+    if (residue->count < residue->room)
+        residue->items[residue->count] = item;
+    residue->count++;
+}
+
+static void residue_bytes(tarn_residue *residue, tarn_residue_reason reason, int device, size_t bytes)
+{
+    if (bytes)
+        residue_add(residue, (tarn_residue_item){.reason = reason, .device = device, .bytes = bytes});
+}
+
+static size_t reserved_of(const struct store *store)
+{
+    mutex_lock(&store->arena->lock);
+    size_t reserved = store->reserved;
+    mutex_unlock(&store->arena->lock);
+    return reserved;
+}
+
+static size_t reserved_on(struct arena *arena)
+{
+    mutex_lock(&arena->lock);
+    size_t reserved = arena->reserved;
+    mutex_unlock(&arena->lock);
+    return reserved;
+}
+
+static size_t reserved_in_all(void)
+{
+    size_t reserved = 0;
+    for (int i = 0; i < device_count(); i++)
+        if (arena_if_used(i))
+            reserved += reserved_on(arena_if_used(i));
+    return reserved;
+}
+
+/* What the process has of a device beside tarn's memory, where the driver's monitor says it. */
+static size_t beside(int device, size_t reserved)
+{
+    enum { MOST = 128 };
+    struct driver_process list[MOST];
+    size_t count = driver->processes ? driver->processes(device, list, MOST) : 0;
+    for (size_t i = 0; i < count; i++)
+        if (list[i].number == (long)getpid() && list[i].bytes != SIZE_MAX && list[i].bytes > reserved)
+            return list[i].bytes - reserved;
+    return 0;
+}
+
+static size_t handles_in_use(int device)
+{
+    size_t count = 0;
+    for (int i = 1; i <= entry_count(); i++) {
+        tarn_handle_stats stats = {.size = sizeof stats};
+        if (shelf_known(entry_at(i), device) && tarn_handle_stats_get(i, device, &stats) == TARN_OK)
+            count += stats.in_use;
+    }
+    return count;
+}
+
+static void residue_of_device(tarn_residue *residue, struct arena *arena)
+{
+    int device = arena->device->number;
+    struct pool_occupancy standard = {.reserved = 0};
+    tarn_workspace_stats workspaces = {.size = sizeof workspaces};
+    size_t handles = handles_in_use(device), scratch = 0;
+    (void)occupancy_pools(arena, &standard, 1);
+    if (tarn_workspace_stats_get(device, &workspaces) == TARN_OK) /* those of captures lie in their pools */
+        scratch = workspaces.bytes > workspaces.captured_bytes ? workspaces.bytes - workspaces.captured_bytes : 0;
+    residue_bytes(residue, TARN_RESIDUE_CONTEXT, device, beside(device, reserved_on(arena)));
+    if (handles)
+        residue_add(residue, (tarn_residue_item){.reason = TARN_RESIDUE_HANDLES, .device = device, .count = handles});
+    residue_bytes(residue, TARN_RESIDUE_WORKSPACES, device, scratch);
+    residue_bytes(residue, TARN_RESIDUE_DEFAULT_POOL, device,
+                  standard.reserved > scratch ? standard.reserved - scratch : 0);
+}
+
+static void residue_of_pools(tarn_residue *residue)
+{
+    for (size_t i = 0; i < sleeping.count; i++) {
+        const struct sleeper *sleeper = &sleeping.sleepers[i];
+        const struct store *store = &sleeper->pool->store;
+        size_t bytes = sleeper->state == STAYS && sleeper->reason ? reserved_of(store) : 0;
+        if (bytes)
+            residue_add(residue, (tarn_residue_item){.reason = sleeper->reason,
+                                                     .device = store->arena->device->number,
+                                                     .pool = {store->id[0], store->id[1]},
+                                                     .bytes = bytes});
+        if (sleeper->state != STAYS && sleeper->keep)
+            residue->kept += pool_saved_bytes(sleeper->pool);
+    }
+}
+
+/* Fills in what the caller asked for, which was checked. */
+static void residue_take(tarn_residue *given)
+{
+    tarn_residue residue;
+    tarn_pinned_stats pinned = {.size = sizeof pinned};
+    struct error_before before;
+    if (!given || sized_read("tarn_residue", given, &residue, sizeof residue))
+        return;
+    residue.count = residue.kept = 0;
+    residue.before = sleeping.before;
+    residue.after = reserved_in_all();
+    error_attempt_begin(&before);
+    for (int i = 0; i < device_count(); i++)
+        if (arena_if_used(i))
+            residue_of_device(&residue, arena_if_used(i));
+    residue_of_pools(&residue);
+    if (tarn_pinned_stats_get(&pinned) == TARN_OK && pinned.allocated_bytes.current > 0)
+        residue_bytes(&residue, TARN_RESIDUE_PINNED, -1, (size_t)pinned.allocated_bytes.current);
+    error_attempt_end(&before, TARN_OK);
+    sized_write(given, &residue, sizeof residue);
+}
+
+static tarn_status residue_check(const tarn_residue *residue)
+{
+    tarn_residue own;
+    if (!residue)
+        return TARN_OK;
+    tarn_status status = sized_read("tarn_residue", residue, &own, sizeof own);
+    if (!status && own.room && !own.items)
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "items is NULL, and room %zu", own.room);
+    return status;
+}
+
+/* Committing ------------------------------------------------------------------------------------------------------- */
+
+static tarn_status unmap_all(void)
+{
+    tarn_status status = TARN_OK;
+    size_t done = 0;
+    for (; done < sleeping.count && !status; done++) {
+        struct sleeper *sleeper = &sleeping.sleepers[done];
+        if (sleeper->state != PREPARED)
+            continue;
+        status = pool_sleep_unmap(sleeper->pool);
+        sleeper->state = !status ? UNMAPPED : pool_sleep_is_in_part(sleeper->pool) ? SLEEPS : PREPARED;
+    }
+    if (!status)
+        return TARN_OK;
+    struct error_before before;
+    error_attempt_begin(&before);
+    while (done-- > 0) {
+        struct sleeper *sleeper = &sleeping.sleepers[done];
+        if (sleeper->state == UNMAPPED)
+            sleeper->state = pool_sleep_put_back(sleeper->pool) ? SLEEPS : PREPARED;
+    }
+    error_attempt_end(&before, TARN_OK);
+    return status;
+}
+
+/* Remembers the first of failures that do not stop what is done. */
+static void note(tarn_status *first, struct error_before *before, tarn_status status)
+{
+    error_attempt_end(before, *first ? TARN_OK : status);
+    *first = *first ? *first : status;
+}
+
+static tarn_status release_all(void)
+{
+    tarn_status first = TARN_OK;
+    struct error_before before;
+    for (size_t i = 0; i < sleeping.count; i++) {
+        struct sleeper *sleeper = &sleeping.sleepers[i];
+        if (sleeper->state != UNMAPPED)
+            continue;
+        error_attempt_begin(&before);
+        note(&first, &before, pool_sleep_release(sleeper->pool));
+        sleeper->state = SLEEPS;
+    }
+    return first;
+}
+
+static tarn_status drop_handles(void)
+{
+    tarn_status first = TARN_OK;
+    struct error_before before;
+    error_attempt_begin(&before);
+    note(&first, &before, tarn_workspace_clear(NULL, NULL));
+    for (int i = 1; i <= entry_count(); i++)
+        for (int device = 0; device < device_count(); device++) {
+            if (!shelf_known(entry_at(i), device))
+                continue;
+            error_attempt_begin(&before);
+            note(&first, &before, tarn_handle_trim(i, device, NULL));
+        }
+    return first;
+}
+
+/* What nobody uses, in the default pools and in those that stay. */
+static tarn_status drop_caches(void)
+{
+    tarn_status first = TARN_OK;
+    struct error_before before;
+    if (sleeping.what & TARN_SLEEP_HANDLES)
+        first = drop_handles();
+    for (int i = 0; i < device_count() && sleeping.what & TARN_SLEEP_POOLS; i++) {
+        if (!arena_if_used(i))
+            continue;
+        error_attempt_begin(&before);
+        note(&first, &before, tarn_device_trim(i, 0));
+    }
+    if (sleeping.what & TARN_SLEEP_PINNED) {
+        error_attempt_begin(&before);
+        note(&first, &before, tarn_pinned_trim(0));
+    }
+    return first;
+}
+
+/* Public ----------------------------------------------------------------------------------------------------------- */
+
+tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *residue)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    tarn_sleep_options options;
+    struct error_before before;
+    tarn_status status = read_options(given, &options);
+    if (status || (status = residue_check(residue)) || (status = barred_begin(TARN_SLEEP_AWAKE, "a sleep")))
+        return status;
+    sleeping.what = options.what;
+    sleeping.before = reserved_in_all();
+    if (options.what & TARN_SLEEP_POOLS)
+        status = list_make();
+    for (size_t i = 0; i < sleeping.count && !status; i++)
+        status = prepare_one(&sleeping.sleepers[i], contents_of(&options, sleeping.sleepers[i].pool));
+    if (!status) {
+        residue_take(residue);
+        return barred_end(TARN_SLEEP_PREPARED, TARN_OK);
+    }
+    error_attempt_begin(&before);
+    (void)roll_back();
+    list_free();
+    error_attempt_end(&before, TARN_OK);
+    return barred_end(TARN_SLEEP_AWAKE, status);
+}
+
+tarn_status tarn_sleep_commit(tarn_residue *residue)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    tarn_status status = residue_check(residue);
+    if (status || (status = barred_begin(TARN_SLEEP_PREPARED, "commit of a sleep")))
+        return status;
+    if ((status = unmap_all())) {
+        residue_take(residue);
+        return barred_end(TARN_SLEEP_PREPARED, status);
+    }
+    struct error_before before;
+    status = release_all();
+    error_attempt_begin(&before);
+    note(&status, &before, drop_caches());
+    residue_take(residue);
+    return barred_end(TARN_SLEEP_ASLEEP, status);
+}
+
+tarn_status tarn_sleep_cancel(void)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    tarn_status status = change_begin(TARN_SLEEP_PREPARED, "cancel of a sleep");
+    if (status)
+        return status;
+    if ((status = roll_back()))
+        return change_end(TARN_SLEEP_PREPARED, status);
+    list_free();
+    return change_end(TARN_SLEEP_AWAKE, TARN_OK);
+}
+
+tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue)
+{
+    struct error_before before;
+    tarn_status status = tarn_sleep_prepare(options, residue);
+    if (status || !(status = tarn_sleep_commit(residue)))
+        return status;
+    if (atomic_load(&sleeping.state) == TARN_SLEEP_PREPARED) {
+        error_attempt_begin(&before);
+        (void)tarn_sleep_cancel();
+        error_attempt_end(&before, TARN_OK);
+    }
+    return status;
+}
+
+tarn_status tarn_wake(void)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    tarn_status status = barred_begin(TARN_SLEEP_ASLEEP, "wake");
+    if (status)
+        return status;
+    for (size_t i = 0; i < sleeping.count && !status; i++) {
+        struct sleeper *sleeper = &sleeping.sleepers[i];
+        status = resume(sleeper);
+        if (!status)
+            sleeper->state = STAYS;
+    }
+    if (status)
+        return barred_end(TARN_SLEEP_ASLEEP, status);
+    list_free();
+    return barred_end(TARN_SLEEP_AWAKE, TARN_OK);
+}
+
+tarn_status tarn_sleep_state_get(tarn_sleep_state *state)
+{
+    if (!state)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
+    *state = (tarn_sleep_state)atomic_load(&sleeping.state);
+    return TARN_OK;
+}
+
+const char *tarn_residue_reason_text(tarn_residue_reason reason)
+{
+    switch (reason) {
+#define X(name, value, text)  \
+    case TARN_RESIDUE_##name: \
+        return text;
+        TARN_RESIDUE_REASON_LIST(X)
+#undef X
+    }
+    return "unknown";
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What adaptors/nccl takes of NCCL's header, so that it can be compiled where that is missing. tests/adaptors/check_nccl.c compares it with the
+ * real one, of NCCL 2.32. */
+#ifndef TESTS_STAND_IN_NCCL_H
+#define TESTS_STAND_IN_NCCL_H
+
+#include <stddef.h>
+
+#define NCCL_VERSION_CODE 23203
+
+typedef struct ncclComm *ncclComm_t;
+typedef struct ncclWindow_vidmem *ncclWindow_t;
+
+typedef enum { ncclSuccess = 0, ncclInternalError = 3, ncclInvalidArgument = 4, ncclInvalidUsage = 5 } ncclResult_t;
+
+#define NCCL_WIN_DEFAULT 0x00
+#define NCCL_WIN_COLL_SYMMETRIC 0x01
+#define NCCL_SUSPEND_MEM 0x01
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, size_t size, void **handle);
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window, int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
+ncclResult_t ncclCommResume(ncclComm_t comm);
+
+#endif

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* NCCL on registrable pools, on real GPUs: one process per rank, a GPU each. scripts/nccl-check builds it and runs it.
+ *
+ *   bandwidth   all-reduces without a registration, with local ones, and with windows; each result is checked
+ *   sleep       between steps the registrations are taken back, the process sleeps and wakes, and registers anew: each step has new values
+ *               and its result must be of them
+ *   trap        the same with a registration that is not anchored: says whether the unmapped memory came back, and whether the next
+ *               collective read the old one */
+#define _GNU_SOURCE
+#include "nccl/tarn_nccl.h"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <tarn/sleep.h>
+#include <tarn/tarn.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS = 2, STEPS = 3, WARM = 5, TIMED = 20, SECONDS = 120 };
+
+static struct shared {
+    pthread_barrier_t barrier;
+    ncclUniqueId id;
+} * shared;
+
+static int rank;
+
+static void end(const char *what, const char *why)
+{
+    fprintf(stderr, "rank %d: %s: %s\n", rank, what, why);
+    _exit(1);
+}
+
+static void tarn_ok(tarn_status status, const char *what)
+{
+    if (status)
+        end(what, tarn_last_error());
+}
+
+static void nccl_ok(ncclResult_t result, const char *what)
+{
+    if (result != ncclSuccess)
+        end(what, ncclGetErrorString(result));
+}
+
+static void cuda_ok(cudaError_t code, const char *what)
+{
+    if (code)
+        end(what, cudaGetErrorString(code));
+}
+#define TARN(call) tarn_ok(call, #call)
+#define NCCL(call) nccl_ok(call, #call)
+#define CUDA(call) cuda_ok(call, #call)
+
+static void together(void)
+{
+    (void)pthread_barrier_wait(&shared->barrier);
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static size_t free_bytes(void)
+{
+    size_t available, total;
+    CUDA(cudaMemGetInfo(&available, &total));
+    return available;
+}
+
+/* ---- The work ---------------------------------------------------------------------------------------------------- */
+
+static struct {
+    ncclComm_t comm;
+    cudaStream_t native;
+    tarn_stream stream;
+    tarn_pool *pool;
+    float *send, *receive, *host;
+    size_t count; /* numbers in each */
+} w;
+
+static void fill(float value)
+{
+    for (size_t i = 0; i < w.count; i++)
+        w.host[i] = value + (float)(i % 7);
+    CUDA(cudaMemcpy(w.send, w.host, w.count * sizeof(float), cudaMemcpyHostToDevice));
+}
+
+static void reduce(void)
+{
+    NCCL(ncclAllReduce(w.send, w.receive, w.count, ncclFloat, ncclSum, w.comm, w.native));
+}
+
+/* Whether all numbers are the sum over the ranks of what each has filled in: `value` and 1 more per rank. */
+static bool is_sum_of(float value)
+{
+    size_t wrong = 0;
+    CUDA(cudaStreamSynchronize(w.native));
+    CUDA(cudaMemcpy(w.host, w.receive, w.count * sizeof(float), cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < w.count; i++)
+        wrong += w.host[i] != RANKS * value + (float)(RANKS * (RANKS - 1)) / 2 + (float)(RANKS * (i % 7));
+    return wrong == 0;
+}
+
+static void step(float value, const char *what)
+{
+    fill(value + (float)rank);
+    together();
+    reduce();
+    if (!is_sum_of(value))
+        end(what, "the sums are wrong");
+}
+
+static void work_begin(size_t bytes)
+{
+    int version = 0;
+    tarn_pool_options options = {.size = sizeof options, .device = rank, .registrable = true};
+    CUDA(cudaSetDevice(rank));
+    CUDA(cudaStreamCreateWithFlags(&w.native, cudaStreamNonBlocking));
+    TARN(tarn_device_set(rank));
+    TARN(tarn_stream_adopt(rank, w.native, &w.stream));
+    for (int i = 0; i < RANKS; i++) {
+        bool possible = false;
+        if (i == rank)
+            continue;
+        TARN(tarn_device_peer_get(rank, i, &possible));
+        if (!rank)
+            printf("peer access %s\n", possible ? "yes" : "no");
+    }
+    if (!rank)
+        NCCL(ncclGetUniqueId(&shared->id));
+    together();
+    NCCL(ncclCommInitRank(&w.comm, RANKS, shared->id, rank));
+    NCCL(ncclGetVersion(&version));
+    TARN(tarn_pool_create(&options, &w.pool));
+    void *send, *receive;
+    TARN(tarn_pool_alloc(w.pool, w.stream, bytes, &send));
+    TARN(tarn_pool_alloc(w.pool, w.stream, bytes, &receive));
+    w.send = send;
+    w.receive = receive;
+    w.count = bytes / sizeof(float);
+    w.host = malloc(bytes);
+    if (!rank)
+        printf("NCCL %d, compiled with %d; %zu MiB in each of two buffers\n", version, NCCL_VERSION_CODE, bytes >> 20);
+}
+
+/* ---- What is shown ------------------------------------------------------------------------------------------------ */
+
+static void bandwidth(const char *what, size_t bytes)
+{
+    size_t count = bytes / sizeof(float);
+    for (int i = 0; i < WARM; i++)
+        NCCL(ncclAllReduce(w.send, w.receive, count, ncclFloat, ncclSum, w.comm, w.native));
+    CUDA(cudaStreamSynchronize(w.native));
+    together();
+    double start = now();
+    for (int i = 0; i < TIMED; i++)
+        NCCL(ncclAllReduce(w.send, w.receive, count, ncclFloat, ncclSum, w.comm, w.native));
+    CUDA(cudaStreamSynchronize(w.native));
+    double seconds = (now() - start) / TIMED;
+    if (!rank)
+        printf("all-reduce %6zu KiB  %-10s  %9.1f us  %7.2f GB/s\n", bytes >> 10, what, seconds * 1e6,
+               (double)bytes / seconds / 1e9);
+    together();
+}
+
+static void all_bandwidths(const char *what)
+{
+    for (size_t bytes = (size_t)64 << 10; bytes <= w.count * sizeof(float); bytes *= 16)
+        bandwidth(what, bytes);
+    bandwidth(what, w.count * sizeof(float));
+}
+
+static void compare(void)
+{
+    tarn_nccl registered;
+    step(10, "without a registration");
+    all_bandwidths("none");
+    static const struct {
+        tarn_nccl_kind kind;
+        int flags;
+        const char *name;
+    } ways[] = {{TARN_NCCL_LOCAL, 0, "local"}, {TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC, "window"}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        tarn_nccl_begin(&registered, w.comm, w.pool, ways[i].kind, ways[i].flags);
+        together();
+        double start = now();
+        tarn_status status = tarn_nccl_register(&registered);
+        double seconds = now() - start;
+        if (status == TARN_ERROR_NOT_SUPPORTED && registered.unsupported) {
+            if (!rank)
+                printf("%s: NCCL has none here\n", ways[i].name);
+            continue;
+        }
+        TARN(status);
+        if (!rank)
+            printf("%s: %zu segments registered in %.2f ms\n", ways[i].name, registered.count, seconds * 1e3);
+        step(20 + (float)i, ways[i].name);
+        all_bandwidths(ways[i].name);
+        together();
+        TARN(tarn_nccl_deregister(&registered));
+        together();
+    }
+}
+
+static void sleeps(void)
+{
+    tarn_nccl registered;
+    tarn_residue_item items[16];
+    tarn_nccl_begin(&registered, w.comm, w.pool, TARN_NCCL_LOCAL, 0);
+    TARN(tarn_nccl_register(&registered));
+    for (int i = 0; i < STEPS; i++) {
+        tarn_residue residue = {.size = sizeof residue, .items = items, .room = 16};
+        step(100 + (float)(10 * i), "a step between sleeps");
+        together();
+        size_t before = free_bytes();
+        TARN(tarn_nccl_suspend(&registered));
+        size_t quiet = free_bytes();
+        double start = now();
+        TARN(tarn_sleep_prepare(NULL, NULL));
+        together(); /* all ranks are prepared */
+        TARN(tarn_sleep_commit(&residue));
+        double down = now() - start;
+        size_t asleep = free_bytes();
+        start = now();
+        TARN(tarn_wake());
+        double up = now() - start;
+        if (!rank) {
+            printf("sleep: NCCL gave %zu MiB, tarn %zu MiB of %zu; kept %zu MiB; down %.3f s (%.1f GB/s), up %.3f s "
+                   "(%.1f GB/s)\n",
+                   (quiet - before) >> 20, (asleep - quiet) >> 20, residue.before >> 20, residue.kept >> 20, down,
+                   (double)residue.kept / down / 1e9, up, (double)residue.kept / up / 1e9);
+            for (size_t j = 0; j < residue.count && i == 0; j++)
+                printf("       stays: %zu MiB, %zu: %s\n", items[j].bytes >> 20, items[j].count,
+                       tarn_residue_reason_text(items[j].reason));
+        }
+        together();
+        TARN(tarn_nccl_resume(&registered));
+    }
+    step(500, "after all sleeps");
+    together();
+    TARN(tarn_nccl_deregister(&registered));
+    if (!rank)
+        printf("sleep: %d sleeps, every sum right\n", STEPS);
+    together();
+}
+
+static void trap(void)
+{
+    tarn_range segments[16];
+    void *handles[16];
+    size_t count = 0;
+    TARN(tarn_pool_segments_get(w.pool, segments, 16, &count));
+    for (size_t i = 0; i < count; i++)
+        NCCL(ncclCommRegister(w.comm, segments[i].address, segments[i].bytes, &handles[i]));
+    step(1000, "before the trap");
+    together();
+    size_t before = free_bytes();
+    TARN(tarn_pool_suspend(w.pool, false));
+    size_t after = free_bytes();
+    TARN(tarn_pool_resume(w.pool));
+    fill(2000 + (float)rank);
+    CUDA(cudaMemset(w.receive, 0, w.count * sizeof(float)));
+    CUDA(cudaDeviceSynchronize());
+    together();
+    reduce();
+    bool right = is_sum_of(2000);
+    printf("trap, rank %d: %zu MiB came back of %zu; the next collective read the %s memory\n", rank,
+           (after - before) >> 20, (2 * w.count * sizeof(float)) >> 20, right ? "new" : "OLD");
+    fflush(stdout);
+    together();
+}
+
+static int run_rank(size_t bytes)
+{
+    alarm(SECONDS); /* a collective that hangs ends here */
+    work_begin(bytes);
+    compare();
+    sleeps();
+    trap();
+    _exit(0); /* what the trap has left is not NCCL's to take down */
+}
+
+int main(int argc, char **argv)
+{
+    size_t bytes = (argc > 1 ? strtoull(argv[1], NULL, 10) : 512) << 20;
+    pthread_barrierattr_t attributes;
+    pid_t processes[RANKS];
+    int failed = 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast stays off */
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return 1;
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&shared->barrier, &attributes, RANKS);
+    for (rank = 0; rank < RANKS; rank++) {
+        processes[rank] = fork();
+        if (processes[rank] == 0)
+            return run_rank(bytes);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        int status;
+        waitpid(processes[i], &status, 0);
+        failed |= !WIFEXITED(status) || WEXITSTATUS(status);
+    }
+    printf(failed ? "FAILED\n" : "all is well\n");
+    return failed;
+}

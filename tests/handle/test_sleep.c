@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Sleeps of the process: what goes and comes back, with which contents; what stays, and for which reason; each call of the driver and each
+ * allocation of the library's failing; and a model of pools, tags, anchors and blocks, in which every byte is checked. */
+#include "support/failures.h"
+#include "support/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <tarn/pinned.h>
+#include <tarn/sleep.h>
+
+#include <cmocka.h>
+
+enum { DEVICES = 2, BLOCKS = 6, POOLS = 4, ITEMS = 16 };
+
+static tarn_sleep_state state_now(void)
+{
+    tarn_sleep_state state = TARN_SLEEP_CHANGES;
+    OK(tarn_sleep_state_get(&state));
+    return state;
+}
+
+static size_t reserved_on(int device)
+{
+    return (size_t)stats_of(device).reserved_bytes[TARN_STAT_ALL].current;
+}
+
+static tarn_residue_item items[ITEMS];
+
+static tarn_residue residue_new(void)
+{
+    memset(items, 0, sizeof items);
+    return (tarn_residue){.size = sizeof(tarn_residue), .items = items, .room = ITEMS};
+}
+
+static const tarn_residue_item *item_of(const tarn_residue *residue, tarn_residue_reason reason)
+{
+    for (size_t i = 0; i < residue->count && i < residue->room; i++)
+        if (items[i].reason == reason)
+            return &items[i];
+    return NULL;
+}
+
+/* Pools with blocks ------------------------------------------------------------------------------------------------- */
+
+struct block {
+    unsigned char *memory; /* NULL: none */
+    size_t size;
+    unsigned char letter;
+    bool undefined; /* its contents were discarded */
+};
+
+struct filled {
+    tarn_pool *pool;
+    tarn_stream stream;
+    struct block blocks[BLOCKS];
+};
+
+static unsigned char next_letter;
+
+static void block_fill(struct block *block)
+{
+    block->letter = ++next_letter;
+    block->undefined = false;
+    memset(block->memory, block->letter, block->size);
+}
+
+static bool block_is_right(const struct block *block)
+{
+    const unsigned char *memory = block->memory;
+    return !memory || block->undefined ||
+           (memory[0] == block->letter && memcmp(memory, memory + 1, block->size - 1) == 0);
+}
+
+static void block_make(struct filled *filled, int which, size_t size)
+{
+    struct block *block = &filled->blocks[which];
+    block->memory = alloc_in(filled->pool, filled->stream, size);
+    block->size = size;
+    block_fill(block);
+}
+
+static void filled_begin(struct filled *filled, int device, const char *tag)
+{
+    tarn_tag number = 0, read = 77;
+    *filled = (struct filled){.pool = pool_with((tarn_pool_options){.device = device}), .stream = lease(device)};
+    if (tag)
+        OK(tarn_tag_intern(tag, &number));
+    OK(tarn_pool_tag_set(filled->pool, number));
+    OK(tarn_pool_tag_get(filled->pool, &read));
+    CHECK(read == number);
+    for (int i = 0; i < BLOCKS; i++)
+        block_make(filled, i, i % 2 ? 3000 : (size_t)i * MIB / 2 + 500);
+}
+
+static bool filled_is_right(const struct filled *filled)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        if (!block_is_right(&filled->blocks[i]))
+            return false;
+    return true;
+}
+
+static void filled_end(struct filled *filled)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        OK(tarn_free(filled->blocks[i].memory));
+    OK(tarn_pool_release(filled->pool));
+    OK(tarn_stream_return(filled->stream));
+}
+
+static void nothing_is_left_at_all(void)
+{
+    OK(tarn_pinned_trim(0));
+    for (int i = 0; i < DEVICES; i++)
+        nothing_is_left(i);
+}
+
+/* What a sleep does ------------------------------------------------------------------------------------------------- */
+
+static void memory_goes_and_comes_back(void **state)
+{
+    (void)state;
+    struct filled weights, cache, other;
+    filled_begin(&weights, 0, "weights");
+    filled_begin(&cache, 0, "cache");
+    filled_begin(&other, 1, NULL);
+    tarn_tag tag;
+    OK(tarn_tag_intern("cache", &tag));
+    tarn_sleep_rule rule = {.tag = tag, .contents = TARN_SLEEP_DISCARD};
+    tarn_sleep_options options = {.size = sizeof options, .rules = &rule, .rule_count = 1};
+    tarn_residue residue = residue_new();
+    size_t before = reserved_on(0) + reserved_on(1);
+    OK(tarn_sleep(&options, &residue));
+    CHECK(state_now() == TARN_SLEEP_ASLEEP);
+    CHECK(residue.before == before && residue.after == 0 && residue.count == 0);
+    CHECK(residue.kept > weights.blocks[4].size && reserved_on(0) == 0 && reserved_on(1) == 0);
+    void *none = NULL;
+    GIVES(tarn_pool_alloc(weights.pool, weights.stream, 1000, &none), TARN_ERROR_SUSPENDED);
+    OK(tarn_wake());
+    CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(&weights) && filled_is_right(&other));
+    CHECK(!filled_is_right(&cache)); /* else nothing was discarded */
+    OK(tarn_pool_alloc(weights.pool, weights.stream, 1000, &none));
+    OK(tarn_free(none));
+    filled_end(&weights);
+    filled_end(&cache);
+    filled_end(&other);
+    nothing_is_left_at_all();
+}
+
+static void a_prepare_is_undone_without_a_driver(void **state)
+{
+    (void)state;
+    struct filled filled;
+    filled_begin(&filled, 0, NULL);
+    size_t reserved = reserved_on(0);
+    tarn_residue residue = residue_new();
+    OK(tarn_sleep_prepare(NULL, &residue));
+    CHECK(state_now() == TARN_SLEEP_PREPARED && reserved_on(0) == reserved && residue.kept > 0);
+    CHECK(filled_is_right(&filled));
+    void *none = NULL;
+    GIVES(tarn_pool_alloc(filled.pool, filled.stream, 1000, &none), TARN_ERROR_SUSPENDED);
+    GIVES(tarn_pool_suspend(filled.pool, true), TARN_ERROR_SUSPENDED);
+    GIVES(tarn_sleep_prepare(NULL, NULL), TARN_ERROR_BUSY);
+    GIVES(tarn_wake(), TARN_ERROR_INVALID_ARGUMENT);
+    tarn_stream other = lease(1);
+    OK(tarn_capture_begin(other, TARN_CAPTURE_RELAXED)); /* which stops a commit, and no cancel */
+    GIVES(tarn_sleep_commit(NULL), TARN_ERROR_CAPTURE);
+    CHECK(state_now() == TARN_SLEEP_PREPARED);
+    uint64_t calls = all_calls(0);
+    OK(tarn_sleep_cancel());
+    OK(tarn_capture_abort(other));
+    OK(tarn_stream_return(other));
+    CHECK(all_calls(0) == calls && state_now() == TARN_SLEEP_AWAKE && filled_is_right(&filled));
+    GIVES(tarn_sleep_cancel(), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_sleep_commit(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_pool_alloc(filled.pool, filled.stream, 1000, &none));
+    OK(tarn_free(none));
+    filled_end(&filled);
+    nothing_is_left_at_all();
+}
+
+static int make_handle(void **handle)
+{
+    *handle = malloc(1);
+    return *handle ? 0 : 1;
+}
+
+static int end_handle(void *handle)
+{
+    free(handle);
+    return 0;
+}
+
+static void what_stays_is_said_with_its_reason(void **state)
+{
+    (void)state;
+    struct filled left, registered, asleep;
+    filled_begin(&left, 0, "left");
+    filled_begin(&registered, 0, NULL);
+    filled_begin(&asleep, 1, NULL);
+    tarn_pool *plain = pool_with((tarn_pool_options){.device = 0, .segments = TARN_SEGMENTS_PLAIN});
+    tarn_pool *exported = pool_with((tarn_pool_options){.device = 1, .exportable = true});
+    tarn_library_row row = {.size = sizeof row, .name = "sleeptest", .create = make_handle, .destroy = end_handle};
+    tarn_library library;
+    void *handle, *in_plain = alloc_in(plain, left.stream, MIB), *shared = alloc_in(exported, asleep.stream, MIB);
+    void *in_default = alloc_on(left.stream, MIB), *pinned;
+    tarn_share *share;
+    OK(tarn_library_register(&row, &library));
+    OK(tarn_handle_get(library, &handle));
+    OK(tarn_handle_prewarm(library, 0, 2));
+    OK(tarn_anchor(registered.blocks[2].memory, 100));
+    OK(tarn_export(shared, &share));
+    OK(tarn_pinned_alloc(5000, &pinned));
+    tarn_tag tag;
+    OK(tarn_tag_intern("left", &tag));
+    tarn_sleep_rule rule = {.tag = tag, .contents = TARN_SLEEP_LEAVE};
+    tarn_sleep_options options = {.size = sizeof options, .rules = &rule, .rule_count = 1};
+    tarn_residue residue = residue_new();
+    OK(tarn_sleep(&options, &residue));
+    static const tarn_residue_reason reasons[] = {
+        TARN_RESIDUE_LEFT,         TARN_RESIDUE_REGISTERED, TARN_RESIDUE_PLAIN, TARN_RESIDUE_EXPORTED,
+        TARN_RESIDUE_DEFAULT_POOL, TARN_RESIDUE_HANDLES,    TARN_RESIDUE_PINNED};
+    tarn_pool_id ids[4];
+    OK(tarn_pool_id_get(left.pool, &ids[0]));
+    OK(tarn_pool_id_get(registered.pool, &ids[1]));
+    OK(tarn_pool_id_get(plain, &ids[2]));
+    OK(tarn_pool_id_get(exported, &ids[3]));
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        const struct tarn_residue_item *item = item_of(&residue, reasons[i]);
+        CHECK(item && (i >= 4 || memcmp(&item->pool, &ids[i], sizeof ids[i]) == 0));
+        CHECK(reasons[i] == TARN_RESIDUE_HANDLES ? item->count == 1 && !item->bytes : item->bytes > 0);
+        bytes += item->device >= 0 ? item->bytes : 0;
+        CHECK(strcmp(tarn_residue_reason_text(reasons[i]), "unknown") != 0);
+    }
+    CHECK(residue.count == sizeof reasons / sizeof *reasons && bytes == residue.after);
+    CHECK(strcmp(tarn_residue_reason_text(0), "unknown") == 0);
+    tarn_handle_stats stats = {.size = sizeof stats};
+    OK(tarn_handle_stats_get(library, 0, &stats));
+    CHECK(stats.available == 0 && stats.in_use == 1);
+    tarn_residue small = {.size = sizeof small};
+    GIVES(tarn_sleep_commit(&small), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_wake());
+    CHECK(filled_is_right(&left) && filled_is_right(&registered) && filled_is_right(&asleep));
+    OK(tarn_unanchor(registered.blocks[2].memory, 100));
+    OK(tarn_share_close(share));
+    OK(tarn_free(in_plain));
+    OK(tarn_free(shared));
+    OK(tarn_free(in_default));
+    OK(tarn_pinned_free(pinned));
+    OK(tarn_pool_release(plain));
+    OK(tarn_pool_release(exported));
+    filled_end(&left);
+    filled_end(&registered);
+    filled_end(&asleep);
+    nothing_is_left_at_all();
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    tarn_sleep_rule rule = {.contents = 3};
+    tarn_pool *standard;
+    tarn_residue residue = {.size = sizeof residue, .room = 1};
+    GIVES(tarn_sleep(&(tarn_sleep_options){.size = 3}, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .what = 8}, NULL),
+          TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .contents = 3}, NULL),
+          TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .rule_count = 1}, NULL),
+          TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .rules = &rule, .rule_count = 1}, NULL),
+          TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_sleep(NULL, &residue), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_sleep_state_get(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_pool_default(0, &standard));
+    GIVES(tarn_pool_tag_set(standard, 0), TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(state_now() == TARN_SLEEP_AWAKE);
+}
+
+static void a_capture_refuses_a_sleep_and_a_sleep_a_capture(void **state)
+{
+    (void)state;
+    struct filled filled;
+    void *graph = NULL;
+    filled_begin(&filled, 0, NULL);
+    OK(tarn_pool_capture_begin(filled.pool, filled.stream, TARN_CAPTURE_RELAXED));
+    GIVES(tarn_sleep(NULL, NULL), TARN_ERROR_CAPTURE);
+    OK(tarn_capture_end(filled.stream, &graph));
+    CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(&filled));
+    OK(tarn_sleep(NULL, NULL)); /* the graph counts the pool, and sleeps with it */
+    CHECK(reserved_on(0) == 0);
+    OK(tarn_wake());
+    CHECK(filled_is_right(&filled));
+    OK(tarn_host_graph_destroy(graph));
+    filled_end(&filled);
+    nothing_is_left_at_all();
+}
+
+static void pools_that_slept_before_sleep_on(void **state)
+{
+    (void)state;
+    struct filled mine, other;
+    tarn_pool_state pool_state;
+    filled_begin(&mine, 0, NULL);
+    filled_begin(&other, 0, NULL);
+    OK(tarn_pool_suspend(mine.pool, true));
+    OK(tarn_sleep(NULL, NULL));
+    OK(tarn_pool_resume(other.pool)); /* before the wake, which finds it awake */
+    OK(tarn_wake());
+    OK(tarn_pool_state_get(mine.pool, &pool_state));
+    CHECK(pool_state == TARN_POOL_KEPT && filled_is_right(&other));
+    OK(tarn_pool_resume(mine.pool));
+    CHECK(filled_is_right(&mine));
+    filled_end(&mine);
+    filled_end(&other);
+    nothing_is_left_at_all();
+}
+
+static void a_wake_without_room_can_be_repeated(void **state)
+{
+    (void)state;
+    struct filled first, second;
+    filled_begin(&first, 0, NULL);
+    filled_begin(&second, 0, NULL);
+    size_t reserved = reserved_on(0);
+    OK(tarn_sleep(NULL, NULL));
+    OK(tarn_device_limit_set(0, reserved / 2));
+    GIVES(tarn_wake(), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(state_now() == TARN_SLEEP_ASLEEP);
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_wake());
+    CHECK(filled_is_right(&first) && filled_is_right(&second));
+    filled_end(&first);
+    filled_end(&second);
+    nothing_is_left_at_all();
+}
+
+static void end_while_prepared(void)
+{
+    struct filled filled;
+    filled_begin(&filled, 0, NULL);
+    OK(tarn_sleep_prepare(NULL, NULL));
+    OK(tarn_shutdown());
+    CHECK(state_now() == TARN_SLEEP_AWAKE);
+    GIVES(tarn_sleep_cancel(), TARN_ERROR_SHUTDOWN);
+}
+
+static void end_asleep(void)
+{
+    struct filled filled;
+    filled_begin(&filled, 0, NULL);
+    OK(tarn_sleep(NULL, NULL));
+    OK(tarn_shutdown());
+}
+
+static void a_shutdown_ends_a_sleep(void **state)
+{
+    (void)state;
+    in_child(end_while_prepared);
+    in_child(end_asleep);
+}
+
+/* Failures ---------------------------------------------------------------------------------------------------------- */
+
+/* Sleeps and wakes while one call fails, or it and all later ones. What is to be kept is kept whatever fails. What is to be discarded is still
+ * there where the process did not sleep, if what undoes a step may work. */
+static void fail_one(struct filled *kept, struct filled *gone, enum failure_kind kind, uint64_t nth, bool forever,
+                     bool *hit)
+{
+    tarn_tag tag;
+    OK(tarn_tag_intern("gone", &tag));
+    tarn_sleep_rule rule = {.tag = tag, .contents = TARN_SLEEP_DISCARD};
+    tarn_sleep_options options = {.size = sizeof options, .rules = &rule, .rule_count = 1};
+    tarn_residue residue = residue_new();
+    for (int i = 0; i < BLOCKS; i++) {
+        block_fill(&kept->blocks[i]);
+        block_fill(&gone->blocks[i]);
+    }
+    failure_arm(&(struct failure){.kind = kind, .nth = nth, .forever = forever});
+    tarn_status status = tarn_sleep(&options, &residue);
+    bool slept = state_now() == TARN_SLEEP_ASLEEP;
+    CHECK(status || slept);
+    if (slept)
+        (void)tarn_wake();
+    *hit = failure_hits() > 0;
+    failure_clear();
+    if (state_now() == TARN_SLEEP_PREPARED)
+        OK(tarn_sleep_cancel());
+    if (state_now() == TARN_SLEEP_ASLEEP)
+        OK(tarn_wake());
+    CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(kept));
+    CHECK(slept || forever || filled_is_right(gone));
+    tarn_pool_state pool_state;
+    OK(tarn_pool_state_get(kept->pool, &pool_state));
+    if (pool_state != TARN_POOL_RUNS) /* a prepare that could not even undo its copies leaves it to its owner */
+        OK(tarn_pool_resume(kept->pool));
+    CHECK(filled_is_right(kept));
+    verify(0);
+}
+
+static void nothing_is_lost_whatever_fails(void **state)
+{
+    (void)state;
+    struct filled kept, gone;
+    unsigned failures = 0;
+    filled_begin(&kept, 0, "kept");
+    filled_begin(&gone, 0, "gone");
+    for (int kind = FAIL_driver; kind <= FAIL_memory; kind++)
+        for (int forever = 0; forever < 2; forever++) {
+            bool hit = true;
+            for (uint64_t nth = 1; hit; nth++, failures++)
+                fail_one(&kept, &gone, (enum failure_kind)kind, nth, forever, &hit);
+        }
+    print_message("%u failures\n", failures);
+    CHECK(failures > 60);
+    filled_end(&kept);
+    filled_end(&gone);
+    nothing_is_left_at_all();
+}
+
+/* Model ------------------------------------------------------------------------------------------------------------- */
+
+struct modelled {
+    struct filled filled;
+    int device, tag; /* 0: none */
+    bool anchored, suspended;
+};
+
+static struct modelled pools[POOLS];
+static tarn_tag tags[3];
+static tarn_sleep_rule rules[2];
+
+static tarn_sleep_contents contents_of(const tarn_sleep_options *options, const struct modelled *pool)
+{
+    for (size_t i = 0; i < options->rule_count; i++)
+        if (rules[i].tag == tags[pool->tag])
+            return rules[i].contents;
+    return options->contents;
+}
+
+static void model_pool_begin(struct modelled *pool, uint64_t *random)
+{
+    *pool = (struct modelled){.device = (int)(random_next(random) % DEVICES), .tag = (int)(random_next(random) % 3)};
+    pool->filled =
+        (struct filled){.pool = pool_with((tarn_pool_options){.device = pool->device}), .stream = lease(pool->device)};
+    OK(tarn_pool_tag_set(pool->filled.pool, tags[pool->tag]));
+}
+
+static void model_block(struct modelled *pool, uint64_t *random)
+{
+    int which = (int)(random_next(random) % BLOCKS);
+    struct block *block = &pool->filled.blocks[which];
+    if (block->memory && which == 0 && pool->anchored)
+        return;
+    if (block->memory) {
+        CHECK(block_is_right(block));
+        OK(tarn_free(block->memory));
+        block->memory = NULL;
+    } else {
+        block_make(&pool->filled, which, random_next(random) % (random_next(random) % 2 ? 5000 : 3 * MIB) + 1);
+    }
+}
+
+static void model_anchor(struct modelled *pool)
+{
+    const struct block *block = &pool->filled.blocks[0];
+    if (!block->memory)
+        return;
+    OK(pool->anchored ? tarn_unanchor(block->memory, 1) : tarn_anchor(block->memory, 1));
+    pool->anchored = !pool->anchored;
+}
+
+/* A sleep, in one step or two, with everything checked. */
+static void model_sleep(uint64_t *random)
+{
+    tarn_sleep_options options = {.size = sizeof options,
+                                  .contents = random_next(random) % 3,
+                                  .rules = rules,
+                                  .rule_count = random_next(random) % 3};
+    tarn_residue residue = residue_new();
+    for (size_t i = 0; i < 2; i++)
+        rules[i] = (tarn_sleep_rule){.tag = tags[random_next(random) % 3], .contents = random_next(random) % 3};
+    bool goes = random_next(random) % 4 != 0;
+    OK(tarn_sleep_prepare(&options, &residue));
+    if (!goes) {
+        OK(tarn_sleep_cancel());
+        return;
+    }
+    OK(tarn_sleep_commit(&residue));
+    size_t stays = 0;
+    for (int i = 0; i < POOLS; i++) {
+        struct modelled *pool = &pools[i];
+        tarn_stats stats = pool_stats_of(pool->filled.pool);
+        bool sleeps = !pool->anchored && contents_of(&options, pool) != TARN_SLEEP_LEAVE;
+        CHECK(!sleeps || stats.reserved_bytes[TARN_STAT_ALL].current == 0);
+        stays += (size_t)stats.reserved_bytes[TARN_STAT_ALL].current;
+        for (int j = 0; j < BLOCKS; j++)
+            pool->filled.blocks[j].undefined |= sleeps && contents_of(&options, pool) == TARN_SLEEP_DISCARD;
+    }
+    CHECK(residue.after == stays);
+    size_t said = 0;
+    for (size_t i = 0; i < residue.count; i++)
+        said += items[i].bytes;
+    CHECK(said == stays);
+    OK(tarn_wake());
+}
+
+static void model_run(uint64_t seed)
+{
+    uint64_t random = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
+    for (int i = 0; i < POOLS; i++)
+        model_pool_begin(&pools[i], &random);
+    for (int step = 0; step < 120; step++) {
+        struct modelled *pool = &pools[random_next(&random) % POOLS];
+        switch (random_next(&random) % 10) {
+        case 0:
+            model_sleep(&random);
+            break;
+        case 1:
+            model_anchor(pool);
+            break;
+        default:
+            model_block(pool, &random);
+            break;
+        }
+        for (int i = 0; i < POOLS; i++)
+            CHECK(step % 8 || filled_is_right(&pools[i].filled));
+    }
+    for (int i = 0; i < POOLS; i++) {
+        CHECK(filled_is_right(&pools[i].filled));
+        if (pools[i].anchored)
+            model_anchor(&pools[i]);
+        filled_end(&pools[i].filled);
+    }
+    nothing_is_left_at_all();
+}
+
+static void sleeps_are_as_the_model_says(void **state)
+{
+    (void)state;
+    const char *seed = getenv("TARN_SEED");
+    OK(tarn_tag_intern("one", &tags[1]));
+    OK(tarn_tag_intern("two", &tags[2]));
+    for (uint64_t i = 1; i <= 6; i++)
+        model_run(seed ? strtoull(seed, NULL, 0) + i : i);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shutdown_ends_a_sleep),
+        cmocka_unit_test(memory_goes_and_comes_back),
+        cmocka_unit_test(a_prepare_is_undone_without_a_driver),
+        cmocka_unit_test(what_stays_is_said_with_its_reason),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(a_capture_refuses_a_sleep_and_a_sleep_a_capture),
+        cmocka_unit_test(pools_that_slept_before_sleep_on),
+        cmocka_unit_test(a_wake_without_room_can_be_repeated),
+        cmocka_unit_test(nothing_is_lost_whatever_fails),
+        cmocka_unit_test(sleeps_are_as_the_model_says),
+    };
+    host_start_with(DEVICES, 256 * MIB);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

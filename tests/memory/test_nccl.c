@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The adaptor for NCCL, on a libnccl of the test's own that keeps what the real one keeps: of each registration the physical memory that was
+ * there at that time. A collective on memory that was mapped anew since is found, as a read of old memory; that the test can find it is
+ * tried by registering without the adaptor. */
+#include "nccl/tarn_nccl.h"
+#include "support/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <tarn/sleep.h>
+
+#include <cmocka.h>
+
+enum { REGISTRATIONS = 32 };
+
+struct ncclWindow_vidmem {
+    char *address;
+    size_t size;
+    uint64_t piece; /* that was mapped there */
+    bool is_window;
+};
+
+struct ncclComm {
+    struct ncclWindow_vidmem *registered[REGISTRATIONS];
+    unsigned calls, fail_nth; /* 0: none */
+    bool no_windows, suspended;
+};
+
+static struct ncclComm communicator;
+
+static ncclResult_t fake_enter(struct ncclComm *comm)
+{
+    return ++comm->calls == comm->fail_nth ? ncclInternalError : ncclSuccess;
+}
+
+static ncclResult_t fake_register(struct ncclComm *comm, void *buffer, size_t size, struct ncclWindow_vidmem **result,
+                                  bool is_window)
+{
+    tarn_host_extent extent;
+    ncclResult_t failure = fake_enter(comm);
+    if (failure)
+        return failure;
+    CHECK(!comm->suspended);
+    OK(tarn_host_extent_get(0, buffer, size, &extent));
+    CHECK(extent.offset == 0 && extent.length == size); /* a whole allocation: windows map nothing less */
+    for (int i = 0; i < REGISTRATIONS; i++) {
+        if (comm->registered[i])
+            continue;
+        *result = comm->registered[i] = malloc(sizeof **result);
+        **result = (struct ncclWindow_vidmem){buffer, size, extent.piece, is_window};
+        return ncclSuccess;
+    }
+    return ncclInvalidUsage;
+}
+
+static ncclResult_t fake_deregister(struct ncclComm *comm, struct ncclWindow_vidmem *window, bool is_window)
+{
+    ncclResult_t failure = fake_enter(comm);
+    if (failure)
+        return failure;
+    for (int i = 0; i < REGISTRATIONS; i++) {
+        if (!comm->registered[i] || comm->registered[i] != window || window->is_window != is_window)
+            continue;
+        free(window);
+        comm->registered[i] = NULL;
+        return ncclSuccess;
+    }
+    return ncclInvalidArgument;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, size_t size, void **handle)
+{
+    struct ncclWindow_vidmem *made = NULL;
+    ncclResult_t result = fake_register(comm, buffer, size, &made, false);
+    *handle = made;
+    return result;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    return fake_deregister(comm, handle, false);
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window, int flags)
+{
+    CHECK(flags == NCCL_WIN_COLL_SYMMETRIC);
+    *window = NULL;
+    return comm->no_windows ? ncclSuccess : fake_register(comm, buffer, size, window, true);
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    return fake_deregister(comm, window, true);
+}
+
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
+{
+    CHECK(flags == NCCL_SUSPEND_MEM && !comm->suspended);
+    for (int i = 0; i < REGISTRATIONS; i++)
+        CHECK(!comm->registered[i]);
+    comm->suspended = true;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommResume(ncclComm_t comm)
+{
+    CHECK(comm->suspended);
+    comm->suspended = false;
+    return ncclSuccess;
+}
+
+/* A collective: whether it would use the memory that is there now. One without a registration copies, and does. */
+static bool reads_what_is_there(struct ncclComm *comm, void *buffer)
+{
+    CHECK(!comm->suspended);
+    for (int i = 0; i < REGISTRATIONS; i++) {
+        const struct ncclWindow_vidmem *window = comm->registered[i];
+        tarn_host_extent extent;
+        if (!window || (char *)buffer < window->address || (char *)buffer >= window->address + window->size)
+            continue;
+        OK(tarn_host_extent_get(0, window->address, window->size, &extent));
+        return extent.piece == window->piece;
+    }
+    return true;
+}
+
+static int fake_registrations(void)
+{
+    int count = 0;
+    for (int i = 0; i < REGISTRATIONS; i++)
+        count += communicator.registered[i] != NULL;
+    return count;
+}
+
+/* Each test has a pool, with a buffer in each of two segments. */
+static tarn_pool *pool;
+static tarn_stream stream;
+static void *buffers[2];
+
+static int set_up(void **state)
+{
+    (void)state;
+    communicator = (struct ncclComm){.calls = 0};
+    pool = pool_with((tarn_pool_options){.device = 0, .registrable = true});
+    stream = lease(0);
+    for (int i = 0; i < 2; i++)
+        buffers[i] = alloc_in(pool, stream, 24 * MIB);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    CHECK(fake_registrations() == 0);
+    for (int i = 0; i < 2; i++)
+        OK(tarn_free(buffers[i]));
+    OK(tarn_pool_release(pool));
+    OK(tarn_stream_return(stream));
+    nothing_is_left(0);
+    return 0;
+}
+
+static void without_the_adaptor_old_memory_is_read(void **state)
+{
+    (void)state;
+    tarn_range segments[2];
+    size_t count;
+    void *handle = NULL;
+    OK(tarn_pool_segments_get(pool, segments, 2, &count));
+    CHECK(count == 2 &&
+          ncclCommRegister(&communicator, segments[0].address, segments[0].bytes, &handle) == ncclSuccess);
+    OK(tarn_pool_suspend(pool, true));
+    OK(tarn_pool_resume(pool));
+    CHECK(!reads_what_is_there(&communicator, buffers[0]));
+    CHECK(ncclCommDeregister(&communicator, handle) == ncclSuccess);
+}
+
+static void segments_are_registered_once_and_pinned_until_they_are_not(tarn_nccl_kind kind, int flags)
+{
+    tarn_nccl registered;
+    tarn_nccl_begin(&registered, &communicator, pool, kind, flags);
+    OK(tarn_nccl_register(&registered));
+    CHECK(registered.count == 2 && fake_registrations() == 2);
+    unsigned calls = communicator.calls;
+    OK(tarn_nccl_register(&registered)); /* nothing new: no call */
+    CHECK(communicator.calls == calls);
+    void *third = alloc_in(pool, stream, 24 * MIB);
+    CHECK(!tarn_nccl_find(&registered, third));
+    OK(tarn_nccl_register(&registered)); /* the new one alone */
+    CHECK(communicator.calls == calls + 1 && tarn_nccl_find(&registered, third));
+
+    GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_BUSY);
+    OK(tarn_free(third)); /* its segment stays: NCCL has it */
+    OK(tarn_pool_trim(pool, 0));
+    OK(tarn_device_trim(0, 0));
+    size_t gained, count;
+    (void)tarn_compact(0, 1, &gained);
+    OK(tarn_pool_segments_get(pool, NULL, 0, &count));
+    CHECK(count == 3 && reads_what_is_there(&communicator, buffers[0]) &&
+          reads_what_is_there(&communicator, buffers[1]));
+    tarn_residue_item item;
+    tarn_residue residue = {.size = sizeof residue, .items = &item, .room = 1};
+    OK(tarn_sleep(NULL, &residue));
+    CHECK(residue.count == 1 && item.reason == TARN_RESIDUE_REGISTERED && item.bytes == residue.after);
+    OK(tarn_wake());
+
+    ncclWindow_t window = NULL;
+    size_t offset = 0;
+    bool found = tarn_nccl_window_get(&registered, (char *)buffers[1] + 5, &window, &offset);
+    CHECK(found == (kind == TARN_NCCL_WINDOW) && (!found || window->address + offset == (char *)buffers[1] + 5));
+
+    OK(tarn_nccl_deregister(&registered));
+    CHECK(registered.count == 0 && fake_registrations() == 0);
+    OK(tarn_pool_trim(pool, 0));
+    OK(tarn_pool_segments_get(pool, NULL, 0, &count));
+    CHECK(count == 2);
+}
+
+static void local_registrations_pin(void **state)
+{
+    (void)state;
+    segments_are_registered_once_and_pinned_until_they_are_not(TARN_NCCL_LOCAL, 0);
+}
+
+static void windows_pin(void **state)
+{
+    (void)state;
+    segments_are_registered_once_and_pinned_until_they_are_not(TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+}
+
+static void no_collective_reads_old_memory_after_a_sleep(void **state)
+{
+    (void)state;
+    tarn_nccl registered;
+    tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+    for (int i = 0; i < 3; i++) {
+        OK(i ? tarn_nccl_resume(&registered) : tarn_nccl_register(&registered));
+        CHECK(registered.count == 2);
+        for (int j = 0; j < 2; j++)
+            CHECK(reads_what_is_there(&communicator, buffers[j]));
+        OK(tarn_nccl_suspend(&registered));
+        CHECK(communicator.suspended && tarn_nccl_register(&registered) == TARN_ERROR_SUSPENDED);
+        tarn_residue residue = {.size = sizeof residue};
+        OK(tarn_sleep(NULL, &residue));
+        CHECK(residue.after == 0 && residue.count == 0);
+        OK(tarn_wake());
+    }
+    OK(tarn_nccl_resume(&registered));
+    OK(tarn_nccl_deregister(&registered));
+}
+
+static void where_nccl_refuses_nothing_stays_pinned_that_is_not_registered(void **state)
+{
+    (void)state;
+    tarn_nccl registered;
+    tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_LOCAL, 0);
+    communicator.fail_nth = 2;
+    CHECK(tarn_nccl_register(&registered) == TARN_ERROR_LIBRARY && registered.result == ncclInternalError);
+    CHECK(registered.count == 1 && fake_registrations() == 1);
+    OK(tarn_nccl_register(&registered)); /* the rest */
+    CHECK(registered.count == 2);
+    communicator.fail_nth = communicator.calls + 2;
+    CHECK(tarn_nccl_deregister(&registered) == TARN_ERROR_LIBRARY && registered.count == 1);
+    GIVES(tarn_pool_suspend(pool, false), TARN_ERROR_BUSY); /* that one is pinned still */
+    OK(tarn_nccl_deregister(&registered));
+    OK(tarn_pool_suspend(pool, false));
+    CHECK(tarn_nccl_register(&registered) == TARN_ERROR_SUSPENDED);
+    OK(tarn_pool_resume(pool));
+}
+
+static void where_there_are_no_windows_it_says_so(void **state)
+{
+    (void)state;
+    tarn_nccl registered;
+    communicator.no_windows = true;
+    tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+    CHECK(tarn_nccl_register(&registered) == TARN_ERROR_NOT_SUPPORTED && registered.unsupported && !registered.count);
+    OK(tarn_pool_suspend(pool, true)); /* nothing is pinned */
+    OK(tarn_pool_resume(pool));
+    OK(tarn_nccl_deregister(&registered));
+    tarn_nccl_begin(&registered, &communicator, NULL, TARN_NCCL_LOCAL, 0);
+    CHECK(tarn_nccl_register(&registered) == TARN_ERROR_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(without_the_adaptor_old_memory_is_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(local_registrations_pin, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(windows_pin, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_collective_reads_old_memory_after_a_sleep, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(where_nccl_refuses_nothing_stays_pinned_that_is_not_registered, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(where_there_are_no_windows_it_says_so, set_up, tear_down),
+    };
+    host_start_with(1, 512 * MIB);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

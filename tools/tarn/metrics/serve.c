@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The server of `tarn metrics`: libmicrohttpd, in one thread, so that scrapes come one after the other. The text is made for each scrape, so
+ * that what it says is of that moment, and nothing is kept in between. */
+#include "command.h"
+#include "metrics/machine.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Where to listen: "[::1]:9000", "127.0.0.1:9000", "9000". */
+struct place {
+    char address[256], port[8];
+};
+
+static bool parse_place(const char *where, struct place *place)
+{
+    const char *colon = strrchr(where, ':'), *port = colon ? colon + 1 : where;
+    size_t digits = strspn(port, "0123456789"), length = colon ? (size_t)(colon - where) : 0;
+    if (!digits || port[digits] || digits > 5 || atol(port) > 65535 || length >= sizeof place->address ||
+        colon == where)
+        return false;
+    snprintf(place->port, sizeof place->port, "%s", port);
+    if (!colon) {
+        snprintf(place->address, sizeof place->address, "127.0.0.1");
+        return true;
+    }
+    bool bracket = where[0] == '[';
+    if (bracket != (where[length - 1] == ']') || (!bracket && memchr(where, ':', length)))
+        return false;
+    snprintf(place->address, sizeof place->address, "%.*s", (int)length - 2 * bracket, where + bracket);
+    return place->address[0] != '\0';
+}
+
+bool metrics_is_place(const char *where)
+{
+    struct place place;
+    return parse_place(where, &place);
+}
+
+#ifdef TARN_HAVE_MICROHTTPD
+#include <microhttpd.h>
+
+#define OPEN_TEXT "application/openmetrics-text; version=1.0.0; charset=utf-8"
+#define PLAIN_TEXT "text/plain; version=0.0.4; charset=utf-8"
+
+enum { MOST_CONNECTIONS = 32, MOST_SECONDS = 15 };
+
+static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned status, const char *text)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return MHD_NO;
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain; charset=utf-8");
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result answer_metrics(struct MHD_Connection *connection, const char *directory)
+{
+    struct metrics_text text;
+    const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+    bool open = accept && strstr(accept, "application/openmetrics-text");
+    if (!metrics_text_make(directory, &text))
+        return answer_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory\n");
+    struct MHD_Response *response = MHD_create_response_from_buffer(text.length, text.text, MHD_RESPMEM_MUST_FREE);
+    if (!response) {
+        free(text.text);
+        return MHD_NO;
+    }
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, open ? OPEN_TEXT : PLAIN_TEXT);
+    enum MHD_Result result = MHD_queue_response(connection, MHD_HTTP_OK, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result answer(void *directory, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *upload, size_t *upload_size, void **state)
+{
+    static int begun;
+    (void)version, (void)upload;
+    if (*state != &begun) { /* the head of the request alone: the answer is for the next call */
+        *state = &begun;
+        return MHD_YES;
+    }
+    if (*upload_size) {
+        *upload_size = 0;
+        return MHD_YES;
+    }
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return answer_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET or HEAD\n");
+    if (strcmp(url, "/metrics") == 0)
+        return answer_metrics(connection, directory);
+    if (strcmp(url, "/") == 0)
+        return answer_text(connection, MHD_HTTP_OK, "tarn metrics: /metrics\n");
+    return answer_text(connection, MHD_HTTP_NOT_FOUND, "there is /metrics\n");
+}
+
+/* A socket that listens, or -1 after the reason was said. */
+static int listen_at(const struct place *place, const char *where)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
+    int code = getaddrinfo(place->address, place->port, &hints, &found), listener = -1, on = 1;
+    if (code) {
+        fprintf(stderr, "tarn metrics: %s: %s\n", where, code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
+        return -1;
+    }
+    listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool done = listener >= 0 && setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                bind(listener, found->ai_addr, found->ai_addrlen) == 0 && listen(listener, MOST_CONNECTIONS) == 0;
+    freeaddrinfo(found);
+    if (done)
+        return listener;
+    fprintf(stderr, "tarn metrics: %s: %s\n", where, strerror(errno));
+    if (listener >= 0)
+        close(listener);
+    return -1;
+}
+
+/* Says where it listens: of port 0, which the system chose. */
+static void say_where(int listener, const struct place *place)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    char port[NI_MAXSERV] = "";
+    bool v6 = strchr(place->address, ':') != NULL;
+    if (getsockname(listener, (struct sockaddr *)&address, &size) ||
+        getnameinfo((struct sockaddr *)&address, size, NULL, 0, port, sizeof port, NI_NUMERICSERV))
+        snprintf(port, sizeof port, "%s", place->port);
+    printf("http://%s%s%s:%s/metrics\n", v6 ? "[" : "", place->address, v6 ? "]" : "", port);
+    fflush(stdout);
+}
+
+int metrics_serve(const char *where, const char *directory)
+{
+    struct place place;
+    sigset_t signals;
+    int number = 0;
+    if (!parse_place(where, &place))
+        return COMMAND_USAGE;
+    int listener = listen_at(&place, where);
+    if (listener < 0)
+        return COMMAND_FAILED;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before the server's thread, which inherits it */
+    struct MHD_Daemon *daemon =
+        MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer,
+                         (void *)(uintptr_t)directory, MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
+                         MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, MOST_SECONDS, MHD_OPTION_END);
+    if (!daemon) {
+        fprintf(stderr, "tarn metrics: the server could not be started: %s\n", strerror(errno));
+        return COMMAND_FAILED;
+    }
+    say_where(listener, &place);
+    while (sigwait(&signals, &number) != 0)
+        ;
+    MHD_stop_daemon(daemon);
+    return COMMAND_OK;
+}
+#else
+int metrics_serve(const char *where, const char *directory)
+{
+    (void)where, (void)directory;
+    fputs("tarn metrics: this program was built without libmicrohttpd, so that it cannot listen\n"
+          "Write the text to a file from time to time: tarn metrics >FILE\n",
+          stderr);
+    return COMMAND_FAILED;
+}
+#endif

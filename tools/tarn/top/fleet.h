@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* All processes of a machine that publish, and its devices: what each process has of each device, what the rest of these processes is
+ * (contexts, modules, what libraries allocate by themselves), and what others have. A device is one by its UUID, whatever number a process
+ * gives it. */
+#ifndef TOOLS_TOP_FLEET_H
+#define TOOLS_TOP_FLEET_H
+
+#include "top/top.h"
+
+/* A device of the machine that a process publishes. UUID "": of a driver that has none; then it is that process's alone. */
+struct fleet_device {
+    char uuid[48], pci[24], name[64];
+    uint64_t total, used; /* bytes; used: by anybody, SURVEY_UNKNOWN where nobody says */
+    uint64_t reserved;    /* by all processes of the list */
+    uint64_t rest;        /* what else these have, as NVML says; SURVEY_UNKNOWN where it does not */
+    bool monitored;       /* NVML told it: total and used are its figures, not a process's */
+    uint64_t said_ns;     /* when the process said it whose figures they are, else */
+};
+
+/* What a process has of a device. */
+struct fleet_share {
+    size_t entry, device; /* in the list; in the devices */
+    const struct survey_device *of;
+    uint64_t reserved, allocated, peak; /* bytes */
+    double rate;                        /* blocks handed out a second; negative: not known */
+    uint64_t history[16];               /* of reserved, the oldest first */
+    int samples;
+};
+
+struct fleet {
+    const struct top_list *list;
+    struct fleet_device *devices;
+    struct fleet_share
+        *shares; /* of devices that are in use, and one of each process that uses none: its `of` is NULL */
+    size_t device_count, share_count;
+};
+
+enum fleet_order {
+    FLEET_BY_RESERVED,
+    FLEET_BY_ALLOCATED,
+    FLEET_BY_PEAK,
+    FLEET_BY_RATE,
+    FLEET_BY_NAME,
+    FLEET_BY_PROCESS,
+    FLEET_BY_AGE,
+    FLEET_ORDERS
+};
+
+/* An order's name, and the key that chooses it on a screen. */
+struct fleet_order_name {
+    const char *name;
+    char key;
+};
+extern const struct fleet_order_name fleet_orders[FLEET_ORDERS];
+
+/* Makes the fleet of a list, which must outlive it. `before`, which may be NULL, is what the last one was: rates and history come of
+ * it. False where memory is short. */
+bool fleet_make(const struct top_list *list, const struct fleet *before, enum fleet_order order, struct fleet *fleet);
+void fleet_finish(struct fleet *fleet);
+
+/* The part of a device that it is, from 0 to 1. */
+double fleet_part(const struct fleet *fleet, const struct fleet_share *share);
+
+/* What a device is called in a line: its PCI address; where it has none, or is a slice, its UUID. */
+const char *fleet_device_name(const struct fleet_device *device);
+
+/* Tables of processes and of devices. `look->device` counts for nothing here. */
+void fleet_frame(struct top_frame *frame, const struct fleet *fleet, const struct top_look *look);
+
+/* fleet_nvml.c: what the vendor's monitor says of a device. */
+struct fleet_process {
+    uint64_t number; /* as this program sees processes */
+    uint64_t bytes;  /* SURVEY_UNKNOWN: not told */
+};
+struct fleet_monitor {
+    uint64_t total, used; /* bytes */
+    struct fleet_process processes[256];
+    size_t count;
+};
+/* False where there is no NVML, or it does not know the device. */
+bool fleet_monitor_read(const char *uuid, const char *pci, struct fleet_monitor *monitor);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Lines and tables of `tarn top`. libsmartcols lays the tables out. */
+#include "top/top_text.h"
+
+#include <libsmartcols.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+#define BOLD "\033[1m"
+#define PLAIN "\033[0m"
+
+/* Lines ------------------------------------------------------------------------------------------------------------ */
+
+void top_put(struct top_frame *frame, const char *text, size_t length)
+{
+    if (frame->failed)
+        return;
+    if (frame->length + length + 1 > frame->capacity) {
+        size_t capacity = 2 * frame->capacity + length + 4096;
+        char *larger = realloc(frame->text, capacity);
+        frame->failed = !larger;
+        if (!larger)
+            return;
+        frame->text = larger;
+        frame->capacity = capacity;
+    }
+    memcpy(frame->text + frame->length, text, length);
+    frame->length += length;
+    frame->text[frame->length] = '\0';
+}
+
+/* The bytes of a line that fill at most `width` columns. */
+static size_t fit(const char *line, size_t length, int width)
+{
+    mbstate_t state = {0};
+    int columns = 0;
+    for (size_t at = 0; at < length;) {
+        wchar_t letter;
+        size_t bytes = mbrtowc(&letter, line + at, length - at, &state);
+        if (bytes == 0 || bytes > length - at)
+            return at;
+        int wide = wcwidth(letter);
+        columns += wide > 0 ? wide : 0;
+        if (columns > width)
+            return at;
+        at += bytes;
+    }
+    return length;
+}
+
+static void top_put_line(struct top_frame *frame, const struct top_look *look, const char *line, size_t length,
+                         bool bold)
+{
+    while (length && line[length - 1] == ' ')
+        length--;
+    if (look->width)
+        length = fit(line, length, look->width);
+    if (bold && look->colour)
+        top_put(frame, BOLD, strlen(BOLD));
+    top_put(frame, line, length);
+    if (bold && look->colour)
+        top_put(frame, PLAIN, strlen(PLAIN));
+    top_put(frame, "\n", 1);
+}
+
+void top_say(struct top_frame *frame, const struct top_look *look, bool bold, const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        top_put_line(frame, look, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1, bold);
+}
+
+/* Tables ----------------------------------------------------------------------------------------------------------- */
+
+struct libscols_table *top_table_begin(const struct top_column *columns, size_t count)
+{
+    struct libscols_table *table = scols_new_table();
+    bool done = table && scols_table_set_column_separator(table, "  ") == 0;
+    for (size_t i = 0; i < count && done; i++)
+        done = scols_table_new_column(table, columns[i].name, 0, columns[i].flags) != NULL;
+    if (done)
+        return table;
+    scols_unref_table(table);
+    return NULL;
+}
+
+void top_table_row(struct top_frame *frame, struct libscols_table *table, const char *const *cells, size_t count)
+{
+    struct libscols_line *line = table ? scols_table_new_line(table, NULL) : NULL;
+    frame->failed |= !line;
+    for (size_t i = 0; i < count && !frame->failed; i++)
+        frame->failed = scols_line_set_data(line, i, cells[i]) != 0;
+}
+
+/* Puts the lines of a table, the first of them bold, and frees it. `left_out` rows had no room. */
+void top_table_end(struct top_frame *frame, const struct top_look *look, struct libscols_table *table, size_t left_out)
+{
+    char *text = NULL;
+    frame->failed |= !table || scols_print_table_to_string(table, &text) != 0;
+    bool first = true;
+    for (const char *line = text; !frame->failed && line && *line; first = false) {
+        size_t length = strcspn(line, "\n");
+        top_put_line(frame, look, line, length, first);
+        line += length + (line[length] == '\n');
+    }
+    if (left_out)
+        top_say(frame, look, false, "... and %zu more", left_out);
+    top_put(frame, "\n", 1);
+    free(text);
+    scols_unref_table(table);
+}
