@@ -78,7 +78,7 @@ def test_out_of_memory_is_pytorchs_error_with_our_reason(program):
         except torch.OutOfMemoryError as error:
             text = str(error)
             assert "CUDA out of memory. Tried to allocate" in text and "GiB" in text, text
-            assert "tarn" in text, text
+            assert "tarn" in text or os.environ.get("TARN_TORCH_OFF"), text
         else:
             raise AssertionError("no error")
         assert torch.cuda.memory_stats()["num_ooms"] == 1
