@@ -5,10 +5,11 @@
  *
  * One object serves all devices and is never destroyed: tensors are freed after static destructors have run. Memory, statistics,
  * pools and captures are tarn's; this class has what only PyTorch has: the filters that route to a pool, the numbers of pools, the
- * history with Python's stacks. Each part has a file: allocator.cc, pools.cc, history.cc, install.cc.
+ * history with Python's stacks. Each part has a file: allocator.cc, pools.cc, history.cc, ipc.cc,
+ * install.cc.
  *
- * Locks: Device::lock (filters and pools of a device), then none. History::lock (records, contexts) is taken alone. tarn is called with
- * neither held, except by what asks a filter. */
+ * Locks: Device::lock (filters and pools of a device), then none. History::lock (records, contexts), Imports::lock and Exports::lock (blocks that
+ * other processes have) are taken alone. tarn is called with neither of the first two held, except by what asks a filter. */
 #ifndef TARN_TORCH_ALLOCATOR_H
 #define TARN_TORCH_ALLOCATOR_H
 
@@ -73,6 +74,9 @@ struct Device {
     std::vector<Filter> filters; /* the newest last */
     std::unordered_map<MempoolId_t, Pool, IdHash> pools;
     std::atomic<int> filter_count{0}; /* read without the lock */
+    std::once_flag once;              /* by prepare() */
+    std::atomic<bool> ready{false};
+    bool exportable = false; /* what is created can be given to other processes */
 };
 
 /* What _record_memory_history() wants. */
@@ -183,7 +187,7 @@ class Allocator final : public CUDAAllocator
     CUDAAllocator *previous = nullptr;
 
   private:
-    void *take(DeviceIndex device, cudaStream_t stream, size_t size);
+    void *take(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size);
     void give(void *pointer);
     [[noreturn]] void out_of_memory(DeviceIndex device, size_t size);
     tarn_status request(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size, void **pointer,
@@ -192,6 +196,7 @@ class Allocator final : public CUDAAllocator
     Pool &pool_locked(Device &device, MempoolId_t id, const char *what);
     tarn_pool *made(DeviceIndex device, MempoolId_t id, const char *what);
     Device &device_at(DeviceIndex index);
+    Device &ready_at(DeviceIndex index);
     void observe();
     friend void delete_block(void *pointer);
 
@@ -208,7 +213,12 @@ class Allocator final : public CUDAAllocator
 Allocator &the_allocator();
 void delete_block(void *pointer);
 
+/* Whether any block is offered to other processes; and that one is not any more: it is freed. */
+bool any_offered();
+void withdraw(void *pointer);
+
 /* tarn's stream of a PyTorch stream. */
+tarn_stream stream_of(const CUDAStream &stream);
 tarn_stream stream_of(DeviceIndex device, cudaStream_t native);
 
 } // namespace tarn_torch

@@ -54,7 +54,7 @@ static void segments_gone(void *user)
 /* The pool of tarn for a PyTorch number, made now where it is not there yet. */
 tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
 {
-    Device &device = device_at(index);
+    Device &device = ready_at(index);
     std::lock_guard<std::mutex> guard(device.lock);
     Pool &pool = pool_locked(device, id, what);
     if (pool.pool)
@@ -64,6 +64,7 @@ tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
     options.device = index;
     options.use_on_oom = pool.use_on_oom;
     options.no_split = pool.no_split;
+    options.exportable = device.exportable && !pool.no_split && !pool.segments;
     tarn_pool_allocator segments = {};
     if (pool.segments) {
         segments.size = sizeof segments;
@@ -179,13 +180,13 @@ bool Allocator::checkPoolLiveAllocations(DeviceIndex index, MempoolId_t id, cons
 void Allocator::beginAllocateToPool(DeviceIndex index, MempoolId_t id, std::function<bool(cudaStream_t)> filter)
 {
     Device &device = device_at(index);
-    createOrIncrefPool(index, id, nullptr);
-    (void)stream_of(index, c10::cuda::getCurrentCUDAStream(
-                               index)); /* before it captures: then it does not tell its number any more */
+    /* Before it captures: then it does not tell its number any more. */
+    (void)stream_of(c10::cuda::getCurrentCUDAStream(index));
     std::lock_guard<std::mutex> guard(device.lock);
     for (const Filter &other : device.filters)
         TORCH_CHECK(other.id != id, "beginAllocateToPool: already recording to mempool_id");
     device.filters.push_back({id, std::move(filter)});
+    device.pools[id].uses++;
     device.filter_count.fetch_add(1, std::memory_order_release);
 }
 
@@ -290,23 +291,6 @@ CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device, std::share
     for (void *pointer : live_blocks(pool))
         delta.dataptrs_allocd.emplace_back(pointer, pointer, &delete_block, c10::Device(c10::kCUDA, device));
     return delta;
-}
-
-/* ---- Other processes ---- */
-
-ShareableHandle Allocator::shareIpcHandle(void *pointer)
-{
-    if (previous && tarn_usable_size_get(pointer, std::make_unique<size_t>().get()) == TARN_ERROR_INVALID_POINTER)
-        return previous->shareIpcHandle(pointer);
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "tarn: tensors of tarn's memory cannot be sent to another process yet: copy the tensor to the host, "
-               "or run this program without tarn.torch");
-}
-
-std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle)
-{
-    TORCH_CHECK(previous, "tarn: no allocator knows this handle");
-    return previous->getIpcDevPtr(std::move(handle));
 }
 
 } // namespace tarn_torch
