@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-SIZES = (512, 4096, 1 << 20, 8 << 20, 64 << 20)
+SIZES = (512, 1 << 20, 64 << 20)
 LAYERS = ("tensor", "raw", "tarn", "stream_find", "current_stream")
 RUNS, ROUNDS = 7, 20000
 
@@ -34,6 +34,9 @@ def measure(on_tarn, pairs):
 
         python()
         row["python"] = round(min(python() for _ in range(RUNS)))
+        with torch.cuda.stream(torch.cuda.Stream()):
+            python()
+            row["side_stream"] = round(min(python() for _ in range(RUNS)))
         for layer in LAYERS if library else ():
             if not on_tarn and layer in ("tarn", "stream_find"):
                 continue
@@ -41,6 +44,16 @@ def measure(on_tarn, pairs):
             call.restype, call.argtypes = ctypes.c_double, [ctypes.c_size_t, ctypes.c_int]
             row[layer] = round(min(call(size, ROUNDS) for _ in range(RUNS)), 1)
         print(json.dumps(row), flush=True)
+    grow = []
+    for _ in range(5):
+        torch.cuda.empty_cache()
+        torch.cuda.synchronize()
+        start = time.perf_counter_ns()
+        kept = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+        grow.append(time.perf_counter_ns() - start)
+        del kept
+    print(json.dumps({"allocator": torch.cuda.get_allocator_backend(), "growth_by_1_gib": min(grow),
+                      "sends": os.environ.get("TARN_TORCH_SEND", "1")}), flush=True)
 
 
 if __name__ == "__main__":
