@@ -356,6 +356,12 @@ void Allocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer)
     out_of_memory_observers.push_back(std::move(observer));
 }
 
+#if TARN_TORCH_VERSION >= 2012
+/* Told of requests that native refuses before it tries, by throw_on_cudamalloc_oom. tarn refuses none before the limit or the device
+ * does, which is an error of memory like any other: there is nothing to tell. */
+void Allocator::attachOomRejectionObserver(OomRejectionObserver) {}
+#endif
+
 /* ---- Limits and statistics ---- */
 
 static size_t memory_of(DeviceIndex device)
@@ -381,12 +387,14 @@ void Allocator::setMemoryFraction(double fraction, DeviceIndex device)
     check(tarn_device_limit_set(device, limit), "the limit");
 }
 
+#if TARN_TORCH_VERSION >= 2010
 std::pair<size_t, size_t> Allocator::getMemoryInfo(DeviceIndex device)
 {
     size_t free_bytes = 0, total = 0;
     check(tarn_device_memory_get(device, &free_bytes, &total), "the device's memory");
     return {free_bytes, total};
 }
+#endif
 
 static void copy(c10::CachingAllocator::Stat &to, const tarn_stat &from)
 {
@@ -434,11 +442,13 @@ void Allocator::resetPeakStats(DeviceIndex device)
     check(tarn_device_stats_reset(device, TARN_STATS_PEAK), "the statistics");
 }
 
+#if TARN_TORCH_VERSION >= 2010
 std::vector<StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIndex device)
 {
     (void)device_at(device);
     return {}; /* tarn's memory grows by pieces of physical memory, not by segments */
 }
+#endif
 
 void *Allocator::getBaseAllocation(void *pointer, size_t *size)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h, PyTorch 2.11).
+/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h), PyTorch 2.8 to 2.15.
+ * TARN_TORCH_VERSION is the release: 2011 is 2.11.
  *
  * One object serves all devices and is never destroyed: tensors are freed after static destructors have run. Memory, statistics,
  * pools and captures are tarn's; this class has what only PyTorch has: the filters that route to a pool, the numbers of pools, the
@@ -33,8 +34,16 @@ namespace tarn_torch
 using namespace c10::cuda::CUDACachingAllocator;
 using c10::DataPtr;
 using c10::DeviceIndex;
-using c10::MempoolId_t;
 using c10::cuda::CUDAStream;
+#if TARN_TORCH_VERSION >= 2011
+using c10::MempoolId_t;
+using c10::CachingDeviceAllocator::AnnotationEntry;
+using c10::CachingDeviceAllocator::BlockInfo;
+using SegmentAllocator = std::shared_ptr<CUDAAllocator>; /* of a MemPool */
+#else
+using c10::cuda::MempoolId_t;
+using SegmentAllocator = CUDAAllocator *;
+#endif
 using Action = TraceEntry::Action;
 
 /* The text of a call that failed, as a PyTorch exception. */
@@ -58,7 +67,7 @@ struct Pool {
     int uses = 0;
     bool held = false; /* a capture has used it: its memory stays mapped */
     bool use_on_oom = false, no_split = false;
-    std::shared_ptr<CUDAAllocator> segments; /* where they come from; null: tarn */
+    SegmentAllocator segments{}; /* where they come from; null: tarn */
 };
 
 /* One beginAllocateToPool() that has not ended. */
@@ -99,7 +108,7 @@ class History
     std::shared_ptr<c10::GatheredContext> context_of(void *pointer);
     std::vector<std::vector<TraceEntry>> traces(MempoolId_t pool, int devices);
     void annotate(const std::vector<std::pair<std::string, std::string>> &pairs);
-    std::vector<c10::CachingDeviceAllocator::AnnotationEntry> annotations();
+    std::vector<AnnotationEntry> annotations();
     std::string metadata();
     void set_metadata(const std::string &text);
     void push_compile(const std::string &text);
@@ -112,7 +121,7 @@ class History
     size_t room = 1;
     std::vector<std::string> skipped;
     std::vector<std::deque<TraceEntry>> rings; /* by device */
-    std::vector<c10::CachingDeviceAllocator::AnnotationEntry> notes;
+    std::vector<AnnotationEntry> notes;
     std::vector<AllocatorTraceTracker> trackers;
     std::unordered_map<void *, std::shared_ptr<c10::GatheredContext>> contexts; /* of live blocks */
 };
@@ -129,7 +138,13 @@ class Allocator final : public CUDAAllocator
     c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override;
     void resetAccumulatedStats(DeviceIndex device) override;
     void resetPeakStats(DeviceIndex device) override;
+#if TARN_TORCH_VERSION >= 2010
     std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override;
+    std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) override;
+    void setNoSplit(DeviceIndex device, MempoolId_t id) override;
+    void setUserMetadata(const std::string &text) override;
+    std::string getUserMetadata() override;
+#endif
 
     /* CUDAAllocator */
     void *raw_alloc(size_t size) override;
@@ -138,7 +153,6 @@ class Allocator final : public CUDAAllocator
     void init(int device_count) override;
     double getMemoryFraction(DeviceIndex device) override;
     void setMemoryFraction(double fraction, DeviceIndex device) override;
-    std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) override;
     void enable(bool) override {}
     bool isEnabled() const override
     {
@@ -148,26 +162,53 @@ class Allocator final : public CUDAAllocator
     void *getBaseAllocation(void *pointer, size_t *size) override;
     using CUDAAllocator::recordStream;
     void recordStream(const DataPtr &pointer, CUDAStream stream) override;
+#if TARN_TORCH_VERSION >= 2011
     SnapshotInfo snapshot(MempoolId_t id, bool include_traces) override;
+    void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) override;
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
+                       const std::vector<std::string> &skip) override;
+#else
+    SnapshotInfo snapshot(MempoolId_t id) override
+    {
+        return snapshot(id, true);
+    }
+    void setUseOnOOM(DeviceIndex device, MempoolId_t id) override
+    {
+        setUseOnOOM(device, id, true);
+    }
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear) override
+    {
+        recordHistory(enabled, make, entries, when, clear, {});
+    }
+    SnapshotInfo snapshot(MempoolId_t id, bool include_traces);
+    void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom);
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
+                       const std::vector<std::string> &skip);
+#endif
+#if TARN_TORCH_VERSION >= 2012
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *pointer) override;
+    void attachOomRejectionObserver(OomRejectionObserver observer) override;
+#endif
+#if TARN_TORCH_VERSION >= 2014
+    bool supportsUserMetadata() override
+    {
+        return true;
+    }
+    void annotateMemory(const void *pointer, const std::string &metadata) override;
+#endif
     void beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) override;
     void endAllocateToPool(DeviceIndex device, MempoolId_t id) override;
     void releasePool(DeviceIndex device, MempoolId_t id) override;
     int getPoolUseCount(DeviceIndex device, MempoolId_t id) override;
-    void createOrIncrefPool(DeviceIndex device, MempoolId_t id, std::shared_ptr<CUDAAllocator> segments) override;
-    void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) override;
-    void setNoSplit(DeviceIndex device, MempoolId_t id) override;
+    void createOrIncrefPool(DeviceIndex device, MempoolId_t id, SegmentAllocator segments) override;
     bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
                                   const std::unordered_set<void *> &expected) override;
     ShareableHandle shareIpcHandle(void *pointer) override;
     std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
     bool isHistoryEnabled() override;
-    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
-                       const std::vector<std::string> &skip) override;
     void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override;
     void pushCompileContext(std::string &text) override;
     void popCompileContext() override;
-    void setUserMetadata(const std::string &text) override;
-    std::string getUserMetadata() override;
     void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
     void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
     void enablePeerAccess(DeviceIndex device, DeviceIndex peer) override;

@@ -28,7 +28,7 @@ static void *segment_alloc(size_t size, int device, void *, void *user)
 {
     try {
         c10::DeviceGuard guard({c10::kCUDA, static_cast<DeviceIndex>(device)});
-        return (*static_cast<std::shared_ptr<CUDAAllocator> *>(user))->raw_alloc(size);
+        return (*static_cast<SegmentAllocator *>(user))->raw_alloc(size);
     } catch (const std::exception &) {
         return nullptr; /* as native does, it is asked once more after other memory was given back */
     }
@@ -38,7 +38,7 @@ static void segment_free(void *pointer, size_t, int device, void *, void *user)
 {
     try {
         c10::DeviceGuard guard({c10::kCUDA, static_cast<DeviceIndex>(device)});
-        (*static_cast<std::shared_ptr<CUDAAllocator> *>(user))->raw_delete(pointer);
+        (*static_cast<SegmentAllocator *>(user))->raw_delete(pointer);
     } catch (const std::exception &error) {
         TORCH_WARN_ONCE(error.what());
     }
@@ -46,7 +46,7 @@ static void segment_free(void *pointer, size_t, int device, void *, void *user)
 
 static void segments_gone(void *user)
 {
-    delete static_cast<std::shared_ptr<CUDAAllocator> *>(user);
+    delete static_cast<SegmentAllocator *>(user);
 }
 
 /* ---- Pools ---- */
@@ -71,7 +71,7 @@ tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
         segments.alloc = segment_alloc;
         segments.free = segment_free;
         segments.gone = segments_gone;
-        segments.user = new std::shared_ptr<CUDAAllocator>(pool.segments);
+        segments.user = new SegmentAllocator(pool.segments);
         options.allocator = &segments;
     }
     tarn_status status = tarn_pool_create(&options, &pool.pool);
@@ -91,7 +91,7 @@ bool Allocator::find_pool(DeviceIndex index, MempoolId_t id, tarn_pool_id *found
            tarn_pool_id_get(pool->second.pool, found) == TARN_OK;
 }
 
-void Allocator::createOrIncrefPool(DeviceIndex index, MempoolId_t id, std::shared_ptr<CUDAAllocator> segments)
+void Allocator::createOrIncrefPool(DeviceIndex index, MempoolId_t id, SegmentAllocator segments)
 {
     Device &device = device_at(index);
     std::lock_guard<std::mutex> guard(device.lock);
@@ -110,6 +110,7 @@ void Allocator::setUseOnOOM(DeviceIndex index, MempoolId_t id, bool use_on_oom)
         pool.use_on_oom = use_on_oom;
 }
 
+#if TARN_TORCH_VERSION >= 2010
 void Allocator::setNoSplit(DeviceIndex index, MempoolId_t id)
 {
     Device &device = device_at(index);
@@ -118,6 +119,7 @@ void Allocator::setNoSplit(DeviceIndex index, MempoolId_t id)
     TORCH_CHECK(!pool.pool || pool.no_split, "tarn: no_split is set before the pool is first used");
     pool.no_split = true;
 }
+#endif
 
 int Allocator::getPoolUseCount(DeviceIndex index, MempoolId_t id)
 {

@@ -61,6 +61,11 @@ def enable(*, late: bool = False, plan: Optional[str] = None) -> None:
         shim = ctypes.CDLL(str(path))
     except OSError as error:
         raise EnableError(f"{path} cannot be opened: {error}. Remove it, and it will be compiled again") from error
+    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    if shim.tarn_torch_version() != 1000 * major + minor:
+        made_for = divmod(shim.tarn_torch_version(), 1000)
+        raise EnableError(f"{path} was compiled for PyTorch {made_for[0]}.{made_for[1]}, and this is {torch.__version__}: unset "
+                          "TARN_TORCH_SHIM, or name one that was compiled for this release")
     text = ctypes.create_string_buffer(1024)
     shim.tarn_torch_install.argtypes = [ctypes.c_bool, ctypes.c_char_p, ctypes.c_size_t]
     if shim.tarn_torch_install(late, text, len(text)):
