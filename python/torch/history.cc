@@ -109,7 +109,7 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
     TraceEntry entry(action, device, address, size, static_cast<cudaStream_t>(stream), pool, c10::getApproximateTime(),
                      shown, compile_contexts.empty() ? "" : compile_contexts.back()
 #if TARN_TORCH_VERSION >= 2010
-                     ,
+                                ,
                      user_metadata
 #endif
     );
@@ -173,8 +173,7 @@ void History::annotate(const std::vector<std::pair<std::string, std::string>> &p
     std::lock_guard<std::mutex> guard(lock);
     if (!recording)
         return;
-    AnnotationEntry note(c10::cuda::getCurrentCUDAStream().device_index(),
-                                                      c10::getApproximateTime());
+    AnnotationEntry note(c10::cuda::getCurrentCUDAStream().device_index(), c10::getApproximateTime());
     for (const auto &pair : pairs)
         note.recordUserMetadata(pair.first, pair.second);
     notes.push_back(std::move(note));
