@@ -30,7 +30,7 @@ def torch(tmp_path, monkeypatch):
 def site(code):
     """Runs a text where tarn.pth is read, as it is in a site directory."""
     return subprocess.run([sys.executable, "-c", f"import site; site.addsitedir({str(SOURCE)!r})\n{code}"], capture_output=True, text=True,
-                          timeout=120, check=False)
+                          timeout=120, check=False, cwd=Path(__file__).parent)
 
 
 def test_the_variable_enables_tarn_with_the_import(torch):
