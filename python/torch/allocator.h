@@ -6,11 +6,11 @@
  *
  * One object serves all devices and is never destroyed: tensors are freed after static destructors have run. Memory, statistics,
  * pools and captures are tarn's; this class has what only PyTorch has: the filters that route to a pool, the numbers of pools, the
- * history with Python's stacks. Each part has a file: allocator.cc, pools.cc, history.cc, ipc.cc,
- * install.cc.
+ * history with Python's stacks, what other processes have. Each part has a file: allocator.cc, pools.cc, history.cc, ipc.cc, install.cc.
  *
- * Locks: Device::lock (filters and pools of a device), then none. History::lock (records, contexts), Imports::lock and Exports::lock (blocks that
- * other processes have) are taken alone. tarn is called with neither of the first two held, except by what asks a filter. */
+ * Locks: none is taken under another. Device::lock has the filters and pools of a device, History::lock records and contexts,
+ * AdoptedStreams::lock streams, Exports::lock and Imports::lock the blocks that go to and come from other processes. tarn is called with
+ * one of the last three held, or with Device::lock by what asks a filter or makes a pool. */
 #ifndef TARN_TORCH_ALLOCATOR_H
 #define TARN_TORCH_ALLOCATOR_H
 
