@@ -493,7 +493,7 @@ static int receive_elsewhere(const ShareableHandle &shared)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
 }
 
-/* The other process: 0 where the block begins with "tarn", which becomes "torc"; 3 where it cannot be had. */
+/* The other process: 0 where the block begins with "tarn", which becomes "torc"; 3 where it is not there. */
 static int received(const std::string &hex, ptrdiff_t offset)
 {
     auto &tarn = ours();
