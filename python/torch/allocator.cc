@@ -29,11 +29,79 @@ void raise(tarn_status status, const char *what)
     TORCH_CHECK(false, "tarn: ", what, ": ", tarn_last_error(), " (", tarn_status_name(status), ")");
 }
 
+/* ---- Streams ----
+ *
+ * PyTorch's own streams are never destroyed: each is adopted once, so that tarn may record on it when memory is to be free. One of the
+ * user's (torch.cuda.ExternalStream) may go at any time, so tarn asks the driver who it is each time that it is passed. */
+
+namespace
+{
+struct Adopted {
+    cudaStream_t native;
+    DeviceIndex device;
+    tarn_stream stream;
+};
+
+struct AdoptedStreams {
+    std::mutex lock;
+    std::unordered_map<cudaStream_t, Adopted> all;
+};
+} // namespace
+
+static AdoptedStreams &adopted_streams()
+{
+    static auto *one = new AdoptedStreams;
+    return *one;
+}
+
+/* The calling thread's, by a part of the pointer. */
+static thread_local Adopted recent[64];
+
+static Adopted &recent_of(cudaStream_t native)
+{
+    return recent[(reinterpret_cast<uintptr_t>(native) >> 4) % (sizeof recent / sizeof *recent)];
+}
+
+/* False where it was not adopted, and `adopts` is not set. */
+static bool adopted(DeviceIndex device, cudaStream_t native, bool adopts, tarn_stream *stream)
+{
+    Adopted &mine = recent_of(native);
+    if (C10_UNLIKELY(mine.native != native || mine.device != device)) {
+        AdoptedStreams &streams = adopted_streams();
+        std::lock_guard<std::mutex> guard(streams.lock);
+        auto found = streams.all.find(native);
+        if (found == streams.all.end()) {
+            Adopted entered = {native, device, 0};
+            if (!adopts)
+                return false;
+            check(tarn_stream_adopt(device, native, &entered.stream), "a stream of PyTorch's");
+            found = streams.all.emplace(native, entered).first;
+        }
+        if (found->second.device != device)
+            return false;
+        mine = found->second;
+    }
+    *stream = mine.stream;
+    return true;
+}
+
 tarn_stream stream_of(DeviceIndex device, cudaStream_t native)
 {
     tarn_stream stream = 0;
-    check(tarn_stream_find(device, native, &stream), "the stream of an allocation");
+    if (!native || !adopted(device, native, false, &stream))
+        check(tarn_stream_find(device, native, &stream), "the stream of an allocation");
     return stream;
+}
+
+tarn_stream stream_of(const CUDAStream &given)
+{
+    cudaStream_t native = given.stream();
+    DeviceIndex device = given.device_index();
+    tarn_stream stream = 0;
+    bool is_pytorchs = native && given.id() != static_cast<c10::StreamId>(reinterpret_cast<intptr_t>(native));
+    if (is_pytorchs && adopted(device, native, true, &stream))
+        return stream;
+    return stream_of(device, native);
 }
 
 Device &Allocator::device_at(DeviceIndex index)
@@ -41,6 +109,25 @@ Device &Allocator::device_at(DeviceIndex index)
     TORCH_CHECK(index >= 0 && static_cast<size_t>(index) < devices.size(), "Invalid device argument ",
                 static_cast<int>(index), ": did you call init?");
     return *devices[static_cast<size_t>(index)];
+}
+
+/* The same, before the device's memory is used for the first time: tensors can be sent to other processes, unless TARN_TORCH_SEND=0. What is
+ * allocated from tarn before that cannot be sent, which is said when it is tried. */
+Device &Allocator::ready_at(DeviceIndex index)
+{
+    Device &device = device_at(index);
+    if (C10_UNLIKELY(!device.ready.load(std::memory_order_acquire)))
+        std::call_once(device.once, [&] {
+            const char *send = std::getenv("TARN_TORCH_SEND");
+            tarn_device_properties properties = {};
+            properties.size = sizeof properties;
+            device.exportable = !(send && std::strcmp(send, "0") == 0) &&
+                                tarn_device_properties_get(index, &properties) == TARN_OK && properties.exportable;
+            if (device.exportable)
+                (void)tarn_export_enable(index);
+            device.ready.store(true, std::memory_order_release);
+        });
+    return device;
 }
 
 void Allocator::init(int device_count)
@@ -65,7 +152,7 @@ tarn_status Allocator::request(DeviceIndex device, cudaStream_t native, tarn_str
                                MempoolId_t *id)
 {
     *id = {0, 0};
-    if (device_at(device).filter_count.load(std::memory_order_acquire))
+    if (ready_at(device).filter_count.load(std::memory_order_acquire))
         if (tarn_pool *pool = route(device, native, stream, id))
             return tarn_pool_alloc(pool, stream, size, pointer);
     return tarn_alloc_on(stream, size, pointer);
@@ -80,13 +167,12 @@ static bool others_free()
     return freed;
 }
 
-void *Allocator::take(DeviceIndex device, cudaStream_t native, size_t size)
+void *Allocator::take(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size)
 {
     void *pointer = nullptr;
     MempoolId_t id;
     if (size >= TARN_MAX_SIZE)
         out_of_memory(device, size);
-    tarn_stream stream = stream_of(device, native);
     tarn_status status = request(device, native, stream, size, &pointer, &id);
     if (status == TARN_ERROR_OUT_OF_MEMORY && others_free())
         status = request(device, native, stream, size, &pointer, &id);
@@ -137,6 +223,8 @@ void Allocator::give(void *pointer)
     }
     if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr))
         (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
+    if (C10_UNLIKELY(any_offered()))
+        withdraw(pointer);
     tarn_status status = tarn_free(pointer);
     if (status == TARN_ERROR_INVALID_POINTER && previous) {
         previous->raw_delete(pointer);
@@ -164,19 +252,20 @@ DataPtr Allocator::allocate(size_t size)
 {
     CUDAStream stream = c10::cuda::getCurrentCUDAStream();
     DeviceIndex device = stream.device_index();
-    void *pointer = size ? take(device, stream, size) : nullptr;
+    void *pointer = size ? take(device, stream, stream_of(stream), size) : nullptr;
     return {pointer, pointer, &delete_block, c10::Device(c10::kCUDA, device)};
 }
 
 void *Allocator::raw_alloc(size_t size)
 {
     CUDAStream stream = c10::cuda::getCurrentCUDAStream();
-    return size ? take(stream.device_index(), stream, size) : nullptr;
+    return size ? take(stream.device_index(), stream, stream_of(stream), size) : nullptr;
 }
 
 void *Allocator::raw_alloc_with_stream(size_t size, cudaStream_t stream)
 {
-    return size ? take(c10::cuda::current_device(), stream, size) : nullptr;
+    DeviceIndex device = c10::cuda::current_device();
+    return size ? take(device, stream, stream_of(device, stream), size) : nullptr;
 }
 
 void Allocator::raw_delete(void *pointer)
@@ -190,7 +279,7 @@ void Allocator::recordStream(const DataPtr &pointer, CUDAStream stream)
         return previous->recordStream(pointer, stream);
     /* Memory of other processes has a deleter of its own, and is ordered by those who share it. */
     if (pointer.get() && pointer.get_deleter() == &delete_block)
-        check(tarn_record_stream(pointer.get(), stream_of(stream.device_index(), stream)), "record_stream");
+        check(tarn_record_stream(pointer.get(), stream_of(stream)), "record_stream");
 }
 
 void Allocator::copy_data(void *to, const void *from, size_t count) const
@@ -267,6 +356,12 @@ void Allocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer)
     out_of_memory_observers.push_back(std::move(observer));
 }
 
+#if TARN_TORCH_VERSION >= 2012
+/* Told of requests that native refuses before it tries, by throw_on_cudamalloc_oom. tarn refuses none before the limit or the device
+ * does, which is an error of memory like any other: there is nothing to tell. */
+void Allocator::attachOomRejectionObserver(OomRejectionObserver) {}
+#endif
+
 /* ---- Limits and statistics ---- */
 
 static size_t memory_of(DeviceIndex device)
@@ -292,12 +387,14 @@ void Allocator::setMemoryFraction(double fraction, DeviceIndex device)
     check(tarn_device_limit_set(device, limit), "the limit");
 }
 
+#if TARN_TORCH_VERSION >= 2010
 std::pair<size_t, size_t> Allocator::getMemoryInfo(DeviceIndex device)
 {
     size_t free_bytes = 0, total = 0;
     check(tarn_device_memory_get(device, &free_bytes, &total), "the device's memory");
     return {free_bytes, total};
 }
+#endif
 
 static void copy(c10::CachingAllocator::Stat &to, const tarn_stat &from)
 {
@@ -345,11 +442,13 @@ void Allocator::resetPeakStats(DeviceIndex device)
     check(tarn_device_stats_reset(device, TARN_STATS_PEAK), "the statistics");
 }
 
+#if TARN_TORCH_VERSION >= 2010
 std::vector<StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIndex device)
 {
     (void)device_at(device);
     return {}; /* tarn's memory grows by pieces of physical memory, not by segments */
 }
+#endif
 
 void *Allocator::getBaseAllocation(void *pointer, size_t *size)
 {

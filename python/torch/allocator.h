@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h, PyTorch 2.11).
+/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h), PyTorch 2.8 to 2.15.
+ * TARN_TORCH_VERSION is the release: 2011 is 2.11.
  *
  * One object serves all devices and is never destroyed: tensors are freed after static destructors have run. Memory, statistics,
  * pools and captures are tarn's; this class has what only PyTorch has: the filters that route to a pool, the numbers of pools, the
- * history with Python's stacks. Each part has a file: allocator.cc, pools.cc, history.cc, install.cc.
+ * history with Python's stacks, what other processes have. Each part has a file: allocator.cc, pools.cc, history.cc, ipc.cc, install.cc.
  *
- * Locks: Device::lock (filters and pools of a device), then none. History::lock (records, contexts) is taken alone. tarn is called with
- * neither held, except by what asks a filter. */
+ * Locks: none is taken under another. Device::lock has the filters and pools of a device, History::lock records and contexts,
+ * AdoptedStreams::lock streams, Exports::lock and Imports::lock the blocks that go to and come from other processes. tarn is called with
+ * one of the last three held, or with Device::lock by what asks a filter or makes a pool. */
 #ifndef TARN_TORCH_ALLOCATOR_H
 #define TARN_TORCH_ALLOCATOR_H
 
@@ -32,8 +34,16 @@ namespace tarn_torch
 using namespace c10::cuda::CUDACachingAllocator;
 using c10::DataPtr;
 using c10::DeviceIndex;
-using c10::MempoolId_t;
 using c10::cuda::CUDAStream;
+#if TARN_TORCH_VERSION >= 2011
+using c10::MempoolId_t;
+using c10::CachingDeviceAllocator::AnnotationEntry;
+using c10::CachingDeviceAllocator::BlockInfo;
+using SegmentAllocator = std::shared_ptr<CUDAAllocator>; /* of a MemPool */
+#else
+using c10::cuda::MempoolId_t;
+using SegmentAllocator = CUDAAllocator *;
+#endif
 using Action = TraceEntry::Action;
 
 /* The text of a call that failed, as a PyTorch exception. */
@@ -57,7 +67,7 @@ struct Pool {
     int uses = 0;
     bool held = false; /* a capture has used it: its memory stays mapped */
     bool use_on_oom = false, no_split = false;
-    std::shared_ptr<CUDAAllocator> segments; /* where they come from; null: tarn */
+    SegmentAllocator segments{}; /* where they come from; null: tarn */
 };
 
 /* One beginAllocateToPool() that has not ended. */
@@ -73,6 +83,9 @@ struct Device {
     std::vector<Filter> filters; /* the newest last */
     std::unordered_map<MempoolId_t, Pool, IdHash> pools;
     std::atomic<int> filter_count{0}; /* read without the lock */
+    std::once_flag once;              /* by prepare() */
+    std::atomic<bool> ready{false};
+    bool exportable = false; /* what is created can be given to other processes */
 };
 
 /* What _record_memory_history() wants. */
@@ -95,7 +108,7 @@ class History
     std::shared_ptr<c10::GatheredContext> context_of(void *pointer);
     std::vector<std::vector<TraceEntry>> traces(MempoolId_t pool, int devices);
     void annotate(const std::vector<std::pair<std::string, std::string>> &pairs);
-    std::vector<c10::CachingDeviceAllocator::AnnotationEntry> annotations();
+    std::vector<AnnotationEntry> annotations();
     std::string metadata();
     void set_metadata(const std::string &text);
     void push_compile(const std::string &text);
@@ -108,7 +121,7 @@ class History
     size_t room = 1;
     std::vector<std::string> skipped;
     std::vector<std::deque<TraceEntry>> rings; /* by device */
-    std::vector<c10::CachingDeviceAllocator::AnnotationEntry> notes;
+    std::vector<AnnotationEntry> notes;
     std::vector<AllocatorTraceTracker> trackers;
     std::unordered_map<void *, std::shared_ptr<c10::GatheredContext>> contexts; /* of live blocks */
 };
@@ -125,7 +138,13 @@ class Allocator final : public CUDAAllocator
     c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override;
     void resetAccumulatedStats(DeviceIndex device) override;
     void resetPeakStats(DeviceIndex device) override;
+#if TARN_TORCH_VERSION >= 2010
     std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override;
+    std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) override;
+    void setNoSplit(DeviceIndex device, MempoolId_t id) override;
+    void setUserMetadata(const std::string &text) override;
+    std::string getUserMetadata() override;
+#endif
 
     /* CUDAAllocator */
     void *raw_alloc(size_t size) override;
@@ -134,7 +153,6 @@ class Allocator final : public CUDAAllocator
     void init(int device_count) override;
     double getMemoryFraction(DeviceIndex device) override;
     void setMemoryFraction(double fraction, DeviceIndex device) override;
-    std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) override;
     void enable(bool) override {}
     bool isEnabled() const override
     {
@@ -144,26 +162,53 @@ class Allocator final : public CUDAAllocator
     void *getBaseAllocation(void *pointer, size_t *size) override;
     using CUDAAllocator::recordStream;
     void recordStream(const DataPtr &pointer, CUDAStream stream) override;
+#if TARN_TORCH_VERSION >= 2011
     SnapshotInfo snapshot(MempoolId_t id, bool include_traces) override;
+    void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) override;
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
+                       const std::vector<std::string> &skip) override;
+#else
+    SnapshotInfo snapshot(MempoolId_t id) override
+    {
+        return snapshot(id, true);
+    }
+    void setUseOnOOM(DeviceIndex device, MempoolId_t id) override
+    {
+        setUseOnOOM(device, id, true);
+    }
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear) override
+    {
+        recordHistory(enabled, make, entries, when, clear, {});
+    }
+    SnapshotInfo snapshot(MempoolId_t id, bool include_traces);
+    void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom);
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
+                       const std::vector<std::string> &skip);
+#endif
+#if TARN_TORCH_VERSION >= 2012
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *pointer) override;
+    void attachOomRejectionObserver(OomRejectionObserver observer) override;
+#endif
+#if TARN_TORCH_VERSION >= 2014
+    bool supportsUserMetadata() override
+    {
+        return true;
+    }
+    void annotateMemory(const void *pointer, const std::string &metadata) override;
+#endif
     void beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) override;
     void endAllocateToPool(DeviceIndex device, MempoolId_t id) override;
     void releasePool(DeviceIndex device, MempoolId_t id) override;
     int getPoolUseCount(DeviceIndex device, MempoolId_t id) override;
-    void createOrIncrefPool(DeviceIndex device, MempoolId_t id, std::shared_ptr<CUDAAllocator> segments) override;
-    void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) override;
-    void setNoSplit(DeviceIndex device, MempoolId_t id) override;
+    void createOrIncrefPool(DeviceIndex device, MempoolId_t id, SegmentAllocator segments) override;
     bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
                                   const std::unordered_set<void *> &expected) override;
     ShareableHandle shareIpcHandle(void *pointer) override;
     std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
     bool isHistoryEnabled() override;
-    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
-                       const std::vector<std::string> &skip) override;
     void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override;
     void pushCompileContext(std::string &text) override;
     void popCompileContext() override;
-    void setUserMetadata(const std::string &text) override;
-    std::string getUserMetadata() override;
     void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
     void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
     void enablePeerAccess(DeviceIndex device, DeviceIndex peer) override;
@@ -183,7 +228,7 @@ class Allocator final : public CUDAAllocator
     CUDAAllocator *previous = nullptr;
 
   private:
-    void *take(DeviceIndex device, cudaStream_t stream, size_t size);
+    void *take(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size);
     void give(void *pointer);
     [[noreturn]] void out_of_memory(DeviceIndex device, size_t size);
     tarn_status request(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size, void **pointer,
@@ -192,6 +237,7 @@ class Allocator final : public CUDAAllocator
     Pool &pool_locked(Device &device, MempoolId_t id, const char *what);
     tarn_pool *made(DeviceIndex device, MempoolId_t id, const char *what);
     Device &device_at(DeviceIndex index);
+    Device &ready_at(DeviceIndex index);
     void observe();
     friend void delete_block(void *pointer);
 
@@ -208,7 +254,12 @@ class Allocator final : public CUDAAllocator
 Allocator &the_allocator();
 void delete_block(void *pointer);
 
+/* Whether any block is offered to other processes; and that one is not any more: it is freed. */
+bool any_offered();
+void withdraw(void *pointer);
+
 /* tarn's stream of a PyTorch stream. */
+tarn_stream stream_of(const CUDAStream &stream);
 tarn_stream stream_of(DeviceIndex device, cudaStream_t native);
 
 } // namespace tarn_torch

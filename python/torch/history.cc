@@ -31,6 +31,10 @@ static const char *name_of(Action action)
         return "segment_unmap";
     case TraceEntry::SNAPSHOT:
         return "snapshot";
+#if TARN_TORCH_VERSION >= 2014
+    case TraceEntry::ANNOTATE:
+        return "annotate";
+#endif
     default:
         return "oom";
     }
@@ -101,9 +105,14 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
         maker = make;
     }
     auto context = gather(when, level == RecordContext::NEVER ? RecordContext::ALLOC : level, maker);
-    TraceEntry entry(action, device, address, size, stream, pool, c10::getApproximateTime(),
-                     when.load() >= RecordContext::ALLOC ? context : nullptr,
-                     compile_contexts.empty() ? "" : compile_contexts.back(), user_metadata);
+    auto shown = when.load() >= RecordContext::ALLOC ? context : nullptr;
+    TraceEntry entry(action, device, address, size, static_cast<cudaStream_t>(stream), pool, c10::getApproximateTime(),
+                     shown, compile_contexts.empty() ? "" : compile_contexts.back()
+#if TARN_TORCH_VERSION >= 2010
+                                ,
+                     user_metadata
+#endif
+    );
 
     std::lock_guard<std::mutex> guard(lock);
     for (const auto &tracker : trackers)
@@ -164,14 +173,13 @@ void History::annotate(const std::vector<std::pair<std::string, std::string>> &p
     std::lock_guard<std::mutex> guard(lock);
     if (!recording)
         return;
-    c10::CachingDeviceAllocator::AnnotationEntry note(c10::cuda::getCurrentCUDAStream().device_index(),
-                                                      c10::getApproximateTime());
+    AnnotationEntry note(c10::cuda::getCurrentCUDAStream().device_index(), c10::getApproximateTime());
     for (const auto &pair : pairs)
         note.recordUserMetadata(pair.first, pair.second);
     notes.push_back(std::move(note));
 }
 
-std::vector<c10::CachingDeviceAllocator::AnnotationEntry> History::annotations()
+std::vector<AnnotationEntry> History::annotations()
 {
     auto to_ns = clock_converter().makeConverter();
     std::lock_guard<std::mutex> guard(lock);
@@ -232,6 +240,7 @@ void Allocator::popCompileContext()
     history.pop_compile();
 }
 
+#if TARN_TORCH_VERSION >= 2010
 void Allocator::setUserMetadata(const std::string &text)
 {
     history.set_metadata(text);
@@ -241,6 +250,28 @@ std::string Allocator::getUserMetadata()
 {
     return history.metadata();
 }
+#endif
+
+#if TARN_TORCH_VERSION >= 2012
+std::shared_ptr<c10::GatheredContext> Allocator::getContextForPointer(const void *pointer)
+{
+    return history.context_of(const_cast<void *>(pointer));
+}
+#endif
+
+#if TARN_TORCH_VERSION >= 2014
+void Allocator::annotateMemory(const void *pointer, const std::string &metadata)
+{
+    tarn_block_info info = {};
+    info.size = sizeof info;
+    check(tarn_pointer_info_get(pointer, &info), "an annotation");
+    std::string before = history.metadata();
+    history.set_metadata(metadata);
+    history.event(TraceEntry::ANNOTATE, static_cast<DeviceIndex>(info.device), reinterpret_cast<size_t>(pointer),
+                  info.requested, nullptr, {0, 0}, RecordContext::NEVER);
+    history.set_metadata(before);
+}
+#endif
 
 void Allocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker)
 {
@@ -306,13 +337,13 @@ static void list_segment(const tarn_memory_segment *found, void *user)
     segment.device = static_cast<DeviceIndex>(found->device);
     segment.address = reinterpret_cast<size_t>(found->address);
     segment.total_size = found->bytes;
-    segment.stream = found->native;
+    segment.stream = static_cast<cudaStream_t>(found->native);
     segment.is_large = found->large;
     segment.is_expandable = found->is_virtual;
     segment.owner_private_pool_id = pool;
     for (size_t i = 0; i < found->part_count; i++) {
         const tarn_memory_part &part = found->parts[i];
-        c10::CachingDeviceAllocator::BlockInfo block;
+        BlockInfo block;
         block.size = part.bytes;
         block.requested_size = part.requested;
         block.allocated = part.state == TARN_MEMORY_LIVE;
@@ -365,7 +396,9 @@ SnapshotInfo Allocator::snapshot(MempoolId_t id, bool include_traces)
     settings.expandable_segments = false;
     settings.release_lock_on_malloc = false;
     settings.pinned_use_host_register = false;
+#if TARN_TORCH_VERSION >= 2009
     settings.graph_capture_record_stream_reuse = false;
+#endif
     char text[4096];
     if (tarn_configuration_get(text, sizeof text, nullptr) == TARN_OK)
         settings.last_allocator_settings = text;

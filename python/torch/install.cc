@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Replaces PyTorch's own allocator. Called by python/src/tarn/torch.py through ctypes. */
+/* Replaces PyTorch's own allocator. Called by python/src/tarn/torch/__init__.py through ctypes. */
 #include "allocator.h"
 
 #include <c10/cuda/CUDAFunctions.h>

@@ -28,7 +28,7 @@ static void *segment_alloc(size_t size, int device, void *, void *user)
 {
     try {
         c10::DeviceGuard guard({c10::kCUDA, static_cast<DeviceIndex>(device)});
-        return (*static_cast<std::shared_ptr<CUDAAllocator> *>(user))->raw_alloc(size);
+        return (*static_cast<SegmentAllocator *>(user))->raw_alloc(size);
     } catch (const std::exception &) {
         return nullptr; /* as native does, it is asked once more after other memory was given back */
     }
@@ -38,7 +38,7 @@ static void segment_free(void *pointer, size_t, int device, void *, void *user)
 {
     try {
         c10::DeviceGuard guard({c10::kCUDA, static_cast<DeviceIndex>(device)});
-        (*static_cast<std::shared_ptr<CUDAAllocator> *>(user))->raw_delete(pointer);
+        (*static_cast<SegmentAllocator *>(user))->raw_delete(pointer);
     } catch (const std::exception &error) {
         TORCH_WARN_ONCE(error.what());
     }
@@ -46,7 +46,7 @@ static void segment_free(void *pointer, size_t, int device, void *, void *user)
 
 static void segments_gone(void *user)
 {
-    delete static_cast<std::shared_ptr<CUDAAllocator> *>(user);
+    delete static_cast<SegmentAllocator *>(user);
 }
 
 /* ---- Pools ---- */
@@ -54,7 +54,7 @@ static void segments_gone(void *user)
 /* The pool of tarn for a PyTorch number, made now where it is not there yet. */
 tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
 {
-    Device &device = device_at(index);
+    Device &device = ready_at(index);
     std::lock_guard<std::mutex> guard(device.lock);
     Pool &pool = pool_locked(device, id, what);
     if (pool.pool)
@@ -64,13 +64,14 @@ tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
     options.device = index;
     options.use_on_oom = pool.use_on_oom;
     options.no_split = pool.no_split;
+    options.exportable = device.exportable && !pool.no_split && !pool.segments;
     tarn_pool_allocator segments = {};
     if (pool.segments) {
         segments.size = sizeof segments;
         segments.alloc = segment_alloc;
         segments.free = segment_free;
         segments.gone = segments_gone;
-        segments.user = new std::shared_ptr<CUDAAllocator>(pool.segments);
+        segments.user = new SegmentAllocator(pool.segments);
         options.allocator = &segments;
     }
     tarn_status status = tarn_pool_create(&options, &pool.pool);
@@ -90,7 +91,7 @@ bool Allocator::find_pool(DeviceIndex index, MempoolId_t id, tarn_pool_id *found
            tarn_pool_id_get(pool->second.pool, found) == TARN_OK;
 }
 
-void Allocator::createOrIncrefPool(DeviceIndex index, MempoolId_t id, std::shared_ptr<CUDAAllocator> segments)
+void Allocator::createOrIncrefPool(DeviceIndex index, MempoolId_t id, SegmentAllocator segments)
 {
     Device &device = device_at(index);
     std::lock_guard<std::mutex> guard(device.lock);
@@ -109,6 +110,7 @@ void Allocator::setUseOnOOM(DeviceIndex index, MempoolId_t id, bool use_on_oom)
         pool.use_on_oom = use_on_oom;
 }
 
+#if TARN_TORCH_VERSION >= 2010
 void Allocator::setNoSplit(DeviceIndex index, MempoolId_t id)
 {
     Device &device = device_at(index);
@@ -117,6 +119,7 @@ void Allocator::setNoSplit(DeviceIndex index, MempoolId_t id)
     TORCH_CHECK(!pool.pool || pool.no_split, "tarn: no_split is set before the pool is first used");
     pool.no_split = true;
 }
+#endif
 
 int Allocator::getPoolUseCount(DeviceIndex index, MempoolId_t id)
 {
@@ -179,13 +182,13 @@ bool Allocator::checkPoolLiveAllocations(DeviceIndex index, MempoolId_t id, cons
 void Allocator::beginAllocateToPool(DeviceIndex index, MempoolId_t id, std::function<bool(cudaStream_t)> filter)
 {
     Device &device = device_at(index);
-    createOrIncrefPool(index, id, nullptr);
-    (void)stream_of(index, c10::cuda::getCurrentCUDAStream(
-                               index)); /* before it captures: then it does not tell its number any more */
+    /* Before it captures: then it does not tell its number any more. */
+    (void)stream_of(c10::cuda::getCurrentCUDAStream(index));
     std::lock_guard<std::mutex> guard(device.lock);
     for (const Filter &other : device.filters)
         TORCH_CHECK(other.id != id, "beginAllocateToPool: already recording to mempool_id");
     device.filters.push_back({id, std::move(filter)});
+    device.pools[id].uses++;
     device.filter_count.fetch_add(1, std::memory_order_release);
 }
 
@@ -290,23 +293,6 @@ CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device, std::share
     for (void *pointer : live_blocks(pool))
         delta.dataptrs_allocd.emplace_back(pointer, pointer, &delete_block, c10::Device(c10::kCUDA, device));
     return delta;
-}
-
-/* ---- Other processes ---- */
-
-ShareableHandle Allocator::shareIpcHandle(void *pointer)
-{
-    if (previous && tarn_usable_size_get(pointer, std::make_unique<size_t>().get()) == TARN_ERROR_INVALID_POINTER)
-        return previous->shareIpcHandle(pointer);
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "tarn: tensors of tarn's memory cannot be sent to another process yet: copy the tensor to the host, "
-               "or run this program without tarn.torch");
-}
-
-std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle)
-{
-    TORCH_CHECK(previous, "tarn: no allocator knows this handle");
-    return previous->getIpcDevPtr(std::move(handle));
 }
 
 } // namespace tarn_torch

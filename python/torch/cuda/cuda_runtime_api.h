@@ -47,6 +47,9 @@ typedef struct cudaIpcMemHandle_st {
     char reserved[64];
 } cudaIpcMemHandle_t;
 typedef struct cudaGraphEdgeData_st cudaGraphEdgeData;
+typedef struct CUuserObject_st *cudaUserObject_t;
+typedef void (*cudaHostFn_t)(void *argument);
+enum { cudaUserObjectNoDestructorSync = 1, cudaGraphUserObjectMove = 1 };
 
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaPeekAtLastError(void);
@@ -64,7 +67,16 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
 
+cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                        unsigned long long *id, cudaGraph_t *graph, const cudaGraphNode_t **nodes,
+                                        size_t *count);
+cudaError_t cudaUserObjectCreate(cudaUserObject_t *object, void *argument, cudaHostFn_t destroy, unsigned count,
+                                 unsigned flags);
+cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count);
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count, unsigned flags);
+
 #ifdef __cplusplus
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id);
 }
 #endif
 #endif

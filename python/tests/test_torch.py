@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""What tarn.torch does before there is a GPU: how it is switched on, and what it refuses. `torch` is a package of a few lines here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
+
+@pytest.fixture
+def torch(tmp_path, monkeypatch):
+    """Makes a package torch of some version, with CUDA or without."""
+
+    def make(version="2.11.0", cuda=True):
+        (tmp_path / "torch").mkdir()
+        (tmp_path / "torch" / "__init__.py").write_text(
+            f"import types\n__version__ = {version!r}\nversion = types.SimpleNamespace(git_version='x')\n"
+            f"backends = types.SimpleNamespace(cuda=types.SimpleNamespace(is_built=lambda: {cuda}))\n")
+        monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{SOURCE}")
+
+    monkeypatch.setenv("TARN_TORCH", "1")
+    return make
+
+
+def site(code):
+    """Runs a text where tarn.pth is read, as it is in a site directory."""
+    return subprocess.run([sys.executable, "-c", f"import site; site.addsitedir({str(SOURCE)!r})\n{code}"], capture_output=True, text=True,
+                          timeout=120, check=False, cwd=Path(__file__).parent)
+
+
+def test_the_variable_enables_tarn_with_the_import(torch):
+    torch(version="2.1.0")
+    ended = site("import torch")
+    assert ended.returncode == 1
+    assert "ImportError: TARN_TORCH=1: tarn has no shim for PyTorch 2.1.0" in ended.stderr and "Unset it" in ended.stderr
+
+
+def test_without_the_variable_nothing_happens(torch, monkeypatch):
+    torch(version="2.1.0")
+    for value in ("", "0"):
+        monkeypatch.setenv("TARN_TORCH", value)
+        ended = site("import sys, torch\nassert 'tarn' not in sys.modules\nprint(torch.__version__)")
+        assert (ended.stdout, ended.stderr) == ("2.1.0\n", "")
+
+
+def test_python_starts_without_torch(torch):
+    ended = site("import sys\nassert 'torch' not in sys.modules\nprint('started')")
+    assert (ended.stdout, ended.stderr) == ("started\n", "")
+
+
+def test_a_torch_that_is_not_there_is_not_found(torch):
+    ended = site("import torch")
+    assert "ModuleNotFoundError: No module named 'torch'" in ended.stderr
+
+
+def test_another_value_is_refused(torch, monkeypatch):
+    torch()
+    monkeypatch.setenv("TARN_TORCH", "yes")
+    ended = site("")
+    assert "TARN_TORCH=yes: 1 puts PyTorch on tarn, 0 does not" in ended.stderr
+
+
+def test_what_cannot_be_enabled_says_why(torch, python, monkeypatch):
+    torch(cuda=False)
+    monkeypatch.setenv("TARN_TORCH", "0")
+    python("""
+        import tarn.torch
+        try:
+            tarn.torch.enable()
+        except tarn.torch.EnableError as error:
+            assert "has no CUDA" in str(error), error
+        else:
+            raise AssertionError("enabled")
+        assert not tarn.torch.is_enabled()
+    """)
+
+
+def test_a_shim_for_another_release_is_refused(torch, python, tmp_path, monkeypatch):
+    torch(version="2.12.0")
+    monkeypatch.setenv("TARN_TORCH", "0")
+    source = tmp_path / "shim.c"
+    source.write_text("int tarn_torch_version(void) { return 2011; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(tmp_path / "shim.so"), str(source)], check=True)
+    python("""
+        import tarn.torch
+        try:
+            tarn.torch.enable()
+        except tarn.torch.EnableError as error:
+            assert "compiled for PyTorch 2.11, and this is 2.12.0" in str(error), error
+        else:
+            raise AssertionError("enabled")
+    """, TARN_TORCH_SHIM=str(tmp_path / "shim.so"))
+
+
+def test_packages_that_came_first_are_named(torch, python, tmp_path, monkeypatch):
+    torch()
+    monkeypatch.setenv("TARN_TORCH", "0")
+    (tmp_path / "early_bird.py").write_text("import torch\n")
+    assert python("""
+        import tarn.torch
+        print(tarn.torch._who_came_first())
+        import early_bird
+        print(tarn.torch._who_came_first())
+    """).splitlines() == ["No other package uses torch here, so the program itself did it",
+                          "It was the program itself, or an import of early_bird"]

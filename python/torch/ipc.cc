@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Tensors for other processes. What PyTorch sends along is bytes: here they name a socket of the sender's, and a block. The receiver
+ * connects, and gets the block's physical memory as file descriptors (tarn/share.h). A thread of the sender's answers; it starts with
+ * the first tensor that is sent.
+ *
+ * PyTorch keeps a tensor live in the sender until its receivers have let go of it, so a block is offered until it is freed. */
+#include "allocator.h"
+
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <thread>
+
+namespace tarn_torch
+{
+
+namespace
+{
+/* The bytes of a handle. PyTorch's own begin with the number 1 or 2. */
+constexpr char mark[4] = {'t', 'a', 'r', 'n'};
+constexpr uint32_t layout = 1;
+struct Handle {
+    char mark[4];
+    uint32_t layout;
+    int64_t sender; /* process id, for messages */
+    uint64_t socket[2];
+    uint64_t key[2];
+};
+
+/* The most that one side waits for the other: both are at the end of one local socket, and what is sent fits into it. */
+constexpr timeval patience = {30, 0};
+
+struct Share {
+    tarn_share *share = nullptr;
+    ~Share()
+    {
+        (void)tarn_share_close(share);
+    }
+};
+
+struct Offer {
+    Handle handle;
+    size_t bytes;
+    std::shared_ptr<Share> share;
+};
+
+struct Exports {
+    std::mutex lock;
+    int listener = -1;
+    uint64_t socket[2] = {};
+    std::unordered_map<void *, Offer> offers; /* by the block's address */
+    std::atomic<int> count{0};                /* of them, read without the lock */
+};
+
+/* Has a lock of its own: it is held while another process, or this one, answers. */
+struct Imports {
+    std::mutex lock;
+    std::unordered_map<std::string, std::weak_ptr<void>> known; /* by handle and device */
+};
+
+class File
+{
+  public:
+    explicit File(int number) : number(number) {}
+    File(const File &) = delete;
+    File &operator=(const File &) = delete;
+    ~File()
+    {
+        if (number >= 0)
+            (void)close(number);
+    }
+    const int number;
+};
+} // namespace
+
+static Exports &exports()
+{
+    static auto *one = new Exports; /* the thread uses it until the process ends */
+    return *one;
+}
+
+static Imports &imports()
+{
+    static auto *one = new Imports;
+    return *one;
+}
+
+static void random_number(uint64_t number[2])
+{
+    size_t done = 0;
+    while (done < 2 * sizeof *number) {
+        ssize_t more = getrandom(reinterpret_cast<char *>(number) + done, 2 * sizeof *number - done, 0);
+        TORCH_CHECK(more > 0 || errno == EINTR, "tarn: no random number for a tensor's handle: ", std::strerror(errno));
+        done += more > 0 ? static_cast<size_t>(more) : 0;
+    }
+}
+
+/* A name without a file, which goes with the process. */
+static socklen_t address_of(const uint64_t number[2], sockaddr_un *address)
+{
+    *address = {};
+    address->sun_family = AF_UNIX;
+    int length = std::snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "tarn-torch-%016llx%016llx",
+                               static_cast<unsigned long long>(number[0]), static_cast<unsigned long long>(number[1]));
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+}
+
+static void be_patient(int socket)
+{
+    (void)setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    (void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+}
+
+/* ---- The sender ---- */
+
+/* Gives one who connected the block that he names, if he is of the same user. */
+static void answer(int connection)
+{
+    ucred peer = {};
+    socklen_t length = sizeof peer;
+    uint64_t key[2] = {};
+    be_patient(connection);
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) || peer.uid != geteuid() ||
+        recv(connection, key, sizeof key, MSG_WAITALL) != sizeof key)
+        return;
+    std::shared_ptr<Share> share;
+    {
+        std::lock_guard<std::mutex> guard(exports().lock);
+        for (const auto &[pointer, offer] : exports().offers)
+            if (offer.handle.key[0] == key[0] && offer.handle.key[1] == key[1])
+                share = offer.share;
+    }
+    if (share)
+        (void)tarn_share_send(connection, share->share);
+}
+
+static void serve(int listener)
+{
+    for (;;) {
+        File connection(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+        if (connection.number >= 0)
+            answer(connection.number);
+        else if (errno != EINTR && errno != ECONNABORTED)
+            std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* no file is to be had now */
+    }
+}
+
+static void listen_locked(Exports &all)
+{
+    if (all.listener >= 0)
+        return;
+    sockaddr_un address;
+    random_number(all.socket);
+    socklen_t length = address_of(all.socket, &address);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    TORCH_CHECK(listener >= 0 && !bind(listener, reinterpret_cast<sockaddr *>(&address), length) &&
+                    !listen(listener, SOMAXCONN),
+                "tarn: a socket for tensors that are sent: ", std::strerror(errno));
+    /* Signals are for the program's own threads. */
+    sigset_t every, before;
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    try {
+        std::thread(serve, listener).detach();
+    } catch (const std::exception &error) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        close(listener);
+        TORCH_CHECK(false, "tarn: a thread for tensors that are sent: ", error.what());
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    all.listener = listener;
+}
+
+ShareableHandle Allocator::shareIpcHandle(void *pointer)
+{
+    tarn_block_info info = {};
+    info.size = sizeof info;
+    tarn_status status = tarn_pointer_info_get(pointer, &info);
+    if (status == TARN_ERROR_INVALID_POINTER && previous)
+        return previous->shareIpcHandle(pointer);
+    check(status, "a tensor for another process");
+
+    Exports &all = exports();
+    std::lock_guard<std::mutex> guard(all.lock);
+    auto found = all.offers.find(info.base);
+    if (found == all.offers.end() || found->second.bytes != info.usable_size) {
+        listen_locked(all);
+        Offer offer = {{}, info.usable_size, std::make_shared<Share>()};
+        std::memcpy(offer.handle.mark, mark, sizeof mark);
+        offer.handle.layout = layout;
+        offer.handle.sender = getpid();
+        std::memcpy(offer.handle.socket, all.socket, sizeof all.socket);
+        random_number(offer.handle.key);
+        check(tarn_export(info.base, &offer.share->share), "a tensor for another process");
+        found = all.offers.insert_or_assign(info.base, std::move(offer)).first;
+        all.count = static_cast<int>(all.offers.size());
+    }
+    auto offset = static_cast<char *>(pointer) - static_cast<char *>(info.base);
+    return {offset, std::string(reinterpret_cast<const char *>(&found->second.handle), sizeof(Handle))};
+}
+
+bool any_offered()
+{
+    return exports().count.load(std::memory_order_relaxed) > 0;
+}
+
+void withdraw(void *pointer)
+{
+    Exports &all = exports();
+    std::lock_guard<std::mutex> guard(all.lock);
+    all.offers.erase(pointer);
+    all.count = static_cast<int>(all.offers.size());
+}
+
+/* ---- The receiver ---- */
+
+static tarn_share *fetch(const Handle &handle)
+{
+    sockaddr_un address;
+    socklen_t length = address_of(handle.socket, &address);
+    File connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    be_patient(connection.number);
+    TORCH_CHECK(connection.number >= 0 && !connect(connection.number, reinterpret_cast<sockaddr *>(&address), length) &&
+                    send(connection.number, handle.key, sizeof handle.key, MSG_NOSIGNAL) == sizeof handle.key,
+                "tarn: the process ", handle.sender, ", which sent a tensor, does not answer (", std::strerror(errno),
+                "). It has ended, or runs in a container with a network of its own");
+    tarn_share *share = nullptr;
+    tarn_status status = tarn_share_receive(connection.number, &share);
+    TORCH_CHECK(status == TARN_OK, "tarn: the process ", handle.sender,
+                " has no such tensor, or not any more: keep it ", "until its receivers have it (", tarn_last_error(),
+                ")");
+    return share;
+}
+
+static void close_import(DeviceIndex device, void *pointer)
+{
+    tarn_status status = tarn_device_synchronize(device); /* work that uses it */
+    if (status == TARN_OK)
+        status = tarn_import_close(pointer);
+    if (status != TARN_OK) {
+        TORCH_WARN_ONCE("tarn: the memory of another process stays mapped: ", tarn_last_error());
+    }
+}
+
+std::shared_ptr<void> Allocator::getIpcDevPtr(std::string bytes)
+{
+    Handle handle;
+    if (bytes.size() < sizeof mark || std::memcmp(bytes.data(), mark, sizeof mark) != 0) {
+        TORCH_CHECK(previous, "tarn: no allocator knows this handle");
+        if (!previous->initialized())
+            previous->init(static_cast<int>(devices.size()));
+        return previous->getIpcDevPtr(std::move(bytes));
+    }
+    TORCH_CHECK(bytes.size() == sizeof handle, "tarn: a tensor's handle of ", bytes.size(), " bytes, not ",
+                sizeof handle);
+    std::memcpy(&handle, bytes.data(), sizeof handle);
+    TORCH_CHECK(handle.layout == layout,
+                "tarn: the tensor was sent by another version of tarn: install the same in both processes");
+
+    DeviceIndex device = c10::cuda::current_device();
+    Imports &all = imports();
+    std::string name = bytes + static_cast<char>(device);
+    std::lock_guard<std::mutex> guard(all.lock);
+    if (auto there = all.known.find(name); there != all.known.end())
+        if (auto kept = there->second.lock())
+            return kept;
+    for (auto old = all.known.begin(); old != all.known.end();)
+        old = old->second.expired() ? all.known.erase(old) : std::next(old);
+    tarn_share *share = fetch(handle);
+    void *pointer = nullptr;
+    tarn_status status = tarn_import(share, device, &pointer);
+    (void)tarn_share_close(share);
+    check(status, "a tensor of another process");
+    std::shared_ptr<void> import(pointer, [device](void *gone) { close_import(device, gone); });
+    all.known[name] = import;
+    return import;
+}
+
+} // namespace tarn_torch

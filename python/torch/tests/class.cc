@@ -1,0 +1,634 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The allocator class as PyTorch calls it, without Python and without a GPU: the real libc10 and libc10_cuda of a release, over cudart.c
+ * and the simulated driver. `class SHIM.so` runs every test in a process of its own, `class SHIM.so NAME...` those named.
+ * scripts/torch-shim builds and runs it. */
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include <tarn/tarn.h>
+
+extern "C" {
+#include "common/machine.h"
+extern const struct machine tarn_sim_machine;
+unsigned cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t count, cudaMemcpyKind kind);
+}
+
+/* Exported, and in no header: libtorch_cuda calls it. */
+namespace c10::cuda::_internal
+{
+void setHasPrimaryContext(bool (*has)(DeviceIndex));
+}
+
+using namespace c10::cuda::CUDACachingAllocator;
+using c10::DataPtr;
+using c10::DeviceIndex;
+using c10::MempoolId_t;
+using c10::cuda::CUDAStream;
+
+#define CHECK(condition)                                                                 \
+    do {                                                                                 \
+        if (!(condition)) {                                                              \
+            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            std::_Exit(1);                                                               \
+        }                                                                                \
+    } while (0)
+
+#define THROWS(statement, words)                                                                       \
+    do {                                                                                               \
+        std::string said = "nothing";                                                                  \
+        try {                                                                                          \
+            statement;                                                                                 \
+        } catch (const std::exception &error) {                                                        \
+            said = error.what();                                                                       \
+        }                                                                                              \
+        if (said.find(words) == std::string::npos) {                                                   \
+            std::fprintf(stderr, "%s:%d: %s says %s\n", __FILE__, __LINE__, #statement, said.c_str()); \
+            std::_Exit(1);                                                                             \
+        }                                                                                              \
+    } while (0)
+
+static constexpr size_t MIB = 1 << 20;
+static const char *shim_path, *own_path;
+
+static std::string install(bool late)
+{
+    void *shim = dlopen(shim_path, RTLD_NOW | RTLD_GLOBAL);
+    if (!shim) {
+        std::fprintf(stderr, "%s\n", dlerror());
+        std::_Exit(1);
+    }
+    auto install = reinterpret_cast<int (*)(bool, char *, size_t)>(dlsym(shim, "tarn_torch_install"));
+    auto version = reinterpret_cast<int (*)()>(dlsym(shim, "tarn_torch_version"));
+    CHECK(install && version && version() == TARN_TORCH_VERSION);
+    char text[1024] = "";
+    return install(late, text, sizeof text) ? text : "";
+}
+
+/* What libtorch_cuda tells c10, which has no driver of its own. */
+static bool has_context(DeviceIndex device)
+{
+    unsigned flags = 0;
+    int active = 0;
+    return cuDevicePrimaryCtxGetState(device, &flags, &active) == 0 && active;
+}
+
+/* What tests begin with: tarn installed, as lazy initialisation leaves it. */
+static CUDAAllocator &ours()
+{
+    CHECK(install(false).empty());
+    get()->init(c10::cuda::device_count());
+    CHECK(get()->name() == "tarn");
+    return *get();
+}
+
+static size_t allocated()
+{
+    return static_cast<size_t>(get()->getDeviceStats(0).allocated_bytes[0].current);
+}
+
+static size_t reserved()
+{
+    return static_cast<size_t>(get()->getDeviceStats(0).reserved_bytes[0].current);
+}
+
+/* ---- The tests ---- */
+
+static void installs()
+{
+    CUDAAllocator *before = get();
+    CHECK(before->name() == "native");
+    auto &tarn = ours();
+    CHECK(&tarn != before && c10::GetAllocator(c10::kCUDA) == &tarn && tarn.initialized() && tarn.isEnabled());
+    CHECK(install(false).empty() && get() == &tarn); /* again: nothing happens */
+}
+
+static void installs_late()
+{
+    get()->init(c10::cuda::device_count());
+    DataPtr theirs = get()->allocate(MIB);
+    std::string text = install(false);
+    CHECK(text.find("late=True") != std::string::npos && get()->name() == "native");
+    CHECK(install(true).empty() && get()->name() == "tarn");
+    DataPtr own = get()->allocate(MIB);
+    CUDAStream side = c10::cuda::getStreamFromPool();
+    get()->recordStream(theirs, side);
+    get()->recordStream(own, side);
+    size_t size = 0;
+    CHECK(get()->getBaseAllocation(theirs.get(), &size) && size >= MIB);
+    theirs.clear(); /* its own deleter */
+    void *raw = own.release_context();
+    get()->raw_delete(raw);
+    CHECK(allocated() == 0);
+}
+
+static void allocates()
+{
+    auto &tarn = ours();
+    DataPtr a = tarn.allocate(3 * MIB);
+    CHECK(a.get() && a.get_context() == a.get() && a.get_deleter() == tarn.raw_deleter() && a.device().index() == 0);
+    CHECK(allocated() >= 3 * MIB && reserved() >= allocated());
+    void *address = a.get();
+    a.clear();
+    CHECK(allocated() == 0);
+    a = tarn.allocate(3 * MIB);
+    CHECK(a.get() == address); /* one stream: used again at once */
+    DataPtr none = tarn.allocate(0);
+    CHECK(!none.get() && none.get_deleter() == tarn.raw_deleter());
+    void *raw = tarn.raw_alloc(512);
+    CHECK(raw && raw != address);
+    tarn.raw_delete(raw);
+    tarn.raw_delete(nullptr);
+    DataPtr copy = tarn.clone(a.get(), 16);
+    CHECK(copy.get() != a.get());
+    CHECK(tarn.getDeviceStats(0).num_ooms == 0 && tarn.getDeviceStats(0).num_device_alloc > 0);
+    a.clear();
+    copy.clear();
+    tarn.emptyCache({0, 0});
+    CHECK(reserved() == 0);
+    tarn.resetPeakStats(0);
+    CHECK(tarn.getDeviceStats(0).allocated_bytes[0].peak == 0);
+    THROWS(tarn.getDeviceStats(99), "Invalid device argument");
+}
+
+static void record_stream_waits_for_the_other_stream()
+{
+    auto &tarn = ours();
+    DataPtr a = tarn.allocate(8 * MIB);
+    void *address = a.get();
+    CUDAStream side = c10::cuda::getStreamFromPool();
+    CHECK(tarn_sim_machine.work(0, side.stream(), address, 8 * MIB, 1000000) == TARN_OK);
+    tarn.recordStream(a, side);
+    a.clear();
+    DataPtr b = tarn.allocate(8 * MIB);
+    CHECK(b.get() != address); /* the other stream's work still runs */
+    CHECK(cudaStreamSynchronize(side.stream()) == cudaSuccess);
+    DataPtr c = tarn.allocate(8 * MIB);
+    CHECK(c.get() == address); /* it has ended: its memory serves again, although nobody names the stream again */
+    /* Memory that is not PyTorch's own is left alone. */
+    int word = 0;
+    DataPtr foreign(
+        &word, &word, [](void *) {}, c10::Device(c10::kCUDA, 0));
+    tarn.recordStream(foreign, side);
+}
+
+static std::set<void *> blocks_of(MempoolId_t id)
+{
+    std::set<void *> found;
+    for (const auto &segment : get()->snapshot(id).segments) {
+        CHECK(segment.owner_private_pool_id == id);
+        size_t address = segment.address;
+        for (const auto &block : segment.blocks) {
+            if (block.allocated)
+                found.insert(reinterpret_cast<void *>(address));
+            address += block.size;
+        }
+        CHECK(address == segment.address + segment.total_size);
+    }
+    return found;
+}
+
+static void scopes_route_to_their_pool()
+{
+    auto &tarn = ours();
+    MempoolId_t outer = {0, 7}, inner = {0, 8};
+    CUDAStream side = c10::cuda::getStreamFromPool();
+    tarn.createOrIncrefPool(0, outer);
+    CHECK(tarn.getPoolUseCount(0, outer) == 1);
+    tarn.beginAllocateToPool(0, outer, [](cudaStream_t) { return true; });
+    DataPtr a = tarn.allocate(MIB);
+    tarn.createOrIncrefPool(0, inner);
+    tarn.beginAllocateToPool(0, inner, [&](cudaStream_t stream) { return stream == side.stream(); });
+    THROWS(tarn.beginAllocateToPool(0, inner, [](cudaStream_t) { return true; }), "already recording");
+    DataPtr b = tarn.allocate(MIB), c;
+    {
+        c10::StreamGuard guard(side.unwrap());
+        c = tarn.allocate(MIB);
+    }
+    tarn.endAllocateToPool(0, inner);
+    tarn.endAllocateToPool(0, outer);
+    THROWS(tarn.endAllocateToPool(0, outer), "not currently recording");
+    DataPtr outside = tarn.allocate(MIB);
+    CHECK((blocks_of(outer) == std::set<void *>{a.get(), b.get()}));
+    CHECK((blocks_of(inner) == std::set<void *>{c.get()}));
+    CHECK(tarn.checkPoolLiveAllocations(0, outer, {a.get(), b.get()}));
+    CHECK(!tarn.checkPoolLiveAllocations(0, outer, {a.get()}));
+    a.clear();
+    b.clear();
+    size_t before = reserved();
+    tarn.emptyCache(outer);
+    CHECK(reserved() < before);
+    CHECK(tarn.getPoolUseCount(0, outer) == 2 && tarn.getPoolUseCount(0, inner) == 2); /* created, and begun */
+    while (tarn.getPoolUseCount(0, outer))
+        tarn.releasePool(0, outer);
+    while (tarn.getPoolUseCount(0, inner))
+        tarn.releasePool(0, inner);
+    THROWS(tarn.releasePool(0, inner), "there is no pool");
+    c.clear(); /* outlives its pool */
+    outside.clear();
+    CHECK(allocated() == 0);
+}
+
+static void captures_hold_their_pool()
+{
+    auto &tarn = ours();
+    MempoolId_t id = {5, 0};
+    CUDAStream stream = c10::cuda::getStreamFromPool();
+    c10::StreamGuard guard(stream.unwrap());
+    DataPtr before = tarn.allocate(MIB);
+    tarn.beginAllocateToPool(0, id, [&](cudaStream_t asked) { return asked == stream.stream(); });
+    CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
+    DataPtr a = tarn.allocate(4 * MIB);
+    void *address = a.get();
+    a.clear();
+    DataPtr b = tarn.allocate(4 * MIB);
+    CHECK(b.get() == address); /* within a capture too */
+    before.clear();            /* freed meanwhile: not used again by the capture */
+    cudaGraph_t graph = nullptr;
+    CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess);
+    tarn.endAllocateToPool(0, id);
+    b.clear();
+    /* The graph still writes there: nobody else gets it, and no trim. */
+    std::vector<DataPtr> others;
+    for (int i = 0; i < 8; i++) {
+        others.push_back(tarn.allocate(4 * MIB));
+        CHECK(others.back().get() != address);
+    }
+    others.clear();
+    tarn.emptyCache({0, 0});
+    tarn.emptyCache(id);
+    CHECK(reserved() >= 4 * MIB);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    tarn.releasePool(0, id);
+    tarn.emptyCache({0, 0});
+    CHECK(reserved() == 0);
+}
+
+static void a_capture_that_fails_leaves_all_well()
+{
+    auto &tarn = ours();
+    MempoolId_t id = {6, 0};
+    CUDAStream stream = c10::cuda::getStreamFromPool();
+    c10::StreamGuard guard(stream.unwrap());
+    tarn.beginAllocateToPool(0, id, [&](cudaStream_t asked) { return asked == stream.stream(); });
+    CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    DataPtr a = tarn.allocate(MIB);
+    CHECK(cudaStreamSynchronize(stream.stream()) != cudaSuccess); /* not allowed: the capture is broken */
+    cudaGraph_t graph = nullptr;
+    (void)cudaStreamEndCapture(stream.stream(), &graph);
+    CHECK(!graph);
+    tarn.endAllocateToPool(0, id);
+    a.clear();
+    tarn.releasePool(0, id);
+    DataPtr b = tarn.allocate(MIB);
+    CHECK(b.get() && cudaStreamSynchronize(stream.stream()) == cudaSuccess);
+    b.clear();
+    tarn.emptyCache({0, 0});
+    CHECK(reserved() == 0);
+}
+
+namespace
+{
+struct Context final : c10::GatheredContext {
+    int number = 0;
+};
+} // namespace
+static int contexts_made;
+static std::shared_ptr<c10::GatheredContext> make_context()
+{
+    auto context = std::make_shared<Context>();
+    context->number = ++contexts_made;
+    return context;
+}
+
+static void snapshots_have_contexts_and_traces()
+{
+    auto &tarn = ours();
+    tarn.recordHistory(true, make_context, 100, RecordContext::ALL, false, {});
+    CHECK(tarn.isHistoryEnabled());
+    DataPtr a = tarn.allocate(2 * MIB);
+    DataPtr b = tarn.allocate(MIB);
+    void *freed = b.get();
+    b.clear();
+    auto shown = tarn.snapshot({0, 0});
+    CHECK(shown.device_traces.size() == static_cast<size_t>(c10::cuda::device_count()));
+    std::vector<TraceEntry::Action> actions;
+    for (const auto &entry : shown.device_traces[0]) {
+        actions.push_back(entry.action_);
+        if (entry.action_ == TraceEntry::ALLOC || entry.action_ == TraceEntry::FREE_REQUESTED)
+            CHECK(entry.context_);
+        if (entry.action_ == TraceEntry::FREE_COMPLETED)
+            CHECK(entry.addr_ == reinterpret_cast<size_t>(freed) && entry.size_ == MIB);
+    }
+    for (auto wanted :
+         {TraceEntry::SEGMENT_MAP, TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED})
+        CHECK(std::find(actions.begin(), actions.end(), wanted) != actions.end());
+    bool found = false;
+    for (const auto &segment : shown.segments)
+        for (const auto &block : segment.blocks)
+            if (block.allocated && block.requested_size == 2 * MIB)
+                found = std::dynamic_pointer_cast<Context>(block.context_when_allocated) != nullptr;
+    CHECK(found);
+    CHECK(tarn.snapshot({0, 0}, false).device_traces[0].empty());
+    tarn.recordHistory(true, make_context, 2, RecordContext::ALL, false, {});
+    CHECK(tarn.snapshot({0, 0}).device_traces[0].size() == 2);
+    tarn.recordHistory(true, make_context, 100, RecordContext::ALL, true, {"free_requested", "free_completed"});
+    tarn.allocate(MIB).clear();
+    shown = tarn.snapshot({0, 0});
+    for (const auto &entry : shown.device_traces[0])
+        CHECK(entry.action_ != TraceEntry::FREE_REQUESTED && entry.action_ != TraceEntry::FREE_COMPLETED);
+    tarn.recordHistory(false, nullptr, 0, RecordContext::NEVER, false, {});
+    CHECK(!tarn.isHistoryEnabled() && tarn.snapshot({0, 0}).device_traces[0].empty());
+}
+
+static void trackers_see_every_mapping()
+{
+    auto &tarn = ours();
+    size_t mapped = 0, unmapped = 0;
+    tarn.attachAllocatorTraceTracker([&](const TraceEntry &entry) {
+        if (entry.action_ == TraceEntry::SEGMENT_MAP)
+            mapped += entry.size_;
+        if (entry.action_ == TraceEntry::SEGMENT_UNMAP)
+            unmapped += entry.size_;
+    });
+    DataPtr a = tarn.allocate(40 * MIB);
+    CHECK(mapped >= 40 * MIB && mapped == reserved() && unmapped == 0);
+    a.clear();
+    tarn.emptyCache({0, 0});
+    CHECK(unmapped == mapped);
+}
+
+static void checkpoints_bring_blocks_back()
+{
+    auto &tarn = ours();
+    MempoolId_t id = {3, 0};
+    tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    DataPtr a = tarn.allocate(4 * MIB), b = tarn.allocate(8 * MIB);
+    void *first = a.get(), *second = b.get();
+    auto state = tarn.getCheckpointState(0, id);
+    b.clear();
+    DataPtr c = tarn.allocate(2 * MIB);
+    tarn.endAllocateToPool(0, id);
+    auto delta = tarn.setCheckpointPoolState(0, state);
+    std::set<void *> freed(delta.ptrs_freed.begin(), delta.ptrs_freed.end()), live;
+    for (const auto &pointer : delta.dataptrs_allocd) {
+        live.insert(pointer.get());
+        CHECK(pointer.get_deleter() == tarn.raw_deleter());
+    }
+    CHECK((freed == std::set<void *>{first, c.get()}));
+    CHECK((live == std::set<void *>{first, second}));
+    CHECK(tarn.checkPoolLiveAllocations(0, id, {first, second}));
+    (void)c.release_context(); /* freed by the state */
+    (void)a.release_context(); /* the state's now */
+    delta.dataptrs_allocd.clear();
+    CHECK(allocated() == 0);
+    tarn.releasePool(0, id);
+}
+
+static void out_of_memory_is_pytorchs()
+{
+    auto &tarn = ours();
+    std::vector<size_t> seen;
+    tarn.attachOutOfMemoryObserver([&](int64_t device, size_t size, size_t total, size_t) {
+        CHECK(device == 0 && total > 0);
+        seen.push_back(size);
+    });
+    size_t total = tarn.getMemoryInfo(0).second;
+    tarn.setMemoryFraction(0.25, 0);
+    CHECK(std::abs(tarn.getMemoryFraction(0) - 0.25) < 0.01);
+    DataPtr half = tarn.allocate(total / 8);
+    try {
+        tarn.allocate(total / 4);
+        CHECK(!"no error");
+    } catch (const c10::OutOfMemoryError &error) {
+        std::string text = error.what();
+        CHECK(text.find("CUDA out of memory. Tried to allocate") != std::string::npos);
+        CHECK(text.find("tarn may reserve") != std::string::npos);
+    }
+    CHECK(seen == std::vector<size_t>{total / 4} && tarn.getDeviceStats(0).num_ooms == 1);
+    DataPtr fits = tarn.allocate(total / 16); /* all goes on */
+    THROWS(tarn.allocate(size_t(1) << 61), "larger than any device");
+    tarn.setMemoryFraction(1.0, 0);
+    CHECK(tarn.getMemoryFraction(0) == 1.0);
+    DataPtr more = tarn.allocate(total / 4);
+    THROWS(tarn.setMemoryFraction(1.5, 0), "invalid fraction");
+}
+
+static void spare_pools_help_out()
+{
+    auto &tarn = ours();
+    MempoolId_t id = {0, 9};
+    size_t total = tarn.getMemoryInfo(0).second, piece = total / 8;
+    tarn.createOrIncrefPool(0, id);
+    tarn.setUseOnOOM(0, id, true);
+    tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    tarn.allocate(piece).clear();
+    tarn.endAllocateToPool(0, id);
+    tarn.setMemoryFraction(0.2, 0); /* a piece, and not two */
+    DataPtr a = tarn.allocate(piece);
+    CHECK(a.get() && blocks_of(id).count(a.get()));
+}
+
+static void threads_allocate_beside_each_other()
+{
+    auto &tarn = ours();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 6; i++)
+        threads.emplace_back([&, i] {
+            c10::StreamGuard guard(c10::cuda::getStreamFromPool().unwrap());
+            for (int round = 0; round < 200; round++) {
+                DataPtr a = tarn.allocate(static_cast<size_t>(1 + (round * 7919 + i * 104729) % (2 * int(MIB))));
+                DataPtr b = tarn.allocate(static_cast<size_t>(512 * (1 + round)));
+                CHECK(a.get() && b.get() && a.get() != b.get());
+            }
+        });
+    for (auto &thread : threads)
+        thread.join();
+    CHECK(allocated() == 0);
+}
+
+/* ---- Other processes ---- */
+
+/* Runs this program as `class SHIM received HANDLE OFFSET`, a process of its own. Its exit status. */
+static int receive_elsewhere(const ShareableHandle &shared)
+{
+    std::string hex, offset = std::to_string(shared.offset);
+    for (unsigned char byte : shared.handle) {
+        char digits[3];
+        std::snprintf(digits, sizeof digits, "%02x", byte);
+        hex += digits;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        execl(own_path, own_path, shim_path, "received", hex.c_str(), offset.c_str(), nullptr);
+        _exit(126);
+    }
+    int status = 0;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+/* The other process: 0 where the block begins with "tarn", which becomes "torc"; 3 where it is not there. */
+static int received(const std::string &hex, ptrdiff_t offset)
+{
+    auto &tarn = ours();
+    std::string handle;
+    for (size_t i = 0; i + 1 < hex.size(); i += 2)
+        handle += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
+    try {
+        std::shared_ptr<void> base = tarn.getIpcDevPtr(handle);
+        CHECK(tarn.getIpcDevPtr(handle) == base);
+        char text[5] = "";
+        void *data = static_cast<char *>(base.get()) + offset;
+        CHECK(cudaMemcpy(text, data, 4, cudaMemcpyDeviceToHost) == cudaSuccess);
+        CHECK(std::string(text) == "tarn");
+        CHECK(cudaMemcpy(data, "torc", 4, cudaMemcpyHostToDevice) == cudaSuccess);
+        return 0;
+    } catch (const std::exception &error) {
+        CHECK(std::string(error.what()).find("keep it until its receivers have it") != std::string::npos ||
+              std::string(error.what()).find("another version of tarn") != std::string::npos);
+        return 3;
+    }
+}
+
+static void blocks_go_to_other_processes()
+{
+    auto &tarn = ours();
+    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
+    DataPtr a = tarn.allocate(6 * MIB);
+    char *middle = static_cast<char *>(a.get()) + 5 * MIB;
+    CHECK(cudaMemcpy(middle, "tarn", 5, cudaMemcpyHostToDevice) == cudaSuccess);
+    auto shared = tarn.shareIpcHandle(middle);
+    CHECK(shared.offset == static_cast<ptrdiff_t>(5 * MIB));
+    CHECK(tarn.shareIpcHandle(a.get()).handle == shared.handle && tarn.shareIpcHandle(a.get()).offset == 0);
+    CHECK(receive_elsewhere(shared) == 0);
+    char text[5] = "";
+    CHECK(cudaMemcpy(text, middle, 4, cudaMemcpyDeviceToHost) == cudaSuccess && std::string(text) == "torc");
+
+    auto garbled = shared;
+    garbled.handle[5] ^= 1;
+    CHECK(receive_elsewhere(garbled) == 3);
+    auto unknown = shared;
+    unknown.handle.back() ^= 1;
+    CHECK(receive_elsewhere(unknown) == 3);
+    a.clear(); /* freed: not offered any more */
+    CHECK(receive_elsewhere(shared) == 3);
+    DataPtr b = tarn.allocate(6 * MIB);
+    CHECK(tarn.shareIpcHandle(b.get()).handle != shared.handle);
+    b.clear();
+    tarn.emptyCache({0, 0});
+    CHECK(reserved() == 0); /* and not anchored either */
+}
+
+static void a_pool_s_blocks_go_to_other_processes()
+{
+    auto &tarn = ours();
+    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
+    MempoolId_t id = {0, 4};
+    tarn.createOrIncrefPool(0, id);
+    tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    DataPtr a = tarn.allocate(MIB);
+    tarn.endAllocateToPool(0, id);
+    CHECK(cudaMemcpy(a.get(), "tarn", 5, cudaMemcpyHostToDevice) == cudaSuccess);
+    CHECK(receive_elsewhere(tarn.shareIpcHandle(a.get())) == 0);
+}
+
+static void what_is_not_for_others_says_so()
+{
+    setenv("TARN_TORCH_SEND", "0", 1);
+    auto &tarn = ours();
+    DataPtr a = tarn.allocate(MIB);
+    THROWS(tarn.shareIpcHandle(a.get()), "tarn_export_enable");
+}
+
+#define TESTS(X)                                \
+    X(installs)                                 \
+    X(installs_late)                            \
+    X(allocates)                                \
+    X(record_stream_waits_for_the_other_stream) \
+    X(scopes_route_to_their_pool)               \
+    X(captures_hold_their_pool)                 \
+    X(a_capture_that_fails_leaves_all_well)     \
+    X(snapshots_have_contexts_and_traces)       \
+    X(trackers_see_every_mapping)               \
+    X(checkpoints_bring_blocks_back)            \
+    X(out_of_memory_is_pytorchs)                \
+    X(spare_pools_help_out)                     \
+    X(threads_allocate_beside_each_other)       \
+    X(blocks_go_to_other_processes)             \
+    X(a_pool_s_blocks_go_to_other_processes)    \
+    X(what_is_not_for_others_says_so)
+
+static const struct {
+    const char *name;
+    void (*run)();
+} tests[] = {
+#define X(name) {#name, name},
+    TESTS(X)
+#undef X
+};
+
+int main(int count, char **words)
+{
+    if (count < 2) {
+        std::fprintf(stderr, "usage: class SHIM.so [TEST...]\n");
+        return 2;
+    }
+    own_path = words[0];
+    shim_path = words[1];
+    c10::cuda::_internal::setHasPrimaryContext(has_context);
+    if (count == 5 && std::string(words[2]) == "received")
+        return received(words[3], std::stol(words[4]));
+    int failed = 0, ran = 0;
+    for (const auto &test : tests) {
+        if (count > 2 &&
+            std::none_of(words + 2, words + count, [&](const char *name) { return !std::strcmp(name, test.name); }))
+            continue;
+        ran++;
+        std::fflush(nullptr);
+        pid_t child = fork();
+        if (child == 0) {
+            try {
+                test.run();
+            } catch (const std::exception &error) {
+                std::fprintf(stderr, "%s\n", error.what());
+                std::_Exit(1);
+            }
+            std::exit(0); /* as programs end: with what exit handlers do */
+        }
+        int status = 0;
+        bool passed = child > 0 && waitpid(child, &status, 0) == child && status == 0;
+        failed += !passed;
+        if (!passed)
+            std::printf("FAILED %s (%s %d)\n", test.name, WIFSIGNALED(status) ? "signal" : "status",
+                        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    }
+    std::printf("%d passed, %d failed\n", ran - failed, failed);
+    return failed || !ran;
+}
