@@ -9,12 +9,7 @@
 
 #include "driver/cuda/cuda_abi.h"
 
-struct cu_uuid { /* CUuuid */
-    char bytes[16];
-};
-
 #define SIM_CUDA_CALL_LIST(X)                                                                                \
-    X(cuDeviceGetUuid, 11040, cuDeviceGetUuid_v2, false, (struct cu_uuid * uuid, cu_device device))          \
     X(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2, false, (cu_device device))             \
     X(cuCtxGetDevice, 13000, cuCtxGetDevice_v2, false, (cu_device * device, cu_context context))             \
     X(cuCtxSynchronize, 13000, cuCtxSynchronize_v2, false, (cu_context context))                             \

@@ -249,22 +249,6 @@ cu_result cuDeviceGetPCIBusId(char *text, int size, cu_device device)
     return CU_OK;
 }
 
-/* The machine's devices have no identity beyond their number. */
-cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
-{
-    cu_result code = sim_enter_process("cuDeviceGetUuid");
-    if (code)
-        return code;
-    if (!is_device(device))
-        return CU_INVALID_DEVICE;
-    if (!uuid)
-        return CU_INVALID_VALUE;
-    memset(uuid, 0, sizeof *uuid);
-    memcpy(uuid->bytes, "tarn", 4);
-    uuid->bytes[15] = (char)(device + 1);
-    return CU_OK;
-}
-
 cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
 {
     struct driver_properties properties;

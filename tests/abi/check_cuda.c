@@ -48,6 +48,7 @@ SAME_TYPE(cu_host_function, CUhostFn);
                        sizeof(((ours *)0)->field) == sizeof(((theirs *)0)->their_field), \
                    #theirs "." #their_field)
 SAME_SIZE(struct cu_uuid, CUuuid);
+SAME_FIELD(struct cu_uuid, bytes, CUuuid, bytes);
 SAME_SIZE(struct cu_location, CUmemLocation_v1);
 SAME_FIELD(struct cu_location, type, CUmemLocation_v1, type);
 SAME_FIELD(struct cu_location, id, CUmemLocation_v1, id);
@@ -67,10 +68,6 @@ SAME_SIZE(struct cu_edge, CUgraphEdgeData);
 SAME_FIELD(struct cu_edge, from_port, CUgraphEdgeData, from_port);
 SAME_FIELD(struct cu_edge, to_port, CUgraphEdgeData, to_port);
 SAME_FIELD(struct cu_edge, type, CUgraphEdgeData, type);
-#ifdef TARN_HAVE_SIM
-SAME_SIZE(struct cu_uuid, CUuuid);
-SAME_FIELD(struct cu_uuid, bytes, CUuuid, bytes);
-#endif
 
 /* The layouts are the same: from here on our names mean their structs, for whose sake alone the prototypes differ. */
 #define cu_uuid CUuuid_st
@@ -78,7 +75,6 @@ SAME_FIELD(struct cu_uuid, bytes, CUuuid, bytes);
 #define cu_allocation_properties CUmemAllocationProp_st
 #define cu_access CUmemAccessDesc_st
 #define cu_edge CUgraphEdgeData_st
-#define cu_uuid CUuuid_st
 
 #define SAME_PROTOTYPE(name, version, symbol, needed, parameters)                                  \
     _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, PFN_##name##_v##version), \

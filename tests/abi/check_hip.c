@@ -115,6 +115,7 @@ SAME_FIELD(struct hip_properties, pageable_tables, hipDeviceProp_t, pageableMemo
 #define hip_pointer_attributes hipPointerAttribute_t
 #define hip_dimensions dim3
 #define hip_properties hipDeviceProp_t
+#define hip_uuid hipUUID_t
 
 #define SAME_PROTOTYPE(symbol, since, needed, parameters) \
     _Static_assert(__builtin_types_compatible_p(hip_result(*) parameters, __typeof__(&symbol)), #symbol);

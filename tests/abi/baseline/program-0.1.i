@@ -224,8 +224,7 @@ typedef struct tarn_block_info {
     size_t usable_size;
     size_t requested;
     int device;
-    tarn_stream
-        stream;
+    tarn_stream stream;
     tarn_tag tag;
     tarn_pool_id pool;
     _Bool imported;
@@ -563,8 +562,7 @@ typedef struct tarn_pinned_stats {
     tarn_pinned_duration host_alloc_time;
     tarn_pinned_duration host_free_time;
     int64_t num_host_alloc, num_host_free;
-    int64_t bucket_allocation
-        [64];
+    int64_t bucket_allocation[64];
     int64_t pending_bytes;
     int64_t kept_bytes;
     int64_t num_alloc_retries;
@@ -650,8 +648,7 @@ typedef enum tarn_snapshot_format {
 typedef struct tarn_snapshot_options {
     size_t size;
     tarn_snapshot_format format;
-    uint64_t
-        max_bytes;
+    uint64_t max_bytes;
 } tarn_snapshot_options;
 __attribute__((visibility("default"))) tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *options);
 __attribute__((visibility("default"))) tarn_status tarn_snapshot_print(_Bool (*write)(const void *data, size_t size, void *user), void *user,
