@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Puts the whole process to sleep: what tarn has of the devices goes back to their drivers, at one call, and comes back at another. Live
- * blocks keep their addresses, and graphs stay valid.
+/* Puts the whole process to sleep: what tarn has of the devices goes back to their drivers, at one call, and comes
+ * back at another. Live blocks keep their addresses, and graphs stay valid.
  *
- * A sleep has two steps, for programs of several ranks. tarn_sleep_prepare() waits for work, and copies contents that are to be kept into
- * host memory; no memory leaves the device, so tarn_sleep_cancel() undoes it without a call that can fail. When all ranks have prepared,
- * tarn_sleep_commit() gives the memory back. tarn_sleep() is both steps. What cannot go is reported as *residue*, with the reason.
+ * A sleep has two steps, for programs of several ranks. tarn_sleep_prepare() waits for work, and copies contents
+ * that are to be kept into host memory; no memory leaves the device, so tarn_sleep_cancel() undoes it without a call
+ * that can fail. When all ranks have prepared, tarn_sleep_commit() gives the memory back. tarn_sleep() is both
+ * steps. What cannot go is reported as *residue*, with the reason.
  *
- * From the prepare until the wake nothing may use memory of pools that sleep, or be queued that does; an allocation from one gives
- * TARN_ERROR_SUSPENDED. Registrations of communication libraries must be taken back before (tarn_unanchor()).
+ * From the prepare until the wake nothing may use memory of pools that sleep, or be queued that does; an allocation
+ * from one gives TARN_ERROR_SUSPENDED. Registrations of communication libraries must be taken back before
+ * (tarn_unanchor()).
  *
- * All functions are thread-safe. One sleep at a time: a call that meets another under way in another thread gives TARN_ERROR_BUSY. All but
- * tarn_sleep_state_get() and tarn_residue_reason_text() may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,
- * TARN_ERROR_CONFIGURATION, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, and TARN_ERROR_BUSY from within an observer. */
+ * All functions are thread-safe. One sleep at a time: a call that meets another under way in another thread gives
+ * TARN_ERROR_BUSY. All but tarn_sleep_state_get() and tarn_residue_reason_text() may also return TARN_ERROR_FORKED,
+ * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST,
+ * and TARN_ERROR_BUSY from within an observer. */
 #ifndef TARN_SLEEP_H
 #define TARN_SLEEP_H
 
@@ -101,45 +104,59 @@ typedef enum tarn_sleep_state {
     TARN_SLEEP_ASLEEP    /* tarn_wake() is next */
 } tarn_sleep_state;
 
-/* Gives a pool a tag, by which a sleep chooses pools; 0, the initial value, is none. Reads it. TARN_ERROR_INVALID_ARGUMENT for a default
- * pool, what is no pool or no tag, or a NULL. */
+/* Gives a pool a tag, by which a sleep chooses pools; 0, the initial value, is none. Reads it.
+ * TARN_ERROR_INVALID_ARGUMENT for a default pool, what is no pool or no tag, or a NULL. */
 TARN_API tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag);
 TARN_API tarn_status tarn_pool_tag_get(tarn_pool *pool, tarn_tag *tag);
 
-/* Prepares a sleep. `options` may be NULL: everything, contents kept. `residue` may be NULL; it says what would stay. Waits for the work of
- * the pools. All or nothing: on failure the process is awake, with its contents.
+/* Prepares a sleep. `options` may be NULL: everything, contents kept. `residue` may be NULL; it says what would
+ * stay. Waits for the work of the pools. All or nothing: on failure the process is awake, with its contents.
  *   TARN_ERROR_CAPTURE              a known capture is open, or a stream of a pool captures
- *   TARN_ERROR_BUSY                 it is prepared or asleep already, or another thread suspends or resumes a pool
+ *   TARN_ERROR_BUSY                 it is prepared or asleep already, another thread suspends or resumes a pool, or
+ *                                   an observer's callback runs
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
  *   TARN_ERROR_INVALID_ARGUMENT     a size, bits, contents or a tag that are unknown */
 TARN_API tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_residue *residue);
 
-/* Gives the memory back; from then on discarded contents are gone. Where memory cannot be unmapped, all of it is put back, with what was to be
- * discarded too, and the process stays prepared. A failure after that, of what the driver or a library does not take back, is returned
- * and the process sleeps all the same: tarn_sleep_state_get() tells the two apart.
+/* Gives the memory back; from then on discarded contents are gone. Where memory cannot be unmapped, all of it is put
+ * back, with what was to be discarded too, and the process stays prepared. A failure after that, of what the driver
+ * or a library does not take back, is returned and the process sleeps all the same: tarn_sleep_state_get() tells the
+ * two apart.
  *   TARN_ERROR_CAPTURE            a known capture is open
+ *   TARN_ERROR_BUSY               in an observer's callback
  *   TARN_ERROR_INVALID_ARGUMENT   it is not prepared
  *   TARN_ERROR_LIBRARY            a handle could not be destroyed */
 TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
 
-/* Undoes a prepare. A pool that a commit could neither unmap nor put back is resumed; where that fails the process stays prepared, and nothing
- * more is lost. TARN_ERROR_INVALID_ARGUMENT where it is not prepared; TARN_ERROR_OUT_OF_MEMORY. */
+/* Undoes a prepare. A pool that a commit could neither unmap nor put back is resumed; where that fails the process
+ * stays prepared, and nothing more is lost.
+ *   TARN_ERROR_INVALID_ARGUMENT   it is not prepared
+ *   TARN_ERROR_BUSY               in an observer's callback
+ *   TARN_ERROR_OUT_OF_MEMORY      a device, or a limit, has no room */
 TARN_API tarn_status tarn_sleep_cancel(void);
 
-/* Both steps. Where the commit leaves the process prepared it is cancelled, so that a failure leaves it awake or, as said there, asleep. */
+/* Both steps. Where the commit leaves the process prepared it is cancelled, so that a failure leaves it awake or, as
+ * said there, asleep.
+ *   TARN_ERROR_CAPTURE              a known capture is open, or a stream of a pool captures
+ *   TARN_ERROR_BUSY                 as tarn_sleep_prepare(); or in an observer's callback
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
+ *   TARN_ERROR_INVALID_ARGUMENT     a size, bits, contents or a tag that are unknown
+ *   TARN_ERROR_LIBRARY              a handle could not be destroyed */
 TARN_API tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue);
 
-/* Gives the pools of the sleep memory again, at the same addresses, with the contents that were kept. Handles, workspaces and pinned memory
- * come again as they are asked for. On failure what was resumed runs, the rest still sleeps with nothing lost, and the call can be repeated.
+/* Gives the pools of the sleep memory again, at the same addresses, with the contents that were kept. Handles,
+ * workspaces and pinned memory come again as they are asked for. On failure what was resumed runs, the rest still
+ * sleeps with nothing lost, and the call can be repeated.
  *   TARN_ERROR_OUT_OF_MEMORY      a device, or a limit, has no room
  *   TARN_ERROR_CAPTURE            a known capture is open
+ *   TARN_ERROR_BUSY               in an observer's callback
  *   TARN_ERROR_INVALID_ARGUMENT   the process does not sleep */
 TARN_API tarn_status tarn_wake(void);
 
-/* Whether the process sleeps. Starts nothing, and never fails but for a NULL: TARN_ERROR_INVALID_ARGUMENT. */
+/* Whether the process sleeps. Starts nothing. TARN_ERROR_INVALID_ARGUMENT for a NULL; it never fails otherwise. */
 TARN_API tarn_status tarn_sleep_state_get(tarn_sleep_state *state);
 
-/* The reason in words; "unknown" for what is none. */
+/* The reason in words; "unknown" for anything else. */
 TARN_API const char *tarn_residue_reason_text(tarn_residue_reason reason);
 
 #ifdef __cplusplus

@@ -72,8 +72,7 @@ static tarn_status parse_word(const char *text, size_t length, struct debug_sett
     }
     return failed(TARN_ERROR_CONFIGURATION,
                   "TARN_DEBUG: unknown word \"%.*s\"; the words are handles, redzone, poison, quarantine[=BYTES], "
-                  "sites, check, context, "
-                  "leaks, abort and all",
+                  "sites, check, context, leaks, abort, quiet and all",
                   (int)(length < 64 ? length : 64), text);
 }
 

@@ -130,7 +130,7 @@ static void test_creates_that_lie(void **state)
     tarn_library library = fake_register(0, false);
     void *handle = &handle;
     atomic_store(&fake.lie, FAKE_OK_WITHOUT_HANDLE);
-    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY, "made no handle");
+    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY, "created no handle");
     atomic_store(&fake.lie, FAKE_FAILED_WITH_GARBAGE);
     assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY, "create gave status 1 (FAKE_ERROR)");
     assert_ptr_equal(handle, &handle); /* untouched on failure */

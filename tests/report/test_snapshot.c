@@ -478,7 +478,7 @@ static void with_limit(tarn_snapshot_format format)
     GIVES(tarn_snapshot_write(path, &options), TARN_ERROR_INVALID_ARGUMENT);
     options.max_bytes = 10;
     GIVES(tarn_snapshot_write(path, &options), TARN_ERROR_INVALID_ARGUMENT);
-    unsigned long long least = strtoull(strstr(tarn_last_error(), "takes ") + 6, NULL, 10);
+    unsigned long long least = strtoull(strstr(tarn_last_error(), "needs ") + 6, NULL, 10);
     options.max_bytes = least;
     OK(tarn_snapshot_write(path, &options));
     CHECK(size_of_file(path) <= least);
@@ -560,7 +560,7 @@ static void places_that_cannot_be_written(void)
     program();
     const char *there = path_of("there");
     put_file(there, "before");
-    fails("/proc/tarn.pickle", "cannot be made");
+    fails("/proc/tarn.pickle", "cannot be created");
     fails(path_of("no/such/folder"), "No such file");
     fails(path_of("there/below"), "Not a directory");
     fails(folder, "regular file");

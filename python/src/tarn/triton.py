@@ -20,7 +20,7 @@ def allocate(size: int, alignment: int, stream: Optional[int]) -> adaptors.Owner
 
 
 def enable() -> None:
-    """Gives kernels of the calling thread scratch memory of tarn's. Triton keeps the allocator in a context variable: call this in each
+    """Gives kernels of the calling thread scratch memory from tarn. Triton keeps the allocator in a context variable: call this in each
     thread that launches kernels, or start the thread in a copy of this one's context. Calling it again does nothing."""
     global _previous
     if is_enabled():
