@@ -141,8 +141,8 @@ TARN_API tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info 
 
 /* Returns free memory of the default pool, and of pools that are gone, to the driver until at most `keep` bytes are
  * reserved on `device`, counting all pools. Pools in use keep their memory (tarn_pool_trim()). The call waits for work
- * that still uses the memory it releases. TARN_OK does not promise that `keep` was reached. A device whose memory was
- * never used gets no context.
+ * that still uses the memory it releases. TARN_OK does not promise that `keep` was reached. For a device whose
+ * memory was never used this does nothing and returns TARN_OK: it gets no context.
  *   TARN_ERROR_CAPTURE          a known capture is open on the device; nothing was released
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_trim(int device, size_t keep);

@@ -188,14 +188,17 @@ static void a_prepare_is_undone_without_a_driver(void **state)
 
 static int make_handle(void **handle)
 {
-    *handle = malloc(1);
-    return *handle ? 0 : 1;
+    static char made[64];
+    static size_t count;
+    if (count == sizeof made)
+        return 1;
+    *handle = &made[count++];
+    return 0;
 }
 
 static int end_handle(void *handle)
 {
-    free(handle);
-    return 0;
+    return handle ? 0 : 1;
 }
 
 static void what_stays_is_said_with_its_reason(void **state)

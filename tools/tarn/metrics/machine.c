@@ -117,7 +117,8 @@ bool metrics_text_make(const char *directory, struct metrics_text *text)
         say_hardware(sink, &fleet);
         say_machine(sink, &list, count);
         metrics_end(sink);
-        done = sink_end(sink, false) == TARN_OK && !text->failed;
+        done = sink_end(sink, false) == TARN_OK && take("", 1, text) && !text->failed;
+        text->length -= done;
     }
     free(sources);
     fleet_finish(&fleet);
