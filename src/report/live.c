@@ -238,8 +238,7 @@ static void thread_end_controlled(void)
 
 static tarn_status live_begin_controlled(const char *directory, const char *name, unsigned interval_ms)
 {
-    struct page_head head = {
-        .interval_ns = interval_ms * NS_PER_MS, .started = (uint64_t)time(NULL)};
+    struct page_head head = {.interval_ns = interval_ms * NS_PER_MS, .started = (uint64_t)time(NULL)};
     struct metrics_process own;
     metrics_process_get(&own);
     head.rank = own.rank;
