@@ -352,7 +352,7 @@ static int read_rank(void)
         const char *text = wish(variables[i]);
         size_t digits = text ? strspn(text, "0123456789") : 0;
         if (digits && digits < 10 && !text[digits])
-            return atoi(text);
+            return (int)strtol(text, NULL, 10);
     }
     return -1;
 }

@@ -25,7 +25,7 @@ static bool parse_place(const char *where, struct place *place)
 {
     const char *colon = strrchr(where, ':'), *port = colon ? colon + 1 : where;
     size_t digits = strspn(port, "0123456789"), length = colon ? (size_t)(colon - where) : 0;
-    if (!digits || port[digits] || digits > 5 || atol(port) > 65535 || length >= sizeof place->address ||
+    if (!digits || port[digits] || digits > 5 || strtol(port, NULL, 10) > 65535 || length >= sizeof place->address ||
         colon == where)
         return false;
     snprintf(place->port, sizeof place->port, "%s", port);
