@@ -102,7 +102,8 @@ static bool count_fits(struct survey_count count, uint32_t room)
 static bool is_sound(struct survey *survey)
 {
     if (!count_fits(survey->device_count, SURVEY_DEVICES) || !count_fits(survey->pool_count, SURVEY_POOLS) ||
-        !count_fits(survey->stream_count, SURVEY_STREAMS) || !count_fits(survey->handle_count, SURVEY_HANDLES))
+        !count_fits(survey->stream_count, SURVEY_STREAMS) || !count_fits(survey->handle_count, SURVEY_HANDLES) ||
+        survey->has_pinned > 1)
         return false;
     for (uint32_t i = 0; i < survey->device_count.here; i++) {
         make_printable(survey->devices[i].name, sizeof survey->devices[i].name);
