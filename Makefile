@@ -36,7 +36,7 @@ build: require-cmake ## Build the library and the program into build/ (the defau
 	@$(configure) $(quiet)
 	@$(compile) --target product
 
-demo: ## Install what the build needs, build, and replay the recorded traces
+demo: ## Install what the build needs, build, and replay four recorded traces
 	@scripts/setup demo
 	@$(MAKE) --no-print-directory build PRESET=release
 	@scripts/demo
@@ -49,7 +49,7 @@ test: ## Install what the tests need, build, and run every test (PRESET=..., TES
 	@$(compile)
 	@scripts/run-tests $(build_dir) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
 
-docs: ## Make the searchable reference of the headers and the documents, build/docs/html/index.html
+docs: ## Make the searchable reference of headers and documents, build/docs/html/index.html
 	@scripts/setup docs
 	@scripts/docs build/docs
 	@echo build/docs/html/index.html
@@ -65,28 +65,28 @@ wheel: ## Build the Python package as pip does, install it into build/python, an
 	@scripts/setup demo wheel
 	@scripts/wheel build/python
 
-mutants: ## Check that the tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names> for some, MUTANTS_PART=0/6 for a sixth)
+mutants: ## Check that tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names>, MUTANTS_PART=0/6 for a sixth)
 	@scripts/setup demo test docs
 	@$(cudss_headers)
 	@$(adaptor_packages)
 	@scripts/mutants $(if $(MUTANTS_PART),--part $(MUTANTS_PART)) $(MUTANTS)
 
-models: ## Have a model checker try all executions of the parts that take no lock (MODELS_LONG=1: in a larger scope too, MODELS=<names> for some)
+models: ## Let a model checker try all executions of the code without locks (MODELS_LONG=1 for a larger scope, MODELS=<names>)
 	@scripts/setup demo models
 	@scripts/models $(MODELS)
 
-fuzz: ## Fuzz for FUZZ_SECONDS in all, divided among the targets (ENGINE=afl: by AFL++)
+fuzz: ## Fuzz for FUZZ_SECONDS, divided among the targets (ENGINE=afl for AFL++)
 	@scripts/setup demo fuzz
 	@scripts/fuzz $(FUZZ_SECONDS) $(ENGINE)
 
-fuzz-coverage: ## How much of each reader the inputs stored for its fuzzer reach; below 90 % is a failure
+fuzz-coverage: ## Show how much of each reader its fuzzer's stored inputs reach; fail below 90 %
 	@scripts/setup demo fuzz
 	@scripts/fuzz-coverage
 
-soak_tests = test.mixed.model tarn_sims test.memory.model test.memory.storm test.memory.pool_storm
+soak_tests = test.mixed.model test.mixed.threads tarn_sims test.memory.model test.memory.storm test.memory.pool_storm
 soak_failures = $(if $(shell [ $(SOAK_SECONDS) -lt 600 ] || echo long), \
     $(subst /test_,.,$(patsubst tests/%.c,test.%,$(wildcard tests/*/test_*failures*.c tests/*/test_first_use.c))))
-soak: ## Everything at once at full speed for SOAK_SECONDS, beside mimalloc, and before it the models and the storms with random seeds
+soak: ## Run everything at once for SOAK_SECONDS, after the models and storms with random seeds
 	@scripts/setup demo test bench
 	@cmake --preset release $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet)
 	@cmake --build build --parallel $(JOBS) --target $(soak_tests) $(soak_failures) test.soak.short
@@ -95,28 +95,28 @@ soak: ## Everything at once at full speed for SOAK_SECONDS, beside mimalloc, and
 	@scripts/soak $(SOAK_SECONDS) build build-asan
 
 # Beside those of soak: what threads do to each other shows under the thread sanitizer.
-mixed: ## The model in which features meet, with random seeds for SOAK_SECONDS: release, address and thread sanitizer, every driver
+mixed: ## Run the model in which features meet for SOAK_SECONDS, with random seeds, sanitizers and every driver
 	@scripts/setup demo test
 	@for preset in release asan tsan; do \
 	    cmake --preset $$preset $(CMAKE_FLAGS) -DTARN_TESTS=ON $(quiet) && \
-	    cmake --build build$$([ $$preset = release ] || echo -$$preset) --parallel $(JOBS) --target test.mixed.model tarn_sims || exit 1; \
+	    cmake --build build$$([ $$preset = release ] || echo -$$preset) --parallel $(JOBS) --target test.mixed.model test.mixed.threads tarn_sims || exit 1; \
 	done
-	@scripts/seeds $(SOAK_SECONDS) build/mixed 'mixed.model mixed.model_cuda mixed.model_hip' build build-asan build-tsan
+	@scripts/seeds $(SOAK_SECONDS) build/mixed 'mixed.model mixed.model_cuda mixed.model_hip mixed.threads mixed.threads_cuda mixed.threads_hip' build build-asan build-tsan
 
-mixed-worth: ## How long the model in which features meet takes to find faults that are put back (MUTANTS=<names> for some)
+mixed-worth: ## Measure how long that model takes to find faults that are put back (MUTANTS=<names>)
 	@scripts/setup demo test
 	@scripts/mixed-worth $(MUTANTS)
 
 NIGHTLY_SECONDS ?= 3600
-nightly: ## What takes too long for each change, part by part; soak and fuzz for NIGHTLY_SECONDS each (PARTS=<names> for some)
+nightly: ## Run what takes too long for each change, NIGHTLY_SECONDS each for soak and fuzz (PARTS=<names>)
 	@scripts/nightly $(NIGHTLY_SECONDS) $(PARTS)
 
-portability: ## Other compilers, C libraries and processors, and the ABI beside its baseline (PARTS=<names> for some)
+portability: ## Try other compilers, C libraries and processors, and compare the ABI with its baseline (PARTS=<names>)
 	@scripts/setup demo test portability
 	@scripts/portability $(PARTS)
 
 coverage: override PRESET = coverage
-coverage: ## What of src/ the tests run: build-coverage/coverage.html and a summary by file (TESTS=<regular expression>)
+coverage: ## Show what the tests run of src/, in build-coverage/coverage.html and by file (TESTS=<regular expression>)
 	@scripts/setup demo test coverage
 	@$(cudss_headers)
 	@$(configure) -DTARN_TESTS=ON $(quiet)
@@ -126,7 +126,7 @@ coverage: ## What of src/ the tests run: build-coverage/coverage.html and a summ
 	@scripts/coverage $(build_dir)
 
 lint: override PRESET = release
-lint: ## Check layout, warnings of the analysers, layers, and what each file must have (LINT_NODES=40000: in half the time, less deep)
+lint: ## Check layout, analysers, layers, language, and what each file must have (LINT_NODES=40000: faster, less deep)
 	@scripts/setup demo test lint
 	@$(cudss_headers)
 	@$(configure) -DTARN_TESTS=ON $(quiet)
@@ -138,14 +138,14 @@ format: ## Lay out the C sources as .clang-format says
 install: build ## Install into PREFIX (/usr/local), below DESTDIR if set
 	@DESTDIR='$(DESTDIR)' cmake --install $(build_dir) --prefix '$(PREFIX)'
 
-uninstall: ## Remove what `make install` put there (the same DESTDIR; the build folder remembers PREFIX)
+uninstall: ## Remove what `make install` installed (give it the same DESTDIR)
 	@DESTDIR='$(DESTDIR)' cmake -DMANIFEST=$(build_dir)/install_manifest.txt -P cmake/uninstall.cmake
 
 clean: ## Remove every build folder
 	rm -rf build build-*/
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 require-cmake:
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || { \

@@ -8,6 +8,17 @@
 
 #include "driver/cuda/cuda_abi.h"
 
+/* By the names that what is not of one vendor has for them. */
+typedef cu_result run_result;
+typedef cu_context run_context;
+typedef cu_stream run_stream;
+enum { RUN_OK = CU_OK, RUN_OUT_OF_MEMORY = CU_OUT_OF_MEMORY, RUN_NOT_FOUND = CU_NOT_FOUND };
+#define RUN_DRIVER "cuda"
+#define RUN_RUNTIMES                 \
+    {                                \
+        "libcudart.so", "libcuda.so" \
+    } /* libraries whose callers are those who allocate */
+
 typedef struct CUarray_st *cu_array;
 typedef struct CUmipmappedArray_st *cu_mipmapped;
 typedef struct CUmemPoolHandle_st *cu_pool;

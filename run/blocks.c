@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Live blocks: hash tables by key, in shards with a lock each, which is a leaf. Memory is from mmap, since the program's malloc may be what
- * is calling. A slot whose space is SPACE_NONE is empty; probing is linear and a removal moves what follows back, so that there are no tombs. */
+/* Live blocks: hash tables by key, in shards with a lock each, which is a leaf. There are so many shards that threads with blocks of their own
+ * rarely meet at one; the first two blocks of each lie in it. More memory is from mmap, since the program's malloc may be what is calling. A slot whose space is SPACE_NONE is empty; probing is linear and a removal moves what follows back, so that there are no tombs. */
 #include "lock.h"
 #include "shim.h"
 
 #include <sys/mman.h>
 
-enum { SHARDS = 16, FIRST_SLOTS = 256 };
+enum { SHARDS = 1024, INLINE_SLOTS = 2, FIRST_SLOTS = 64 };
 
 static struct shard {
     struct word_lock lock;
     struct block *slots;
-    size_t room, used; /* room: a power of two, or 0 */
+    uint32_t room, used; /* room: a power of two, or 0 */
+    struct block own[INLINE_SLOTS];
 } __attribute__((aligned(64))) shards[SHARDS];
 
 static uint64_t hash(unsigned space, uint64_t key)
@@ -38,7 +39,12 @@ static size_t slot_of(const struct shard *shard, unsigned space, uint64_t key)
 
 static bool grow(struct shard *shard)
 {
-    struct shard larger = {.room = shard->room ? 2 * shard->room : FIRST_SLOTS};
+    struct shard larger = {.room = shard->room == INLINE_SLOTS ? FIRST_SLOTS : 2 * shard->room};
+    if (!shard->room) {
+        shard->slots = shard->own;
+        shard->room = INLINE_SLOTS;
+        return true;
+    }
     void *memory =
         mmap(NULL, larger.room * sizeof(struct block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
@@ -47,7 +53,7 @@ static bool grow(struct shard *shard)
     for (size_t i = 0; i < shard->room; i++)
         if (shard->slots[i].space)
             larger.slots[slot_of(&larger, shard->slots[i].space, shard->slots[i].key)] = shard->slots[i];
-    if (shard->room)
+    if (shard->slots != shard->own)
         munmap(shard->slots, shard->room * sizeof(struct block));
     shard->slots = larger.slots;
     shard->room = larger.room;
@@ -138,7 +144,7 @@ enum block_change blocks_refer(enum block_space space, uint64_t key, int change,
 }
 
 /* What moves into the slot that was emptied is looked at next, as the cursor stays. */
-bool blocks_take_of(cu_context context, struct block_cursor *cursor, struct block *block)
+bool blocks_take_of(run_context context, struct block_cursor *cursor, struct block *block)
 {
     bool found = false;
     for (; cursor->shard < SHARDS && !found; cursor->shard += !found, cursor->slot = found ? cursor->slot : 0) {

@@ -1,37 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Charges: what a hook does to the book before and after the driver's call. A device's `used` is taken before the call, so that two
- * threads cannot pass a limit together, and given back if the driver fails. All sums saturate at 0: a free that was never charged, or was
- * charged to a context that has gone, changes nothing. */
+/* Charges: what a hook does to the book before and after the driver's call. Under a limit a device's `used` is taken before the call, so that
+ * two threads cannot pass it together, and given back if the driver fails; without one nothing is shared: a thread counts at its desk, and
+ * adds that up now and then. A free that was never charged, or was charged to a context that has gone, changes nothing. */
 #include "shim.h"
 
+#include <pthread.h>
 #include <string.h>
-
-/* The device of a context, by thread: contexts rarely change. `context_changes` grows when one goes, as its pointer may come again. */
-static _Atomic uint64_t context_changes;
-static _Thread_local struct {
-    cu_context context;
-    uint64_t changes;
-    unsigned device;
-} last __attribute__((tls_model("initial-exec")));
-
-unsigned current_device(cu_context *context)
-{
-    uint64_t changes = atomic_load_explicit(&context_changes, memory_order_acquire);
-    cu_device device;
-    *context = NULL;
-    if (!real.cuCtxGetCurrent || real.cuCtxGetCurrent(context) || !*context)
-        return NO_DEVICE;
-    if (*context == last.context && changes == last.changes)
-        return last.device;
-    if (!real.cuCtxGetDevice || real.cuCtxGetDevice(&device) || device < 0 || (unsigned)device >= book->devices)
-        return NO_DEVICE;
-    last.context = *context;
-    last.changes = changes;
-    last.device = (unsigned)device;
-    return last.device;
-}
 
 static void raise_to(_Atomic uint64_t *peak, uint64_t value)
 {
@@ -47,94 +23,225 @@ static void subtract(_Atomic uint64_t *from, uint64_t value)
         ;
 }
 
-static struct book_account *account_of(const struct block *block)
+/* Desks ------------------------------------------------------------------------------------------------------------ */
+
+enum { DESK_BYTES = 1 << 20, DESK_CALLS = 4096 }; /* after which a desk is emptied */
+
+static _Thread_local struct book_desk *own_desk __attribute__((tls_model("initial-exec")));
+static pthread_key_t desk_key;
+static bool desks_are_there;
+
+static void bump(_Atomic uint64_t *value, uint64_t by)
 {
-    return &book->account[block->device][book->site[block->site].library][block->kind];
+    atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + by, memory_order_relaxed);
 }
 
-static struct book_holder *holder_of(const struct block *block)
+/* To an account, its holder and its device. Sums may be negative for a moment: what one thread made another may have freed. */
+static void settle(uint32_t number, uint64_t made, uint64_t made_bytes, int64_t live, int64_t high, int64_t blocks)
 {
-    return &book->holder[block->device][book->site[block->site].library];
+    unsigned kind = number % RUN_KINDS, index = number / RUN_KINDS / BOOK_LIBRARIES;
+    uint32_t library = number / RUN_KINDS % BOOK_LIBRARIES;
+    struct book_account *account = &book->account[index][library][kind];
+    struct book_device *device = &book->device[index];
+    atomic_fetch_add(&account->made, made);
+    atomic_fetch_add(&account->made_bytes, made_bytes);
+    if (!run_kind_counts(kind)) {
+        uint64_t before = atomic_fetch_add(&account->live, (uint64_t)live);
+        raise_to(&account->peak, book_positive(before + (uint64_t)high));
+        return;
+    }
+    struct book_holder *holder = &book->holder[index][library];
+    uint64_t before = atomic_fetch_add(&holder->live, (uint64_t)live);
+    raise_to(&holder->peak, book_positive(before + (uint64_t)high));
+    atomic_fetch_add(&device->blocks, (uint64_t)blocks);
+    if (book->exact)
+        return;
+    before = atomic_fetch_add(&device->used, (uint64_t)live);
+    raise_to(&device->peak, book_positive(before + (uint64_t)high));
+}
+
+static void desk_empty(struct book_desk *desk)
+{
+    uint32_t number = atomic_load_explicit(&desk->account, memory_order_relaxed);
+    if (number)
+        settle(number - 1, atomic_load(&desk->made), atomic_load(&desk->made_bytes), atomic_load(&desk->live),
+               atomic_load(&desk->high), atomic_load(&desk->blocks));
+    atomic_store(&desk->account, 0);
+    atomic_store(&desk->made, 0);
+    atomic_store(&desk->made_bytes, 0);
+    atomic_store(&desk->live, 0);
+    atomic_store(&desk->high, 0);
+    atomic_store(&desk->blocks, 0);
+}
+
+/* At a thread's end; the desk of a child of fork() is its parent's. */
+static void desk_leave(void *desk)
+{
+    if (atomic_load(&shim_state) != SHIM_AWAKE)
+        return;
+    own_desk = NULL;
+    desk_empty(desk);
+    atomic_store(&((struct book_desk *)desk)->taken, 0);
+}
+
+void charges_begin(void)
+{
+    book->exact = atomic_load(&book->limited) || group_joined();
+    desks_are_there = pthread_key_create(&desk_key, desk_leave) == 0;
+}
+
+/* A desk for this thread; NULL where all are taken. */
+static struct book_desk *desk_take(void)
+{
+    for (unsigned i = 0; desks_are_there && i < BOOK_DESKS; i++) {
+        uint32_t nobody = 0;
+        if (atomic_load_explicit(&book->desk[i].taken, memory_order_relaxed) == 0 &&
+            atomic_compare_exchange_strong(&book->desk[i].taken, &nobody, 1)) {
+            if (pthread_setspecific(desk_key, &book->desk[i]) == 0)
+                return own_desk = &book->desk[i];
+            atomic_store(&book->desk[i].taken, 0);
+            break;
+        }
+    }
+    return NULL;
+}
+
+static void count(const struct block *block, bool is_made)
+{
+    uint32_t number = book_account_number(block->device, book->site[block->site].library, block->kind);
+    bool counts = run_kind_counts(block->kind);
+    int64_t bytes = block->kind == RUN_GRAPH ? 0 : is_made ? (int64_t)block->size : -(int64_t)block->size;
+    struct book_desk *desk = own_desk ? own_desk : desk_take();
+    if (!desk) {
+        settle(number, is_made, is_made ? block->size : 0, bytes, bytes > 0 ? bytes : 0,
+               !counts   ? 0
+               : is_made ? 1
+                         : -1);
+        return;
+    }
+    uint32_t there = atomic_load_explicit(&desk->account, memory_order_relaxed);
+    if (there != number + 1) {
+        if (there)
+            desk_empty(desk);
+        atomic_store_explicit(&desk->account, number + 1, memory_order_relaxed);
+    }
+    int64_t live = atomic_load_explicit(&desk->live, memory_order_relaxed) + bytes;
+    atomic_store_explicit(&desk->live, live, memory_order_relaxed);
+    if (live > atomic_load_explicit(&desk->high, memory_order_relaxed))
+        atomic_store_explicit(&desk->high, live, memory_order_relaxed);
+    if (is_made) {
+        bump(&desk->made, 1);
+        bump(&desk->made_bytes, block->size);
+    }
+    if (counts)
+        atomic_store_explicit(&desk->blocks,
+                              atomic_load_explicit(&desk->blocks, memory_order_relaxed) + (is_made ? 1 : -1),
+                              memory_order_relaxed);
+    if (live > DESK_BYTES || live < -DESK_BYTES || atomic_load_explicit(&desk->made, memory_order_relaxed) > DESK_CALLS)
+        desk_empty(desk);
+}
+
+#define MOST_BYTES (UINT64_C(1) << 56) /* that anybody can mean; sums of more would overflow */
+
+/* Limits ----------------------------------------------------------------------------------------------------------- */
+
+/* What is in use of a device, in the book and in the group. */
+static void use(unsigned device, uint64_t size)
+{
+    if (!book->exact)
+        return;
+    atomic_fetch_add(&book->device[device].used, size);
+    if (group_joined())
+        group_add(device, size);
+}
+
+static void unuse(unsigned device, uint64_t size)
+{
+    if (!book->exact)
+        return;
+    subtract(&book->device[device].used, size);
+    if (group_joined())
+        group_subtract(device, size);
 }
 
 static bool reserve(struct charge *charge, uint64_t size)
 {
-    struct book_device *device = &book->device[charge->block.device];
+    unsigned index = charge->block.device;
+    struct book_device *device = &book->device[index];
+    if (!book->exact) {
+        charge->reserved = size;
+        return true;
+    }
+    if (size > MOST_BYTES)
+        return false;
+    if (group_joined())
+        group_limits();
     uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed);
     uint64_t unseen = limit == UINT64_MAX ? 0 : limits_unseen(device);
-    uint64_t used = atomic_fetch_add(&device->used, size) + size;
-    if (used < size || (limit != UINT64_MAX && used + unseen > limit)) {
-        subtract(&device->used, size);
+    if (group_joined() && !group_reserve(index, size, unseen, limit))
         return false;
+    if (group_joined()) {
+        atomic_fetch_add(&device->used, size);
+    } else { /* nothing is added that does not fit, not for a moment: another thread's request may */
+        uint64_t used = atomic_load(&device->used);
+        do
+            if (size > limit || used + unseen > limit - size)
+                return false;
+        while (!atomic_compare_exchange_weak(&device->used, &used, used + size));
     }
     charge->reserved = size;
     return true;
 }
 
-cu_result charge_begin(struct charge *charge, enum run_kind kind, unsigned device, uint64_t size, void *caller)
+run_result charge_begin(struct charge *charge, enum run_kind kind, unsigned device, uint64_t size, void *caller)
 {
-    *charge =
-        (struct charge){.block = {.kind = (uint8_t)kind, .device = (uint8_t)device, .size = size, .references = 1}};
+    *charge = (struct charge){
+        .caller = caller, .block = {.kind = (uint8_t)kind, .device = (uint8_t)device, .size = size, .references = 1}};
     if (device >= book->devices)
-        return CU_OK;
+        return RUN_OK;
     charge->block.site = (uint16_t)site_of(caller);
     if (!run_kind_counts(kind) || reserve(charge, size))
-        return CU_OK;
+        return RUN_OK;
     limits_refuse(device, size, charge->block.site);
-    return CU_OUT_OF_MEMORY;
-}
-
-static void add(_Atomic uint64_t *live, _Atomic uint64_t *peak, uint64_t size)
-{
-    raise_to(peak, atomic_fetch_add(live, size) + size);
+    return RUN_OUT_OF_MEMORY;
 }
 
 static void enter(const struct block *block)
 {
-    struct book_account *account = account_of(block);
-    atomic_fetch_add(&account->made, 1);
-    atomic_fetch_add(&account->made_bytes, block->size);
-    if (run_kind_counts(block->kind)) {
-        add(&holder_of(block)->live, &holder_of(block)->peak, block->size);
+    count(block, true);
+    if (book->exact && run_kind_counts(block->kind))
         raise_to(&book->device[block->device].peak, atomic_load(&book->device[block->device].used));
-    } else if (block->kind != RUN_GRAPH) {
-        add(&account->live, &account->peak, block->size);
-    }
 }
 
 static void leave(const struct block *block)
 {
-    if (run_kind_counts(block->kind)) {
-        subtract(&holder_of(block)->live, block->size);
-        subtract(&book->device[block->device].used, block->size);
-    } else {
-        subtract(&account_of(block)->live, block->size);
-    }
+    count(block, false);
+    if (run_kind_counts(block->kind))
+        unuse(block->device, block->size);
 }
 
-void charge_end(struct charge *charge, cu_result code, enum block_space space, uint64_t key, uint64_t size)
+void charge_end(struct charge *charge, run_result code, enum block_space space, uint64_t key, uint64_t size)
 {
     struct block *block = &charge->block;
     if (block->device >= book->devices)
         return;
-    struct book_device *device = &book->device[block->device];
     if (code || !key) {
-        subtract(&device->used, charge->reserved);
+        unuse(block->device, charge->reserved);
         return;
     }
     uint64_t takes =
         run_kind_counts(block->kind) ? size : 0; /* the kind may be another than was thought before the call */
     if (charge->reserved < takes)
-        atomic_fetch_add(&device->used, takes - charge->reserved);
+        use(block->device, takes - charge->reserved);
     else
-        subtract(&device->used, charge->reserved - takes);
+        unuse(block->device, charge->reserved - takes);
     block->size = size;
     block->space = (uint8_t)space;
     block->key = key;
     if (block->kind != RUN_GRAPH) {
         struct block old;
         if (!blocks_put(block, &old)) {
-            subtract(&device->used, takes);
+            unuse(block->device, takes);
             atomic_fetch_add(&book->unfollowed, 1);
             return;
         }
@@ -142,13 +249,13 @@ void charge_end(struct charge *charge, cu_result code, enum block_space space, u
             charge_free(&old, NULL);
     }
     enter(block);
-    log_write(block, charge->stream, false);
+    log_write(block, charge->stream, stack_of(charge->caller), false);
 }
 
-void charge_free(const struct block *block, cu_stream stream)
+void charge_free(const struct block *block, run_stream stream)
 {
     leave(block);
-    log_write(block, stream, true);
+    log_write(block, stream, 0, true);
 }
 
 void charge_restore(const struct block *block)
@@ -160,11 +267,16 @@ void charge_restore(const struct block *block)
     }
 }
 
-void charge_drop(cu_context context)
+uint64_t charge_used(unsigned device)
+{
+    return atomic_load(&book->device[device].used);
+}
+
+void charge_drop(run_context context)
 {
     struct block_cursor cursor = {0};
     struct block block;
-    atomic_fetch_add(&context_changes, 1);
+    current_device_changes();
     while (context && blocks_take_of(context, &cursor, &block))
         charge_free(&block, NULL);
 }

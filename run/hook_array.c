@@ -1,63 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Arrays. How much memory the driver takes for one it does not say, so what its elements need is charged: a little less than the truth, as
- * an array is laid out in tiles. */
+/* Arrays: charged by what their elements need. */
+#include "array_size.h"
 #include "shim.h"
-
-/* Bits per element of `channels` channels; formats that are not known count as a byte per channel. */
-static unsigned bits_of(unsigned format, unsigned channels)
-{
-    static const unsigned char normalized[] = {8, 16, 32, 16, 32, 64}; /* 1, 2 and 4 channels of 8 and 16 bits */
-    if (format >= 0xc0 && format <= 0xcb)
-        return normalized[(format - 0xc0) % 6];
-    switch (format) {
-    case 0x02: /* unsigned and signed 16 bits, half */
-    case 0x09:
-    case 0x10:
-        return 16 * channels;
-    case 0x03: /* unsigned and signed 32 bits, float, 10-10-10-2 */
-    case 0x0a:
-    case 0x20:
-        return 32 * channels;
-    case 0x50:
-        return 32;
-    case 0x91: /* BC1 and BC4: 8 bytes per 16 elements */
-    case 0x92:
-    case 0x97:
-    case 0x98:
-        return 4;
-    case 0x93: /* other block-compressed: 16 bytes per 16 elements */
-    case 0x94:
-    case 0x95:
-    case 0x96:
-    case 0x99:
-    case 0x9a:
-    case 0x9b:
-    case 0x9c:
-    case 0x9d:
-    case 0x9e:
-        return 8;
-    default:
-        return 8 * channels;
-    }
-}
-
-static size_t some(size_t extent)
-{
-    return extent ? extent : 1;
-}
 
 static size_t size_of(const struct cu_array3d_descriptor *shape, unsigned levels)
 {
-    size_t bytes = 0, width = some(shape->width), height = some(shape->height), depth = some(shape->depth);
+    size_t bytes = 0, width = array_some(shape->width), height = array_some(shape->height),
+           depth = array_some(shape->depth);
     if (shape->flags & (RUN_ARRAY_SPARSE | RUN_ARRAY_DEFERRED))
         return 0; /* it is mapped later, if ever, by pieces */
     for (unsigned level = 0; level < levels && level < 32; level++) {
-        bytes += width * height * depth * bits_of(shape->format, shape->channels) / 8;
-        width = some(width / 2);
-        height = some(height / 2);
-        depth = some(depth / 2);
+        bytes += width * height * depth * array_bits(shape->format, shape->channels) / 8;
+        width = array_some(width / 2);
+        height = array_some(height / 2);
+        depth = array_some(depth / 2);
     }
     return bytes;
 }

@@ -14,6 +14,7 @@ static bool enter_limited(void)
 {
     if (!shim_enter())
         return false;
+    group_limits();
     if (atomic_load_explicit(&book->limited, memory_order_relaxed))
         return true;
     shim_leave();
@@ -41,7 +42,8 @@ HOOK cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     unsigned index = current_device(&context);
     uint64_t limit = index < book->devices ? atomic_load(&book->device[index].limit) : UINT64_MAX;
     if (limit != UINT64_MAX) {
-        uint64_t used = limits_unseen(&book->device[index]) + atomic_load(&book->device[index].used);
+        uint64_t unseen = limits_unseen(&book->device[index]);
+        uint64_t used = group_joined() ? group_used(index, unseen) : unseen + charge_used(index);
         if (free_bytes)
             *free_bytes = least(*free_bytes, limit > used ? limit - used : 0);
         if (total_bytes)

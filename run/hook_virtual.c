@@ -3,7 +3,7 @@
 
 /* Physical memory of the virtual-memory calls. A piece takes memory from its creation until the last of its handle, the handles that were
  * retained and its mappings has gone. Pieces of the host and imported ones are not the device's: the former count as host memory, the latter
- * were charged by who exported them. */
+ * were charged to the process that exported them. */
 #include "shim.h"
 
 HOOK cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,

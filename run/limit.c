@@ -33,25 +33,29 @@ static bool is_meant(const char *name, size_t length, unsigned index)
     return strlen(number) == length && memcmp(number, name, length) == 0;
 }
 
-static void apply(const char *rule, size_t length)
+static void apply(uint64_t limits[static BOOK_DEVICES], const char *rule, size_t length)
 {
     const char *equals = memchr(rule, '=', length);
     uint64_t bytes = strtoull(equals ? equals + 1 : rule, NULL, 10);
     for (unsigned i = 0; i < book->devices && bytes; i++)
-        if (!equals || is_meant(rule, (size_t)(equals - rule), i)) {
-            atomic_store(&book->device[i].limit, bytes);
-            atomic_store(&book->limited, 1);
-        }
+        if (!equals || is_meant(rule, (size_t)(equals - rule), i))
+            limits[i] = bytes;
 }
 
-void limits_read(void)
+void limits_read(const char *text)
 {
-    const char *at = getenv(RUN_LIMIT_VARIABLE);
-    while (at && *at) {
-        size_t length = strcspn(at, ",");
-        apply(at, length);
-        at += length;
-        at += *at == ',';
+    uint64_t limits[BOOK_DEVICES];
+    memset(limits, 0xff, sizeof limits);
+    while (text && *text) {
+        size_t length = strcspn(text, ",");
+        apply(limits, text, length);
+        text += length;
+        text += *text == ',';
+    }
+    for (unsigned i = 0; i < book->devices; i++) {
+        atomic_store(&book->device[i].limit, limits[i]);
+        if (limits[i] != UINT64_MAX)
+            atomic_store(&book->limited, 1);
     }
 }
 
@@ -84,7 +88,7 @@ static size_t add_holders(unsigned device, char *text, size_t size, size_t used)
     struct holder holders[BOOK_LIBRARIES];
     uint32_t count = atomic_load(&book->libraries);
     for (uint32_t i = 0; i < count; i++)
-        holders[i] = (struct holder){i, atomic_load(&book->holder[device][i].live)};
+        holders[i] = (struct holder){i, book_held(book, device, i)};
     for (int named = 0; named < NAMED_MOST && used < size; named++) {
         struct holder *most = &holders[0];
         for (uint32_t i = 1; i < count; i++)
@@ -107,7 +111,12 @@ static void describe(struct book_device *device, unsigned index, uint64_t size, 
     int length = snprintf(text, sizeof text, "GPU %u: %.1f MiB refused to %s: limit %.1f MiB, in use %.1f MiB", index,
                           (double)size / 1048576, library_name(book->site[site].library),
                           (double)atomic_load(&device->limit) / 1048576, (double)atomic_load(&device->used) / 1048576);
-    size_t used = add_holders(index, text, sizeof text, (size_t)length);
+    size_t used = (size_t)length;
+    if (group_joined() && used < sizeof text)
+        used += (size_t)snprintf(text + used, sizeof text - used, " of %.1f MiB of group %s",
+                                 (double)group_used(index, residue == UINT64_MAX ? 0 : residue) / 1048576, book->group);
+    if (used < sizeof text)
+        used = add_holders(index, text, sizeof text, used);
     if (residue != UINT64_MAX && used < sizeof text)
         snprintf(text + used, sizeof text - used, "; contexts and modules %.1f MiB", (double)residue / 1048576);
     memcpy(device->refusal, text, sizeof device->refusal);

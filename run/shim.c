@@ -82,7 +82,7 @@ static bool log_grow(uint64_t index)
     return there;
 }
 
-void log_write(const struct block *block, cu_stream stream, bool is_free)
+void log_write(const struct block *block, run_stream stream, uint32_t stack, bool is_free)
 {
     if (log_.file < 0)
         return;
@@ -101,6 +101,7 @@ void log_write(const struct block *block, cu_stream stream, bool is_free)
         .device = block->device,
         .kind = block->kind,
         .is_free = is_free,
+        .stack = stack,
     };
 }
 
@@ -117,34 +118,6 @@ static void describe_process(void)
             book->command[i] = ' ';
 }
 
-static void describe_devices(void)
-{
-    int count = 0;
-    if (!real.cuDeviceGetCount || real.cuDeviceGetCount(&count) || count < 0)
-        count = 0;
-    book->devices = (uint32_t)(count > BOOK_DEVICES ? BOOK_DEVICES : count);
-    for (int i = 0; i < (int)book->devices; i++) {
-        struct book_device *device = &book->device[i];
-        struct cu_uuid uuid = {{0}};
-        size_t total = 0;
-        cu_result code = CU_NOT_FOUND;
-        if (real.cuDeviceGetUuid_v2)
-            code = real.cuDeviceGetUuid_v2(&uuid, i);
-        else if (real.cuDeviceGetUuid)
-            code = real.cuDeviceGetUuid(&uuid, i);
-        if (!code)
-            memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
-        if (real.cuDeviceGetPCIBusId && real.cuDeviceGetPCIBusId(device->address, sizeof device->address, i))
-            device->address[0] = '\0';
-        if (real.cuDeviceGetName && real.cuDeviceGetName(device->name, sizeof device->name, i))
-            device->name[0] = '\0';
-        if (real.cuDeviceTotalMem_v2 && real.cuDeviceTotalMem_v2(&total, i) == CU_OK)
-            device->total = total;
-        atomic_store(&device->limit, UINT64_MAX);
-        atomic_store(&device->residue, UINT64_MAX);
-    }
-}
-
 /* A new file in the folder. */
 static int book_create(const char *folder, char *path, size_t size)
 {
@@ -159,11 +132,10 @@ static int book_create(const char *folder, char *path, size_t size)
 }
 
 /* Without a folder the book is kept in memory alone: a limit holds all the same. */
-static struct book *book_open(bool *is_file)
+static struct book *book_open(char *path, size_t size, bool *is_file)
 {
-    char path[4096];
     const char *folder = getenv(RUN_FOLDER_VARIABLE);
-    int file = folder && *folder ? book_create(folder, path, sizeof path) : -1;
+    int file = folder && *folder ? book_create(folder, path, size) : -1;
     if (file >= 0 && posix_fallocate(file, 0, sizeof(struct book))) {
         (void)unlink(path);
         close(file);
@@ -174,7 +146,7 @@ static struct book *book_open(bool *is_file)
     if (memory != MAP_FAILED && file >= 0) {
         const char *wants = getenv(RUN_LOG_VARIABLE);
         memcpy(strrchr(path, '.'), ".log", sizeof ".log");
-        if (wants && strcmp(wants, "1") == 0)
+        if (wants && (strcmp(wants, "1") == 0 || strcmp(wants, "2") == 0))
             log_open(path);
     }
     *is_file = file >= 0;
@@ -191,6 +163,7 @@ static void forked(void)
     if (atomic_load(&shim_state) == SHIM_AWAKE)
         atomic_store(&shim_state, SHIM_PASSING);
     pthread_mutex_init(&waking, NULL);
+    group_forked();
     shim_depth = 0;
 }
 
@@ -204,7 +177,9 @@ static void ended(void)
 static void wake(void)
 {
     bool is_file;
-    struct book *opened = book_open(&is_file);
+    char path[4096] = "";
+    const char *wants = getenv(RUN_LOG_VARIABLE);
+    struct book *opened = book_open(path, sizeof path, &is_file);
     if (!opened) {
         atomic_store(&shim_state, SHIM_PASSING);
         return;
@@ -216,9 +191,17 @@ static void wake(void)
     book->start_ns = clock_ns();
     atomic_store(&book->libraries, 1); /* entry 0: code of no file */
     atomic_store(&book->sites, 1);
+    memcpy(book->driver, RUN_DRIVER, sizeof RUN_DRIVER);
     describe_process();
     describe_devices();
-    limits_read();
+    if (is_file && wants && strcmp(wants, "2") == 0) {
+        memcpy(strrchr(path, '.'), ".stk", sizeof ".stk");
+        stack_open(path);
+    }
+    limits_read(getenv(RUN_LIMIT_VARIABLE));
+    group_join();
+    group_limits();
+    charges_begin();
     (void)atexit(ended);
     atomic_thread_fence(memory_order_release);
     book->magic = BOOK_MAGIC;
@@ -240,12 +223,4 @@ void shim_wake(void)
 __attribute__((constructor)) static void start(void)
 {
     (void)pthread_atfork(NULL, NULL, forked);
-}
-
-HOOK cu_result cuInit(unsigned flags)
-{
-    cu_result code = PASS(cuInit, (flags));
-    if (!code && !shim_depth)
-        shim_wake();
-    return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The shim: a libcuda.so.1 in front of the real one, which it needs by its path. What it does not export is the real one's. It exports
+/* The shim for CUDA (for HIP: hip/): a libcuda.so.1 in front of the real one, which it needs by its path. What it does not export is the real one's. It exports
  * hooks, one per row of RUN_HOOK_LIST; each passes the call on, unchanged, and writes down what it did.
  *
  * Nothing is done before cuInit() has succeeded, and nothing more in a child of fork() after that: then every hook only passes on.
@@ -10,7 +10,11 @@
 #ifndef TARN_RUN_SHIM_H
 #define TARN_RUN_SHIM_H
 
+#ifdef TARN_RUN_HIP
+#include "hip/abi.h"
+#else
 #include "abi.h"
+#endif
 #include "book.h"
 
 #define HOOK __attribute__((visibility("default")))
@@ -18,13 +22,13 @@
 
 /* The driver's own functions; NULL where it has none of that name. Filled by real_find(), before any hook is of use. */
 struct real {
-#define X(name, version, mode, symbol, parameters, arguments) cu_result(*symbol) parameters;
+#define X(name, version, mode, symbol, parameters, arguments) run_result(*symbol) parameters;
     RUN_HOOK_LIST(X) RUN_ASK_LIST(X)
 #undef X
 };
 extern struct real real;
 
-#define X(name, version, mode, symbol, parameters, arguments) HOOK cu_result symbol parameters;
+#define X(name, version, mode, symbol, parameters, arguments) HOOK run_result symbol parameters;
 RUN_HOOK_LIST(X)
 #undef X
 
@@ -36,7 +40,7 @@ HOOK const char *tarn_run_driver(void);
 
 /* The real function of a row, for a hook. Gives 500, "not found", where the driver has none: but then nobody is given the hook. */
 #define PASS(symbol, arguments) \
-    (__builtin_expect(real.symbol != NULL, 1) || (real_find(), real.symbol) ? real.symbol arguments : CU_NOT_FOUND)
+    (__builtin_expect(real.symbol != NULL, 1) || (real_find(), real.symbol) ? real.symbol arguments : RUN_NOT_FOUND)
 
 /* Process and thread ---------------------------------------------------------------------------------------------- */
 
@@ -70,6 +74,11 @@ uint64_t shim_now(void);
 
 /* The site in the book of a return address. What lies in the CUDA runtime as a shared library is passed over: its caller counts. */
 uint32_t site_of(void *return_address);
+/* The same for one frame of a stack, whatever it lies in. */
+uint32_t site_of_frame(void *return_address);
+/* The number of the stack above a hook with this return address; 0 where stacks are not wanted. */
+uint32_t stack_of(void *caller);
+void stack_open(const char *path);
 
 /* Live blocks ------------------------------------------------------------------------------------------------------ */
 
@@ -79,8 +88,8 @@ enum block_space { SPACE_NONE, SPACE_ADDRESS, SPACE_PIECE, SPACE_MAPPING, SPACE_
 struct block {
     uint64_t key; /* address or handle */
     uint64_t size;
-    uint64_t other;     /* of a mapping the piece */
-    cu_context context; /* with which it goes; NULL: with none */
+    uint64_t other;      /* of a mapping the piece */
+    run_context context; /* with which it goes; NULL: with none */
     uint32_t references;
     uint16_t site;
     uint8_t space, kind, device;
@@ -100,7 +109,7 @@ enum block_change blocks_refer(enum block_space space, uint64_t key, int change,
 struct block_cursor {
     size_t shard, slot;
 };
-bool blocks_take_of(cu_context context, struct block_cursor *cursor, struct block *block);
+bool blocks_take_of(run_context context, struct block_cursor *cursor, struct block *block);
 
 /* Charges ---------------------------------------------------------------------------------------------------------- */
 
@@ -108,33 +117,58 @@ bool blocks_take_of(cu_context context, struct block_cursor *cursor, struct bloc
 struct charge {
     struct block block;
     uint64_t reserved; /* bytes of `used` that are taken already */
-    cu_stream stream;
+    run_stream stream;
+    void *caller;
 };
 
 #define NO_DEVICE 255
 
-/* The device of the thread's current context, or NO_DEVICE; and that context. */
-unsigned current_device(cu_context *context);
+/* The device of the thread's current context, or NO_DEVICE; and that context, with which its memory goes. The vendor's. */
+unsigned current_device(run_context *context);
+/* Fills the book's devices in; the vendor's. */
+void describe_devices(void);
+/* A context has gone, and another may come at its place. */
+void current_device_changes(void);
 
-/* Before the driver's call: takes the bytes from the device's limit. CU_OUT_OF_MEMORY where they exceed it: then the call is not made. */
-cu_result charge_begin(struct charge *charge, enum run_kind kind, unsigned device, uint64_t size, void *caller);
-/* After it: with CU_OK the block is written down under its key and, where the driver made it another size, with that. */
-void charge_end(struct charge *charge, cu_result code, enum block_space space, uint64_t key, uint64_t size);
+/* Before the driver's call: takes the bytes from the device's limit. RUN_OUT_OF_MEMORY where they exceed it: then the call is not made. */
+run_result charge_begin(struct charge *charge, enum run_kind kind, unsigned device, uint64_t size, void *caller);
+/* After it: with RUN_OK the block is written down under its key and, where the driver made it another size, with that. */
+void charge_end(struct charge *charge, run_result code, enum block_space space, uint64_t key, uint64_t size);
 /* A block that was taken out has been freed; or has not, and is put back. */
-void charge_free(const struct block *block, cu_stream stream);
+void charge_free(const struct block *block, run_stream stream);
 void charge_restore(const struct block *block);
+/* When the limits are known, before the first charge. */
+void charges_begin(void);
+/* Under a limit: what is in use of a device. */
+uint64_t charge_used(unsigned device);
 /* All that goes with a context. */
-void charge_drop(cu_context context);
+void charge_drop(run_context context);
 
-/* Limits: reads the variable into the book. */
-void limits_read(void);
+/* Limits: puts them into the book; NULL and what names no device is passed over. */
+void limits_read(const char *text);
 /* Bytes that count against a limit beside those that hooks saw. Waits a little for the first look of `tarn run`, once per device. */
 uint64_t limits_unseen(struct book_device *device);
 /* Says, once per device, who holds what where a request is refused. */
 void limits_refuse(unsigned device, uint64_t size, uint32_t site);
 
+/* The group that shares a limit, if there is one: this process takes its place in it. */
+void group_join(void);
+bool group_joined(void);
+/* In a child of fork(). */
+void group_forked(void);
+/* Puts the group's limits into the book, where they have changed. */
+void group_limits(void);
+/* Takes bytes if all processes together stay below the limit; what this one has that no hook sees is written down with it. True without a
+ * group. */
+bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t limit);
+/* What was not known before the driver's call, and what is given back. */
+void group_add(unsigned device, uint64_t size);
+void group_subtract(unsigned device, uint64_t size);
+/* Bytes that all processes have, what no hook sees included. */
+uint64_t group_used(unsigned device, uint64_t unseen);
+
 /* The log: one record, if there is one. */
 void log_open(const char *path);
-void log_write(const struct block *block, cu_stream stream, bool is_free);
+void log_write(const struct block *block, run_stream stream, uint32_t stack, bool is_free);
 
 #endif

@@ -17,13 +17,13 @@
 #include <unistd.h>
 
 enum { SLOTS = 4 * BOOK_SITES, FRAMES = 24, UNKNOWN_SITE = 0, UNKNOWN_LIBRARY = 0 };
-#define IS_RUNTIME UINT32_MAX /* in place of a site: the caller's caller is meant */
+#define IS_RUNTIME UINT32_C(0x80000000) /* with a site: the caller's caller is meant */
 
 static struct {
     _Atomic uintptr_t address; /* 0: empty. Written last */
     uint32_t site;
 } known[SLOTS];
-static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* a leaf, but for calls that take none */
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* a leaf, except for calls that take none */
 
 static size_t slot_of(uintptr_t address)
 {
@@ -52,8 +52,11 @@ static const char *name_of(const char *path)
 /* Its callers are who allocates. The driver is here for what it calls of its own exports. */
 static bool is_runtime(const char *path)
 {
-    return strncmp(name_of(path), "libcudart.so", sizeof "libcudart.so" - 1) == 0 ||
-           strncmp(name_of(path), "libcuda.so", sizeof "libcuda.so" - 1) == 0;
+    static const char *const names[] = RUN_RUNTIMES;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(name_of(path), names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
 }
 
 static uint32_t library_number(const char *path)
@@ -114,7 +117,7 @@ static void add(uintptr_t address, uint32_t site)
     atomic_store_explicit(&known[at].address, address, memory_order_release);
 }
 
-/* The site of an address, IS_RUNTIME included; entered where it was not known and there is place. */
+/* The site of an address, with IS_RUNTIME; entered where it was not known and there is place. */
 static uint32_t lookup(uintptr_t address)
 {
     static uint32_t entries; /* under `adding`; the table is never more than half full */
@@ -125,10 +128,8 @@ static uint32_t lookup(uintptr_t address)
     bool located = locate(address, &found);
     pthread_mutex_lock(&adding);
     if (!find(address, &site)) {
-        if (located && is_runtime(found.path))
-            site = IS_RUNTIME;
-        else if (located)
-            site = add_site(&found);
+        if (located)
+            site = add_site(&found) | (is_runtime(found.path) ? IS_RUNTIME : 0);
         if (entries < SLOTS / 2) {
             add(address, site);
             entries++;
@@ -147,7 +148,7 @@ static uint32_t site_above(uintptr_t address)
         at++;
     for (at++; at < count; at++) {
         uint32_t site = lookup((uintptr_t)frames[at]);
-        if (site != IS_RUNTIME)
+        if (!(site & IS_RUNTIME))
             return site;
     }
     return UNKNOWN_SITE;
@@ -156,5 +157,10 @@ static uint32_t site_above(uintptr_t address)
 uint32_t site_of(void *return_address)
 {
     uint32_t site = lookup((uintptr_t)return_address);
-    return site == IS_RUNTIME ? site_above((uintptr_t)return_address) : site;
+    return site & IS_RUNTIME ? site_above((uintptr_t)return_address) : site;
+}
+
+uint32_t site_of_frame(void *return_address)
+{
+    return lookup((uintptr_t)return_address) & ~IS_RUNTIME;
 }

@@ -7,7 +7,7 @@
 
 cmake_minimum_required(VERSION 3.25)
 
-set(scripts format data filter model timeline events map calls tables range compare ranks save link pickle stacks recording open main)
+set(scripts format data filter model frame timeline events map calls tables range compare ranks save link pickle stacks recording open main)
 
 set(page "")
 if(LIBRARY)

@@ -9,10 +9,10 @@
  *     tarn::basic_resource<rmm::out_of_memory> for_rmm(tarn::default_pool(0));        // what RMM's users catch
  *     rmm::mr::set_per_device_resource(rmm::cuda_device_id{0}, for_rmm);
  *
- * A resource is a pointer to its pool, which must outlive it and what it gave; it is copied freely. Two are equal if their pools are. An
- * allocation throws `OutOfMemory` where the device has no memory left, and tarn::error for any other failure; a deallocation never throws.
- * It frees behind the work of the stream that it is given. Those without a stream, allocate_sync() and deallocate_sync(), wait: what they
- * give may be used on any stream at once.
+ * A resource is a pointer to its pool and can be copied. The pool must outlive the resource and everything allocated from it. Two resources
+ * are equal if their pools are. An allocation throws `OutOfMemory` if the device has no memory left, and tarn::error for any other failure.
+ * A deallocation never throws, and is ordered after the work queued on its stream. allocate_sync() and deallocate_sync() have no stream and
+ * wait: memory from allocate_sync() may be used on any stream at once.
  *
  * Header-only, C++20; needs CCCL's headers (<cuda/stream_ref>) and the CUDA runtime's types. The names are those of CCCL 3.1 and newer, and
  * those of 3.0 beside them. Thread-safe. See docs/adaptors/cccl.md. */
@@ -28,7 +28,7 @@
 namespace tarn
 {
 
-/* `OutOfMemory` is made of a tarn_status, or else of a text. */
+/* `OutOfMemory` must have a constructor from a tarn_status or from a text. */
 template <class OutOfMemory = out_of_memory> class basic_resource
 {
   public:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Tensors whose memory is a block of tarn's. The record of a tensor, with its shape and strides behind it, is one host allocation, which
- * the deleter frees after the block. */
+/* Tensors whose memory is a tarn block. The record of a tensor is one host allocation, followed by its shape and strides. The deleter frees
+ * the block first, then the record. */
 #include "tarn_dlpack.h"
 
 #include "tarn_dlpack_abi.h"
@@ -24,7 +24,7 @@ void tarn_dlpack_stream_source_set(tarn_dlpack_stream_source source)
     atomic_store(&stream_source, source);
 }
 
-/* Stores the bytes of a compact tensor; whether there is such a number. */
+/* Stores the bytes of a compact tensor. Returns false if the shape is invalid or the size overflows. */
 static bool size_of(const struct dl_tensor *tensor, size_t *size)
 {
     size_t bits = (size_t)tensor->type.bits * tensor->type.lanes, count = 1;
@@ -37,7 +37,7 @@ static bool size_of(const struct dl_tensor *tensor, size_t *size)
     return true;
 }
 
-/* DLPack's number of a device is tarn's, except for the host: its memory is that of the host device, if tarn has that. */
+/* DLPack and tarn number devices alike. DLPack's CPU means tarn's host device, if that is the driver. */
 static bool is_ours(const struct dl_tensor *tensor)
 {
     int device = tensor->device.type == DEVICE_CPU ? 0 : tensor->device.id;
@@ -79,9 +79,9 @@ int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_cont
     size_t size = 0;
     if (!wanted || !managed || wanted->dimensions < 0 || (wanted->dimensions && !wanted->shape) ||
         !size_of(wanted, &size))
-        return fail(error_context, set_error, "ValueError", "tarn: no such shape");
+        return fail(error_context, set_error, "ValueError", "tarn: invalid shape, or its size overflows");
     if (!is_ours(wanted))
-        return fail(error_context, set_error, "ValueError", "tarn: the tensor is of a device that tarn does not have");
+        return fail(error_context, set_error, "ValueError", "tarn: the tensor's device is not one that tarn uses");
 
     size_t dimensions = (size_t)wanted->dimensions;
     struct tensor *tensor = calloc(1, sizeof *tensor + 2 * dimensions * sizeof *tensor->lengths);

@@ -12,8 +12,8 @@
  *     nvjpegDevAllocatorV2_t on_device = {tarn_handler_alloc, tarn_handler_free, pool};
  *     nvjpegPinnedAllocatorV2_t on_host = {tarn_handler_pinned_alloc, tarn_handler_pinned_free, pool};
  *
- * The context is a pool, which must outlive what is given the handler. Whatever scopes are open, it is that pool that serves. The handles
- * that tarn itself makes of cuDSS have such a handler already.
+ * The context is a pool, which must outlive every object that the handler is passed to. Memory always comes from that pool, whatever
+ * scopes are open. The cuDSS handles that tarn creates have such a handler already.
  *
  * Each returns 0 or a tarn_status; tarn_last_error() of the thread has the detail. They are thread-safe, and may be called during a
  * capture. docs/adaptors/handlers.md is the manual. Link with libtarn_adaptors. */
@@ -31,11 +31,11 @@ struct CUstream_st; /* what cudaStream_t and CUstream point to */
 /* Allocates `size` bytes of the pool `context` for work on `stream`. */
 TARN_API int tarn_handler_alloc(void *context, void **pointer, size_t size, struct CUstream_st *stream);
 
-/* Frees a block after the work that is queued on `stream` now, as well as after that of the stream that it was allocated for. NULL is
- * fine. */
+/* Frees a block. It is reused only after the work that is queued now on two streams: `stream`, and the stream of its allocation. NULL is
+ * allowed. */
 TARN_API int tarn_handler_free(void *context, void *pointer, size_t size, struct CUstream_st *stream);
 
-/* The same for page-locked host memory. The pool says which device `stream` is of. */
+/* The same for page-locked host memory. `stream` must belong to the pool's device. */
 TARN_API int tarn_handler_pinned_alloc(void *context, void **pointer, size_t size, struct CUstream_st *stream);
 TARN_API int tarn_handler_pinned_free(void *context, void *pointer, size_t size, struct CUstream_st *stream);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* User buffers of NCCL in a registrable pool of tarn's: each segment of the pool is registered with a communicator, once, as local buffer or
- * as window. A header, which is compiled with NCCL's own <nccl.h>; nothing is linked but what the program has already.
+/* Registers the segments of a registrable pool with NCCL, each once per communicator, as a local buffer or as a window. Header-only: it is
+ * compiled with NCCL's <nccl.h>, and links to nothing that the program does not link to already.
  *
  *     tarn_pool_options options = {.size = sizeof options, .device = device, .registrable = true};
  *     tarn_pool_create(&options, &pool);
@@ -14,14 +14,14 @@
  *     ncclAllReduce(buffer, buffer, ...);
  *     tarn_nccl_deregister(&registered);                on every rank, when no collective runs
  *
- * NCCL keeps handles of its own on what is registered: unmapped behind its back, memory stays allocated and collectives go on using it.
- * So a registered segment is anchored: no trim, shortage, compaction or suspend touches it, and only tarn_nccl_deregister() ends that.
+ * NCCL keeps its own handles to registered memory. If that memory were unmapped, it would stay allocated, and collectives would go on using
+ * it. So a registered segment is anchored: no trim, shortage, compaction or suspend touches it until tarn_nccl_deregister().
  *
- * Nothing is registered but by these calls, on the thread that makes them. A window is collective: every rank makes the same calls in the
- * same order, and no collective runs meanwhile. The pool gives the same segments on all ranks where all allocate alike (tarn/pool.h).
+ * Memory is registered only in these calls, in the calling thread. Windows are collective: every rank must make the same calls in the same
+ * order, while no collective runs. If all ranks allocate alike, the pool has the same segments on all of them (tarn/pool.h).
  *
- * A tarn_nccl is of one communicator, and used by one thread at a time. Each function returns a tarn_status; `result` has what NCCL said
- * with TARN_ERROR_LIBRARY, and tarn_last_error() the detail of tarn's others. */
+ * A tarn_nccl belongs to one communicator and is used by one thread at a time. Each function returns a tarn_status. With TARN_ERROR_LIBRARY,
+ * `result` is what NCCL returned; for other statuses tarn_last_error() has the detail. */
 #ifndef TARN_NCCL_H
 #define TARN_NCCL_H
 
@@ -52,7 +52,7 @@ typedef struct tarn_nccl_segment {
     ncclWindow_t window; /* of a window */
 } tarn_nccl_segment;
 
-/* What a communicator has of a pool. Read by callers, changed by the functions alone. */
+/* What of a pool is registered with a communicator. Callers may read it; only the functions change it. */
 typedef struct tarn_nccl {
     ncclComm_t comm;
     tarn_pool *pool;
@@ -61,7 +61,7 @@ typedef struct tarn_nccl {
     tarn_nccl_segment *segments; /* from malloc(), in the order in which they were registered */
     size_t count, room;
     ncclResult_t result; /* of the last call of NCCL's */
-    bool unsupported;    /* NCCL gave no window: it has none here, and copies */
+    bool unsupported;    /* NCCL has no windows here: collectives copy */
     bool suspended;      /* by tarn_nccl_suspend() */
 } tarn_nccl;
 
@@ -76,7 +76,7 @@ static inline void tarn_nccl_begin(tarn_nccl *registered, ncclComm_t comm, tarn_
     registered->flags = flags;
 }
 
-/* The segment that is registered and holds an address, or NULL. */
+/* Returns the registered segment that contains an address, or NULL. */
 static inline const tarn_nccl_segment *tarn_nccl_find(const tarn_nccl *registered, const void *pointer)
 {
     for (size_t i = 0; i < registered->count; i++) {
@@ -88,7 +88,8 @@ static inline const tarn_nccl_segment *tarn_nccl_find(const tarn_nccl *registere
     return NULL;
 }
 
-/* The window of an address and where in it that lies, for calls that take a window: false where it is in none. */
+/* Stores the window that contains an address, and the offset of the address in it, for calls that take a window. Returns false if no window
+ * contains it. */
 static inline bool tarn_nccl_window_get(const tarn_nccl *registered, const void *pointer, ncclWindow_t *window,
                                         size_t *offset)
 {
@@ -100,7 +101,7 @@ static inline bool tarn_nccl_window_get(const tarn_nccl *registered, const void 
     return true;
 }
 
-/* The rest is for the functions below. A byte of a live block in a range, by which it can be anchored, or NULL. */
+/* Internal, for the functions below: returns a byte of a live block in a range, by which the range can be anchored, or NULL. */
 static inline const void *tarn_nccl_live_byte(const tarn_pool_block *blocks, size_t count, const tarn_range *range)
 {
     for (size_t i = 0; i < count; i++) {
@@ -152,8 +153,8 @@ static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const ta
     return TARN_OK;
 }
 
-/* Registers the segments of the pool that have a live block and are not registered yet, the oldest first; without one it makes no call of
- * NCCL's, and is cheap. On failure those before the one that failed are registered.
+/* Registers the segments of the pool that have a live block and are not registered yet, the oldest first. If there are none, it does not
+ * call NCCL. If a registration fails, the segments before it stay registered.
  *   TARN_ERROR_LIBRARY        NCCL refused: `result`
  *   TARN_ERROR_NOT_SUPPORTED  NCCL has no windows here; collectives work, and copy
  *   TARN_ERROR_SUSPENDED      the pool, or the communicator, is suspended
@@ -186,8 +187,8 @@ static inline tarn_status tarn_nccl_register(tarn_nccl *registered)
     return status;
 }
 
-/* Takes all registrations back, the newest first, then their anchors. Where NCCL refuses, what is left stays registered and anchored:
- * TARN_ERROR_LIBRARY. No collective of the communicator may run. */
+/* Deregisters all segments, the newest first, then removes their anchors. No collective of the communicator may run. If NCCL refuses,
+ * returns TARN_ERROR_LIBRARY, and the remaining segments stay registered and anchored. */
 static inline tarn_status tarn_nccl_deregister(tarn_nccl *registered)
 {
     while (registered->count) {
@@ -208,8 +209,8 @@ static inline tarn_status tarn_nccl_deregister(tarn_nccl *registered)
     return TARN_OK;
 }
 
-/* Before a sleep: takes the registrations back and then, from NCCL 2.29.7 on, has the communicator give its own memory back. The caller has
- * waited for the communicator's work; collective as ncclCommSuspend() is. After it, tarn_sleep() or tarn_pool_suspend(). */
+/* Call it before tarn_sleep() or tarn_pool_suspend(), after waiting for the communicator's work. Deregisters all segments. From NCCL 2.29.7
+ * on it also makes the communicator release its own memory (ncclCommSuspend()). Collective, as ncclCommSuspend() is. */
 static inline tarn_status tarn_nccl_suspend(tarn_nccl *registered)
 {
     tarn_status status = tarn_nccl_deregister(registered);
@@ -224,8 +225,8 @@ static inline tarn_status tarn_nccl_suspend(tarn_nccl *registered)
     return TARN_OK;
 }
 
-/* After the pool runs again: resumes the communicator, and registers what the pool has now. Windows are others than before, and graphs that hold
- * the old ones must be captured anew. */
+/* Call it after the pool was resumed. Resumes the communicator and registers the pool's current segments. The windows are new: graphs that
+ * contain the old ones must be captured again. */
 static inline tarn_status tarn_nccl_resume(tarn_nccl *registered)
 {
 #if NCCL_VERSION_CODE >= 22907

@@ -8,14 +8,14 @@
  *     if (!failed) failed = api->RegisterAllocator(environment, &allocator.base);
  *     if (!failed) failed = api->AddSessionConfigEntry(options, "session.use_env_allocators", "1");
  *
- * Without the last line ONNX Runtime never asks the allocator, and does not say so. The allocator outlives the environment, or is
- * unregistered after the last session and what the sessions have given out. Whatever scopes are open, its pool serves.
+ * Without the last line ONNX Runtime never uses the allocator, and reports nothing. The allocator must outlive the environment; or
+ * unregister it after the last session has ended and everything that the sessions returned was released. It always allocates from its pool,
+ * whatever scopes are open.
  *
- * A block for a stream is free in that stream's order; ONNX Runtime orders other streams' uses itself. What it asks for without a stream,
- * initialisers mostly, may have been used on any: when that is freed, the device's work is waited for, except during a capture.
+ * A block that was allocated for a stream is freed in that stream's order; ONNX Runtime itself orders uses on other streams. A block without
+ * a stream (mostly initialisers) may have been used on any stream: its free waits for the device's work, except during a capture.
  *
- * Header-only; C11 and C++17. Include ONNX Runtime's onnxruntime_c_api.h first where it has another path. Thread-safe. See
- * docs/adaptors/onnxruntime.md. */
+ * Header-only; C11 and C++17. If onnxruntime_c_api.h has another path, include it first. Thread-safe. See docs/adaptors/onnxruntime.md. */
 #ifndef TARN_ONNXRUNTIME_H
 #define TARN_ONNXRUNTIME_H
 
@@ -44,7 +44,7 @@ typedef struct tarn_ort_allocator {
     OrtMemoryInfo *info;
     tarn_pool *pool;
     int device;
-    tarn_stream legacy; /* of the device: blocks that were asked for without a stream are this one's */
+    tarn_stream legacy; /* the device's legacy stream: blocks that were allocated without a stream belong to it */
 } tarn_ort_allocator;
 
 static inline void *tarn_ort_take(tarn_ort_allocator *allocator, tarn_stream stream, size_t size)
@@ -88,7 +88,7 @@ static inline const OrtMemoryInfo *ORT_API_CALL tarn_ort_info(const OrtAllocator
     return ((const tarn_ort_allocator *)(const void *)base)->info;
 }
 
-/* The keys that ONNX Runtime's own arena has; of the pool, so of all who use it. */
+/* The same keys as ONNX Runtime's own arena. The values are the pool's, so they include its other users. */
 static inline OrtStatus *ORT_API_CALL tarn_ort_stats(const OrtAllocator *base, OrtKeyValuePairs **pairs) NO_EXCEPTION
 {
     const tarn_ort_allocator *allocator = (const tarn_ort_allocator *)(const void *)base;
@@ -119,8 +119,8 @@ static inline OrtStatus *ORT_API_CALL tarn_ort_stats(const OrtAllocator *base, O
     return NULL;
 }
 
-/* Makes an allocator of `pool`, whose device's memory ONNX Runtime calls `name`: "Cuda" for that of the CUDA provider. NULL, or an error that
- * the caller releases; then there is nothing to finish. */
+/* Initialises an allocator of `pool`. `name` is ONNX Runtime's name for the memory of the pool's device: "Cuda" for the CUDA provider.
+ * Returns NULL, or an error that the caller releases; then there is nothing to finish. */
 static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, const OrtApi *api, tarn_pool *pool,
                                                  const char *name)
 {
@@ -143,7 +143,7 @@ static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, 
     return NULL;
 }
 
-/* Ends an allocator that is registered no longer, and that nothing was given by any more. */
+/* Ends an allocator. It must be unregistered, and everything that it allocated must be freed. */
 static inline void tarn_ort_allocator_finish(tarn_ort_allocator *allocator)
 {
     if (allocator->info)

@@ -6,11 +6,11 @@
  *     tarn::tensorrt_allocator allocator(pool);
  *     runtime->setGpuAllocator(&allocator);       // IBuilder and IExecutionContext have such a call too
  *
- * It outlives every builder, runtime, engine and context that was given it. Whatever scopes are open, its pool serves. A block that
- * grows does so in place (tarn_extend()) or not at all: then TensorRT allocates anew and copies. What TensorRT frees without a stream waits
- * for the device's work, as cudaFree() does, except during a capture.
+ * It must outlive every builder, runtime, engine and context that it was passed to. It always allocates from its pool, whatever scopes
+ * are open. reallocate() grows a block in place (tarn_extend()) or returns NULL; then TensorRT allocates a new block and copies. A free
+ * without a stream waits for the device's work, as cudaFree() does, except during a capture.
  *
- * Header-only, C++17; needs TensorRT's headers alone. Thread-safe. See docs/adaptors/tensorrt.md. */
+ * Header-only, C++17; needs only TensorRT's headers. Thread-safe. See docs/adaptors/tensorrt.md. */
 #ifndef TARN_TENSORRT_HPP
 #define TARN_TENSORRT_HPP
 

@@ -15,7 +15,7 @@
 #define POOLS 256
 #define STREAMS 1024
 
-/* A pool of PyTorch's. `pool` is NULL in an unused entry. */
+/* A pool that PyTorch opened. `pool` is NULL in an unused entry. */
 struct plugged {
     struct tarn_torch_id id;
     int device;

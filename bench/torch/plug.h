@@ -7,7 +7,7 @@
  * of two numbers arrives as a structure of two, and a std::function by value as a pointer to one
  * (torch/csrc/cuda/CUDAPluggableAllocator.h; the layout is that of libstdc++).
  *
- * Blocks of a pool that PyTorch opens go to a private pool of tarn's. It is held until PyTorch
+ * Blocks of a pool that PyTorch opens go to a private pool of tarn. It is held until PyTorch
  * releases it, since PyTorch does not say which graphs use it: until then none of its memory is unmapped.
  *
  * PyTorch's wrapper takes NULL for an address and C cannot throw: where memory is short, `tarn_torch_alloc` writes

@@ -121,7 +121,10 @@ typedef enum tarn_platform {
 /* A library that the caller registers. Each function is given by its name, which is looked up in the first of `sonames`
  * that can be opened, or as a pointer, which takes precedence. `create` and `destroy` are required; the others may be
  * NULL. A name requires `sonames`. All functions return 0 for success; handles and streams are pointers. The strings
- * are copied. */
+ * are copied.
+ *
+ * `create`, `destroy` and `status_text` may call any tarn function. The others are called while tarn holds the lock of
+ * the handle and must not call tarn: such a call may wait for itself. */
 typedef struct tarn_library_row {
     size_t size;            /* sizeof(tarn_library_row), set by the caller */
     const char *name;       /* the name for tarn_library_find() */

@@ -8,16 +8,18 @@
  * addition it keeps a ledger of what is created and mapped, charges every call to a virtual clock by cost tables, makes
  * calls fail on request, and checks what streams do to memory.
  *
- * It refuses what CUDA refuses: a size that is no multiple of the 2 MiB granule, a mapping over another one or outside
- * a reserved range, an unmap that cuts a mapping, access across a hole, a released piece. A plain allocation takes
- * whole granules, and its free waits for the device. The legacy stream and the blocking streams of its device wait for
- * each other; a query of it, or a wait for it, covers all of them. A child of fork() has none of the device's memory.
- * Captures follow CUDA's rules, including what these refuse and invalidate. Devices access each other's memory, unless
- * TARN_HOST_PEERS=none.
+ * It refuses what CUDA refuses: a size that is not a multiple of the 2 MiB granule, a mapping over another one or
+ * outside a reserved range, an unmap that cuts a mapping, access across a hole, a released piece. A plain allocation
+ * takes whole granules, and its free waits for the device. The legacy stream and the blocking streams of its device
+ * wait for each other; a query of it, or a wait for it, covers all of them. A child of fork() has none of the device's
+ * memory. Captures follow CUDA's rules, including what these refuse and invalidate. Devices access each other's
+ * memory, unless TARN_HOST_PEERS=none.
  *
  * Streams are named here as the driver names them: `native` is what tarn_stream_native_get() returns; NULL is the
- * legacy stream of `device`. All functions are thread-safe. If another driver was chosen they return
- * TARN_ERROR_NOT_SUPPORTED, and in a child of fork() TARN_ERROR_FORKED. */
+ * legacy stream of `device`. All functions are thread-safe. Every function may also return TARN_ERROR_NOT_SUPPORTED
+ * where another driver was chosen, TARN_ERROR_FORKED in a child of fork(), TARN_ERROR_NO_DRIVER,
+ * TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_INVALID_DEVICE for a device that is not
+ * there. */
 #ifndef TARN_HOST_H
 #define TARN_HOST_H
 
@@ -94,18 +96,27 @@ TARN_API tarn_status tarn_host_time_get(uint64_t *now);
 TARN_API tarn_status tarn_host_advance(uint64_t now);
 
 /* Queues work on a stream that uses [address, address + size). It takes `duration` ns from the time at which it is
- * queued, or from the end of the work before it, whichever is later. A size of 0 uses nothing. */
+ * queued, or from the end of the work before it, whichever is later. A size of 0 uses nothing.
+ *   TARN_ERROR_CAPTURE            `native` is the legacy stream and a blocking stream of the device captures, or the
+ *                                 stream's capture was invalidated
+ *   TARN_ERROR_INVALID_STREAM     there is no such stream
+ *   TARN_ERROR_INVALID_ARGUMENT   the range goes beyond the end of all addresses */
 TARN_API tarn_status tarn_host_work(int device, void *native, const void *address, size_t size, uint64_t duration);
 
 /* Queue real work: fill or copy bytes, or call a function in the background, which must not call the driver. Addresses
- * of the device must be mapped and accessible now and until the work has run. Other addresses are host memory. */
+ * of the device must be mapped and accessible now and until the work has run. Other addresses are host memory.
+ *   TARN_ERROR_CAPTURE            as tarn_host_work()
+ *   TARN_ERROR_INVALID_STREAM     there is no such stream
+ *   TARN_ERROR_INVALID_ARGUMENT   memory of the device is not mapped or not accessible, or `function` is NULL */
 TARN_API tarn_status tarn_host_fill(int device, void *native, void *address, int value, size_t size);
 TARN_API tarn_status tarn_host_copy(int device, void *native, void *to, const void *from, size_t size);
 TARN_API tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *user);
 
 /* Launch or destroy a graph that a capture returned (tarn_capture_end()). It can be launched any number of times, and
  * destroyed while its work still runs.
- *   TARN_ERROR_INVALID_ARGUMENT   launch: memory that the graph reads or writes is not mapped */
+ *   TARN_ERROR_INVALID_ARGUMENT   launch: memory that the graph reads or writes is not mapped; or not a graph
+ *   TARN_ERROR_CAPTURE            launch: as tarn_host_work()
+ *   TARN_ERROR_INVALID_STREAM     launch: there is no such stream */
 TARN_API tarn_status tarn_host_graph_launch(int device, void *graph, void *native);
 TARN_API tarn_status tarn_host_graph_destroy(void *graph);
 

@@ -37,7 +37,8 @@ typedef struct tarn_live_options {
      * digits alone. Several processes may share a name. NULL: TARN_LIVE_NAME, or the name of the executable. */
     const char *name;
 
-    /* The directory of the file. NULL: the first of TARN_LIVE_DIRECTORY, XDG_RUNTIME_DIR and /dev/shm that is set. */
+    /* The directory of the file. NULL: TARN_LIVE_DIRECTORY or else XDG_RUNTIME_DIR, if one is set, otherwise
+     * /dev/shm. */
     const char *directory;
 
     /* Milliseconds between two readings, 10 to 3,600,000. 0: TARN_LIVE_INTERVAL, or 250. */

@@ -52,10 +52,11 @@ TARN_API void *tarn_malloc(size_t size);
  *   TARN_ERROR_SUSPENDED        the pool is suspended
  *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired
  *   TARN_ERROR_MAPPING_LIMIT    the process has no mapping left
+ *   TARN_ERROR_BUSY             the thread is in a callback of an observer, and no memory at hand has room (observe.h)
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
 
-struct tarn_pool; /* tarn/pool.h */
+struct tarn_pool;
 
 /* Options of tarn_alloc(). */
 typedef struct tarn_alloc_options {
@@ -144,6 +145,7 @@ TARN_API tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info 
  * that still uses the memory it releases. TARN_OK does not promise that `keep` was reached. For a device whose
  * memory was never used this does nothing and returns TARN_OK: it gets no context.
  *   TARN_ERROR_CAPTURE          a known capture is open on the device; nothing was released
+ *   TARN_ERROR_BUSY             the thread is in a callback of an observer (observe.h); nothing was released
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_trim(int device, size_t keep);
 
@@ -165,6 +167,7 @@ TARN_API tarn_status tarn_device_trim(int device, size_t keep);
  *   TARN_ERROR_NOT_SUPPORTED   the device has no virtual memory
  *   TARN_ERROR_INVALID_DEVICE  there is no device with that number
  *   TARN_ERROR_BUSY            the thread is in an observer's callback, or the memory was anchored meanwhile
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY
  *   TARN_ERROR_DEVICE_LOST     a failure could not be undone: the blocks concerned have lost their memory */
 TARN_API tarn_status tarn_compact(int device, size_t wanted, size_t *gained);
 

@@ -165,7 +165,8 @@ TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segment
 /* Returns free memory of the pool to the driver until it reserves at most `keep` bytes. Idle memory goes first; then
  * the call waits for work that uses more. For the default pool this includes what ended pools and retired streams have
  * left. What a graph or a capture holds stays.
- *   TARN_ERROR_CAPTURE   a known capture is open on the device; nothing was released */
+ *   TARN_ERROR_CAPTURE   a known capture is open on the device; nothing was released
+ *   TARN_ERROR_BUSY      the thread is in a callback of an observer (observe.h); nothing was released */
 TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 
 /* Set or return the most bytes that the pool may reserve. The initial value, TARN_NO_LIMIT, means no limit. A limit
@@ -217,7 +218,8 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  * they have ended, the pool is partly suspended and its memory stays in place; tarn_pool_resume() waits for the copies.
  *   TARN_ERROR_NOT_SUPPORTED        the pool has plain segments
  *   TARN_ERROR_SUSPENDED            the pool does not run
- *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h)
+ *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h), or the thread is in an
+ *                                   observer's callback (observe.h)
  *   TARN_ERROR_CAPTURE              a known capture is open on the device
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit into host memory */
 TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
@@ -228,6 +230,7 @@ TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
  * blocks can only be freed.
  *   TARN_ERROR_OUT_OF_MEMORY   the device, or a limit, has no room
  *   TARN_ERROR_SUSPENDED       the pool is not suspended
+ *   TARN_ERROR_BUSY            the thread is in a callback of an observer (observe.h)
  *   TARN_ERROR_CAPTURE         a known capture is open on the device */
 TARN_API tarn_status tarn_pool_resume(tarn_pool *pool);
 
@@ -252,6 +255,7 @@ TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
  * `changed` (may be NULL) is called afterwards for each block that is no longer live, and for each that has become
  * live, which the caller then frees. tarn holds no lock during the callback, which may call tarn.
  *   TARN_ERROR_INVALID_ARGUMENT   the checkpoint is of another pool
+ *   TARN_ERROR_SUSPENDED          the pool is suspended: resume it first
  *   TARN_ERROR_BUSY               a freed block waits for other streams, or a live block is used by any
  *   TARN_ERROR_NO_ROOM            memory of that time has left the pool (hold it by a graph, or do not trim); or the
  *                                 stream of a block was retired; or tarn's own memory lies there

@@ -107,7 +107,9 @@ TARN_API tarn_status tarn_import(const tarn_share *share, int device, void **poi
 
 /* Closes an import. Call it once per tarn_import(); the last close unmaps the memory. Work that uses the memory must
  * have finished. If the driver refuses, the memory stays imported.
- *   TARN_ERROR_INVALID_POINTER   `pointer` did not come from tarn_import() */
+ *   TARN_ERROR_INVALID_POINTER   `pointer` did not come from tarn_import()
+ *   TARN_ERROR_DRIVER
+ *   TARN_ERROR_DEVICE_LOST */
 TARN_API tarn_status tarn_import_close(void *pointer);
 
 #ifdef __cplusplus

@@ -32,10 +32,10 @@ typedef enum tarn_trace_stacks {
     TARN_TRACE_STACKS_ALL    /* of frees and all other records too */
 } tarn_trace_stacks;
 
-/* What is recorded. */
+/* What is recorded. `records` is at most 2^28, and is rounded up to a power of two that is at least 1024. */
 typedef struct tarn_trace_options {
     size_t size;              /* sizeof(tarn_trace_options) */
-    size_t records;           /* newest records kept per thread; 0: TARN_TRACE_RECORDS. At most 2^28 */
+    size_t records;           /* newest records kept per thread; 0: TARN_TRACE_RECORDS */
     tarn_trace_stacks stacks; /* which records have a call stack; default TARN_TRACE_STACKS_NONE */
     bool regions;             /* also record the begin and end of regions, for timelines */
 } tarn_trace_options;

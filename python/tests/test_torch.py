@@ -5,6 +5,7 @@
 
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,21 @@ def test_packages_that_came_first_are_named(torch, python, tmp_path, monkeypatch
         print(tarn.torch._who_came_first())
     """).splitlines() == ["No other package uses torch here, so the program itself did it",
                           "It was the program itself, or an import of early_bird"]
+
+
+@pytest.mark.parametrize("device, wanted", [(None, 1), (2, 2), (types.SimpleNamespace(index=3), 3), (types.SimpleNamespace(index=None), 1)])
+def test_a_pool_is_looked_up_on_its_own_device(device, wanted, monkeypatch):
+    """tarn's current device is 0 here, and PyTorch's is 1."""
+    import tarn.torch
+    asked = []
+
+    def tarn_torch_pool(index, *_):
+        asked.append(index)
+        return 1
+
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=types.SimpleNamespace(current_device=lambda: 1)))
+    monkeypatch.setattr(tarn.torch, "_shim", types.SimpleNamespace(tarn_torch_pool=tarn_torch_pool))
+    pool = types.SimpleNamespace(id=(0, 1), **({} if device is None else {"device": device}))
+    with pytest.raises(ValueError, match=f"on device {wanted}"):
+        tarn.torch._id_of(pool)
+    assert asked == [wanted]

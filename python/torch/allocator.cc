@@ -74,7 +74,7 @@ static bool adopted(DeviceIndex device, cudaStream_t native, bool adopts, tarn_s
             Adopted entered = {native, device, 0};
             if (!adopts)
                 return false;
-            check(tarn_stream_adopt(device, native, &entered.stream), "a stream of PyTorch's");
+            check(tarn_stream_adopt(device, native, &entered.stream), "a PyTorch stream");
             found = streams.all.emplace(native, entered).first;
         }
         if (found->second.device != device)
@@ -137,8 +137,14 @@ void Allocator::init(int device_count)
         devices.push_back(std::make_unique<Device>());
     const char *uncached = std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
     if (uncached && std::strcmp(uncached, "1") == 0)
-        check(tarn_caching_set(false), "PYTORCH_NO_CUDA_MEMORY_CACHING");
+        enable(false);
     is_initialized = true;
+}
+
+void Allocator::enable(bool value)
+{
+    check(tarn_caching_set(value), "caching_allocator_enable");
+    caches = value;
 }
 
 bool Allocator::initialized()
@@ -323,6 +329,9 @@ static std::string bytes(size_t count)
 
 void Allocator::out_of_memory(DeviceIndex device, size_t size)
 {
+    /* A size that went below 0. PyTorch's own words. */
+    if (size >= size_t{1} << 60)
+        TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate more than 1EB memory.");
     std::string why = size >= TARN_MAX_SIZE ? "The request is larger than any device" : tarn_last_error();
     size_t free_bytes = 0, total = 0, limit = SIZE_MAX;
     tarn_stats stats = {};
@@ -357,7 +366,7 @@ void Allocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer)
 }
 
 #if TARN_TORCH_VERSION >= 2012
-/* Told of requests that native refuses before it tries, by throw_on_cudamalloc_oom. tarn refuses none before the limit or the device
+/* Called for requests that native refuses before it tries, by throw_on_cudamalloc_oom. tarn refuses none before the limit or the device
  * does, which is an error of memory like any other: there is nothing to tell. */
 void Allocator::attachOomRejectionObserver(OomRejectionObserver) {}
 #endif
@@ -396,7 +405,7 @@ std::pair<size_t, size_t> Allocator::getMemoryInfo(DeviceIndex device)
 }
 #endif
 
-static void copy(c10::CachingAllocator::Stat &to, const tarn_stat &from)
+template <typename Stat> static void copy(Stat &to, const tarn_stat &from)
 {
     to.current = from.current;
     to.peak = from.peak;
@@ -404,7 +413,7 @@ static void copy(c10::CachingAllocator::Stat &to, const tarn_stat &from)
     to.freed = from.freed;
 }
 
-static void copy(c10::CachingAllocator::StatArray &to, const tarn_stat *from)
+template <typename Array> static void copy(Array &to, const tarn_stat *from)
 {
     for (size_t i = 0; i < to.size(); i++)
         copy(to[i], from[i]);
@@ -423,7 +432,7 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
 #undef TARN_TORCH_COPY
     result.num_alloc_retries = stats.num_alloc_retries;
     result.num_ooms = stats.num_ooms;
-    result.num_sync_all_streams = stats.num_sync_all_streams;
+    result.num_sync_all_streams = stats.num_sync_all_streams + device_at(device).trims;
     result.num_device_alloc = stats.num_device_alloc;
     result.num_device_free = stats.num_device_free;
     result.max_split_size = stats.max_split_size;

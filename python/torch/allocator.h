@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h), PyTorch 2.8 to 2.15.
+/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h), PyTorch 2.6 to 2.15.
  * TARN_TORCH_VERSION is the release: 2011 is 2.11.
  *
  * One object serves all devices and is never destroyed: tensors are freed after static destructors have run. Memory, statistics,
  * pools and captures are tarn's; this class has what only PyTorch has: the filters that route to a pool, the numbers of pools, the
- * history with Python's stacks, what other processes have. Each part has a file: allocator.cc, pools.cc, history.cc, ipc.cc, install.cc.
+ * history with Python's stacks, what other processes have. Each part has a file: allocator.cc, pools.cc, history.cc, ipc.cc, pinned.cc, install.cc.
  *
  * Locks: none is taken under another. Device::lock has the filters and pools of a device, History::lock records and contexts,
  * AdoptedStreams::lock streams, Exports::lock and Imports::lock the blocks that go to and come from other processes. tarn is called with
@@ -65,7 +65,8 @@ struct IdHash {
 struct Pool {
     tarn_pool *pool = nullptr; /* made when it is first wanted: until then PyTorch may set options */
     int uses = 0;
-    bool held = false; /* a capture has used it: its memory stays mapped */
+    bool for_graphs = false; /* nobody made it: a capture's, or that of graph_pool_handle() */
+    bool held = false;       /* graphs may use it: its memory stays mapped */
     bool use_on_oom = false, no_split = false;
     SegmentAllocator segments{}; /* where they come from; null: tarn */
 };
@@ -74,7 +75,8 @@ struct Pool {
 struct Filter {
     MempoolId_t id;
     std::function<bool(cudaStream_t)> matches;
-    tarn_stream announced = 0; /* the stream of the capture that it turned out to be */
+    cudaStream_t begun_on = nullptr; /* the current stream then, which is that of the capture if it is one */
+    tarn_stream announced = 0;       /* the stream of the capture that it turned out to be */
     bool captures = false;
 };
 
@@ -83,6 +85,9 @@ struct Device {
     std::vector<Filter> filters; /* the newest last */
     std::unordered_map<MempoolId_t, Pool, IdHash> pools;
     std::atomic<int> filter_count{0}; /* read without the lock */
+    std::vector<Pool> ended;          /* released, but work of their graphs may still run: end_pools() */
+    std::atomic<int> ended_count{0};  /* read without the lock */
+    std::atomic<int64_t> trims{0};    /* calls of emptyCache() for all */
     std::once_flag once;              /* by prepare() */
     std::atomic<bool> ready{false};
     bool exportable = false; /* what is created can be given to other processes */
@@ -134,7 +139,15 @@ class Allocator final : public CUDAAllocator
     c10::DeleterFnPtr raw_deleter() const override;
     void copy_data(void *to, const void *from, size_t count) const override;
     bool initialized() override;
+#if TARN_TORCH_VERSION >= 2008
     void emptyCache(MempoolId_t id) override;
+#else
+    void emptyCache() override
+    {
+        emptyCache({0, 0});
+    }
+    void emptyCache(MempoolId_t id);
+#endif
     c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override;
     void resetAccumulatedStats(DeviceIndex device) override;
     void resetPeakStats(DeviceIndex device) override;
@@ -153,10 +166,10 @@ class Allocator final : public CUDAAllocator
     void init(int device_count) override;
     double getMemoryFraction(DeviceIndex device) override;
     void setMemoryFraction(double fraction, DeviceIndex device) override;
-    void enable(bool) override {}
+    void enable(bool value) override;
     bool isEnabled() const override
     {
-        return true;
+        return caches;
     }
     void cacheInfo(DeviceIndex device, size_t *largest) override;
     void *getBaseAllocation(void *pointer, size_t *size) override;
@@ -168,6 +181,7 @@ class Allocator final : public CUDAAllocator
     void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
                        const std::vector<std::string> &skip) override;
 #else
+#if TARN_TORCH_VERSION >= 2008
     SnapshotInfo snapshot(MempoolId_t id) override
     {
         return snapshot(id, true);
@@ -180,6 +194,16 @@ class Allocator final : public CUDAAllocator
     {
         recordHistory(enabled, make, entries, when, clear, {});
     }
+#else
+    SnapshotInfo snapshot() override
+    {
+        return snapshot({0, 0}, true);
+    }
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when) override
+    {
+        recordHistory(enabled, make, entries, when, false, {});
+    }
+#endif
     SnapshotInfo snapshot(MempoolId_t id, bool include_traces);
     void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom);
     void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
@@ -200,15 +224,25 @@ class Allocator final : public CUDAAllocator
     void endAllocateToPool(DeviceIndex device, MempoolId_t id) override;
     void releasePool(DeviceIndex device, MempoolId_t id) override;
     int getPoolUseCount(DeviceIndex device, MempoolId_t id) override;
+#if TARN_TORCH_VERSION >= 2008
     void createOrIncrefPool(DeviceIndex device, MempoolId_t id, SegmentAllocator segments) override;
+#else
+    void ensureExistsAndIncrefPool(DeviceIndex device, MempoolId_t id) override
+    {
+        createOrIncrefPool(device, id, nullptr);
+    }
+    void createOrIncrefPool(DeviceIndex device, MempoolId_t id, SegmentAllocator segments);
+#endif
     bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
                                   const std::unordered_set<void *> &expected) override;
     ShareableHandle shareIpcHandle(void *pointer) override;
     std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
     bool isHistoryEnabled() override;
     void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override;
+#if TARN_TORCH_VERSION >= 2008
     void pushCompileContext(std::string &text) override;
     void popCompileContext() override;
+#endif
     void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
     void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
     void enablePeerAccess(DeviceIndex device, DeviceIndex peer) override;
@@ -239,6 +273,9 @@ class Allocator final : public CUDAAllocator
     Device &device_at(DeviceIndex index);
     Device &ready_at(DeviceIndex index);
     void observe();
+    bool end_pools(DeviceIndex index);
+    bool captures(Device &device);
+    static bool reclaim(int device, size_t bytes, void *user);
     friend void delete_block(void *pointer);
 
     std::mutex lock; /* of what follows */
@@ -246,7 +283,8 @@ class Allocator final : public CUDAAllocator
     bool observes = false;
 
     std::vector<std::unique_ptr<Device>> devices; /* made by init(), never changed */
-    std::atomic<bool> is_initialized{false};
+    std::atomic<bool> is_initialized{false}, caches{true};
+    std::once_flag reclaims; /* reclaim() is called */
     History history;
 };
 

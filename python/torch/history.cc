@@ -106,10 +106,15 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
     }
     auto context = gather(when, level == RecordContext::NEVER ? RecordContext::ALLOC : level, maker);
     auto shown = when.load() >= RecordContext::ALLOC ? context : nullptr;
-    TraceEntry entry(action, device, address, size, static_cast<cudaStream_t>(stream), pool, c10::getApproximateTime(),
-                     shown, compile_contexts.empty() ? "" : compile_contexts.back()
+    (void)pool; /* entries before 2.8 do not say whose they are */
+    TraceEntry entry(action, device, address, size, static_cast<cudaStream_t>(stream),
+#if TARN_TORCH_VERSION >= 2008
+                     pool, c10::getApproximateTime(), shown, compile_contexts.empty() ? "" : compile_contexts.back()
+#else
+                     c10::getApproximateTime(), shown
+#endif
 #if TARN_TORCH_VERSION >= 2010
-                                ,
+                                                                 ,
                      user_metadata
 #endif
     );
@@ -154,6 +159,16 @@ std::shared_ptr<c10::GatheredContext> History::context_of(void *pointer)
     return found == contexts.end() ? nullptr : found->second;
 }
 
+/* Whether an entry is of a pool; (0, 0) are all. Before 2.8 entries do not say, and nobody asks for one pool. */
+static bool is_of([[maybe_unused]] const TraceEntry &entry, [[maybe_unused]] const MempoolId_t &pool)
+{
+#if TARN_TORCH_VERSION >= 2008
+    return (!pool.first && !pool.second) || entry.mempool_ == pool;
+#else
+    return true;
+#endif
+}
+
 std::vector<std::vector<TraceEntry>> History::traces(MempoolId_t pool, int devices)
 {
     auto to_ns = clock_converter().makeConverter();
@@ -161,7 +176,7 @@ std::vector<std::vector<TraceEntry>> History::traces(MempoolId_t pool, int devic
     std::lock_guard<std::mutex> guard(lock);
     for (size_t i = 0; i < rings.size() && i < result.size(); i++)
         for (const TraceEntry &entry : rings[i])
-            if ((!pool.first && !pool.second) || entry.mempool_ == pool) {
+            if (is_of(entry, pool)) {
                 result[i].push_back(entry);
                 result[i].back().time_.t_ = to_ns(entry.time_.approx_t_) / 1000;
             }
@@ -230,6 +245,7 @@ void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::s
     history.annotate(pairs);
 }
 
+#if TARN_TORCH_VERSION >= 2008
 void Allocator::pushCompileContext(std::string &text)
 {
     history.push_compile(text);
@@ -239,6 +255,7 @@ void Allocator::popCompileContext()
 {
     history.pop_compile();
 }
+#endif
 
 #if TARN_TORCH_VERSION >= 2010
 void Allocator::setUserMetadata(const std::string &text)
@@ -290,7 +307,7 @@ static void range_unmapping(const tarn_range *range, void *user)
 {
     static_cast<History *>(user)->event(TraceEntry::SEGMENT_UNMAP, static_cast<DeviceIndex>(range->device),
                                         reinterpret_cast<size_t>(range->address), range->bytes, nullptr, {0, 0},
-                                        RecordContext::NEVER);
+                                        RecordContext::ALL); /* a free, as native has it */
 }
 
 /* From the first time on that anybody wants to know, what is mapped and unmapped is an event. */

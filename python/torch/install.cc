@@ -57,7 +57,11 @@ __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *t
         }
         ours.previous = before;
         if (is_late) {
+#if TARN_TORCH_VERSION >= 2008
             before->emptyCache({0, 0});
+#else
+            before->emptyCache();
+#endif
             ours.init(c10::cuda::device_count());
         }
         c10::cuda::CUDACachingAllocator::allocator.store(&ours);

@@ -149,7 +149,7 @@ static void serve(int listener)
         if (connection.number >= 0)
             answer(connection.number);
         else if (errno != EINTR && errno != ECONNABORTED)
-            std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* no file is to be had now */
+            std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* no file is available now */
     }
 }
 

@@ -4,7 +4,12 @@
 /* PyTorch's pools and captures. A pool is tarn's; which allocation is whose is decided by PyTorch's filters, the newest first.
  *
  * PyTorch 2.11 says the same whether a capture begins or a scope. It turns out at the first allocation that a filter lets through: if its
- * stream captures, tarn is told, and the pool's memory is held, so that no graph loses what its launches use. */
+ * stream captures, tarn is told, and the pool's memory is held, so that no graph loses what its launches use. A pool that nobody has made
+ * before is for graphs, and held from the beginning: the graph trees of torch.compile allocate the inputs of a graph before its capture,
+ * free them when it ends, and write to them at every launch, though the capture itself may allocate nothing.
+ *
+ * PyTorch releases a graph's pool when it destroys the graph, whose last launch may still run. Nothing tells of its end, so the memory is
+ * kept until it is wanted: by empty_cache(), or when the device or its limit has no room. Then the device is waited for. */
 #include "allocator.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -59,6 +64,12 @@ tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
     Pool &pool = pool_locked(device, id, what);
     if (pool.pool)
         return pool.pool;
+#if TARN_TORCH_VERSION < 2008
+    /* A MemPool does not say where its segments come from when it is made. It is the thread's when it is first used. */
+    c10::cuda::MemPool *active = c10::cuda::MemPoolContext::getActiveMemPool();
+    if (active && active->id() == id)
+        pool.segments = active->allocator();
+#endif
     tarn_pool_options options = {};
     options.size = sizeof options;
     options.device = index;
@@ -78,6 +89,10 @@ tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
     if (status != TARN_OK && segments.user)
         segments_gone(segments.user);
     check(status, what);
+    if (pool.for_graphs) {
+        check(tarn_pool_hold(pool.pool), what);
+        pool.held = true;
+    }
     return pool.pool;
 }
 
@@ -89,6 +104,13 @@ bool Allocator::find_pool(DeviceIndex index, MempoolId_t id, tarn_pool_id *found
     auto pool = devices[static_cast<size_t>(index)]->pools.find(id);
     return pool != devices[static_cast<size_t>(index)]->pools.end() && pool->second.pool &&
            tarn_pool_id_get(pool->second.pool, found) == TARN_OK;
+}
+
+/* The pool is held by us: no graph needs to. Pinned memory of the capture is the pool's too. */
+static void end_capture(tarn_stream announced)
+{
+    if (tarn_capture_end_announced(announced, nullptr) != TARN_OK)
+        (void)tarn_capture_abort(announced);
 }
 
 void Allocator::createOrIncrefPool(DeviceIndex index, MempoolId_t id, SegmentAllocator segments)
@@ -140,10 +162,89 @@ void Allocator::releasePool(DeviceIndex index, MempoolId_t id)
             return;
         gone = std::move(pool);
         device.pools.erase(id);
+        if (gone.held) {
+            device.ended.push_back(std::move(gone));
+            device.ended_count.fetch_add(1, std::memory_order_release);
+            gone = Pool();
+        }
     }
-    if (gone.held)
-        check(tarn_pool_unhold(gone.pool), "the release of a pool");
+    if (device.ended_count.load(std::memory_order_relaxed))
+        std::call_once(reclaims, [&] {
+            tarn_observer_options options = {};
+            options.size = sizeof options;
+            options.device = TARN_ALL_DEVICES;
+            options.user = this;
+            options.reclaim = reclaim;
+            tarn_observer observer = 0;
+            check(tarn_observer_add(&options, &observer), "the release of a pool");
+        });
     check(tarn_pool_release(gone.pool), "the release of a pool");
+}
+
+/* Whether a capture of PyTorch's is open, which a wait would break. Not every filter is one; and one whose capture failed stays, as PyTorch
+ * does not end it then: it is over for tarn. */
+bool Allocator::captures(Device &device)
+{
+    std::lock_guard<std::mutex> guard(device.lock);
+    bool any = false;
+    for (Filter &filter : device.filters) {
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        if (cudaStreamIsCapturing(filter.begun_on, &status) != cudaSuccess) {
+            (void)cudaGetLastError(); /* the default stream, while another captures */
+            status = cudaStreamCaptureStatusActive;
+        }
+        any |= status != cudaStreamCaptureStatusNone;
+        if (filter.captures && status == cudaStreamCaptureStatusNone) {
+            end_capture(filter.announced);
+            filter.captures = false;
+        }
+    }
+    return any;
+}
+
+/* Gives back the pools of graphs that are gone, if their last launches may be waited for. Whether there were any. */
+bool Allocator::end_pools(DeviceIndex index)
+{
+    Device &device = device_at(index);
+    bool none = !device.ended_count.load(std::memory_order_acquire);
+    if (none || (device.filter_count.load(std::memory_order_acquire) && captures(device)))
+        return false;
+    std::vector<Pool> gone;
+    {
+        std::lock_guard<std::mutex> guard(device.lock);
+        gone.swap(device.ended);
+        device.ended_count.store(0, std::memory_order_release);
+    }
+    if (tarn_device_synchronize(index) != TARN_OK) {
+        std::lock_guard<std::mutex> guard(device.lock);
+        for (Pool &pool : gone)
+            device.ended.push_back(std::move(pool));
+        device.ended_count.store(static_cast<int>(device.ended.size()), std::memory_order_release);
+        return false;
+    }
+    for (Pool &pool : gone) {
+        (void)tarn_pool_unhold(pool.pool);
+        (void)tarn_pool_release(pool.pool);
+    }
+    return !gone.empty();
+}
+
+/* tarn is about to ask the driver for memory. */
+bool Allocator::reclaim(int index, size_t bytes, void *user)
+{
+    auto *allocator = static_cast<Allocator *>(user);
+    if (static_cast<size_t>(index) >= allocator->devices.size() ||
+        !allocator->devices[static_cast<size_t>(index)]->ended_count.load(std::memory_order_relaxed))
+        return false;
+    size_t free_bytes = 0, total = 0, limit = SIZE_MAX;
+    tarn_stats stats = {};
+    stats.size = sizeof stats;
+    if (tarn_device_memory_get(index, &free_bytes, &total) != TARN_OK ||
+        tarn_device_limit_get(index, &limit) != TARN_OK || tarn_device_stats_get(index, &stats) != TARN_OK)
+        return false;
+    auto reserved = static_cast<size_t>(stats.reserved_bytes[0].current);
+    bool has_room = bytes <= free_bytes && (limit > total || reserved + bytes <= limit);
+    return !has_room && allocator->end_pools(static_cast<DeviceIndex>(index));
 }
 
 void Allocator::emptyCache(MempoolId_t id)
@@ -159,6 +260,8 @@ void Allocator::emptyCache(MempoolId_t id)
                 continue;
             check(tarn_pool_retain(wanted), "empty_cache");
         } else {
+            devices[i]->trims.fetch_add(1, std::memory_order_relaxed);
+            (void)end_pools(index);
             check(tarn_pool_default(index, &wanted), "empty_cache");
         }
         tarn_status status = tarn_pool_trim(wanted, 0);
@@ -182,13 +285,14 @@ bool Allocator::checkPoolLiveAllocations(DeviceIndex index, MempoolId_t id, cons
 void Allocator::beginAllocateToPool(DeviceIndex index, MempoolId_t id, std::function<bool(cudaStream_t)> filter)
 {
     Device &device = device_at(index);
-    /* Before it captures: then it does not tell its number any more. */
-    (void)stream_of(c10::cuda::getCurrentCUDAStream(index));
+    CUDAStream current = c10::cuda::getCurrentCUDAStream(index);
+    (void)stream_of(current); /* before it captures: then it does not tell its number any more */
     std::lock_guard<std::mutex> guard(device.lock);
     for (const Filter &other : device.filters)
         TORCH_CHECK(other.id != id, "beginAllocateToPool: already recording to mempool_id");
-    device.filters.push_back({id, std::move(filter)});
-    device.pools[id].uses++;
+    device.filters.push_back({id, std::move(filter), current.stream()});
+    Pool &pool = device.pools[id];
+    pool.for_graphs |= pool.uses++ == 0;
     device.filter_count.fetch_add(1, std::memory_order_release);
 }
 
@@ -205,9 +309,8 @@ void Allocator::endAllocateToPool(DeviceIndex index, MempoolId_t id)
         device.filters.erase(found);
         device.filter_count.fetch_sub(1, std::memory_order_release);
     }
-    /* The pool is held by us: no graph needs to. */
-    if (ended.captures && tarn_capture_end_announced(ended.announced, nullptr) != TARN_OK)
-        (void)tarn_capture_abort(ended.announced);
+    if (ended.captures)
+        end_capture(ended.announced);
 }
 
 /* The pool that an allocation is for, or null: none. */
@@ -239,7 +342,7 @@ tarn_pool *Allocator::route(DeviceIndex index, cudaStream_t native, tarn_stream 
         held.held = true;
     }
     for (Filter &filter : device.filters)
-        if (filter.id == *id && !filter.captures && tarn_capture_announce(stream) == TARN_OK) {
+        if (filter.id == *id && !filter.captures && tarn_pool_capture_announce(pool, stream) == TARN_OK) {
             filter.captures = true;
             filter.announced = stream;
         }

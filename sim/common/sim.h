@@ -40,7 +40,7 @@ tarn_status sim_native_stream(void *native, int *device, driver_stream *stream);
 driver_graph sim_native_graph(void *native);
 tarn_status sim_native_graph_destroy(void *native);
 
-/* A number from the environment, or `otherwise`. Says on standard error what is no number. */
+/* A number from the environment, or `otherwise`. Says on standard error what is not a number. */
 unsigned sim_number(const char *variable, unsigned otherwise);
 
 #endif

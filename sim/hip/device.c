@@ -243,7 +243,7 @@ hip_result hipDeviceGetAttribute(int *value, hip_device_attribute attribute, int
         return sim_leave(HIP_OK);
     case HIP_HAS_VIRTUAL_MEMORY:
         if (sim_hip_version() < HIP_FIRST_VIRTUAL_MEMORY)
-            sim_crash("hipDeviceGetAttribute of 89, which is no attribute of this version");
+            sim_crash("hipDeviceGetAttribute of 89, which is not an attribute of this version");
         *value = 1;
         return sim_leave(HIP_OK);
     default:

@@ -186,7 +186,7 @@ static void note(atomic_ulong *counter, const char *symbol, const char *what)
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
 
-/* A create that has failed for want of a device. */
+/* A create that has failed for lack of a device. */
 static int without_device(const char *symbol, int code)
 {
     if (code == BELOW_DEINITIALIZED)

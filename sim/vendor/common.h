@@ -79,7 +79,7 @@ extern const struct vendor_library vendor_library;
  * after it; 0 clears. `calls` and `hits` are how many there were since that was set, and how many failed. A destroy that fails so leaves
  * the handle alive. */
 enum vendor_way {
-    VENDOR_FAILS,             /* with a status of the library's, and what it leaves in the place for a handle */
+    VENDOR_FAILS,             /* with one of the library's statuses, and what it leaves in the place for a handle */
     VENDOR_IS_OUT_OF_MEMORY,  /* the same */
     VENDOR_SUCCEEDS_WITHOUT,  /* a create says that it succeeded, and made no handle */
     VENDOR_FAILS_WITH_GARBAGE /* a create leaves what is no handle */
@@ -98,7 +98,7 @@ SIM_EXPORT extern const struct vendor_failures tarn_sim_failures;
  * vendor's library has. */
 SIM_EXPORT unsigned long tarn_sim_calls(const char *symbol);
 
-/* Each counts a call of `symbol` and gives a status of the library's. `pointer` is a handle, `place` where one goes. */
+/* Each counts a call of `symbol` and returns one of the library's statuses. `pointer` is a handle, `place` where one goes. */
 int vendor_create(const char *symbol, void *place);
 int vendor_destroy(const char *symbol, void *pointer);
 int vendor_set_stream(const char *symbol, void *pointer, void *stream);
@@ -122,7 +122,7 @@ int vendor_version_of(const char *symbol, void *pointer, int major, int minor, i
 void vendor_version_parts(int parts[3]);
 void vendor_count(const char *symbol);
 
-/* Memory that a program has given to the handle, in place of the driver's. */
+/* Memory that a program has given to the handle, in place of memory from the driver. */
 struct vendor_memory {
     void *context;
     void *(*alloc)(const struct vendor_memory *memory, size_t size, void *stream);

@@ -38,7 +38,7 @@ enum debug_word {
 
 struct debug_settings {
     unsigned words;
-    size_t quarantine; /* bytes a device */
+    size_t quarantine; /* bytes per device */
 };
 
 /* Constant after the first successful debug_words_read(). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Numbers of files. Owns nothing. */
+/* Moves files to descriptors above those of the standard streams. Owns nothing. */
 #include "base/file.h"
 
 #include <errno.h>

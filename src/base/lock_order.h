@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* All locks of the library and of what it simulates, in the one order in which they are taken: a lock is taken under those that come
- * before it, and under no other, not under one of its own rank either; except that who holds `heaps_lock` may take several heaps'. No leaf
- * is taken under another leaf. A try may go against the order, as it does not wait.
+ * before it, and under no other, not even one of its own rank; except that the holder of `heaps_lock` may take the locks of several heaps.
+ * No leaf is taken under another leaf. A try may go against the order, as it does not wait.
  *
  * No lock is held over a wait, over a driver's call that may wait, over a call of the loader, or over a callback; what is an exception to
  * that says so in its row. scripts/check-locks holds the list to the sources. */
@@ -103,6 +103,7 @@
     X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                                       \
     X(NVML, "nvml_lock (cuda_monitor.c)", "what one thread has found of NVML becomes all threads'")                    \
     X(SYMBOLS, "symbols_lock (symbols.c)", "what one thread has found of libdw becomes all threads'")                  \
+    X(CREW, "crew_lock (base/crew.h)", "the copies that a crew of threads has before it, not held over a copy")        \
     X(DEBUG_NAMES, "names_lock (debug/report.c)", "the names of frames in debug mode's reports")                       \
     X(OBJECTS, "an object pool's lock (pages.h)", "its list of free objects. Taken under any")                         \
     X(SPIN, "the counters' lock (counters.h)",                                                                         \

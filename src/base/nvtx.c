@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the pointer to who wants ranges. */
+/* Owns the pointer to the receiver of ranges. */
 #include "base/nvtx.h"
 
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is written may raise a signal that ends the caller's program: SIGPIPE where nobody reads, SIGXFSZ where a file may not grow
- * (ulimit -f). Both come to the thread that writes, so between these two they are kept from it; the failure is told by errno. */
+/* A write may raise a signal that ends the caller's program: SIGPIPE if nobody reads, SIGXFSZ if a file may not grow (ulimit -f). Both
+ * go to the writing thread, so they are blocked for it between these two functions; errno reports the failure. */
 #ifndef TARN_BASE_QUIET_H
 #define TARN_BASE_QUIET_H
 

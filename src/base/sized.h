@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Structures of the public API that begin with their size, `size_t size`, which the caller sets, so that they can grow by fields at their
- * end whose 0 means what was so before. A caller may have been compiled with other headers than this library:
+/* Structures of the public API that begin with their size, `size_t size`, which the caller sets. They can grow by fields at their end, for
+ * which 0 means the earlier behaviour. A caller may have been compiled with other headers than this library:
  *
- *   an older one's structure is shorter   what it does not have is read as 0, and is not written
- *   a newer one's is longer               what this library does not know must be 0 where the caller gives it, and is made 0 where
- *                                         the caller asks for it
+ *   an older caller's structure is shorter   fields that it does not have are read as 0, and are not written
+ *   a newer caller's structure is longer     fields that this library does not know must be 0 in what the caller passes, and are set to 0
+ *                                            in what the caller asks for
  *
  * Nothing behind the size that the caller set is read or written. A size that no version can have is refused, as is NULL. */
 #ifndef TARN_BASE_SIZED_H

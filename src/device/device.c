@@ -400,7 +400,7 @@ tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
 }
 
 /* Puts back the device that was current before another. Where it has no context yet the thread had none there either, and gets none: a
- * guard is no use of the device that it comes back to. */
+ * guard is not a use of the device that it comes back to. */
 tarn_status device_return(int device)
 {
     bool active = true;

@@ -3,9 +3,9 @@
 
 /* Owns the tables from native streams to slots: open addressing, at most half full, read without a lock.
  *
- * A slot is never freed, and its native stream is compared in the slot itself, so that a reader beside a change can miss what is there,
- * and find nothing that is not. A list that has become too small stays for readers who are still in it; all of them together are as
- * large as the last. */
+ * A slot is never freed, and the native stream is compared in the slot itself. So a reader during a change may miss an entry, but never
+ * finds a wrong one. A list that has become too small is kept for readers that still use it; all old lists together are as large as the
+ * current one. Changes are made under the lock of the caller (stream.c's `entering`). */
 #include "device/native.h"
 #include "base/pages.h"
 #include "device/stream.h"

@@ -4,8 +4,8 @@
 /* Owns what is known of peers: whether a device can reach another, asked once a pair (aten's PeerToPeerAccess.cpp), and
  * which ones do, by the device whose memory they reach.
  *
- * Who enables a peer enters it first and then has what is mapped granted. A thread that maps meanwhile either sees the
- * peer, or has its mapping granted: the memory layer's callback waits for mappings that are under way. */
+ * A thread that enables a peer enters it first, and then grants access to existing mappings. A thread that maps meanwhile either sees
+ * the peer, or its mapping is granted access too: the memory layer's callback waits for mappings that are under way. */
 #include "base/status.h"
 #include "device/capture.h"
 

@@ -13,7 +13,9 @@
 
 /* The place of a stream, as it was in `incarnation`, in a pool; held, where it is kept for further records. */
 uint32_t trace_place_of_stream(const struct stream *stream, unsigned incarnation, const uint64_t pool[2]);
-uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned incarnation, const uint64_t pool[2]);
+/* `device` is whose stream it was: the next one in a slot may be another's. */
+uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned incarnation, int device,
+                                    const uint64_t pool[2]);
 /* The same of a device that no stream of which is meant. */
 uint32_t trace_place_of_device(int device, const uint64_t pool[2]);
 /* The number of a text, for the address of a record that needs one. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the objects between a vendor's destructor and who is told. The vendor calls the destructor also when a reference is
- * given back because a graph did not take it; then nobody is told. */
+/* Owns the objects that connect a vendor's destructor with the function to be notified. The vendor also calls the destructor when a
+ * reference is given back because a graph did not take it; then nothing is notified. */
 #include "driver/held.h"
 #include "base/pages.h"
 

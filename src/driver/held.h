@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What learns of the end of a vendor's graph: what a driver gives its vendor as a user object of the graph. Thread-safe. */
+/* Notification of the end of a vendor's graph, through a user object that the driver gives to the graph. Thread-safe. */
 #ifndef TARN_DRIVER_HELD_H
 #define TARN_DRIVER_HELD_H
 

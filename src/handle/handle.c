@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Who has which handle. Owns the holders of threads, the shelves of handles that nobody has, and the order of shutdown.
+/* Ownership of handles. Owns the holders of threads and the order of shutdown; supply.c owns the shelves of free handles.
  *
  * A get whose slot is current makes no call and takes no lock: `process_changes` is the one number that says that
  * nothing has happened to streams, captures, settings, or the process. Everything else runs between call_begin() and
  * call_end(), which tarn_shutdown() waits out. Handles are created, destroyed and bound with no shelf's lock held. A
  * handle belongs to one owner at a time; an owner's thread alone binds it. Locks: shelf, then handle; `holders_lock`
- * with no other. tests/spin/handle_pool.pml is a model of it (docs/models.md): who changes the one changes the other. */
+ * with no other. tests/spin/handle_pool.pml is a model of it (docs/models.md): if you change one, change the other. */
 #include "handle/handle.h"
 #include "base/cancel.h"
 #include "base/log.h"

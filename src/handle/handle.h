@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Handles, and who has them. */
+/* Handles, and the threads and leases that have them. */
 #ifndef TARN_HANDLE_HANDLE_H
 #define TARN_HANDLE_HANDLE_H
 
@@ -66,7 +66,7 @@ struct shelf {
     atomic_uint_fast64_t contract_breaks; /* no lock */
 };
 
-/* What a thread's get looks at: one a library and device. Zeroed: nothing. */
+/* What a thread's get looks at: one per library and device. Zeroed: nothing. */
 struct slot {
     uint64_t changes;    /* process_changes when the rest was right; 0: it is not */
     tarn_stream stream;  /* the thread's current one, as it is written there */

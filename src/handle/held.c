@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Which of its own handles a thread uses again for another stream, where a library's handles keep their streams. Owns nothing: the list
- * is the slot's, the one that was asked for last at its front, and the thread's alone. That one stays where it is; of the others the
- * thread must not use any before it has asked for it again, so they may follow to another stream. */
+/* Chooses which of its handles a thread reuses for another stream, if a library's handles keep their streams. Owns nothing: the list
+ * belongs to the slot, and only its thread uses it, so there is no lock. The handle that was asked for last is at the front and stays on its
+ * stream. The thread must ask for any of the others again before it uses it, so those may move to another stream. */
 #include "base/status.h"
 #include "device/capture.h"
 #include "handle/handle.h"

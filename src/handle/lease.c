@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Handles that belong to no thread. Owns the numbers of leases: a handle has that of its lease, and 0 while it has none or while a
- * call works on it. No lock: who changes a number to 0 has the handle. tests/spin/handle_pool.pml is a model of it. */
+ * call works on it. There is no lock: the thread that changes a number to 0 has the handle. tests/spin/handle_pool.pml is a model of it. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "handle/handle.h"

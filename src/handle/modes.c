@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The settings that handles are to have: those of the process, which lie in the library's entry, and those of a thread, which lie in its
- * holder and are its alone. A handle learns of them when it is next bound (vendor.c); nothing here calls a vendor. A lease belongs to no
- * thread, so it has the process's. */
+/* The modes that handles are to have. Those for all threads are in the library's entry; those of one thread are in its holder, which only
+ * that thread uses. A handle gets them when it is next bound (vendor.c); nothing here calls a vendor. A lease belongs to no thread, so it has
+ * the modes for all threads. */
 #include "base/process.h"
 #include "base/status.h"
 #include "handle/handle.h"

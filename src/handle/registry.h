@@ -30,7 +30,7 @@ struct entry {
     atomic_llong workspace_bytes;       /* as tarn_workspace_size_set() has; -1: not */
     atomic_llong workspace_environment; /* bytes by the environment; -1: none; -2: not read yet */
 
-    _Atomic(struct shelf *) shelves; /* one a device; handle.c's */
+    _Atomic(struct shelf *) shelves; /* one per device; handle.c's */
 };
 
 /* The entry of a number; TARN_ERROR_INVALID_ARGUMENT. */

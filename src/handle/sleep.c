@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Sleeps of the whole process. Owns the list of pools that take part, each counted from the prepare to the end. The list is of the thread that
- * has changed the state to TARN_SLEEP_CHANGES, or of nobody: so there is no lock, and none is held over the waits.
+/* Sleeps of the whole process. Owns the list of pools that take part, with a reference to each from the prepare to the end. Only the thread
+ * that has changed the state to TARN_SLEEP_CHANGES may use the list; so there is no lock, and none is held over the waits.
  *
- * Order. A prepare does what can fail and be undone without a driver: waits, and copies. A commit unmaps all pools before it releases any of
- * them: up to there each step is put back, so a pool whose contents are to go has them until nothing that can be undone is left. Caches
- * (workspaces, handles, idle and pinned memory) go last, since what is dropped of them is made again. */
+ * Order. A prepare does what can fail and be undone without a driver call: it waits, and copies. A commit unmaps all pools before it releases
+ * any of them. Up to that point each step can be undone, and pools still have contents that are to be discarded. Caches (workspaces, handles,
+ * idle and pinned memory) go last, since they can be created again. */
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -112,6 +112,18 @@ static void list_free(void)
     pages_free(sleeping.sleepers, sleeping.room * sizeof *sleeping.sleepers);
     sleeping.sleepers = NULL;
     sleeping.count = sleeping.room = 0;
+}
+
+/* Those that stay awake are counted by the sleep no longer: one that its program lets go meanwhile ends then. */
+static void list_forget_awake(void)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < sleeping.count; i++)
+        if (sleeping.sleepers[i].state == STAYS)
+            pool_release(sleeping.sleepers[i].pool);
+        else
+            sleeping.sleepers[kept++] = sleeping.sleepers[i];
+    sleeping.count = kept;
 }
 
 static size_t pools_there(void)
@@ -248,7 +260,7 @@ static tarn_status read_options(const tarn_sleep_options *given, tarn_sleep_opti
         return failed(TARN_ERROR_INVALID_ARGUMENT, "rules is NULL, and rule_count %zu", options->rule_count);
     for (size_t i = 0; i < options->rule_count; i++)
         if ((unsigned)options->rules[i].contents > TARN_SLEEP_LEAVE)
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "rule %zu: %d is no choice of contents", i,
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "rule %zu: %d is not a choice of contents", i,
                           (int)options->rules[i].contents);
     return TARN_OK;
 }
@@ -345,7 +357,7 @@ static void residue_of_pools(tarn_residue *residue)
                                                      .pool = {store->id[0], store->id[1]},
                                                      .bytes = bytes});
         if (sleeper->state != STAYS && sleeper->keep)
-            residue->kept += pool_saved_bytes(sleeper->pool);
+            residue->kept += contents_bytes(&sleeper->pool->contents);
     }
 }
 
@@ -508,6 +520,7 @@ tarn_status tarn_sleep_commit(tarn_residue *residue)
     error_attempt_begin(&before);
     note(&status, &before, drop_caches());
     residue_take(residue);
+    list_forget_awake();
     return barred_end(TARN_SLEEP_ASLEEP, status);
 }
 
@@ -517,8 +530,10 @@ tarn_status tarn_sleep_cancel(void)
     tarn_status status = change_begin(TARN_SLEEP_PREPARED, "cancel of a sleep");
     if (status)
         return status;
-    if ((status = roll_back()))
+    if ((status = roll_back())) {
+        list_forget_awake();
         return change_end(TARN_SLEEP_PREPARED, status);
+    }
     list_free();
     return change_end(TARN_SLEEP_AWAKE, TARN_OK);
 }
@@ -549,8 +564,10 @@ tarn_status tarn_wake(void)
         if (!status)
             sleeper->state = STAYS;
     }
-    if (status)
+    if (status) {
+        list_forget_awake(); /* those that were resumed, too */
         return barred_end(TARN_SLEEP_ASLEEP, status);
+    }
     list_free();
     return barred_end(TARN_SLEEP_AWAKE, TARN_OK);
 }

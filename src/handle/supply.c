@@ -4,9 +4,9 @@
 /* The handles of a library on a device: made, taken, given back, made ready for a capture, destroyed. Owns the shelves of handles that
  * nobody has.
  *
- * Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time: who takes it out of the list of
- * those that are available has it until it is pushed there. Locks: shelf, then handle. tests/spin/handle_pool.pml is a model of it
- * (docs/models.md): who changes the one changes the other. */
+ * Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time: the thread that takes it out of
+ * the list of available ones has it until it is pushed there again. Locks: shelf, then handle. tests/spin/handle_pool.pml is a model of it
+ * (docs/models.md): if you change one, change the other. */
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"

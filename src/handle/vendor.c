@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every call into a vendor's library but those at its loading. Owns the rules that vendors break: an out-handle is
+/* Every call into a vendor's library, except those at its loading. Owns the rules that vendors break: an out-handle is
  * zeroed before create, success with NULL is a failure, what a failure leaves there is garbage (cuSOLVER leaves a
  * dangling pointer, hipSPARSE says success without a device). Calls that may allocate run in the device's context and
  * in relaxed capture mode, so that a capture that tarn does not know survives them where the driver lets it. */
@@ -224,8 +224,12 @@ static void watch_locked(struct handle *handle)
 {
     void *native = NULL;
     const struct entry *entry = handle->library;
-    if (!handle->stream || !entry->calls.get_stream || entry->calls.get_stream(handle->vendor, &native) ||
-        native == handle->stream->native)
+    if (!handle->stream || !entry->calls.get_stream)
+        return;
+    bool before = vendor_tell(true);
+    int code = entry->calls.get_stream(handle->vendor, &native);
+    (void)vendor_tell(before);
+    if (code || native == handle->stream->native)
         return;
     debug_say("the caller broke the contract of pooled handles: %s handle %p of thread %ld was bound to stream %p, and "
               "has stream %p now; make a handle of your own to set its stream",

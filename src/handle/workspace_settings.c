@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What workspaces are to be: the policy and the sizes, as a caller, the environment and the libraries' rows have them. Owns these and the
- * epoch that each change moves on. No lock. */
+/* The policy and the sizes of workspaces, from callers, the environment and the libraries' rows. Owns these, and the epoch, which each change
+ * increases. All of them are atomic; there is no lock. */
 #include "base/log.h"
 #include "base/process.h"
 #include "base/status.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls that turn the mode without caching on and off, and tell it. Owns nothing; each device's memory of that mode is its arena's store
- * `uncached`, whose segments are the driver's own pools' with backend:cudaMallocAsync. The mode is on then for good. */
+/* The public calls that turn the mode without caching on and off, and return it. Owns nothing. Each device's memory of that mode belongs to its
+ * arena's store `uncached`. With backend:cudaMallocAsync the mode is always on, and the segments come from the driver's own pools. */
 #include "base/process.h"
 #include "base/status.h"
 #include "memory/arena/hooks.h"

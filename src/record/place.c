@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The numbers of places. Pools and streams come and go while places stay in the rings, so a number is used again when nothing refers
- * to it: no record that a ring still has, nobody who holds it, and nobody who was given it lately and may be about to write it. That
- * is looked for when a quarter has been added since the last time; so a trace that is on for ever needs the memory of what it shows.
- * Owns the table: chunks that are never given back, so that who reads a number that is kept needs no lock. */
+ * to it: no record in a ring, no holder, and no thread that got it recently and may be about to write it. This is checked when a quarter
+ * has been added since the last check, so a trace that stays on needs only memory for what it shows. Owns the table, whose chunks are never
+ * given back: a number that is in use can be read without a lock. */
 #include "base/pages.h"
 #include "record/trace.h"
 

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Reads the rings while their threads write on: copies each, throws away what may have been overwritten meanwhile, and merges the
- * copies by time. Owns nothing but the copy that it gives. */
+ * copies by time. Owns only the copy that it returns. */
 #include "base/pages.h"
 #include "record/trace.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Writes a picture's trace in the "Trace Event Format" of chrome://tracing, which ui.perfetto.dev reads: a process a device, in it
+/* Writes a picture's trace in the "Trace Event Format" of chrome://tracing, which ui.perfetto.dev reads: one process per device, in it
  * counters of allocated and reserved bytes, each block as an asynchronous slice, regions as slices of their thread, out-of-memory
  * errors, captures and the rest as instants. Owns nothing. */
 #include "base/status.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns nothing. */
+/* Finds the first record from which a snapshot fits into a limit, by writing it without output. Owns nothing; no lock is held. */
 #include "report/fit.h"
 #include "base/pages.h"
 #include "base/status.h"

@@ -5,7 +5,7 @@
  * page and the survey. The thread exists while there is something to report.
  *
  * `control` is held by code that starts or stops something, also while it waits for the thread; `lock`, inside it, is for a few
- * instructions. No lock is held over a survey or over writing. Who takes the page away waits for the work under way first. Lock
+ * instructions. No lock is held over a survey or over writing. Code that removes the page first waits for the work under way. Lock
  * order: the setup of devices, control, lock. */
 #include "base/cancel.h"
 #include "base/log.h"
@@ -391,7 +391,7 @@ static tarn_status read_settings_controlled(void)
     return status ? status : read_path("TARN_METRICS", settings.metrics, sizeof settings.metrics);
 }
 
-/* The beginning: what the environment asks for. Malformed it is an error; that it is not available is no error of the program. */
+/* The beginning: what the environment asks for. Malformed it is an error; that it is not available is not an error of the program. */
 tarn_status live_begin(void)
 {
     struct error_before before;

@@ -108,12 +108,14 @@ static const struct family device_families[] = {
     {"tarn_driver_frees", true, "", "Calls that gave memory back to the driver.", VALUE, ALL_OF(num_device_free), 0},
     {"tarn_alloc_retries", true, "", "Searches after memory was taken back from other streams.", VALUE,
      ALL_OF(num_alloc_retries), 0},
-    {"tarn_out_of_memory", true, "", "Requests that failed for want of memory.", VALUE, ALL_OF(num_ooms), 0},
+    {"tarn_out_of_memory", true, "", "Requests that failed for lack of memory.", VALUE, ALL_OF(num_ooms), 0},
     {"tarn_rejections", true, "", "Requests refused before the driver was asked.", VALUE, ALL_OF(num_oom_rejections),
      0},
     {"tarn_workspaces", false, "", "Workspaces of library handles.", VALUE, DEVICE(workspaces), 0},
     {"tarn_workspace_bytes", false, "bytes", "Memory of workspaces, allocated from tarn.", VALUE,
      DEVICE(workspace_bytes), 0},
+    {"tarn_unseen_bytes", false, "bytes", "Under tarn run: memory of the process that no call names.", KNOWN,
+     DEVICE(unseen), 0},
     {"tarn_device_lost", false, "", "Whether an error has left the device unusable.", FLAG, DEVICE(lost), 1},
 };
 
@@ -145,6 +147,16 @@ static const struct family stream_families[] = {
 
 #define HANDLES(member) offsetof(struct survey_handles, member)
 
+#define LIBRARY(member) offsetof(struct survey_library, member)
+
+static const struct family library_families[] = {
+    {"tarn_library_held_bytes", false, "bytes", "Under tarn run: memory of a device that a library holds.", VALUE,
+     LIBRARY(live), 0},
+    {"tarn_library_held_peak_bytes", false, "bytes", "Most that the library held at one time.", VALUE, LIBRARY(peak),
+     0},
+    {"tarn_library_allocations", true, "", "Allocations that the library made.", VALUE, LIBRARY(made), 0},
+};
+
 static const struct family handle_families[] = {
     {"tarn_handles_in_use", false, "", "Handles that threads or leases have.", VALUE, HANDLES(in_use), 0},
     {"tarn_handles_available", false, "", "Handles that nobody has.", VALUE, HANDLES(available), 0},
@@ -173,7 +185,7 @@ static const struct family pinned_families[] = {
     {"tarn_pinned_driver_allocations", true, "", "Calls that obtained pinned memory.", VALUE, PINNED(num_host_alloc),
      0},
     {"tarn_pinned_driver_frees", true, "", "Calls that gave pinned memory back.", VALUE, PINNED(num_host_free), 0},
-    {"tarn_pinned_out_of_memory", true, "", "Requests for pinned memory that failed for want of it.", VALUE,
+    {"tarn_pinned_out_of_memory", true, "", "Requests for pinned memory that failed for lack of it.", VALUE,
      PINNED(num_ooms), 0},
 };
 
@@ -228,6 +240,13 @@ static void label_handles(struct sink *sink, const void *record)
     const struct survey_handles *handles = record;
     sink_print(sink, ",device=\"%d\",", handles->device);
     metrics_say_label(sink, "library", handles->name);
+}
+
+static void label_library(struct sink *sink, const void *record)
+{
+    const struct survey_library *library = record;
+    sink_print(sink, ",device=\"%d\",", library->device);
+    metrics_say_label(sink, "library", library->name);
 }
 
 /* The records of one kind, and the families that are made of each. */
@@ -397,6 +416,7 @@ void metrics_print(struct sink *sink, const struct metrics_source *sources, size
         {TABLE(pool_families), label_pool, RECORDS(pools, pool_count), SIZE_MAX},
         {TABLE(stream_families), label_stream, RECORDS(streams, stream_count), SIZE_MAX},
         {TABLE(handle_families), label_handles, RECORDS(handles, handle_count), SIZE_MAX},
+        {TABLE(library_families), label_library, RECORDS(libraries, library_count), SIZE_MAX},
         {TABLE(pinned_families), label_nothing, offsetof(struct survey, pinned), offsetof(struct survey, has_pinned),
          sizeof(tarn_pinned_stats), SIZE_MAX},
     };

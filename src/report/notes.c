@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns nothing. */
+/* Makes texts of records: names of places, and notes of regions and tags. Owns nothing; the tables that it reads need no lock. */
 #include "report/notes.h"
 
 #include <string.h>

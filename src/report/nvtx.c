@@ -155,8 +155,8 @@ static bool begins_behind(const struct tree_node *node, uint64_t key)
     return TREE_ENTRY(node, struct heap_told, node)->start > key;
 }
 
-/* The heap around an address, which exists while a block is there; NULL where the tool was not told of it, or did not take it: then
- * its blocks are not told of either. */
+/* The heap around an address, which exists while a block is there; NULL where it was not reported to the tool, or the tool refused it: then
+ * its blocks are not reported either. */
 static struct heap_told *heap_around_locked(uintptr_t address)
 {
     struct tree_node *behind = tree_find_first(&heaps, begins_behind, address);

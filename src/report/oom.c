@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What an out-of-memory error leaves behind where TARN_OOM_SNAPSHOT names a folder: tarn-oom-<process>-<n>.pickle, a snapshot, and
- * .txt, the error with the largest holders. At most MOST a process, so that a program that lives with such errors does not fill
- * the disk. Owns the count. What goes wrong is said behind the error and in the log, and changes nothing else. */
+/* Writes the files of an out-of-memory error, if TARN_OOM_SNAPSHOT names a folder: tarn-oom-<process>-<n>.pickle, a snapshot, and
+ * .txt, the error with the largest holders. At most MOST per process, so that a program that handles such errors does not fill the
+ * disk. Owns the count. A failure here is reported at the end of the error's text and in the log, and changes nothing else. */
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"

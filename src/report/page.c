@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Live pages as files. Owns nothing: who has a page_file has the page.
+/* Live pages as files. Owns nothing: the code that has a page_file has the page.
  *
- * Who makes a page, and who removes one that was left, take the same lock first and look then whether the name still means the file:
- * so no page is removed that somebody has just made. The lock belongs to the open file, which a child of fork() shares, and so closes.
- * The memory is asked for when the file is made: a full disk is an error then, and no SIGBUS later. */
+ * Creating a page, and removing one that was left, both take the same file lock first, and then check that the name still means this file.
+ * So a page that was just created is never removed. The lock belongs to the open file, which a child of fork() shares, and so closes.
+ * The memory is requested when the file is created: a full disk is an error then, and no SIGBUS later. */
 #include "report/page.h"
 #include "base/file.h"
 #include "base/quiet.h"
@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,11 +75,11 @@ static bool path_make(char *path, size_t size, const char *directory, const char
 }
 
 /* Makes a new file of a free name, locked. -1 with errno. */
-static int file_make(const char *directory, char *path, size_t size, struct stat *made)
+static int file_make(const char *directory, uint64_t process, char *path, size_t size, struct stat *made)
 {
     for (int i = 0; i < 2 * MOST_NAMES; i++) {
         char name[64];
-        snprintf(name, sizeof name, i / 2 ? PAGE_PREFIX "%ld.%d" : PAGE_PREFIX "%ld", (long)getpid(), i / 2);
+        snprintf(name, sizeof name, i / 2 ? PAGE_PREFIX "%" PRIu64 ".%d" : PAGE_PREFIX "%" PRIu64, process, i / 2);
         if (!path_make(path, size, directory, name)) {
             errno = ENAMETOOLONG;
             return -1;
@@ -113,7 +114,8 @@ static int file_make(const char *directory, char *path, size_t size, struct stat
 tarn_status page_create(const char *directory, const struct page_head *head, struct page_file *result)
 {
     struct page_file made;
-    made.file = file_make(directory, made.path, sizeof made.path, &made.made);
+    uint64_t process = head->pid ? head->pid : (uint64_t)getpid();
+    made.file = file_make(directory, process, made.path, sizeof made.path, &made.made);
     if (made.file < 0)
         return failed(TARN_ERROR_SYSTEM,
                       "a live page in %s: %s; TARN_LIVE_DIRECTORY names another directory, best one of memory as "
@@ -140,7 +142,7 @@ tarn_status page_create(const char *directory, const struct page_head *head, str
     made.page->head = *head;
     made.page->head.version = PAGE_VERSION;
     made.page->head.size = sizeof(struct page);
-    made.page->head.pid = (uint64_t)getpid();
+    made.page->head.pid = process;
     atomic_thread_fence(memory_order_release);
     memcpy(made.page->head.magic, PAGE_MAGIC, sizeof made.page->head.magic); /* last: now it is a page */
     *result = made;
@@ -180,6 +182,7 @@ void page_write(struct page_file *file, const struct survey *survey)
     memcpy(to->pools, survey->pools, survey->pool_count.here * sizeof *to->pools);
     memcpy(to->streams, survey->streams, survey->stream_count.here * sizeof *to->streams);
     memcpy(to->handles, survey->handles, survey->handle_count.here * sizeof *to->handles);
+    memcpy(to->libraries, survey->libraries, survey->library_count.here * sizeof *to->libraries);
     atomic_store_explicit(&page->sequence, sequence + 2, memory_order_release);
 }
 

@@ -19,7 +19,7 @@
 #include <sys/types.h>
 
 #define PAGE_MAGIC "tarnlive"
-#define PAGE_VERSION 2u
+#define PAGE_VERSION 3u
 #define PAGE_PREFIX "tarn-live."
 
 struct page_head {
@@ -54,7 +54,8 @@ struct page_file {
  * something. */
 const char *page_directory(const char *wanted);
 
-/* Makes the page of this process with the head given, except for its first fields. TARN_ERROR_SYSTEM, and nothing is left behind. */
+/* Makes the page of this process, or of the one whose `pid` the head has, with the head given, except for its first fields. The lock is
+ * this process's either way. TARN_ERROR_SYSTEM, and nothing is left behind. */
 tarn_status page_create(const char *directory, const struct page_head *head, struct page_file *file);
 /* Writes the parts of a survey that are in use. By one thread at a time. */
 void page_write(struct page_file *file, const struct survey *survey);

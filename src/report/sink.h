@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Where what is written goes: a buffer that is emptied into a function, a file, or nowhere, to know how long it is. Not
- * thread-safe; after a failure all that follows goes nowhere, and the end says so. */
+/* The destination of written data: a buffer that is emptied into a function, a file, or nowhere (to measure the length). Not
+ * thread-safe. After a failure everything that follows is dropped, and the end reports it. */
 #ifndef TARN_REPORT_SINK_H
 #define TARN_REPORT_SINK_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Nobody below calls this layer: it registers itself. */
+/* Registers this layer with the lower ones, none of which may call it directly. Owns nothing. */
 #include "report/start.h"
 #include "device/device.h"
 #include "memory/pressure/shortage.h"

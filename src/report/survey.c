@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Takes surveys. Owns nothing; every part is read by the layer that it is of, under that layer's locks. */
+/* Takes surveys. Owns nothing; each part is read by the layer that it belongs to, under that layer's locks. */
 #include "report/survey.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -119,6 +119,7 @@ static void take_device(struct surveyor *surveyor, int number)
         .total = properties->memory,
         .free = SURVEY_UNKNOWN,
         .limit = SURVEY_UNKNOWN,
+        .unseen = SURVEY_UNKNOWN,
         .stats = {.size = sizeof device->stats, .max_split_size = -1},
     };
     memcpy(device->name, properties->name, sizeof device->name);
@@ -170,7 +171,7 @@ void survey_take(struct surveyor *surveyor)
     survey->number++;
     survey->taken_ns = now_ns();
     survey->metadata = (int64_t)pages_bytes();
-    survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count =
+    survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count = survey->library_count =
         (struct survey_count){0, 0};
     survey->has_pinned = pinned_view(&survey->pinned);
     survey->device_count.there = (uint32_t)device_count();

@@ -15,7 +15,7 @@
 #include <tarn/stats.h>
 #include <tarn/status.h>
 
-enum { SURVEY_DEVICES = 64, SURVEY_POOLS = 256, SURVEY_STREAMS = 1024, SURVEY_HANDLES = 256 };
+enum { SURVEY_DEVICES = 64, SURVEY_POOLS = 256, SURVEY_STREAMS = 1024, SURVEY_HANDLES = 256, SURVEY_LIBRARIES = 256 };
 
 #define SURVEY_UNKNOWN UINT64_MAX /* free memory that was not asked for; a limit: none */
 
@@ -35,6 +35,7 @@ struct survey_device {
     uint64_t spans, largest_span; /* free memory that is mapped, all of it and the longest piece */
     uint64_t waiting, cached;     /* freed and in use still; reserved and mapped nowhere */
     uint64_t workspaces, workspace_bytes;
+    uint64_t unseen; /* under `tarn run`: of the process, beside what calls named; SURVEY_UNKNOWN: not known */
     tarn_stats stats;
 };
 
@@ -68,17 +69,26 @@ struct survey_handles {
     uint64_t in_use, available, created, destroyed, peak_in_use, failures;
 };
 
+/* Under `tarn run`: what a library of the program has of a device. */
+struct survey_library {
+    int32_t device;
+    uint32_t unused;
+    char name[48];
+    uint64_t live, peak, made; /* bytes, bytes, allocations since the start */
+};
+
 struct survey {
     uint64_t taken_ns; /* CLOCK_MONOTONIC */
     uint64_t number;   /* of this survey, from 1 */
     int64_t metadata;  /* host memory of the library's own bookkeeping */
     uint32_t has_pinned, unused;
     tarn_pinned_stats pinned;
-    struct survey_count device_count, pool_count, stream_count, handle_count;
+    struct survey_count device_count, pool_count, stream_count, handle_count, library_count;
     struct survey_device devices[SURVEY_DEVICES];
     struct survey_pool pools[SURVEY_POOLS];
     struct survey_stream streams[SURVEY_STREAMS];
     struct survey_handles handles[SURVEY_HANDLES];
+    struct survey_library libraries[SURVEY_LIBRARIES];
 };
 
 /* Who takes surveys, one at a time: the last one, and room to work. From pages_map(). */

@@ -38,6 +38,13 @@ for path in glob.glob(work + "/xml/*.xml"):
             problems += [f"{where}: {value.findtext('name')} is not described"
                          for value in member.findall("enumvalue") if not described(value)]
 
+# A status that needs no explanation is an item of its own, not the end of the one before it.
+for path in glob.glob(work + "/xml/group__tarn__*.xml"):
+    for item in xml.parse(path).getroot().iter("listitem"):
+        text = "".join(item.itertext()).strip()
+        if re.match(r"TARN_ERROR_\w+: .*[\w)]\s+TARN_ERROR_\w+$", text, re.S):
+            problems.append(f"{os.path.basename(path)}: two statuses in one item: {text}")
+
 exported = re.findall(r"^\s+(tarn_\w+);", open(source + "/src/tarn.map").read(), re.M)
 problems += [f"{name} is exported and not in the reference" for name in exported if name not in found]
 # What the filter loses, Doxygen does not miss: the headers are looked at without either.

@@ -31,7 +31,29 @@ foo is no key; the closest is plan
 a stream of the driver's, which is registered
 the memory is of tarn's.
 it is neither 0 nor 1, and counts as not set
+tarn was told of it
+it prints a line a file, and takes 32 bytes a thread
+a size that is no multiple of 512
+hidden from who asks for it
+it reads an archive of RMM's, and nothing else
+a free that fails for want of memory
+no header is to be had
+the sentence was mended
+2 for a command line that makes no sense
 END
+
+# Without arguments it reads every kind of text that is here.
+tree=$work/tree
+mkdir -p "$tree/scripts" && cp "$TARN_SOURCE/scripts/check-language" "$tree/scripts/" && git -C "$tree" init -q
+for file in README.md CONTRIBUTING.md docs/page.md docs/adaptors/page.md adaptors/a.h run/a.c sim/a.c examples/a.c tests/memory/test_a.c src/a.c \
+    include/tarn/a.h tools/tarn/a.c python/a.py; do
+    mkdir -p "$tree/$(dirname "$file")" && echo 'for who reads it' >"$tree/$file"
+    ! "$tree/scripts/check-language" >"$work/said" 2>&1 || fail "does not read $file"
+    grep -q "^$file:1:" "$work/said" || fail "does not name $file"
+    rm "$tree/$file"
+done
+mkdir -p "$tree/docs/history" && echo 'for who reads it' >"$tree/docs/history/old.md"
+"$tree/scripts/check-language" || fail "reads docs/history"
 
 printf '/* %0130d */\n' 1 >"$work/include/long.h"
 ! check "$work/include/long.h" || fail "passes a long line of a header"

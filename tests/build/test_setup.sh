@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# scripts/setup on machines that are not this one: root, sudo, neither, stale lists, a package that cannot be had. The commands
+# scripts/setup on machines that are not this one: root, sudo, neither, stale lists, a package that is not available. The commands
 # that would change the machine are stand-ins that write down how they were called.
 set -euo pipefail
 

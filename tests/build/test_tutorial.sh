@@ -3,7 +3,7 @@
 # Copyright (c) 2026 The tarn authors
 #
 # docs/tutorial-out-of-memory.md: examples/leak.c runs out of memory and says so as the tutorial does, leaves the text that
-# it quotes, and is fixed by the change that it shows. What `tarn report` prints is compared but for times and the chart.
+# it quotes, and is fixed by the change that it shows. What `tarn report` prints is compared, except for times and the chart.
 set -euo pipefail
 
 work=$(mktemp -d)

@@ -321,7 +321,7 @@ static void user_objects_are_counted(void **state)
     assert_int_equal(create(&object, &one, hold_ended, 2, CU_USER_OBJECT_NOT_SYNCHRONIZED), CU_OK);
     assert_int_equal(retain(first, object, 3, CU_USER_OBJECT_IS_MOVED), CU_INVALID_VALUE);
     assert_int_equal(retain(NULL, object, 1, 0), CU_INVALID_VALUE);
-    assert_int_equal(retain(first, object, 3, 0), CU_OK);                        /* 2 of the caller's, 3 */
+    assert_int_equal(retain(first, object, 3, 0), CU_OK);                        /* 2 that the caller has, 3 */
     assert_int_equal(retain(second, object, 1, CU_USER_OBJECT_IS_MOVED), CU_OK); /* 1, 3, 1 */
     assert_int_equal(release(object, 6), CU_INVALID_VALUE);
     assert_int_equal(release(object, 1), CU_OK);

@@ -468,7 +468,7 @@ static void what_the_system_refuses_has_no_effect(void **state)
     assert_ok(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &piece));
 }
 
-/* Where files may not grow memory cannot be had, and the program goes on. */
+/* Where files may not grow, memory is not available, and the program goes on. */
 static void a_limit_of_files_is_a_status(void **state)
 {
     (void)state;

@@ -23,11 +23,11 @@ static void what_is_not_right_is_refused(void **state)
     assert_int_equal(pinned, 7);
     assert_ok(driver->host_alloc(0, 1, &pinned));
     assert_int_equal(pinned % PAGE, 0);
-    REFUSED(driver->host_free(0, pinned + PAGE), "no start of what was allocated");
-    REFUSED(driver->host_unregister(0, pinned), "no start of what was registered");
+    REFUSED(driver->host_free(0, pinned + PAGE), "not the start of what was allocated");
+    REFUSED(driver->host_unregister(0, pinned), "not the start of what was registered");
     REFUSED(driver->host_register(0, pinned, PAGE), "pinned already");
     assert_ok(driver->host_free(1, pinned)); /* whichever device */
-    REFUSED(driver->host_free(0, pinned), "no start");
+    REFUSED(driver->host_free(0, pinned), "not the start");
     REFUSED(driver->host_register(0, pinned, PAGE), "Cannot allocate memory"); /* it is gone */
 
     REFUSED(driver->host_register(0, start, 0), "whole pages");
@@ -39,10 +39,10 @@ static void what_is_not_right_is_refused(void **state)
     REFUSED(driver->host_register(0, start + PAGE, PAGE), "pinned already");
     assert_ok(driver->host_register(0, start, PAGE));
     assert_ok(driver->host_register(1, start + 2 * PAGE, PAGE));
-    REFUSED(driver->host_free(0, start), "no start of what was allocated");
+    REFUSED(driver->host_free(0, start), "not the start of what was allocated");
     for (unsigned i = 0; i < 3; i++)
         assert_ok(driver->host_unregister(0, start + i * PAGE));
-    REFUSED(driver->host_unregister(0, start), "no start");
+    REFUSED(driver->host_unregister(0, start), "not the start");
 }
 
 static void the_ledger_adds_up(void **state)

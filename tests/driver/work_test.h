@@ -47,7 +47,7 @@ static void streams_and_events_keep_order(void **state)
     (void)driver->alloc(9, 1, &(uintptr_t){0});
     assert_status(driver->event_query(0, event), TARN_ERROR_NOT_READY);
     assert_status(driver->stream_query(0, b), TARN_ERROR_NOT_READY);
-    assert_non_null(strstr(tarn_last_error(), "no device 9")); /* an answer is no error */
+    assert_non_null(strstr(tarn_last_error(), "no device 9")); /* an answer is not an error */
     atomic_store(&gate, true);
     assert_ok(driver->event_synchronize(0, event));
     assert_ok(driver->event_query(0, event));

@@ -67,9 +67,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[64];
     const struct plan *plan = NULL;
-    uint8_t *mended = mend(data, size);
+    uint8_t *repaired = mend(data, size);
     int file = memfd_create("plan", MFD_CLOEXEC);
-    if (mended && file >= 0 && write(file, mended, size) == (ssize_t)size) {
+    if (repaired && file >= 0 && write(file, repaired, size) == (ssize_t)size) {
         snprintf(path, sizeof path, size > 1 ? "/proc/self/fd/%d" : size ? "/proc/self/fd" : "/nowhere/%d", file);
         if (plan_load("here", path, &plan) == TARN_OK)
             check(plan);
@@ -77,6 +77,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             demand(strncmp(tarn_last_error(), "here: plan:/", 12) == 0 && !plan);
     }
     close(file);
-    free(mended);
+    free(repaired);
     return 0;
 }

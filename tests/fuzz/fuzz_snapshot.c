@@ -69,8 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct snapshot snapshot;
     struct snapshot_error error;
     if (!read_one(data, size, &snapshot, &error)) {
-        if (strncmp(error.text, "byte ", 5) != 0 &&
-            strncmp(error.text, "line ", 5) != 0) /* the latter of a log of RMM's */
+        if (strncmp(error.text, "byte ", 5) != 0 && strncmp(error.text, "line ", 5) != 0) /* the latter of an RMM log */
             abort();
         return 0;
     }

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* libFuzzer's way into what is made of a trace: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/workload. Four bytes are an event,
- * a mark of tarn's own, a segment or a block of it: kind, address, size, and stream with pool and thread. However they contradict each
+ * a mark of tarn, a segment or a block of it: kind, address, size, and stream with pool and thread. However they contradict each
  * other, each block is allocated once, then freed and completed at most once, and what is made of the workload stays whole.
  *
  * Reader: tools/tarn/input/workload.c

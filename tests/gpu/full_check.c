@@ -17,7 +17,7 @@ static const tarn_library libraries[] = {TARN_LIBRARY_CUBLAS,   TARN_LIBRARY_CUB
                                          TARN_LIBRARY_CUSPARSE, TARN_LIBRARY_CUSOLVER_DN, TARN_LIBRARY_CUSOLVER_SP,
                                          TARN_LIBRARY_CURAND,   TARN_LIBRARY_CUDSS};
 
-/* Memory of the driver's, taken until there is no more. */
+/* Memory that the driver gives, taken until there is no more. */
 struct ballast {
     cu_address held[512];
     size_t count;

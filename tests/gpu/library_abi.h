@@ -43,7 +43,7 @@ struct cudssConfig;
 #define DSS_PHASE_FACTORIZATION 4
 #define DSS_PHASE_SOLVE 1008
 
-/* X(library of tarn's, symbol, parameters); each returns its library's status. */
+/* X(tarn's name of the library, symbol, parameters); each returns its library's status. */
 #define BLAS_CALL_LIST(X)                                                                                            \
     X(CUBLAS, cublasSgemm_v2,                                                                                        \
       (struct cublasContext * handle, unsigned transa, unsigned transb, int m, int n, int k, const float *alpha,     \

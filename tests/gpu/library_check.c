@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Real work through every library's pooled handles, compared with a result of the host's: by 16 threads on 4 streams
+/* Real work through every library's pooled handles, compared with a result that the host computes: by 16 threads on 4 streams
  * each, queued directly and captured into a graph that is launched twice. Before that, what a handle costs: time and
  * memory of a create, time of a get that finds it. */
 #include "../support/clearing.h"

@@ -75,7 +75,7 @@ static void both_ways(tarn_stream stream, bool registered)
     (void)OK(name, tarn_pinned_settings_set(&settings));
 }
 
-/* The host queues a copy behind work that runs for long, and goes on; the block is free meanwhile, and not to be had. */
+/* The host queues a copy behind work that runs for long, and goes on; the block is free meanwhile, and not available. */
 static void beside_the_host(tarn_stream stream)
 {
     const char *name = "pinned: in use";

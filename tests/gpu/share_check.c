@@ -230,7 +230,7 @@ static void observers(tarn_stream stream)
     size_t left = told.mapped - told.unmapped;
     well = well && left >= BLOCK && left < BLOCK + 64 * MIB && OK(name, tarn_unanchor(blocks[2], BLOCK)) &&
            OK(name, tarn_device_trim(0, 0)) && pinned > 0;
-    snprintf(text, sizeof text, "told of %zu MiB mapped and %zu unmapped; pinned %zu MiB stayed; %u mistakes",
+    snprintf(text, sizeof text, "%zu MiB reported as mapped and %zu as unmapped; pinned %zu MiB stayed; %u mistakes",
              grown / MIB, told.unmapped / MIB, left / MIB, told.mistakes);
     verdict(well && told.mapped == told.unmapped && grown >= COUNT(blocks) * BLOCK && told.mistakes == 0, name, text);
     (void)OK(name, tarn_observer_remove(observer));

@@ -165,7 +165,7 @@ static const char *fake_status_text(int status)
     return status == 7 ? "FAKE_IS_BUSY" : "FAKE_ERROR";
 }
 
-/* A new library with the fake's functions; each test has its own, with pools of its own. `streams` is its way to be told of them, which
+/* A new library with the fake's functions; each test has its own, with pools of its own. `streams` is how it learns of them, which
  * it may lack. */
 static inline tarn_library fake_register_with(unsigned flags, bool workspace, int (*streams)(void *, void *))
 {

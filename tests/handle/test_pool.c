@@ -267,7 +267,7 @@ static void test_leases(void **state)
     assert_ok(tarn_handle_return(&first));
 }
 
-/* Where a handle of another stream is there and cannot be had, one is made. */
+/* Where a handle of another stream is there and not available, one is made. */
 /* A lease that could not be bound is one still. */
 static void test_a_lease_outlives_a_failed_bind(void **state)
 {
@@ -530,7 +530,7 @@ static void test_no_capture_begins_during_a_trim(void **state)
     assert_ok(tarn_stream_return(begins_in_destroy));
 }
 
-/* One that tarn was not told of is seen when its stream is used; one that was announced, by everybody. */
+/* One that tarn does not know is seen when its stream is used; one that was announced, by everybody. */
 static void test_other_captures(void **state)
 {
     (void)state;

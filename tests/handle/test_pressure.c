@@ -224,7 +224,7 @@ static int handles_that_stay(void)
     return 0;
 }
 
-/* Before a thread fails for want of a workspace, or of a handle, one that it has serves: not the one that it asked for last. */
+/* Before a thread fails for lack of a workspace, or of a handle, one that it has serves: not the one that it asked for last. */
 static int handles_follow_under_pressure(void)
 {
     tarn_stream streams[4];

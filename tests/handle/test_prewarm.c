@@ -169,7 +169,7 @@ static void test_a_handle_that_comes_back_ends_a_wait(void **state)
 
 /* ---- What a get says --------------------------------------------------------------------------------------------- */
 
-/* A handle whose last stream is in a capture that tarn was not told of cannot be ordered behind that stream; another is made. */
+/* A handle whose last stream is in a capture that tarn does not know cannot be ordered behind that stream; another is made. */
 static void test_an_unknown_capture_of_another_stream(void **state)
 {
     (void)state;

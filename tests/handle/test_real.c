@@ -91,7 +91,7 @@ static void test_built_in_rows(void **state)
     assert_true(names_driver);
 }
 
-/* The same libraries through rows that need no driver of tarn's: now their creates are really called. */
+/* The same libraries through rows that need no driver in tarn: now their creates are really called. */
 static const struct {
     const char *name, *soname, *create, *destroy, *part;
     unsigned flags;

@@ -266,6 +266,61 @@ static void what_stays_is_said_with_its_reason(void **state)
     nothing_is_left_at_all();
 }
 
+/* Its memory would be nobody's until the wake, which may need it. */
+static void a_pool_that_is_let_go_while_others_sleep_ends(void **state)
+{
+    (void)state;
+    tarn_tag tag;
+    tarn_stream stream = lease(0);
+    tarn_pool *awake = pool_with((tarn_pool_options){.device = 0});
+    OK(tarn_tag_intern("awake", &tag));
+    OK(tarn_pool_tag_set(awake, tag));
+    OK(tarn_free(alloc_in(awake, stream, 8 * MIB)));
+    tarn_sleep_rule rule = {.tag = tag, .contents = TARN_SLEEP_LEAVE};
+    tarn_sleep_options options = {.size = sizeof options, .what = TARN_SLEEP_POOLS, .rules = &rule, .rule_count = 1};
+    int64_t before = stats_of(0).reserved_bytes[TARN_STAT_ALL].current;
+    OK(tarn_sleep(&options, NULL));
+    OK(tarn_pool_release(awake));
+    OK(tarn_device_synchronize(0));
+    OK(tarn_device_trim(0, 0));
+    CHECK(stats_of(0).reserved_bytes[TARN_STAT_ALL].current <= before - (int64_t)(8 * MIB));
+    OK(tarn_wake());
+    OK(tarn_stream_return(stream));
+    nothing_is_left_at_all();
+}
+
+/* The same of one that a wake has resumed, before it had no room for the next. */
+static void a_pool_that_is_let_go_after_half_a_wake_ends(void **state)
+{
+    (void)state;
+    tarn_stream stream = lease(0);
+    tarn_pool *pools[2];
+    void *blocks[2];
+    for (int i = 0; i < 2; i++) {
+        pools[i] = pool_with((tarn_pool_options){.device = 0});
+        blocks[i] = alloc_in(pools[i], stream, 8 * MIB);
+    }
+    tarn_sleep_options options = {.size = sizeof options, .what = TARN_SLEEP_POOLS};
+    OK(tarn_sleep(&options, NULL));
+    OK(tarn_device_limit_set(0, (size_t)stats_of(0).reserved_bytes[TARN_STAT_ALL].current + 24 * MIB));
+    GIVES(tarn_wake(), TARN_ERROR_OUT_OF_MEMORY);
+    for (int i = 0; i < 2; i++) {
+        tarn_pool_state pool_state;
+        OK(tarn_pool_state_get(pools[i], &pool_state));
+        OK(tarn_free(blocks[i]));
+        if (pool_state == TARN_POOL_RUNS) {
+            OK(tarn_pool_release(pools[i]));
+            pools[i] = NULL;
+        }
+    }
+    CHECK((pools[0] == NULL) != (pools[1] == NULL));
+    OK(tarn_wake()); /* with the memory of the one that is gone */
+    OK(tarn_pool_release(pools[pools[0] == NULL]));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_stream_return(stream));
+    nothing_is_left_at_all();
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
     (void)state;
@@ -563,6 +618,8 @@ int main(void)
         cmocka_unit_test(memory_goes_and_comes_back),
         cmocka_unit_test(a_prepare_is_undone_without_a_driver),
         cmocka_unit_test(what_stays_is_said_with_its_reason),
+        cmocka_unit_test(a_pool_that_is_let_go_while_others_sleep_ends),
+        cmocka_unit_test(a_pool_that_is_let_go_after_half_a_wake_ends),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_capture_refuses_a_sleep_and_a_sleep_a_capture),
         cmocka_unit_test(pools_that_slept_before_sleep_on),

@@ -155,7 +155,7 @@ static void the_workspace_of_cublaslt_stays_while_its_handle_is_asked_for(void *
         assert_ok(tarn_stream_return(streams[i]));
 }
 
-/* cuBLASLt takes its workspace as an argument: one a thread and stream, of tarn's memory, under every policy. */
+/* cuBLASLt takes its workspace as an argument: one per thread and stream, of tarn's memory, under every policy. */
 static void the_workspace_of_cublaslt_is_asked_for(void **state)
 {
     (void)state;

@@ -41,7 +41,7 @@ static void *capture_and_end(void *argument)
 }
 
 /* pytorch/pytorch#192061: a graph that was captured in a short-lived thread outlived its workspace. */
-/* One that tarn was not told of has the stream's, as every other use of it. */
+/* One that tarn does not know has the stream's, as every other use of it. */
 static void test_an_unknown_capture_has_the_streams_workspace(void **state)
 {
     (void)state;

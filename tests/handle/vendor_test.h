@@ -427,7 +427,7 @@ static void a_known_capture_survives(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
-/* A capture that tarn was not told of survives a create too: it is made in relaxed mode. */
+/* A capture that tarn does not know survives a create too: it is made in relaxed mode. */
 static void an_unknown_capture_survives_a_create(void **state)
 {
     const struct subject *subject = *state;

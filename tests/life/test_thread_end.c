@@ -312,7 +312,7 @@ static void destructors_use_tarn(void)
     OK(workspaces_clear_all(&(tarn_workspace_cleared){0}));
 }
 
-/* As often as the system runs them: the thread that tarn begins in the last one, nobody ends. Its memory can be had all the same; a
+/* As often as the system runs them: the thread that tarn begins in the last one, nobody ends. Its memory is available all the same; a
  * handle would stay its own. */
 static void destructors_use_tarn_to_the_last(void **state)
 {

@@ -345,7 +345,7 @@ static void a_capture_bars_it(void **state)
     OK(tarn_capture_end(empty, &graph)); /* it has survived */
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_stream_return(empty));
-    OK(driver->capture_begin(0, native_of(other), DRIVER_CAPTURE_RELAXED)); /* one that tarn was not told of */
+    OK(driver->capture_begin(0, native_of(other), DRIVER_CAPTURE_RELAXED)); /* one that tarn does not know */
     GIVES(tarn_compact(0, SIZE_MAX, &gained), TARN_ERROR_CAPTURE);
     OK(driver->capture_end(0, native_of(other), &graph)); /* and so has it */
     OK(tarn_host_graph_destroy(graph));
@@ -480,7 +480,7 @@ static void bad_calls_are_refused(void **state)
     CHECK(gained == 0);
 }
 
-/* Each call of the driver's, and each host allocation, fails once: contents, addresses and invariants stand, and the next call works. */
+/* Each driver call, and each host allocation, fails once: contents, addresses and invariants stand, and the next call works. */
 static void a_failure_loses_nothing(void **state)
 {
     (void)state;

@@ -187,7 +187,7 @@ static void a_pointer_that_comes_again_is_another_stream(void **state)
     values[0] = find(native);
     destroy(native);
     tarn_stream leased = 0;
-    OK(tarn_stream_lease(0, -1, &leased)); /* a new one of tarn's own, which has the pointer now */
+    OK(tarn_stream_lease(0, -1, &leased)); /* a new stream of tarn, which has the pointer now */
     CHECK(native_of(leased) == native && leased != values[0]);
     GIVES(tarn_stream_query(values[0]), TARN_ERROR_INVALID_STREAM);
     CHECK(find(native) == leased);

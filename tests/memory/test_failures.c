@@ -78,7 +78,7 @@ static void free_block(int index)
     forget(index);
 }
 
-/* Queues work, which may fail for want of host memory. */
+/* Queues work, which may fail for lack of host memory. */
 static void use(int stream, const void *address, uint64_t ns)
 {
     (void)machine->work(0, t.natives[stream], address, 1, ns);

@@ -29,7 +29,7 @@ static struct {
     bool suspended;
     tarn_checkpoint *checkpoint;
     tarn_observer observer; /* 0: none */
-    uint64_t mapped;        /* bytes that the observer was told of */
+    uint64_t mapped;        /* bytes that were reported to the observer */
     tarn_share *share, *received;
     void *imported;
     tarn_stream streams[2];

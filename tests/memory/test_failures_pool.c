@@ -218,7 +218,7 @@ static void capture(int pool, void **graph, bool with_graph)
         t.capturing = false;
     }
     if (*graph)
-        (void)machine->graph_launch(0, *graph, native_of(t.streams[0])); /* the test's own: for want of host memory */
+        (void)machine->graph_launch(0, *graph, native_of(t.streams[0])); /* the test's own: for lack of host memory */
 }
 
 static void captures_end_with_graphs(void)

@@ -191,7 +191,7 @@ static void blocks_and_streams_are_asked(void)
     (void)TRY(tarn_debug_check(0));
 }
 
-/* A capture of the caller's, in tarn's default pool and in one that the graph keeps. */
+/* A capture that the caller began, in tarn's default pool and in one that the graph keeps. */
 static void callers_capture(void)
 {
     bool named = make();

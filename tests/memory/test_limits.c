@@ -237,7 +237,7 @@ static void many_streams(void)
     CHECK(count > MOST_STREAMS - 16 && count < MOST_STREAMS);
     CHECK(status == TARN_ERROR_OUT_OF_HOST_MEMORY && strstr(tarn_last_error(), "all 65536 stream slots"));
     OK(tarn_free(alloc_on(streams[count - 1], MIB)));
-    /* The slot of one that leaves can be had again at once, wherever it is. */
+    /* The slot of one that leaves is available again at once, wherever it is. */
     for (size_t i = 999; i < count; i += 9000) {
         void *native = native_of(streams[i]);
         OK(tarn_stream_retire(streams[i]));
@@ -258,7 +258,7 @@ static void many_tags(void)
     }
     tag = 0;
     GIVES(tarn_tag_intern("one more", &tag), TARN_ERROR_INVALID_ARGUMENT);
-    OK(tarn_tag_intern("tag 40000", &tag)); /* those that are there can be had */
+    OK(tarn_tag_intern("tag 40000", &tag)); /* those that are there are available */
     CHECK(tag == 40000 && strcmp(tarn_tag_text(65535), "tag 65535") == 0 && strcmp(tarn_tag_text(0), "") == 0);
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;

@@ -187,7 +187,7 @@ static void what_the_driver_refuses_to_unmap_is_mapped_anew(void **state)
     OK(tarn_free(block));
     OK(tarn_free(pinned));
 
-    for (uint64_t nth = 1;; nth++) { /* a mapping that fails is not told of */
+    for (uint64_t nth = 1;; nth++) { /* a failed mapping is not reported */
         void *wide = NULL;
         OK(tarn_device_trim(0, 0));
         OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));

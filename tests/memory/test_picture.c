@@ -269,6 +269,33 @@ static const struct picture_pool *pool_in_picture(tarn_pool *pool)
     return NULL;
 }
 
+struct sought {
+    const void *block;
+    int device;
+};
+
+static void seek(const tarn_memory_segment *segment, void *user)
+{
+    struct sought *sought = user;
+    if ((uintptr_t)sought->block - (uintptr_t)segment->address < segment->bytes)
+        sought->device = segment->device;
+}
+
+/* Its slot has a stream of another device now. */
+static void memory_of_a_retired_stream_is_its_devices(void)
+{
+    tarn_stream gone = 0, next = 0;
+    host_start_with(2, 64 * MIB);
+    OK(tarn_stream_adopt(0, native_made(0), &gone));
+    struct sought sought = {.block = alloc_on(gone, 3 * MIB), .device = -1};
+    OK(tarn_stream_retire(gone));
+    for (int i = 0; i < 64 && (uint32_t)next != (uint32_t)gone; i++)
+        OK(tarn_stream_adopt(1, native_made(1), &next));
+    CHECK((uint32_t)next == (uint32_t)gone);
+    OK(tarn_memory_list(seek, &sought));
+    CHECK(sought.device == 0);
+}
+
 static void pools_and_what_they_have(void)
 {
     tarn_pool *pool = NULL;
@@ -624,6 +651,7 @@ static void test_the_trace_changes_nothing(void **state)
     X(frees_by_other_threads)                                         \
     X(blocks_that_wait)                                               \
     X(streams_have_segments_of_their_own)                             \
+    X(memory_of_a_retired_stream_is_its_devices)                      \
     X(pools_and_what_they_have)                                       \
     X(plain_segments)                                                 \
     X(debug_mode)                                                     \

@@ -96,7 +96,7 @@ static void a_block_is_used_again_when_its_streams_are_done(void)
     OK(tarn_pinned_record_stream(block, stream));        /* twice is once */
     OK(tarn_pinned_free(block));
     CHECK(pinned_stats().pending_bytes > 0);
-    CHECK(pinned_stats().active_requests.current == 1); /* not yet to be had */
+    CHECK(pinned_stats().active_requests.current == 1); /* not available yet */
     other = pinned_take(100 * KIB);
     CHECK(other != block);
     pinned_check(1);

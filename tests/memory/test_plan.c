@@ -476,7 +476,7 @@ static void failures_at_the_beginning_leave_all_as_it_was(void)
     use_plan(eight, LENGTH(eight), 36 * MIB, 2 * MIB);
     void *warm = alloc_on(lease(0), 100); /* what the device needs at its first use is there */
     OK(tarn_free(warm));
-    for (uint64_t n = 1; n <= 16; n++) {
+    for (uint64_t n = 1; n <= 64; n++) {
         begin_with_failure(n, false);
         begin_with_failure(n, true);
     }

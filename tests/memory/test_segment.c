@@ -318,7 +318,7 @@ static void options_that_make_no_sense_are_refused(void **state)
     OK(tarn_pool_release(pool));
 }
 
-/* One attempt, of which any step may fail for want of host memory. */
+/* One attempt, of which any step may fail for lack of host memory. */
 static tarn_status make_and_use(struct source *source)
 {
     const tarn_pool_allocator allocator = {sizeof allocator, source_alloc, source_free, source_gone, source};

@@ -92,7 +92,7 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
     gives_wrong(&giver, pool, (uintptr_t)0 - 30 * MIB - 512, TARN_ERROR_NOT_SUPPORTED, "48 bits");
     gives_wrong(&giver, pool, ((uintptr_t)1 << 48) - MIB, TARN_ERROR_NOT_SUPPORTED, "48 bits");
     gives_wrong(&giver, pool, (uintptr_t)0xffff800000000000, TARN_ERROR_NOT_SUPPORTED, "48 bits");
-    gives_wrong(&giver, pool, (uintptr_t)0x300000000100, TARN_ERROR_DRIVER, "no multiple of 512");
+    gives_wrong(&giver, pool, (uintptr_t)0x300000000100, TARN_ERROR_DRIVER, "not a multiple of 512");
 
     /* Another's segment: from before, inside, at both ends, around. */
     void *block = NULL;

@@ -26,6 +26,7 @@ static tarn_pool *pool;
 static tarn_stream stream, second;
 static unsigned char *blocks[BLOCKS];
 static size_t sizes[BLOCKS];
+static size_t much; /* of one block, so that its contents travel in chunks; 0: all blocks are small */
 
 static tarn_pool_state state_of(void)
 {
@@ -34,16 +35,29 @@ static tarn_pool_state state_of(void)
     return state;
 }
 
+#define STRIPE ((size_t)4096)
+#define CHUNK (MIB / 4)
+
+/* What a block's byte holds: other stripes, and other chunks, hold something else. */
+static int stamp(int i, size_t at)
+{
+    return (int)((0x20 + (size_t)i + at / STRIPE + at / CHUNK) & 0xff);
+}
+
 static void fill(int i)
 {
-    memset(blocks[i], 0x20 + i, sizes[i]);
+    for (size_t at = 0; at < sizes[i]; at += STRIPE)
+        memset(blocks[i] + at, stamp(i, at), sizes[i] - at < STRIPE ? sizes[i] - at : STRIPE);
 }
 
 static bool is_filled(int i)
 {
-    for (size_t k = 0; k < sizes[i]; k++)
-        if (blocks[i][k] != 0x20 + i)
+    unsigned char stripe[STRIPE];
+    for (size_t at = 0; at < sizes[i]; at += STRIPE) {
+        memset(stripe, stamp(i, at), STRIPE);
+        if (memcmp(blocks[i] + at, stripe, sizes[i] - at < STRIPE ? sizes[i] - at : STRIPE) != 0)
             return false;
+    }
     return true;
 }
 
@@ -56,6 +70,8 @@ static void begin(void)
     for (int i = 0; i < BLOCKS; i++) {
         void *block = NULL;
         sizes[i] = i % 2 ? 700 + (size_t)i * 900 : (size_t)i * MIB / 8 + 70000;
+        if (i == 1 && much)
+            sizes[i] = much;
         OK(tarn_pool_alloc(pool, i % 3 ? stream : second, sizes[i], &block));
         blocks[i] = block;
         fill(i);
@@ -83,7 +99,7 @@ static void end(void)
     OK(tarn_stream_return(second));
 }
 
-/* How work on a block that was freed, and waits, is hidden from who asks whether it has ended. */
+/* How work on a block that was freed, and waits, is hidden from code that asks whether it has ended. */
 enum { NO_ANSWER, NO_MARK, UNKNOWN_CAPTURE, HIDINGS };
 
 /* A suspend takes no memory from under work, whatever hides it: it waits for that, or fails and the pool runs. */
@@ -762,9 +778,89 @@ static void a_block_of_a_released_pool_is_gone_after_a_trim(void **state)
     OK(tarn_stream_return(own));
 }
 
+/* The driver copies pageable memory then. */
+static void contents_are_kept_without_what_makes_it_fast(void **state)
+{
+    (void)state;
+    static const char *const missing[] = {"host_alloc", "event_create"};
+    for (int i = 0; i < 2; i++) {
+        begin();
+        uint64_t pinned = calls_of(0, "host_alloc"), copies = calls_of(0, "copy");
+        OK(tarn_host_fail_set(kind_of(missing[i]), 1, true, TARN_ERROR_OUT_OF_HOST_MEMORY));
+        OK(tarn_pool_suspend(pool, true));
+        OK(tarn_pool_resume(pool));
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        CHECK(calls_of(0, "host_alloc") == pinned + 2 && calls_of(0, "copy") < copies + 2 * BLOCKS);
+        check_contents();
+        end();
+    }
+}
+
+static void large_contents_travel_in_chunks(void **state)
+{
+    (void)state;
+    begin();
+    uint64_t copies = calls_of(0, "copy"), pinned = calls_of(0, "host_alloc"), events = 0;
+    for (int round = 0; round < 3; round++) {
+        OK(tarn_pool_suspend(pool, true));
+        CHECK(calls_of(0, "copy") - copies > much / CHUNK);
+        OK(tarn_pool_resume(pool));
+        check_contents();
+        CHECK(ledger_of(0).pinned == 0 && (round == 0 || ledger_of(0).events == events));
+        events = ledger_of(0).events; /* the first has made those that streams keep */
+        fill(1);
+    }
+    CHECK(calls_of(0, "host_alloc") == pinned + 6);
+    end();
+}
+
+/* It goes with the pool; with_little() looks. */
+static void pinned_memory_that_the_driver_does_not_take_back_is_not_lost(void **state)
+{
+    (void)state;
+    begin();
+    OK(tarn_host_fail_set(kind_of("host_free"), 1, true, TARN_ERROR_DRIVER));
+    OK(tarn_pool_suspend(pool, true));
+    CHECK(ledger_of(0).pinned == 1);
+    OK(tarn_pool_resume(pool));
+    CHECK(ledger_of(0).pinned == 1);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    check_contents();
+    end();
+}
+
+static int with_much(void **state)
+{
+    (void)state;
+    much = 9 * MIB + 12345;
+    contents_staging = (struct contents_staging){.least = 20 * MIB, .chunk = CHUNK};
+    return 0;
+}
+
+static int with_little(void **state)
+{
+    (void)state;
+    CHECK(ledger_of(0).pinned == 0);
+    contents_staging.least = SIZE_MAX;
+    much = 0;
+    return 0;
+}
+
+#define WITH_MUCH(test)                                        \
+    {                                                          \
+        "with_much_" #test, test, with_much, with_little, NULL \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        WITH_MUCH(large_contents_travel_in_chunks),
+        WITH_MUCH(contents_are_kept_without_what_makes_it_fast),
+        WITH_MUCH(pinned_memory_that_the_driver_does_not_take_back_is_not_lost),
+        WITH_MUCH(contents_stay_where_nobody_knows_of_the_copies_out),
+        WITH_MUCH(contents_stay_where_nobody_knows_of_the_copies_back),
+        WITH_MUCH(contents_stay_where_the_memory_neither_goes_nor_comes_back),
+        WITH_MUCH(a_pool_suspended_in_part_can_be_released),
         cmocka_unit_test(what_freed_blocks_wait_for_is_waited_for),
         cmocka_unit_test(the_memory_goes_and_comes_back_with_its_contents),
         cmocka_unit_test(discarded_contents_leave_addresses_and_blocks),

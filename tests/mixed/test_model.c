@@ -27,8 +27,9 @@ struct model m;
 /* ---- Operations -------------------------------------------------------------------------------------------------- */
 
 static const struct operation *const groups[] = {block_operations, stream_operations, pool_operations,
-                                                 graph_operations, handle_operations, pinned_operations};
-enum { OPERATIONS = 64 };
+                                                 graph_operations, handle_operations, pinned_operations,
+                                                 share_operations, sleep_operations,  ask_operations};
+enum { OPERATIONS = 128 };
 static const struct operation *operations[OPERATIONS];
 static int operation_count;
 static unsigned weights;
@@ -81,7 +82,8 @@ static struct told {
     int step; /* that it was at */
     bool over;
     char what[128], text[1024];
-    uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks, refused;
+    uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks, refused, sleeps,
+        shares;
 } * told;
 
 void fault(const char *what, const char *format, ...)
@@ -141,6 +143,7 @@ static void configure(uint64_t seed)
         m.limit[i] = TARN_NO_LIMIT;
     for (int i = 0; i < CAPTURES; i++)
         m.captures[i].pool = -1;
+    m.exports = CHANCE(3) && tarn_export_enable(0) == TARN_OK;
 }
 
 static const struct step *now;
@@ -195,9 +198,15 @@ static void finish(void)
     m.actor = -1;
     captures_end();
     (void)wait_for_all();
+    shares_end();
+    sleeps_end(true);
+    asks_end();
     blocks_end();
     pinned_end();
     actors_end();
+    handles_let_go();
+    pools_make_room();
+    sleeps_end(false);
     pools_end();
     handles_end();
     (void)wait_for_all();
@@ -219,7 +228,7 @@ _Noreturn static void run(uint64_t seed, const struct step *steps, int count)
         told->step = m.step;
         step_run(&steps[m.step]);
         check_pending();
-        if (m.step % 8 == 0 || count < 200) {
+        if (m.step % 8 == 0 || count < 200 || getenv("TARN_MIXED_SHOW")) {
             check_owners();
             check_ledgers();
         }
@@ -241,6 +250,8 @@ void run_over(void)
     told->restores = m.count.restores;
     told->workspaces = m.count.workspaces;
     told->checks = m.count.checks;
+    told->sleeps = m.count.sleeps;
+    told->shares = m.count.shares;
     told->over = true;
     _exit(0);
 }
@@ -368,9 +379,9 @@ static bool try(uint64_t seed, struct step *steps, int count, bool shortens)
     if (good)
         printf("seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64 " out of memory, %" PRIu64
                " with failures, %" PRIu64 " launches, %" PRIu64 " suspends, %" PRIu64 " restores, %" PRIu64
-               " workspaces, %" PRIu64 " contents\n",
-               seed, count, told->allocations, told->shortages, told->injected, told->launches, told->suspends,
-               told->restores, told->workspaces, told->checks);
+               " workspaces, %" PRIu64 " sleeps, %" PRIu64 " shares, %" PRIu64 " contents\n",
+               seed, told->step, told->allocations, told->shortages, told->injected, told->launches, told->suspends,
+               told->restores, told->workspaces, told->sleeps, told->shares, told->checks);
     else
         report(seed, steps, count, shortens);
     fflush(stdout);

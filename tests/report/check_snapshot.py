@@ -6,7 +6,7 @@
 The keys and the opcodes are those that torch/utils/viz/MemoryViz.js and torch/cuda/_memory_viz.py of pytorch/pytorch read. Like
 MemoryViz.js the trace is read backwards from `segments`: what an entry undoes must be there, and what it brings back must not be.
 With --moving other threads moved memory meanwhile: what is on its way from one heap to another may lie in segments of both, so
-that these have more than is reserved. Prints a line a file; the exit status is 1 where one is wrong, and each fault that was found first in its kind is named.
+that these have more than is reserved. Prints a line per file; the exit status is 1 where one is wrong, and each fault that was found first in its kind is named.
 """
 
 import bisect

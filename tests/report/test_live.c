@@ -146,7 +146,7 @@ static void malformed(void)
     CHECK(setenv(bad_variable, bad_value, 1) == 0);
     CHECK(!tarn_malloc(1000));
     CHECK(tarn_last_status() == TARN_ERROR_CONFIGURATION && strstr(tarn_last_error(), bad_variable));
-    CHECK(unsetenv(bad_variable) == 0); /* mended, it works */
+    CHECK(unsetenv(bad_variable) == 0); /* corrected, it works */
     CHECK(tarn_malloc(1000));
 }
 

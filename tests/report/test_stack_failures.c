@@ -36,7 +36,7 @@ static bool keep(const void *data, size_t size, void *user)
     return true;
 }
 
-/* Not known to the loader, but to who reads the program's file. */
+/* Not known to the loader, but to code that reads the program's file. */
 static __attribute__((noinline)) bool allocate_in_a_named_function(void **pointer)
 {
     tarn_status status = tarn_alloc_on(TARN_STREAM_LEGACY, 5000, pointer);

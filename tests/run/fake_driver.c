@@ -5,12 +5,15 @@
  * resolver that tells all prototypes of the toolkit's header apart. What a row has no function for is answered with an address of its own,
  * so that a hook that is given out for another prototype shows.
  *
+ * FAKE_DRIVER_SWAPPED: the devices have each other's UUID, as if CUDA_VISIBLE_DEVICES had turned their order.
+ * FAKE_DRIVER_APART: threads have addresses of their own, which cost next to nothing and are not counted; for a benchmark.
  * FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to which
  * every name that is asked for is added. */
 #include "run/abi.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,12 +101,36 @@ static cu_result give(uint64_t key)
     return code;
 }
 
+/* Addresses of one thread, the last that it gave back first. */
+static _Thread_local struct {
+    cu_address free[128];
+    unsigned count;
+    cu_address next;
+} apart;
+static bool are_apart;
+
+__attribute__((constructor)) static void read_environment(void)
+{
+    are_apart = getenv("FAKE_DRIVER_APART");
+}
+
+static cu_result alloc_apart(cu_address *address)
+{
+    static _Atomic uint64_t threads;
+    if (!apart.next)
+        apart.next = UINT64_C(0x500000000000) + (atomic_fetch_add(&threads, 1) << 40);
+    *address = apart.count ? apart.free[--apart.count] : (apart.next += 2 << 20);
+    return CU_OK;
+}
+
 static cu_result alloc(cu_address *address, uint64_t size)
 {
     uint64_t key;
     int device = device_of(current);
     if (!address || !size)
         return CU_INVALID_VALUE;
+    if (are_apart)
+        return alloc_apart(address);
     if (device < 0)
         return CU_INVALID_CONTEXT;
     cu_result code = take(device, size, true, &key);
@@ -140,7 +167,7 @@ cu_result cuDeviceGetName(char *name, int size, cu_device device)
 
 cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
 {
-    memset(uuid->bytes, 0xa0 + device, sizeof uuid->bytes);
+    memset(uuid->bytes, 0xa0 + (getenv("FAKE_DRIVER_SWAPPED") ? 1 - device : device), sizeof uuid->bytes);
     return CU_OK;
 }
 
@@ -281,6 +308,10 @@ cu_result cuMemAllocManaged(cu_address *address, size_t size, unsigned flags)
 
 cu_result cuMemFree_v2(cu_address address)
 {
+    if (are_apart && address && apart.count < sizeof apart.free / sizeof *apart.free) {
+        apart.free[apart.count++] = address;
+        return CU_OK;
+    }
     return address ? give(address) : CU_OK;
 }
 

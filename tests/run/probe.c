@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,8 @@ static void open_driver(const char *name)
     X(, , , cuCtxSetCurrent, , )
 #undef X
 }
+
+static cu_context start_context;
 
 static cu_context start(int device)
 {
@@ -274,6 +277,38 @@ static void limited(void)
     CHECK(cu.cuMemAlloc_v2(&address[0], 64 * MIB) == CU_OK);
 }
 
+/* Memory of the host and of places that nobody has named yet is none of a device, on a thread without a context; and what was allocated
+ * behind the shim, as memory of other interfaces is, can be freed. */
+static void *other_places(void *argument)
+{
+    static const int types[] = {2, 3, 4, 5, 6, 99};
+    cu_piece piece;
+    (void)argument;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct cu_allocation_properties properties = {.type = 1, .location = {(unsigned)types[i], i % 2 ? 0 : -1}};
+        CHECK(cu.cuMemCreate(&piece, 40 * MIB, &properties, 0) == CU_OK);
+    }
+    struct cu_allocation_properties nowhere = {.type = 1, .location = {CU_LOCATION_DEVICE, 77}};
+    CHECK(cu.cuMemCreate(NULL, 40 * MIB, &nowhere, 0) == CU_INVALID_VALUE);
+    return NULL;
+}
+
+static void places(void)
+{
+    const char *(*path)(void);
+    cu_result (*alloc)(cu_address *, size_t);
+    cu_address address;
+    pthread_t thread;
+    start(0);
+    CHECK(pthread_create(&thread, NULL, other_places, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(free_now() == 64 * MIB);
+    void *found = dlsym(library, "tarn_run_driver");
+    memcpy(&path, &found, sizeof found);
+    found = dlsym(dlopen(path(), RTLD_NOW | RTLD_NOLOAD), "cuMemAlloc_v2");
+    memcpy(&alloc, &found, sizeof found);
+    CHECK(alloc(&address, MIB) == CU_OK && cu.cuMemFree_v2(address) == CU_OK && free_now() == 64 * MIB);
+}
+
 /* Threads that together would exceed the limit of 64 MiB; the shim must let none through, and lose no byte. */
 static void *storm(void *argument)
 {
@@ -294,6 +329,39 @@ static void *storm(void *argument)
     return NULL;
 }
 
+/* Sizes whose sum with anything wraps: the limit must not forget what is held. */
+static void beyond(void)
+{
+    cu_address address;
+    start(0);
+    CHECK(cu.cuMemAlloc_v2(&address, 40 * MIB) == CU_OK);
+    CHECK(cu.cuMemAlloc_v2(&address, SIZE_MAX) == CU_OUT_OF_MEMORY && free_now() == 24 * MIB);
+    CHECK(cu.cuMemAlloc_v2(&address, SIZE_MAX / 2 + 1) == CU_OUT_OF_MEMORY && free_now() == 24 * MIB);
+}
+
+/* What does not fit must not keep out what does, not for a moment. */
+static void *ask_too_much(void *stop)
+{
+    cu_address address;
+    CHECK(cu.cuCtxSetCurrent(start_context) == CU_OK);
+    while (!atomic_load((_Atomic int *)stop))
+        CHECK(cu.cuMemAlloc_v2(&address, 65 * MIB) == CU_OUT_OF_MEMORY);
+    return NULL;
+}
+
+static void neighbours(void)
+{
+    static _Atomic int stop;
+    cu_address address;
+    pthread_t thread;
+    start_context = start(0);
+    CHECK(pthread_create(&thread, NULL, ask_too_much, &stop) == 0);
+    for (int i = 0; i < 100000; i++)
+        CHECK(cu.cuMemAlloc_v2(&address, MIB) == CU_OK && cu.cuMemFree_v2(address) == CU_OK);
+    atomic_store(&stop, 1);
+    pthread_join(thread, NULL);
+}
+
 static void threads(void)
 {
     pthread_t thread[4];
@@ -303,6 +371,34 @@ static void threads(void)
     for (int i = 0; i < 4; i++)
         pthread_join(thread[i], NULL);
     CHECK(free_now() == 64 * MIB);
+}
+
+/* More threads at once than have desks, each of which frees most of what another has made. */
+enum { CROWD = 80, MADE = 100, LEFT = 16 };
+static cu_address made_by[CROWD][MADE];
+static pthread_barrier_t all_made;
+
+static void *make_and_free(void *argument)
+{
+    cu_address *mine = argument, *others = mine == made_by[CROWD - 1] ? made_by[0] : mine + MADE;
+    CHECK(cu.cuCtxSetCurrent(start_context) == CU_OK);
+    for (int i = 0; i < MADE; i++)
+        CHECK(cu.cuMemAlloc_v2(&mine[i], 4096) == CU_OK);
+    pthread_barrier_wait(&all_made);
+    for (int i = LEFT; i < MADE; i++)
+        CHECK(cu.cuMemFree_v2(others[i]) == CU_OK);
+    return NULL;
+}
+
+static void desks(void)
+{
+    pthread_t thread[CROWD];
+    start_context = start(0);
+    CHECK(pthread_barrier_init(&all_made, NULL, CROWD) == 0);
+    for (int i = 0; i < CROWD; i++)
+        CHECK(pthread_create(&thread[i], NULL, make_and_free, made_by[i]) == 0);
+    for (int i = 0; i < CROWD; i++)
+        pthread_join(thread[i], NULL);
 }
 
 static int wait_for(pid_t child)
@@ -393,6 +489,144 @@ static void one(void)
     CHECK(cu.cuMemAlloc_v2(&held, 13 * MIB) == CU_OK);
 }
 
+/* Holds 13 MiB, and 5 MiB of the other device, until its input ends. */
+static void waits(void)
+{
+    cu_address other;
+    start(1);
+    CHECK(cu.cuMemAlloc_v2(&other, 5 * MIB) == CU_OK);
+    one();
+    printf("%d\n", (int)getpid());
+    fflush(stdout);
+    while (getchar() != EOF)
+        ;
+}
+
+/* Of a group. The second argument is a number of MiB. */
+static size_t wanted;
+
+static void wait_for_end(void)
+{
+    printf("%d\n", (int)getpid());
+    fflush(stdout);
+    while (getchar() != EOF)
+        ;
+}
+
+static void hold(void)
+{
+    start(0);
+    CHECK(cu.cuMemAlloc_v2(&held, wanted * MIB) == CU_OK);
+    wait_for_end();
+}
+
+/* Exits 4 where it is refused. */
+static void take(void)
+{
+    start(0);
+    if (cu.cuMemAlloc_v2(&held, wanted * MIB)) {
+        held = 0;
+        exit(4);
+    }
+}
+
+static void tell_free(void)
+{
+    start((int)wanted);
+    printf("%zu\n", free_now() / MIB);
+}
+
+/* Says its number, and per line of its input what a request gives; it keeps nothing. */
+static void take_later(void)
+{
+    cu_address address;
+    start(0);
+    printf("%d\n", (int)getpid());
+    fflush(stdout);
+    for (int byte; (byte = getchar()) != EOF;)
+        if (byte == '\n') {
+            cu_result code = cu.cuMemAlloc_v2(&address, wanted * MIB);
+            CHECK(code || cu.cuMemFree_v2(address) == CU_OK);
+            printf("gives %u\n", code);
+            fflush(stdout);
+        }
+}
+
+/* Allocates and frees until it is killed. */
+static void churn(void)
+{
+    cu_address address;
+    start(0);
+    printf("%d\n", (int)getpid());
+    fflush(stdout);
+    for (;;)
+        if (cu.cuMemAlloc_v2(&address, wanted * MIB) == CU_OK)
+            CHECK(cu.cuMemFree_v2(address) == CU_OK);
+}
+
+/* Leaves a child of fork(), which lives on, and is killed. */
+static void leave_child(void)
+{
+    start(0);
+    CHECK(cu.cuMemAlloc_v2(&held, wanted * MIB) == CU_OK);
+    if (fork() == 0) {
+        wait_for_end();
+        _exit(0);
+    }
+    raise(SIGKILL);
+}
+
+/* Becomes a program that does not use the driver. */
+static void become(void)
+{
+    start(0);
+    CHECK(cu.cuMemAlloc_v2(&held, wanted * MIB) == CU_OK);
+    execlp("sh", "sh", "-c", "echo $$; cat >/dev/null", (char *)NULL);
+}
+
+/* As many processes at once as the second argument says, each of which asks for 1 MiB when all are there, and
+ * keeps it until all have asked. */
+static void crowd(void)
+{
+    int ready[2], go[2], done[2], stay[2], have = 0;
+    char byte;
+    CHECK(pipe(ready) == 0 && pipe(go) == 0 && pipe(done) == 0 && pipe(stay) == 0);
+    for (size_t i = 0; i < wanted; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child)
+            continue;
+        close(go[1]);
+        close(stay[1]);
+        start(0);
+        CHECK(write(ready[1], "r", 1) == 1 && read(go[0], &byte, 1) == 0);
+        byte = cu.cuMemAlloc_v2(&held, MIB) == CU_OK;
+        CHECK(write(done[1], &byte, 1) == 1 && read(stay[0], &byte, 1) == 0);
+        _exit(0);
+    }
+    for (size_t i = 0; i < wanted; i++)
+        CHECK(read(ready[0], &byte, 1) == 1);
+    close(go[1]);
+    for (size_t i = 0; i < wanted; i++) {
+        CHECK(read(done[0], &byte, 1) == 1);
+        have += byte;
+    }
+    printf("%d of %zu have it\n", have, wanted);
+    close(stay[1]);
+    while (wait(NULL) > 0)
+        ;
+}
+
+/* Frees the same twice, under a limit that others have used up. */
+static void free_twice(void)
+{
+    cu_address address;
+    start(0);
+    CHECK(cu.cuMemAlloc_v2(&address, wanted * MIB) == CU_OK);
+    CHECK(cu.cuMemFree_v2(address) == CU_OK && cu.cuMemFree_v2(address) != CU_OK);
+    printf("%zu\n", free_now() / MIB);
+}
+
 /* Functions begin plainly, for tools that read and replace their first instructions. */
 static void prologues(void)
 {
@@ -420,18 +654,40 @@ static const struct {
     const char *name;
     void (*run)(void);
 } commands[] = {
-    {"kinds", kinds},         {"bad", bad},
-    {"triples", triples},     {"newer", newer},
-    {"limited", limited},     {"threads", threads},
-    {"forks", forks},         {"killed", killed},
-    {"residue", residue},     {"residue_above", residue_above},
-    {"many", many},           {"one", one},
-    {"prologues", prologues}, {"falls_through", falls_through},
+    {"kinds", kinds},
+    {"bad", bad},
+    {"triples", triples},
+    {"newer", newer},
+    {"limited", limited},
+    {"threads", threads},
+    {"forks", forks},
+    {"killed", killed},
+    {"residue", residue},
+    {"residue_above", residue_above},
+    {"many", many},
+    {"one", one},
+    {"waits", waits},
+    {"hold", hold},
+    {"take", take},
+    {"tell_free", tell_free},
+    {"churn", churn},
+    {"beyond", beyond},
+    {"places", places},
+    {"neighbours", neighbours},
+    {"desks", desks},
+    {"take_later", take_later},
+    {"leave_child", leave_child},
+    {"become", become},
+    {"free_twice", free_twice},
+    {"crowd", crowd},
+    {"prologues", prologues},
+    {"falls_through", falls_through},
 };
 
 int main(int argc, char **argv)
 {
     atexit(free_late);
+    wanted = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
     open_driver("libcuda.so.1");
     for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, argv[1]) == 0) {

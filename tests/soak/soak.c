@@ -379,7 +379,7 @@ static void print_summary(const struct storm *storm)
     const struct rest *first = &storm->settled, *last = &storm->at_rest;
     putchar('\n');
     chores_print();
-    printf("%.0f million calls of the mix, %" PRIu64 " of them refused for want of memory; %" PRIu64
+    printf("%.0f million calls of the mix, %" PRIu64 " of them refused for lack of memory; %" PRIu64
            " threads ended and were replaced\n",
            (double)storm->operations / 1e6, storm->refused, (uint64_t)atomic_load(&births));
     printf("at rest after the first windows, and after the last: metadata %" PRId64 " and %" PRId64

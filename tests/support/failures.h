@@ -19,7 +19,7 @@
 
 /* What can be made to fail:
  *   driver  calls of the host device, or, where the driver is CUDA or HIP, of the simulated vendor's library
- *   memory  allocations of the library's own
+ *   memory  the library's own allocations
  *   system  calls of the C library: system.h
  *   handle  calls of the simulated libraries with handles */
 #define FAILURE_KIND_LIST(X) X(driver) X(memory) X(system) X(handle)

@@ -9,7 +9,7 @@ out-of-memory events, a ring that wrapped, old layouts, every pickle protocol, z
 PyTorch's caching allocator (pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp), so that events, addresses and the final
 state agree. Nothing here depends on the clock or on hash order: the same Python writes the same bytes.
 
-summary.txt has a line a file: what a reader must count in it. Fields: SUMMARY below.
+summary.txt has a line per file: what a reader must count in it. Fields: SUMMARY below.
 """
 
 import json

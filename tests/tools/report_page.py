@@ -8,139 +8,19 @@ scripts/page-speed.
 DATA is the folder that make_snapshots.py filled; pages and screenshots go into OUT. Debian's python3-selenium drives the browser.
 """
 
-import gzip
 import json
 import os
 import pickle
-import random
 import subprocess
 import sys
-import time
 
-from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.chrome.service import Service
 
-PROGRAM, DATA, OUT, WHAT = sys.argv[1:5]
+from page_browser import (COLOURED, DATA, OUT, PROGRAM, WHAT, Browser, ask, click_in_chart, compare_moment, expect, fail, make_page)
+from page_many import many_events, speed
+
 RECORDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recordings")
-MANY_EVENTS = 400_000
-
-
-def fail(text):
-    sys.exit("report_page: " + text)
-
-
-def expect(what, got, wanted):
-    if got != wanted:
-        fail(f"{what}: the page has {got!r}, the program {wanted!r}")
-
-
-def make_page(name, *files):
-    page = os.path.join(OUT, name + ".html")
-    subprocess.run([PROGRAM, "report", "-o", page, *files], check=True)
-    return page
-
-
-def ask(file, at, device=0, rows=100):
-    """What `tarn report --json` says of a device at a moment."""
-    printed = subprocess.run([PROGRAM, "report", "--json", "--top", str(rows), "--device", str(device), "--at", str(at), file],
-                             check=True, capture_output=True, text=True).stdout
-    return json.loads(printed)[0]
-
-
-class Browser:
-    def __init__(self):
-        options = webdriver.ChromeOptions()
-        options.binary_location = "/usr/bin/chromium"
-        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-                         "--force-device-scale-factor=1", "--window-size=1500,1700"):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
-        self.driver.set_script_timeout(60)
-        self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
-            window.longTasks = [];
-            new PerformanceObserver(list => longTasks.push(...list.getEntries().map(entry => entry.duration)))
-                .observe({entryTypes: ["longtask"]});"""})
-
-    def open(self, page, scheme="light"):
-        """Loads a page and waits until it is drawn."""
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia",
-                                    {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
-        self.driver.get("file://" + page)
-        self.wait("document.body && document.body.dataset.ready && document.body.dataset.moment", "the page was not ready")
-        self.wait("document.getElementById('timeline-section').hidden || document.body.dataset.drawn", "nothing was drawn")
-        self.check()
-
-    def check(self):
-        """Nothing was complained of, nothing was fetched, no dialog stands."""
-        complaints = [entry["message"] for entry in self.driver.get_log("browser")]
-        if complaints:
-            fail("the browser says: " + "; ".join(complaints))
-        fetched = self.run("return performance.getEntriesByType('resource').map(entry => entry.name).filter("
-                           "name => !name.startsWith('data:'))")
-        expect("fetched", fetched, [])
-
-    def run(self, script, *arguments):
-        return self.driver.execute_script("return (async function() {" + script + "}).apply(null, arguments)", *arguments)
-
-    def wait(self, condition, otherwise, seconds=60):
-        end = time.monotonic() + seconds
-        while not self.run("return " + condition):
-            if time.monotonic() > end:
-                fail(f"{otherwise}: {self.run('return document.body.innerText.slice(0, 300)')} {self.driver.get_log('browser')}")
-            time.sleep(0.02)
-
-    def get(self, selector):
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
-
-    def keys(self, *keys):
-        ActionChains(self.driver).send_keys(*keys).perform()
-
-    def settle(self):
-        """Until all parts show the chosen moment."""
-        self.run("return new Promise(resolve => setTimeout(resolve, 30))")
-        self.wait("document.getElementById('moment-title').textContent.replace(/[^0-9 ]/g, '').includes("
-                  "document.body.dataset.moment)", "the moment did not settle")
-
-    def filtered(self):
-        """Until what was asked for last is all that is shown."""
-        self.run("return new Promise(resolve => setTimeout(resolve, 400))")
-        self.wait("document.body.dataset.filtering === undefined", "the filter did not settle")
-        self.settle()
-
-    def screenshot(self, name):
-        self.driver.save_screenshot(os.path.join(OUT, name + ".png"))
-
-
-def compare_moment(browser, file, device=0):
-    """Sums, groups and blocks of the moment that the page shows. Gives the moment."""
-    browser.settle()
-    moment = int(browser.run("return document.body.dataset.moment"))
-    said = ask(file, moment, device)
-    sums = {key: float(value) for key, value in browser.run(
-        "return Object.assign({}, document.getElementById('sums').dataset)").items()}
-    for shown, key in (("allocated", "allocated"), ("waiting", "waiting"), ("reserved", "reserved"), ("free", "free"),
-                       ("largest", "largest_free")):
-        expect(f"{shown} at {moment}", sums[shown], float(said["at"][key]))
-    rows = browser.run("""return [...document.querySelectorAll('#blocks tbody tr')].map(
-        row => [parseInt(row.dataset.address, 16), Number(row.dataset.size)])""")
-    expect(f"blocks at {moment}", [tuple(row) for row in rows], [(block["address"], block["bytes"]) for block in said["blocks"]])
-    groups = browser.run("""return [...document.querySelectorAll('#groups tbody tr')].map(
-        row => [row.querySelector('button').title, Number(row.children[2].textContent.replace(/,/g, ''))])""")
-    wanted = [[group["name"], group["blocks"]] for group in said["groups"]["call_site"]]
-    expect(f"groups at {moment}", sorted(groups[:100]), sorted(wanted))
-    return moment
-
-
-def click_in_chart(browser, part, height=0.5):
-    """At a part of the chart's width. The margins are those of timeline.js."""
-    canvas = browser.get("canvas.areas")
-    width, tall = canvas.size["width"], canvas.size["height"]
-    x = 76 + part * (width - 76 - 26) - width / 2
-    ActionChains(browser.driver).move_to_element_with_offset(canvas, int(x), int((height - 0.5) * tall)).click().perform()
 
 
 def walk_around(browser, scheme):
@@ -153,11 +33,12 @@ def walk_around(browser, scheme):
     for part in (0.1, 0.37, 0.62, 0.93):
         click_in_chart(browser, part)
         compare_moment(browser, file)
-    x, _, width = browser.run("""const line = document.querySelector('svg.overlay .mark.peak').getBoundingClientRect();
-        const canvas = document.querySelector('canvas.areas').getBoundingClientRect();
-        return [(line.left + line.right) / 2 - canvas.left, 0, canvas.width]""")
-    click_in_chart(browser, (x - 76) / (width - 76 - 26))
-    expect("a click below the mark of the peak", compare_moment(browser, file), ask(file, "peak")["peak"]["event"])
+    marks = dict(mark.split(" ") for mark in browser.run("return document.getElementById('timeline').dataset.marks").split(", "))
+    width = browser.get("canvas.areas").size["width"]
+    for height, where in ((0.5, "below"), (None, "on")):
+        browser.get("#at-end").click()
+        click_in_chart(browser, (int(marks["peak"]) - 76) / (width - 76 - 26), height)
+        expect(f"a click {where} the mark of the peak", compare_moment(browser, file), ask(file, "peak")["peak"]["event"])
 
     browser.get("#ooms button").click()
     expect("a click on an out-of-memory error", compare_moment(browser, file), ask(file, "peak")["out_of_memory"][0]["state"]["event"])
@@ -290,6 +171,24 @@ def call_trees(browser):
     expect("of one call site", browser.run(sizes)[0], said["groups"]["call_site"][0]["bytes"])
     browser.check()
 
+    frames = [{"name": "again", "filename": "/srv/again.py", "line": i + 1} for i in range(20000)]
+    file = os.path.join(OUT, "recursion.pickle")
+    with open(file, "wb") as out: # a trace alone, too
+        pickle.dump({"device_traces": [[{"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "time_us": 1, "frames": frames}]]}, out, 4)
+    for opened in (False, True):
+        if opened:
+            browser.open(os.path.join(OUT, "tarn.html"))
+            expect("of a recursion", open_file(browser, file), "")
+            browser.wait("document.body.dataset.filtering === undefined", "the recursion is not shown")
+        else:
+            browser.open(make_page("recursion", file))
+        browser.settle()
+        expect("lines of a recursion", browser.run(sizes), [512] * 101)
+        browser.run("[...document.querySelectorAll('#calls svg g')].pop().dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+        expect("further in", browser.run("return document.querySelector('#calls svg text').textContent"), "again  again.py:19901")
+        expect("links to callers", browser.run("return document.querySelectorAll('#calls .crumbs button').length") <= 9, True)
+    browser.check()
+
 
 def rows_of(browser):
     """The blocks of the table as (address, size)."""
@@ -356,7 +255,7 @@ def filters(browser):
     expect("by size", rows_of(browser), [pair(block) for block in alive if 1 << 20 <= block["bytes"] <= 20 << 20][:100])
     type_into(browser, "least", "")
     type_into(browser, "most", "64k")
-    browser.wait("[...document.querySelectorAll('svg.overlay .axis text')].every(node => !node.textContent.includes('GiB'))",
+    browser.wait("document.getElementById('timeline').dataset.y && !document.getElementById('timeline').dataset.y.includes('GiB')",
                  "the chart is as high as what is left out")
     type_into(browser, "least", "1 MiB")
     type_into(browser, "most", "20 bananas")
@@ -380,6 +279,8 @@ def filters(browser):
     site = next(block["call_site"] for block in site if pair(block) == rows_of(browser)[0])
     if site not in browser.run("return document.getElementById('tooltip').textContent"):
         fail("the hint of a block does not show its stack")
+    browser.run("document.querySelector('#blocks tbody button').click()")
+    expect("call site first", browser.run("return document.querySelector('#block .stack code').textContent"), site)
     browser.check()
 
 
@@ -413,7 +314,7 @@ def ranges_and_links(browser):
     browser.keys("p", *"+" * 3)
     browser.filtered()
     look = """return [document.getElementById('matches').textContent, document.getElementById('range-title').textContent,
-        document.getElementById('blocks').textContent, document.querySelector('svg.overlay .axis').textContent,
+        document.getElementById('blocks').textContent, document.getElementById('timeline').dataset.x,
         document.getElementById('moment-title').textContent, document.getElementById('block').textContent]"""
     seen = browser.run(look)
     if not rows_of(browser):
@@ -502,7 +403,13 @@ def snapshots_opened(browser):
     unpacked = os.path.join(OUT, "gpt-adamw.pickle")
     subprocess.run(["zstd", "-q", "-d", "-f", "-o", unpacked, os.path.join(RECORDINGS, "gpt-adamw.pickle.zst")], check=True)
     names = ("tarn", "streams", "expandable", "old", "late-frees", "wrapped", "state")
-    for path in [*(os.path.join(DATA, name + ".pickle") for name in names), unpacked]:
+    sites = os.path.join(OUT, "sites.pickle")
+    files = ("torch/nn/x.py", "/a/torch/_y.py", "torch/functional.py", "torch/model.py", "/home/torch/m.py", "/a/mytorch/nn/l.py", "torch", "/torch/nn.py")
+    events = [{"action": "alloc", "addr": (i + 1) << 12, "size": 512 * (i + 1), "stream": 0, "time_us": i, "frames": [
+        {"name": "inner", "filename": name, "line": 3}, {"name": "outer", "filename": "/home/a.py", "line": 4}]} for i, name in enumerate(files)]
+    with open(sites, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
+    for path in [*(os.path.join(DATA, name + ".pickle") for name in names), unpacked, sites]:
         expect("opening " + path, open_file(browser, path), "")
         browser.wait("document.body.dataset.filtering === undefined", "the file is not shown")
         said = json.loads(subprocess.run([PROGRAM, "report", "--json", path], check=True, capture_output=True, text=True).stdout)
@@ -660,72 +567,21 @@ def without_room(browser):
     browser.wait(COLOURED, "the chart did not come back")
 
 
-# Whether anything is painted inside the chart.
-COLOURED = """(() => {
-    const canvas = document.querySelector('canvas.areas'), small = window.small ||= Object.assign(
-        document.createElement('canvas'), {width: 64, height: 32}).getContext('2d', {willReadFrequently: true});
-    small.clearRect(0, 0, 64, 32);
-    if (!canvas.width || !canvas.height)
-        return false;
-    small.drawImage(canvas, 0, 0, 64, 32);
-    return small.getImageData(0, 0, 64, 32).data.some(value => value);
-})()"""
-
-
-def zoom_for_120_frames(browser, looking=True):
-    """How many of 120 frames of zooming and panning show the chart; how many points were drawn of a picture's groups, at most, and of a
-    frame; the milliseconds between frames, and those in which the page shows what there is, sorted."""
-    return browser.run("""
-        const canvas = document.querySelector('canvas.areas'), box = canvas.getBoundingClientRect();
-        const drawing = CanvasRenderingContext2D.prototype, own = {};
-        let points = 0, most = 0, frames = 0, perFrame = 0;
-        for (const name of ['lineTo', 'fillRect', 'moveTo', 'drawImage']) {
-            own[name] = drawing[name];
-            drawing[name] = function(...values) {
-                if (this.canvas === canvas)
-                    frames++;
-                else if (!this.canvas.isConnected)
-                    points += name === 'fillRect' ? 4 : 1;
-                return own[name].apply(this, values);
-            };
-        }
-        const fill = drawing.fill;
-        drawing.fill = function(...values) {
-            most = Math.max(most, points);
-            points = 0;
-            return fill.apply(this, values);
+def resized_while_read(browser):
+    """A page whose window changes all the time while it is read, before there is anything to draw, complains of nothing."""
+    script = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
+        const resize = () => {
+            window.dispatchEvent(new Event('resize'));
+            if (!document.body || !document.body.dataset.moment)
+                setTimeout(resize, 0);
         };
-        let seen = 0;
-        const times = [], scripts = [];
-        for (let frame = 0; frame < 120; frame++) {
-            times.push(await new Promise(resolve => requestAnimationFrame(resolve)));
-            perFrame = Math.max(perFrame, frames);
-            frames = points = 0;
-            if (arguments[0])
-                seen += """ + COLOURED + """;
-            const start = performance.now();
-            canvas.dispatchEvent(new WheelEvent('wheel', {deltaY: frame % 60 < 40 ? -30 : 60, bubbles: true, cancelable: true,
-                clientX: box.left + box.width * (0.3 + frame / 300), clientY: box.top + 100}));
-            scripts.push(performance.now() - start);
-        }
-        Object.assign(drawing, own, {fill});
-        const sorted = list => list.sort((a, b) => a - b);
-        return [seen, most, perFrame, sorted(times.slice(1).map((time, i) => time - times[i])), sorted(scripts)]""", looking)
-
-
-def never_blank(browser):
-    """Of 120 frames of zooming and panning none is empty, and each draws a few pictures. A picture has for each of its groups at most four
-    points per pixel of width. The page is that of many_events()."""
-    browser.get("#zoom-reset").click()
-    seen, points, calls, times, _ = zoom_for_120_frames(browser)
-    width = browser.run("return document.querySelector('canvas.areas').getBoundingClientRect().width")
-    print(f"zooming: {seen} of 120 frames show the chart, {1000 * len(times) / sum(times):.0f} frames a second")
-    print(f"at most {points / width:.1f} points of a group per pixel of width, and {calls} pictures in a frame")
-    expect("frames with a chart", seen, 120)
-    if not 0 < points <= 4 * width:
-        fail("too many points are drawn")
-    if not 0 < calls <= 40: # several presentations may fall between two frames
-        fail("a frame draws more than pictures")
+        resize();
+        // Frames are made as often as that, so that one falls between any two parts of the page.
+        window.requestAnimationFrame = call => setTimeout(() => call(performance.now()), 0);
+        window.cancelAnimationFrame = clearTimeout;"""})
+    browser.open(os.path.join(OUT, "tarn.html"))
+    browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+    compare_moment(browser, os.path.join(DATA, "tarn.pickle"))
     browser.check()
 
 
@@ -734,12 +590,16 @@ def printed(browser):
     browser.open(os.path.join(OUT, "tarn.html"))
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     browser.run("document.querySelector('main').style.width = '700px'")
-    canvas, drawn, axis, height = browser.run("""
-        const canvas = document.querySelector('canvas.areas'), line = document.querySelector('svg.overlay .axis .domain');
-        const box = canvas.getBoundingClientRect(), axis = line.getBoundingClientRect();
-        return [box.width, canvas.width, axis.width, box.height / box.width * canvas.width / canvas.height]""")
-    expect("width of the axis on paper", round(axis), round((drawn - 76 - 26) * canvas / drawn))
-    expect("shape of the chart on paper", round(height, 2), 1.0)
+    for chart, frame in (("canvas.areas", "canvas.frame"), ("canvas.free", "canvas.free-frame")):
+        shapes = browser.run("""
+            const shape = selector => {
+                const canvas = document.querySelector(selector), {left, top, width, height} = canvas.getBoundingClientRect();
+                return [left, top, width, height, canvas.width, canvas.height];
+            };
+            return [shape(arguments[0]), shape(arguments[1])]""", chart, frame)
+        expect("axes of the chart on paper", shapes[1], shapes[0])
+        _, _, width, height, drawn, tall = shapes[0]
+        expect("shape of the chart on paper", round(height / width * drawn / tall, 2), 1.0)
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
@@ -768,93 +628,8 @@ def hostile_texts(browser):
     expect("pictures and scripts", browser.run("return document.querySelectorAll('img, #report script').length"), 0)
 
 
-def make_many(name, count):
-    """A snapshot of so many events."""
-    source = random.Random(1)
-    frames = [{"name": f"f{i}", "filename": f"/srv/train/file_{i % 20}.py", "line": i} for i in range(500)]
-    stacks = [source.sample(frames, 20) for _ in range(2000)]
-    events, live = [], []
-    segments = [{"device": 0, "address": 1 << 40, "total_size": 4 << 30, "stream": 0, "blocks": []}]
-    free = list(range(4096))
-    for i in range(count):
-        if len(live) > 2000 and source.random() < 0.5:
-            place, size = live.pop(source.randrange(len(live)))
-            free.append(place)
-            action = "free_completed"
-        else:
-            place, size = free.pop(source.randrange(len(free))), source.randint(1, 1 << 20)
-            live.append((place, size))
-            action = "alloc"
-        events.append({"action": action, "addr": (1 << 40) + (place << 20), "size": size, "stream": 0, "time_us": 3 * i,
-                       "user_metadata": f"step {i // 50000}/layer {i % 12}", "frames": source.choice(stacks)})
-        if len(free) < 10:
-            fail("the generator ran out of places")
-    file = os.path.join(OUT, name + ".pickle")
-    with open(file, "wb") as out:
-        pickle.dump({"segments": segments, "device_traces": [events]}, out, 4)
-    return file
-
-
-def gzipped(page):
-    with open(page, "rb") as source:
-        return len(gzip.compress(source.read(), 6))
-
-
-def speed(browser, count):
-    """Prints how fast the page of a snapshot of so many events is."""
-    file = make_many("speed", count)
-    page = make_page("speed", "--no-what-if", file)
-    os.remove(file)
-    browser.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
-    browser.driver.get("about:blank")
-    browser.driver.get("file://" + page)
-    browser.wait("document.body && document.body.dataset.drawn", "nothing was drawn")
-    metrics = {metric["name"]: metric["value"] for metric in browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
-    drawn = int(browser.run("return document.body.dataset.drawn"))
-    browser.wait("document.body.dataset.ready", "the page was not ready")
-    browser.settle()
-    browser.driver.set_script_timeout(300)
-    thread = lambda: {metric["name"]: metric["value"] for metric in browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
-    before = thread()["TaskDuration"]
-    _, _, _, times, scripts = zoom_for_120_frames(browser, False)
-    worked = 1000 * (thread()["TaskDuration"] - before) / 120
-    print(f"{count} events: {os.path.getsize(page) / 1e6:.1f} MB, {gzipped(page) / 1e6:.1f} MB gzipped; first drawing after {drawn} ms "
-          f"(at most {1000 * metrics['TaskDuration']:.0f} ms of the page's thread); zooming "
-          f"{times[len(times) // 2]:.1f} ms a frame (median), {times[len(times) * 95 // 100]:.1f} ms (95 %), of which the page's "
-          f"own work {scripts[len(scripts) // 2]:.1f} and {scripts[len(scripts) * 95 // 100]:.1f} ms; its thread was busy for {worked:.1f} ms "
-          f"a frame (mean, with the pictures of new views), of 16.7 that 60 frames a second leave")
-
-
-def many_events(browser):
-    """400,000 events: how long until something is seen, and the longest time in which the page does not answer."""
-    file = make_many("many", MANY_EVENTS)
-    page = make_page("many", "--no-what-if", file)
-    small = gzipped(page)
-    print(f"the page of {MANY_EVENTS} events has {small} bytes gzipped")
-    if small > 8_000_000:
-        fail("the page is too large")
-    browser.open(page)
-    drawn = int(browser.run("return document.body.dataset.drawn"))
-    longest = browser.run("return Math.max(0, ...window.longTasks)")
-    browser.run("window.longTasks.length = 0")
-    compare_moment(browser, file)
-    browser.get("canvas.areas").click()
-    browser.keys("p", *"+" * 25)
-    browser.wait("document.getElementById('detail').textContent.includes('one by one')", "zooming in shows no single blocks")
-    browser.keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
-    compare_moment(browser, file)
-    later = browser.run("return Math.max(0, ...window.longTasks)")
-    browser.screenshot("report-many")
-    print(f"{MANY_EVENTS} events, {os.path.getsize(os.path.join(OUT, 'many.html')) >> 20} MiB: first drawing after {drawn} ms, "
-          f"longest task {longest:.0f} ms while loading, {later:.0f} ms while zooming")
-    never_blank(browser)
-    if drawn > 30_000 or longest > 2_000 or later > 2_000:
-        fail("that is too long")
-    os.remove(file)
-
-
 PARTS = {
-    "show": [advice, categories, call_trees, full_map, without_room, printed, two_files, state_only, hostile_texts],
+    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, hostile_texts],
     "look": [filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible],
     "open": [several_ranks, snapshots_opened],
     "many": [many_events],

@@ -157,14 +157,14 @@ static void a_leak_is_found_by_its_rhythm(void **state)
     struct recording *recording = record();
     rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, 0);
     expect_advice(recording,
-                  "keep  a.py:7 keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, and frees none of it: "
+                  "keep a.py:7 keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, and frees none of it: "
                   "83 % of the peak. Look for what still refers to it: a list, or a cache without a bound.\n");
     recording = record();
     rounds(recording, 10, 3, 2 * MIB, STACK_KEEP, 0); /* three a round: the long gaps divide */
     expect_part(recording, "keeps about 6.00 MiB more each round, 60.0 MiB in 10 rounds, ");
     recording = record();
     rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, TAG);
-    expect_part(recording, "cache (keep  a.py:7) keeps about 4.00 MiB");
+    expect_part(recording, "cache (keep a.py:7) keeps about 4.00 MiB");
     recording = record();
     rounds(recording, 10, 1, 4 * MIB, STACK_NONE, TAG);
     expect_part(recording, "cache keeps about 4.00 MiB");
@@ -197,7 +197,7 @@ static void several_leaks_are_one_sentence(void **state)
     }
     expect_part(
         recording,
-        "keep  a.py:7 keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, and frees none of it: 69 % of "
+        "keep a.py:7 keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, and frees none of it: 69 % of "
         "the peak (and 1 other that grows so, 10.0 MiB). Look");
 }
 
@@ -374,17 +374,18 @@ static void out_of_memory(void **state)
     struct recording *recording = record();
     segments(recording, 10, 95 * MIB, false);
     put(recording, SNAPSHOT_OOM, 20 * MIB, 60 * MIB, STACK_WORK, 0);
-    expect_advice(
-        recording,
-        "Memory ran out for a request of 60.0 MiB: the device had 20.0 MiB, and 50.0 MiB of the 0.98 GiB reserved "
-        "were free, enough together, but the largest hole was 5.00 MiB. Fragmentation: expandable segments "
-        "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
+    expect_advice(recording,
+                  "Memory ran out for a request of 60.0 MiB by work a.py:9: the device had 20.0 MiB, and 50.0 MiB of "
+                  "the 0.98 GiB reserved "
+                  "were free, enough together, but the largest hole was 5.00 MiB. Fragmentation: expandable segments "
+                  "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
     put(recording, SNAPSHOT_OOM, 20 * MIB, 100 * MIB, STACK_WORK, 0);
     expect_advice(
         recording,
-        "Memory ran out 2 times, the last time for a request of 100 MiB: the device had 20.0 MiB, and 50.0 MiB of "
-        "the 0.98 GiB reserved were free. It lacked 30.0 MiB even with all of that in one piece: 950 MiB were "
-        "in use, and work  a.py:9 has 950 MiB of that (100 %).\n");
+        "Memory ran out 2 times, the last time for a request of 100 MiB by work a.py:9: the device had 20.0 MiB, and "
+        "50.0 MiB of the 0.98 GiB reserved were free. It lacked 30.0 MiB even with all of that in one piece: 950 MiB "
+        "were "
+        "in use, and work a.py:9 has 950 MiB of that (100 %).\n");
     put(recording, SNAPSHOT_FREE_REQUESTED, UINT64_C(1) << 40, 95 * MIB, 0, 0);
     work(recording, 1, MIB);
     put(recording, SNAPSHOT_OOM, 20 * MIB, 100 * MIB, STACK_WORK, 0);
@@ -395,6 +396,27 @@ static void out_of_memory(void **state)
     take(recording, 5 * MIB, STACK_NONE, 0);
     put(recording, SNAPSHOT_OOM, 0, 60 * MIB, STACK_NONE, 0);
     expect_advice(recording, "Memory ran out for a request of 60.0 MiB, with 5.00 MiB allocated.\n");
+}
+
+/* A device with room enough did not refuse the request: a limit did. What rounding may ask for besides is no room. */
+static void out_of_a_limit(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    segments(recording, 10, 95 * MIB, false);
+    put(recording, SNAPSHOT_OOM, 300 * MIB, 60 * MIB, STACK_WORK, TAG);
+    expect_advice(
+        recording,
+        "Memory ran out for a request of 60.0 MiB by cache (work a.py:9), although the device had 300 MiB free: a "
+        "limit "
+        "refused it, as torch.cuda.set_per_process_memory_fraction() or tarn_device_limit_set() sets one. 50.0 MiB of "
+        "the 0.98 GiB reserved were free, 950 MiB were in use, and work a.py:9 has 950 MiB of that (100 %).\n");
+    recording = record();
+    segments(recording, 10, 95 * MIB, false);
+    put(recording, SNAPSHOT_OOM, 61 * MIB, 60 * MIB, STACK_WORK, 0);
+    char *text = advice_of(recording);
+    assert_null(strstr(text, "a limit refused"));
+    free(text);
 }
 
 static void a_state_has_no_trace(void **state)
@@ -428,6 +450,7 @@ int main(void)
         cmocka_unit_test(memory_that_waits),
         cmocka_unit_test(memory_that_goes_and_comes_back),
         cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(out_of_a_limit),
         cmocka_unit_test(a_state_has_no_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -237,7 +237,8 @@ static void groups_and_labels(void **state)
     analysis_finish(&analysis);
 }
 
-/* The label of a block's call site, of a stack of functions with the outermost first, ending in NULL; "/" begins a library's. */
+/* The label of a block's call site, of a stack of functions with the outermost first, ending in NULL; "/" begins a library's, and what
+ * follows an "@" is the file. */
 static void expect_site(const struct analysis_folding *folding, const char *const *functions, const char *wanted)
 {
     enum { MOST = 8 };
@@ -246,14 +247,16 @@ static void expect_site(const struct analysis_folding *folding, const char *cons
     struct snapshot_frame list[MOST];
     struct snapshot_stack tree[MOST + 1] = {{0, 0}};
     for (; functions[count]; count++) {
-        const char *name = functions[count] + (*functions[count] == '/');
-        const char *const parts[] = {name, *functions[count] == '/' ? "/usr/lib/python3/site-packages/torch/x.py"
-                                                                    : "/home/a.py"};
-        for (size_t i = 0; i < 2; i++) {
-            starts[texts++] = at;
-            strcpy(bytes + at, parts[i]);
-            at += strlen(parts[i]) + 1;
-        }
+        const char *name = functions[count] + (*functions[count] == '/'), *file = strchr(name, '@');
+        int length = file ? (int)(file - name) : (int)strlen(name);
+        starts[texts++] = at;
+        at += (size_t)snprintf(bytes + at, sizeof bytes - at, "%.*s", length, name) + 1;
+        starts[texts++] = at;
+        at += (size_t)snprintf(bytes + at, sizeof bytes - at, "%s",
+                               file                       ? file + 1
+                               : *functions[count] == '/' ? "/usr/lib/python3/site-packages/torch/x.py"
+                                                          : "/home/a.py") +
+              1;
         list[count] = (struct snapshot_frame){(uint32_t)texts - 2, (uint32_t)texts - 1, (uint32_t)count + 1};
         tree[count + 1] = (struct snapshot_stack){(uint32_t)count, (uint32_t)count};
     }
@@ -305,6 +308,23 @@ static void call_sites_are_folded(void **state)
     const char *const files[] = {"home/"}; /* all of it: then the nearest */
     folding = (struct analysis_folding){.depth = 1, .folds = files, .fold_count = 1};
     expect_site(&folding, plain, "keep  a.py:4");
+}
+
+/* PyTorch's files are found in a tree of its sources and where paths begin with its package; a program's folder may have its name. */
+static void files_of_pytorch(void **state)
+{
+    (void)state;
+    const struct analysis_folding folding = {.depth = 2};
+    static const char *const shortened[] = {"step@torch/model.py", "_call_impl@torch/nn/modules/module.py",
+                                            "linear@torch/functional.py", "__torch_function__@torch/utils/_device.py",
+                                            NULL};
+    static const char *const sources[] = {"step@/home/me/torch/model.py",
+                                          "forward@/src/pytorch/torch/nn/modules/linear.py",
+                                          "wrap@/src/pytorch/torch/_dynamo/eval_frame.py", NULL};
+    static const char *const other[] = {"step@/home/me/a.py", "keep@/home/me/mytorch/nn/layer.py", NULL};
+    expect_site(&folding, shortened, "step  model.py:1");
+    expect_site(&folding, sources, "step  model.py:1");
+    expect_site(&folding, other, "keep  layer.py:2 < step  a.py:1");
 }
 
 /* A label is cut to its room, at a whole character. */
@@ -592,6 +612,7 @@ int main(void)
         cmocka_unit_test(every_moment),
         cmocka_unit_test(groups_and_labels),
         cmocka_unit_test(call_sites_are_folded),
+        cmocka_unit_test(files_of_pytorch),
         cmocka_unit_test(labels_are_cut_whole),
         cmocka_unit_test(spans),
         cmocka_unit_test(state_only),

@@ -34,7 +34,7 @@ run 1 --json
 json 'a["settings"]["text"] is None and "column 15" in a["settings"]["error"] and len(a["devices"]) == 2'
 unset TARN_ALLOC_CONF
 
-# A library that is found in a directory of the caller's, and is not what its name says.
+# A library that is found in a directory that the caller names, and is not what its name says.
 mkdir "$work/lib"
 echo 'int nothing;' | "${CC:-cc}" -shared -fPIC -x c - -o "$work/lib/libcudss.so.0"
 TARN_LIBRARY_PATH=$work/none:$work/lib run 0 --json

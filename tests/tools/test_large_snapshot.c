@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Snapshots of any size are read in little memory: 48 bytes an event, 8 bytes a memo entry, and no more than 1 GiB besides for 10 GB.
+/* Snapshots of any size are read in little memory: 48 bytes per event, 8 bytes per memo entry, and no more than 1 GiB besides for 10 GB.
  * One process writes what PyTorch's pickler would, another reads it from a pipe, and the most memory that it had is compared. Here the
  * file has 60 MB, and what may be there besides is as much smaller; TARN_LARGE_SNAPSHOT=10G is the whole. */
 #include "input/snapshot.h"

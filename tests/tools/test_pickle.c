@@ -197,7 +197,7 @@ static void tuples(void **state)
 
     assert_true(read_bytes(&reading, BYTES("K\x03N\x86."), NULL));
     assert_string_equal(pickle_get_pair(&reading.pickle, reading.top.value, pair),
-                        "is no pair of two integers of 64 bits");
+                        "is not a pair of two integers of 64 bits");
     finish(&reading);
 }
 
@@ -421,8 +421,8 @@ static void refused(void **state)
     expect_error(BYTES("\x8f."), "byte 2: opcode EMPTY_SET makes a set; a memory snapshot has none");
     expect_error(BYTES("\x97."),
                  "byte 2: opcode NEXT_BUFFER needs a buffer from outside the file; a memory snapshot has none");
-    expect_error(BYTES("\xff."), "byte 2: 0xff is no pickle opcode");
-    expect_error(BYTES("\0."), "byte 2: 0x00 is no pickle opcode");
+    expect_error(BYTES("\xff."), "byte 2: 0xff is not a pickle opcode");
+    expect_error(BYTES("\0."), "byte 2: 0x00 is not a pickle opcode");
     expect_error(BYTES("\x80\x06."), "byte 2: a pickle of protocol 6; 2 to 5 are read");
     expect_error(BYTES("\x80\x01."), "byte 2: a pickle of protocol 1; 2 to 5 are read");
 }

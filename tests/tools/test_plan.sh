@@ -20,7 +20,7 @@ for bad in '' 'a,b' 'a:b' '[a'; do run 2 plan -o "$bad" file && says err '--outp
 "$tarn" --help | grep -q '  plan  ' || fail "tarn --help does not list plan"
 
 # What cannot be planned.
-echo 'this is no pickle' >"$work/rubbish"
+echo 'this is not a pickle' >"$work/rubbish"
 run 1 plan "$work/rubbish" -o "$work/plan" && says err "rubbish: byte 0: "
 [ ! -e "$work/plan" ] || fail "a plan of rubbish"
 run 1 plan "$work/missing" && says err 'missing: cannot open'
@@ -84,14 +84,15 @@ json 'a["smallest_device"]["plan"] == a["reserved"] < a["smallest_device"]["tarn
 reserved=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["reserved"])' "$work/out")
 tarn_fits=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["smallest_device"]["tarn"])' "$work/out")
 run 3 replay --json --what-if "conf=plan:$work/plan" --what-if "memory=$reserved,conf=plan:$work/plan" --what-if "memory=$tarn_fits" \
-    --what-if "memory=$((tarn_fits - 2097152))" --what-if "repeat=3,lag=20,conf=plan:$work/plan" --what-if "vary=1,conf=plan:$work/plan" \
-    --what-if vary=1 "$trace"
+    --what-if "memory=$((tarn_fits - 2097152))" --what-if "repeat=3,lag=20,conf=plan:$work/plan" --what-if "vary=3,conf=plan:$work/plan" \
+    --what-if vary=3 "$trace"
 json '[o["fits"] for o in a] == [True, True, True, True, False, True, True, True] and all(o["divergences"] == 0 for o in a)'
 json 'a[1]["peak_reserved"] == a[2]["peak_reserved"] == '"$reserved"
-json 'a[1]["driver_calls"]["map"] == a[1]["driver_calls"]["create"] < 60 and a[1]["driver_calls"]["set_access"] == 1 and "unmap" not in a[1]["driver_calls"]'
-json 'a[1]["driver_time_us"]["A"] <= a[1]["pytorch_driver_time_us"]["A"]'
+json 'a[1]["driver_calls"]["map"] == a[1]["driver_calls"]["create"] < 260 and a[1]["driver_calls"]["set_access"] == 1 and "unmap" not in a[1]["driver_calls"]'
+json 'a[1]["driver_time_us"]["C"] < 10000'
 json 'a[5]["repeat"][2]["driver_calls"] == {}'
 json 'a[6]["peak_requested"] == a[7]["peak_requested"] != a[0]["peak_requested"]'
+json 'a[6]["peak_reserved"] <= a[7]["peak_reserved"]' # a run that differs a little takes no more with the plan than without
 
 # The table, and without an output nothing is written.
 cd "$work"

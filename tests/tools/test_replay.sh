@@ -35,7 +35,7 @@ done
 
 # Files that are none.
 : >"$work/empty"
-echo 'this is no pickle' >"$work/rubbish"
+echo 'this is not a pickle' >"$work/rubbish"
 head -c 3000 "$data/small-4.pickle" >"$work/truncated"
 head -c 700 "$data/small-4.pickle.zst" >"$work/truncated.zst"
 mkdir "$work/folder"

@@ -57,10 +57,19 @@ run 0 report --at end "$data/oom.pickle" && says out '^allocated  ' && says out 
 run 0 report "$data/state-only.pickle" && says out 'no trace, so its state' && lacks out 'over time'
 run 0 report "$data/old.pickle" && says out ' events$'
 
+# A program that keeps nothing, a trace without segments, and segments without a trace.
+small_file() { /usr/bin/python3 -c 'import pickle, sys; pickle.dump(eval(sys.argv[1]), sys.stdout.buffer)' "$1" >"$work/small.pickle"; }
+nothing='{"action": "alloc", "addr": 4096, "size": 0, "stream": 0}, {"action": "free_completed", "addr": 4096, "size": 0, "stream": 0}'
+small_file "{'segments': [], 'device_traces': [[$nothing]]}" && run 0 report "$work/small.pickle" && says out '^peak allocated        0 B '
+small_file "{'device_traces': [[{'action': 'alloc', 'addr': 4096, 'size': 700, 'stream': 0}]]}"
+run 0 report "$work/small.pickle" && says out '^peak allocated      700 B  after event 1, 1 block$' && says out '^reserved then   not recorded$'
+small_file "{'segments': [{'device': 0, 'address': 4096, 'total_size': 8192, 'stream': 0, 'blocks': [{'size': 8192, 'state': 'active_allocated'}]}]}"
+run 0 report "$work/small.pickle" && says out '^allocated        8.00 KiB  1 block$'
+
 # Advice: figures and what to do, in the text and in JSON; none for a recording that is well.
 says_on_one_line() { tr -s '\n ' ' ' <"$work/out" | grep -qe "$1" || fail "out does not say: $1"; }
 LC_ALL=C.UTF-8 run 0 report --device 0 "$data/tarn.pickle"
-says_on_one_line '• Memory ran out for a request of 291 MiB: the device had 134 MiB, and 486 MiB of the 1.87 GiB reserved were free, enough'
+says_on_one_line '• Memory ran out for a request of 291 MiB by step_26 model_5.py:88: the device had 134 MiB, and 486 MiB of the 1.87 GiB reserved were free, enough'
 says_on_one_line '• 758 MiB of the 1.92 GiB reserved (38.5 %) are free in 75 holes, the largest 212 MiB, when most is reserved'
 LC_ALL=C run 0 report "$data/tarn.pickle" && says out '^\* Memory ran out' && lacks out '•'
 run 0 report --json "$data/tarn.pickle"
@@ -96,6 +105,24 @@ run 0 diff --by thread --top 1 --device 0 "$data/tarn.pickle" "$data/oom.pickle"
 run 0 report --json "$data/tarn.pickle" && cp "$work/out" "$work/unfolded"
 run 0 report --json --fold model_2 "$data/tarn.pickle"
 ! cmp -s "$work/out" "$work/unfolded" || fail "--fold changes nothing"
+
+# Callers that do not fit a line have lines of their own.
+long="'filename': '/srv/a_long_name_of_a_file_of_a_program.py'"
+small_file "{'device_traces': [[{'action': 'alloc', 'addr': 4096, 'size': 700, 'stream': 0, 'frames': [{'name': 'f%d' % i, 'line': i, $long} for i in (1, 2, 3)]}]]}"
+run 0 report --depth 3 --by call_site "$work/small.pickle"
+says out '        1  f1  a_long_name_of_a_file_of_a_program.py:1$' && says out '^  *< f2  a_long_name_of_a_file_of_a_program.py:2$' && says out '^  *< f3  '
+
+# What most of the memory is for, when it ran out.
+/usr/bin/python3 - "$TARN_SOURCE/tests/tools/recordings/gpt-adamw.pickle.zst" "$work/cut.pickle" <<'END'
+import pickle, subprocess, sys
+recording = pickle.loads(subprocess.run(["zstd", "-dc", sys.argv[1]], check=True, capture_output=True).stdout)
+events = next(trace for trace in recording["device_traces"] if trace)[:1847]
+events.append({"action": "oom", "size": 1 << 30, "device_free": 1 << 20, "stream": 0, "time_us": events[-1]["time_us"]})
+pickle.dump({"segments": [], "device_traces": [events]}, open(sys.argv[2], "wb"), 4)
+END
+LC_ALL=C.UTF-8 run 0 report --no-what-if "$work/cut.pickle"
+says_on_one_line 'By stacks and lifetimes 484 MiB of it (45 %) are activations: a smaller batch, shorter sequences or torch.utils.checkpoint need less'
+run 0 report --no-what-if --category optimizer=train "$work/cut.pickle" && lacks out 'are activations: a smaller batch'
 
 # Categories, and the reader's own rules.
 truth=$TARN_SOURCE/tests/tools/recordings/gpt-adamw.pickle.zst

@@ -5,6 +5,12 @@
 # `tarn run` from outside, on a driver without a GPU (tests/run/fake_driver.c) and on the simulated one, under a program that knows nothing of
 # it (tests/run/probe.c): what it writes down, what a limit refuses, and that what makes no sense, dies, forks or is many at once ends as it
 # would without.
+#
+# Faults of other limiters that must not be ours: hooks of another prototype than was asked for (HAMi-core#57, #36 and PR#320: triples, newer);
+# NULL outputs and what others allocated (#333, #321, #234: bad, places); memory of the host charged to a device, and threads without a
+# context (#187, #169, #276: places); a code that is none for "out of memory" (#55, HAMi#662: limited); more than 2^64 free (#200, HAMi#1181:
+# limited); figures that leave out the context (HAMi#446, #409, #1196: residue); a limit below the context's use (HAMi#1370: residue_above); a
+# limit above the device (HAMi-core PR#81: tell_free). Those of processes that share a limit are in test_run_group.sh.
 # shellcheck source=tests/support/program.sh
 source "$(dirname "$0")/../support/program.sh"
 unset LD_LIBRARY_PATH TARN_RUN_FOLDER TARN_RUN_LIMIT TARN_RUN_LOG
@@ -22,6 +28,7 @@ command=("$tarn")
 run 0 run --help && says out 'Usage: tarn run' && silent err
 run 2 run && says err 'no program was named'
 for bad in 1 x '20G,' =20G x=20G 20G,y=1G GPU-=1G GPU-z=1G 1=; do run 2 run "--limit=$bad" true && says err '--limit wants'; done
+run 2 run --stacks true && says err 'stacks is for'
 run 1 run --driver "$work/nothing" true && says err 'nothing'
 run 1 run --driver "$TARN_SOURCE/README.md" true && says err 'README.md'
 
@@ -31,7 +38,7 @@ if ! ldconfig -p | grep -q libcuda.so.1; then
     run 3 "$probe" one && cp "$work/out" "$work/without"
     run 3 "$tarn" run "$probe" one
     cmp -s "$work/out" "$work/without" || fail "a missing driver looks different"
-    says err 'no CUDA driver'
+    ldconfig -p | grep libamdhip64 >"$work/hip" || says err 'no CUDA driver'
 fi
 
 # The status and the signals of the program.
@@ -70,16 +77,25 @@ env LD_LIBRARY_PATH="$folder" "$probe" bad >"$work/expected" || fail "the probe 
 run 0 "$probe" bad
 diff "$work/expected" "$work/out" >&2 || fail "codes differ"
 row '^  all together +0 B' # what the driver refused is not held
+run 0 --limit 100G "$probe" bad # as little under a limit, where each call is counted at once
+row '^  all together +0 B'
 run 0 "$probe" triples && says out 'hooked: some'
 run 0 env FAKE_DRIVER_NEWER=1 "$probe" newer && says err 'newer than CUDA .* cuMemAlloc'
 run 0 "$probe" prologues
 run 0 "$probe" falls_through
+
+# Threads count apart, and free what others have made.
+run 0 "$probe" desks && row '^  probe +5.00 MiB +[0-9.]+ MiB +8,000  plain' && row '^  all together +5.00 MiB'
 
 # Limits.
 run 0 --limit 64M,1=32M "$probe" limited
 says err 'tarn run: GPU 0: 25.0 MiB refused to probe: limit 64.0 MiB, in use 40.0 MiB: probe 40.0 MiB'
 says err 'requests refused: 2, 25.0 MiB'
 run 0 --limit 64M,GPU-a1a1=32M "$probe" limited
+run 0 --limit 100G "$probe" tell_free && says out '^1024$' # a limit above the device changes nothing
+run 0 --limit 64M "$probe" places && row '^  probe +240 MiB +240 MiB +6  host$'
+run 0 --limit 64M "$probe" beyond && says err 'requests refused: 2'
+run 0 --limit 64M "$probe" neighbours && says err 'all together  *0 B'
 run 0 --limit 64M "$probe" threads && says err 'all together  *0 B'
 run 1 --limit 2M "$probe" one && says err "requests refused: 1, 13.0 MiB"
 
@@ -122,6 +138,15 @@ END_OF_PROGRAM
 for name in libcudart.so.99 libother.so.1; do
     "$CC" -shared -fPIC -g "$work/runtime.c" -o "$work/$name" -Wl,-soname,$name -ldl
     "$CC" -g "$work/caller.c" -o "$work/caller" "$work/$name" -Wl,-rpath,"$work" -ldl
+    run 0 "$work/caller"
+    run 0 --stacks -o "$work/stacks.pickle" "$work/caller"
+    /usr/bin/python3 - "$work/stacks.pickle" "$name" <<'END' || fail "no stack of $name"
+import pickle, sys
+snapshot = pickle.load(open(sys.argv[1], "rb"))
+for frames in (snapshot["device_traces"][0][1]["frames"], snapshot["segments"][0]["frames"]):
+    files = [frame["filename"].rsplit("/", 1)[1] for frame in frames]
+    assert frames[0]["name"] == "library_alloc" and files[:2] == [sys.argv[2], "caller"] and "libc.so.6" in files, frames
+END
     run 0 "$work/caller"
     if [ $name = libother.so.1 ]; then row '^  libother.so.1 +6.00 MiB'; else row '^  caller +6.00 MiB'; fi
 done
@@ -166,6 +191,50 @@ run 0 "$probe" one && row '^  probe +(13.0 MiB|0 B) +13.0 MiB'
 run 0 "$probe" many && says err 'more processes'
 run 0 "$tarn" run "$probe" one # one within the other
 left_over && fail "a folder was left"
+
+# From outside, while it runs: `tarn top`, one page per process that goes with it; and metrics, of all or one file per process.
+# waits_begin ARGUMENT..: `tarn run` with the probe, which waits; its number is $holder.
+waits_begin()
+{
+    mkfifo "$work/hold"
+    "${with[@]}" "$@" "$probe" waits <"$work/hold" >"$work/holder" 2>"$work/run_err" &
+    waiter=$!
+    exec 9>"$work/hold"
+    until [ -s "$work/holder" ]; do sleep 0.05; done
+    holder=$(cat "$work/holder")
+}
+waits_end()
+{
+    exec 9>&-
+    status=0; wait "$waiter" || status=$?
+    rm "$work/hold" "$work/holder"
+    [ "$status" -eq 0 ] || fail "status $status: $(cat "$work/run_err")"
+}
+mkdir "$work/pages"
+export TARN_LIVE_DIRECTORY=$work/pages
+with=(env "LD_LIBRARY_PATH=$folder" "TARN_METRICS=$work/of_%p.prom" TARN_METRICS_INTERVAL=1 "$tarn" run)
+waits_begin --limit 64M
+until "$tarn" top --once "$holder" >"$work/top" 2>/dev/null && grep -q 13.0 "$work/top"; do sleep 0.05; done
+grep -qE '^ *probe +0 +13.0 MiB +13.0 MiB +1$' "$work/top" || fail "tarn top does not say who holds it: $(cat "$work/top")"
+grep -qE '^ *probe +1 +5.00 MiB' "$work/top" || fail "tarn top lacks the other device"
+grep -q 'limit 64.0 MiB' "$work/top" || fail "tarn top does not say the limit"
+"$tarn" top --json "$holder" | /usr/bin/python3 -c 'import json, sys; it = json.load(sys.stdin); assert it["libraries"][0]["held"] == 13 << 20 and it["devices"][0]["stats"]["reserved_bytes"]["all"]["current"] == 13 << 20, it'
+"$tarn" metrics >"$work/metrics"
+grep -q 'tarn_library_held_bytes{.*library="probe"} 13631488' "$work/metrics" || fail "tarn metrics does not have it"
+until [ -s "$work/of_$holder.prom" ]; do sleep 0.05; done
+waits_end
+find "$work/pages" -name 'tarn-live.*' | grep -q . && fail "a page was left"
+grep -q '^tarn_library_allocations_total{.*library="probe"} 1$' "$work/of_$holder.prom" || fail "no metrics of the process"
+/usr/bin/python3 -c 'import sys; from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse; assert len(list(parse(open(sys.argv[1]).read()))) > 10' "$work/of_$holder.prom"
+with=(env "LD_LIBRARY_PATH=$folder" "$tarn" run)
+command=(env "TARN_METRICS=$work/all.prom" "${with[@]}")
+run 0 "$probe" forks
+[ "$(grep -c '^tarn_reserved_peak_bytes' "$work/all.prom")" -eq 2 ] || fail "not one line per process"
+# shellcheck disable=SC2016 # the program is to expand it
+run 0 sh -c '[ -z "$TARN_METRICS" ]' # the run writes it, the program does not
+command=(env "TARN_METRICS=$work/%x" "${with[@]}") && run 2 true && says err 'TARN_METRICS'
+command=(env TARN_METRICS_INTERVAL=0 "${with[@]}") && run 2 true && says err 'TARN_METRICS_INTERVAL'
+command=("${with[@]}")
 
 # Snapshots.
 run 0 -o "$work/run.pickle" "$probe" kinds

@@ -192,7 +192,7 @@ static void errors_name_the_place(void **state)
 {
     (void)state;
     expect("[]", "the pickle holds a list; a memory snapshot is a dict");
-    expect("{}", "the dict has no key segments: this pickle is no memory snapshot");
+    expect("{}", "the dict has no key segments and no device_traces: this pickle is no memory snapshot");
     expect("{'segments': 5}", "segments is an integer, not a list");
     expect("{'segments': [5, 5]}", "segments[0] is an integer, not a segment");
     expect("{'segments': [[]]}", "segments[0] is a list, not a segment");
@@ -218,11 +218,11 @@ static void errors_name_the_place(void **state)
     expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, 2]"), NULL); /* as JSON has it */
     expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, -2]"), "segments[0].segment_pool_id has a negative part");
     expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, 'x', 2]"),
-           "segments[0].segment_pool_id is no pair of two integers of 64 bits");
+           "segments[0].segment_pool_id is not a pair of two integers of 64 bits");
     expect(SEGMENT("'blocks': [], 'segment_pool_id': [1]"),
-           "segments[0].segment_pool_id is no pair of two integers of 64 bits");
+           "segments[0].segment_pool_id is not a pair of two integers of 64 bits");
     expect(SEGMENT("'blocks': [], 'segment_pool_id': (1, 2, 3)"),
-           "segments[0].segment_pool_id is no pair of two integers of 64 bits");
+           "segments[0].segment_pool_id is not a pair of two integers of 64 bits");
 
     expect(BLOCK("'size': 512, 'state': 'active_allocated', 'requested_size': 100"), NULL);
     expect(BLOCK("'size': 512, 'state': 'active_awaiting_free', 'requested_size': 100"), NULL);
@@ -475,7 +475,7 @@ static void errors_in_tarns_own(void **state)
     expect(TARN("'devices': 5"), "tarn.devices is an integer, not a list");
     expect(TARN("'devices': [5]"), "tarn.devices[0] is an integer, not a dict of this list");
     expect(TARN("'devices': [{'name': 'x', 'total': -1}]"), "tarn.devices[0].total is negative");
-    expect(TARN("'pools': [{'device': 0, 'id': 5}]"), "tarn.pools[0].id is no pair of two integers of 64 bits");
+    expect(TARN("'pools': [{'device': 0, 'id': 5}]"), "tarn.pools[0].id is not a pair of two integers of 64 bits");
     expect(TARN("'pools': [{'device': 0, 'held': 5}]"), "tarn.pools[0].held is an integer, not a bool");
     expect(TARN("'handles': [{'device': 4096}]"), "tarn.handles[0].device is 4096; at most 4095 are read");
     expect(TARN("'workspaces': [{'size': 1}]"), "tarn.workspaces[0] has no key device");
@@ -487,7 +487,7 @@ static void errors_in_tarns_own(void **state)
     expect(MARK("'at': 1"), "tarn.events[0] has no key device");
     expect(MARK("'device': 1, 'at': 1}, {'kind': 'x', 'device': 1, 'at': 0"),
            "tarn.events[1].at is 0, less than 1 of the one before it on device 1");
-    expect(TARN("'events': [{'action': 'x'}]"), "tarn.events[0] is no event of its own");
+    expect(TARN("'events': [{'action': 'x'}]"), "tarn.events[0] is not a separate event");
 }
 
 /* The same events for two devices, and an event twice: legal, and read as Python would. */

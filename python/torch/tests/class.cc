@@ -4,6 +4,7 @@
 /* The allocator class as PyTorch calls it, without Python and without a GPU: the real libc10 and libc10_cuda of a release, over cudart.c
  * and the simulated driver. `class SHIM.so` runs every test in a process of its own, `class SHIM.so NAME...` those named.
  * scripts/torch-shim builds and runs it. */
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
@@ -44,6 +45,13 @@ namespace c10::cuda::_internal
 {
 void setHasPrimaryContext(bool (*has)(DeviceIndex));
 }
+
+/* libtorch_cpu's, or torch_cpu.cc's here. */
+namespace at
+{
+HostAllocator *getHostAllocator(c10::DeviceType device);
+void setHostAllocator(c10::DeviceType device, HostAllocator *allocator, uint8_t priority);
+} // namespace at
 
 using namespace c10::cuda::CUDACachingAllocator;
 using c10::DataPtr;
@@ -169,8 +177,9 @@ static void allocates()
     CHECK(tarn.getDeviceStats(0).num_ooms == 0 && tarn.getDeviceStats(0).num_device_alloc > 0);
     a.clear();
     copy.clear();
+    int64_t waits = tarn.getDeviceStats(0).num_sync_all_streams;
     tarn.emptyCache({0, 0});
-    CHECK(reserved() == 0);
+    CHECK(reserved() == 0 && tarn.getDeviceStats(0).num_sync_all_streams == waits + 1);
     tarn.resetPeakStats(0);
     CHECK(tarn.getDeviceStats(0).allocated_bytes[0].peak == 0);
     THROWS(tarn.getDeviceStats(99), "Invalid device argument");
@@ -289,6 +298,138 @@ static void captures_hold_their_pool()
     CHECK(reserved() == 0);
 }
 
+/* The inputs of a graph of torch.compile: allocated beside the capture, free when it ends, and written to by every launch. The capture
+ * allocates nothing. */
+static void what_a_graph_writes_to_stays()
+{
+    auto &tarn = ours();
+    MempoolId_t id = {0, 12};
+    CUDAStream stream = c10::cuda::getStreamFromPool();
+    c10::StreamGuard guard(stream.unwrap());
+    tarn.beginAllocateToPool(0, id, [&](cudaStream_t asked) { return asked == stream.stream(); });
+    DataPtr input = tarn.allocate(8 * MIB);
+    tarn.endAllocateToPool(0, id);
+    auto address = reinterpret_cast<size_t>(input.get());
+    size_t unmapped = 0;
+    tarn.attachAllocatorTraceTracker([&](const TraceEntry &entry) {
+        if (entry.action_ == TraceEntry::SEGMENT_UNMAP && entry.addr_ < address + 8 * MIB &&
+            entry.addr_ + entry.size_ > address)
+            unmapped += entry.size_;
+    });
+    input.clear();
+    tarn.emptyCache({0, 0});
+    tarn.emptyCache(id);
+    /* Other sizes, another stream of the pool, a full device. */
+    {
+        CUDAStream side = c10::cuda::getStreamFromPool();
+        c10::StreamGuard other(side.unwrap());
+        tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+        DataPtr aside = tarn.allocate(6 * MIB), larger = tarn.allocate(12 * MIB);
+        tarn.endAllocateToPool(0, id);
+    }
+    tarn.setMemoryFraction(0.1, 0);
+    THROWS(tarn.allocate(tarn.getMemoryInfo(0).second / 10), "CUDA out of memory");
+    CHECK(unmapped == 0);
+    while (tarn.getPoolUseCount(0, id))
+        tarn.releasePool(0, id);
+    tarn.emptyCache({0, 0});
+    CHECK(unmapped >= 8 * MIB && reserved() == 0);
+}
+
+/* PyTorch releases the pool of a graph that it destroys, and does not wait for its last launch. */
+static void a_graph_that_is_gone_may_still_run()
+{
+    auto &tarn = ours();
+    MempoolId_t id = {8, 0};
+    CUDAStream stream = c10::cuda::getStreamFromPool(), launched = c10::cuda::getStreamFromPool();
+    tarn.beginAllocateToPool(0, id, [&](cudaStream_t asked) { return asked == stream.stream(); });
+    void *address = nullptr;
+    size_t size = tarn.getMemoryInfo(0).second / 8;
+    {
+        c10::StreamGuard guard(stream.unwrap());
+        CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
+        DataPtr a = tarn.allocate(size);
+        address = a.get();
+        a.clear();
+        cudaGraph_t graph = nullptr;
+        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
+        tarn.endAllocateToPool(0, id);
+    }
+    bool gone = false;
+    tarn.attachAllocatorTraceTracker([&](const TraceEntry &entry) {
+        bool covers = entry.addr_ <= reinterpret_cast<size_t>(address) &&
+                      reinterpret_cast<size_t>(address) < entry.addr_ + entry.size_;
+        if (entry.action_ != TraceEntry::SEGMENT_UNMAP || !covers)
+            return;
+        CHECK(cudaStreamQuery(launched.stream()) == cudaSuccess); /* the launch has ended */
+        gone = true;
+    });
+    CHECK(tarn_sim_machine.work(0, launched.stream(), address, size, 1000000) == TARN_OK);
+    tarn.releasePool(0, id);
+    CHECK(!gone && cudaStreamQuery(launched.stream()) != cudaSuccess);
+    /* There is room elsewhere: nobody waits. */
+    DataPtr small = tarn.allocate(MIB);
+    CHECK(!gone && cudaStreamQuery(launched.stream()) != cudaSuccess);
+    /* There is not: its memory serves, after a wait. */
+    tarn.setMemoryFraction(0.2, 0);
+    DataPtr large = tarn.allocate(size);
+    CHECK(large.get() && gone);
+    large.clear();
+    small.clear();
+    tarn.emptyCache({0, 0});
+    CHECK(reserved() == 0);
+}
+
+/* PyTorch does not end the scope of a capture that failed. */
+static void a_scope_that_is_left_keeps_no_other_memory()
+{
+    auto &tarn = ours();
+    MempoolId_t failed = {10, 0}, id = {11, 0};
+    CUDAStream first = c10::cuda::getStreamFromPool(), second = c10::cuda::getStreamFromPool();
+    auto capture = [&](CUDAStream stream, MempoolId_t pool) {
+        c10::StreamGuard guard(stream.unwrap());
+        tarn.beginAllocateToPool(0, pool, [native = stream.stream()](cudaStream_t asked) { return asked == native; });
+        CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
+        tarn.allocate(4 * MIB).clear();
+    };
+    auto end = [&](CUDAStream stream) {
+        cudaGraph_t graph = nullptr;
+        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
+    };
+    capture(second, id);
+    end(second);
+    tarn.endAllocateToPool(0, id);
+    tarn.releasePool(0, id);
+    size_t before = reserved();
+    capture(first, failed);
+    tarn.emptyCache({0, 0}); /* a capture is open: a wait would break it */
+    end(first);
+    CHECK(reserved() >= before + 4 * MIB);
+    tarn.emptyCache({0, 0});
+    CHECK(reserved() <= before);
+    tarn.endAllocateToPool(0, failed);
+    tarn.releasePool(0, failed);
+    tarn.emptyCache({0, 0});
+    CHECK(reserved() == 0);
+}
+
+static void caching_can_be_turned_off()
+{
+    auto &tarn = ours();
+    DataPtr before = tarn.allocate(MIB);
+    tarn.enable(false);
+    CHECK(!tarn.isEnabled());
+    int64_t calls = tarn.getDeviceStats(0).num_device_alloc;
+    for (int i = 0; i < 3; i++)
+        CHECK(tarn.allocate(MIB).get());
+    CHECK(tarn.getDeviceStats(0).num_device_alloc == calls + 3);
+    before.clear();
+    tarn.enable(true);
+    CHECK(tarn.isEnabled() && tarn.allocate(MIB).get());
+    tarn.emptyCache({0, 0});
+    CHECK(reserved() == 0);
+}
+
 static void a_capture_that_fails_leaves_all_well()
 {
     auto &tarn = ours();
@@ -362,6 +503,19 @@ static void snapshots_have_contexts_and_traces()
     shown = tarn.snapshot({0, 0});
     for (const auto &entry : shown.device_traces[0])
         CHECK(entry.action_ != TraceEntry::FREE_REQUESTED && entry.action_ != TraceEntry::FREE_COMPLETED);
+    /* What gives memory back has a stack where frees have one. */
+    for (auto when : {RecordContext::STATE, RecordContext::ALLOC, RecordContext::ALL}) {
+        tarn.recordHistory(true, make_context, 100, when, true, {});
+        tarn.emptyCache({0, 0});
+        tarn.allocate(64 * MIB).clear();
+        tarn.emptyCache({0, 0});
+        int given_back = 0;
+        shown = tarn.snapshot({0, 0});
+        for (const auto &entry : shown.device_traces[0])
+            if (entry.action_ == TraceEntry::SEGMENT_UNMAP && ++given_back)
+                CHECK((entry.context_ != nullptr) == (when == RecordContext::ALL));
+        CHECK(given_back > 0);
+    }
     tarn.recordHistory(false, nullptr, 0, RecordContext::NEVER, false, {});
     CHECK(!tarn.isHistoryEnabled() && tarn.snapshot({0, 0}).device_traces[0].empty());
 }
@@ -432,7 +586,8 @@ static void out_of_memory_is_pytorchs()
     }
     CHECK(seen == std::vector<size_t>{total / 4} && tarn.getDeviceStats(0).num_ooms == 1);
     DataPtr fits = tarn.allocate(total / 16); /* all goes on */
-    THROWS(tarn.allocate(size_t(1) << 61), "larger than any device");
+    THROWS(tarn.allocate(size_t(1) << 61), "CUDA out of memory. Tried to allocate more than 1EB memory");
+    THROWS(tarn.allocate(size_t(1) << 40), "CUDA out of memory. Tried to allocate 1024.00 GiB");
     tarn.setMemoryFraction(1.0, 0);
     CHECK(tarn.getMemoryFraction(0) == 1.0);
     DataPtr more = tarn.allocate(total / 4);
@@ -559,6 +714,128 @@ static void a_pool_s_blocks_go_to_other_processes()
     CHECK(receive_elsewhere(tarn.shareIpcHandle(a.get())) == 0);
 }
 
+/* ---- Pinned memory ---- */
+
+/* PyTorch's own, as far as it is asked for what it gave before. */
+namespace
+{
+struct Before final : at::HostAllocator {
+    DataPtr allocate(size_t) override
+    {
+        return {own, own, [](void *) {}, c10::Device(c10::kCPU)};
+    }
+    void copy_data(void *, const void *, size_t) const override {}
+    bool record_event(void *pointer, void *, c10::Stream) override
+    {
+        return pointer == own && ++recorded;
+    }
+    void empty_cache() override
+    {
+        emptied++;
+    }
+    at::HostStats get_stats() override
+    {
+        return {};
+    }
+    void reset_accumulated_stats() override {}
+    void reset_peak_stats() override {}
+    char own[16];
+    int recorded = 0, emptied = 0;
+};
+} // namespace
+
+static at::HostAllocator &pinned(Before *before)
+{
+    (void)ours();
+    at::setHostAllocator(c10::kCUDA, before, 0);
+    auto install = reinterpret_cast<int (*)(char *, size_t)>(
+        dlsym(dlopen(shim_path, RTLD_NOW | RTLD_NOLOAD), "tarn_torch_install_pinned"));
+    char text[200];
+    CHECK(install && install(text, sizeof text) == 0 && install(text, sizeof text) == 0);
+    at::setHostAllocator(c10::kCUDA, before, 1); /* a lower priority changes nothing */
+    CHECK(at::getHostAllocator(c10::kCUDA) != before);
+    return *at::getHostAllocator(c10::kCUDA);
+}
+
+static void pinned_memory_is_tarns()
+{
+    Before before;
+    at::HostAllocator &host = pinned(&before);
+    CUDAStream side = c10::cuda::getStreamFromPool();
+    DataPtr a = host.allocate(5 * MIB + 1);
+    CHECK(a.get() && a.device() == c10::Device(c10::kCPU) && a.get_deleter() == host.raw_deleter());
+    CHECK(tarn_pinned_contains(a.get()) && !host.allocate(0).get());
+    std::memset(a.get(), 1, 5 * MIB + 1);
+    at::HostStats stats = host.get_stats();
+    CHECK(stats.active_requests.current == 1 && stats.num_host_alloc > 0);
+    CHECK(stats.active_bytes.current >= static_cast<int64_t>(5 * MIB) &&
+          stats.active_bytes.current < static_cast<int64_t>(6 * MIB)); /* not the next power of two */
+
+    /* What a stream uses waits for it, also where a pointer into the block was named. */
+    void *address = a.get();
+    CHECK(tarn_sim_machine.work(0, side.stream(), address, MIB, 1000000) == TARN_OK);
+    CHECK(host.record_event(static_cast<char *>(address) + MIB, address, side.unwrap()));
+    a.clear();
+    DataPtr b = host.allocate(5 * MIB + 1);
+    CHECK(b.get() != address);
+    CHECK(cudaStreamSynchronize(side.stream()) == cudaSuccess);
+    DataPtr c = host.allocate(5 * MIB + 1);
+    CHECK(c.get() == address);
+
+    /* What others gave. */
+    CHECK(host.record_event(before.own, before.own, side.unwrap()) && before.recorded == 1);
+    int word = 0;
+    CHECK(!host.record_event(&word, &word, side.unwrap()));
+    b.clear();
+    c.clear();
+    host.empty_cache();
+    stats = host.get_stats();
+    CHECK(before.emptied == 1 && stats.allocated_bytes.current == 0 && stats.active_bytes.peak > 0);
+    host.reset_peak_stats();
+    host.reset_accumulated_stats();
+    stats = host.get_stats();
+    CHECK(stats.active_bytes.peak == 0 && stats.num_host_alloc == 0);
+}
+
+/* Every launch of a graph reads what its capture copied from. */
+static void pinned_memory_of_a_graph_stays()
+{
+    Before before;
+    at::HostAllocator &host = pinned(&before);
+    auto &tarn = *get();
+    MempoolId_t id = {9, 0};
+    CUDAStream stream = c10::cuda::getStreamFromPool();
+    void *address = nullptr;
+    {
+        c10::StreamGuard guard(stream.unwrap());
+        auto mine = [&](cudaStream_t asked) { return asked == stream.stream(); };
+        tarn.beginAllocateToPool(0, id, mine);
+        host.begin_allocate_to_pool(id, [](c10::Stream) { return true; });
+        CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
+        DataPtr device = tarn.allocate(MIB), source = host.allocate(MIB);
+        address = source.get();
+        CHECK(host.record_event(address, address, stream.unwrap()));
+        source.clear();
+        cudaGraph_t graph = nullptr;
+        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
+        tarn.endAllocateToPool(0, id);
+        host.end_allocate_to_pool(id);
+    }
+    std::vector<DataPtr> others;
+    for (int i = 0; i < 4; i++) {
+        others.push_back(host.allocate(MIB));
+        CHECK(others.back().get() != address);
+    }
+    others.clear();
+    host.empty_cache();
+    CHECK(host.get_stats().allocated_bytes.current >= static_cast<int64_t>(MIB));
+    tarn.releasePool(0, id);
+    host.release_pool(id);
+    tarn.emptyCache({0, 0});
+    host.empty_cache();
+    CHECK(host.get_stats().allocated_bytes.current == 0);
+}
+
 static void what_is_not_for_others_says_so()
 {
     setenv("TARN_TORCH_SEND", "0", 1);
@@ -567,22 +844,28 @@ static void what_is_not_for_others_says_so()
     THROWS(tarn.shareIpcHandle(a.get()), "tarn_export_enable");
 }
 
-#define TESTS(X)                                \
-    X(installs)                                 \
-    X(installs_late)                            \
-    X(allocates)                                \
-    X(record_stream_waits_for_the_other_stream) \
-    X(scopes_route_to_their_pool)               \
-    X(captures_hold_their_pool)                 \
-    X(a_capture_that_fails_leaves_all_well)     \
-    X(snapshots_have_contexts_and_traces)       \
-    X(trackers_see_every_mapping)               \
-    X(checkpoints_bring_blocks_back)            \
-    X(out_of_memory_is_pytorchs)                \
-    X(spare_pools_help_out)                     \
-    X(threads_allocate_beside_each_other)       \
-    X(blocks_go_to_other_processes)             \
-    X(a_pool_s_blocks_go_to_other_processes)    \
+#define TESTS(X)                                  \
+    X(installs)                                   \
+    X(installs_late)                              \
+    X(allocates)                                  \
+    X(record_stream_waits_for_the_other_stream)   \
+    X(scopes_route_to_their_pool)                 \
+    X(captures_hold_their_pool)                   \
+    X(what_a_graph_writes_to_stays)               \
+    X(a_graph_that_is_gone_may_still_run)         \
+    X(a_scope_that_is_left_keeps_no_other_memory) \
+    X(caching_can_be_turned_off)                  \
+    X(a_capture_that_fails_leaves_all_well)       \
+    X(snapshots_have_contexts_and_traces)         \
+    X(trackers_see_every_mapping)                 \
+    X(checkpoints_bring_blocks_back)              \
+    X(out_of_memory_is_pytorchs)                  \
+    X(spare_pools_help_out)                       \
+    X(threads_allocate_beside_each_other)         \
+    X(blocks_go_to_other_processes)               \
+    X(a_pool_s_blocks_go_to_other_processes)      \
+    X(pinned_memory_is_tarns)                     \
+    X(pinned_memory_of_a_graph_stays)             \
     X(what_is_not_for_others_says_so)
 
 static const struct {

@@ -132,3 +132,21 @@ def test_a_variable_switches_it_on(tmp_path):
             "print(torch.cuda.get_allocator_backend())")
     assert run(tmp_path, {}, "-c", code, TARN_TORCH="1") == "tarn\n"
     assert run(tmp_path, {}, "-c", code, TARN_TORCH="0") == "native\n"
+
+
+def test_a_tebibyte_is_out_of_memory(tmp_path):
+    """By each way in; and the device works afterwards."""
+    for way in ("import tarn.torch; tarn.torch.enable()", "import tarn; tarn.use(torch=True)"):
+        run(tmp_path, {"main.py": f"""
+            import torch
+            if not {OFF}:
+                {way}
+            for size in (1 << 40, 1 << 45, 1 << 59):
+                try:
+                    torch.empty(size, dtype=torch.uint8, device="cuda")
+                except torch.OutOfMemoryError as error:
+                    assert "CUDA out of memory. Tried to allocate" in str(error), error
+                else:
+                    raise AssertionError("no error")
+            assert torch.ones(1000, device="cuda").sum().item() == 1000
+            """})

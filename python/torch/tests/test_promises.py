@@ -346,3 +346,40 @@ def test_numbers_of_one_allocation(program):
             assert moved(key + ".current", before, after) == 0, key
             assert moved(key + ".allocated", before, after) == moved(key + ".freed", before, after) > 0, key
     program(body)
+
+
+def test_the_process_sleeps(program):
+    def body():
+        if os.environ.get("TARN_TORCH_OFF"):
+            sys.exit(0)
+        weights_pool, cache_pool = torch.cuda.MemPool(), torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(weights_pool):
+            weights = torch.arange(256 * MIB // 4, device="cuda", dtype=torch.int32)
+        with torch.cuda.use_mem_pool(cache_pool):
+            cache = torch.ones(512 * MIB, device="cuda", dtype=torch.uint8)
+        x = torch.zeros(MIB, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = x + 1
+        gone = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(gone):
+            z = x * 2
+        del z, gone
+        tarn.torch.name_pool(cache_pool, "cache")
+        spare = torch.empty(64 * MIB, dtype=torch.uint8, pin_memory=True)
+        del spare
+        slept = tarn.torch.sleep(discard=["cache"])
+        assert slept.before - slept.after >= 768 * MIB and 256 * MIB <= slept.kept < 512 * MIB, slept
+        assert torch.cuda.memory_reserved() == slept.after < 64 * MIB, slept
+        assert torch.cuda.host_memory_stats()["allocated_bytes.current"] == 0
+        reasons = {item.reason: item.bytes for item in slept.residue}
+        assert reasons["default_pool"] >= 4 * MIB and "pinned" not in reasons, slept
+        torch.empty(MIB, device="cuda")  # of the default pool, which runs
+        tarn.torch.wake()
+        assert int(weights[-1]) == 64 * MIB - 1 and int(weights[12345]) == 12345
+        cache.fill_(3)
+        x.fill_(41)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert y[5].item() == 42 and int(cache[77]) == 3
+    program(body)

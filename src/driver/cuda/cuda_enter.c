@@ -74,12 +74,18 @@ tarn_status cuda_enter(int device, bool relaxed, struct cuda_scope *scope)
     if (device < 0 || device >= cuda.devices)
         return cuda_no_device(device);
     scope->cancel = cancel_off();
-    if (relaxed && cuda.call.cuThreadExchangeStreamCaptureMode)
-        scope->exchanged = cuda.call.cuThreadExchangeStreamCaptureMode(&scope->mode) == CU_OK;
 
     cu_context wanted, current = NULL;
     cu_result code;
-    tarn_status status = cuda_context(device, &wanted);
+    tarn_status status = TARN_OK;
+    if (relaxed && cuda.call.cuThreadExchangeStreamCaptureMode) {
+        /* Where the mode stays as it is, the call would invalidate another thread's capture. */
+        if ((code = cuda.call.cuThreadExchangeStreamCaptureMode(&scope->mode)))
+            status = cuda_failed(code, "cuThreadExchangeStreamCaptureMode");
+        scope->exchanged = !code;
+    }
+    if (!status)
+        status = cuda_context(device, &wanted);
     if (status)
         goto fail;
     if ((code = cuda.call.cuCtxGetCurrent(&current))) {

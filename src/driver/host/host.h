@@ -294,7 +294,7 @@ enum driver_capture_mode host_mode_exchange(enum driver_capture_mode mode);
 
 /* Those that exist, what open captures record among them. */
 uint64_t host_graph_count(void);
-/* Tells who is to be told of the end of a graph; and whether nobody is left. */
+/* Tells who is notified of the end of a graph, and whether nobody is left. */
 void host_graphs_settle(void);
 bool host_graphs_settled_locked(void);
 

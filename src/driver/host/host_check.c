@@ -376,7 +376,7 @@ static void set_locked(bool on, void (*function)(const char *, void *), void *us
 static void set(bool on, void (*function)(const char *, void *), void *user,
                 void (*found)(const struct driver_conflict *))
 {
-    host_check_deliver(); /* what was reported before belongs to who listened then */
+    host_check_deliver(); /* what was reported before belongs to the listener of that time */
     mutex_lock(&deliver_lock);
     host_streams_lock();
     set_locked(on, function, user, found);

@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-/* Who is to be told of a graph's end: outlives the graph until its last launch has ended. */
+/* Who is notified of the end of a graph: outlives the graph until its last launch has ended. */
 struct host_hold {
     struct host_hold *next;
     void (*end)(void *argument);

@@ -160,8 +160,8 @@ static tarn_status leave(enum driver_call call, int number, uintptr_t address, b
         host_check_in_use(name, range->device, address, range->size);
     mutex_unlock(&host_memory_lock);
     if (!range)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " is no start of what was %s", name, address,
-                      registered ? "registered" : "allocated");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " is not the start of what was %s", name,
+                      address, registered ? "registered" : "allocated");
     host_charge_wait(device, host_device_wait(device));
     mutex_lock(&host_memory_lock);
     size_t size = range->size;

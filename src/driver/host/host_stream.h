@@ -105,7 +105,7 @@ struct host_hold;
 struct host_graph {
     struct host_graph *next, *previous; /* the list of all graphs */
     bool live;
-    struct host_hold *holds; /* to be told of its end */
+    struct host_hold *holds; /* notified of its end */
     struct host_node *first, *last;
     struct host_lane *lanes; /* 0 is the origin's */
     unsigned lane_count, lane_room;

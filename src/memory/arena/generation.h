@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Generations: which mapping of its addresses one is. An arena has one for each granule that is mapped and
- * accessible, else 0; whoever claimed a range may read and write its entries, as those of `pieces`. */
+/* Generations: numbers that tell one mapping of an address from another. An arena has one number per granule: that of
+ * the mapping while the granule is mapped and accessible, otherwise 0. The thread that claimed a range may read and
+ * write its entries without a lock, like those of `pieces`. */
 #ifndef TARN_MEMORY_GENERATION_H
 #define TARN_MEMORY_GENERATION_H
 

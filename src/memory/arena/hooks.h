@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What lower rooms of the memory layer need of higher ones: the one structure of functions that runs against their order. It is constant,
- * and filled in memory/hooks.c. Whoever calls one that is for debug mode asks before whether that is on, by debug_has(). */
+/* The functions of higher rooms of the memory layer that lower rooms call: the only structure of functions that goes against their order. It
+ * is constant, and defined in memory/hooks.c. Before calling a function for debug mode, the caller checks by debug_has() that it is on. */
 #ifndef TARN_MEMORY_HOOKS_H
 #define TARN_MEMORY_HOOKS_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Moves. Whoever takes memory out of a heap or out of the unmapped pieces of a store, to map, unmap or release it, shares the arena's
- * `moving` until it is back in one of these; so that whoever holds it alone finds all memory in its place. No other lock is held where
- * these wait; a try waits for nobody. */
+/* Moves. A thread that takes memory out of a heap, or out of the unmapped pieces of a store, to map, unmap or release it, holds the arena's
+ * `moving` shared until the memory is back in one of these. So a thread that holds `moving` alone finds all memory in its place. No other
+ * lock is held while these functions wait; a try does not wait. */
 #ifndef TARN_MEMORY_MOVES_H
 #define TARN_MEMORY_MOVES_H
 

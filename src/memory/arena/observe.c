@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the list of observers. A callback runs without the list's lock, and counted in its observer's `running`, which keeps
- * the observer in the list: so a walk goes on from where it was. Who removes an observer counts as running too, until
- * only callbacks of its own thread are left; the last to let go takes it out. */
+/* Owns the list of observers. A callback runs without the list's lock. Meanwhile it is counted in its observer's `running`, which keeps
+ * the observer in the list, so that a walk through the list can continue. A thread that removes an observer is counted too, until
+ * only callbacks of its own thread are left. Whoever reduces the count to 0 takes the observer out of the list. */
 #include "memory/arena/observe.h"
 #include "base/cancel.h"
 #include "base/pages.h"

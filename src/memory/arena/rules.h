@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The sizes of plain segments, and what is cut and what is not: PyTorch's rules and numbers (c10/cuda/CUDACachingAllocator.cpp).
- * Nothing but arithmetic. */
+ * Only arithmetic: no state, no lock. */
 #ifndef TARN_MEMORY_RULES_H
 #define TARN_MEMORY_RULES_H
 

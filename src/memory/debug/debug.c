@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Debug mode's memory of blocks, and its hooks. Owns the record of every block that is live or waits, ordered by address, of
- * the last ones that are gone, and the list of those that are ready to be looked at. `debug_lock` is a leaf. A record that
- * cannot be made is none: then nothing is known of its block, and nothing fails. */
+ * the last ones that are gone, and the list of those that are ready to be checked. `debug_lock` is a leaf. If a record cannot be
+ * created, debug mode does not watch that block, and nothing fails. */
 #include "memory/debug/debug.h"
 #include "base/log.h"
 #include "base/pages.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Debug mode: what the memory layer tells it, and asks: the public calls directly, lower rooms by hooks.h. Without TARN_DEBUG none is
- * called: that is one predictable branch on a slow path.
+/* Debug mode: the functions by which the memory layer reports to it and asks it. Public calls call them directly, lower rooms through
+ * hooks.h. Without TARN_DEBUG none is called, which costs one predictable branch on a slow path.
  *
  *   front zone | what the caller has | back zone     a block of a heap, with the word redzone
  *
  * With redzone, poison or quarantine a freed block waits in its heap's list like one that other streams use (wait.h): for
- * the work of its own stream, and then until debug mode has looked at it and lets it go. So its memory stays its own, is
- * counted as that of waiting blocks is, and the ladder can have it. */
+ * the work of its own stream, and then until debug mode has checked and released it. Until then its memory is not reused, is
+ * counted like that of other waiting blocks, and can be reclaimed by the ladder. */
 #ifndef TARN_MEMORY_DEBUG_H
 #define TARN_MEMORY_DEBUG_H
 

@@ -3,8 +3,8 @@
 
 /* Looking at blocks: their bytes are copied to the host on a stream of debug mode's own, when the work that may touch them
  * has ended. `working` is held over all of it, also over the waits for these copies, which depend on no other work; it is
- * taken under no other lock, and heaps' locks are not taken under it. What is ready, or in quarantine, is in the hands of who
- * has it. A copy that the driver refuses leaves its block unseen; one that cannot be waited for, its block for later. */
+ * taken under no other lock, and heaps' locks are not taken under it. Its holder alone may touch blocks that are ready or in
+ * quarantine. If the driver refuses a copy, the block is not checked; if a copy cannot be waited for, the block is checked later. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/debug/debug_block.h"

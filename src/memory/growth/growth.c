@@ -39,9 +39,6 @@ struct profile {
     bool moves_freely;         /* always, before anything is created */
 };
 
-/* Beside a plan's arena: what is missing, in pieces as large as may be. */
-static const struct profile beside_plan = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = LEAST_PIECE}};
-
 static const struct profile profiles[] = {
     /* 20 MiB keeps a piece's price small beside its bytes: c10 asks for as much. */
     [CONFIG_PROFILE_DEFAULT] = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}},
@@ -49,10 +46,11 @@ static const struct profile profiles[] = {
     [CONFIG_PROFILE_FOOTPRINT] = {.part = 32, .moves_freely = true},
 };
 
+/* Beside a plan's arena too no more is created than what is missing, after free memory of the arena was taken: what differs from the plan must
+ * not come on top of it. */
 static const struct profile *profile_of(const struct heap *heap)
 {
-    size_t chosen = memory_config()->profile;
-    return heap->plan && chosen == CONFIG_PROFILE_DEFAULT ? &beside_plan : &profiles[chosen];
+    return &profiles[heap->plan ? CONFIG_PROFILE_FOOTPRINT : memory_config()->profile];
 }
 
 /* A free span that gives up the pieces at [start, end), which lie inside it. */
@@ -345,7 +343,8 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
         bool freely = spare || profile->moves_freely, slack = heap->free_bytes > arena->reserved / SLACK_PART;
         growth->borrows = freely || heap->moved / MOVED_MOST <= heap->gained;
-        growth->moves = freely || (growth->borrows && slack);
+        bool planned = heap->plan && growth->zone == ZONE_SMALL && !spare; /* the arena's pieces are for large blocks */
+        growth->moves = !planned && (freely || (growth->borrows && slack));
         if (growth->moves)
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
 

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Segments of registrable pools: a run is one segment, which is one piece, from when it is made until it is given
- * back as a whole. Nothing is joined to it or mapped elsewhere, so that who has registered it knows all of it. */
+ * back as a whole. Nothing is joined to it or mapped elsewhere, so that one registration covers all of it. */
 #ifndef TARN_MEMORY_REGISTRABLE_H
 #define TARN_MEMORY_REGISTRABLE_H
 

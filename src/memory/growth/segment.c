@@ -249,7 +249,7 @@ static tarn_status give_back_in_order(struct run *run)
 static const char *unfit(const struct store *store, uintptr_t address, size_t size)
 {
     if (address % TARN_BLOCK_UNIT)
-        return "which is no multiple of 512";
+        return "which is not a multiple of 512";
     if (size > UINTPTR_MAX - address)
         return "which wraps past the end of the address space";
     if (arena_overlaps(address, size))

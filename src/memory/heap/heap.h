@@ -247,7 +247,7 @@ static inline enum zone_kind zone_of(size_t size)
     return size <= COUNTERS_SMALL ? ZONE_SMALL : ZONE_LARGE;
 }
 
-/* Whose free memory serves what the zone cannot, for want of anything better. */
+/* Whose free memory serves what the zone cannot, for lack of anything better. */
 static inline enum zone_kind zone_other(enum zone_kind zone)
 {
     return zone == ZONE_SMALL ? ZONE_LARGE : ZONE_SMALL;

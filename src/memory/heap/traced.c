@@ -6,7 +6,8 @@
 
 uint32_t heap_place_make(struct heap *heap)
 {
-    uint32_t place = trace_place_of_stream_hold(heap->stream, heap->incarnation, heap->store->id), before = 0;
+    int device = heap->arena->device->number;
+    uint32_t place = trace_place_of_stream_hold(heap->stream, heap->incarnation, device, heap->store->id), before = 0;
     if (atomic_compare_exchange_strong_explicit(&heap->place, &before, place, memory_order_relaxed,
                                                 memory_order_relaxed))
         return place;

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What the memory layer writes to the trace. Each call is one load while that is off. A block is reported under the lock of its heap,
- * or by its cache's thread while that is busy, or under the lock of its heap's part of the counters: so who has them all sees blocks as the trace says. */
+ * or by its cache's thread while that is busy, or under the lock of its heap's part of the counters. So code that holds all of these sees blocks
+ * as the trace describes them. */
 #ifndef TARN_MEMORY_TRACED_H
 #define TARN_MEMORY_TRACED_H
 

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns uses, and each heap's queues of those that are pending: one per stream that uses blocks, so that a look need not know how many blocks
- * wait. A block waits in what was made when it was used, so that freeing it cannot fail for want of host memory; a mark that cannot be
+ * wait. A block waits in what was made when it was used, so that freeing it cannot fail for lack of host memory; a mark that cannot be
  * made then is made later. A use is taken out of its queue once its own mark has been seen to end: the order of a queue decides only who
  * is asked first, never who is free. Under the heap's lock, except for the adding to a list that is not yet a block's. */
 #include "memory/heap/wait.h"

@@ -3,8 +3,8 @@
 
 /* The driver's side of pinned memory: where segments come from, what is tried when the driver or the limit refuses one, and
  * how they go back. No lock is held over the driver's calls or over a wait: a growth first takes its bytes from the limit
- * (`growing`), a segment that goes back has left its pool before. Whoever fails while others move memory, or free a block
- * that waits, tries again when they are through, since what they hold may be all that was missing.
+ * (`growing`), and a segment that goes back has left its pool before. If a request fails while other threads move memory, or
+ * free a block that waits, it tries again when they have finished, since they may hold the memory that was missing.
  *
  * Memory that is registered is the system's, by mmap, hidden from children of fork(): a page that a child shares would be
  * copied at the next write, away from the device. */

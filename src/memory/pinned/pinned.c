@@ -237,7 +237,7 @@ static void keep_locked(struct pinned_block *block)
 static void free_used(struct pinned_block *block)
 {
     struct error_before before;
-    error_attempt_begin(&before); /* a mark that cannot be recorded yet is no failure of the free */
+    error_attempt_begin(&before); /* a mark that cannot be recorded yet is not a failure of the free */
     pinned_uses_mark(block->uses);
     mutex_lock(&pinned.lock);
     pinned_wait_begin_locked(block);

@@ -40,7 +40,7 @@ struct use *block_uses_of(const struct block *block);
  * too. */
 void block_free_locked(struct block *block, bool look);
 /* Announces the end of a block before it is freed, and its memory somebody else's: with no lock held, so that a thread that frees it
- * meanwhile may say so too, and a free that then fails for want of host memory leaves a block of which nobody knows. */
+ * meanwhile may say so too, and a free that then fails for lack of host memory leaves a block of which nobody knows. */
 void block_announce_end(const void *pointer);
 /* Frees a block at once, even if debug mode would look at it first. False where none begins there. */
 bool block_free_now(void *pointer);

@@ -168,6 +168,7 @@ static void destroy(struct pool *pool)
     struct store *store = &pool->store;
     if (store->allocator.gone)
         store->allocator.gone(store->allocator.user);
+    contents_end(&pool->contents, store->arena->device);
     pages_free(store->heaps, store->heap_slots * sizeof(struct heap *));
     mutex_finish(&store->lookup);
     object_free(&pools, pool);

@@ -10,20 +10,20 @@
 #define TARN_MEMORY_POOL_H
 
 #include "memory/heap/heap.h"
+#include "memory/pool/contents.h"
 
 #include <tarn/pool.h>
 
 struct pool {
     struct store store; /* first: a private pool's store is its pool */
     struct counters counters;
-    atomic_uint count;   /* users, scopes, captures, graphs */
-    atomic_uint users;   /* of these, what callers may release */
-    atomic_uint held;    /* ... and what they may unhold */
-    atomic_uint visits;  /* requests on their way: they keep the object, not the pool */
-    bool use_on_oom;     /* arena lock */
-    atomic_int state;    /* tarn_pool_state; suspend.c */
-    struct saved *saved; /* contents; of the thread that changes the state */
-    enum { COPIES_ENDED, COPIES_OUT, COPIES_BACK } copies; /* likewise: begun, and not known to have ended */
+    atomic_uint count;          /* users, scopes, captures, graphs */
+    atomic_uint users;          /* of these, what callers may release */
+    atomic_uint held;           /* ... and what they may unhold */
+    atomic_uint visits;         /* requests on their way: they keep the object, not the pool */
+    bool use_on_oom;            /* arena lock */
+    atomic_int state;           /* tarn_pool_state; suspend.c */
+    struct contents contents;   /* of the thread that changes the state */
     bool prepared, keeps;       /* likewise: a sleep has begun, and whether with its contents */
     struct taken *taken;        /* likewise: memory out of its addresses, in a sleep under way */
     atomic_uint tag;            /* tarn_tag, by which a sleep chooses */
@@ -83,8 +83,6 @@ void pool_sleep_cancel(struct pool *pool);
 tarn_status pool_sleep_unmap(struct pool *pool);
 tarn_status pool_sleep_put_back(struct pool *pool);
 tarn_status pool_sleep_release(struct pool *pool);
-/* Bytes of contents that the pool has in host memory. */
-size_t pool_saved_bytes(const struct pool *pool);
 static inline bool pool_sleep_is_in_part(struct pool *pool)
 {
     int state = atomic_load(&pool->state);

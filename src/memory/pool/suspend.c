@@ -3,7 +3,7 @@
 
 /* Pause and resume of a pool. While a pool changes or is suspended its store says so: nothing is allocated from it, and nobody
  * else maps or unmaps there. Its heaps' runs stay as they are, and only this file touches what is mapped in them, by the thread that
- * changes the state. A run's memory comes back as other pieces than before: who wants the contents has them copied. */
+ * changes the state. A run gets other pieces than before, so contents that are to be kept are copied. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -15,16 +15,6 @@
 #include "memory/heap/traced.h"
 #include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
-
-/* The contents of addresses that are not free, in host memory. */
-struct saved {
-    struct saved *next;
-    uintptr_t start;
-    size_t size;
-    void *copy;
-};
-
-static struct object_pool saved_objects = OBJECT_POOL(struct saved);
 
 /* The next of a store's heaps, and of a heap's runs; NULL starts and ends. They do not change meanwhile. */
 static struct heap *next_heap(struct store *store, struct heap *heap)
@@ -46,29 +36,6 @@ static struct run *next_run(const struct heap *heap, const struct run *run)
 
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
-static void saved_free(struct pool *pool)
-{
-    for (struct saved *saved = pool->saved, *next; saved; saved = next) {
-        next = saved->next;
-        pages_unmap(saved->copy, saved->size);
-        object_free(&saved_objects, saved);
-    }
-    pool->saved = NULL;
-}
-
-static tarn_status save_range(struct pool *pool, uintptr_t start, size_t size)
-{
-    struct saved *saved = object_alloc(&saved_objects);
-    void *copy = saved ? pages_map(size) : NULL;
-    if (!copy) {
-        object_free(&saved_objects, saved);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu bytes of the contents of a pool", size);
-    }
-    *saved = (struct saved){pool->saved, start, size, copy};
-    pool->saved = saved;
-    return TARN_OK;
-}
-
 /* Host memory for all that is not free in a heap. */
 static tarn_status save_prepare(struct pool *pool, struct heap *heap)
 {
@@ -84,64 +51,11 @@ static tarn_status save_prepare(struct pool *pool, struct heap *heap)
                 span = span->next;
             uintptr_t end = span ? span->start : run->end;
             if (first)
-                status = save_range(pool, first->start, end - first->start);
+                status = contents_add(&pool->contents, first->start, end - first->start);
         }
     }
     mutex_unlock(&heap->lock);
     return status;
-}
-
-/* Copies what was saved, one way or the other, and waits for it. Where not even the driver can say that the copies have ended, the pool
- * remembers that: until it is known, both sides stay. */
-static tarn_status copy_saved(struct pool *pool, bool back)
-{
-    struct device *device = pool->store.arena->device;
-    tarn_status status = TARN_OK, waited = TARN_OK;
-    for (const struct saved *saved = pool->saved; saved && !status; saved = saved->next) {
-        uintptr_t copy = (uintptr_t)saved->copy;
-        status = driver->copy(device->number, back ? saved->start : copy, back ? copy : saved->start, saved->size,
-                              device->legacy->native);
-        if (!status)
-            pool->copies = back ? COPIES_BACK : COPIES_OUT;
-    }
-    if (pool->copies)
-        waited = driver->stream_synchronize(device->number, device->legacy->native);
-    if (!waited || driver->device_synchronize(device->number) == TARN_OK)
-        pool->copies = COPIES_ENDED;
-    return device_note(device, status ? status : waited);
-}
-
-/* Waits for copies of an earlier change that are not known to have ended. Of those out of the memory, which is still there then, nothing
- * is wanted any more. The caller bars captures. */
-static tarn_status copies_wait(struct pool *pool)
-{
-    struct device *device = pool->store.arena->device;
-    if (!pool->copies)
-        return TARN_OK;
-    tarn_status status = device_note(device, driver->stream_synchronize(device->number, device->legacy->native));
-    if (status)
-        return status;
-    if (pool->copies == COPIES_OUT)
-        saved_free(pool);
-    pool->copies = COPIES_ENDED;
-    return TARN_OK;
-}
-
-/* For code that cannot wait: whether none are under way. Asks the driver where no known capture forbids it. */
-static bool copies_ended(struct pool *pool)
-{
-    struct device *device = pool->store.arena->device;
-    struct error_before before;
-    if (!pool->copies)
-        return true;
-    error_attempt_begin(&before);
-    tarn_status status = captures_bar(device, "a look at a pool's copies");
-    if (!status) {
-        status = driver->stream_query(device->number, device->legacy->native);
-        captures_unbar(device);
-    }
-    error_attempt_end(&before, TARN_OK);
-    return !status;
 }
 
 static tarn_status save(struct pool *pool)
@@ -151,9 +65,9 @@ static tarn_status save(struct pool *pool)
         if (!status)
             status = save_prepare(pool, heap);
     if (!status)
-        status = copy_saved(pool, false);
-    if (status && !pool->copies)
-        saved_free(pool);
+        status = contents_copy(&pool->contents, pool->store.arena->device, false);
+    if (status && !pool->contents.copies)
+        contents_drop(&pool->contents);
     return status;
 }
 
@@ -437,7 +351,7 @@ static struct change suspend(struct pool *pool, bool keep)
     struct store *store = &pool->store;
     struct taken *taken = NULL;
     tarn_status status = get_ready(pool, keep);
-    if (status && pool->copies)
+    if (status && pool->contents.copies)
         return in_part(pool, keep, status);
     if (status)
         return (struct change){TARN_POOL_RUNS, status};
@@ -451,7 +365,7 @@ static struct change suspend(struct pool *pool, bool keep)
     error_attempt_end(&before, TARN_OK);
     if (!undone)
         return in_part(pool, keep, status);
-    saved_free(pool);
+    contents_drop(&pool->contents);
     return (struct change){TARN_POOL_RUNS, status};
 }
 
@@ -481,24 +395,16 @@ tarn_status pool_sleep_prepare(struct pool *pool, bool keep)
         pool->keeps = keep;
         return TARN_OK;
     }
-    if (pool->copies)
+    if (pool->contents.copies)
         return change_end(pool, in_part(pool, keep, status));
-    saved_free(pool);
+    contents_drop(&pool->contents);
     return change_end(pool, (struct change){TARN_POOL_RUNS, status});
-}
-
-size_t pool_saved_bytes(const struct pool *pool)
-{
-    size_t bytes = 0;
-    for (const struct saved *saved = pool->saved; saved; saved = saved->next)
-        bytes += saved->size;
-    return bytes;
 }
 
 void pool_sleep_cancel(struct pool *pool)
 {
     pool->prepared = false;
-    saved_free(pool);
+    contents_drop(&pool->contents);
     (void)change_end(pool, (struct change){TARN_POOL_RUNS, TARN_OK});
 }
 
@@ -602,20 +508,20 @@ static struct change resume(struct pool *pool, int before)
 {
     struct store *store = &pool->store;
     struct taken *taken = NULL;
-    bool whole =
-        pool->copies == COPIES_OUT; /* the suspend came no further: the memory is there, and alone has the contents */
-    tarn_status status = copies_wait(pool);
+    bool whole = pool->contents.copies ==
+                 COPIES_OUT; /* the suspend came no further: the memory is there, and alone has the contents */
+    tarn_status status = contents_settle(&pool->contents, store->arena->device);
     if (whole)
         return (struct change){status ? before : TARN_POOL_RUNS, status};
     if (!status)
         status = fill_or_make_room(store);
     if (!status)
-        status = copy_saved(pool, true);
+        status = contents_copy(&pool->contents, store->arena->device, true);
     if (!status) {
-        saved_free(pool);
+        contents_drop(&pool->contents);
         return (struct change){TARN_POOL_RUNS, TARN_OK};
     }
-    if (pool->copies)
+    if (pool->contents.copies)
         return (struct change){before, status};
     struct error_before cause;
     error_attempt_begin(&cause);
@@ -679,7 +585,7 @@ void pool_suspension_complete(struct pool *pool)
     int state;
     if (!suspended_begin(pool, &state))
         return;
-    if (copies_ended(pool))
+    if (contents_are_settled(&pool->contents, pool->store.arena->device))
         (void)empty_all(&pool->store, &taken);
     taken_to_unmapped(&pool->store, taken);
     atomic_store(&pool->state, state);
@@ -690,11 +596,11 @@ bool pool_suspension_end(struct pool *pool)
     int state;
     if (!suspended_begin(pool, &state))
         return state == TARN_POOL_RUNS;
-    if (!copies_ended(pool)) {
+    if (!contents_are_settled(&pool->contents, pool->store.arena->device)) {
         atomic_store(&pool->state, state);
         return false;
     }
-    saved_free(pool);
+    contents_drop(&pool->contents);
     for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap)) {
         struct run *run, *spare = NULL;
         mutex_lock(&heap->lock);

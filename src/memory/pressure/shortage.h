@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Out of memory: who has it, and what helps. */
+/* The text of an out-of-memory error: what has the memory, and what helps. */
 #ifndef TARN_MEMORY_SHORTAGE_H
 #define TARN_MEMORY_SHORTAGE_H
 

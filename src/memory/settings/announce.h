@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Announcing each block to a tool that checks what kernels touch. Only the driver's plain segments are announced, and the blocks
- * in them: a tool that watches allocations knows no other. While somebody is told, every block takes the slow path. */
+ * in them: a tool that watches allocations knows no other memory. While there is a receiver, every block takes the slow path. */
 #ifndef TARN_MEMORY_ANNOUNCE_H
 #define TARN_MEMORY_ANNOUNCE_H
 
@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <tarn/memory.h>
 
-/* What is told, with no lock held. Addresses and sizes are those that a caller has: a block of 100 bytes has 100. */
+/* The receiver's functions, called with no lock held. Addresses and sizes are the caller's: a block of 100 bytes has size 100. */
 struct announcer {
-    /* A segment is there, before any of it is handed out; it is about to go back to the driver, with no block in it. */
+    /* A segment was allocated, before any of it is handed out; a segment without blocks is about to go back to the driver. */
     void (*segment)(uintptr_t start, size_t size, const uint64_t pool[2], int device);
     void (*segment_gone)(uintptr_t start);
     /* A block was handed out; has grown in place; is about to be freed. */
@@ -21,7 +21,7 @@ struct announcer {
     void (*block_gone)(uintptr_t start);
 };
 
-/* NULL: nobody is told. Set before the first use of memory. */
+/* NULL: there is no receiver. Set before the first use of memory. */
 extern const struct announcer *announcer;
 
 #endif

@@ -6,8 +6,8 @@
  *     text  := [item {"," item} [","]]
  *     item  := key ":" (word | "[" word ":" word {"," word ":" word} "]")
  *
- * Blanks count nowhere, not even inside a word that is no path, as in PyTorch; but every value must be whole, in its range and in its
- * order, also where PyTorch makes something of less. Owns the table of keys, which is constant; no lock, no allocation. */
+ * Blanks are ignored everywhere except in a path, even inside a word, as in PyTorch. But every value must be complete, in its range and in
+ * its order, also where PyTorch accepts less. Owns the table of keys, which is constant; no lock, no allocation. */
 #include "base/status.h"
 #include "memory/settings/config.h"
 
@@ -195,7 +195,7 @@ static tarn_status expect(struct parser *parser, int token, const char *what)
     return TARN_OK;
 }
 
-/* The word at hand is no value of the key. */
+/* The word at hand is not a value of the key. */
 static __attribute__((format(printf, 3, 4))) tarn_status refuse(const struct parser *parser, const char *name,
                                                                 const char *format, ...)
 {

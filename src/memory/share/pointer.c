@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a caller's pointer is. Owns nothing. */
+/* Looks up a caller's pointer. Owns nothing. */
 #include "memory/share/pointer.h"
 #include "base/status.h"
 #include "memory/arena/hooks.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A pointer that a caller gives: the live block that it lies in, or why it is none of ours. */
+/* Looks up a caller's pointer: the live block that it lies in, or the reason why it is in no block of tarn. */
 #ifndef TARN_MEMORY_POINTER_H
 #define TARN_MEMORY_POINTER_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a caller learns of the mapping under a block. Owns nothing. */
+/* The public call that returns the mapping under a block. Owns nothing. */
 #include "base/status.h"
 #include "memory/arena/generation.h"
 #include "memory/growth/registrable.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A share: what one process tells another of a block's memory. export.c makes it, share.c keeps and closes it, wire.c sends and
- * receives it, import.c maps it. One that was received is well formed: share_check() has said so; whether its files are
- * what it says is for the driver to find. */
+/* A share: the description of a block's memory that one process sends to another. export.c creates it, share.c keeps and closes it, wire.c
+ * sends and receives it, import.c maps it. A received share is well formed, since share_check() has checked it. Whether its files are what
+ * it says, only the driver can tell. */
 #ifndef TARN_MEMORY_SHARE_H
 #define TARN_MEMORY_SHARE_H
 

@@ -154,7 +154,7 @@ static void fuzz_tarn_host_extent_get(void)
     (void)tarn_host_extent_get(any_device(), any_pointer(), any_size(), or_null(&extent));
 }
 
-/* Off only: what it reports is a mistake of the caller's, and these callers make them. */
+/* Off only: what it reports is the caller's mistake, and these callers make them. */
 static void fuzz_tarn_host_check_set(void)
 {
     (void)tarn_host_check_set(false, NULL, NULL);

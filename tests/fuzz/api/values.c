@@ -69,7 +69,7 @@ size_t any_size(void)
     return edges[choice % 16] + (choice / 16) % 3 - 1;
 }
 
-/* Pointers of which none is an object of tarn's; several are not mapped. */
+/* Pointers of which none is an object of tarn; several are not mapped. */
 void *wrong_pointer(void)
 {
     static uint64_t data[64];

@@ -35,7 +35,7 @@
 #define SCOPES 6
 #define GRAPHS 6
 #define INSIDE 4                   /* the most blocks of a capture that it frees itself */
-#define MEMORY ((size_t)192 << 20) /* bytes a device: small enough to run full */
+#define MEMORY ((size_t)192 << 20) /* bytes per device: small enough to run full */
 #define GRANULES 512               /* at least those of a device's addresses */
 
 struct work {

@@ -67,6 +67,7 @@ void actor_renew(int number)
     per_thread_end(number);
     scopes_left_by(number);
     uses_forget(number);
+    asks_forget(number);
     end(number);
     m.turns[number]++;
     begin(number);

@@ -490,9 +490,22 @@ static uint64_t created_by_libraries(void)
     return (stats.created - stats.destroyed) * 2 * MIB;
 }
 
+/* Without caching a block has an allocation of its own, of which the driver makes whole granules. */
+static uint64_t rounding[DEVICES];
+
+static void add_rounding(const tarn_memory_segment *segment, void *user)
+{
+    (void)user;
+    if (!segment->is_virtual)
+        rounding[segment->device] += (segment->bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) - segment->bytes;
+}
+
 /* What the driver has created is what tarn says that it reserves. */
 void check_ledgers(void)
 {
+    memset(rounding, 0, sizeof rounding);
+    if (m.was_uncached)
+        MINE(tarn_memory_list(add_rounding, NULL));
     segments_settle();
     for (int device = 0; device < m.devices; device++) {
         tarn_host_ledger ledger = {.size = sizeof ledger};
@@ -501,10 +514,13 @@ void check_ledgers(void)
         if (tarn_device_stats_get(device, &stats) != TARN_OK)
             fault("statistics", "%s", tarn_last_error());
         uint64_t theirs = device == 0 ? created_by_libraries() : 0;
-        uint64_t reported = (uint64_t)stats.reserved_bytes[0].current + theirs;
-        SO(reported == ledger.created || (m.compacts && reported > ledger.created), "what is created is not reported",
-           "device %d: %" PRIu64 " bytes are created, %" PRId64 " are reported", device, ledger.created,
-           stats.reserved_bytes[0].current);
+        uint64_t reported = (uint64_t)stats.reserved_bytes[0].current + theirs + rounding[device];
+        /* What could not be freed is in no list, so that its rounding is not known. */
+        bool stuck = m.was_uncached && m.count.injected && ledger.created > reported &&
+                     ledger.created - reported < ledger.plain * 2 * MIB;
+        SO(reported == ledger.created || (m.compacts && reported > ledger.created) || stuck,
+           "what is created is not reported", "device %d: %" PRIu64 " bytes are created, %" PRId64 " are reported",
+           device, ledger.created, stats.reserved_bytes[0].current);
         SO(stats.active_bytes[0].current >= 0 && stats.allocated_bytes[0].current >= 0 &&
                stats.requested_bytes[0].current >= 0 && stats.inactive_split_bytes[0].current >= 0,
            "a counter is negative", "active %" PRId64 ", allocated %" PRId64, stats.active_bytes[0].current,

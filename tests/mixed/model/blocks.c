@@ -92,12 +92,13 @@ static size_t some_size(void)
     }
 }
 
-/* A refusal for want of memory, although what is in use is little: only where nothing holds memory in place. */
+/* A refusal for lack of memory, although what is in use is little: only where nothing holds memory in place. */
 static void check_shortage(const struct flow *flow, size_t size, int pool)
 {
     uint64_t used = 0;
-    if (was_injected() || m.plain || any_open(-1) || m.limit[flow->device] != TARN_NO_LIMIT ||
-        (pool >= 0 && (m.pools[pool].limit != TARN_NO_LIMIT || m.pools[pool].plain)))
+    if (was_injected() || m.plain || m.was_uncached || is_night() || is_anchored_on(flow->device) || any_open(-1) ||
+        m.limit[flow->device] != TARN_NO_LIMIT ||
+        (pool >= 0 && (m.pools[pool].limit != TARN_NO_LIMIT || m.pools[pool].plain || m.pools[pool].registrable)))
         return;
     for (int i = 0; i < BLOCKS; i++)
         if (m.blocks[i].live && m.blocks[i].device == flow->device)
@@ -188,6 +189,8 @@ static int pool_that_served(const void *start, int wanted, int device)
         if (m.pools[i].live && m.pools[i].use_on_oom && m.pools[i].device == device && !is_held_by_graph(i) &&
             m.pools[i].id.first == info.pool.first && m.pools[i].id.second == info.pool.second)
             return i;
+    if (is_night()) /* one that the sleep alone counts */
+        return -2;
     fault("a block is of another pool", "a request to the default pool was served by %" PRIu64 ",%" PRIu64,
           info.pool.first, info.pool.second);
 }
@@ -204,6 +207,17 @@ static void paint(struct block *block)
     block_user(block, stamp);
     if (captures_now(flow))
         held_by(&m.captures[flow->capture], block);
+}
+
+/* Without caching a block of the default pool is a driver allocation of its own. */
+static void check_alone(const struct block *block)
+{
+    tarn_range range;
+    if (!m.uncached || block->pool != -1)
+        return;
+    MINE(tarn_range_get(block->start, &range));
+    SO(range.address == block->start, "a block without caching shares its memory", "%p lies in what begins at %p",
+       (void *)block->start, range.address);
 }
 
 static void op_allocate(void)
@@ -223,7 +237,9 @@ static void op_allocate(void)
                           .actor = m.actor,
                           .turn = m.turns[m.actor],
                           .inside = captures_now(flow) ? flow->capture : -1};
+    m.reclaims = true;
     tarn_status status = allocate(flow, &block, &pool, &got, &alignment);
+    m.reclaims = false;
     show("for flow %d in pool %d", block.flow, pool);
     bool suspended = pool >= 0 && m.pools[pool].state != TARN_POOL_RUNS;
     SO(!suspended || status, "a suspended pool gives a block", "%p", got);
@@ -242,6 +258,7 @@ static void op_allocate(void)
        alignment);
     check_fresh((struct span_of_bytes){(uintptr_t)got, (uintptr_t)got + block.usable}, flow, block.pool, "a block",
                 NULL);
+    check_alone(&block);
     show("%p to %p, pool %d, for flow %d, life %u", got, (void *)((char *)got + block.usable), block.pool, block.flow,
          block.life);
     block_user(&block, (struct stamp){flow->lane, m.queued[flow->lane]});
@@ -391,7 +408,7 @@ static void op_record(void)
         (void)WELL(0, tarn_record_stream, block->start, flow->value);
 }
 
-static void freed(struct block *block)
+void freed(struct block *block)
 {
     ghosts_of(block, "a block that was freed");
     if (block->inside >= 0 &&

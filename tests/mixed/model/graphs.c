@@ -68,12 +68,13 @@ static void forget(struct capture *capture)
     for (int i = 0; i < capture->check_count; i++)
         m.slot_used[capture->checks[i].slot] = false;
     let_go(capture);
-    int pool = capture->pool;
+    int pools[2] = {capture->pool, capture->kept - 1};
     *capture = (struct capture){.pool = -1, .state = UNUSED};
-    if (pool >= 0) {
-        m.pools[pool].graphs--;
-        pool_settle(pool);
-    }
+    for (int i = 0; i < 2; i++)
+        if (pools[i] >= 0) {
+            m.pools[pools[i]].graphs--;
+            pool_settle(pools[i]);
+        }
 }
 
 static void op_begin(void)
@@ -88,6 +89,7 @@ static void op_begin(void)
                                 .flow = (int)(flow - m.flows),
                                 .pool = -1,
                                 .actor = m.actor,
+                                .mode = how <= WITH_POOL ? (tarn_capture_mode)below(3) : TARN_CAPTURE_RELAXED,
                                 .device = flow->device,
                                 .launchable = true};
     bool own = how == OWN_POOL || (how == ANNOUNCED_POOL && CHANCE(2));
@@ -101,9 +103,9 @@ static void op_begin(void)
     tarn_status status = TARN_OK;
     const char *name = "a begin";
     if (how == KNOWN)
-        status = CALL(tarn_capture_begin, flow->value, TARN_CAPTURE_RELAXED);
+        status = CALL(tarn_capture_begin, flow->value, capture->mode);
     else if (how == OWN_POOL || how == WITH_POOL)
-        status = CALL(tarn_pool_capture_begin, pool, flow->value, TARN_CAPTURE_RELAXED);
+        status = CALL(tarn_pool_capture_begin, pool, flow->value, capture->mode);
     else if (how == ANNOUNCED)
         status = CALL(tarn_capture_announce, flow->value);
     else if (how == ANNOUNCED_POOL)
@@ -314,12 +316,29 @@ void captures_look(void)
     }
 }
 
+/* Another thread's, which goes on. */
+static void end_theirs(const struct capture *capture)
+{
+    void *graph = NULL;
+    tarn_status status = CHANCE(2) ? CALL(tarn_capture_end, m.flows[capture->flow].value, &graph)
+                                   : CALL(tarn_capture_abort, m.flows[capture->flow].value);
+    SO(status, "a thread ended the capture of another", "capture %d", (int)(capture - m.captures));
+    (void)well("the end of another thread's capture", status, BIT(TARN_ERROR_CAPTURE));
+}
+
+static bool may_end(const struct capture *capture)
+{
+    return capture->mode == TARN_CAPTURE_RELAXED || capture->actor == m.actor;
+}
+
 static void op_end(void)
 {
     struct capture *capture = some_open();
     if (capture && (capture->joined & (capture->joined - 1)) == 0 && CHANCE(3))
         return; /* it goes on for a while */
-    if (capture)
+    if (capture && !may_end(capture))
+        end_theirs(capture);
+    else if (capture)
         end(capture, capture->how < ANNOUNCED && CHANCE(3));
 }
 
@@ -440,11 +459,32 @@ void graph_destroy(struct capture *capture)
     }
 }
 
+/* A pool that a graph uses besides its own, or without one. */
+static void op_keep(void)
+{
+    struct capture *capture = some_graph();
+    int index = capture ? pool_any(capture->device, false) : -1;
+    if (index < 0 || capture->kept)
+        return;
+    call_quiet(); /* what runs the graph so far is destroyed: where the driver refuses that it stays */
+    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_pool_keep_for_graph, m.pools[index].pool, capture->graph)) {
+        capture->kept = index + 1;
+        m.pools[index].graphs++;
+    }
+}
+
 static void op_destroy(void)
 {
     struct capture *capture = some_graph();
     if (capture)
         graph_destroy(capture);
+}
+
+static struct capture *ending;
+
+static void end_inside(void)
+{
+    end(ending, true);
 }
 
 void captures_end(void)
@@ -456,8 +496,13 @@ void captures_end(void)
             MINE(driver->capture_begin(flow->device, flow->native, DRIVER_CAPTURE_RELAXED));
             is_open(capture);
         }
-        if (capture->state == OPEN)
+        if (capture->state == OPEN && capture->mode != TARN_CAPTURE_RELAXED) {
+            ending = capture;
+            actor_run(capture->actor, end_inside);
+            m.actor = -1;
+        } else if (capture->state == OPEN) {
             end(capture, capture->how < ANNOUNCED);
+        }
         if (capture->state == GRAPH)
             graph_destroy(capture);
     }
@@ -470,5 +515,6 @@ const struct operation graph_operations[] = {{"begin", 12, NULL, op_begin, false
                                              {"work inside", 14, NULL, op_inside, false},
                                              {"end", 14, NULL, op_end, false},
                                              {"launch", 14, NULL, op_launch, false},
+                                             {"keep a pool", 2, NULL, op_keep, false},
                                              {"destroy", 4, NULL, op_destroy, false},
                                              {NULL, 0, NULL, NULL, false}};

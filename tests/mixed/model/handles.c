@@ -14,6 +14,20 @@ static int thing_create(void **handle)
     return !*handle;
 }
 
+/* Work of one handle uses the same memory, so that it is in order on whatever streams it is. */
+enum { OWN = 2000 };
+static unsigned char own[OWN * PART];
+static int own_next;
+
+static int thing_create_with_memory(void **handle)
+{
+    if (thing_create(handle))
+        return 1;
+    if (own_next < OWN)
+        ((struct thing *)*handle)->own = &own[own_next++ * PART];
+    return 0;
+}
+
 static int thing_destroy(void *handle)
 {
     free(handle);
@@ -28,7 +42,10 @@ static int set_stream_only(void *handle, void *stream)
 
 static int set_stream(void *handle, void *stream)
 {
-    *(struct thing *)handle = (struct thing){.stream = stream};
+    struct thing *thing = handle;
+    thing->stream = stream;
+    thing->workspace = NULL;
+    thing->size = 0;
     return 0;
 }
 
@@ -48,7 +65,7 @@ void handles_begin(void)
     const char *name = getenv("TARN_DRIVER");
     for (int i = 0; i < 2; i++) {
         rows[i].size = sizeof rows[i];
-        rows[i].create = thing_create;
+        rows[i].create = i == BY_STREAM ? thing_create_with_memory : thing_create;
         rows[i].destroy = thing_destroy;
         rows[i].set_workspace = set_workspace;
         SURE(tarn_library_register, &rows[i], &m.libraries[i]);
@@ -92,6 +109,17 @@ void uses_forget(int user)
 
 /* ---- Use --------------------------------------------------------------------------------------------------------- */
 
+static void use_own(struct flow *flow, struct thing *thing)
+{
+    if (!thing || !thing->own || captures_now(flow))
+        return;
+    unsigned char value = (unsigned char)below(256);
+    (void)use_bytes(flow, thing->own, PART, thing->known ? thing->value : -1, value,
+                    "work of a handle runs beside its work on another stream");
+    thing->known = true;
+    thing->value = value;
+}
+
 static void work(struct use *use)
 {
     struct flow *flow = &m.flows[use->flow];
@@ -109,6 +137,7 @@ static void work(struct use *use)
     struct stamp stamp = use_bytes(flow, use->pointer, use->size, -1, (int)below(256),
                                    "a handle's workspace holds what another has written");
     ghost_add(bytes, stamp, -1, "a handle's workspace");
+    use_own(flow, use->thing);
 }
 
 static void check_use(const struct use *use)
@@ -166,7 +195,11 @@ static tarn_status ask(struct use *use, int library, struct flow *flow, bool lea
     if (leases)
         status = use->leased ? CALL(tarn_handle_lease_bind, &use->lease, flow->value)
                              : CALL(tarn_handle_lease, number, flow->value, &use->lease);
-    else if (library == BY_CALL)
+    else if (CHANCE(4) && tarn_stream_set(flow->value) == TARN_OK) { /* the short forms */
+        status = library == BY_CALL ? CALL(tarn_workspace_get, number, &pointer, &size)
+                                    : CALL(tarn_handle_get, number, &handle);
+        MINE(tarn_stream_set(TARN_STREAM_LEGACY));
+    } else if (library == BY_CALL)
         status = CALL(tarn_workspace_get_on, number, flow->value, &pointer, &size);
     else
         status = CALL(tarn_handle_get_on, number, flow->value, &handle);
@@ -222,6 +255,26 @@ static void op_ask(void)
         work(use);
 }
 
+/* One library on one stream after the other: more than a thread has handles for. */
+static void op_ask_around(void)
+{
+    int library = (int)below(2), first = (int)below(FLOWS);
+    struct use *use = &m.uses[m.actor][library];
+    if (any_open(0))
+        return;
+    for (int i = 0; i < FLOWS; i++) {
+        struct flow *flow = &m.flows[(first + i) % FLOWS];
+        use->valid = false;
+        if (flow->device != 0 || !takes_work(flow) || flow->kind == LEGACY || !flow_value(flow) ||
+            !well("a get", ask(use, library, flow, false), reasons_of(flow)))
+            continue;
+        SO(use->thing->stream == flow->native, "a handle is bound to another stream", "%p not %p", use->thing->stream,
+           flow->native);
+        use_own(flow, use->thing);
+    }
+    use->valid = false;
+}
+
 static void op_call(void)
 {
     struct use *use = &m.uses[CHANCE(4) ? ACTORS + (int)below(LEASES) : m.actor][below(LIBRARIES)];
@@ -258,7 +311,18 @@ static void op_per_call(void)
         return;
     for (int i = 0; i < LIBRARIES; i++) /* it is a get */
         m.uses[m.actor][i].valid = false;
-    if (!WELL(reasons_of(flow), tarn_workspace_begin_on, m.libraries[library], flow->value, &call))
+    tarn_status status;
+    struct use *lease = &m.uses[ACTORS + below(LEASES)][library];
+    if (lease->leased && lease->valid && lease->flow == (int)(flow - m.flows) && lease->life == flow->life) {
+        lease->valid = false;
+        status = CALL(tarn_workspace_begin_of, &lease->lease, &call);
+    } else if (CHANCE(3) && tarn_stream_set(flow->value) == TARN_OK) {
+        status = CALL(tarn_workspace_begin, m.libraries[library], &call);
+        MINE(tarn_stream_set(TARN_STREAM_LEGACY));
+    } else {
+        status = CALL(tarn_workspace_begin_on, m.libraries[library], flow->value, &call);
+    }
+    if (!well("a begin", status, reasons_of(flow)))
         return;
     const struct thing *thing = call.handle;
     SO(thing->stream == flow->native, "a handle is bound to another stream", "%p not %p", thing->stream, flow->native);
@@ -342,6 +406,12 @@ static void cleared(void)
     unknown_lose_theirs(); /* of a found stream tarn does not ask whether it captures */
 }
 
+void workspaces_were_cleared(void)
+{
+    m.clears++;
+    cleared();
+}
+
 static void op_clear(void)
 {
     tarn_workspace_choice choice = {.size = sizeof choice};
@@ -384,6 +454,25 @@ static void op_clear(void)
     }
 }
 
+/* Another policy, from the next get on. */
+static void op_policy(void)
+{
+    tarn_workspace_policy policy = TARN_WORKSPACE_CACHED, wanted = (tarn_workspace_policy)below(3);
+    void *pointer = NULL;
+    size_t size = 0;
+    struct use *use = &m.uses[ACTORS + below(LEASES)][PLAIN];
+    use->valid &= !use->leased || use->clears == m.clears; /* it is asked for: what was cleared goes */
+    if (use->leased)                                       /* it takes none as an argument */
+        (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | reasons_of(&m.flows[use->flow]) | BIT(TARN_ERROR_INVALID_STREAM),
+                   tarn_workspace_get_of, &use->lease, &pointer, &size);
+    if (CHANCE(3) && WELL(0, tarn_workspace_policy_get, &policy) && WELL(0, tarn_workspace_policy_set, wanted)) {
+        if (CHANCE(2))
+            SURE(tarn_workspace_policy_set, policy);
+        for (int user = 0; user < ACTORS + LEASES; user++)
+            uses_forget(user);
+    }
+}
+
 /* Workspaces belong to what is there: an abort leaves none, and nothing is anybody's that no one can name. */
 static void check_left(void)
 {
@@ -410,13 +499,22 @@ static void check_left(void)
        "%" PRIu64 " of %" PRIu64 " bytes, %" PRIu64 " of captures", stats.count, stats.bytes, stats.captured_count);
 }
 
-/* Nothing captures, and no thread has a handle any more. */
-void handles_end(void)
+/* No thread has a handle any more. */
+void handles_let_go(void)
 {
     for (int i = 0; i < LEASES; i++)
         for (int k = 0; k < 2; k++)
             if (m.uses[ACTORS + i][k].leased)
                 SURE(tarn_handle_return, &m.uses[ACTORS + i][k].lease);
+    SURE(tarn_workspace_clear, NULL, NULL);
+    for (int i = 0; i < LIBRARIES; i++)
+        if (m.libraries[i])
+            SURE(tarn_handle_trim, m.libraries[i], 0, NULL);
+}
+
+/* Nothing captures. */
+void handles_end(void)
+{
     check_left();
     for (int i = 0; i < LIBRARIES; i++)
         if (m.libraries[i])
@@ -424,11 +522,13 @@ void handles_end(void)
 }
 
 const struct operation handle_operations[] = {{"ask", 30, NULL, op_ask, false},
+                                              {"ask around", 2, NULL, op_ask_around, false},
                                               {"call", 14, NULL, op_call, false},
                                               {"plain", 2, NULL, op_plain, false},
                                               {"per call", 4, NULL, op_per_call, false},
                                               {"return", 2, NULL, op_return, false},
                                               {"prewarm", 2, NULL, op_prewarm, false},
                                               {"prewarm and capture", 3, NULL, op_prewarm_and_capture, false},
+                                              {"policy", 1, NULL, op_policy, false},
                                               {"clear", 5, NULL, op_clear, false},
                                               {NULL, 0, NULL, NULL, false}};

@@ -13,7 +13,10 @@
  *   pools.c    pools, scopes, limits, trims, suspends, checkpoints
  *   graphs.c   captures of each kind, and the graphs that come of them
  *   handles.c  libraries that write to their workspace
- *   pinned.c   pinned memory of the host */
+ *   pinned.c   pinned memory of the host
+ *   shares.c   anchors, shares, observers
+ *   sleeps.c   the process asleep and awake
+ *   asks.c     what tarn says when it is asked, reports and settings */
 #ifndef TESTS_MIXED_MODEL_H
 #define TESTS_MIXED_MODEL_H
 
@@ -109,8 +112,11 @@ struct check {
 };
 
 struct pool {
-    bool live, use_on_oom, plain, exact;
+    bool live, use_on_oom, plain, exact, registrable;
+    bool theirs;   /* its segments are of an allocator */
+    int holds;     /* tarn_pool_hold(); counted among its graphs */
     unsigned turn; /* which of the pools with that number */
+    tarn_tag tag;
     tarn_pool *pool;
     tarn_pool_id id;
     int device, users, scopes, graphs;
@@ -158,7 +164,9 @@ enum capture_state { UNUSED, SAID, OPEN, GRAPH };
 struct capture {
     enum capture_state state;
     enum how how;
+    tarn_capture_mode mode; /* other than relaxed: its thread alone ends it */
     int flow, pool, actor, device;
+    int kept;        /* the pool that the graph was said to use, 1 and more; 0: none */
     unsigned joined; /* bits of flows */
     unsigned ever;   /* those that took part in it */
     uint64_t id, since;
@@ -189,6 +197,9 @@ struct pinned {
 struct thing { /* a handle of the model's libraries */
     void *stream, *workspace;
     size_t size;
+    unsigned char *own; /* memory of the handle itself, which all its work uses; NULL: it has none */
+    bool known;
+    unsigned char value; /* what its last work leaves there */
 };
 
 struct use {
@@ -216,6 +227,10 @@ struct model {
     bool plain;         /* by its settings, the default pool has segments that do not move */
     unsigned inject;    /* of this step: 0 nothing */
     bool compacts; /* pieces of host memory may stand in for the device's, and are reported, where one could not end */
+    bool exports;  /* memory of device 0 can be exported */
+    bool uncached, was_uncached;
+    bool moves;       /* live blocks may move in this call */
+    bool reclaims;    /* an observer may free in this call */
     bool may_be_lost; /* the driver went on failing: what cannot be mapped again, nor unmapped, costs the device */
     uint32_t queued[LANES];
     unsigned lives, clears;
@@ -242,7 +257,8 @@ struct model {
     unsigned pool_turns;
     size_t limit[DEVICES];
     struct {
-        uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks, refused;
+        uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks, refused, sleeps,
+            shares;
     } count;
 };
 extern struct model m;
@@ -269,7 +285,7 @@ unsigned below(unsigned count);
 
 void ask_begin(const char *name);
 tarn_status ask_end(const char *name, tarn_status status);
-/* A call of tarn's: may be made to fail; its status must be one that the header names. */
+/* A call of tarn: may be made to fail; its status must be one that the header names. */
 #define CALL(function, ...) (ask_begin(#function), ask_end(#function, function(__VA_ARGS__)))
 /* The same where nothing may fail. */
 #define SURE(function, ...) sure(#function, (call_quiet(), CALL(function, __VA_ARGS__)))
@@ -278,6 +294,10 @@ void sure(const char *name, tarn_status status);
 /* Whether a call went well. Where not, it was made to fail, or gave one of `reasons`, bits of statuses. */
 bool well(const char *name, tarn_status status, uint64_t reasons);
 #define WELL(reasons, function, ...) well(#function, CALL(function, __VA_ARGS__), (reasons))
+/* The same of functions without arguments. */
+#define CALL0(function) (ask_begin(#function), ask_end(#function, function()))
+#define WELL0(reasons, function) well(#function, CALL0(function), (reasons))
+#define SURE0(function) sure(#function, (call_quiet(), CALL0(function)))
 bool was_injected(void);
 
 /* ---- base.c ------------------------------------------------------------------------------------------------------ */
@@ -336,17 +356,19 @@ struct operation {
     bool by_main; /* by the thread that has the turns to give */
 };
 extern const struct operation block_operations[], stream_operations[], pool_operations[], graph_operations[],
-    handle_operations[], pinned_operations[];
+    handle_operations[], pinned_operations[], share_operations[], sleep_operations[], ask_operations[];
 
 /* blocks.c */
 struct block *block_free_slot(void);
 void block_free(struct block *block);
+/* It is nobody's now: what the model knows of that. */
+void freed(struct block *block);
 bool block_is_usable(const struct block *block);
 void blocks_end(void);
 /* The pool that a request of this actor for a flow is served from, by the scopes. */
 int pool_routed(const struct flow *flow);
 bool flow_value(struct flow *flow);
-/* Makes the flow's next work run after the block's users; false where that is not to be had. */
+/* Makes the flow's next work run after the block's users; false where that is not possible. */
 bool order_after_users(struct flow *flow, const struct block *block);
 
 /* streams.c */
@@ -361,6 +383,10 @@ void pool_settle(int pool);
 void segments_settle(void);
 void scopes_left_by(int actor);
 void pools_end(void);
+/* No limits, no scopes, and nothing idle in any pool. */
+void pools_make_room(void);
+/* Its contents are what they were, or nobody knows. */
+void contents_of_pool(int index, bool known);
 int pool_any(int device, bool running);
 void scope_begin_on(int pool, struct flow *flow);
 void checkpoint_make(int index);
@@ -376,11 +402,29 @@ void graph_destroy(struct capture *capture);
 /* pinned.c */
 void pinned_end(void);
 
+/* shares.c */
+bool is_anchored_in(int pool);
+bool is_anchored_on(int device);
+void shares_end(void);
+
+/* sleeps.c */
+bool is_night(void);
+/* Its owner has resumed a pool: a sleep leaves it alone from then on, even one that is yet to be committed. */
+void night_leaves(int pool);
+void sleeps_end(bool may_be_short);
+
+/* asks.c */
+void asks_forget(int actor);
+void asks_end(void);
+
 /* handles.c */
 void handles_begin(void);
+/* Nobody has a handle, nor a workspace that is not a capture's. */
+void handles_let_go(void);
 void handles_end(void);
 void uses_changed(unsigned flows);
 void uses_forget(int actor);
+void workspaces_were_cleared(void);
 void uses_of_flow(int flow);
 bool capture_has_workspace(const struct capture *capture, uintptr_t start);
 

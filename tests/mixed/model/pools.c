@@ -47,7 +47,7 @@ static struct {
 } left[LEFT];
 static int left_count;
 
-/* Segments of the caller's, from the driver. */
+/* Segments from the caller, who has them from the driver. */
 static void *segment_alloc(size_t size, int device, void *stream, void *user)
 {
     uintptr_t address = 0;
@@ -80,21 +80,27 @@ static void pool_create(struct pool *pool)
 {
     int device = CHANCE(4) ? m.devices - 1 : 0;
     unsigned kind = below(8);
+    bool registrable = kind == 2 && CHANCE(3), theirs = kind == 0 && CHANCE(2);
     tarn_pool_options options = {.size = sizeof options,
                                  .device = device,
-                                 .use_on_oom = CHANCE(4),
+                                 .use_on_oom = CHANCE(4) && !registrable,
                                  .no_remap = CHANCE(4),
                                  .segments = kind == 0   ? TARN_SEGMENTS_PLAIN
                                              : kind == 1 ? TARN_SEGMENTS_EXACT
                                                          : TARN_SEGMENTS_DEFAULT,
                                  .no_split = kind <= 1 && CHANCE(4),
-                                 .allocator = kind == 0 && CHANCE(2) ? &allocator : NULL};
-    if (!WELL(0, tarn_pool_create, &options, &pool->pool))
+                                 .allocator = theirs ? &allocator : NULL,
+                                 .registrable = registrable};
+    if (!WELL(registrable ? BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_INVALID_ARGUMENT) : 0, tarn_pool_create,
+              &options, &pool->pool))
         return;
     pool->live = true;
     pool->device = device;
     pool->users = 1;
-    pool->scopes = pool->graphs = 0;
+    pool->scopes = pool->graphs = pool->holds = 0;
+    pool->tag = 0;
+    pool->registrable = registrable;
+    pool->theirs = theirs;
     pool->turn = ++m.pool_turns;
     pool->use_on_oom = options.use_on_oom;
     pool->plain = kind <= 1 || m.plain;
@@ -174,10 +180,12 @@ static void op_compact(void)
     bool ended = wait_for_all(); /* it waits by the wall's clock, which the model's stands still for */
     if (!ended && !known_open(device))
         return;
-    m.compacts = true;
-    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_NOT_READY) | BIT(TARN_ERROR_OUT_OF_MEMORY) |
+    m.compacts = m.moves = true;
+    (void)WELL((is_anchored_on(device) ? BIT(TARN_ERROR_BUSY) : 0) | BIT(TARN_ERROR_NOT_SUPPORTED) |
+                   BIT(TARN_ERROR_NOT_READY) | BIT(TARN_ERROR_OUT_OF_MEMORY) |
                    (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0),
                tarn_compact, device, CHANCE(2) ? 0 : below((unsigned)m.memory), &gained);
+    m.moves = false;
 }
 
 static void op_trim_pool(void)
@@ -226,8 +234,7 @@ static bool is_being_captured(int pool)
     return false;
 }
 
-/* Its contents are what they were, or nobody knows. */
-static void contents_of_pool(int index, bool known)
+void contents_of_pool(int index, bool known)
 {
     for (int i = 0; i < BLOCKS; i++)
         if (m.blocks[i].live && m.blocks[i].pool == index) {
@@ -244,8 +251,11 @@ static void op_suspend(void)
         return;
     struct pool *pool = &m.pools[index];
     bool barred = known_open(pool->device);
+    m.moves = true;
     tarn_status status = CALL(tarn_pool_suspend, pool->pool, keep);
-    uint64_t reasons = (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (pool->plain ? BIT(TARN_ERROR_NOT_SUPPORTED) : 0);
+    m.moves = false;
+    uint64_t reasons = (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (pool->plain ? BIT(TARN_ERROR_NOT_SUPPORTED) : 0) |
+                       (is_anchored_in(index) ? BIT(TARN_ERROR_BUSY) : 0);
     bool good = well("tarn_pool_suspend", status, reasons);
     SO(!good || !reasons, "a suspend that is not allowed", "it was not refused");
     MINE(tarn_pool_state_get(pool->pool, &pool->state));
@@ -263,8 +273,16 @@ static void op_resume(void)
         if (!pool->live || !pool->users || pool->state == TARN_POOL_RUNS || unknown_open(pool->device))
             continue;
         bool barred = known_open(pool->device);
-        if (WELL((barred ? BIT(TARN_ERROR_CAPTURE) : 0) | BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_pool_resume, pool->pool))
-            SO(!barred, "a resume during a known capture", "it was not refused");
+        bool prepared = pool->state == TARN_POOL_CHANGES; /* by a sleep, which has it until its end */
+        m.moves = true;
+        tarn_status status = CALL(tarn_pool_resume, pool->pool);
+        m.moves = false;
+        if (well("tarn_pool_resume", status,
+                 (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (prepared ? BIT(TARN_ERROR_SUSPENDED) : 0) |
+                     BIT(TARN_ERROR_OUT_OF_MEMORY))) {
+            SO(!barred && !prepared, "a resume that is not allowed", "it was not refused");
+            night_leaves((first + i) % POOLS);
+        }
         MINE(tarn_pool_state_get(pool->pool, &pool->state));
         return;
     }
@@ -589,13 +607,25 @@ void scopes_left_by(int actor)
     }
 }
 
-void pools_end(void)
+void pools_make_room(void)
 {
     for (int i = 0; i < SCOPES; i++)
         if (m.scopes[i].live && m.scopes[i].kind != TARN_SCOPE_THREAD) {
             SURE(tarn_scope_end, m.scopes[i].value);
             scope_is_over(&m.scopes[i]);
         }
+    for (int device = 0; device < m.devices; device++)
+        SURE(tarn_device_limit_set, device, TARN_NO_LIMIT);
+    for (int i = 0; i < POOLS; i++)
+        if (m.pools[i].live && m.pools[i].pool && m.pools[i].users > 0) {
+            SURE(tarn_pool_limit_set, m.pools[i].pool, TARN_NO_LIMIT);
+            if (m.pools[i].state == TARN_POOL_RUNS)
+                SURE(tarn_pool_trim, m.pools[i].pool, 0);
+        }
+}
+
+void pools_end(void)
+{
     for (int i = 0; i < CHECKPOINTS; i++)
         if (m.checkpoints[i].live)
             checkpoint_destroy(&m.checkpoints[i]);
@@ -605,8 +635,6 @@ void pools_end(void)
             m.pools[i].users--;
             pool_settle(i);
         }
-    for (int device = 0; device < m.devices; device++)
-        SURE(tarn_device_limit_set, device, TARN_NO_LIMIT);
 }
 
 const struct operation pool_operations[] = {

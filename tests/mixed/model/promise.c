@@ -94,9 +94,8 @@ static void header_read(const char *path)
             in_comment = false;
             flatten(comment);
             if (!seen) { /* of the whole header: from that sentence on, and where it is short all of it */
-                const char *every = strstr(comment, "very function may also");
-                const char *each = strstr(comment, "each may also return");
-                snprintf(first, sizeof first, "%s", strlen(comment) < 700 ? comment : every ? every : each ? each : "");
+                const char *every = strstr(comment, "may also return");
+                snprintf(first, sizeof first, "%s", strlen(comment) < 700 ? comment : every ? every : "");
                 all = statuses_in(first);
             }
             seen = true;

@@ -16,9 +16,4 @@ void promises_read(void);
 /* The statuses that the header names for a function, as bits, TARN_OK among them. False where no header has it. */
 bool promised_statuses(const char *name, uint64_t *statuses);
 
-/* Whether the status is right although the header does not name it, which it should. */
-bool header_lacks(const char *name, tarn_status status);
-/* Names what the headers say by now. False where a function is in no header. */
-bool lacking_said(void);
-
 #endif

@@ -247,9 +247,14 @@ static void op_lease(void)
     flow->live = true;
 }
 
+/* One whose capture nobody else may end goes on. */
 static void op_thread_ends(void)
 {
-    actor_renew((int)below(ACTORS));
+    int actor = (int)below(ACTORS);
+    for (int i = 0; i < CAPTURES; i++)
+        if (m.captures[i].state == OPEN && m.captures[i].actor == actor && m.captures[i].mode != TARN_CAPTURE_RELAXED)
+            return;
+    actor_renew(actor);
 }
 
 const struct operation stream_operations[] = {{"event record", 6, NULL, op_event_record, false},

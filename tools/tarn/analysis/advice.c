@@ -17,6 +17,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 #define LEAST_FREE (64 * MIB) /* and a tenth of what is reserved */
+#define ROUNDED (32 * MIB)    /* what a driver is asked for is less than so much more than what the program asked for */
 
 const char *advice_name(enum advice_kind kind)
 {
@@ -61,6 +62,51 @@ static void say_what_joins(struct advice *advice, const struct analysis *analysi
         say(advice, "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes");
 }
 
+/* What a group is called, in a sentence: "step model.py:5". Templates of C++ may have names longer than any sentence. */
+static void say_label(struct advice *advice, const struct analysis *analysis, enum analysis_by by, uint32_t key)
+{
+    char label[100];
+    const char *text = analysis_label(analysis, by, key, label, sizeof label);
+    for (int length; *text; text += length + (int)strspn(text + length, " ")) {
+        length = (int)strcspn(text, " ");
+        bool last = !text[length + (int)strspn(text + length, " ")];
+        say(advice, "%.*s%s", length, text, last ? "" : " ");
+    }
+}
+
+/* Whose memory it was, or was to be: by its tag and the call site behind it. */
+static void say_whose(struct advice *advice, const struct analysis *analysis, uint32_t tag, uint32_t stack)
+{
+    if (tag)
+        say_label(advice, analysis, ANALYSIS_BY_TAG, tag);
+    if (stack) {
+        say(advice, "%s", tag ? " (" : "");
+        say_label(advice, analysis, ANALYSIS_BY_SITE, analysis->sites[stack]);
+        say(advice, "%s", tag ? ")" : "");
+    }
+}
+
+/* What most of the memory of a moment is for, where that is known, and what needs less of it. */
+static bool say_category(struct advice *advice, const struct analysis *analysis, uint32_t moment, uint64_t all)
+{
+    static const char *const what[CATEGORY_COUNT] = {
+        [CATEGORY_WEIGHTS] = "weights: a lower precision, or weights that are sharded or kept on the host, need less",
+        [CATEGORY_GRADIENTS] = "gradients: sharded, or in a lower precision, they need less",
+        [CATEGORY_OPTIMIZER] = "the optimizer's state", /* which has advice of its own */
+        [CATEGORY_ACTIVATIONS] = "activations: a smaller batch, shorter sequences or torch.utils.checkpoint need less",
+        [CATEGORY_CACHES] = "caches: fewer or shorter sequences at once, or a bound on what is kept, need less",
+    };
+    size_t count;
+    struct analysis_group *groups = analysis_groups(analysis, ANALYSIS_BY_CATEGORY, moment, &count);
+    if (!groups)
+        return false;
+    if (count && what[groups[0].key] && groups[0].bytes >= all / 3)
+        say(advice, " By stacks and lifetimes %s of it (%.0f %%) are %s.", units_bytes(groups[0].bytes).text,
+            percent(groups[0].bytes, all), what[groups[0].key]);
+    free(groups);
+    return true;
+}
+
 /* Who has most at a moment. */
 static bool say_largest(struct advice *advice, const struct analysis *analysis, uint32_t moment, uint64_t all)
 {
@@ -73,16 +119,15 @@ static bool say_largest(struct advice *advice, const struct analysis *analysis, 
     if (!groups)
         return false;
     if (count && groups[0].key) {
-        char label[200];
-        say(advice, ", and %s has %s of that (%.0f %%)",
-            analysis_label(analysis, by, groups[0].key, label, sizeof label), units_bytes(groups[0].bytes).text,
-            percent(groups[0].bytes, all));
+        say(advice, ", and ");
+        say_label(advice, analysis, by, groups[0].key);
+        say(advice, " has %s of that (%.0f %%)", units_bytes(groups[0].bytes).text, percent(groups[0].bytes, all));
     }
     free(groups);
     return true;
 }
 
-/* The last error: was it for holes, for memory that waits, or for lack? */
+/* The last error: was it for a limit, for holes, for memory that waits, or for lack? */
 static bool advise_out_of_memory(const struct analysis *analysis, struct advice_list *list)
 {
     if (!analysis->oom_count)
@@ -98,13 +143,27 @@ static bool advise_out_of_memory(const struct analysis *analysis, struct advice_
     else
         say(advice, "Memory ran out");
     say(advice, " for a request of %s", units_bytes(oom->asked).text);
+    if (oom->tag || oom->stack) {
+        say(advice, " by ");
+        say_whose(advice, analysis, oom->tag, oom->stack);
+    }
     if (!state.reserved) { /* a log without segments: nothing is known of what there was */
         say(advice, ", with %s allocated", units_bytes(state.allocated).text);
         bool said = say_largest(advice, analysis, moment, state.allocated);
         say(advice, ".");
-        return said;
+        return said && say_category(advice, analysis, moment, state.allocated);
     }
     uint64_t there = state.unused + oom->device_free;
+    if (oom->device_free >= oom->asked + ROUNDED) {
+        say(advice,
+            ", although the device had %s free: a limit refused it, as torch.cuda.set_per_process_memory_fraction() or "
+            "tarn_device_limit_set() sets one. %s of the %s reserved were free, %s were in use",
+            units_bytes(oom->device_free).text, units_bytes(state.unused).text, units_bytes(state.reserved).text,
+            units_bytes(state.allocated).text);
+        bool said = say_largest(advice, analysis, moment, state.allocated);
+        say(advice, ".");
+        return said && say_category(advice, analysis, moment, state.allocated);
+    }
     say(advice, ": the device had %s, and %s of the %s reserved were free", units_bytes(oom->device_free).text,
         units_bytes(state.unused).text, units_bytes(state.reserved).text);
     if (there >= oom->asked) {
@@ -120,7 +179,7 @@ static bool advise_out_of_memory(const struct analysis *analysis, struct advice_
             units_bytes(oom->asked - there).text, units_bytes(state.allocated).text);
         bool said = say_largest(advice, analysis, moment, state.allocated);
         say(advice, ".");
-        return said;
+        return said && say_category(advice, analysis, moment, state.allocated);
     }
     return true;
 }
@@ -135,12 +194,7 @@ static bool advise_leak(const struct analysis *analysis, struct advice_list *lis
     if (count) {
         const struct leak *most = &leaks[0];
         struct advice *advice = add(list, ADVICE_LEAK, most->bytes, most->last);
-        char tag[200], site[200];
-        if (most->tag)
-            say(advice, "%s", analysis_label(analysis, ANALYSIS_BY_TAG, most->tag, tag, sizeof tag));
-        if (most->stack)
-            say(advice, most->tag ? " (%s)" : "%s",
-                analysis_label(analysis, ANALYSIS_BY_SITE, analysis->sites[most->stack], site, sizeof site));
+        say_whose(advice, analysis, most->tag, most->stack);
         if (most->size)
             say(advice, "Something that asks for %s", units_bytes(most->size).text);
         uint64_t allocated = analysis->at_peak.allocated;

@@ -23,7 +23,7 @@ struct advice {
     enum advice_kind kind;
     uint64_t bytes;  /* that it is about */
     uint32_t moment; /* that shows it */
-    char text[800];
+    char text[1200];
 };
 
 struct advice_list {

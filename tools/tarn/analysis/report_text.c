@@ -33,6 +33,30 @@ void report_print_label(FILE *out, const char *label, int columns)
     }
 }
 
+static int columns_of(const char *text)
+{
+    int columns = 0;
+    for (const char *at = text; *at; at++)
+        columns += ((unsigned char)*at & 0xc0) != 0x80;
+    return columns;
+}
+
+/* A label and the end of its line. One with callers that does not fit goes on below, a caller a line. */
+static void print_path(FILE *out, const char *label, int left, int width)
+{
+    bool fits = columns_of(label) < width - left;
+    for (const char *at = label, *next; at; at = next) {
+        char part[400];
+        next = fits ? NULL : strstr(at, " < ");
+        snprintf(part, sizeof part, "%.*s", next ? (int)(next - at) : (int)strlen(at), at);
+        if (at != label)
+            fprintf(out, "%*s", left, "");
+        report_print_label(out, part, width - left - 1);
+        putc('\n', out);
+        next = next ? next + 1 : NULL;
+    }
+}
+
 static struct units_text moment_time(const struct analysis *analysis, uint32_t moment)
 {
     struct units_text text = {""};
@@ -219,7 +243,7 @@ static bool write_chart(FILE *out, const struct analysis *analysis, const struct
         fprintf(out, "\n%s over time; %s is reserved, ^ the peak%s\n", options->unicode ? "Allocated ▇" : "Allocated #",
                 options->unicode ? "·" : ".", analysis->oom_count ? ", ! out of memory" : "");
         for (int row = CHART_ROWS - 1; row >= 0; row--) {
-            double low = (double)top * row / CHART_ROWS, step = (double)top / CHART_ROWS;
+            double low = (double)top * row / CHART_ROWS, step = top ? (double)top / CHART_ROWS : 1;
             bool labelled = row == CHART_ROWS - 1 || row == CHART_ROWS / 2 - 1;
             uint64_t value = row == CHART_ROWS - 1 ? top : top / 2;
             fprintf(out, "%*s %s", CHART_LEFT - 2, labelled ? units_bytes(value).text : "",
@@ -274,9 +298,7 @@ static bool write_groups(FILE *out, const struct analysis *analysis, enum analys
             char label[400];
             fprintf(out, "%10s %5.1f %% %8s  ", units_bytes(groups[i].bytes).text,
                     all ? 100 * (double)groups[i].bytes / (double)all : 0.0, units_count(groups[i].blocks).text);
-            report_print_label(out, analysis_label(analysis, by, groups[i].key, label, sizeof label),
-                               options->width - 30);
-            putc('\n', out);
+            print_path(out, analysis_label(analysis, by, groups[i].key, label, sizeof label), 29, options->width);
         }
         if (count > options->rows) {
             uint64_t rest = 0, blocks = 0;
@@ -315,9 +337,7 @@ static bool write_oom(FILE *out, const struct analysis *analysis, const struct a
     for (size_t i = 0; i < sizeof who / sizeof *who; i++)
         if (who[i].key) {
             fprintf(out, "  %-14s ", who[i].name);
-            report_print_label(out, analysis_label(analysis, who[i].by, who[i].key, label, sizeof label),
-                               options->width - 18);
-            putc('\n', out);
+            print_path(out, analysis_label(analysis, who[i].by, who[i].key, label, sizeof label), 17, options->width);
         }
     fprintf(out, "  %-14s %9s  in ", "allocated", units_bytes(state.allocated).text);
     print_plural(out, state.blocks, "block");

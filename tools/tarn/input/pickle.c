@@ -462,7 +462,7 @@ static bool run(struct pickle *pickle)
         uint8_t byte = *input->next++;
         enum opcode opcode = (enum opcode)byte;
         if (!opcodes[byte].name)
-            return pickle_fail(pickle, pickle->op_offset, "0x%02x is no pickle opcode", byte);
+            return pickle_fail(pickle, pickle->op_offset, "0x%02x is not a pickle opcode", byte);
         pickle->op_name = opcodes[byte].name;
         if (opcode == OP_STOP)
             return true;

@@ -25,7 +25,7 @@ struct pickle_input {
     uint64_t raw_read;         /* bytes taken from the file or buffer so far, before decompression */
     uint64_t total;            /* bytes in the stream, or PICKLE_INPUT_SIZE_UNKNOWN */
     bool compressed;           /* offsets count decompressed bytes */
-    bool csv;                  /* it is no pickle: it begins as a log of RMM's does */
+    bool csv;                  /* it is not a pickle: it begins as an RMM log does */
     char error[256];           /* empty unless reading failed, other than by the stream's end */
 
     int file;            /* -1 for a buffer */

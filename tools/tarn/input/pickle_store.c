@@ -89,7 +89,7 @@ uint64_t pickle_number(pickle_value value)
     return payload_of(value);
 }
 
-static const char no_pair[] = "is no pair of two integers of 64 bits", negative_pair[] = "has a negative part";
+static const char no_pair[] = "is not a pair of two integers of 64 bits", negative_pair[] = "has a negative part";
 
 static const char *not_an_integer(pickle_value value)
 {

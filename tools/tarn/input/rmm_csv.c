@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the meaning of RMM's CSV log: one header line, then a line an event, all of which is printed by one logger, so in one order.
+/* Owns the meaning of RMM's CSV log: one header line, then a line per event, all of which is printed by one logger, so in one order.
  *
  *     Thread,Time,Action,Pointer,Size,Stream
  *     2342727,15:47:02.841961,allocate,0x10012400000,1048576,0x0

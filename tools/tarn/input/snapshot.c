@@ -149,7 +149,8 @@ static bool read_traces(struct reader *reader, const struct path *top, const str
     const pickle_value *items = pickle_list(&reader->pickle, entry->value, &count, &dropped);
     if (dropped || count > DEVICE_MAX)
         return reader_fail(reader, entry->offset, top, reader_words[KEY_DEVICE_TRACES],
-                           dropped ? "holds %" PRIu64 " items that are no list of events" : "names %" PRIu64 " devices",
+                           dropped ? "holds %" PRIu64 " items that are not lists of events"
+                                   : "names %" PRIu64 " devices",
                            dropped ? dropped : (uint64_t)count);
     if (!count)
         return true;
@@ -356,13 +357,13 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
                            pickle_kind_name(top->value));
     struct fields fields;
     reader_collect(reader, top->value, &fields);
-    if (!field(&fields, KEY_SEGMENTS))
+    const struct pickle_place *segments = field(&fields, KEY_SEGMENTS), *traces = field(&fields, KEY_DEVICE_TRACES);
+    if (!segments && !traces) /* either may be left out, for a smaller file */
         return reader_fail(reader, top->offset, &path, NULL,
-                           "the dict has no key segments: this pickle is no memory snapshot");
+                           "the dict has no key segments and no device_traces: this pickle is no memory snapshot");
     reader->snapshot->modelled = is_modelled(reader, field(&fields, KEY_TARN_RECORDED));
     reader_settings(reader, field(&fields, KEY_ALLOCATOR_SETTINGS));
-    return read_segments(reader, &path, field(&fields, KEY_SEGMENTS)) &&
-           read_traces(reader, &path, field(&fields, KEY_DEVICE_TRACES)) &&
+    return (!segments || read_segments(reader, &path, segments)) && read_traces(reader, &path, traces) &&
            reader_tarn(reader, field(&fields, KEY_TARN)) &&
            reader_annotations(reader, &path, field(&fields, KEY_EXTERNAL_ANNOTATIONS));
 }
@@ -439,7 +440,7 @@ static bool read_snapshot(struct reader *reader, bool opened)
     return done;
 }
 
-/* The same of what may be a log of RMM's. */
+/* The same of what may be an RMM log. */
 static bool read_any(struct reader *reader, bool opened)
 {
     if (!opened || !reader->input.csv)

@@ -211,7 +211,7 @@ struct snapshot {
     size_t annotation_count;
     struct snapshot_settings settings;
     struct snapshot_tarn tarn;
-    bool rmm;      /* it is a log of RMM's */
+    bool rmm;      /* it is an RMM log */
     bool modelled; /* its segments were never on a GPU: "tarn_recorded" names another source than "cuda" */
 };
 
@@ -226,7 +226,7 @@ struct snapshot_error {
     char text[512];
 };
 
-/* Reads a whole snapshot file or a log of RMM's, plain or zstd-compressed (told by its first bytes). False on failure, with `error` filled
+/* Reads a whole snapshot file or an RMM log, plain or zstd-compressed (told by its first bytes). False on failure, with `error` filled
  * and `snapshot` zeroed; true fills `snapshot`, which the caller gives to snapshot_finish(). */
 bool snapshot_read_file(const char *path, struct snapshot *snapshot, struct snapshot_error *error);
 

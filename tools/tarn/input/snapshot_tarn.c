@@ -88,7 +88,7 @@ static bool read_marks(struct reader *reader, struct path path, const pickle_val
         else if (pickle_kind(items[i]) == PICKLE_DICT && !read_mark(reader, &path, items[i], &mark))
             done = false;
         else
-            done = reader_fail(reader, path.offset, &path, NULL, "is no event of its own");
+            done = reader_fail(reader, path.offset, &path, NULL, "is not a separate event");
     }
     free(last);
     if (done)

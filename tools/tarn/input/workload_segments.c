@@ -110,7 +110,7 @@ uint32_t trace_segments_pool(const struct trace_segments *segments, size_t numbe
 
 /* --- the walk ------------------------------------------------------------------------------------------------------ */
 
-/* Finds where a run of segments that go ends, and whether it was for want of memory. Frees that were waited for are in it. */
+/* Finds where a run of segments that go ends, and whether it was for lack of memory. Frees that were waited for are in it. */
 static bool run_is_short(struct trace_segments *segments, size_t first, bool *of_default)
 {
     const struct snapshot_trace *trace = segments->trace;

@@ -75,6 +75,76 @@ void books_look(struct books *books, const char *folder)
         closedir(entries);
 }
 
+uint32_t books_libraries(const struct book *book)
+{
+    uint32_t count = atomic_load(&book->libraries);
+    return count < BOOK_LIBRARIES ? count : BOOK_LIBRARIES;
+}
+
+const char *books_library_name(const struct book *book, uint32_t library)
+{
+    const char *path = book->library[library].path, *slash = strrchr(path, '/');
+    return !path[0] ? "(code of no file)" : slash ? slash + 1 : path;
+}
+
+/* A peak with what one thread had beyond it, and what all have now. */
+static uint64_t peak_of(uint64_t peak, uint64_t settled, int64_t high, uint64_t live)
+{
+    uint64_t reached = book_positive(settled + (uint64_t)high);
+    peak = reached > peak ? reached : peak;
+    return live > peak ? live : peak;
+}
+
+struct books_sums books_account(const struct book *book, unsigned device, uint32_t library, unsigned kind)
+{
+    const struct book_account *account = &book->account[device][library][kind];
+    struct book_unsettled desks = book_unsettled(book, device, library, kind);
+    uint64_t settled = atomic_load(&account->live);
+    struct books_sums sums = {.live = book_positive(settled + (uint64_t)desks.live),
+                              .made = atomic_load(&account->made) + desks.made,
+                              .made_bytes = atomic_load(&account->made_bytes) + desks.made_bytes};
+    sums.peak = peak_of(atomic_load(&account->peak), settled, desks.high, sums.live);
+    return sums;
+}
+
+struct books_sums books_holder(const struct book *book, unsigned device, uint32_t library)
+{
+    const struct book_holder *holder = &book->holder[device][library];
+    struct book_unsettled desks = book_unsettled(book, device, library, RUN_KINDS);
+    uint64_t settled = atomic_load(&holder->live);
+    struct books_sums sums = {
+        .live = book_positive(settled + (uint64_t)desks.live), .made = desks.made, .made_bytes = desks.made_bytes};
+    sums.peak = peak_of(atomic_load(&holder->peak), settled, desks.high, sums.live);
+    for (unsigned kind = 0; kind < RUN_KINDS; kind++)
+        if (run_kind_counts(kind)) {
+            sums.made += atomic_load(&book->account[device][library][kind].made);
+            sums.made_bytes += atomic_load(&book->account[device][library][kind].made_bytes);
+        }
+    return sums;
+}
+
+struct books_device books_device_sums(const struct book *book, unsigned device)
+{
+    const struct book_device *from = &book->device[device];
+    struct book_unsettled desks = book_unsettled(book, device, BOOK_LIBRARIES, RUN_KINDS);
+    uint64_t settled = atomic_load(&from->used);
+    struct books_device sums = {
+        .used = settled, .peak = atomic_load(&from->peak), .refused = atomic_load(&from->refused)};
+    if (!book->exact) {
+        sums.used = book_positive(settled + (uint64_t)desks.live);
+        sums.peak = peak_of(sums.peak, settled, desks.high, sums.used);
+    }
+    uint32_t libraries = books_libraries(book);
+    for (uint32_t i = 0; i < libraries; i++) {
+        struct books_sums holder = books_holder(book, device, i);
+        sums.made += holder.made;
+        sums.made_bytes += holder.made_bytes;
+    }
+    uint64_t blocks = book_positive(atomic_load(&from->blocks) + (uint64_t)desks.blocks);
+    sums.blocks = blocks < sums.made ? blocks : sums.made;
+    return sums;
+}
+
 void books_close(struct books *books)
 {
     for (size_t i = 0; i < books->count; i++) {

@@ -28,4 +28,22 @@ struct books {
 void books_look(struct books *books, const char *folder);
 void books_close(struct books *books);
 
+/* What the lists of a book say, summed up. */
+struct books_sums {
+    uint64_t live, peak, made, made_bytes; /* bytes, bytes, allocations, bytes */
+};
+struct books_device {
+    uint64_t used, peak;       /* bytes, of the kinds that take memory of the device */
+    uint64_t made, made_bytes; /* of these kinds */
+    uint64_t blocks;           /* live */
+    uint64_t refused;
+};
+uint32_t books_libraries(const struct book *book);
+const char *books_library_name(const struct book *book, uint32_t library);
+/* Of one library, device and kind. */
+struct books_sums books_account(const struct book *book, unsigned device, uint32_t library, unsigned kind);
+/* Of a library all kinds that take memory of the device. */
+struct books_sums books_holder(const struct book *book, unsigned device, uint32_t library);
+struct books_device books_device_sums(const struct book *book, unsigned device);
+
 #endif

@@ -19,7 +19,7 @@ struct answer {
 };
 
 /* The driver behind a library that was opened: what a shim says, else the file itself. */
-static void driver_of(void *library, struct answer *answer)
+static void driver_of(void *library, const char *has, struct answer *answer)
 {
     struct link_map *map = NULL;
     const char *(*says)(void) = NULL;
@@ -27,12 +27,15 @@ static void driver_of(void *library, struct answer *answer)
     char real[PATH_MAX];
     memcpy(&says, &symbol, sizeof says);
     const char *path = says ? says() : dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : "";
-    answer->good = path[0] && realpath(path, real) && dlsym(library, "cuInit") ? 'y' : 'n';
-    snprintf(answer->text, sizeof answer->text, "%s", answer->good == 'y' ? real : "it has no cuInit()");
+    answer->good = path[0] && realpath(path, real) && dlsym(library, has) ? 'y' : 'n';
+    if (answer->good == 'y')
+        snprintf(answer->text, sizeof answer->text, "%s", real);
+    else
+        snprintf(answer->text, sizeof answer->text, "it has no %s()", has);
 }
 
 /* Answers within a child, which then goes without a trace. */
-static bool ask(const char *library, struct answer *answer)
+static bool ask(const char *library, const char *has, struct answer *answer)
 {
     int ends[2];
     *answer = (struct answer){.good = 'n', .text = "no process could be made"};
@@ -42,7 +45,7 @@ static bool ask(const char *library, struct answer *answer)
     if (child == 0) {
         void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
         if (opened)
-            driver_of(opened, answer);
+            driver_of(opened, has, answer);
         else
             snprintf(answer->text, sizeof answer->text, "%s", dlerror());
         _exit(write(ends[1], answer, sizeof *answer) != sizeof *answer);
@@ -62,10 +65,10 @@ static bool ask(const char *library, struct answer *answer)
     return answer->good == 'y';
 }
 
-bool driver_find(const char *asked, char *path, size_t size, char *why, size_t why_size)
+bool driver_find(const char *library, const char *has, char *path, size_t size, char *why, size_t why_size)
 {
     struct answer answer;
-    bool found = ask(asked ? asked : "libcuda.so.1", &answer);
+    bool found = ask(library, has, &answer);
     if (!found)
         snprintf(why, why_size, "%s", answer.text);
     else if ((size_t)snprintf(path, size, "%s", answer.text) >= size) {
@@ -75,10 +78,10 @@ bool driver_find(const char *asked, char *path, size_t size, char *why, size_t w
     return found;
 }
 
-bool driver_is_behind(const char *shim, const char *driver, char *why, size_t why_size)
+bool driver_is_behind(const char *shim, const char *has, const char *driver, char *why, size_t why_size)
 {
     struct answer answer;
-    if (!ask(shim, &answer)) {
+    if (!ask(shim, has, &answer)) {
         snprintf(why, why_size, "%s", answer.text);
         return false;
     }

@@ -10,6 +10,7 @@
 #include "driver/loader.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { PROCESSES_MOST = 512 };
 
@@ -69,7 +70,7 @@ static bool is_ordered(const struct book *book, unsigned device)
 {
     uint32_t libraries = atomic_load(&book->libraries);
     for (uint32_t i = 0; i < libraries && i < BOOK_LIBRARIES; i++)
-        if (atomic_load(&book->account[device][i][RUN_ORDERED].made))
+        if (books_account(book, device, i, RUN_ORDERED).made)
             return true;
     return false;
 }
@@ -78,11 +79,12 @@ static bool is_ordered(const struct book *book, unsigned device)
 static bool sample(struct opened_book *opened, unsigned index)
 {
     struct book_device *device = &opened->book->device[index];
-    uint64_t before = atomic_load(&device->used);
-    uint64_t bytes = nvml_open() ? process_bytes(device, opened->book->process) : UINT64_MAX;
+    uint64_t before = books_device_sums(opened->book, index).used;
+    bool is_cuda = strcmp(opened->book->driver, "cuda") == 0;
+    uint64_t bytes = is_cuda && nvml_open() ? process_bytes(device, opened->book->process) : UINT64_MAX;
     if (bytes == UINT64_MAX || atomic_load(&opened->book->ended))
         return true;
-    if (atomic_load(&device->used) != before)
+    if (books_device_sums(opened->book, index).used != before)
         return false;
     uint64_t unseen = bytes > before ? bytes - before : 0;
     opened->last_unseen[index] = unseen;
@@ -108,12 +110,12 @@ void residue_sample(struct books *books, bool asking)
         }
 }
 
-uint64_t residue_device_used(const struct book_device *device)
+uint64_t residue_device_used(const struct book *book, const struct book_device *device)
 {
     struct nvml_memory memory = {0};
     nvml_device handle = NULL;
-    if (!nvml_open() || !nvml.memory || !device->address[0] || nvml.find(device->address, &handle) || !handle ||
-        nvml.memory(handle, &memory))
+    if (strcmp(book->driver, "cuda") != 0 || !nvml_open() || !nvml.memory || !device->address[0] ||
+        nvml.find(device->address, &handle) || !handle || nvml.memory(handle, &memory))
         return UINT64_MAX;
     return memory.used;
 }

@@ -16,6 +16,6 @@ void residue_prepare(void);
 void residue_sample(struct books *books, bool asking);
 
 /* Bytes that a device has in use, by whomever; UINT64_MAX where nobody says. */
-uint64_t residue_device_used(const struct book_device *device);
+uint64_t residue_device_used(const struct book *book, const struct book_device *device);
 
 #endif

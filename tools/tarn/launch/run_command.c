@@ -6,8 +6,10 @@
 #include "command.h"
 #include "launch/books.h"
 #include "launch/driver_search.h"
+#include "launch/group_file.h"
 #include "launch/launch.h"
 #include "launch/residue.h"
+#include "launch/run_live.h"
 #include "launch/run_output.h"
 #include "launch/shim_copy.h"
 #include "sim_path.h"
@@ -28,35 +30,41 @@
 static const char help[] =
     "Usage: tarn run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
     "\n"
-    "Runs any CUDA program, unchanged, and writes down every allocation that it and its libraries make: which library\n"
-    "asked, how much, and of which kind. Each goes to the driver as it was asked for. When the program has ended, a\n"
-    "summary by library is printed on standard error.\n"
+    "Runs any CUDA or HIP program, unchanged, and records every allocation that the program and its libraries make:\n"
+    "which library asked, how much, and of which kind. Each request still goes to the driver as it is. When the\n"
+    "program has ended, a summary by library is printed on standard error; while it runs, `tarn top` shows it.\n"
     "\n"
     "Options:\n"
-    "      --limit LIMITS    As if the device were smaller: 20G, or by device, as 20G,1=10G or GPU-8a2b=5G. What\n"
-    "                        exceeds it fails with the driver's own code for \"out of memory\"\n"
+    "      --limit LIMITS    Make the device appear smaller: 20G, or by device, such as 20G,1=10G or GPU-8a2b=5G. An\n"
+    "                        allocation above the limit fails with the driver's own code for \"out of memory\"\n"
+    "      --group NAME      Share the limit with all runs of this name; --limit sets it for all of them\n"
     "  -o, --output FILE     Write a memory snapshot, which `tarn report` opens\n"
+    "      --stacks          Record the whole stack of each allocation, in the snapshot of -o\n"
     "      --summary FILE    Write the summary to FILE instead\n"
     "      --quiet           Print no summary\n"
-    "      --driver FILE     The CUDA driver to take, in place of the libcuda.so.1 that the loader finds\n"
+    "      --driver FILE     The driver to use, a libcuda.so.1 or libamdhip64.so.N, instead of the one that the\n"
+    "                        loader finds\n"
+    "      --audit           Use an audit library of the loader (LD_AUDIT), for programs that open the driver by an\n"
+    "                        absolute path or have it in DT_RPATH\n"
     "  -h, --help            Show this help\n"
     "\n"
-    "Exit status: that of PROGRAM, 128 and the signal that ended it; 127 when it was not found, 126 when it could not "
-    "be\n"
-    "run, 1 when the shim could not be put in place, 2 for a command line that makes no sense.\n"
+    "Exit status: that of PROGRAM, or 128 plus the number of the signal that ended it; 127 when it was not\n"
+    "found, 126 when it could not be run, 1 when the shim could not be loaded, 2 for an invalid command line.\n"
     "\n"
     "Examples:\n"
     "  tarn run -- python train.py\n"
     "      Which library holds the memory.\n"
     "  tarn run --limit 20G -- ./program\n"
     "      A program that gets an error where it would take a neighbour's memory.\n"
+    "  tarn run --group night --limit 40G -- ./first & tarn run --group night -- ./second\n"
+    "      Two programs that share 40 GiB.\n"
     "  tarn run -o run.pickle -- ./program && tarn report run.pickle\n"
     "      Everything that it allocated, in the order of time.\n";
 
 struct arguments {
-    const char *output, *summary, *driver;
+    const char *output, *summary, *driver, *group;
     char *limit; /* of the heap */
-    bool quiet;
+    bool quiet, stacks, audit;
 };
 
 /* ms between two looks at all processes; while one is younger than YOUNG_MS; and for those that wait, which only a limit makes. */
@@ -67,6 +75,7 @@ enum { PAUSE_MS = 200, PAUSE_YOUNG_MS = 20, PAUSE_LIMITED_MS = 5, YOUNG_MS = 300
 struct run {
     char folder[PATH_MAX]; /* empty: none */
     struct books books;
+    struct group_file group;
     bool limited;
     uint64_t sampled_ns; /* when, by CLOCK_REALTIME */
 };
@@ -122,6 +131,12 @@ static bool take_limit(void *arguments, const char *value)
     return own->limit;
 }
 
+static bool take_group(void *arguments, const char *value)
+{
+    ((struct arguments *)arguments)->group = value;
+    return group_is_name(value);
+}
+
 static bool take_output(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->output = value;
@@ -142,10 +157,13 @@ static bool take_driver(void *arguments, const char *value)
 
 static const struct command_option options[] = {
     {.name = "limit", .wants = "sizes of 2 MiB or more, as 20G or 20G,1=10G", .take = take_limit},
+    {.name = "group", .wants = "1 to 63 letters, digits, \".\", \"_\" and \"-\"", .take = take_group},
     {.name = "output", .letter = 'o', .wants = "a file", .take = take_output},
     {.name = "summary", .wants = "a file", .take = take_summary},
     {.name = "quiet", .flag = offsetof(struct arguments, quiet)},
     {.name = "driver", .wants = "a file", .take = take_driver},
+    {.name = "stacks", .flag = offsetof(struct arguments, stacks)},
+    {.name = "audit", .flag = offsetof(struct arguments, audit)},
     {.name = NULL},
 };
 
@@ -164,43 +182,108 @@ static void folder_remove(const char *folder)
     (void)rmdir(folder);
 }
 
-/* A folder below `parent` with the shim in front of a driver, which opens. */
-static bool folder_fill(struct run *run, const char *parent, const char *shim, const char *driver, char *why,
-                        size_t size)
+static const struct shim_kind kinds[] = {
+    {"libcuda.so.1", "cu", "cuInit", "libcuda.so.1", "libcuda.so", NULL},
+    {"libamdhip64.so.7", "hip", "hipMalloc", "libamdhip64.so.0", "libamdhip64.so", "7"},
+    {"libamdhip64.so.6", "hip", "hipMalloc", "libamdhip64.so.0", "libamdhip64.so", "6"},
+    {"libamdhip64.so.5", "hip", "hipMalloc", "libamdhip64.so.0", "libamdhip64.so", "5"},
+};
+enum { SHIMS = sizeof kinds / sizeof *kinds };
+
+/* Drivers of this machine; "" where there is none of a kind. */
+struct drivers {
+    char path[SHIMS][PATH_MAX];
+    size_t count;
+};
+
+/* One shim in front of one driver, which opens. Of two that have another name in common the first has it. */
+static bool place_shim(const struct run *run, const char *shims, const struct shim_kind *kind, const char *driver,
+                       char *why, size_t size)
 {
-    char path[PATH_MAX + 32], other[PATH_MAX + 32];
+    char shim[PATH_MAX + 32], path[PATH_MAX + 32], other[PATH_MAX + 32];
+    snprintf(shim, sizeof shim, "%s/%s", shims, kind->file);
+    snprintf(path, sizeof path, "%s/%s", run->folder, kind->name);
+    snprintf(other, sizeof other, "%s/%s", run->folder, kind->link);
+    if (!shim_copy(shim, kind, driver, path, why, size) || !driver_is_behind(path, kind->has, driver, why, size))
+        return false;
+    if (symlink(kind->name, other) == 0 || errno == EEXIST)
+        return true;
+    snprintf(why, size, "%s: %s", other, strerror(errno));
+    return false;
+}
+
+static bool access_of(const struct run *run, const char *name)
+{
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/%s", run->folder, name);
+    return access(path, R_OK) == 0;
+}
+
+/* A folder below `parent` with the shims. */
+static bool folder_fill(struct run *run, const char *parent, const char *shims, const struct drivers *drivers,
+                        char *why, size_t size)
+{
     if (snprintf(run->folder, sizeof run->folder, "%s/tarn-run-XXXXXX", parent) >= (int)sizeof run->folder ||
         !mkdtemp(run->folder)) {
         snprintf(why, size, "%s: %s", parent, strerror(errno));
         run->folder[0] = '\0';
         return false;
     }
-    snprintf(path, sizeof path, "%s/libcuda.so.1", run->folder);
-    snprintf(other, sizeof other, "%s/libcuda.so", run->folder);
-    if (shim_copy(shim, driver, path, why, size) && driver_is_behind(path, driver, why, size)) {
-        if (symlink("libcuda.so.1", other) == 0)
-            return true;
-        snprintf(why, size, "%s: %s", other, strerror(errno));
-    }
+    size_t placed = 0;
+    for (size_t i = 0; i < SHIMS; i++)
+        if (drivers->path[i][0] && place_shim(run, shims, &kinds[i], drivers->path[i], why, size))
+            placed++;
+        else if (drivers->path[i][0] && i > 0 && drivers->count > 1) /* the other is what the program needs, perhaps */
+            fprintf(stderr, "tarn run: %s will not be seen: %s\n", kinds[i].name, why);
+        else if (drivers->path[i][0])
+            break;
+    bool done = placed > 0 && (!drivers->path[0][0] || access_of(run, kinds[0].name));
+    if (done)
+        return true;
     folder_remove(run->folder);
     run->folder[0] = '\0';
     return false;
 }
 
 /* Where nothing may be executed from the first place, perhaps from the second. */
-static bool folder_make(struct run *run, const char *driver, char *why, size_t size)
+static bool folder_make(struct run *run, const struct drivers *drivers, char *why, size_t size)
 {
-    char shim[PATH_MAX], path[PATH_MAX + 32];
+    char shims[PATH_MAX];
     const char *places[] = {getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR")};
-    if (!command_folder("run", TARN_RUN_FROM_BIN, shim, sizeof shim)) {
+    if (!command_folder("run", TARN_RUN_FROM_BIN, shims, sizeof shims)) {
         snprintf(why, size, "the shim is neither beside this program nor in " TARN_RUN_FROM_BIN);
         return false;
     }
-    snprintf(path, sizeof path, "%s/libcuda.so.1", shim);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (places[i] && places[i][0] == '/' && folder_fill(run, places[i], path, driver, why, size))
+        if (places[i] && places[i][0] == '/' && folder_fill(run, places[i], shims, drivers, why, size))
             return true;
     return false;
+}
+
+/* Of a file that was named the kind is found out: a HIP of no number has that of its name among ours. */
+static bool driver_take(const char *named, struct drivers *drivers, char *why, size_t size)
+{
+    char path[PATH_MAX];
+    if (driver_find(named, kinds[0].has, drivers->path[0], PATH_MAX, why, size)) {
+        drivers->count = 1;
+        return true;
+    }
+    for (size_t i = 1; i < SHIMS; i++)
+        if (strstr(named, kinds[i].name) && driver_find(named, kinds[i].has, path, sizeof path, why, size)) {
+            memcpy(drivers->path[i], path, sizeof path);
+            drivers->count = 1;
+            return true;
+        }
+    return false;
+}
+
+/* All that the loader finds. `why` is of the first kind. */
+static void drivers_find(struct drivers *drivers, char *why, size_t size)
+{
+    char other[PATH_MAX + 256] = "";
+    for (size_t i = 0; i < SHIMS; i++)
+        drivers->count += driver_find(kinds[i].name, kinds[i].has, drivers->path[i], PATH_MAX, i ? other : why,
+                                      i ? sizeof other : size);
 }
 
 static bool environment_set(const struct run *run, const struct arguments *arguments)
@@ -210,9 +293,33 @@ static bool environment_set(const struct run *run, const struct arguments *argum
     bool done =
         asprintf(&path, "%s%s%s", run->folder, before && *before ? ":" : "", before ? before : "") >= 0 &&
         setenv("LD_LIBRARY_PATH", path, 1) == 0 && setenv(RUN_FOLDER_VARIABLE, run->folder, 1) == 0 &&
-        setenv(RUN_LOG_VARIABLE, arguments->output ? "1" : "0", 1) == 0 &&
+        setenv(RUN_LOG_VARIABLE,
+               !arguments->output  ? "0"
+               : arguments->stacks ? "2"
+                                   : "1",
+               1) == 0 &&
+        (!run->group.group || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) && /* else that of a run around */
         (arguments->limit ? setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) : unsetenv(RUN_LIMIT_VARIABLE)) == 0;
     free(path);
+    return done;
+}
+
+/* The loader takes the audit library where it lies. */
+static bool audit_set(char *why, size_t size)
+{
+    char shims[PATH_MAX], *list = NULL;
+    const char *before = getenv("LD_AUDIT");
+    if (!command_folder("run", TARN_RUN_FROM_BIN, shims, sizeof shims) ||
+        asprintf(&list, "%s/libtarn_run_audit.so%s%s", shims, before && *before ? ":" : "",
+                 before && *before ? before : "") < 0)
+        return false;
+    size_t length = strlen(shims) + sizeof "/libtarn_run_audit.so" - 1;
+    char first[PATH_MAX + 64];
+    snprintf(first, sizeof first, "%.*s", (int)length, list);
+    bool done = access(first, R_OK) == 0 && setenv("LD_AUDIT", list, 1) == 0;
+    if (!done)
+        snprintf(why, size, "%s: %s", first, strerror(errno));
+    free(list);
     return done;
 }
 
@@ -243,19 +350,21 @@ static long look(void *user)
     uint64_t pause = any_is_young(&run->books, now) ? PAUSE_YOUNG_MS : PAUSE_MS;
     bool due = now - run->sampled_ns >= pause * NS_PER_MS;
     residue_sample(&run->books, !due);
-    if (due)
+    if (due) {
         run->sampled_ns = now;
+        run_live_show(&run->books);
+    }
     return run->limited ? PAUSE_LIMITED_MS : PAUSE_YOUNG_MS;
 }
 
-static bool summary_write(const struct run *run, const struct arguments *arguments)
+static bool summary_write(struct run *run, const struct arguments *arguments)
 {
     FILE *out = arguments->summary ? fopen(arguments->summary, "we") : stderr;
     if (!out) {
         fprintf(stderr, "tarn run: %s: %s\n", arguments->summary, strerror(errno));
         return false;
     }
-    run_summary_print(&run->books, out);
+    run_summary_print(&run->books, &run->group, out);
     bool done = fflush(out) == 0 && !ferror(out);
     if (out != stderr)
         done = fclose(out) == 0 && done;
@@ -276,19 +385,21 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
     int status = launch(command, look, run);
     bool was_run = status != LAUNCH_NOT_FOUND && status != LAUNCH_NOT_RUN;
     books_look(&run->books, run->folder);
+    run_live_end(&run->books);
     if (!arguments->quiet && (was_run || run->books.count))
         (void)summary_write(run, arguments);
     if (arguments->output && run->books.count && !run_snapshots_write(&run->books, arguments->output) && !status)
         status = COMMAND_FAILED;
     if (is_over(&run->books))
         folder_remove(run->folder);
+    group_close(&run->group);
     books_close(&run->books);
     return status;
 }
 
 static int without_driver(char **command, const char *why)
 {
-    fprintf(stderr, "tarn run: no CUDA driver, so nothing will be seen (%s)\n", why);
+    fprintf(stderr, "tarn run: no CUDA driver and no HIP, so nothing will be seen (%s)\n", why);
     execvp(command[0], command);
     fprintf(stderr, "tarn run: %s: %s\n", command[0], strerror(errno));
     return errno == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
@@ -297,20 +408,30 @@ static int without_driver(char **command, const char *why)
 static int run_with(const struct arguments *arguments, char **command)
 {
     static struct run the_run;
-    char driver[PATH_MAX], why[PATH_MAX + 256] = "";
+    static struct drivers drivers;
+    char why[PATH_MAX + 256] = "";
     if (arguments->output && !command_may_write("run", arguments->output))
         return COMMAND_FAILED;
-    if (!driver_find(arguments->driver, driver, sizeof driver, why, sizeof why)) {
-        if (!arguments->driver)
-            return without_driver(command, why);
+    if (!run_live_begin())
+        return COMMAND_USAGE;
+    if (arguments->driver && !driver_take(arguments->driver, &drivers, why, sizeof why)) {
         fprintf(stderr, "tarn run: %s: %s\n", arguments->driver, why);
         return COMMAND_FAILED;
     }
-    if (!folder_make(&the_run, driver, why, sizeof why) || !environment_set(&the_run, arguments)) {
+    if (!arguments->driver)
+        drivers_find(&drivers, why, sizeof why);
+    if (!drivers.count)
+        return without_driver(command, why);
+    if (arguments->group && !group_open(&the_run.group, arguments->group, arguments->limit, why, sizeof why)) {
+        fprintf(stderr, "tarn run: the group %s: %s\n", arguments->group, why);
+        return COMMAND_FAILED;
+    }
+    if (!folder_make(&the_run, &drivers, why, sizeof why) || !environment_set(&the_run, arguments) ||
+        (arguments->audit && !audit_set(why, sizeof why))) {
         fprintf(stderr, "tarn run: the shim could not be put in place: %s\n", why[0] ? why : strerror(errno));
         return COMMAND_FAILED;
     }
-    the_run.limited = arguments->limit;
+    the_run.limited = arguments->limit || getenv(RUN_GROUP_VARIABLE);
     if (the_run.limited)
         residue_prepare();
     return run_program(&the_run, arguments, command);
@@ -320,6 +441,8 @@ static int run(int argc, char **argv)
 {
     struct arguments arguments = {0};
     int status = command_parse_front(&run_command, options, &arguments, argc, argv);
+    if (status == COMMAND_GO_ON && arguments.stacks && !arguments.output)
+        status = command_usage_error("run", "--stacks is for the snapshot of -o");
     if (status == COMMAND_GO_ON)
         status =
             optind < argc ? run_with(&arguments, argv + optind) : command_usage_error("run", "no program was named");
@@ -329,7 +452,7 @@ static int run(int argc, char **argv)
 
 const struct command run_command = {
     .name = "run",
-    .summary = "Run any CUDA program and see which library holds the memory",
+    .summary = "Run any CUDA or HIP program and see which library holds the memory",
     .help = help,
     .run = run,
 };

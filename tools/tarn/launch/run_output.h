@@ -9,9 +9,10 @@
 #include <stdio.h>
 
 #include "launch/books.h"
+#include "launch/group_file.h"
 
-/* One screen: by process and device, which library has and had how much, and what no hook saw. */
-void run_summary_print(const struct books *books, FILE *out);
+/* One screen: by process and device, which library has and had how much, what no hook saw, and what others of the group have. */
+void run_summary_print(const struct books *books, struct group_file *group, FILE *out);
 
 /* Writes the logs as PyTorch snapshots: of the process that allocated most to `path`, of others to PATH.PROCESS. Says on standard error
  * what it wrote or could not. */

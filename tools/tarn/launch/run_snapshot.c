@@ -23,6 +23,9 @@ struct writing {
     const struct book *book;
     const struct book_record *records;
     size_t count, written;
+    const uint32_t *stacks; /* NULL: none */
+    size_t stack_words;
+    uint32_t *stack_memos;       /* by a stack's number */
     uint32_t frames[BOOK_SITES]; /* memos */
 };
 
@@ -44,11 +47,10 @@ static void key_text(struct writing *writing, const char *key, const char *value
     pickle_text(&writing->pickle, value);
 }
 
-static void write_frames_anew(struct writing *writing, uint32_t number)
+static void write_frame(struct writing *writing, uint32_t number)
 {
     const struct book_site *site = &writing->book->site[number];
     char name[sizeof site->symbol + 24];
-    pickle_list_begin(&writing->pickle);
     if (number) {
         snprintf(name, sizeof name, site->symbol[0] ? "%s" : "%s0x%llx", site->symbol,
                  (unsigned long long)site->offset);
@@ -58,18 +60,44 @@ static void write_frames_anew(struct writing *writing, uint32_t number)
         key_number(writing, "line", 0);
         pickle_dict_end(&writing->pickle);
     }
-    pickle_list_end(&writing->pickle);
 }
 
-static void key_frames(struct writing *writing, uint32_t site)
+/* The stack of a record, the caller first, as PyTorch has it; false where there is none. */
+static bool key_stack(struct writing *writing, uint32_t number)
 {
-    uint32_t number = site < BOOK_SITES ? site : 0;
+    if (!number || !writing->stack_memos || number >= writing->stack_words ||
+        writing->stacks[number] >= writing->stack_words - number)
+        return false;
+    if (writing->stack_memos[number]) {
+        pickle_again(&writing->pickle, writing->stack_memos[number]);
+        return true;
+    }
+    pickle_list_begin(&writing->pickle);
+    for (uint32_t i = 0; i < writing->stacks[number]; i++) {
+        uint32_t site = writing->stacks[number + 1 + i];
+        if (site && site < BOOK_SITES) {
+            pickle_list_item(&writing->pickle, i);
+            write_frame(writing, site);
+        }
+    }
+    pickle_list_end(&writing->pickle);
+    writing->stack_memos[number] = pickle_memoize(&writing->pickle);
+    return true;
+}
+
+static void key_frames(struct writing *writing, const struct book_record *record)
+{
+    uint32_t number = record->site < BOOK_SITES ? record->site : 0;
     pickle_text(&writing->pickle, "frames");
+    if (key_stack(writing, record->stack))
+        return;
     if (writing->frames[number]) {
         pickle_again(&writing->pickle, writing->frames[number]);
         return;
     }
-    write_frames_anew(writing, number);
+    pickle_list_begin(&writing->pickle);
+    write_frame(writing, number);
+    pickle_list_end(&writing->pickle);
     writing->frames[number] = pickle_memoize(&writing->pickle);
 }
 
@@ -90,7 +118,7 @@ static void write_entry(struct writing *writing, const struct book_record *recor
     key_number(writing, "time_us", (writing->book->start_ns + record->time_ns) / 1000);
     key_text(writing, "user_metadata", kind_text(record));
     key_number(writing, "thread", record->thread);
-    key_frames(writing, record->site);
+    key_frames(writing, record);
     pickle_dict_end(pickle);
 }
 
@@ -135,7 +163,7 @@ static void write_segment(struct writing *writing, const struct book_record *rec
     pickle_pair(pickle, 0, 0);
     pickle_text(pickle, "is_expandable");
     pickle_boolean(pickle, false);
-    key_frames(writing, record->site);
+    key_frames(writing, record);
     pickle_text(pickle, "blocks");
     pickle_list_begin(pickle);
     pickle_dict_begin(pickle);
@@ -144,7 +172,7 @@ static void write_segment(struct writing *writing, const struct book_record *rec
     key_number(writing, "requested_size", record->size);
     key_text(writing, "state", "active_allocated");
     key_text(writing, "user_metadata", kind_text(record));
-    key_frames(writing, record->site);
+    key_frames(writing, record);
     pickle_dict_end(pickle);
     pickle_list_end(pickle);
     pickle_dict_end(pickle);
@@ -196,13 +224,37 @@ static bool write_all(struct writing *writing, struct sink *sink)
     return done;
 }
 
-static bool write_records(const struct book *book, const struct book_record *records, size_t count, const char *path)
+/* The file of stacks beside a log, where there is one. */
+static void stacks_open(struct writing *writing, const char *log)
+{
+    char *path = strdup(log);
+    struct stat about;
+    if (path)
+        memcpy(path + strlen(path) - strlen(".log"), ".stk", sizeof ".stk");
+    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    free(path);
+    if (file >= 0 && fstat(file, &about) == 0 && about.st_size > 0) {
+        size_t room = (size_t)about.st_size / sizeof(uint32_t), words = atomic_load(&writing->book->stack_words);
+        void *memory = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+        if (memory != MAP_FAILED) {
+            writing->stacks = memory;
+            writing->stack_words = words < room ? words : room;
+            writing->stack_memos = calloc(room, sizeof *writing->stack_memos);
+        }
+    }
+    if (file >= 0)
+        close(file);
+}
+
+static bool write_records(const struct opened_book *opened, const struct book_record *records, size_t count,
+                          const char *path)
 {
     struct writing *writing = calloc(1, sizeof *writing);
     struct sink *sink = malloc(sizeof *sink);
     tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (writing && sink) {
-        *writing = (struct writing){.book = book, .records = records, .count = count};
+        *writing = (struct writing){.book = opened->book, .records = records, .count = count};
+        stacks_open(writing, opened->log);
         status = sink_to_file(sink, path, 0600);
         if (!status) {
             bool done = write_all(writing, sink);
@@ -214,7 +266,9 @@ static bool write_records(const struct book *book, const struct book_record *rec
         fprintf(stderr, "tarn run: %s could not be written: %s\n", path,
                 status == TARN_ERROR_OUT_OF_HOST_MEMORY ? "no host memory" : tarn_last_error());
     free(sink);
-    free(writing);
+    if (writing)
+        free(writing->stack_memos);
+    free(writing); /* the stacks stay mapped: the program ends soon */
     return !status;
 }
 
@@ -237,7 +291,7 @@ static bool write_log(const struct opened_book *opened, const char *path)
         fprintf(stderr, "tarn run: the log of process %u cannot be read: %s\n", book->process, strerror(errno));
         return false;
     }
-    bool done = write_records(book, records, count < room ? count : room, path);
+    bool done = write_records(opened, records, count < room ? count : room, path);
     if (atomic_load(&book->log_lost))
         fprintf(stderr, "tarn run: %s lacks the last %s events, for which there was no place on the disk\n", path,
                 units_count(atomic_load(&book->log_lost)).text);

@@ -30,38 +30,31 @@ uint64_t run_made_bytes(const struct book *book)
     for (unsigned i = 0; i < book->devices; i++)
         for (unsigned j = 0; j < BOOK_LIBRARIES; j++)
             for (unsigned k = 0; k < RUN_KINDS; k++)
-                bytes += atomic_load(&book->account[i][j][k].made_bytes);
+                bytes += books_account(book, i, j, k).made_bytes;
     return bytes;
 }
 
 /* Of the device's memory one row per library. */
 static struct row row_of(const struct book *book, unsigned device, uint32_t library)
 {
-    const struct book_holder *holder = &book->holder[device][library];
-    struct row row = {.library = library, .live = atomic_load(&holder->live), .peak = atomic_load(&holder->peak)};
+    struct books_sums sums = books_holder(book, device, library);
+    struct row row = {.library = library, .live = sums.live, .peak = sums.peak, .made = sums.made};
     size_t used = 0;
-    for (unsigned kind = 0; kind < RUN_KINDS; kind++) {
-        uint64_t made = atomic_load(&book->account[device][library][kind].made);
-        if (!made || !run_kind_counts(kind))
-            continue;
-        row.made += made;
-        if (used < sizeof row.kinds)
+    for (unsigned kind = 0; kind < RUN_KINDS; kind++)
+        if (run_kind_counts(kind) && books_account(book, device, library, kind).made && used < sizeof row.kinds)
             used +=
                 (size_t)snprintf(row.kinds + used, sizeof row.kinds - used, "%s%s", used ? ", " : "", kind_texts[kind]);
-    }
     return row;
 }
 
 /* Of what does not take memory of the device one per library and kind; of graph nodes only what was made is known. */
 static struct row row_beside(const struct book *book, unsigned device, uint32_t library, unsigned kind)
 {
-    const struct book_account *account = &book->account[device][library][kind];
+    struct books_sums sums = books_account(book, device, library, kind);
     struct row row = {.library = library,
-                      .live = atomic_load(&account->live),
-                      .peak = atomic_load(&account->peak),
-                      .made = run_kind_counts(kind) ? 0 : atomic_load(&account->made)};
-    if (kind == RUN_GRAPH)
-        row.peak = atomic_load(&account->made_bytes);
+                      .live = sums.live,
+                      .peak = kind == RUN_GRAPH ? sums.made_bytes : sums.peak,
+                      .made = run_kind_counts(kind) ? 0 : sums.made};
     snprintf(row.kinds, sizeof row.kinds, "%s", kind_texts[kind]);
     return row;
 }
@@ -72,22 +65,10 @@ static int by_peak(const void *a, const void *b)
     return left->peak < right->peak ? 1 : left->peak > right->peak ? -1 : 0;
 }
 
-static const char *library_name(const struct book *book, uint32_t library)
-{
-    const char *path = book->library[library].path, *slash = strrchr(path, '/');
-    return !path[0] ? "(code of no file)" : slash ? slash + 1 : path;
-}
-
-static uint32_t library_count(const struct book *book)
-{
-    uint32_t count = atomic_load(&book->libraries);
-    return count < BOOK_LIBRARIES ? count : BOOK_LIBRARIES;
-}
-
 static size_t rows_of(const struct book *book, unsigned device, struct row rows[static ROWS_MOST])
 {
     size_t count = 0;
-    for (uint32_t i = 0; i < library_count(book); i++) {
+    for (uint32_t i = 0; i < books_libraries(book); i++) {
         rows[count] = row_of(book, device, i);
         count += rows[count].made > 0;
     }
@@ -98,7 +79,7 @@ static size_t rows_of(const struct book *book, unsigned device, struct row rows[
 static size_t rows_beside(const struct book *book, unsigned device, struct row rows[static ROWS_MOST])
 {
     size_t count = 0;
-    for (uint32_t i = 0; i < library_count(book); i++)
+    for (uint32_t i = 0; i < books_libraries(book); i++)
         for (unsigned kind = 0; kind < RUN_KINDS && count < ROWS_MOST; kind++) {
             rows[count] = row_beside(book, device, i, kind);
             count += rows[count].made > 0;
@@ -116,7 +97,7 @@ static void print_line(FILE *out, const char *name, const char *live, const char
 static void print_rows(const struct book *book, const struct row *rows, size_t count, FILE *out)
 {
     for (size_t i = 0; i < count && i < LIBRARIES_SHOWN; i++)
-        print_line(out, library_name(book, rows[i].library), units_bytes(rows[i].live).text,
+        print_line(out, books_library_name(book, rows[i].library), units_bytes(rows[i].live).text,
                    units_bytes(rows[i].peak).text, units_count(rows[i].made).text, rows[i].kinds);
     if (count > LIBRARIES_SHOWN)
         fprintf(out, "  and %zu more\n", count - LIBRARIES_SHOWN);
@@ -132,25 +113,38 @@ static void print_unseen(const struct books *books, const struct opened_book *op
                    "", "");
         return;
     }
-    uint64_t used = residue_device_used(device), seen = 0;
+    uint64_t used = residue_device_used(opened->book, device), seen = 0;
     for (size_t i = 0; i < books->count; i++)
         for (unsigned j = 0; j < books->list[i].book->devices; j++)
             if (memcmp(books->list[i].book->device[j].uuid, device->uuid, sizeof device->uuid) == 0)
-                seen +=
-                    atomic_load(&books->list[i].book->ended) ? 0 : atomic_load(&books->list[i].book->device[j].used);
-    if (used == UINT64_MAX)
+                seen += atomic_load(&books->list[i].book->ended) ? 0 : books_device_sums(books->list[i].book, j).used;
+    if (strcmp(opened->book->driver, "cuda") != 0)
+        fputs("  not seen: what HIP takes for itself, which nobody tells\n", out);
+    else if (used == UINT64_MAX)
         fputs("  not seen: NVML, which would tell, is not there\n", out);
     else
         print_line(out, "others and residue (NVML named no process)", units_bytes(used > seen ? used - seen : 0).text,
                    "", "", "");
 }
 
-static void print_device(const struct books *books, const struct opened_book *opened, unsigned index, FILE *out)
+static void print_group(struct group_file *group, const struct book_device *device, FILE *out)
+{
+    char name[GROUP_NAME + 64];
+    struct group_sum sum = group_file_sum(group, device->uuid);
+    if (!sum.processes)
+        return;
+    snprintf(name, sizeof name, "others of group %.63s, %u processes", group->group->name, sum.processes);
+    print_line(out, name, units_bytes(sum.used).text, "", "", "");
+}
+
+static void print_device(const struct books *books, const struct opened_book *opened, struct group_file *group,
+                         unsigned index, FILE *out)
 {
     const struct book *book = opened->book;
     const struct book_device *device = &book->device[index];
     struct row rows[ROWS_MOST] = {{0}}, beside[ROWS_MOST] = {{0}};
     size_t count = rows_of(book, index, rows), beside_count = rows_beside(book, index, beside);
+    struct books_device sums = books_device_sums(book, index);
     uint64_t limit = atomic_load(&device->limit), refused = atomic_load(&device->refused);
     if (!count && !beside_count && !refused)
         return;
@@ -158,9 +152,10 @@ static void print_device(const struct books *books, const struct opened_book *op
             limit == UINT64_MAX ? "" : ", limit ", limit == UINT64_MAX ? "" : units_bytes(limit).text);
     print_line(out, "library", "at the end", "peak", "count", "kinds");
     print_rows(book, rows, count, out);
-    print_line(out, "all together", units_bytes(atomic_load(&device->used)).text,
-               units_bytes(atomic_load(&device->peak)).text, "", "");
+    print_line(out, "all together", units_bytes(sums.used).text, units_bytes(sums.peak).text, "", "");
     print_unseen(books, opened, index, out);
+    if (group->group)
+        print_group(group, device, out);
     if (beside_count) {
         fputs("  beside the device's memory:\n", out);
         print_rows(book, beside, beside_count, out);
@@ -177,7 +172,7 @@ static void print_notes(const struct book *book, FILE *out)
         fprintf(out, "  partly seen: the program uses entry points that are newer than CUDA 13.5, the first %.63s\n",
                 book->unhooked_name);
     if (unfollowed)
-        fprintf(out, "  partly seen: %s allocations were not written down, for want of host memory\n",
+        fprintf(out, "  partly seen: %s allocations were not written down, for lack of host memory\n",
                 units_count(unfollowed).text);
     if (!atomic_load(&book->ended))
         fputs("  the process ended without exit(): what it had then is shown\n", out);
@@ -190,7 +185,7 @@ static int by_bytes(const void *a, const void *b)
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-void run_summary_print(const struct books *books, FILE *out)
+void run_summary_print(const struct books *books, struct group_file *group, FILE *out)
 {
     const struct opened_book *order[BOOKS_MOST] = {NULL};
     for (size_t i = 0; i < books->count; i++)
@@ -203,7 +198,7 @@ void run_summary_print(const struct books *books, FILE *out)
         if (!run_made_bytes(order[i]->book))
             fputs("  allocated nothing\n", out);
         for (unsigned j = 0; j < order[i]->book->devices; j++)
-            print_device(books, order[i], j, out);
+            print_device(books, order[i], group, j, out);
         print_notes(order[i]->book, out);
     }
     if (books->count + books->left_out > PROCESSES_SHOWN)

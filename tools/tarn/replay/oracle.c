@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The oracle's book-keeping: a record a block, for ever, and two lines on which each byte has the last block that had it: the
+/* The oracle's book-keeping: a record per block, for ever, and two lines on which each byte has the last block that had it: the
  * line of addresses, and the line of physical memory, where a piece and an offset are one position. A free touches the
  * record alone; whether a byte is free, busy with late work or taken is read from the record of its last owner.
  *

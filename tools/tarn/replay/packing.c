@@ -6,7 +6,7 @@
  * One try takes the blocks in some order and gives each the lowest offset at which it touches no block placed before that lives at the same
  * time. Time is cut into buckets; each has the placed blocks that live in it, by offset, so that a short-lived block looks at few.
  *
- * The order decides. It is by size, by area (size x lifetime), by lifetime, and by time; and after each of them mended again and again:
+ * The order decides. It is by size, by area (size x lifetime), by lifetime, and by time; and each of them is then improved repeatedly:
  * the blocks that ended above the bound move to the front, so that what was hard to place comes first ("Squeaky wheel" optimization,
  * Joslin and Clements, 1999). The best of all tries is kept. */
 #include "replay/packing.h"

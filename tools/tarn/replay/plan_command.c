@@ -26,28 +26,29 @@
 static const char help[] =
     "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
     "\n"
-    "Finds the smallest device on which the trace of FILE runs, and writes a plan: where each block above 64 KiB is "
-    "best\n"
-    "put, so that all of them fit into hardly more than what is live at one time. A program whose memory comes from\n"
-    "tarn follows the plan when it is started with TARN_ALLOC_CONF=plan:PLAN. It maps that memory at once, and\n"
-    "makes no driver call for it any more, as long as it asks for what the recorded run asked for; where it does\n"
-    "not, tarn places blocks as it does without a plan. A PyTorch program must run on tarn for that: python3 -m\n"
+    "Finds the smallest device on which the trace of FILE runs, and writes a plan. The plan has a place for each "
+    "block\n"
+    "above 64 KiB, so that all of them fit into little more than the peak of live memory. A program that allocates\n"
+    "from tarn follows the plan when it is started with TARN_ALLOC_CONF=plan:PLAN: it maps this memory at once, and\n"
+    "makes no driver call for it afterwards, as long as its requests are those of the recorded run. Where they "
+    "differ,\n"
+    "tarn places blocks as without a plan. A PyTorch program must run on tarn to follow a plan: python3 -m "
     "tarn.torch.\n"
-    "FILE is what `tarn replay` reads; or a CSV file of blocks with known lifetimes, which begins with the line\n"
+    "FILE is what `tarn replay` reads, or a CSV file of blocks with known lifetimes, which begins with the line\n"
     "id,lower,upper,size: a block lives from `lower` to before `upper`. Then PLAN is the same with a column `offset`.\n"
-    "Up to 2,000 blocks are placed by a search, which says how far above the lower bound it came.\n"
+    "Up to 2,000 blocks are placed by a search, which prints how far its result is above the lower bound.\n"
     "\n"
     "Options:\n"
     "  -o, --output PLAN   The file to write; without it nothing is written\n"
     "      --device N      The device of FILE to plan for (the first one with a trace)\n"
     "      --seconds N     Search for at most N seconds of processor time (10)\n"
-    "      --steps N       Search for at most N steps; as many give the same plan on every machine\n"
+    "      --steps N       Search for at most N steps; the same N gives the same plan on every machine\n"
     "      --json          Print one JSON object instead of a table\n"
     "  -h, --help          Show this help\n"
     "\n"
-    "Exit status: 0 when the plan was made, written and verified by a replay, 1 when something failed, 2 for a "
-    "command\n"
-    "line that makes no sense.\n"
+    "Exit status: 0 when the plan was made, written and verified by a replay, 1 when something failed, 2 for an "
+    "invalid\n"
+    "command line.\n"
     "\n"
     "Examples:\n"
     "  tarn plan train.pickle -o train.plan\n"
@@ -108,7 +109,7 @@ static bool read_workload(struct arguments *arguments, struct workload *workload
     return done || complain(arguments->path, text);
 }
 
-/* Replays the file with settings on a device of `memory` bytes, 0 for a large one. False where that fails otherwise than for want of
+/* Replays the file with settings on a device of `memory` bytes, 0 for a large one. False where that fails for another reason than lack of
  * memory. */
 static bool run_replay(const struct arguments *arguments, const char *conf, uint64_t memory,
                        struct replay_result *result)

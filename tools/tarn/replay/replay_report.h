@@ -14,7 +14,7 @@
  * False when it could not be made or written. */
 bool replay_json_write(FILE *out, const struct replay_file *files, size_t count);
 
-/* Tables for people: everything about one file, and one line a file for several. `colour` allows escape sequences. False
+/* Tables for people: everything about one file, and one line per file for several. `colour` allows escape sequences. False
  * when memory is short or nothing could be written. */
 bool replay_table_write(FILE *out, const struct replay_file *file, bool colour);
 bool replay_summary_write(FILE *out, const struct replay_file *files, size_t count, bool colour);

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The tables of `tarn replay`, for a person at a terminal of 100 columns: a card a device, whose rows are what was measured and
- * whose columns are who it belongs to, and a line a device for several files. libsmartcols lays out the columns. */
+ * whose columns are who it belongs to, and a line per device for several files. libsmartcols lays out the columns. */
 #include "replay/replay_report.h"
 #include "units.h"
 

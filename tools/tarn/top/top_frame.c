@@ -231,6 +231,9 @@ static void say_device(struct top_frame *frame, const struct top_look *look, con
     top_say(frame, look, false, "  out of memory  %s; retries %s; limit %s; workspaces %s in %s",
             count_of(stats->num_ooms).text, count_of(stats->num_alloc_retries).text, limit_text(device->limit).text,
             units_bytes(device->workspace_bytes).text, units_count(device->workspaces).text);
+    if (device->unseen != SURVEY_UNKNOWN)
+        top_say(frame, look, false, "  not seen       %s: contexts, modules, the driver's pools",
+                units_bytes(device->unseen).text);
     top_put(frame, "\n", 1);
 }
 
@@ -298,6 +301,18 @@ static void say_handles(struct top_frame *frame, struct libscols_table *table, c
     top_table_row(frame, table, cells, HANDLE_COLUMNS);
 }
 
+#define LIBRARY_COLUMNS 5
+static void say_library(struct top_frame *frame, struct libscols_table *table, const void *record)
+{
+    const struct survey_library *library = record;
+    char device[16];
+    struct units_text live = units_bytes(library->live), peak = units_bytes(library->peak),
+                      made = units_count(library->made);
+    snprintf(device, sizeof device, "%d", library->device);
+    const char *cells[LIBRARY_COLUMNS] = {library->name, device, live.text, peak.text, made.text};
+    top_table_row(frame, table, cells, LIBRARY_COLUMNS);
+}
+
 /* A list of records, of which the largest are shown. Each begins with the number of its device. */
 struct list {
     const struct top_column *columns;
@@ -350,7 +365,14 @@ static void say_lists(struct top_frame *frame, const struct top_look *look, cons
     static const struct top_column handles[HANDLE_COLUMNS] = {
         {"LIBRARY", 0},           {"DEVICE", SCOLS_FL_RIGHT}, {"IN USE", SCOLS_FL_RIGHT}, {"AVAILABLE", SCOLS_FL_RIGHT},
         {"MADE", SCOLS_FL_RIGHT}, {"FAILED", SCOLS_FL_RIGHT}};
+    static const struct top_column libraries[LIBRARY_COLUMNS] = {{"LIBRARY OF THE PROGRAM", 0},
+                                                                 {"DEVICE", SCOLS_FL_RIGHT},
+                                                                 {"HOLDS", SCOLS_FL_RIGHT},
+                                                                 {"PEAK", SCOLS_FL_RIGHT},
+                                                                 {"ALLOCATIONS", SCOLS_FL_RIGHT}};
     const struct list lists[] = {
+        {libraries, LIBRARY_COLUMNS, say_library, survey->libraries, survey->library_count, sizeof *survey->libraries,
+         offsetof(struct survey_library, live)},
         {pools, POOL_COLUMNS, say_pool, survey->pools, survey->pool_count, sizeof *survey->pools,
          offsetof(struct survey_pool, reserved)},
         {streams, STREAM_COLUMNS, say_stream, survey->streams, survey->stream_count, sizeof *survey->streams,

@@ -63,14 +63,14 @@ static json_t *json_device(const struct top_reading *before, const struct top_re
                            const struct survey_device *device)
 {
     struct top_rates rates = top_rates_of(before, now, device);
-    return json_pack("{s:i, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:i, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                      "device", (int)device->number, "uuid", device->uuid, "pci", device->pci, "name", device->name,
                      "used", device->used != 0, "lost", device->lost != 0, "total", number(device->total), "free",
                      known(device->free), "limit", known(device->limit), "free_in_tarn", number(device->spans),
                      "longest_free", number(device->largest_span), "fragmentation", top_fragmentation(device),
                      "waiting", number(device->waiting), "cached", number(device->cached), "workspaces",
-                     number(device->workspaces), "workspace_bytes", number(device->workspace_bytes), "rates",
-                     json_rates(&rates), "stats", json_stats(&device->stats));
+                     number(device->workspaces), "workspace_bytes", number(device->workspace_bytes), "unseen",
+                     known(device->unseen), "rates", json_rates(&rates), "stats", json_stats(&device->stats));
 }
 
 static json_t *json_id(const uint64_t id[2])
@@ -110,6 +110,13 @@ static json_t *json_handles(const void *record)
                      number(handles->peak_in_use), "failures", number(handles->failures));
 }
 
+static json_t *json_library(const void *record)
+{
+    const struct survey_library *library = record;
+    return json_pack("{s:i, s:s, s:o, s:o, s:o}", "device", (int)library->device, "library", library->name, "held",
+                     number(library->live), "peak", number(library->peak), "allocations", number(library->made));
+}
+
 static json_t *json_pinned(const struct survey *survey)
 {
     const tarn_pinned_stats *pinned = &survey->pinned;
@@ -147,13 +154,16 @@ static json_t *json_reading(const struct top_reading *before, const struct top_r
     json_t *pools = json_list(survey->pools, survey->pool_count, sizeof *survey->pools, device, json_pool);
     json_t *streams = json_list(survey->streams, survey->stream_count, sizeof *survey->streams, device, json_stream);
     json_t *handles = json_list(survey->handles, survey->handle_count, sizeof *survey->handles, device, json_handles);
-    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i, s:i}}", "process",
-                     number(head->pid), "name", head->name, "version", head->library, "driver", head->driver, "started",
-                     number(head->started), "interval_ns", number(head->interval_ns), "taken_ns",
+    json_t *libraries =
+        json_list(survey->libraries, survey->library_count, sizeof *survey->libraries, device, json_library);
+    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i, s:i, s:i}}",
+                     "process", number(head->pid), "name", head->name, "version", head->library, "driver", head->driver,
+                     "started", number(head->started), "interval_ns", number(head->interval_ns), "taken_ns",
                      number(survey->taken_ns), "metadata", (json_int_t)survey->metadata, "devices", devices, "pools",
-                     pools, "streams", streams, "handles", handles, "pinned", json_pinned(survey), "left_out", "pools",
-                     left_out(survey->pool_count), "streams", left_out(survey->stream_count), "handles",
-                     left_out(survey->handle_count));
+                     pools, "streams", streams, "handles", handles, "libraries", libraries, "pinned",
+                     json_pinned(survey), "left_out", "pools", left_out(survey->pool_count), "streams",
+                     left_out(survey->stream_count), "handles", left_out(survey->handle_count), "libraries",
+                     left_out(survey->library_count));
 }
 
 static bool write_and_free(FILE *out, json_t *json)

@@ -103,7 +103,7 @@ static bool is_sound(struct survey *survey)
 {
     if (!count_fits(survey->device_count, SURVEY_DEVICES) || !count_fits(survey->pool_count, SURVEY_POOLS) ||
         !count_fits(survey->stream_count, SURVEY_STREAMS) || !count_fits(survey->handle_count, SURVEY_HANDLES) ||
-        survey->has_pinned > 1)
+        !count_fits(survey->library_count, SURVEY_LIBRARIES) || survey->has_pinned > 1)
         return false;
     for (uint32_t i = 0; i < survey->device_count.here; i++) {
         make_printable(survey->devices[i].name, sizeof survey->devices[i].name);
@@ -112,6 +112,8 @@ static bool is_sound(struct survey *survey)
     }
     for (uint32_t i = 0; i < survey->handle_count.here; i++)
         make_printable(survey->handles[i].name, sizeof survey->handles[i].name);
+    for (uint32_t i = 0; i < survey->library_count.here; i++)
+        make_printable(survey->libraries[i].name, sizeof survey->libraries[i].name);
     return true;
 }
 

@@ -11,14 +11,17 @@ or `python -m tarn.torch train.py ARGS`, or TARN_TORCH=1 in the environment. doc
 import ctypes
 import os
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
-from .. import devices as _devices
 from .. import pools as _pools
 from .._library import lib as _lib
 from ..configuration import configure as _configure
 from ..errors import check as _check
 from ..memory import limit
+from ..sleeping import Slept as _Slept
+from ..sleeping import set_pool_tag as _set_pool_tag
+from ..sleeping import sleep as _sleep
+from ..sleeping import wake as _wake
 from ..snapshots import region as tag
 from .shim import shim_path
 
@@ -42,12 +45,12 @@ def _who_came_first() -> str:
     return f"It was the program itself, or an import of {', '.join(found)}"
 
 
-def enable(*, late: bool = False, plan: Optional[str] = None) -> None:
+def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = True) -> None:
     """Puts PyTorch's device memory on tarn. To be called before CUDA is initialised in PyTorch: what is allocated already cannot follow.
 
     With `late` it may be: what PyTorch has allocated so far stays with its own allocator, which frees it; what comes is tarn's. `plan` is
-    a file that `tarn plan` made of a run like this one, which requests follow then. Calling it again does nothing. EnableError says what
-    is in the way. Other processes that this one starts by torch.multiprocessing follow when they receive a tensor."""
+    a file that `tarn plan` made of a run like this one, which requests follow then. `pinned`, or TARN_TORCH_PINNED=0, says whether pinned
+    host memory is tarn's too, as it can be from PyTorch 2.8 on. Calling it again does nothing. EnableError says what is in the way. Other processes that this one starts by torch.multiprocessing follow when they receive a tensor."""
     global _shim
     if _shim is not None:
         return
@@ -73,6 +76,10 @@ def enable(*, late: bool = False, plan: Optional[str] = None) -> None:
         if reason.startswith("CUDA is initialised"):
             reason += f". {_who_came_first()}"
         raise EnableError(reason)
+    if pinned and os.environ.get("TARN_TORCH_PINNED", "1") != "0" and (major, minor) >= (2, 8):
+        shim.tarn_torch_install_pinned.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+        if shim.tarn_torch_install_pinned(text, len(text)):
+            raise EnableError(f"pinned memory: {text.value.decode()}. pinned=False leaves it to PyTorch")
     _shim = shim
     from .processes import register
     register(torch)
@@ -83,9 +90,7 @@ def is_enabled() -> bool:
     return _shim is not None
 
 
-def _pools_of(pools: Optional[List[Any]]) -> List[_pools.Pool]:
-    if pools is None:
-        raise ValueError("say which pools: sleep() takes PyTorch's MemPool objects, and the default pool cannot be suspended")
+def _pools_of(pools: List[Any]) -> List[_pools.Pool]:
     found = []
     for pool in pools:
         first, second = _id_of(pool)
@@ -94,22 +99,41 @@ def _pools_of(pools: Optional[List[Any]]) -> List[_pools.Pool]:
 
 
 def _id_of(pool: Any) -> Any:
-    """tarn's number of a PyTorch pool."""
+    """tarn's number of a PyTorch pool. Where the pool does not say its device it is PyTorch's current one, which need not be tarn's."""
+    import torch
     assert _shim is not None
     first, second = ctypes.c_uint64(), ctypes.c_uint64()
-    device = getattr(pool, "device", _devices.current_device().index)
-    status = _shim.tarn_torch_pool(int(getattr(device, "index", device) or 0), ctypes.c_uint64(pool.id[0]), ctypes.c_uint64(pool.id[1]),
+    device = getattr(pool, "device", None)
+    index = getattr(device, "index", device)
+    index = torch.cuda.current_device() if index is None else int(index)
+    status = _shim.tarn_torch_pool(index, ctypes.c_uint64(pool.id[0]), ctypes.c_uint64(pool.id[1]),
                                    ctypes.byref(first), ctypes.byref(second))
     if status:
-        raise ValueError(f"PyTorch has no pool {pool.id} with memory on this device")
+        raise ValueError(f"PyTorch has no pool {pool.id} with memory on device {index}")
     return first.value, second.value
 
 
-def sleep(pools: List[Any], *, keep_contents: bool = True) -> None:
-    """Gives the memory of PyTorch's MemPools back to the device. Addresses stay, and so do contents unless told otherwise; graphs that use
-    the pools stay too, and must not be launched before wake(). Waits for the device."""
+def name_pool(pool: Any, name: Optional[str]) -> None:
+    """Gives a MemPool a name, by which sleep() knows what to do with it. Something must have been allocated from it."""
+    _set_pool_tag(_pools_of([pool])[0], name)
+
+
+def sleep(pools: Optional[List[Any]] = None, *, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iterable[str] = (),
+          leave: Iterable[str] = ()) -> Optional[_Slept]:
+    """Gives memory back to the devices. Addresses stay, and so do contents unless told otherwise; graphs stay too, and must not be launched
+    before wake(). Waits for the devices.
+
+    With `pools`, the memory of these MemPools. Without, of all: MemPools, the pools of graphs, idle memory, handles and pinned memory that
+    nobody has. Then the names that name_pool() gave say which pools discard or keep their contents, or stay awake (`leave`), and the result
+    says what stays and why: tensors that no pool has stay, so allocate what is to sleep in a MemPool."""
     import torch
-    torch.cuda.synchronize()
+    for device in range(torch.cuda.device_count()):
+        torch.cuda.synchronize(device)
+    if pools is None:
+        torch.cuda.empty_cache()  # what destroyed graphs have left is nobody's
+        return _sleep(keep_contents=keep_contents, discard=discard, keep=keep, leave=leave)
+    if discard or keep or leave:
+        raise ValueError("sleep: names are for all pools, and some are given")
     done: List[_pools.Pool] = []
     try:
         for pool in _pools_of(pools):
@@ -119,10 +143,13 @@ def sleep(pools: List[Any], *, keep_contents: bool = True) -> None:
         for pool in done:
             pool.resume()
         raise
+    return None
 
 
-def wake(pools: List[Any]) -> None:
-    """Takes the memory of pools that sleep back, at the same addresses."""
+def wake(pools: Optional[List[Any]] = None) -> None:
+    """Takes the memory that sleep() gave back, at the same addresses: that of these MemPools, or all."""
+    if pools is None:
+        return _wake()
     for pool in _pools_of(pools):
         if pool.is_suspended:
             pool.resume()
@@ -145,4 +172,4 @@ def memory_stats(device: Any = None) -> Dict[str, int]:
     return stats(getattr(device, "index", device))
 
 
-__all__ = ["EnableError", "compact", "enable", "is_enabled", "limit", "memory_stats", "sleep", "tag", "wake"]
+__all__ = ["EnableError", "compact", "enable", "is_enabled", "limit", "memory_stats", "name_pool", "sleep", "tag", "wake"]

@@ -17,7 +17,7 @@ from typing import Any, List, Tuple
 from .. import _library
 
 #: Minor versions that the sources compile for; tested on a GPU is 2.11.
-SUPPORTED = ("2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
+SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
 
 HERE = Path(__file__).resolve().parent
 

@@ -5,6 +5,9 @@
 // the call site out. Both show the program's own functions; what only hands on what it allocates, and libraries, are folded.
 
 const FLAME_LINE = 20, FLAME_LEAST = 1.5; // pixels
+const FLAME_DEEPEST = 100; // lines; a recursion has thousands
+
+const CRUMBS = 8; // of those who called what is looked into, the nearest
 
 // {label, bytes, blocks, parent, children}; `pathOf` gives for a block the labels from the root's child on.
 function makeTree(model, blocks, pathOf) {
@@ -84,9 +87,16 @@ class Calls {
 
     // What is in focus over the whole width; those who called it above it, to go back to.
     draw() {
+        if (!this.focus) // nothing is shown yet
+            return;
         const width = Math.max(100, this.svg.node().getBoundingClientRect().width), laid = [];
+        let deeper = false;
         const place = (node, depth, x, part) => {
             laid.push({node, depth, x, part});
+            if (depth === FLAME_DEEPEST) {
+                deeper = deeper || node.children.size > 0;
+                return;
+            }
             let at = x;
             for (const child of childrenOf(node)) {
                 const share = node.bytes ? part * child.bytes / node.bytes : 0;
@@ -111,7 +121,9 @@ class Calls {
         const outer = [];
         for (let node = this.focus.parent; node; node = node.parent)
             outer.unshift(element("button", {type: "button", class: "link", onclick: () => this.zoomTo(node)}, node.label), " \u203a ");
-        this.crumbs.replaceChildren(...outer, this.focus.parent ? this.focus.label : "");
+        const cut = outer.length > 2 * CRUMBS ? [outer[0], " \u203a \u2026 \u203a ", ...outer.slice(-2 * CRUMBS)] : outer;
+        this.crumbs.replaceChildren(...cut, this.focus.parent ? this.focus.label : "",
+            deeper ? element("span", {class: "note"}, " The calls go deeper than what is drawn: a click on the lowest line looks further in.") : "");
     }
 
     zoomTo(node) {

@@ -136,7 +136,8 @@ class EventRows {
         const width = this.canvas.parentNode.clientWidth, height = this.rows.length * EVENT_LINE + 2;
         if (width < 1)
             return;
-        this.canvas.style.height = height + "px";
+        if (this.canvas.style.height !== height + "px")
+            this.canvas.style.height = height + "px";
         const context = fitCanvas(this.canvas, width, height), end = MARGIN.left + timeline.width;
         context.clearRect(0, 0, width, height);
         context.font = "11px system-ui, \"DejaVu Sans\", sans-serif";

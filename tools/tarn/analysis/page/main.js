@@ -35,8 +35,9 @@ const tell = {
     },
     onPresent: () => events.draw(timeline),
     onDrawn: single => {
-        byId("detail").textContent = single >= 0 ? plural(single, "block") + " in view, one by one where there is room"
-            : "drawn by group; zoom in for blocks";
+        const detail = single >= 0 ? plural(single, "block") + " in view, one by one where there is room" : "drawn by group; zoom in for blocks";
+        if (byId("detail").textContent !== detail)
+            byId("detail").textContent = detail;
         document.body.dataset.drawn = String(Math.round(performance.now()));
     },
 };

@@ -35,6 +35,8 @@ class AddressMap {
     }
 
     draw() {
+        if (!this.model) // a page that is resized while it is read
+            return;
         this.parts = [];
         this.state = this.model.stateAt(this.moment, (what, address, size, index) => {
             this.parts.push({what, address, size, index: what === "range" ? -1 : index});

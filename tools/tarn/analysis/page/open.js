@@ -12,7 +12,7 @@ async function readPage(file) {
     const page = new DOMParser().parseFromString(text, "text/html"); // runs nothing
     const description = page.getElementById("description");
     if (!description)
-        throw new Error(file.name + " is no page of `tarn report`");
+        throw new Error(file.name + " is not a page of `tarn report`");
     return {description: JSON.parse(description.textContent), textOf: id => page.getElementById(id)};
 }
 

@@ -109,7 +109,7 @@ class PickleReader {
             stack.push(memo.get(key));
         };
         if (length < 2 || bytes[0] !== 0x80)
-            this.fail("this is no pickle of protocol 2 or later", 0);
+            this.fail("this is not a pickle of protocol 2 or later", 0);
         for (let steps = 1; this.at < length; steps++) {
             if (steps % 65536 === 0)
                 yield;

@@ -311,7 +311,7 @@ async function readSnapshot(file) {
         throw new Error(file.name + " is compressed with zstd, which a browser does not read. `zstd -d " + file.name +
             "` unpacks it; tarn report -o page.html " + file.name + " makes a page of it as it is");
     if (head[0] !== 0x80)
-        throw new Error(file.name + " is neither a page of `tarn report` nor a snapshot's pickle. A log or JSON is read by the program: tarn report -o " +
+        throw new Error(file.name + " is neither a page of `tarn report` nor a snapshot's pickle. A log of RMM is read by the program: tarn report -o " +
             "page.html " + file.name);
     let snapshot;
     try {

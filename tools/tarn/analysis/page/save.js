@@ -42,8 +42,9 @@ function chartSvg(timeline, model, grouping) {
     });
     inside.append("path").attr("fill", "none").attr("stroke", cssColour("--reserved")).attr("stroke-width", 1.5)
         .attr("d", d3.line().curve(d3.curveStepAfter).x(left).y(c => y(model.reserved[seen.moments[c]]))(columns));
-    for (const axis of [timeline.xAxis, timeline.yAxis])
-        svg.append(() => axis.node().cloneNode(true));
+    const ticks = timeline.ticks(), axis = (make, {values, texts}) => make.tickValues(values).tickFormat((_, i) => texts[i]);
+    svg.append("g").attr("class", "axis").attr("transform", `translate(0,${MARGIN.top + height})`).call(axis(d3.axisBottom(x), ticks.x));
+    svg.append("g").attr("class", "axis").attr("transform", `translate(${MARGIN.left},0)`).call(axis(d3.axisLeft(y), ticks.y));
     svg.selectAll(".axis text").attr("fill", cssColour("--dim"));
     svg.selectAll(".axis path, .axis line").attr("stroke", cssColour("--edge"));
     grouping.groups.forEach((group, g) => {

@@ -8,7 +8,10 @@ const MACHINERY = ["torch::unwind", "CapturedTraceback", "gather_with_cpp", "Cac
     "at::detail::_empty", "execute_native_thread_routine", "start_thread", "__libc_start", "_start", "clone"];
 const LIBRARY_NAMES = ["c10::", "at::", "torch::", "pybind11::", "std::"];
 const LIBRARY_BEGINS = ["_Py", "Py", "THP", "cfunction_", "method_vectorcall"];
-const LIBRARY_FILES = ["site-packages/", "dist-packages/", "/lib/python", "/torch/", "/Objects/", "/Python/", "/Modules/"];
+const LIBRARY_FILES = ["site-packages/", "dist-packages/", "/lib/python", "/Objects/", "/Python/", "/Modules/"];
+const TORCH_FILE = new RegExp("(^|/)torch/(_|(accelerator|amp|ao|autograd|backends|csrc|cuda|distributed|distributions|export|fft|func|fx|include|" +
+    "jit|linalg|masked|multiprocessing|nested|nn|onnx|optim|profiler|quantization|sparse|special|testing|utils)/|" +
+    "(functional|hub|library|overrides|random|serialization|storage)[.]py)");
 const GENERATED = "torch::autograd::generated::";
 
 function rankOf(name, file) {
@@ -17,7 +20,7 @@ function rankOf(name, file) {
     if (name.includes(GENERATED))
         return RANK.backward;
     if (!file || file[0] === "<" || file[0] === "?" || file === "torch" || LIBRARY_NAMES.some(part => name.includes(part)) ||
-        LIBRARY_FILES.some(part => file.includes(part)) || LIBRARY_BEGINS.some(part => name.startsWith(part)))
+        LIBRARY_FILES.some(part => file.includes(part)) || TORCH_FILE.test(file) || LIBRARY_BEGINS.some(part => name.startsWith(part)))
         return RANK.library;
     const last = name.replace(/[(<][^]*$/, "").replace(/^[^]*[:. *]/, "");
     return /^(alloc|allocate|malloc|calloc|realloc|do_allocate|empty|zeros)$|._(alloc|malloc|allocate)$/.test(last) ? RANK.wrapper : RANK.own;

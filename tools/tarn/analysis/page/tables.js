@@ -91,9 +91,12 @@ function showBlock(model, i, onMoment) {
             " " + file + (line ? ":" + line : ""))));
     replaceContent("block", element("dl", {}, ...facts.flatMap(([name, value]) =>
         [element("dt", {}, name), element("dd", {}, value)])),
-    frames.length ? element("h4", {}, "Stack, innermost first") : element("p", {class: "note"}, b.begin[i] || !model.device.hasTrace
+    frames.length ? element("h4", {}, "Who allocated it, innermost first") : element("p", {class: "note"}, b.begin[i] || !model.device.hasTrace
         ? "No stack was recorded." : "It was there before the recording began, so its stack is not known."),
-    frames.length ? element("ol", {class: "stack"}, ...frames) : null);
+    // First the program's own functions: between them and the allocator there may be fifty others.
+    frames.length ? element("ol", {class: "stack"}, ...callPath(model, i).map(label => element("li", {}, element("code", {}, label)))) : null,
+    frames.length ? element("details", {}, element("summary", {}, "all " + plural(frames.length, "frame") + " of the stack"),
+        element("ol", {class: "stack"}, ...frames)) : null);
     byId("block").dataset.address = formatAddress(b.address[i]);
 }
 
@@ -125,7 +128,7 @@ function showWhatIf(model) {
     byId("what-if-section").hidden = !found;
     if (!found)
         return;
-    const share = bytes => bytes ? formatBytes(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched";
+    const share = bytes => bytes ? formatBytes(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched (--least does)";
     const rows = found.rows.map(row => row.fits
         ? [row.name, formatBytes(found.requested), share(row.reserved), share(row.least), formatTime(row.driverNs)]
         : [row.name, formatBytes(found.requested), "does not run", "", ""]);

@@ -11,6 +11,7 @@
 
 const MARGIN = {left: 76, right: 26, top: 14, bottom: 26};
 const SINGLE_BLOCKS = 4000; // at most so many are drawn one by one
+const REST = 2, GESTURE_MS = 60; // while views follow each other this soon, painting rests so many times as long as it took
 
 // What was painted of a plot's inside, and which part of the data it shows.
 class Picture {
@@ -49,14 +50,9 @@ class Timeline {
         this.canvas = root.querySelector("canvas.areas");
         this.svg = d3.select(root.querySelector("svg.overlay"));
         this.lower = root.querySelector("canvas.free");
-        this.lowerSvg = d3.select(root.querySelector("svg.free-overlay"));
-        this.xAxis = this.svg.append("g").attr("class", "axis");
-        this.yAxis = this.svg.append("g").attr("class", "axis");
-        this.ranged = this.svg.append("rect").attr("class", "ranged");
-        this.marks = this.svg.append("g").attr("class", "marks");
-        this.cursor = this.svg.append("line").attr("class", "cursor");
-        this.lowerAxis = this.lowerSvg.append("g").attr("class", "axis");
-        this.lowerCursor = this.lowerSvg.append("line").attr("class", "cursor");
+        this.frame = root.querySelector("canvas.frame");
+        this.lowerFrame = root.querySelector("canvas.free-frame");
+        this.marks = []; // of the view at hand: {kind, moment, title, x}
         this.waiting = []; // who waits for settled()
         this.asked = this.drawn = 0; // views, in the order in which they were asked for
         this.yZoom = {low: 0, high: 1};
@@ -111,18 +107,26 @@ class Timeline {
         this.width = Math.max(50, box.width - MARGIN.left - MARGIN.right);
         this.height = Math.max(50, box.height - MARGIN.top - MARGIN.bottom);
         this.lowerHeight = Math.max(10, lower.height - 12);
+        this.fit(box, lower);
         this.zoom.extent([[MARGIN.left, 0], [MARGIN.left + this.width, this.height]])
             .translateExtent([[MARGIN.left, -Infinity], [MARGIN.left + this.width, Infinity]])
             .scaleExtent([1, Math.max(1, this.model.events * (this.axis === "time" ? 1000 : 0.2))]);
         const base = d3.scaleLinear().domain([0, this.last]).range([MARGIN.left, MARGIN.left + this.width]);
         this.x = d3.zoomTransform(this.canvas).rescaleX(base);
-        // Chart and axes are stretched alike where a page is laid out without being drawn again, as for a printer.
         this.share = d3.scaleLinear().domain([0, 1]).range([this.lowerHeight, 6]);
-        this.svg.attr("viewBox", `0 0 ${box.width} ${box.height}`);
-        this.lowerSvg.attr("viewBox", `0 0 ${box.width} ${Math.max(1, lower.height)}`);
-        this.root.style.setProperty("--shape", `${box.width} / ${box.height}`);
-        this.root.style.setProperty("--lower-shape", `${box.width} / ${Math.max(1, lower.height)}`);
         return true;
+    }
+
+    // Chart and axes are stretched alike where a page is laid out without being drawn again, as for a printer. What is so already is left
+    // alone: the document pays for each change.
+    fit({width, height}, lower) {
+        const shapes = [`${width} / ${height}`, `${width} / ${Math.max(1, lower.height)}`];
+        if (this.shapes && this.shapes[0] === shapes[0] && this.shapes[1] === shapes[1])
+            return;
+        this.shapes = shapes;
+        this.svg.attr("viewBox", `0 0 ${width} ${height}`);
+        this.root.style.setProperty("--shape", shapes[0]);
+        this.root.style.setProperty("--lower-shape", shapes[1]);
     }
 
     // The vertical scale of columns.
@@ -224,9 +228,15 @@ class Timeline {
         if (!this.model || !this.grouping || !this.model.device.hasTrace || !this.measure()) // without a trace there is no chart
             return;
         this.asked++;
-        this.present();
+        this.askedAt = performance.now();
+        this.presentSoon();
         this.work();
         this.listeners.onView();
+    }
+
+    // With the next frame, however often it is asked for until then.
+    presentSoon() {
+        this.soon = this.soon || requestAnimationFrame(() => this.present());
     }
 
     // Until what was asked for so far is seen.
@@ -269,7 +279,7 @@ class Timeline {
 
     selectRange(range) {
         this.range = range;
-        this.moveCursor();
+        this.drawFrame();
     }
 
     // Draws the view that was asked for last until it is there. What is at work is finished, since a gesture asks for the next one
@@ -280,6 +290,8 @@ class Timeline {
         this.working = true;
         try {
             while (this.drawn !== this.asked) {
+                await this.rest();
+                const begun = performance.now();
                 const asked = this.asked, {model, grouping, axis, x, width, height} = this;
                 const whole = d3.zoomTransform(this.canvas).k === 1 && this.yZoom.high - this.yZoom.low === 1;
                 const stale = () => model !== this.model || grouping !== this.grouping || axis !== this.axis;
@@ -296,9 +308,13 @@ class Timeline {
                 this.picture = picture;
                 this.whole = whole ? picture : this.whole;
                 this.present();
-                this.listeners.onDrawn(single ? single.length : -1);
-                if (asked === this.asked && model.device.states.peakReserved.reserved)
-                    await this.drawFree(x, columns, width, stale);
+                if (asked === this.asked) { // words change when the gesture is over: the page is laid out anew for them
+                    this.describeFrame();
+                    this.listeners.onDrawn(single ? single.length : -1);
+                    if (model.device.states.peakReserved.reserved)
+                        await this.drawFree(x, columns, width, stale);
+                }
+                this.rests = performance.now() + REST * (performance.now() - begun);
             }
         } finally {
             this.working = false;
@@ -306,14 +322,26 @@ class Timeline {
         }
     }
 
+    // While a gesture goes on, pictures take a part of the time, so that frames have the rest; one that nobody moves is painted at once.
+    async rest() {
+        while (this.picture && performance.now() < this.rests && performance.now() - this.askedAt < GESTURE_MS)
+            await new Promise(resolve => setTimeout(resolve, 15));
+    }
+
     // What there is, at the place where it belongs in the view at hand.
     present() {
+        cancelAnimationFrame(this.soon);
+        this.soon = 0;
         const upper = fitCanvas(this.canvas, this.box.width, this.box.height);
         const lower = fitCanvas(this.lower, this.box.width, this.box.lower);
         for (const context of [upper, lower])
             context.clearRect(0, 0, this.box.width, this.box.height);
-        if (!this.seen)
+        if (!this.seen) {
+            this.y = null;
+            beginFrame(this.frame, this.box.width, this.box.height);
+            beginFrame(this.lowerFrame, this.box.width, this.box.lower);
             return;
+        }
         this.y = this.heightOf(this.seen);
         const show = (context, pictures, top, height, y) => {
             context.save();
@@ -327,8 +355,7 @@ class Timeline {
         };
         show(upper, this.whole === this.picture ? [this.picture] : [this.whole, this.picture], MARGIN.top, this.height, this.y);
         show(lower, [this.lowerPicture], 0, this.lowerHeight + 2, this.share);
-        this.drawAxes();
-        this.moveCursor();
+        this.drawFrame();
         this.listeners.onPresent();
     }
 
@@ -436,33 +463,46 @@ class Timeline {
             context.strokeRect(left, top, Math.max(1, width), Math.max(1, height));
     }
 
-    drawAxes() {
-        const ticks = Math.max(2, Math.floor(this.width / 120));
-        const format = this.axis === "time" ? timeTicks(...this.x.domain(), ticks)
+    // What the axes of the view at hand say.
+    ticks() {
+        const count = Math.max(2, Math.floor(this.width / 120)), [low, high] = this.y.domain();
+        const format = this.axis === "time" ? timeTicks(...this.x.domain(), count)
             : value => Number.isInteger(value) ? formatCount(value) : "";
-        this.xAxis.attr("transform", `translate(0,${MARGIN.top + this.height})`)
-            .call(d3.axisBottom(this.x).ticks(ticks).tickFormat(format));
-        const [low, high] = this.y.domain();
-        this.yAxis.attr("transform", `translate(${MARGIN.left},0)`)
-            .call(d3.axisLeft(this.y).tickValues(byteTicks(low, high, 5)).tickFormat(formatBytes));
-        this.lowerAxis.attr("transform", `translate(${MARGIN.left},0)`)
-            .call(d3.axisLeft(this.share).tickValues([0, 0.5, 1]).tickFormat(value => 100 * value + "\u00a0%"));
-        const shown = [];
-        const place = (kind, moment, title) => {
-            const x = this.x(this.xOf(moment));
-            if (x >= MARGIN.left - 1 && x <= MARGIN.left + this.width + 1)
-                shown.push({kind, moment, title, x});
-        };
-        place("peak", this.model.device.peak, "Peak: " + formatBytes(this.model.device.states.peak.allocated));
-        for (const oom of this.model.device.ooms)
-            place("oom", oom.moment, "Out of memory: asked for " + formatBytes(oom.asked));
-        const marks = this.marks.selectAll("g.mark").data(shown, mark => mark.kind + mark.moment);
-        marks.exit().remove();
-        const entering = marks.enter().append("g").attr("class", mark => "mark " + mark.kind)
-            .on("click", mark => this.listeners.onMoment(mark.moment));
-        entering.append("path").attr("d", mark => mark.kind === "peak" ? "M0,0L-6,-11L6,-11Z" : "M-5,-11L5,-1M5,-11L-5,-1");
-        entering.append("title").text(mark => mark.title);
-        entering.merge(marks).attr("transform", mark => `translate(${mark.x},${MARGIN.top})`);
+        const across = this.x.ticks(count), up = byteTicks(low, high, 5);
+        return {x: {values: across, texts: across.map(format)}, y: {values: up, texts: up.map(formatBytes)}};
+    }
+
+    drawFrame() {
+        if (!this.y || !this.box)
+            return;
+        const {x, y} = this.ticks(), right = MARGIN.left + this.width, bottom = MARGIN.top + this.height;
+        const place = moment => this.x(this.xOf(moment)), seen = at => at >= MARGIN.left - 1 && at <= right + 1;
+        const upper = beginFrame(this.frame, this.box.width, this.box.height), lower = beginFrame(this.lowerFrame, this.box.width, this.box.lower);
+        drawBelow(upper, x, this.x, bottom, [MARGIN.left, right]);
+        drawBeside(upper, y, this.y, MARGIN.left, [MARGIN.top, bottom]);
+        drawBeside(lower, {values: [0, 0.5, 1], texts: ["0\u00a0%", "50\u00a0%", "100\u00a0%"]}, this.share, MARGIN.left, this.share.range());
+        if (this.range) {
+            const [from, to] = [this.range.from, this.range.to].map(moment => Math.max(MARGIN.left, Math.min(right, place(moment))));
+            drawRange(upper, from, to, MARGIN.top, this.height);
+        }
+        const cursor = this.moment === undefined ? -1 : place(this.moment);
+        if (seen(cursor)) {
+            drawCursor(upper, cursor, MARGIN.top, this.height);
+            drawCursor(lower, cursor, 0, this.lowerHeight);
+        }
+        const {peak, states, ooms} = this.model.device;
+        this.marks = [{kind: "peak", moment: peak, title: "Peak: " + formatBytes(states.peak.allocated)},
+            ...ooms.map(oom => ({kind: "oom", moment: oom.moment, title: "Out of memory: asked for " + formatBytes(oom.asked)}))]
+            .map(mark => ({...mark, x: place(mark.moment)})).filter(mark => seen(mark.x));
+        for (const mark of this.marks)
+            drawMark(upper, mark, MARGIN.top);
+    }
+
+    // What the frame says, for whoever cannot see it.
+    describeFrame() {
+        const {x, y} = this.ticks();
+        Object.assign(this.root.dataset, {x: x.texts.join(", "), y: y.texts.join(", "),
+            marks: this.marks.map(mark => mark.kind + " " + Math.round(mark.x)).join(", ")});
     }
 
     async drawFree(x, columns, width, stale) {
@@ -502,21 +542,6 @@ class Timeline {
         area("--largest", point => point.largest);
     }
 
-    moveCursor() {
-        if (!this.x || this.moment === undefined)
-            return;
-        const x = this.x(this.xOf(this.moment));
-        const seen = x >= MARGIN.left - 1 && x <= MARGIN.left + this.width + 1;
-        this.cursor.attr("x1", x).attr("x2", x).attr("y1", MARGIN.top).attr("y2", MARGIN.top + this.height)
-            .attr("visibility", seen ? null : "hidden");
-        this.lowerCursor.attr("x1", x).attr("x2", x).attr("y1", 0).attr("y2", this.lowerHeight)
-            .attr("visibility", seen ? null : "hidden");
-        const ends = (this.range ? [this.range.from, this.range.to] : []).map(moment =>
-            Math.max(MARGIN.left, Math.min(MARGIN.left + this.width, this.x(this.xOf(moment)))));
-        this.ranged.attr("x", ends[0] || 0).attr("width", ends.length ? Math.max(1, ends[1] - ends[0]) : 0).attr("y", MARGIN.top)
-            .attr("height", this.height).attr("visibility", ends.length ? null : "hidden");
-    }
-
     selectBlock(block) {
         this.block = block;
         this.draw();
@@ -524,7 +549,7 @@ class Timeline {
 
     select(moment) {
         this.moment = moment;
-        this.moveCursor();
+        this.drawFrame();
     }
 
     // --- what the reader does ---
@@ -532,7 +557,7 @@ class Timeline {
     under(event) {
         const box = this.canvas.getBoundingClientRect();
         const x = event.clientX - box.left - MARGIN.left, y = event.clientY - box.top;
-        if (!this.seen || x < 0 || x >= this.width || y < MARGIN.top || y > MARGIN.top + this.height)
+        if (!this.seen || !this.y || x < 0 || x >= this.width || y < MARGIN.top || y > MARGIN.top + this.height)
             return null;
         const column = Math.floor((this.x.invert(x + MARGIN.left) - this.seen.low) / this.seen.step);
         const moment = this.seen.moments[Math.max(0, Math.min(this.seen.count - 1, column))];
@@ -559,7 +584,7 @@ class Timeline {
     }
 
     click(event) {
-        const found = this.under(event);
+        const mark = this.markUnder(event), found = mark || this.under(event);
         if (!found)
             return;
         this.listeners.onMoment(found.moment);
@@ -568,8 +593,13 @@ class Timeline {
     }
 
     hover(event) {
-        const found = this.under(event);
-        this.listeners.onHover(found && this.describe(found), event);
+        const mark = this.markUnder(event), found = this.under(event);
+        this.listeners.onHover(mark ? [mark.title] : found && this.describe(found), event);
+    }
+
+    markUnder(event) {
+        const box = this.canvas.getBoundingClientRect();
+        return markAt(this.marks, event.clientX - box.left, event.clientY - box.top, MARGIN.top);
     }
 
     describe({moment, block}) {

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""The whole process asleep, and awake again."""
+
+import ctypes
+
+import pytest
+
+import tarn
+
+MIB = 1 << 20
+
+
+def filled(pool, size, byte):
+    """A block of a pool whose bytes are known."""
+    with pool:
+        block = tarn.alloc(size)
+    ctypes.memset(block.ptr, byte, size)  # the host device
+    return block
+
+
+def test_pools_sleep_with_their_contents():
+    with tarn.Pool() as first, tarn.Pool() as second:
+        pass
+    tarn.set_pool_tag(second, "cache")
+    kept, lost = filled(first, 8 * MIB, 7), filled(second, 8 * MIB, 9)
+    addresses, outside = (kept.ptr, lost.ptr), tarn.alloc(4 * MIB)
+    slept = tarn.sleep(discard=["cache"])
+    assert slept.before - slept.after >= 16 * MIB and 8 * MIB <= slept.kept < 16 * MIB, slept
+    assert tarn.memory_reserved() == slept.after
+    stays = [item for item in slept.residue if item.reason == "default_pool"]
+    assert stays and stays[0].bytes >= 4 * MIB and stays[0].device == 0 and "default pool" in stays[0].text
+    with pytest.raises(tarn.SuspendedError), first:
+        tarn.alloc(MIB)
+    tarn.wake()
+    assert (kept.ptr, lost.ptr) == addresses and ctypes.string_at(kept.ptr, 8 * MIB) == bytes([7]) * (8 * MIB)
+    for block in (kept, lost, outside):
+        block.close()
+    first.close()
+    second.close()
+
+
+def test_names_choose_who_stays_awake():
+    with tarn.Pool() as pool:
+        block = tarn.alloc(4 * MIB)
+    tarn.set_pool_tag(pool, "weights")
+    slept = tarn.sleep(leave=["weights"], handles=False, pinned=False)
+    assert [item.bytes >= 4 * MIB for item in slept.residue if item.reason == "left"] == [True], slept
+    tarn.wake()
+    tarn.set_pool_tag(pool, None)
+    assert tarn.sleep(leave=["weights"], keep_contents=False).kept == 0
+    with pytest.raises(tarn.BusyError):
+        tarn.sleep()
+    tarn.wake()
+    block.close()
+    pool.close()
+
+
+def test_nothing_to_do_is_an_error():
+    with pytest.raises(ValueError, match="nothing would sleep"):
+        tarn.sleep(pools=False, handles=False, pinned=False)
+    with pytest.raises(tarn.TarnError):
+        tarn.wake()

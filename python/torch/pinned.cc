@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* PyTorch's allocator of pinned host memory (ATen/core/CachingHostAllocator.h, 2.8 and later) on tarn's (tarn/pinned.h): exact sizes, a
+ * limit, and memory that goes back to the system. The two functions by which it is replaced are libtorch_cpu's, and found in the one that
+ * is loaded: the shim is linked to c10 alone. */
+#include "allocator.h"
+
+#if TARN_TORCH_VERSION >= 2008
+
+#include <ATen/core/CachingHostAllocator.h>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace tarn_torch
+{
+
+static void delete_pinned(void *pointer)
+{
+    if (tarn_pinned_free(pointer) != TARN_OK) {
+        TORCH_WARN_ONCE("tarn: pinned memory is not freed: ", tarn_last_error());
+    }
+}
+
+using c10::CachingAllocator::DurationStat;
+using c10::CachingAllocator::Stat;
+
+static void copy(Stat &to, const tarn_stat &from)
+{
+    to.current = from.current;
+    to.peak = from.peak;
+    to.allocated = from.allocated;
+    to.freed = from.freed;
+}
+
+/* PyTorch's are in microseconds. */
+static void copy(DurationStat &to, const tarn_pinned_duration &from)
+{
+    to.total = from.total / 1000;
+    to.max = from.max / 1000;
+    to.min = from.min / 1000;
+    to.count = from.count;
+}
+
+template <typename Stats>
+static auto copy_bytes(Stats &to, const tarn_pinned_stats &from, int) -> decltype(void(to.active_requests))
+{
+    copy(to.active_requests, from.active_requests);
+    copy(to.active_bytes, from.active_bytes);
+    copy(to.allocations, from.allocations);
+    copy(to.allocated_bytes, from.allocated_bytes);
+    for (size_t i = 0; i < std::min<size_t>(to.bucket_allocation.size(), TARN_PINNED_BUCKETS); i++)
+        to.bucket_allocation[i] = from.bucket_allocation[i];
+}
+
+/* The first release's names. */
+template <typename Stats>
+static auto copy_bytes(Stats &to, const tarn_pinned_stats &from, long) -> decltype(void(to.segment))
+{
+    copy(to.allocation, from.active_requests);
+    copy(to.allocated_bytes, from.active_bytes);
+    copy(to.segment, from.allocations);
+    copy(to.reserved_bytes, from.allocated_bytes);
+}
+
+namespace
+{
+class PinnedAllocator final : public at::HostAllocator
+{
+  public:
+    at::DataPtr allocate(size_t size) override
+    {
+        void *pointer = nullptr;
+        if (size) /* memory that a graph's capture allocates is its pool's, as long as the graph exists */
+            check(tarn_pinned_alloc_on(stream_of(c10::cuda::getCurrentCUDAStream()), size, &pointer), "pinned memory");
+        return {pointer, pointer, &delete_pinned, c10::Device(c10::kCPU)};
+    }
+
+    c10::DeleterFnPtr raw_deleter() const override
+    {
+        return &delete_pinned;
+    }
+
+    void copy_data(void *to, const void *from, size_t count) const override
+    {
+        std::memcpy(to, from, count);
+    }
+
+    bool record_event(void *pointer, void *context, c10::Stream stream) override
+    {
+        if (!tarn_pinned_contains(pointer))
+            return previous && previous->record_event(pointer, context, stream);
+        check(tarn_pinned_record_stream(pointer, stream_of(CUDAStream(stream))), "pinned memory");
+        return true;
+    }
+
+    void empty_cache() override
+    {
+        if (previous)
+            previous->empty_cache();
+        tarn_status status = tarn_pinned_trim(0);
+        if (status != TARN_ERROR_CAPTURE)
+            check(status, "pinned memory");
+    }
+
+    at::HostStats get_stats() override
+    {
+        at::HostStats result;
+        tarn_pinned_stats stats = {};
+        stats.size = sizeof stats;
+        check(tarn_pinned_stats_get(&stats), "the statistics of pinned memory");
+        copy_bytes(result, stats, 0);
+        copy(result.host_alloc_time, stats.host_alloc_time);
+        copy(result.host_free_time, stats.host_free_time);
+        result.num_host_alloc = stats.num_host_alloc;
+        result.num_host_free = stats.num_host_free;
+        return result;
+    }
+
+    void reset_accumulated_stats() override
+    {
+        check(tarn_pinned_stats_reset(TARN_STATS_ACCUMULATED), "the statistics of pinned memory");
+    }
+
+    void reset_peak_stats() override
+    {
+        check(tarn_pinned_stats_reset(TARN_STATS_PEAK), "the statistics of pinned memory");
+    }
+
+#if TARN_TORCH_VERSION >= 2011
+    /* tarn knows the capture, and its pool: pools.cc. */
+    void begin_allocate_to_pool(c10::MempoolId_t, std::function<bool(c10::Stream)>) override {}
+    void end_allocate_to_pool(c10::MempoolId_t) override {}
+    void release_pool(c10::MempoolId_t) override {}
+#endif
+
+    at::HostAllocator *previous = nullptr; /* frees what it gave, and knows its own */
+};
+} // namespace
+
+} // namespace tarn_torch
+
+/* A function of libtorch_cpu. */
+static void *find(const char *symbol)
+{
+    void *library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    void *found = library ? dlsym(library, symbol) : nullptr;
+    if (library)
+        dlclose(library); /* it was loaded before */
+    return found;
+}
+
+extern "C" __attribute__((visibility("default"))) int tarn_torch_install_pinned(char *text, size_t size)
+{
+    using namespace tarn_torch;
+    auto get =
+        reinterpret_cast<at::HostAllocator *(*)(c10::DeviceType)>(find("_ZN2at16getHostAllocatorEN3c1010DeviceTypeE"));
+    auto set = reinterpret_cast<void (*)(c10::DeviceType, at::HostAllocator *, uint8_t)>(
+        find("_ZN2at16setHostAllocatorEN3c1010DeviceTypeEPNS_13HostAllocatorEh"));
+    static auto *ours = new PinnedAllocator; /* never destroyed, as the other */
+    try {
+        at::HostAllocator *before = get && set ? get(c10::kCUDA) : nullptr;
+        if (!get || !set) {
+            std::snprintf(text, size, "libtorch_cpu has no at::setHostAllocator()");
+            return 1;
+        }
+        if (before != ours) {
+            ours->previous = before;
+            set(c10::kCUDA, ours, 255);
+        }
+        return 0;
+    } catch (const std::exception &error) {
+        std::snprintf(text, size, "%s", error.what());
+        return 1;
+    }
+}
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* This process in its group: one slot, from cuInit() to its end. A child of fork() has none, and lets go of the file, so that it does not
+ * hold its parent's lock. */
+#include "group.h"
+#include "shim.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FILE_LEAST = 256, TRIES = 40, REAP_NS = 100000000 };
+
+static struct {
+    struct group *group; /* NULL: none */
+    int file;
+    unsigned slot;
+    unsigned rows[BOOK_DEVICES]; /* of this process's devices */
+    _Atomic uint64_t generation; /* of the limits that the book has */
+    _Atomic uint64_t reaped_ns;
+} own = {.file = -1};
+
+bool group_joined(void)
+{
+    return own.group != NULL;
+}
+
+/* A number that programs which close 3 do not have. */
+static int file_apart(int file)
+{
+    int apart = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, FILE_LEAST);
+    if (apart >= 0)
+        close(file);
+    return apart >= 0 ? apart : file;
+}
+
+static struct group *map(int file)
+{
+    struct stat about;
+    struct group *group = MAP_FAILED;
+    if (fstat(file, &about) == 0 && (size_t)about.st_size >= sizeof *group)
+        group = mmap(NULL, sizeof *group, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (group == MAP_FAILED)
+        return NULL;
+    if (atomic_load(&group->magic) == GROUP_MAGIC) {
+        /* a child's mapping would hold the lock, as its file would */
+        (void)madvise(group, sizeof *group, MADV_DONTFORK);
+        return group;
+    }
+    munmap(group, sizeof *group);
+    return NULL;
+}
+
+static bool take_slot(struct group *group, int file)
+{
+    for (unsigned i = 0; i < GROUP_SLOTS; i++) {
+        if (!group_lock(file, (long)i, F_WRLCK))
+            continue;
+        group_empty(&group->slot[i]); /* of one that is gone */
+        uint32_t slots = atomic_load(&group->slots);
+        while (slots <= i && !atomic_compare_exchange_weak(&group->slots, &slots, i + 1))
+            ;
+        atomic_store(&group->slot[i].process, (uint64_t)getpid());
+        own.slot = i;
+        return true;
+    }
+    return false;
+}
+
+void group_join(void)
+{
+    const char *path = getenv(RUN_GROUP_VARIABLE);
+    int file = path && *path ? file_apart(open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC)) : -1;
+    struct group *group = file < 0 ? NULL : map(file);
+    if (group && take_slot(group, file)) {
+        for (unsigned i = 0; i < book->devices; i++)
+            own.rows[i] = group_row(group, group_device(book->device[i].uuid), true);
+        own.file = file;
+        own.group = group;
+        memcpy(book->group, group->name, sizeof book->group - 1);
+        return;
+    }
+    if (group) { /* no slot is left: the limit holds for this process alone */
+        if (group->limits[0])
+            limits_read(group->limits);
+        munmap(group, sizeof *group);
+    }
+    if (file >= 0)
+        close(file);
+}
+
+void group_forked(void)
+{
+    if (own.file >= 0)
+        close(own.file);
+    own.file = -1;
+    own.group = NULL;
+}
+
+/* Limits ----------------------------------------------------------------------------------------------------------- */
+
+/* They may be changed while processes run. Of two threads that see it both do it. */
+void group_limits(void)
+{
+    char text[GROUP_LIMITS];
+    if (!own.group)
+        return;
+    uint64_t generation = atomic_load(&own.group->generation);
+    if (generation % 2 || generation == atomic_load_explicit(&own.generation, memory_order_relaxed))
+        return;
+    memcpy(text, own.group->limits, sizeof text);
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load(&own.group->generation) != generation)
+        return; /* the next call sees it */
+    text[sizeof text - 1] = '\0';
+    limits_read(text);
+    atomic_store(&own.generation, generation);
+}
+
+/* Memory ----------------------------------------------------------------------------------------------------------- */
+
+static struct group_amount *amount_of(unsigned device)
+{
+    unsigned row = own.group && device < BOOK_DEVICES ? own.rows[device] : BOOK_DEVICES;
+    return row < BOOK_DEVICES ? &own.group->slot[own.slot].device[row] : NULL;
+}
+
+static void subtract(_Atomic uint64_t *from, uint64_t value)
+{
+    uint64_t before = atomic_load_explicit(from, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak(from, &before, before > value ? before - value : 0))
+        ;
+}
+
+void group_add(unsigned device, uint64_t size)
+{
+    struct group_amount *amount = amount_of(device);
+    if (amount)
+        atomic_fetch_add(&amount->used, size);
+}
+
+void group_subtract(unsigned device, uint64_t size)
+{
+    struct group_amount *amount = amount_of(device);
+    if (amount)
+        subtract(&amount->used, size);
+}
+
+static void pause_for(int attempt)
+{
+    struct timespec now, pause = {0};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    pause.tv_nsec = 20000 + (now.tv_nsec ^ (long)own.slot * 7919) % (50000L * (attempt + 1));
+    (void)nanosleep(&pause, NULL);
+}
+
+bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t limit)
+{
+    struct group_amount *amount = amount_of(device);
+    if (!amount)
+        return true;
+    atomic_store(&amount->unseen, unseen);
+    for (int attempt = 0; attempt < TRIES; attempt++) {
+        atomic_fetch_add(&amount->pending, size);
+        struct group_sum sum = group_sum(own.group, own.rows[device]);
+        bool fits = sum.used + sum.pending <= limit && size <= limit;
+        if (fits)
+            atomic_fetch_add(&amount->used, size);
+        subtract(&amount->pending, size);
+        if (fits)
+            return true;
+        if (attempt == 0)
+            group_reap(own.group, own.file, own.slot);
+        else if (size > limit || sum.used > limit - size)
+            return false; /* not for what others are about to take and may give back */
+        else
+            pause_for(attempt);
+    }
+    return false;
+}
+
+/* Looks for processes that are gone at most ten times per second: a question must cost little. */
+uint64_t group_used(unsigned device, uint64_t unseen)
+{
+    struct group_amount *amount = amount_of(device);
+    struct timespec now;
+    if (!amount)
+        return 0;
+    atomic_store(&amount->unseen, unseen);
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    uint64_t ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    if (ns - atomic_load_explicit(&own.reaped_ns, memory_order_relaxed) > REAP_NS) {
+        atomic_store(&own.reaped_ns, ns);
+        group_reap(own.group, own.file, own.slot);
+    }
+    return group_sum(own.group, own.rows[device]).used;
+}

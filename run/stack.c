@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Whole stacks, where they were asked for: a file beside the log, to which each stack is written once, as its number of frames and their
+ * sites. A stack's number is where it begins, in words, and never 0. Nobody reads what lies behind the count of words in the book. */
+#include "shim.h"
+
+#include <execinfo.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { FRAMES_MOST = 48, OWN_FRAMES = 8, STACKS = 1 << 15 };
+#define FILE_BYTES (UINT64_C(1) << 26)
+#define FILE_STEP (UINT64_C(1) << 20)
+
+static struct {
+    pthread_mutex_t lock; /* a leaf */
+    uint32_t *words;      /* NULL: no stacks */
+    int file;
+    uint64_t room; /* words that the file has */
+    unsigned count;
+} stacks = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
+
+void stack_open(const char *path)
+{
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    void *memory =
+        file < 0 ? MAP_FAILED : mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    if (memory == MAP_FAILED) {
+        if (file >= 0)
+            close(file);
+        return;
+    }
+    stacks.file = file;
+    stacks.words = memory;
+    atomic_store(&book->stack_words, 1);
+}
+
+/* Apart from what does not begin as 0, so that it takes no room in the file of the shim. Under the same lock. */
+static struct {
+    uint64_t hash;
+    uint32_t number; /* 0: empty */
+} known[STACKS];
+
+/* Blocks of the disk too: a store into a hole of a full disk would kill the process. */
+static bool grow_locked(uint64_t words)
+{
+    while (stacks.room < words) {
+        uint64_t bytes = stacks.room * sizeof(uint32_t);
+        if (bytes + FILE_STEP > FILE_BYTES || posix_fallocate(stacks.file, (off_t)bytes, (off_t)FILE_STEP))
+            return false;
+        stacks.room += FILE_STEP / sizeof(uint32_t);
+    }
+    return true;
+}
+
+static uint32_t write_locked(void *const *frames, uint32_t count)
+{
+    uint64_t at = atomic_load(&book->stack_words);
+    if (!grow_locked(at + 1 + count))
+        return 0;
+    stacks.words[at] = count;
+    for (uint32_t i = 0; i < count; i++)
+        stacks.words[at + 1 + i] = site_of_frame(frames[i]);
+    atomic_store(&book->stack_words, at + 1 + count);
+    return (uint32_t)at;
+}
+
+uint32_t stack_of(void *caller)
+{
+    void *frames[FRAMES_MOST];
+    if (!stacks.words)
+        return 0;
+    int count = backtrace(frames, FRAMES_MOST), first = 0;
+    while (first < count && first < OWN_FRAMES && frames[first] != caller)
+        first++;
+    if (first == count || frames[first] != caller)
+        return 0;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int i = first; i < count; i++)
+        hash = (hash ^ (uintptr_t)frames[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    pthread_mutex_lock(&stacks.lock);
+    size_t at = hash >> 40 & (STACKS - 1);
+    while (known[at].number && known[at].hash != hash)
+        at = (at + 1) & (STACKS - 1);
+    uint32_t number = known[at].number;
+    if (!number && stacks.count < STACKS / 2) {
+        number = write_locked(frames + first, (uint32_t)(count - first));
+        known[at].hash = hash;
+        known[at].number = number;
+        stacks.count += number != 0;
+    }
+    pthread_mutex_unlock(&stacks.lock);
+    return number;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The contents of suspended pools. Owns the host memory that they are kept in, and what they travel through.
+ *
+ * A driver copies pageable memory through a buffer of its own, by one thread. Much is copied faster in chunks through pinned memory: the
+ * device's copy of one chunk runs while a crew copies others between pinned memory and where they are kept. What is small, and what there is
+ * no pinned memory or no thread for, is left to the driver. */
+#include "memory/pool/contents.h"
+#include "base/crew.h"
+#include "base/pages.h"
+#include "base/status.h"
+#include "device/capture.h"
+
+#include <sys/mman.h>
+
+#define STAGES (2 * CREW_MOST) /* a chunk per thread, and as many that the device is at */
+
+/* Pinned memory costs some 0.25 ms per MiB to get. */
+struct contents_staging contents_staging = {.least = (size_t)64 << 20, .chunk = (size_t)4 << 20};
+
+struct kept {
+    struct kept *next;
+    uintptr_t start;
+    size_t size;
+    void *copy;
+};
+
+/* A chunk's place in pinned memory, and the end of the device's copy to or from it. */
+struct stage {
+    struct crew_copy copy;
+    driver_event copied;
+    uintptr_t memory;
+};
+
+struct staging {
+    uintptr_t memory; /* pinned */
+    unsigned count;   /* of stages that have an event */
+    struct stage stages[STAGES];
+};
+
+static struct object_pool kept_objects = OBJECT_POOL(struct kept);
+static struct object_pool staging_objects = OBJECT_POOL(struct staging);
+
+tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size)
+{
+    struct kept *kept = object_alloc(&kept_objects);
+    void *copy = kept ? pages_map(size) : NULL;
+    if (!copy) {
+        object_free(&kept_objects, kept);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu bytes of the contents of a pool", size);
+    }
+    (void)madvise(copy, size,
+                  MADV_HUGEPAGE); /* fewer faults while it is filled; a system without them says so, and that is all */
+    *kept = (struct kept){contents->kept, start, size, copy};
+    contents->kept = kept;
+    return TARN_OK;
+}
+
+void contents_drop(struct contents *contents)
+{
+    for (struct kept *kept = contents->kept, *next; kept; kept = next) {
+        next = kept->next;
+        pages_unmap(kept->copy, kept->size);
+        object_free(&kept_objects, kept);
+    }
+    contents->kept = NULL;
+}
+
+size_t contents_bytes(const struct contents *contents)
+{
+    size_t bytes = 0;
+    for (const struct kept *kept = contents->kept; kept; kept = kept->next)
+        bytes += kept->size;
+    return bytes;
+}
+
+/* Chunks ----------------------------------------------------------------------------------------------------------- */
+
+/* Where a walk over the contents has come to. */
+struct walk {
+    const struct kept *kept;
+    size_t offset;
+};
+
+struct chunk {
+    uintptr_t start; /* on the device */
+    char *copy;
+    size_t size;
+};
+
+/* The next chunk; false at the end. */
+static bool walk_on(struct walk *walk, struct chunk *chunk)
+{
+    const struct kept *kept = walk->kept;
+    if (!kept)
+        return false;
+    size_t left = kept->size - walk->offset;
+    *chunk = (struct chunk){kept->start + walk->offset, (char *)kept->copy + walk->offset,
+                            left < contents_staging.chunk ? left : contents_staging.chunk};
+    *walk = chunk->size < left ? (struct walk){kept, walk->offset + chunk->size} : (struct walk){kept->next, 0};
+    return true;
+}
+
+/* Staging ---------------------------------------------------------------------------------------------------------- */
+
+/* Gives the stages back; no copies are under way. Memory that the driver does not take stays, for another attempt. */
+static void staging_free(struct contents *contents, struct device *device)
+{
+    struct staging *staging = contents->staging;
+    struct error_before before;
+    if (!staging)
+        return;
+    error_attempt_begin(&before);
+    while (staging->count)
+        (void)device_note(device, driver->event_destroy(device->number, staging->stages[--staging->count].copied));
+    if (!staging->memory || device_note(device, driver->host_free(device->number, staging->memory)) == TARN_OK) {
+        object_free(&staging_objects, staging);
+        contents->staging = NULL;
+    }
+    error_attempt_end(&before, TARN_OK);
+}
+
+/* Pinned memory for so many stages, and an event for each. */
+static tarn_status staging_fill(struct staging *staging, struct device *device, unsigned wanted)
+{
+    tarn_status status = driver->host_alloc(device->number, wanted * contents_staging.chunk, &staging->memory);
+    while (!status && staging->count < wanted) {
+        struct stage *stage = &staging->stages[staging->count];
+        stage->memory = staging->memory + staging->count * contents_staging.chunk;
+        status = driver->event_create(device->number, &stage->copied);
+        if (!status)
+            staging->count++;
+    }
+    return device_note(device, status);
+}
+
+/* Stages for `bytes`, two for each thread at the most; false where the driver has none to give. */
+static bool staging_create(struct contents *contents, struct device *device, size_t bytes, unsigned threads)
+{
+    struct error_before before;
+    unsigned wanted = 2 * threads;
+    staging_free(contents, device); /* of an earlier change */
+    if (contents->staging || !(contents->staging = object_alloc(&staging_objects)))
+        return false;
+    if (wanted > bytes / contents_staging.chunk)
+        wanted = (unsigned)(bytes / contents_staging.chunk);
+    error_attempt_begin(&before);
+    tarn_status status = staging_fill(contents->staging, device, wanted);
+    error_attempt_end(&before, TARN_OK);
+    if (status)
+        staging_free(contents, device);
+    return !status;
+}
+
+/* Queues the device's copy of a chunk to its stage, or from it. */
+static tarn_status stage_queue(struct contents *contents, struct device *device, struct stage *stage,
+                               const struct chunk *chunk, bool back)
+{
+    tarn_status status = driver->copy(device->number, back ? chunk->start : stage->memory,
+                                      back ? stage->memory : chunk->start, chunk->size, device->legacy->native);
+    if (status)
+        return status;
+    contents->copies = back ? COPIES_BACK : COPIES_OUT;
+    return driver->event_record(device->number, stage->copied, device->legacy->native);
+}
+
+/* The device copies a chunk into its stage while the crew takes those before it out of theirs. */
+static tarn_status staged_out(struct contents *contents, struct device *device, struct staging *staging,
+                              struct crew *crew)
+{
+    struct walk walk = {contents->kept, 0};
+    struct chunk chunk;
+    struct stage *before = NULL; /* the device is at it */
+    tarn_status status = TARN_OK;
+    for (size_t n = 0; !status; n++) {
+        struct stage *stage = NULL;
+        if (walk_on(&walk, &chunk)) {
+            stage = &staging->stages[n % staging->count];
+            crew_wait(crew, &stage->copy);
+            status = stage_queue(contents, device, stage, &chunk, false);
+            stage->copy = (struct crew_copy){.to = chunk.copy, .from = (void *)stage->memory, .size = chunk.size};
+        }
+        if (!status && before) {
+            status = driver->event_synchronize(device->number, before->copied);
+            if (!status)
+                crew_give(crew, &before->copy);
+        }
+        if (!stage)
+            break;
+        before = stage;
+    }
+    return status;
+}
+
+/* The crew fills stages, half of them ahead of what the device copies from. */
+static tarn_status staged_back(struct contents *contents, struct device *device, struct staging *staging,
+                               struct crew *crew)
+{
+    struct walk filled = {contents->kept, 0}, queued = filled;
+    struct chunk chunk;
+    size_t ahead = staging->count / 2;
+    tarn_status status = TARN_OK;
+    for (size_t n = 0; !status; n++) {
+        struct stage *stage = &staging->stages[n % staging->count];
+        if (walk_on(&filled, &chunk)) {
+            if (n >= staging->count)
+                status = driver->event_synchronize(device->number, stage->copied);
+            if (status)
+                break;
+            stage->copy = (struct crew_copy){.to = (void *)stage->memory, .from = chunk.copy, .size = chunk.size};
+            crew_give(crew, &stage->copy);
+        }
+        if (n < ahead)
+            continue;
+        if (!walk_on(&queued, &chunk))
+            break;
+        stage = &staging->stages[(n - ahead) % staging->count];
+        crew_wait(crew, &stage->copy);
+        status = stage_queue(contents, device, stage, &chunk, true);
+    }
+    return status;
+}
+
+/* False where there is nothing to do it with. */
+static bool copy_staged(struct contents *contents, struct device *device, bool back, tarn_status *status)
+{
+    size_t bytes = contents_bytes(contents);
+    struct crew crew;
+    if (bytes < contents_staging.least || !crew_start(&crew, CREW_MOST))
+        return false;
+    bool staged = staging_create(contents, device, bytes, crew.count);
+    if (staged)
+        *status = (back ? staged_back : staged_out)(contents, device, contents->staging, &crew);
+    crew_end(&crew);
+    return staged;
+}
+
+static tarn_status copy_plainly(struct contents *contents, struct device *device, bool back)
+{
+    tarn_status status = TARN_OK;
+    for (const struct kept *kept = contents->kept; kept && !status; kept = kept->next) {
+        uintptr_t copy = (uintptr_t)kept->copy;
+        status = driver->copy(device->number, back ? kept->start : copy, back ? copy : kept->start, kept->size,
+                              device->legacy->native);
+        if (!status)
+            contents->copies = back ? COPIES_BACK : COPIES_OUT;
+    }
+    return status;
+}
+
+/* The calls -------------------------------------------------------------------------------------------------------- */
+
+static void copies_have_ended(struct contents *contents, struct device *device)
+{
+    contents->copies = COPIES_ENDED;
+    staging_free(contents, device);
+}
+
+tarn_status contents_copy(struct contents *contents, struct device *device, bool back)
+{
+    tarn_status status = TARN_OK, waited = TARN_OK;
+    if (!copy_staged(contents, device, back, &status))
+        status = copy_plainly(contents, device, back);
+    if (contents->copies)
+        waited = driver->stream_synchronize(device->number, device->legacy->native);
+    if (!waited || driver->device_synchronize(device->number) == TARN_OK)
+        copies_have_ended(contents, device);
+    return device_note(device, status ? status : waited);
+}
+
+tarn_status contents_settle(struct contents *contents, struct device *device)
+{
+    if (!contents->copies)
+        return TARN_OK;
+    tarn_status status = device_note(device, driver->stream_synchronize(device->number, device->legacy->native));
+    if (status)
+        return status;
+    if (contents->copies == COPIES_OUT)
+        contents_drop(contents);
+    copies_have_ended(contents, device);
+    return TARN_OK;
+}
+
+bool contents_are_settled(struct contents *contents, struct device *device)
+{
+    struct error_before before;
+    if (!contents->copies)
+        return true;
+    error_attempt_begin(&before);
+    tarn_status status = captures_bar(device, "a look at a pool's copies");
+    if (!status) {
+        status = driver->stream_query(device->number, device->legacy->native);
+        if (!status)
+            copies_have_ended(contents, device);
+        captures_unbar(device);
+    }
+    error_attempt_end(&before, TARN_OK);
+    return !status;
+}
+
+void contents_end(struct contents *contents, struct device *device)
+{
+    contents_drop(contents);
+    staging_free(contents, device);
+}

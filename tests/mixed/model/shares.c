@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Device memory that others use: anchors, shares that go through a socket and are imported again, and observers. */
+#include "mixed/model/mixed.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ANCHORS = 6, SHARES = 3 };
+
+static struct anchor {
+    bool live;
+    unsigned char *start;
+    size_t size;
+    int pool, device;
+    unsigned turn;
+    tarn_host_extent extent;
+} anchors[ANCHORS];
+
+static struct share {
+    bool live;
+    tarn_share *share;
+    unsigned char *import; /* NULL: it was not imported */
+    unsigned imports;
+    unsigned char *start; /* of the block that it shows */
+    size_t size;
+    int device, pool, flow;
+    unsigned turn;
+    struct stamp last;
+} shares[SHARES];
+
+/* Whether memory of the pool can neither move nor go. */
+bool is_anchored_in(int pool)
+{
+    for (int i = 0; i < ANCHORS; i++)
+        if (anchors[i].live && anchors[i].pool == pool && (pool < 0 || anchors[i].turn == m.pools[pool].turn))
+            return true;
+    for (int i = 0; i < SHARES; i++)
+        if (shares[i].live && shares[i].share && shares[i].pool == pool &&
+            (pool < 0 || shares[i].turn == m.pools[pool].turn))
+            return true;
+    return false;
+}
+
+bool is_anchored_on(int device)
+{
+    for (int i = 0; i < ANCHORS; i++)
+        if (anchors[i].live && anchors[i].device == device)
+            return true;
+    for (int i = 0; i < SHARES; i++)
+        if (shares[i].live && shares[i].share && shares[i].device == device)
+            return true;
+    return false;
+}
+
+static struct block *some_running(void)
+{
+    int first = (int)below(BLOCKS);
+    for (int i = 0; i < BLOCKS; i++) {
+        struct block *block = &m.blocks[(first + i) % BLOCKS];
+        if (block_is_usable(block) && block->pool > -2)
+            return block;
+    }
+    return NULL;
+}
+
+/* ---- Anchors ----------------------------------------------------------------------------------------------------- */
+
+/* The physical memory, which stays as long as the anchor does; known on the host device alone. */
+static bool extent_of(const struct anchor *anchor, tarn_host_extent *extent)
+{
+    return !m.vendor && tarn_host_extent_get(anchor->device, anchor->start, anchor->size, extent) == TARN_OK;
+}
+
+static void check_extent(const struct anchor *anchor)
+{
+    tarn_host_extent now = {0};
+    if (m.vendor)
+        return;
+    SO(extent_of(anchor, &now) && now.piece == anchor->extent.piece && now.offset == anchor->extent.offset,
+       "anchored memory has moved", "%p: piece %" PRIu64 ", not %" PRIu64, (void *)anchor->start, now.piece,
+       anchor->extent.piece);
+}
+
+static void op_anchor(void)
+{
+    struct anchor *anchor = &anchors[below(ANCHORS)];
+    const struct block *block = some_running();
+    if (anchor->live) {
+        check_extent(anchor);
+        if (CHANCE(2) && WELL(0, tarn_unanchor, anchor->start, anchor->size))
+            anchor->live = false;
+        return;
+    }
+    if (!block || (block->pool >= 0 && m.pools[block->pool].exact))
+        return;
+    size_t offset = below((unsigned)block->size), size = 1 + below((unsigned)(block->size - offset));
+    if (!WELL(0, tarn_anchor, block->start + offset, size))
+        return;
+    *anchor = (struct anchor){.live = true,
+                              .start = block->start + offset,
+                              .size = size,
+                              .pool = block->pool,
+                              .turn = block->pool >= 0 ? m.pools[block->pool].turn : 0,
+                              .device = block->device};
+    (void)extent_of(anchor, &anchor->extent);
+}
+
+/* ---- Shares ------------------------------------------------------------------------------------------------------ */
+
+/* Through a socket, as to another process. */
+static tarn_share *sent(tarn_share *share)
+{
+    int ends[2];
+    tarn_share *received = NULL;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        fault("the test's own limit", "no socket");
+    bool good = WELL(0, tarn_share_send, ends[0], share);
+    if (good)
+        good = WELL(0, tarn_share_receive, ends[1], &received);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return good ? received : NULL;
+}
+
+static void share_begin(struct share *share, const struct block *block)
+{
+    tarn_share *made = NULL;
+    void *import = NULL, *again = NULL;
+    tarn_share_info info = {.size = sizeof info};
+    if (!WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_export, block->start, &made))
+        return;
+    *share = (struct share){.live = true,
+                            .share = made,
+                            .start = block->start,
+                            .size = block->size,
+                            .device = block->device,
+                            .pool = block->pool,
+                            .turn = block->pool >= 0 ? m.pools[block->pool].turn : 0,
+                            .flow = block->flow};
+    m.count.shares++;
+    if (WELL(0, tarn_share_info_get, made, &info))
+        SO(info.bytes >= block->size && info.mapped >= info.offset + info.bytes && info.device == block->device,
+           "a share shows another block", "%zu bytes of %zu", info.bytes, block->size);
+    tarn_share *copy = CHANCE(2) ? sent(made) : NULL;
+    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_import, copy ? copy : made,
+             block->device, &import)) {
+        share->import = import;
+        share->imports = 1;
+        SO(import != block->start, "an import is the block itself", "%p", import);
+        if (CHANCE(3) && WELL(0, tarn_import, made, block->device, &again)) {
+            share->imports++;
+            SO(again == import, "the same share was imported at another place", "%p, not %p", again, import);
+        }
+    }
+    if (copy)
+        SURE(tarn_share_close, copy);
+}
+
+static void import_close(struct share *share)
+{
+    if (share->last.number && !is_done(share->last) && !wait_for_all())
+        return;
+    while (share->imports > 0 && WELL(0, tarn_import_close, share->import))
+        share->imports--;
+    if (share->imports == 0)
+        share->import = NULL;
+}
+
+/* What is written through an import is in the block, and the other way round, as long as that lives. */
+static void through_import(struct share *share)
+{
+    struct block *block = NULL;
+    for (int i = 0; i < BLOCKS && !block; i++)
+        if (m.blocks[i].live && m.blocks[i].start == share->start)
+            block = &m.blocks[i];
+    struct flow *flow = some_flow(share->device);
+    if (!block || !share->import || !share->share || !block_is_usable(block) || block->held ||
+        block->size > share->size || !flow || captures_now(flow) || !takes_work(flow) || !flow_value(flow) ||
+        !order_after_users(flow, block))
+        return;
+    const struct flow *home = &m.flows[block->flow];
+    if (home->life == block->life && home != flow) {
+        if (captures_now(home) || !takes_work(home))
+            return;
+        order_after(flow, &m.flows[block->flow]);
+    }
+    if (!WELL(0, tarn_record_stream, block->start, flow->value))
+        return;
+    unsigned char value = (unsigned char)below(256);
+    struct stamp stamp = use_bytes(flow, share->import, block->size, block->known ? block->value : -1, value,
+                                   "an import does not show what its block holds");
+    block->value = value;
+    block->known = true;
+    block_user(block, stamp);
+    share->last = stamp;
+}
+
+static void op_share(void)
+{
+    struct share *share = &shares[below(SHARES)];
+    const struct block *block = some_running();
+    if (!share->live) {
+        if (block && (m.exports || (block->pool >= 0 && m.pools[block->pool].registrable)))
+            share_begin(share, block);
+        return;
+    }
+    unsigned kind = below(6);
+    if (kind == 0 && share->share && WELL(0, tarn_share_close, share->share))
+        share->share = NULL;
+    else if (kind == 1)
+        import_close(share);
+    else
+        through_import(share);
+    share->live = share->share || share->import;
+}
+
+/* ---- Observers --------------------------------------------------------------------------------------------------- */
+
+static tarn_observer observer;
+static uint64_t newest;
+
+static void hear_mapped(const tarn_range *range, void *user)
+{
+    (void)user;
+    SO(range->generation > newest, "a generation was there before", "%" PRIu64 " after %" PRIu64, range->generation,
+       newest);
+    newest = range->generation;
+    for (int i = 0; i < BLOCKS && !m.moves; i++)
+        SO(!m.blocks[i].live || m.blocks[i].lost || m.blocks[i].device != range->device ||
+               (uintptr_t)m.blocks[i].start >= (uintptr_t)range->address + range->bytes ||
+               (uintptr_t)range->address >= (uintptr_t)m.blocks[i].start + m.blocks[i].usable,
+           "memory was mapped where a live block is", "%p of %zu bytes, block %d", range->address, range->bytes, i);
+}
+
+static void hear_unmapping(const tarn_range *range, void *user)
+{
+    (void)user;
+    for (int i = 0; i < BLOCKS && !m.moves; i++)
+        SO(!m.blocks[i].live || m.blocks[i].lost || m.blocks[i].device != range->device ||
+               !block_is_usable(&m.blocks[i]) ||
+               (uintptr_t)m.blocks[i].start >= (uintptr_t)range->address + range->bytes ||
+               (uintptr_t)range->address >= (uintptr_t)m.blocks[i].start + m.blocks[i].usable,
+           "memory of a live block is unmapped", "%p of %zu bytes, block %d", range->address, range->bytes, i);
+}
+
+static void hear_shortage(const tarn_shortage *shortage, void *user)
+{
+    (void)user;
+    SO(shortage->requested > 0 && shortage->device >= 0 && shortage->device < m.devices, "a shortage of nothing",
+       "device %d", shortage->device);
+}
+
+/* Frees what it can do without, in the middle of a request. */
+static bool hear_request(int device, size_t bytes, void *user)
+{
+    (void)bytes;
+    (void)user;
+    if (!m.reclaims || CHANCE(2))
+        return false;
+    for (int i = 0; i < BLOCKS; i++) {
+        struct block *block = &m.blocks[i];
+        if (!block->live || block->held || block->device != device || block->inside >= 0)
+            continue;
+        if (tarn_free(block->start) != TARN_OK)
+            return false;
+        show("%p is freed by a reclaim", (void *)block->start);
+        freed(block);
+        return true;
+    }
+    return false;
+}
+
+static void op_observer(void)
+{
+    tarn_observer_options options = {.size = sizeof options,
+                                     .device = TARN_ALL_DEVICES,
+                                     .mapped = hear_mapped,
+                                     .unmapping = hear_unmapping,
+                                     .out_of_memory = hear_shortage,
+                                     .reclaim = hear_request};
+    if (!observer)
+        (void)WELL(0, tarn_observer_add, &options, &observer);
+    else if (CHANCE(4) && WELL(0, tarn_observer_remove, observer))
+        observer = 0;
+}
+
+static void op_range(void)
+{
+    const struct block *block = some_running();
+    tarn_range range;
+    if (!block || !WELL(0, tarn_range_get, block->start, &range))
+        return;
+    SO((uintptr_t)range.address <= (uintptr_t)block->start &&
+           (uintptr_t)block->start < (uintptr_t)range.address + range.bytes && range.device == block->device,
+       "a block is in another range", "%p of %zu bytes", range.address, range.bytes);
+}
+
+void shares_end(void)
+{
+    for (int i = 0; i < ANCHORS; i++)
+        if (anchors[i].live) {
+            check_extent(&anchors[i]);
+            SURE(tarn_unanchor, anchors[i].start, anchors[i].size);
+        }
+    for (int i = 0; i < SHARES; i++) {
+        if (shares[i].live && shares[i].import)
+            import_close(&shares[i]);
+        if (shares[i].live && shares[i].share)
+            SURE(tarn_share_close, shares[i].share);
+    }
+    if (observer)
+        SURE(tarn_observer_remove, observer);
+}
+
+const struct operation share_operations[] = {{"anchor", 4, NULL, op_anchor, false},
+                                             {"share", 8, NULL, op_share, false},
+                                             {"observer", 2, NULL, op_observer, false},
+                                             {"range", 2, NULL, op_range, false},
+                                             {NULL, 0, NULL, NULL, false}};

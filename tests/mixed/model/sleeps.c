@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The whole process asleep: prepared, committed or cancelled, and awake again, with all else going on meanwhile. */
+#include "mixed/model/mixed.h"
+
+#include <tarn/sleep.h>
+
+static struct {
+    tarn_sleep_state state;
+    unsigned what;
+    struct {
+        bool sleeps, keeps; /* as the options say, where it can */
+        unsigned turn;
+    } pools[POOLS];
+} night;
+
+bool is_night(void)
+{
+    return night.state != TARN_SLEEP_AWAKE;
+}
+
+void night_leaves(int pool)
+{
+    night.pools[pool].sleeps = false;
+}
+
+static tarn_sleep_contents contents_of(const tarn_sleep_options *options, const struct pool *pool)
+{
+    for (size_t i = 0; i < options->rule_count; i++)
+        if (options->rules[i].tag == pool->tag)
+            return options->rules[i].contents;
+    return options->contents;
+}
+
+/* The state is what the calls gave; with failures, what tarn says. */
+static void state_is(tarn_sleep_state wanted)
+{
+    tarn_sleep_state state = TARN_SLEEP_CHANGES;
+    MINE(tarn_sleep_state_get(&state));
+    SO(state == wanted || was_injected() || wanted == TARN_SLEEP_CHANGES, "a sleep is in another state", "%d, not %d",
+       (int)state, (int)wanted);
+    night.state = state;
+}
+
+/* What has become of each pool. Of those that captures made the model has no handle, and goes by what it asked for. */
+static void pools_look(bool sure)
+{
+    for (int i = 0; i < POOLS; i++) {
+        struct pool *pool = &m.pools[i];
+        if (!pool->live)
+            continue;
+        tarn_pool_state before = pool->state;
+        bool listed = night.pools[i].sleeps && night.pools[i].turn == pool->turn;
+        if (pool->pool)
+            MINE(tarn_pool_state_get(pool->pool, &pool->state));
+        else if (night.state != TARN_SLEEP_AWAKE && listed)
+            pool->state = night.pools[i].keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED;
+        else if (night.state == TARN_SLEEP_AWAKE)
+            pool->state = TARN_POOL_RUNS;
+        if (sure && pool->pool && listed && before == TARN_POOL_RUNS && night.state == TARN_SLEEP_ASLEEP)
+            SO(pool->state == (night.pools[i].keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED),
+               "a pool does not sleep as it was told", "pool %d: %d", i, (int)pool->state);
+        if (sure && pool->pool && !listed && before == TARN_POOL_RUNS)
+            SO(pool->state == TARN_POOL_RUNS, "a pool sleeps that was to stay awake", "pool %d: %d", i,
+               (int)pool->state);
+        if (night.state == TARN_SLEEP_ASLEEP && (pool->state == TARN_POOL_KEPT || pool->state == TARN_POOL_DISCARDED))
+            contents_of_pool(i, pool->state == TARN_POOL_KEPT);
+        else if (pool->state != TARN_POOL_RUNS && before == TARN_POOL_RUNS)
+            contents_of_pool(i, true);
+    }
+}
+
+static void committed(void)
+{
+    if (night.state == TARN_SLEEP_ASLEEP && night.what & TARN_SLEEP_HANDLES)
+        workspaces_were_cleared();
+}
+
+static void check_residue(const tarn_residue *residue, unsigned room)
+{
+    for (size_t i = 0; i < residue->count && i < room; i++)
+        SO(strcmp(tarn_residue_reason_text(residue->items[i].reason), "unknown") != 0, "a residue without a reason",
+           "%d", (int)residue->items[i].reason);
+    SO(residue->after <= residue->before || is_night(), "a sleep that takes more than it gives", "%zu, %zu before",
+       residue->after, residue->before);
+}
+
+static void fall_asleep(void)
+{
+    tarn_sleep_rule rules[2] = {{.tag = m.tags[1], .contents = (tarn_sleep_contents)below(3)},
+                                {.tag = m.tags[2], .contents = (tarn_sleep_contents)below(3)}};
+    tarn_sleep_options options = {.size = sizeof options,
+                                  .what = below(8),
+                                  .contents = (tarn_sleep_contents)below(3),
+                                  .rules = rules,
+                                  .rule_count = below(3)};
+    tarn_residue_item items[6];
+    tarn_residue residue = {.size = sizeof residue, .items = items, .room = 6};
+    bool barred = known_open(-1), prepares = CHANCE(2);
+    night.what = options.what ? options.what : TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED;
+    for (int i = 0; i < POOLS; i++) {
+        const struct pool *pool = &m.pools[i];
+        tarn_sleep_contents contents = contents_of(&options, pool);
+        night.pools[i].turn = pool->turn;
+        night.pools[i].keeps = contents == TARN_SLEEP_KEEP;
+        night.pools[i].sleeps = pool->live && night.what & TARN_SLEEP_POOLS && contents != TARN_SLEEP_LEAVE &&
+                                !pool->plain && pool->state == TARN_POOL_RUNS && !is_anchored_in(i);
+    }
+    m.moves = true;
+    tarn_status status = prepares ? CALL(tarn_sleep_prepare, &options, CHANCE(2) ? &residue : NULL)
+                                  : CALL(tarn_sleep, &options, CHANCE(2) ? &residue : NULL);
+    m.moves = false;
+    bool good = well("a sleep", status, barred ? BIT(TARN_ERROR_CAPTURE) : 0);
+    SO(!good || !barred, "a sleep during a known capture", "it was not refused");
+    state_is(!good ? TARN_SLEEP_CHANGES : prepares ? TARN_SLEEP_PREPARED : TARN_SLEEP_ASLEEP);
+    if (good)
+        check_residue(&residue, 6);
+    pools_look(good && !was_injected());
+    committed();
+    m.count.sleeps += night.state != TARN_SLEEP_AWAKE;
+}
+
+static void op_sleep(void)
+{
+    if (unknown_open(-1) || (night.state == TARN_SLEEP_AWAKE && !CHANCE(3)))
+        return;
+    if (night.state == TARN_SLEEP_AWAKE) {
+        fall_asleep();
+        return;
+    }
+    bool barred = known_open(-1), prepared = night.state == TARN_SLEEP_PREPARED, commits = prepared && CHANCE(2);
+    uint64_t reasons =
+        (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (commits ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY)); /* no room for it now */
+    m.moves = true;
+    tarn_status status = commits    ? CALL(tarn_sleep_commit, NULL)
+                         : prepared ? CALL0(tarn_sleep_cancel)
+                                    : CALL0(tarn_wake);
+    m.moves = false;
+    bool good = well("the end of a sleep", status, reasons);
+    state_is(!good ? TARN_SLEEP_CHANGES : commits ? TARN_SLEEP_ASLEEP : TARN_SLEEP_AWAKE);
+    pools_look(good && commits && !was_injected());
+    if (commits)
+        committed();
+}
+
+static void op_tag_pool(void)
+{
+    int index = pool_any(-1, false);
+    tarn_tag tag = 0;
+    if (index < 0)
+        return;
+    if (WELL(0, tarn_pool_tag_set, m.pools[index].pool, m.tags[below(3)])) {
+        MINE(tarn_pool_tag_get(m.pools[index].pool, &tag));
+        m.pools[index].tag = tag;
+    }
+    if (WELL(0, tarn_pool_tag_get, m.pools[index].pool, &tag))
+        SO(tag == m.pools[index].tag, "a pool has another tag", "%u, not %u", tag, m.pools[index].tag);
+}
+
+/* Nothing captures. What cannot wake for lack of memory does so when that is free. */
+void sleeps_end(bool may_be_short)
+{
+    tarn_status status = TARN_OK;
+    state_is(TARN_SLEEP_CHANGES);
+    if (night.state == TARN_SLEEP_PREPARED)
+        status = CALL0(tarn_sleep_cancel);
+    else if (night.state == TARN_SLEEP_ASLEEP)
+        status = CALL0(tarn_wake);
+    SO(status == TARN_OK || (may_be_short && status == TARN_ERROR_OUT_OF_MEMORY), "a call failed without a reason",
+       "the end of a sleep gave %s: %s", tarn_status_name(status), tarn_last_error());
+    state_is(TARN_SLEEP_CHANGES);
+    pools_look(false);
+}
+
+const struct operation sleep_operations[] = {
+    {"sleep", 6, NULL, op_sleep, false}, {"tag a pool", 2, NULL, op_tag_pool, false}, {NULL, 0, NULL, NULL, false}};

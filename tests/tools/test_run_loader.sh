@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# `tarn run` and the loader: every way in which a program comes by the driver, with the shim on the loader's path alone and with --audit. What
+# the path cannot reach must be reached by --audit, and every road to one function must end in the same hook.
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+unset LD_LIBRARY_PATH TARN_RUN_FOLDER TARN_RUN_LIMIT TARN_RUN_LOG TARN_RUN_GROUP LD_AUDIT
+folder=$TARN_BUILD/tests/run
+[ -e "$folder/libcuda.so.1" ] || fail "no $folder/libcuda.so.1"
+export TMPDIR=$work TARN_LIVE=0
+
+cat >"$work/program.c" <<'END_OF_PROGRAM'
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+typedef int (*resolver)(const char *, void **, int, unsigned long long, void *);
+static void *find(void *library, const char *name)
+{
+    return dlsym(library, name);
+}
+static int use(void *library)
+{
+    int (*init)(unsigned) = (int (*)(unsigned))find(library, "cuInit"), (*set)(void *) = (int (*)(void *))find(library, "cuCtxSetCurrent");
+    int (*retain)(void **, int) = (int (*)(void **, int))find(library, "cuDevicePrimaryCtxRetain");
+    int (*alloc)(unsigned long long *, size_t) = (int (*)(unsigned long long *, size_t))find(library, "cuMemAlloc_v2");
+    resolver resolve = (resolver)find(library, "cuGetProcAddress_v2"), old = (resolver)find(library, "cuGetProcAddress"), again = NULL;
+    unsigned long long address;
+    void *context, *found = NULL, *newer = NULL, *older = NULL;
+    if (!init || init(0) || retain(&context, 0) || set(context) || alloc(&address, 6 << 20))
+        return 1;
+    if (resolve("cuMemAlloc", &found, 13000, 0, NULL) || found != (void *)alloc)
+        return 2;
+    if (old("cuMemAlloc", &older, 11030, 0, NULL) || older != (void *)alloc)
+        return 3;
+    if (resolve("cuGetProcAddress", (void **)&again, 12000, 0, NULL) || again != resolve)
+        return 4;
+    return again("cuMemAlloc", &newer, 3020, 1, NULL) || newer != (void *)alloc ? 5 : 0;
+}
+#ifdef LINKED
+int cuMemAlloc_v2(unsigned long long *address, size_t size);
+int main(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    int (*volatile bound)(unsigned long long *, size_t) = cuMemAlloc_v2;
+    if (!library || (void *)bound != dlsym(library, "cuMemAlloc_v2"))
+        return 6;
+    return use(library);
+}
+#else
+int main(int argc, char **argv)
+{
+    void *library = argc > 2 ? dlmopen(LM_ID_NEWLM, argv[1], RTLD_NOW) : dlopen(argv[1], RTLD_NOW);
+    if (!library) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 9;
+    }
+    return use(library);
+}
+#endif
+END_OF_PROGRAM
+sed -i '1i #define _GNU_SOURCE' "$work/program.c"
+"$CC" "$work/program.c" -o "$work/opens" -ldl
+for way in plain runpath rpath; do
+    case $way in
+    plain) flags=() ;;
+    runpath) flags=("-Wl,--enable-new-dtags,-rpath,$folder") ;;
+    rpath) flags=("-Wl,--disable-new-dtags,-rpath,$folder") ;;
+    esac
+    "$CC" -DLINKED "$work/program.c" -o "$work/$way" "${flags[@]}" "$folder/libcuda.so.1" -ldl
+done
+
+# seen BY-PATH BY-AUDIT PROGRAM..: whether each road sees what the program allocates; it must run either way.
+seen()
+{
+    local by_path=$1 by_audit=$2
+    shift 2
+    for road in path audit; do
+        options=()
+        wanted=$by_path
+        if [ $road = audit ]; then options=(--audit) wanted=$by_audit; fi
+        command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run "${options[@]}")
+        run 0 "$@"
+        found=no
+        if grep -qE '^  [a-z]+ +6.00 MiB' "$work/err"; then found=yes; fi
+        [ $found = "$wanted" ] || fail "$road: $*: seen: $found, not $wanted"
+    done
+}
+seen yes yes "$work/opens" libcuda.so.1
+seen yes yes "$work/opens" libcuda.so
+seen no yes "$work/opens" "$folder/libcuda.so.1"
+seen yes yes "$work/opens" libcuda.so.1 apart
+seen no no "$work/opens" "$folder/libcuda.so.1" apart # glibc asks no audit library for a path that dlmopen() is given
+seen yes yes "$work/plain"
+seen yes yes "$work/runpath"
+seen no yes "$work/rpath"
+
+# What a program starts, and what does not use the driver, is none the worse for it.
+command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run --audit)
+run 0 sh -c 'ls / >/dev/null' && says err 'no process used'
+run 0 sh -c "\"$work/opens\" \"$folder/libcuda.so.1\"" && says err 'plain'
+run 9 "$work/opens" /nothing/libfoo.so.1
+
+# A driver whose shim is gone is found as it is: a process that outlives the folder.
+command=(env "LD_LIBRARY_PATH=$folder:$folder" "TARN_RUN_FOLDER=$work/nothing" "LD_AUDIT=$TARN_BUILD/run/libtarn_run_audit.so")
+run 0 "$work/opens" libcuda.so.1
