@@ -16,10 +16,11 @@
  * memory, unless TARN_HOST_PEERS=none.
  *
  * Streams are named here as the driver names them: `native` is what tarn_stream_native_get() returns; NULL is the
- * legacy stream of `device`. All functions are thread-safe. Every function may also return TARN_ERROR_NOT_SUPPORTED
- * where another driver was chosen, TARN_ERROR_FORKED in a child of fork(), TARN_ERROR_NO_DRIVER,
- * TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_INVALID_DEVICE for a device that is not
- * there. */
+ * legacy stream of `device`. All functions are thread-safe. Those that need a device choose the driver if that was not
+ * done yet. Every function may also return TARN_ERROR_NOT_SUPPORTED where another driver was chosen, TARN_ERROR_FORKED
+ * in a child of fork(), TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, and
+ * TARN_ERROR_INVALID_DEVICE for a device that is not there. tarn_shutdown() ends the device: after it, these functions
+ * may return TARN_ERROR_INVALID_DEVICE. */
 #ifndef TARN_HOST_H
 #define TARN_HOST_H
 
@@ -70,8 +71,13 @@ typedef struct tarn_host_ledger {
     uint64_t reports;                    /* by the checker */
     uint64_t calls[TARN_HOST_MAX_KINDS]; /* by kind */
 } tarn_host_ledger;
+
+/* Returns the ledger of a device.
+ *   TARN_ERROR_INVALID_ARGUMENT   `ledger` is NULL, or its `size` is unknown */
 TARN_API tarn_status tarn_host_ledger_get(int device, tarn_host_ledger *ledger);
-/* Resets the ledger: peaks become the current values; calls, times and reports become zero. */
+
+/* Resets the ledger of a device: peaks become the current values; calls, times and reports become zero. The counts of
+ * what exists stay. */
 TARN_API tarn_status tarn_host_ledger_reset(int device);
 
 /* Returns what a cost table, 'A', 'B' or 'C', charges for one call of a kind on `bytes` in `pieces` pieces. A and B
@@ -83,28 +89,35 @@ TARN_API tarn_status tarn_host_ledger_reset(int device);
  *   TARN_ERROR_INVALID_ARGUMENT   the table or the kind is unknown, or `ns` is NULL */
 TARN_API tarn_status tarn_host_cost_get(char table, int kind, size_t bytes, uint64_t pieces, uint64_t *ns);
 
-/* Makes calls of one kind, or of every kind (-1), fail with `status` on every device, before they have any effect: the
- * `nth` from now (1 is the next), and with `forever` all after it. `nth` 0 clears this. tarn_host_fail_hits() returns
- * how many have failed since it was set. */
+/* Makes driver calls of one kind, or of every kind (-1), fail with `status` on every device, before they have any
+ * effect: the `nth` from now (1 is the next), and with `forever` all after it. `nth` 0 clears this. One such rule
+ * exists at a time: each call replaces the rule before. tarn_host_fail_hits() returns how many driver calls have failed
+ * since the last tarn_host_fail_set(); clearing also sets it to 0.
+ *   TARN_ERROR_INVALID_ARGUMENT   the kind is unknown, or `status` is TARN_OK and `nth` is not 0 */
 TARN_API tarn_status tarn_host_fail_set(int kind, uint64_t nth, bool forever, tarn_status status);
 TARN_API uint64_t tarn_host_fail_hits(void);
 
-/* The clock of queued work, in ns from 0. `advance` moves it forward to `now`, never back, and finishes work that ends
- * by then. A host wait for work moves it only to the end of that work, and is charged as driver time of the waiting
- * call's device. If only timed work is queued, everything is deterministic and no other thread takes part. */
+/* The clock of queued work, in ns from 0, for all devices. It never moves by itself: `advance` moves it forward to
+ * `now`, never back, and finishes timed work (tarn_host_work()) that ends by then. Copies, fills and functions run in
+ * the background and take no time on this clock. A host wait for work moves it only to the end of that work, and is
+ * charged as driver time of the waiting call's device. If only timed work is queued, everything is deterministic and no
+ * other thread takes part.
+ *   TARN_ERROR_INVALID_ARGUMENT   `get`: `now` is NULL */
 TARN_API tarn_status tarn_host_time_get(uint64_t *now);
 TARN_API tarn_status tarn_host_advance(uint64_t now);
 
-/* Queues work on a stream that uses [address, address + size). It takes `duration` ns from the time at which it is
- * queued, or from the end of the work before it, whichever is later. A size of 0 uses nothing.
+/* Queues work on a stream that uses [address, address + size): the checker knows of the use, and no byte is touched.
+ * The work takes `duration` ns from the time at which it is queued, or from the end of the work before it, whichever is
+ * later. A size of 0 uses nothing.
  *   TARN_ERROR_CAPTURE            `native` is the legacy stream and a blocking stream of the device captures, or the
  *                                 stream's capture was invalidated
  *   TARN_ERROR_INVALID_STREAM     there is no such stream
  *   TARN_ERROR_INVALID_ARGUMENT   the range goes beyond the end of all addresses */
 TARN_API tarn_status tarn_host_work(int device, void *native, const void *address, size_t size, uint64_t duration);
 
-/* Queue real work: fill or copy bytes, or call a function in the background, which must not call the driver. Addresses
- * of the device must be mapped and accessible now and until the work has run. Other addresses are host memory.
+/* Queue real work: fill or copy bytes, or call a function in a background thread. The function must not make a driver
+ * call, and so must not call tarn. Addresses of the device must be mapped and accessible now and until the work has
+ * run. Other addresses are host memory.
  *   TARN_ERROR_CAPTURE            as tarn_host_work()
  *   TARN_ERROR_INVALID_STREAM     there is no such stream
  *   TARN_ERROR_INVALID_ARGUMENT   memory of the device is not mapped or not accessible, or `function` is NULL */
@@ -112,8 +125,8 @@ TARN_API tarn_status tarn_host_fill(int device, void *native, void *address, int
 TARN_API tarn_status tarn_host_copy(int device, void *native, void *to, const void *from, size_t size);
 TARN_API tarn_status tarn_host_call(int device, void *native, void (*function)(void *), void *user);
 
-/* Launch or destroy a graph that a capture returned (tarn_capture_end()). It can be launched any number of times, and
- * destroyed while its work still runs.
+/* Launch or destroy a graph that a capture returned (tarn_capture_end()). A launch queues the graph's work on `native`,
+ * a stream of `device`. A graph can be launched any number of times, and destroyed while its work still runs.
  *   TARN_ERROR_INVALID_ARGUMENT   launch: memory that the graph reads or writes is not mapped; or not a graph
  *   TARN_ERROR_CAPTURE            launch: as tarn_host_work()
  *   TARN_ERROR_INVALID_STREAM     launch: there is no such stream */
@@ -123,7 +136,8 @@ TARN_API tarn_status tarn_host_graph_destroy(void *graph);
 /* Returns the physical memory behind an address: how many bytes from `address` on, at most `size`, lie in one piece
  * without a break; which piece (the driver's number, or one for a plain allocation; never 0, never reused); at which
  * offset; and whether access is set. The structure never grows.
- *   TARN_ERROR_INVALID_POINTER   nothing is mapped at `address` */
+ *   TARN_ERROR_INVALID_POINTER    nothing is mapped at `address`
+ *   TARN_ERROR_INVALID_ARGUMENT   `size` is 0, or `extent` is NULL */
 typedef struct tarn_host_extent {
     uint64_t piece;  /* its number */
     uint64_t offset; /* bytes: where in the piece the address lies */
@@ -132,9 +146,9 @@ typedef struct tarn_host_extent {
 } tarn_host_extent;
 TARN_API tarn_status tarn_host_extent_get(int device, const void *address, size_t size, tarn_host_extent *extent);
 
-/* Turns the checker on or off; it is off initially. Its reports are counted in the ledger and passed to `report`, one
- * at a time, by the thread that found them, which may be a background thread. `report` must not call tarn. The checker
- * finds two mistakes.
+/* Turns the checker on or off for all devices; it is off initially. Its reports are counted in the ledger and passed to
+ * `report` (may be NULL), one at a time, by the thread that found them, which may be a background thread. `report` must
+ * not call tarn. Calling this again replaces `report`. The checker finds two mistakes.
  *
  * First, an unmap, release or free of memory that unfinished queued work uses. The unmap is postponed until that work
  * ends, and mapping or unreserving the address returns TARN_ERROR_BUSY until then. A free waits in any case. A release

@@ -89,6 +89,7 @@ TARN_API tarn_status tarn_observer_remove(tarn_observer observer);
  * lock, so it is not for a hot path.
  *   TARN_ERROR_INVALID_POINTER    `pointer` is not in a live block
  *   TARN_ERROR_INVALID_ARGUMENT   `range` is NULL
+ *   TARN_ERROR_SUSPENDED          the block's pool is suspended
  *   TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_CONFIGURATION   tarn could not start
  *   TARN_ERROR_SHUTDOWN */
 TARN_API tarn_status tarn_range_get(const void *pointer, tarn_range *range);

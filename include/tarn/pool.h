@@ -164,7 +164,7 @@ TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segment
 
 /* Returns free memory of the pool to the driver until it reserves at most `keep` bytes. Idle memory goes first; then
  * the call waits for work that uses more. For the default pool this includes what ended pools and retired streams have
- * left. What a graph or a capture holds stays.
+ * left. What a graph or a capture holds stays. A suspended pool has nothing to return: TARN_OK.
  *   TARN_ERROR_CAPTURE   a known capture is open on the device; nothing was released
  *   TARN_ERROR_BUSY      the thread is in a callback of an observer (observe.h); nothing was released */
 TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
@@ -210,8 +210,11 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
 /* Suspends a pool: returns all of its memory to the driver. The call first waits for the work queued on the pool's
  * streams and on streams recorded for its blocks; if a graph holds a reference, for all work of the device. With
  * `keep`, the contents of live blocks are first copied to host memory: as many bytes as the live blocks and the slabs
- * of small blocks have. Nothing else may use the pool's memory during the call, or be queued to use it. While the pool
- * is suspended, blocks may be freed; allocations from it return TARN_ERROR_SUSPENDED.
+ * of small blocks have. Nothing else may use the pool's memory during the call, or be queued to use it.
+ *
+ * While the pool is suspended, its blocks may be freed. Scopes and captures of it may begin, but allocations from it
+ * return TARN_ERROR_SUSPENDED, as do tarn_anchor(), tarn_export(), tarn_range_get() and tarn_pool_restore(). Its
+ * statistics still count live blocks; its reserved bytes are 0.
  *
  * On failure the pool keeps running with its contents, with two exceptions, which tarn_pool_state_get() reports. If the
  * driver refused to undo or to release, the pool is suspended. If copies were begun and the driver does not say whether

@@ -22,6 +22,7 @@ extern "C" {
  * reserved.
  *   TARN_ERROR_INVALID_POINTER    no live block contains the whole range
  *   TARN_ERROR_INVALID_ARGUMENT   `size` is 0
+ *   TARN_ERROR_SUSPENDED          the block's pool is suspended
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_anchor(const void *pointer, size_t size);
 
@@ -54,6 +55,7 @@ typedef struct tarn_share tarn_share;
  * closed. The memory lasts as long as any process has it mapped.
  *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a live block
  *   TARN_ERROR_NOT_SUPPORTED     the memory was not created exportable; the text names the remedy
+ *   TARN_ERROR_SUSPENDED         the block's pool is suspended
  *   TARN_ERROR_DRIVER            the driver refused, or the process has no file descriptors left: a share takes one per
  *                                piece
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */

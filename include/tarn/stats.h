@@ -2,10 +2,12 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Statistics of one device's memory, with PyTorch's names and meanings (c10/core/CachingDeviceAllocator.h,
- * torch.cuda.memory_stats). All functions are thread-safe and make no driver call. While other threads allocate, the
- * values of one reading may be of slightly different moments; at rest they are exact. Every function may also return
- * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST,
- * TARN_ERROR_CONFIGURATION and TARN_ERROR_OUT_OF_HOST_MEMORY.
+ * torch.cuda.memory_stats). A device's statistics cover its default pool and all private pools, and neither pinned host
+ * memory (pinned.h) nor imported memory (share.h). All functions are thread-safe, allowed during a capture, and make no
+ * driver call except to start tarn. While other threads allocate, the values of one reading may be of slightly
+ * different moments; at rest they are exact. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN,
+ * TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION and
+ * TARN_ERROR_OUT_OF_HOST_MEMORY.
  *
  * A peak is exact for blocks above 64 KiB, unless threads that use different streams compete for the counters: they
  * take them from each other repeatedly, with fewer than 64 blocks in between. Each such stream then publishes its
@@ -71,11 +73,11 @@ typedef enum tarn_stat_class {
 
 /* X(name): sums.
  *   num_alloc_retries      searches repeated after memory was taken back from other streams
- *   num_ooms               requests that failed
+ *   num_ooms               requests that failed for lack of memory, rejected ones included
  *   num_sync_all_streams   waits for every stream of the device, which tarn never makes: 0
  *   num_device_alloc       driver calls that allocated memory
  *   num_device_free        driver calls that released memory
- *   num_oom_rejections     requests refused before the driver was asked */
+ *   num_oom_rejections     requests larger than the device or a limit, refused before the driver was asked */
 #define TARN_STATS_SCALAR_LIST(X) \
     X(num_alloc_retries)          \
     X(num_ooms)                   \
@@ -100,7 +102,8 @@ typedef struct tarn_stats {
 #undef TARN_STATS_SCALAR_FIELD
 } tarn_stats;
 
-/* Returns the statistics of a device.
+/* Returns the statistics of a device. All counters are 0 for a device whose memory was never used, which gets no
+ * context.
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
  *   TARN_ERROR_INVALID_ARGUMENT   `stats` is NULL, or its `size` is unknown */
 TARN_API tarn_status tarn_device_stats_get(int device, tarn_stats *stats);
@@ -111,7 +114,7 @@ typedef enum tarn_stats_what {
     TARN_STATS_ACCUMULATED /* the sums of increases and decreases, and what only grows, become zero */
 } tarn_stats_what;
 
-/* Resets statistics of a device.
+/* Resets statistics of a device. Those of its pools stay (tarn_pool_stats_reset()).
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
  *   TARN_ERROR_INVALID_ARGUMENT   `what` is unknown */
 TARN_API tarn_status tarn_device_stats_reset(int device, tarn_stats_what what);
@@ -125,8 +128,9 @@ typedef struct tarn_metadata_kind {
     int64_t bytes;       /* host memory for these and for unused ones that are kept */
 } tarn_metadata_kind;
 
-/* Calls `each` for every kind of record that was ever used. The kinds make up metadata_bytes: while no other thread
- * uses tarn, their bytes add up to it. `each` runs with no lock held and may call tarn.
+/* Calls `each` in the calling thread for every kind of record that was ever used. `kind` is valid during the call. The
+ * kinds make up metadata_bytes: while no other thread uses tarn, their bytes add up to it. `each` runs with no lock
+ * held and may call tarn.
  *   TARN_ERROR_INVALID_ARGUMENT   `each` is NULL */
 TARN_API tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void *user), void *user);
 

@@ -4,9 +4,14 @@
 /* Statuses and the detail behind them.
  *
  * Every call that can fail returns a tarn_status. Results come through trailing out-parameters, which a failed call
- * leaves untouched. A failed call leaves live blocks, their contents, streams and handles as they were. The functions
- * here are thread-safe. They work during a capture, after a fork and after tarn_shutdown(). TARN_ERROR_SHUTDOWN also
- * means that the vendor's driver has shut down, as it does while the process exits. */
+ * leaves untouched unless its comment says otherwise. A failed call leaves live blocks, their contents, pools, scopes,
+ * streams and handles as they were. Free memory that tarn kept may have been released; a call that releases memory
+ * keeps what it has done before a failure.
+ *
+ * The functions here are thread-safe. They work during a capture, after a fork and after tarn_shutdown().
+ * TARN_ERROR_SHUTDOWN also means that the vendor's driver has shut down, as it does while the process exits.
+ * TARN_ERROR_DEVICE_LOST is final: only a new process can use that device again. Blocks of a lost device can still be
+ * freed. */
 #ifndef TARN_STATUS_H
 #define TARN_STATUS_H
 
@@ -65,17 +70,21 @@ typedef enum tarn_status {
 } tarn_status;
 
 /* Return the name of a status, such as "TARN_ERROR_OUT_OF_MEMORY", and its meaning as a sentence without a full stop.
- * An unknown value gives "TARN_UNKNOWN" from both. The strings are constant. */
+ * For an unknown value the name is "TARN_UNKNOWN", and the meaning says that this version does not know it. Never NULL;
+ * the strings are constant. */
 TARN_API const char *tarn_status_name(tarn_status status);
 TARN_API const char *tarn_status_text(tarn_status status);
 
 /* Returns the detail of the calling thread's last failure: what was tried, the driver's call, its code and text, and
- * the remedy where one is known. The text is empty if nothing has failed yet. A call that succeeds leaves it as it was.
- * The string belongs to the thread. It is valid until the thread's next failing call, or until the thread ends. */
+ * the remedy where one is known. The text is empty if nothing has failed yet. A call that succeeds leaves it as it was,
+ * and so does the answer TARN_ERROR_NOT_READY of a query. The string belongs to the thread. It is valid until the
+ * thread's next failing call, or until the thread ends. A child of fork() starts with the text of the thread that
+ * forked. */
 TARN_API const char *tarn_last_error(void);
 
-/* Returns why the calling thread's last tarn_malloc() returned NULL. TARN_OK means that 0 bytes were requested. After a
- * tarn_malloc() that returned memory, the value is meaningless. */
+/* Returns why the calling thread's last tarn_malloc() returned NULL. TARN_OK means that 0 bytes were requested, or that
+ * the thread has not called tarn_malloc() yet. After a tarn_malloc() that returned memory, the value is meaningless. No
+ * other function changes it: they return their status. */
 TARN_API tarn_status tarn_last_status(void);
 
 #ifdef __cplusplus

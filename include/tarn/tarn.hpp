@@ -4,13 +4,15 @@
 /* tarn for C++17: owning classes, memory resources, and exceptions instead of statuses. Header-only. The classes can be
  * mixed with the C functions: get() returns the C value.
  *
- * Owners are movable and not copyable. An empty owner (default-constructed or moved from) owns nothing. A destructor
- * cannot report a failure: what it could not end stays with tarn until tarn_shutdown(), and tarn_last_error() of its
- * thread says why. To learn of a failure, call close() first: it throws, and the owner keeps owning.
+ * Owners are movable and not copyable. An empty owner (default-constructed, moved from, closed or released) owns
+ * nothing; a member function that needs the value then throws. A destructor and a move assignment end what the owner
+ * had, and cannot report a failure: what they could not end stays with tarn until tarn_shutdown(), and
+ * tarn_last_error() of the thread says why. To see a failure, call close() first: it throws, and the owner keeps
+ * owning. Destructors may run after tarn_shutdown().
  *
  * Functions throw tarn::error with the status and the text of tarn_last_error(), or tarn::out_of_memory, which is also
- * a std::bad_alloc. For threads and captures the rules of the named C function hold. Exceptions and RTTI are
- * required. */
+ * a std::bad_alloc. For threads and captures the rules of the named C function hold, also in destructors: what only one
+ * thread may end must be destroyed in that thread. Exceptions and RTTI are required. */
 #ifndef TARN_TARN_HPP
 #define TARN_TARN_HPP
 
@@ -30,7 +32,8 @@
 namespace tarn
 {
 
-/* A status other than TARN_OK, with the text of tarn_last_error(). */
+/* A status other than TARN_OK. what() is the name of the status and the text of tarn_last_error(), such as
+ * "TARN_ERROR_INVALID_DEVICE: there is no device 7: ...". */
 class error : public std::runtime_error
 {
   public:
@@ -182,8 +185,8 @@ struct lease_traits {
     }
 };
 
-/* Wraps a guard of the C API. The destructor restores, so it must run in the thread that made the guard. Not
- * movable. */
+/* Wraps a guard of the C API. The destructor restores, so it must run in the thread that made the guard. restore() does
+ * it earlier and throws on failure; the destructor then does nothing. Not movable. */
 template <class Guard, tarn_status (*Restore)(Guard *)> class guard
 {
   public:
@@ -247,7 +250,8 @@ inline bool is_idle(tarn_stream stream)
     return status == TARN_OK;
 }
 
-/* A leased stream, which nobody else gets until this object ends (tarn_stream_lease(), tarn_stream_return()). */
+/* A leased stream, which nobody else gets until this object ends (tarn_stream_lease(), tarn_stream_return()). Its end
+ * does not wait for the stream's work. */
 class leased_stream : public detail::owner<detail::stream_ended_by<tarn_stream_return>>
 {
   public:
@@ -311,7 +315,8 @@ class event : public detail::owner<detail::ended_by<tarn_event *, tarn_event_des
 
 /* Memory ----------------------------------------------------------------------------------------------------------- */
 
-/* A block of device memory for work on a stream (tarn_alloc_on()). It is freed in that stream's order. */
+/* A block of device memory for work on a stream (tarn_alloc_on()). It is freed in that stream's order. It may outlive
+ * the pool object that it came from. A block of 0 bytes is empty. */
 class block : public detail::owner<detail::ended_by<void *, tarn_free>>
 {
   public:
@@ -355,7 +360,7 @@ class pool : public detail::owner<detail::ended_by<tarn_pool *, tarn_pool_releas
         check(tarn_pool_create(&options, &value_));
     }
 
-    /* Returns another owner of the same pool. */
+    /* Returns another owner of the same pool, with a reference of its own. */
     pool share() const
     {
         check(tarn_pool_retain(get()));
@@ -463,7 +468,8 @@ class checkpoint : public detail::owner<detail::ended_by<tarn_checkpoint *, tarn
 };
 
 /* A capture of a stream into a pool (tarn_pool_capture_begin()). end() returns the vendor's graph, which belongs to the
- * caller. Without that call the capture is discarded. */
+ * caller. If end() throws, this object still owns the capture where it goes on, and is empty where it is over. Without
+ * end(), the destructor and close() discard the capture (tarn_capture_abort()). */
 class capture : public detail::owner<detail::stream_ended_by<tarn_capture_abort>>
 {
   public:
@@ -560,9 +566,10 @@ class pinned_resource : public std::pmr::memory_resource
     }
 };
 
-/* Device memory for work on one stream, from one pool or from where tarn_alloc_on() takes it. The processor cannot
- * access it, except on the host device. So it is for code that only passes pointers on, and not for containers, which
- * write to their memory. */
+/* Device memory for work on one stream, from one pool or from where tarn_alloc_on() takes it. The stream and the pool
+ * must stay valid while the resource allocates; it holds no reference. An alignment above TARN_MAX_ALIGNMENT throws
+ * tarn::error. The processor cannot access the memory, except on the host device. So the resource is for code that only
+ * passes pointers on, and not for containers, which write to their memory. */
 class device_resource : public std::pmr::memory_resource
 {
   public:

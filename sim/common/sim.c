@@ -78,6 +78,11 @@ tarn_status driver_init(void)
     return sim_start();
 }
 
+const char *driver_reason(void)
+{
+    return ""; /* there is no choice here */
+}
+
 const char *driver_call_name(int call)
 {
     static const char *const names[DRIVER_CALLS] = {

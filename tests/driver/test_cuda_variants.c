@@ -180,6 +180,9 @@ static void scenario_auto(void)
     tarn_device_properties properties = {.size = sizeof properties};
     NEED(tarn_device_properties_get(0, &properties) == TARN_OK);
     NEED(strcmp(properties.driver, "cuda") == 0);
+    const tarn_host_configuration late = {.size = sizeof late, .devices = 3};
+    NEED(tarn_host_configuration_set(&late) == TARN_ERROR_BUSY);
+    NEED(says(tarn_last_error(), "the driver was chosen already (cuda: "));
 }
 
 /* What the host device is asked to be wins over a GPU that is there. */

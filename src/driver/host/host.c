@@ -234,6 +234,9 @@ tarn_status tarn_host_configuration_set(const tarn_host_configuration *given)
     mutex_lock(&configuration.lock);
     if (atomic_load(&host.devices))
         status = failed(TARN_ERROR_BUSY, "tarn_host_configuration_set: the host device is in use already");
+    else if (driver_reason()[0]) /* a wish could have no effect any more */
+        status =
+            failed(TARN_ERROR_BUSY, "tarn_host_configuration_set: the driver was chosen already (%s)", driver_reason());
     else
         configuration.wanted = *config;
     mutex_unlock(&configuration.lock);
