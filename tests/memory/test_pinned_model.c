@@ -201,7 +201,8 @@ static void let_die(int pool)
     OK(pinned_pool_create(&m.pools[pool]));
     for (int i = 0; i < BLOCKS; i++) {
         struct held *held = &m.held[i];
-        unsigned keepers = held->until == UINT64_MAX && held->captured ? held->keepers : held->kept;
+        bool may_be_captured = held->until == UINT64_MAX && held->captured && !held->died;
+        unsigned keepers = may_be_captured ? held->keepers : held->kept;
         if (!held->pointer || !(keepers >> pool & 1))
             continue;
         if (held->until == UINT64_MAX) {

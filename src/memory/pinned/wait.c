@@ -118,6 +118,9 @@ struct mark *pinned_oldest_locked(void)
     for (const struct pinned_queue *queue = pinned.queues; queue; queue = queue->next)
         if (queue->first && queue->first->mark)
             return mark_keep(queue->first->mark);
+    for (const struct pinned_pool *pool = pinned.dying; pool; pool = pool->next)
+        if (pool->uses && pool->uses->mark)
+            return mark_keep(pool->uses->mark);
     return NULL;
 }
 
@@ -128,10 +131,12 @@ void pinned_unkeep_locked(struct pinned_pool *pool)
     for (struct pinned_block *block; (block = pool->kept);) {
         pool->kept = block->link;
         pinned.stats.kept_bytes -= (int64_t)block->size;
-        if (block->uses)
+        if (block->uses) {
+            pinned_uses_mark(block->uses); /* a trim and a request that lacks memory wait for marks alone */
             pinned_wait_begin_locked(block);
-        else
+        } else {
             pinned_give_locked(block);
+        }
     }
 }
 
@@ -166,8 +171,10 @@ void pinned_pool_die_locked(struct pinned_pool *pool)
     collect_dying();
 }
 
+/* Pools first: their blocks join the queues when they die. */
 void pinned_collect_locked(void)
 {
+    collect_dying();
     for (struct pinned_queue **place = &pinned.queues, *queue; (queue = *place);) {
         collect_queue(queue);
         if (queue->first) {
@@ -177,7 +184,6 @@ void pinned_collect_locked(void)
         *place = queue->next;
         queue->listed = false;
     }
-    collect_dying();
 }
 
 tarn_status pinned_pool_create(struct pinned_pool **pool)
