@@ -195,7 +195,9 @@ TARN_API tarn_status tarn_library_info_get(tarn_library library, tarn_library_in
  *   TARN_ERROR_OUT_OF_MEMORY       no memory for the handle or its workspace, even after unused workspaces and idle
  *                                  memory were released
  *   TARN_ERROR_CAPTURE             a handle would have to be created while a capture is open
- *   TARN_ERROR_BUSY                the library's create asks for a handle of the same library and device
+ *   TARN_ERROR_BUSY                the library's create asks for a handle of the same library and device; or the thread
+ *                                  is in a callback of an observer (observe.h), and a handle or memory for its
+ *                                  workspace would have to be created
  *   TARN_ERROR_INVALID_STREAM      the stream was retired
  *   TARN_ERROR_INVALID_ARGUMENT    `handle` is NULL, or the library number is unknown */
 TARN_API tarn_status tarn_handle_get(tarn_library library, void **handle);
@@ -245,6 +247,7 @@ TARN_API tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream st
  * `destroyed` (may be NULL) receives the number of handles. The vendor's destroy waits for the device; no capture can
  * begin meanwhile.
  *   TARN_ERROR_CAPTURE          a known capture is open on any device; nothing was destroyed
+ *   TARN_ERROR_BUSY             the thread is in a callback of an observer (observe.h); nothing was destroyed
  *   TARN_ERROR_LIBRARY          a destroy failed: that handle is abandoned, the others are destroyed
  *   TARN_ERROR_DRIVER           the driver cannot switch to the device; nothing was destroyed
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */

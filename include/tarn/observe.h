@@ -49,9 +49,10 @@ typedef struct tarn_shortage {
  * `mapped` is called after a range was mapped and before any of it is handed out. `unmapping` is called before a range,
  * or a part of one, is unmapped: the memory still exists, and contains no live block. If the driver then refuses to
  * unmap, the range stays, and `mapped` follows with a new generation. Any thread may call both, several at once, from
- * within an allocation or a trim, also of another stream. They may free blocks and query statistics, ranges and blocks.
- * They must not allocate, trim, suspend or resume, or wait for a thread that does: a call that would need the driver
- * returns TARN_ERROR_BUSY.
+ * within an allocation or a trim, also of another stream. They may free blocks, query statistics, ranges and blocks,
+ * and ask for a handle that the thread has or that is available (handle.h). They must not allocate, trim, suspend,
+ * resume, create or destroy handles, or wait for a thread that does: a call that would need that returns
+ * TARN_ERROR_BUSY.
  *
  * `out_of_memory` is called before the error is returned, in the thread that asked. `reclaim` is called before memory
  * is requested from the driver: it frees what it can, and returns whether it freed anything; tarn then searches again.

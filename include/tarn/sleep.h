@@ -132,6 +132,7 @@ TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
  * the commit could neither unmap nor map again. If that fails, the process stays prepared, and nothing more is lost.
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared
  *   TARN_ERROR_BUSY               in an observer's callback
+ *   TARN_ERROR_CAPTURE            after a failed commit: a known capture is open on the device of such a pool
  *   TARN_ERROR_OUT_OF_MEMORY      after a failed commit: a device, or a limit, has no room */
 TARN_API tarn_status tarn_sleep_cancel(void);
 

@@ -15,6 +15,7 @@
 #include "device/capture.h"
 #include "device/tracing.h"
 #include "handle/handle.h"
+#include "memory/arena/observe.h"
 
 #include <time.h>
 
@@ -273,7 +274,8 @@ static tarn_status ask_capture(const struct device *device, const struct stream 
 }
 
 /* Whether a handle may be made now. `stream` may be NULL. Waits until `deadline` for captures of other threads, or until `shelf->returned` is
- * not what it was: then `again` says that a handle became available, and none may be made. No lock held. A create runs in relaxed mode,
+ * not what it was: then `again` says that a handle became available, and none may be made. Never where an observer learns that memory moves:
+ * the thread keeps others from moving memory, and a create that it waits for may need that. No lock held. A create runs in relaxed mode,
  * and on two H200s none of eight libraries harmed a capture on another device. */
 static tarn_status may_create(const struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t deadline,
                               uint64_t returned, bool *again)
@@ -281,8 +283,9 @@ static tarn_status may_create(const struct entry *entry, struct shelf *shelf, st
     struct device *device = shelf->device;
     bool ours = false;
     *again = false;
-    tarn_status status = refuse_within_create(shelf, entry);
-    if (status || entry->row->create_in_capture || (status = ask_capture(device, stream, &ours)))
+    tarn_status status = observe_refuse_moving("the creation of a handle");
+    if (status || (status = refuse_within_create(shelf, entry)) || entry->row->create_in_capture ||
+        (status = ask_capture(device, stream, &ours)))
         return status;
     unsigned open = captures_open(device);
     if (!open && !ours)
@@ -586,7 +589,8 @@ static tarn_status trim(tarn_library library, int device, size_t *destroyed)
     tarn_status status = find_shelf(library, device, &entry, &shelf);
     if (status || (status = device_check(shelf->device)))
         return status;
-    if ((status = captures_bar_all("destroying handles, which waits for the device")))
+    if ((status = observe_refuse_moving("destroying handles")) ||
+        (status = captures_bar_all("destroying handles, which waits for the device")))
         return status;
     status = handles_destroy(shelf, true, &count);
     captures_unbar_all();

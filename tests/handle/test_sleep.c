@@ -3,6 +3,7 @@
 
 /* Sleeps of the process: what goes and comes back, with which contents; what stays, and for which reason; each call of the driver and each
  * allocation of the library's failing; and a model of pools, tags, anchors and blocks, in which every byte is checked. */
+#include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
 
@@ -464,6 +465,47 @@ static void fail_one(struct filled *kept, struct filled *gone, enum failure_kind
     verify(0);
 }
 
+/* Whether this failure of a commit leaves a pool without memory. A cancel, which must give it some, waits for the end of a capture. */
+static bool cancel_meets_a_capture(const struct filled *filled, uint64_t nth, bool *hit)
+{
+    void *graph = NULL;
+    tarn_stream other = lease(0);
+    OK(tarn_sleep_prepare(NULL, NULL));
+    failure_arm(&(struct failure){.kind = FAIL_driver, .nth = nth, .forever = true});
+    (void)tarn_sleep_commit(NULL);
+    *hit = failure_hits() > 0;
+    failure_clear();
+    bool refused = false;
+    if (state_now() == TARN_SLEEP_PREPARED) {
+        OK(tarn_capture_begin(other, TARN_CAPTURE_RELAXED));
+        refused = tarn_sleep_cancel() == TARN_ERROR_CAPTURE;
+        CHECK(state_now() == (refused ? TARN_SLEEP_PREPARED : TARN_SLEEP_AWAKE));
+        OK(tarn_capture_end(other, &graph));
+        OK(driver->graph_destroy(0, graph));
+        if (refused)
+            OK(tarn_sleep_cancel());
+    } else {
+        OK(tarn_wake());
+    }
+    OK(tarn_stream_return(other));
+    CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(filled));
+    return refused;
+}
+
+static void a_cancel_that_maps_waits_for_captures(void **state)
+{
+    (void)state;
+    struct filled filled;
+    unsigned refused = 0;
+    bool hit = true;
+    filled_begin(&filled, 0, NULL);
+    for (uint64_t nth = 1; hit; nth++)
+        refused += cancel_meets_a_capture(&filled, nth, &hit);
+    CHECK(refused > 0);
+    filled_end(&filled);
+    nothing_is_left_at_all();
+}
+
 static void nothing_is_lost_whatever_fails(void **state)
 {
     (void)state;
@@ -624,6 +666,7 @@ int main(void)
         cmocka_unit_test(a_capture_refuses_a_sleep_and_a_sleep_a_capture),
         cmocka_unit_test(pools_that_slept_before_sleep_on),
         cmocka_unit_test(a_wake_without_room_can_be_repeated),
+        cmocka_unit_test(a_cancel_that_maps_waits_for_captures),
         cmocka_unit_test(nothing_is_lost_whatever_fails),
         cmocka_unit_test(sleeps_are_as_the_model_says),
     };

@@ -360,15 +360,20 @@ static void op_setting(void)
 }
 
 /* While caching is off, each block of a default pool is the driver's own, and nobody has it again. */
-static void op_caching(void)
+void caching_turn(bool wanted)
 {
-    bool caches = true, wanted = m.uncached ? below(4) : !CHANCE(4);
+    bool caches = true;
     if (WELL(0, tarn_caching_set, wanted)) {
         m.uncached = !wanted;
         m.was_uncached |= !wanted;
     }
     if (WELL(0, tarn_caching_get, &caches))
         SO(caches == !m.uncached, "caching is not as it was set", "%d", caches);
+}
+
+static void op_caching(void)
+{
+    caching_turn(m.uncached ? below(4) : !CHANCE(4));
 }
 
 static void op_pinned(void)

@@ -220,17 +220,17 @@ static void check_alone(const struct block *block)
        (void *)block->start, range.address);
 }
 
-static void op_allocate(void)
+/* A block for a flow: of any size and in any way with `size` 0, else of so many bytes by tarn_alloc_on(). NULL: there is none. */
+static struct block *allocate_for(struct flow *flow, size_t size)
 {
     struct block *slot = block_free_slot();
-    struct flow *flow = some_flow(CHANCE(4) ? 1 : 0);
     void *got = NULL;
     int pool = -1;
-    if (!slot || !flow || !flow_value(flow))
-        return;
-    size_t alignment = CHANCE(8) ? (size_t)1 << below(22) : 0;
+    if (!slot || !flow_value(flow))
+        return NULL;
+    size_t alignment = !size && CHANCE(8) ? (size_t)1 << below(22) : 0;
     struct block block = {.live = true,
-                          .size = some_size(),
+                          .size = size ? size : some_size(),
                           .device = flow->device,
                           .flow = (int)(flow - m.flows),
                           .life = flow->life,
@@ -238,7 +238,13 @@ static void op_allocate(void)
                           .turn = m.turns[m.actor],
                           .inside = captures_now(flow) ? flow->capture : -1};
     m.reclaims = true;
-    tarn_status status = allocate(flow, &block, &pool, &got, &alignment);
+    tarn_status status = TARN_OK;
+    if (size) {
+        pool = pool_routed(flow);
+        status = CALL(tarn_alloc_on, flow->value, size, &got);
+    } else {
+        status = allocate(flow, &block, &pool, &got, &alignment);
+    }
     m.reclaims = false;
     show("for flow %d in pool %d", block.flow, pool);
     bool suspended = pool >= 0 && m.pools[pool].state != TARN_POOL_RUNS;
@@ -247,7 +253,7 @@ static void op_allocate(void)
         SO(got == NULL, "a failed allocation wrote its result", "%p", got);
         if (status == TARN_ERROR_OUT_OF_MEMORY)
             check_shortage(flow, block.size, pool);
-        return;
+        return NULL;
     }
     m.count.allocations++;
     block.start = got;
@@ -265,6 +271,59 @@ static void op_allocate(void)
     *slot = block;
     if (below(8))
         paint(slot);
+    return slot;
+}
+
+static void op_allocate(void)
+{
+    struct flow *flow = some_flow(CHANCE(4) ? 1 : 0);
+    if (flow)
+        (void)allocate_for(flow, 0);
+}
+
+/* What a thread has at hand: it has just freed a block of that size on that stream. */
+static struct {
+    struct flow *flow;
+    size_t size;
+} at_hand;
+
+static void have_at_hand(void)
+{
+    struct block *blocks[2] = {NULL, NULL};
+    at_hand.flow = some_flow(0);
+    if (at_hand.flow && captures_now(at_hand.flow))
+        at_hand.flow = NULL;
+    at_hand.size = 1 + below(CHANCE(4) ? 4 << 20 : 40 << 10);
+    for (int i = 0; i < 2 && at_hand.flow; i++)
+        blocks[i] = allocate_for(at_hand.flow, at_hand.size);
+    if (blocks[1])
+        block_free(blocks[1]);
+    else
+        at_hand.flow = NULL;
+}
+
+static void turn_caching_off(void)
+{
+    caching_turn(false);
+}
+
+static void want_at_hand_again(void)
+{
+    if (at_hand.flow->live)
+        (void)allocate_for(at_hand.flow, at_hand.size);
+}
+
+/* One thread turns caching off while another has memory at hand, which that one has no more from then on. */
+static void op_caching_goes_off(void)
+{
+    int actor = m.actor;
+    if (m.uncached)
+        return;
+    actor_run(actor, have_at_hand);
+    if (!at_hand.flow)
+        return;
+    actor_run((actor + 1) % ACTORS, turn_caching_off);
+    actor_run(actor, want_at_hand_again);
 }
 
 /* A small one in a pool; NULL where there is none. */
@@ -539,4 +598,5 @@ const struct operation block_operations[] = {{"allocate", 40, NULL, op_allocate,
                                              {"look", 3, NULL, op_look, false},
                                              {"fill", 1, NULL, op_fill, false},
                                              {"come and go", 2, NULL, op_come_and_go, false},
+                                             {"caching goes off", 2, NULL, op_caching_goes_off, true},
                                              {NULL, 0, NULL, NULL, false}};

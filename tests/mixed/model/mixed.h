@@ -414,6 +414,7 @@ void night_leaves(int pool);
 void sleeps_end(bool may_be_short);
 
 /* asks.c */
+void caching_turn(bool wanted);
 void asks_forget(int actor);
 void asks_end(void);
 
