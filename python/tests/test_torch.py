@@ -127,3 +127,64 @@ def test_a_pool_is_looked_up_on_its_own_device(device, wanted, monkeypatch):
     with pytest.raises(ValueError, match=f"on device {wanted}"):
         tarn.torch._id_of(pool)
     assert asked == [wanted]
+
+
+def library(path, *symbols, version=2011):
+    """A shared library with objects of the sizes given, and the shim's first question."""
+    objects = "".join(f"const char {name}[{size}] = {{1}};\n" for name, size in symbols)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = path.with_suffix(".c")
+    source.write_text(f"{objects}int tarn_torch_version(void) {{ return {version}; }}\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(path), str(source)], check=True)
+    return path
+
+
+def test_a_table_is_read_from_the_symbols(tmp_path):
+    from tarn.torch.table import symbol_size
+    found = library(tmp_path / "a.so", ("first", 416), ("a_first", 8))
+    assert [symbol_size(found, name) for name in ("first", "a_first", "irst", "firs", "printf")] == [416, 8, None, None, None]
+    subprocess.run(["strip", str(found)], check=True)
+    assert symbol_size(found, "first") == 416  # of the dynamic symbols
+    whole = found.read_bytes()
+    for length in (0, 1, 63, 64, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut.so").write_bytes(whole[:length])
+        assert symbol_size(tmp_path / "cut.so", "first") in (None, 416)
+    for rubbish in (b"rubbish" * 20, b"\x7fELF\x01\x01" + b"\xff" * 100, b"\x7fELF\x02\x01" + b"\xff" * 100):
+        (tmp_path / "rubbish.so").write_bytes(rubbish)
+        assert symbol_size(tmp_path / "rubbish.so", "first") is None
+    assert symbol_size(tmp_path / "nothing.so", "first") is None and symbol_size(tmp_path, "first") is None
+
+
+NATIVE = "_ZTVN3c104cuda20CUDACachingAllocator6Native22NativeCachingAllocatorE"
+SHIM = "_ZTVN10tarn_torch9AllocatorE"
+
+
+def test_a_shim_of_another_table_is_refused(torch, python, tmp_path, monkeypatch):
+    torch()
+    monkeypatch.setenv("TARN_TORCH", "0")
+    library(tmp_path / "torch" / "lib" / "libc10_cuda.so", (NATIVE, 424))
+    shim = library(tmp_path / "shim.so", (SHIM, 416))
+    python("""
+        import tarn.torch
+        try:
+            tarn.torch.enable()
+        except tarn.torch.EnableError as error:
+            assert "has 53 entries" in str(error) and "that has 52" in str(error) and "unset TARN_TORCH_SHIM" in str(error), error
+        else:
+            raise AssertionError("enabled")
+    """, TARN_TORCH_SHIM=str(shim))
+
+
+@pytest.mark.parametrize("version, native, shim, taken", [
+    ("2.11.0", 416, 416, True), ("2.11.0+cu130", 416, 416, True), ("2.11.1", 416, 416, False), ("2.11.0", 424, 416, False),
+    ("2.11.0", None, 416, False)])
+def test_a_shim_that_the_package_brings_is_taken_where_it_fits(version, native, shim, taken, tmp_path, monkeypatch):
+    from tarn.torch import shim as found
+    library(tmp_path / "torch" / "lib" / "libc10_cuda.so", *([(NATIVE, native)] if native else []))
+    brought = library(tmp_path / "shims" / "2.11.0-abi1.so", (SHIM, shim))
+    pytorch = types.SimpleNamespace(__version__=version, __file__=str(tmp_path / "torch" / "__init__.py"),
+                                    _C=types.SimpleNamespace(_GLIBCXX_USE_CXX11_ABI=True))
+    monkeypatch.setattr(found, "HERE", tmp_path)
+    assert found._bundled(pytorch) == (brought if taken else None)
+    pytorch._C._GLIBCXX_USE_CXX11_ABI = False
+    assert found._bundled(pytorch) is None

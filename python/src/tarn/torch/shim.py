@@ -4,7 +4,8 @@
 """Finds the shim between PyTorch's allocator class and tarn for the PyTorch that runs, or compiles it.
 
 The class has no stable ABI: nearly every minor release changes it. So a shim is compiled against the headers of the very PyTorch that runs,
-in some seconds, and kept under that build's name."""
+in some seconds, and kept under that build's name; a wheel may bring shims for exact releases. Whatever shim it is: the size of its class's
+table of virtual functions must be that of PyTorch's own class."""
 
 import hashlib
 import os
@@ -12,9 +13,10 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, List, Tuple
+from typing import Any, List, Optional, Tuple
 
 from .. import _library
+from .table import NATIVE, SHIM, symbol_size
 
 #: Minor versions that the sources compile for; tested on a GPU is 2.11.
 SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
@@ -35,8 +37,31 @@ def _cache() -> Path:
     return Path(base) / "tarn" / "torch"
 
 
+def _native_table(torch: Any) -> Optional[int]:
+    return symbol_size(Path(torch.__file__).parent / "lib" / "libc10_cuda.so", NATIVE)
+
+
+def check_table(torch: Any, shim: Path) -> None:
+    """Refuses a shim whose class is not that of the PyTorch that runs: calls would land in the wrong functions. Where either file is
+    stripped there is nothing to compare."""
+    from . import EnableError
+    native, ours = _native_table(torch), symbol_size(shim, SHIM)
+    if native and ours and native != ours:
+        raise EnableError(f"the allocator class of this PyTorch {torch.__version__} has {native // 8} entries in its table of virtual "
+                          f"functions, and {shim} was made for one that has {ours // 8}: this build of PyTorch is not the release that it "
+                          "names, or its headers are another one's. Install a release of PyTorch, or unset TARN_TORCH_SHIM where it is set")
+
+
+def _bundled(torch: Any) -> Optional[Path]:
+    """The shim that the package brought for this very release, if there is one that certainly fits."""
+    release = torch.__version__.partition("+")[0]
+    path = HERE / "shims" / f"{release}-abi{int(torch._C._GLIBCXX_USE_CXX11_ABI)}.so"
+    native = _native_table(torch) if path.exists() else None
+    return path if native and native == symbol_size(path, SHIM) else None
+
+
 def shim_path(torch: Any) -> Path:
-    """The shim for a PyTorch: TARN_TORCH_SHIM, one that was compiled before, or one that is compiled now."""
+    """The shim for a PyTorch: TARN_TORCH_SHIM, one that the package brought, one that was compiled before, or one that is compiled now."""
     named = os.environ.get("TARN_TORCH_SHIM")
     if named:
         return Path(named)
@@ -45,6 +70,9 @@ def shim_path(torch: Any) -> Path:
     if minor not in SUPPORTED:
         raise EnableError(f"tarn has no shim for PyTorch {torch.__version__}: it has one for {', '.join(SUPPORTED)}. Install one of these, or "
                           "a newer tarn")
+    bundled = _bundled(torch)
+    if bundled:
+        return bundled
     sources, headers = _sources()
     parts = sorted(sources.glob("*.cc")) + sorted(sources.glob("*.h"))
     digest = hashlib.sha256()
