@@ -362,7 +362,8 @@ static void stacks_and_texts(void **state)
                   "'frames': [{'name': 'inner', 'filename': 'a.py', 'line': 7}, {'name': 'outer', 'filename': 'b.py', "
                   "'line': 9}]}");
     write_literal(&writer,
-                  "{'action': 'alloc', 'addr': 19, 'size': 10, 'stream': 0, 'user_metadata': 'x\x1b\xc3\xa9\xff', "
+                  "{'action': 'alloc', 'addr': 19, 'size': 10, 'stream': 0, 'user_metadata': 'x\x1b\xc3\xa9\xff"
+                  "\xe2\x80\xae\xe2\x80\x8d\xd8\x9c\xe2\x81\xa6', "
                   "'frames': [{'name': 'other', 'filename': 'a.py', 'line': -7}, {'name': 'outer', 'filename': 'b.py', "
                   "'line': 9}]}");
     write_literal(&writer,
@@ -374,7 +375,8 @@ static void stacks_and_texts(void **state)
     assert_int_equal(snapshot.traces[0].event_count, 4);
     assert_string_equal(snapshot_text(&snapshot, events[0].tag), "step 1/size");
     assert_string_equal(snapshot_text(&snapshot, events[1].tag), "size");
-    assert_string_equal(snapshot_text(&snapshot, events[2].tag), "x?\xc3\xa9?");
+    assert_string_equal(snapshot_text(&snapshot, events[2].tag),
+                        "x?\xc3\xa9????\xe2\x80\x8d?????"); /* but the joiner */
     assert_int_equal(events[0].thread, 4);
     assert_int_equal(snapshot.streams[events[0].stream], 3);
     assert_int_equal(snapshot.streams[events[2].stream], 0);

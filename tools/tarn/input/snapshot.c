@@ -368,6 +368,14 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
            reader_annotations(reader, &path, field(&fields, KEY_EXTERNAL_ANNOTATIONS));
 }
 
+/* Whether a character turns the direction of what stands beside it, or begins a line: a name with it shows as another one. Unicode
+ * Standard Annex 9, section 2. */
+static bool reorders(uint32_t code)
+{
+    return code == 0x61c || code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
 /* How many bytes at `text` are one printable character of UTF-8; 0 for a control character, and for anything else. A surrogate,
  * which Python may write, is none. */
 static size_t printable(const unsigned char *text, size_t length)
@@ -385,7 +393,7 @@ static size_t printable(const unsigned char *text, size_t length)
         code = code << 6 | (text[i] & 0x3f);
     }
     bool control = code < 0xa0, surrogate = code >= 0xd800 && code < 0xe000;
-    return code >= least[size] && code <= 0x10ffff && !control && !surrogate ? size : 0;
+    return code >= least[size] && code <= 0x10ffff && !control && !surrogate && !reorders(code) ? size : 0;
 }
 
 /* The machine's texts become the snapshot's: they go to terminals and into JSON and HTML. */
