@@ -9,8 +9,10 @@ import types
 from pathlib import Path
 
 import pytest
+import tarn
 
-SOURCE = Path(__file__).resolve().parents[1] / "src"
+#: Where tarn and tarn.pth lie: in the source tree, or installed.
+SOURCE = Path(tarn.__file__).resolve().parents[1]
 
 
 @pytest.fixture
