@@ -430,8 +430,8 @@ def snapshots_opened(browser):
     browser.screenshot("report-opened")
 
     hostile = os.path.join(OUT, "hostile.pickle")
-    for content, wanted in ((pickle.dumps({"segments": Runs()}), "would run code"), (b"\x80\x04}", "has no end"), (b"\x80\x04]K\x01K\x02u.", "no mark"),
-                            (b"\x80\x04N.", "no snapshot"), (b"\x80\x09N.", "later than 5"), (pickle.dumps({"__proto__": {"a": 1}}), "nothing to show"),
+    for content, wanted in ((pickle.dumps({"segments": Runs()}), "would run code"), (b"\x80\x04}", "has no end"), (b"\x80\x04]K\x01K\x02u.", "needs a mark"),
+                            (b"\x80\x04N.", "not a snapshot"), (b"\x80\x09N.", "later than 5"), (pickle.dumps({"__proto__": {"a": 1}}), "nothing to show"),
                             (b"\x80\x04\x8e" + b"\xff" * 8 + b".", "ends in the middle")):
         with open(hostile, "wb") as file:
             file.write(content)

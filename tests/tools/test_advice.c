@@ -156,12 +156,13 @@ static void a_leak_is_found_by_its_rhythm(void **state)
     (void)state;
     struct recording *recording = record();
     rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, 0);
-    expect_advice(recording,
-                  "keep a.py:7 keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, and frees none of it: "
-                  "83 % of the peak. Look for what still refers to it: a list, or a cache without a bound.\n");
+    expect_advice(
+        recording,
+        "keep a.py:7 keeps about 4.00 MiB more in each round and frees none of it: 40.0 MiB in 10 rounds, "
+        "83 % of the peak. Look for what still refers to the memory, such as a list or a cache without a bound.\n");
     recording = record();
     rounds(recording, 10, 3, 2 * MIB, STACK_KEEP, 0); /* three a round: the long gaps divide */
-    expect_part(recording, "keeps about 6.00 MiB more each round, 60.0 MiB in 10 rounds, ");
+    expect_part(recording, "keeps about 6.00 MiB more in each round and frees none of it: 60.0 MiB in 10 rounds, ");
     recording = record();
     rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, TAG);
     expect_part(recording, "cache (keep a.py:7) keeps about 4.00 MiB");
@@ -170,7 +171,7 @@ static void a_leak_is_found_by_its_rhythm(void **state)
     expect_part(recording, "cache keeps about 4.00 MiB");
     recording = record();
     rounds(recording, 10, 1, 4 * MIB, STACK_NONE, 0);
-    expect_part(recording, "Something that asks for 4.00 MiB keeps about 4.00 MiB");
+    expect_part(recording, "A caller of unknown name that requests 4.00 MiB keeps about 4.00 MiB");
 }
 
 static void only_what_is_kept_counts(void **state)
@@ -183,7 +184,7 @@ static void only_what_is_kept_counts(void **state)
             give(recording, address, 4 * MIB);
         work(recording, 10, 8 * MIB);
     }
-    expect_part(recording, "keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, ");
+    expect_part(recording, "keeps about 4.00 MiB more in each round and frees none of it: 40.0 MiB in 10 rounds, ");
 }
 
 static void several_leaks_are_one_sentence(void **state)
@@ -197,8 +198,8 @@ static void several_leaks_are_one_sentence(void **state)
     }
     expect_part(
         recording,
-        "keep a.py:7 keeps about 4.00 MiB more each round, 40.0 MiB in 10 rounds, and frees none of it: 69 % of "
-        "the peak (and 1 other that grows so, 10.0 MiB). Look");
+        "keep a.py:7 keeps about 4.00 MiB more in each round and frees none of it: 40.0 MiB in 10 rounds, 69 % of "
+        "the peak (1 other grows in the same way, by 10.0 MiB). Look");
 }
 
 static void what_only_looks_like_a_leak(void **state)
@@ -272,36 +273,38 @@ static void holes(void **state)
     (void)state;
     struct recording *recording = record();
     segments(recording, 10, 88 * MIB, false);
-    expect_advice(recording,
-                  "120 MiB of the 0.98 GiB reserved (12.0 %) are free in 10 holes, the largest 12.0 MiB, when most is "
-                  "reserved; the program never has more than 880 MiB. What helps: expandable segments "
-                  "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes; `tarn replay` says what "
-                  "would be reserved.\n");
+    expect_advice(
+        recording,
+        "At the peak of reserved memory, 120 MiB of 0.98 GiB (12.0 %) are free, in 10 holes of at most 12.0 MiB. "
+        "The program never allocates more than 880 MiB. What helps: expandable segments "
+        "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes; `tarn replay` says what "
+        "would be reserved.\n");
     recording = record();
     segments(recording, 10, 80 * MIB, true);
-    expect_part(recording, "200 MiB of the 0.98 GiB reserved (20.0 %) are free in 10 holes, the largest 20.0 MiB");
-    expect_part(recording, "What helps: expandable segments are on already; tarn moves smaller pieces;");
+    expect_part(recording, "200 MiB of 0.98 GiB (20.0 %) are free, in 10 holes of at most 20.0 MiB.");
+    expect_part(recording, "What helps: expandable segments are on already, and tarn moves smaller pieces;");
     recording = record();
     recording->snapshot.tarn.there = true;
     segments(recording, 10, 80 * MIB, true);
-    expect_part(recording, "What helps: TARN_ALLOC_CONF=profile:footprint moves more of it;");
+    expect_part(recording, "What helps: TARN_ALLOC_CONF=profile:footprint moves free memory more often;");
 
     recording = record(); /* what a replay found: only what needs less is advised */
     segments(recording, 10, 88 * MIB, false);
     replayed = &(const struct advice_replay){.expandable = 900 * MIB, .tarn = 880 * MIB};
-    expect_advice(recording,
-                  "120 MiB of the 0.98 GiB reserved (12.0 %) are free in 10 holes, the largest 12.0 MiB, when most is "
-                  "reserved; the program never has more than 880 MiB. Replayed with expandable segments "
-                  "(PYTORCH_ALLOC_CONF=expandable_segments:True) it reserves 900 MiB, with tarn 880 MiB.\n");
+    expect_advice(
+        recording,
+        "At the peak of reserved memory, 120 MiB of 0.98 GiB (12.0 %) are free, in 10 holes of at most 12.0 MiB. "
+        "The program never allocates more than 880 MiB. A replay of the trace reserves 900 MiB with expandable "
+        "segments (PYTORCH_ALLOC_CONF=expandable_segments:True), and 880 MiB with tarn.\n");
     recording = record();
     segments(recording, 10, 88 * MIB, false);
     replayed = &(const struct advice_replay){.expandable = 1000 * MIB, .tarn = 900 * MIB};
     expect_part(recording,
-                " Replayed with tarn it reserves 900 MiB; with expandable segments 0.98 GiB, which is no help.");
+                " A replay of the trace reserves 900 MiB with tarn; expandable segments do not help (0.98 GiB).");
     recording = record();
     segments(recording, 10, 88 * MIB, false);
     replayed = &(const struct advice_replay){.expandable = 1000 * MIB, .tarn = 990 * MIB};
-    expect_part(recording, " Neither expandable segments nor tarn need much less for it");
+    expect_part(recording, " Neither expandable segments nor tarn would reserve much less");
     replayed = NULL;
 
     recording = record(); /* less than a tenth */
@@ -326,10 +329,10 @@ static void memory_that_waits(void **state)
     for (size_t i = 0; i < 2; i++)
         put(recording, SNAPSHOT_FREE_REQUESTED, (UINT64_C(1) << 40) + i * 200 * MIB, 95 * MIB, 0, 0);
     put(recording, SNAPSHOT_SEGMENT_ALLOC, UINT64_C(1) << 43, MIB, 0, 0);
-    expect_advice(recording,
-                  "190 MiB of the 0.98 GiB reserved (19.0 %) wait for another stream when most is reserved: 2 blocks "
-                  "freed, and not to be used again yet. Wait for that stream sooner, or allocate on the stream that "
-                  "uses it last.\n");
+    expect_advice(
+        recording,
+        "At the peak of reserved memory, 190 MiB of 0.98 GiB (19.0 %) wait for another stream: 2 blocks freed, but "
+        "not reusable yet. Wait for that stream sooner, or allocate on the stream that uses the memory last.\n");
     put(recording, SNAPSHOT_FREE_COMPLETED, UINT64_C(1) << 40, 95 * MIB, 0, 0);
     put(recording, SNAPSHOT_SEGMENT_ALLOC, UINT64_C(1) << 44, MIB, 0, 0);
     expect_part(recording, ""); /* the peak is the last one now, and less than a tenth waits */
@@ -348,10 +351,11 @@ static void memory_that_goes_and_comes_back(void **state)
         give(recording, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB);
         put(recording, SNAPSHOT_SEGMENT_FREE, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
     }
-    expect_advice(recording,
-                  "0.98 GiB went back to the driver in 10 pieces from 4.00 ms to 49.0 ms, and 900 MiB were taken again "
-                  "afterwards. Each costs a call of the driver, and the program waits for the device: leave out "
-                  "empty_cache(), or give the device room.\n");
+    expect_advice(
+        recording,
+        "0.98 GiB were returned to the driver in 10 pieces from 4.00 ms to 49.0 ms, and 900 MiB were taken again "
+        "afterwards. Each return is a driver call, and the program waits for the device. Leave out calls of "
+        "empty_cache(), or leave more memory free on the device.\n");
     recording = record(); /* little of it */
     segments(recording, 10, 100 * MIB, false);
     give(recording, UINT64_C(1) << 40, 100 * MIB);
@@ -374,28 +378,29 @@ static void out_of_memory(void **state)
     struct recording *recording = record();
     segments(recording, 10, 95 * MIB, false);
     put(recording, SNAPSHOT_OOM, 20 * MIB, 60 * MIB, STACK_WORK, 0);
-    expect_advice(recording,
-                  "Memory ran out for a request of 60.0 MiB by work a.py:9: the device had 20.0 MiB, and 50.0 MiB of "
-                  "the 0.98 GiB reserved "
-                  "were free, enough together, but the largest hole was 5.00 MiB. Fragmentation: expandable segments "
-                  "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
+    expect_advice(
+        recording,
+        "Memory ran out. The request that failed was for 60.0 MiB, by work a.py:9. The device had 20.0 MiB free, and "
+        "50.0 MiB of the 0.98 GiB reserved were free: enough together, but the largest hole was 5.00 MiB. This "
+        "is fragmentation: expandable segments "
+        "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
     put(recording, SNAPSHOT_OOM, 20 * MIB, 100 * MIB, STACK_WORK, 0);
     expect_advice(
         recording,
-        "Memory ran out 2 times, the last time for a request of 100 MiB by work a.py:9: the device had 20.0 MiB, and "
-        "50.0 MiB of the 0.98 GiB reserved were free. It lacked 30.0 MiB even with all of that in one piece: 950 MiB "
-        "were "
-        "in use, and work a.py:9 has 950 MiB of that (100 %).\n");
+        "Memory ran out 2 times. The last request that failed was for 100 MiB, by work a.py:9. The device had 20.0 MiB "
+        "free, and 50.0 MiB of the 0.98 GiB reserved were free. Even in one piece that was 30.0 MiB too little: 950 "
+        "MiB "
+        "were in use, of which work a.py:9 has 950 MiB (100 %).\n");
     put(recording, SNAPSHOT_FREE_REQUESTED, UINT64_C(1) << 40, 95 * MIB, 0, 0);
     work(recording, 1, MIB);
     put(recording, SNAPSHOT_OOM, 20 * MIB, 100 * MIB, STACK_WORK, 0);
     expect_part(recording,
-                "were free. 95.0 MiB were freed and waited for another stream: synchronize before, or free earlier.\n");
+                "were free. 95.0 MiB more were freed but waited for another stream: synchronize or free earlier.\n");
 
     recording = record(); /* a log that says nothing of reserved memory */
     take(recording, 5 * MIB, STACK_NONE, 0);
     put(recording, SNAPSHOT_OOM, 0, 60 * MIB, STACK_NONE, 0);
-    expect_advice(recording, "Memory ran out for a request of 60.0 MiB, with 5.00 MiB allocated.\n");
+    expect_advice(recording, "Memory ran out. The request that failed was for 60.0 MiB. 5.00 MiB were allocated.\n");
 }
 
 /* A device with room enough did not refuse the request: a limit did. What rounding may ask for besides is no room. */
@@ -407,10 +412,10 @@ static void out_of_a_limit(void **state)
     put(recording, SNAPSHOT_OOM, 300 * MIB, 60 * MIB, STACK_WORK, TAG);
     expect_advice(
         recording,
-        "Memory ran out for a request of 60.0 MiB by cache (work a.py:9), although the device had 300 MiB free: a "
-        "limit "
-        "refused it, as torch.cuda.set_per_process_memory_fraction() or tarn_device_limit_set() sets one. 50.0 MiB of "
-        "the 0.98 GiB reserved were free, 950 MiB were in use, and work a.py:9 has 950 MiB of that (100 %).\n");
+        "Memory ran out. The request that failed was for 60.0 MiB, by cache (work a.py:9), and the device had 300 MiB "
+        "free: a limit refused it, such as torch.cuda.set_per_process_memory_fraction() or tarn_device_limit_set() "
+        "sets. 50.0 MiB of the 0.98 GiB reserved were free; 950 MiB were in use, of which work a.py:9 has 950 MiB "
+        "(100 %).\n");
     recording = record();
     segments(recording, 10, 95 * MIB, false);
     put(recording, SNAPSHOT_OOM, 61 * MIB, 60 * MIB, STACK_WORK, 0);
@@ -431,9 +436,10 @@ static void a_state_has_no_trace(void **state)
     recording->snapshot.segment_count = 1;
     recording->snapshot.blocks = blocks;
     recording->snapshot.block_count = 2;
-    expect_advice(recording,
-                  "600 MiB of the 0.98 GiB reserved (60.0 %) are free in 1 hole, the largest 600 MiB. What helps: "
-                  "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
+    expect_advice(
+        recording,
+        "Of the reserved memory, 600 MiB of 0.98 GiB (60.0 %) are free, in 1 hole of at most 600 MiB. What helps: "
+        "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
     segment.block_count = 1;
     segment.total_size = 400 * MIB;
     expect_advice(recording, "");

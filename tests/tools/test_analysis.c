@@ -220,7 +220,7 @@ static void groups_and_labels(void **state)
     expect_group(&analysis, ANALYSIS_BY_STREAM, 3, 1, "default stream", 8 * KIB - 100, 2);
     expect_group(&analysis, ANALYSIS_BY_POOL, 3, 0, "pool (3, 4)", 95 * KIB, 2);
     expect_group(&analysis, ANALYSIS_BY_POOL, 3, 1, "default pool", 8 * KIB - 100, 2);
-    expect_group(&analysis, ANALYSIS_BY_THREAD, 3, 0, "thread not known", 95 * KIB, 2);
+    expect_group(&analysis, ANALYSIS_BY_THREAD, 3, 0, "unknown thread", 95 * KIB, 2);
     expect_group(&analysis, ANALYSIS_BY_THREAD, 3, 1, "thread 1 other", 8 * KIB - 100, 2);
 
     size_t count;

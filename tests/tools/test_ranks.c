@@ -104,8 +104,8 @@ static void who_differs_and_runs_out_first(void **state)
     }
     assert_int_equal(ranks.median, 60 * MIB);
     assert_int_equal(ranks.sentence_count, 2);
-    assert_true(says(&ranks, 0, "Rank 3 is the first whose memory runs out: a request of 300 MiB"));
-    assert_true(says(&ranks, 0, " before rank 1.") && says(&ranks, 0, "2 of 5 ranks"));
+    assert_true(says(&ranks, 0, "Rank 3 runs out of memory first, at a request of 300 MiB"));
+    assert_true(says(&ranks, 0, " before rank 1 by the clocks") && says(&ranks, 0, "2 of 5 ranks"));
     assert_true(says(&ranks, 1, "Rank 2 has 84.0 MiB at its peak, 24.0 MiB (40 %) more than the median"));
     assert_true(says(&ranks, 1, "\"experts\" alone has 24.0 MiB more"));
 
@@ -157,7 +157,7 @@ static void all_alike(void **state)
     assert_true(ranks_make(files, RANKS, &ranks));
     assert_int_equal(ranks.sentence_count, 2);
     assert_true(says(&ranks, 0, "No rank ran out of memory. Rank 4 comes closest: it reserves "));
-    assert_true(says(&ranks, 0, " of 256 MiB, so that "));
+    assert_true(says(&ranks, 0, " of 256 MiB, which leaves "));
     assert_true(says(&ranks, 1, "All 5 ranks are alike: their peaks are within 3.3 % of the median, 60.0 MiB."));
     ranks_finish(&ranks);
     forget(files, paths);

@@ -39,7 +39,7 @@ run 1 diff "$data/tarn.pickle" "$work/nothing" && says err "^tarn diff: $work/no
 
 # Text, with and without UTF-8, without control characters.
 LC_ALL=C.UTF-8 run 0 report "$data/tarn.pickle" && silent err
-says out '^tarn.pickle, device 0 (device é 0): by tarn 9.8.7, driver host; 2,278 events, [0-9]* allocations in'
+says out '^tarn.pickle, device 0 (device é 0): recorded by tarn 9.8.7, driver host; 2,278 events, [0-9]* allocations in'
 says out 'before event 17 threads are missing, and 3 events were overwritten'
 says out '^peak allocated   1.45 GiB  after event 1,558, 81.7 ms, 126 blocks$'
 says out '^reserved then    1.87 GiB  .* free (22.[0-9] %) in 74 holes, the largest 111 MiB$'
@@ -54,7 +54,7 @@ says out '^Out of memory 1 time$'
 LC_ALL=C run 0 report "$data/tarn.pickle" --rows 2 --device 1
 lacks out '█' && says out '##' && lacks out 'device 0' && says out ' more$'
 run 0 report --at end "$data/oom.pickle" && says out '^allocated  ' && says out '^Out of memory 15 times, the last of them:$'
-run 0 report "$data/state-only.pickle" && says out 'no trace, so its state' && lacks out 'over time'
+run 0 report "$data/state-only.pickle" && says out 'a state without a trace' && lacks out 'over time'
 run 0 report "$data/old.pickle" && says out ' events$'
 
 # A program that keeps nothing, a trace without segments, and segments without a trace.
@@ -69,8 +69,8 @@ run 0 report "$work/small.pickle" && says out '^allocated        8.00 KiB  1 blo
 # Advice: figures and what to do, in the text and in JSON; none for a recording that is well.
 says_on_one_line() { tr -s '\n ' ' ' <"$work/out" | grep -qe "$1" || fail "out does not say: $1"; }
 LC_ALL=C.UTF-8 run 0 report --device 0 "$data/tarn.pickle"
-says_on_one_line '• Memory ran out for a request of 291 MiB by step_26 model_5.py:88: the device had 134 MiB, and 486 MiB of the 1.87 GiB reserved were free, enough'
-says_on_one_line '• 758 MiB of the 1.92 GiB reserved (38.5 %) are free in 75 holes, the largest 212 MiB, when most is reserved'
+says_on_one_line '• Memory ran out. The request that failed was for 291 MiB, by step_26 model_5.py:88. The device had 134 MiB free, and 486 MiB of the 1.87 GiB reserved were free: enough'
+says_on_one_line '• At the peak of reserved memory, 758 MiB of 1.92 GiB (38.5 %) are free, in 75 holes of at most 212 MiB.'
 LC_ALL=C run 0 report "$data/tarn.pickle" && says out '^\* Memory ran out' && lacks out '•'
 run 0 report --json "$data/tarn.pickle"
 json '[i["kind"] for i in a[0]["advice"]] == ["out_of_memory", "fragmentation", "returns"] and a[0]["advice"][0]["bytes"] == a[0]["out_of_memory"][0]["asked"]'
@@ -81,15 +81,15 @@ run 0 report --json "$data/well.pickle" && json 'a[0]["advice"] == []'
 # Out-of-memory errors, the last ones, a fact a line; what is asked for stands first.
 LC_ALL=C.UTF-8 run 0 report --device 0 "$data/tarn.pickle" && says out '^Out of memory 1 time$'
 diff -u - <(sed -n '/^Out of memory/,$p' "$work/out" | tail -n +2) >&2 <<'END' || fail "the error looks otherwise"
-  asked for        291 MiB  at event 1,401, 72.5 ms
+  requested        291 MiB  at event 1,401, 72.5 ms
   by             step_26  model_5.py:88
   from           thread 1 main
   allocated       1.39 GiB  in 121 blocks
   reserved        1.87 GiB  486 MiB free (25.4 %), at most 130 MiB in one piece
-  device had       134 MiB
+  device free      134 MiB
 END
 run 0 report "$data/oom.pickle" && says out '^Out of memory 15 times, the last of them:$'
-[ "$(grep -c '^  asked for' "$work/out")" -eq 3 ] || fail "not three errors are shown"
+[ "$(grep -c '^  requested' "$work/out")" -eq 3 ] || fail "not three errors are shown"
 
 # What is asked for: tables, rows, callers, moments.
 run 0 report --by tag,stream --top 3 --device 0 "$data/tarn.pickle"
@@ -121,8 +121,8 @@ events.append({"action": "oom", "size": 1 << 30, "device_free": 1 << 20, "stream
 pickle.dump({"segments": [], "device_traces": [events]}, open(sys.argv[2], "wb"), 4)
 END
 LC_ALL=C.UTF-8 run 0 report --no-what-if "$work/cut.pickle"
-says_on_one_line 'By stacks and lifetimes 484 MiB of it (45 %) are activations: a smaller batch, shorter sequences or torch.utils.checkpoint need less'
-run 0 report --no-what-if --category optimizer=train "$work/cut.pickle" && lacks out 'are activations: a smaller batch'
+says_on_one_line 'Judging by stacks and lifetimes, 484 MiB of that (45 %) are activations. To reduce them, use a smaller batch, shorter sequences or torch.utils.checkpoint.'
+run 0 report --no-what-if --category optimizer=train "$work/cut.pickle" && lacks out 'are activations. To reduce'
 
 # Categories, and the reader's own rules.
 truth=$TARN_SOURCE/tests/tools/recordings/gpt-adamw.pickle.zst
@@ -141,7 +141,7 @@ mkdir "$work/ranks"
 for rank in 0 1 2 10; do cp "$data/small-4.pickle.zst" "$work/ranks/rank$rank.pickle"; done
 cp "$data/tarn.pickle" "$work/ranks/rank1.pickle"
 for command_name in report diff; do
-    run 0 "$command_name" --device 0 "$work"/ranks/rank*.pickle && says out '^4 ranks$' && says out ' Rank 1 is the first whose memory runs out'
+    run 0 "$command_name" --device 0 "$work"/ranks/rank*.pickle && says out '^4 ranks$' && says out ' Rank 1 runs out of memory first'
     [ "$(sed -n 's/^rank \([0-9][0-9]*\) .*/\1/p' "$work/out" | tr '\n' ' ')" = '0 1 2 10 ' ] || fail "the ranks are in another order"
     run 0 "$command_name" --json --device 0 "$work"/ranks/rank*.pickle && json 'a["median"] == a["ranks"][0]["allocated"] < a["ranks"][1]["allocated"]'
 done
@@ -168,7 +168,7 @@ run 0 report --json "$data/state-only.pickle" && json 'not a[0]["trace"] and a[0
 
 # What RMM logged is not PyTorch's; what was there before a recording has no stack, and is not called that.
 printf '%s\n' 'Thread,Time,Action,Pointer,Size,Stream' '1,00:00:01:000001,free,0x1000,5000,0x0' '1,00:00:01:000002,allocate,0x9000,700,0x0' >"$work/few.csv"
-run 0 report "$work/few.csv" && says out ': by RMM; 2 events' && says out '^  4.88 KiB 100.0 %        1  from before the recording$'
+run 0 report "$work/few.csv" && says out ': recorded by RMM; 2 events' && says out '^  4.88 KiB 100.0 %        1  from before the recording$'
 run 0 report --json "$work/few.csv" && json 'a[0]["blocks"][0]["call_site"] == "from before the recording" and a[0]["by"] == "RMM"'
 run 0 report --json --at end "$work/few.csv" && json 'a[0]["blocks"][0]["call_site"] == "no stack"'
 

@@ -55,9 +55,9 @@ static void say_what_joins(struct advice *advice, const struct analysis *analysi
     for (size_t i = 0; i < analysis->range_count; i++)
         expandable = expandable || analysis->ranges[i].joins;
     if (analysis->snapshot->tarn.there)
-        say(advice, "TARN_ALLOC_CONF=profile:footprint moves more of it");
+        say(advice, "TARN_ALLOC_CONF=profile:footprint moves free memory more often");
     else if (expandable)
-        say(advice, "expandable segments are on already; tarn moves smaller pieces");
+        say(advice, "expandable segments are on already, and tarn moves smaller pieces");
     else
         say(advice, "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes");
 }
@@ -90,18 +90,19 @@ static void say_whose(struct advice *advice, const struct analysis *analysis, ui
 static bool say_category(struct advice *advice, const struct analysis *analysis, uint32_t moment, uint64_t all)
 {
     static const char *const what[CATEGORY_COUNT] = {
-        [CATEGORY_WEIGHTS] = "weights: a lower precision, or weights that are sharded or kept on the host, need less",
-        [CATEGORY_GRADIENTS] = "gradients: sharded, or in a lower precision, they need less",
+        [CATEGORY_WEIGHTS] = "weights. To reduce them, use a lower precision, shard them, or keep them on the host",
+        [CATEGORY_GRADIENTS] = "gradients. To reduce them, shard them or use a lower precision",
         [CATEGORY_OPTIMIZER] = "the optimizer's state", /* which has advice of its own */
-        [CATEGORY_ACTIVATIONS] = "activations: a smaller batch, shorter sequences or torch.utils.checkpoint need less",
-        [CATEGORY_CACHES] = "caches: fewer or shorter sequences at once, or a bound on what is kept, need less",
+        [CATEGORY_ACTIVATIONS] =
+            "activations. To reduce them, use a smaller batch, shorter sequences or torch.utils.checkpoint",
+        [CATEGORY_CACHES] = "caches. To reduce them, keep fewer or shorter sequences at once, or set a bound",
     };
     size_t count;
     struct analysis_group *groups = analysis_groups(analysis, ANALYSIS_BY_CATEGORY, moment, &count);
     if (!groups)
         return false;
     if (count && what[groups[0].key] && groups[0].bytes >= all / 3)
-        say(advice, " By stacks and lifetimes %s of it (%.0f %%) are %s.", units_bytes(groups[0].bytes).text,
+        say(advice, " Judging by stacks and lifetimes, %s of that (%.0f %%) are %s.", units_bytes(groups[0].bytes).text,
             percent(groups[0].bytes, all), what[groups[0].key]);
     free(groups);
     return true;
@@ -119,9 +120,9 @@ static bool say_largest(struct advice *advice, const struct analysis *analysis, 
     if (!groups)
         return false;
     if (count && groups[0].key) {
-        say(advice, ", and ");
+        say(advice, ", of which ");
         say_label(advice, analysis, by, groups[0].key);
-        say(advice, " has %s of that (%.0f %%)", units_bytes(groups[0].bytes).text, percent(groups[0].bytes, all));
+        say(advice, " has %s (%.0f %%)", units_bytes(groups[0].bytes).text, percent(groups[0].bytes, all));
     }
     free(groups);
     return true;
@@ -139,16 +140,16 @@ static bool advise_out_of_memory(const struct analysis *analysis, struct advice_
         return false;
     struct advice *advice = add(list, ADVICE_OUT_OF_MEMORY, oom->asked, moment);
     if (analysis->oom_count > 1)
-        say(advice, "Memory ran out %s times, the last time", units_count(analysis->oom_count).text);
+        say(advice, "Memory ran out %s times. The last request that failed was for %s",
+            units_count(analysis->oom_count).text, units_bytes(oom->asked).text);
     else
-        say(advice, "Memory ran out");
-    say(advice, " for a request of %s", units_bytes(oom->asked).text);
+        say(advice, "Memory ran out. The request that failed was for %s", units_bytes(oom->asked).text);
     if (oom->tag || oom->stack) {
-        say(advice, " by ");
+        say(advice, ", by ");
         say_whose(advice, analysis, oom->tag, oom->stack);
     }
     if (!state.reserved) { /* a log without segments: nothing is known of what there was */
-        say(advice, ", with %s allocated", units_bytes(state.allocated).text);
+        say(advice, ". %s were allocated", units_bytes(state.allocated).text);
         bool said = say_largest(advice, analysis, moment, state.allocated);
         say(advice, ".");
         return said && say_category(advice, analysis, moment, state.allocated);
@@ -156,27 +157,27 @@ static bool advise_out_of_memory(const struct analysis *analysis, struct advice_
     uint64_t there = state.unused + oom->device_free;
     if (oom->device_free >= oom->asked + ROUNDED) {
         say(advice,
-            ", although the device had %s free: a limit refused it, as torch.cuda.set_per_process_memory_fraction() or "
-            "tarn_device_limit_set() sets one. %s of the %s reserved were free, %s were in use",
+            ", and the device had %s free: a limit refused it, such as torch.cuda.set_per_process_memory_fraction() or "
+            "tarn_device_limit_set() sets. %s of the %s reserved were free; %s were in use",
             units_bytes(oom->device_free).text, units_bytes(state.unused).text, units_bytes(state.reserved).text,
             units_bytes(state.allocated).text);
         bool said = say_largest(advice, analysis, moment, state.allocated);
         say(advice, ".");
         return said && say_category(advice, analysis, moment, state.allocated);
     }
-    say(advice, ": the device had %s, and %s of the %s reserved were free", units_bytes(oom->device_free).text,
+    say(advice, ". The device had %s free, and %s of the %s reserved were free", units_bytes(oom->device_free).text,
         units_bytes(state.unused).text, units_bytes(state.reserved).text);
     if (there >= oom->asked) {
-        say(advice,
-            ", enough together, but the largest hole was %s. Fragmentation: ", units_bytes(state.largest_free).text);
+        say(advice, ": enough together, but the largest hole was %s. This is fragmentation: ",
+            units_bytes(state.largest_free).text);
         say_what_joins(advice, analysis);
         say(advice, ".");
     } else if (there + state.waiting >= oom->asked) {
-        say(advice, ". %s were freed and waited for another stream: synchronize before, or free earlier.",
+        say(advice, ". %s more were freed but waited for another stream: synchronize or free earlier.",
             units_bytes(state.waiting).text);
     } else {
-        say(advice, ". It lacked %s even with all of that in one piece: %s were in use",
-            units_bytes(oom->asked - there).text, units_bytes(state.allocated).text);
+        say(advice, ". Even in one piece that was %s too little: %s were in use", units_bytes(oom->asked - there).text,
+            units_bytes(state.allocated).text);
         bool said = say_largest(advice, analysis, moment, state.allocated);
         say(advice, ".");
         return said && say_category(advice, analysis, moment, state.allocated);
@@ -196,19 +197,19 @@ static bool advise_leak(const struct analysis *analysis, struct advice_list *lis
         struct advice *advice = add(list, ADVICE_LEAK, most->bytes, most->last);
         say_whose(advice, analysis, most->tag, most->stack);
         if (most->size)
-            say(advice, "Something that asks for %s", units_bytes(most->size).text);
+            say(advice, "A caller of unknown name that requests %s", units_bytes(most->size).text);
         uint64_t allocated = analysis->at_peak.allocated;
-        say(advice, " keeps about %s more each round, %s in %zu rounds, and frees none of it: %.0f %% of the peak",
+        say(advice, " keeps about %s more in each round and frees none of it: %s in %zu rounds, %.0f %% of the peak",
             units_bytes(most->bytes / most->rounds).text, units_bytes(most->bytes).text, most->rounds,
             percent(most->bytes, allocated));
         if (count > 1) {
             uint64_t others = 0;
             for (size_t i = 1; i < count; i++)
                 others += leaks[i].bytes;
-            say(advice, " (and %zu other%s that grow%s so, %s)", count - 1, count > 2 ? "s" : "", count > 2 ? "" : "s",
-                units_bytes(others).text);
+            say(advice, " (%zu other%s grow%s in the same way, by %s)", count - 1, count > 2 ? "s" : "",
+                count > 2 ? "" : "s", units_bytes(others).text);
         }
-        say(advice, ". Look for what still refers to it: a list, or a cache without a bound.");
+        say(advice, ". Look for what still refers to the memory, such as a list or a cache without a bound.");
     }
     free(leaks);
     return true;
@@ -236,17 +237,18 @@ static void say_what_replays(struct advice *advice, const struct analysis *analy
     bool expandable = replay->expandable && replay->expandable <= worth, tarn = replay->tarn && replay->tarn <= worth;
     const char *const segments = "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True)";
     if (expandable && tarn)
-        say(advice, " Replayed with %s it reserves %s, with tarn %s.", segments, units_bytes(replay->expandable).text,
-            units_bytes(replay->tarn).text);
+        say(advice, " A replay of the trace reserves %s with %s, and %s with tarn.",
+            units_bytes(replay->expandable).text, segments, units_bytes(replay->tarn).text);
     else if (expandable)
-        say(advice, " Replayed with %s it reserves %s.", segments, units_bytes(replay->expandable).text);
+        say(advice, " A replay of the trace reserves %s with %s.", units_bytes(replay->expandable).text, segments);
     else if (tarn && replay->expandable)
-        say(advice, " Replayed with tarn it reserves %s; with expandable segments %s, which is no help.",
+        say(advice, " A replay of the trace reserves %s with tarn; expandable segments do not help (%s).",
             units_bytes(replay->tarn).text, units_bytes(replay->expandable).text);
     else if (tarn)
-        say(advice, " Replayed with tarn it reserves %s.", units_bytes(replay->tarn).text);
+        say(advice, " A replay of the trace reserves %s with tarn.", units_bytes(replay->tarn).text);
     else
-        say(advice, " Neither expandable segments nor tarn need much less for it: sizes that repeat do.");
+        say(advice, " Neither expandable segments nor tarn would reserve much less; requests of fewer different sizes "
+                    "would help.");
 }
 
 /* More is reserved than the program ever had, and what is too much lies in holes. */
@@ -261,12 +263,12 @@ static bool advise_fragmentation(const struct analysis *analysis, const struct a
     if (!spare_of(analysis))
         return true;
     struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->fullest);
-    say(advice, "%s of the %s reserved (%.1f %%) are free in %s hole%s, the largest %s",
+    say(advice, "%s%s of %s (%.1f %%) are free, in %s hole%s of at most %s.",
+        analysis->has_trace ? "At the peak of reserved memory, " : "Of the reserved memory, ",
         units_bytes(state->unused).text, units_bytes(state->reserved).text, percent(state->unused, state->reserved),
         units_count(state->holes).text, state->holes == 1 ? "" : "s", units_bytes(state->largest_free).text);
     if (analysis->has_trace)
-        say(advice, ", when most is reserved; the program never has more than %s", units_bytes(needed).text);
-    say(advice, ".");
+        say(advice, " The program never allocates more than %s.", units_bytes(needed).text);
     if (replay && (replay->expandable || replay->tarn) && !expandable && !analysis->snapshot->tarn.there) {
         say_what_replays(advice, analysis, replay);
         return true;
@@ -284,9 +286,8 @@ static bool advise_waiting(const struct analysis *analysis, struct advice_list *
         return true;
     struct advice *advice = add(list, ADVICE_WAITING, state->waiting, analysis->fullest);
     say(advice,
-        "%s of the %s reserved (%.1f %%) wait for another stream when most is reserved: %s block%s freed, and not to "
-        "be used "
-        "again yet. Wait for that stream sooner, or allocate on the stream that uses it last.",
+        "At the peak of reserved memory, %s of %s (%.1f %%) wait for another stream: %s block%s freed, but not "
+        "reusable yet. Wait for that stream sooner, or allocate on the stream that uses the memory last.",
         units_bytes(state->waiting).text, units_bytes(state->reserved).text, percent(state->waiting, state->reserved),
         units_count(state->waiting_blocks).text, state->waiting_blocks == 1 ? "" : "s");
     return true;
@@ -309,9 +310,9 @@ static bool advise_optimizer(const struct analysis *analysis, struct advice_list
         return true;
     struct advice *advice = add(list, ADVICE_OPTIMIZER, state, analysis->peak);
     say(advice,
-        "The optimizer has %s, %.0f %% of the peak and %.1f times the weights (%s): one with 8-bit or factored state, "
-        "or its state "
-        "sharded over devices or on the host, needs less.",
+        "The optimizer's state has %s: %.0f %% of the peak, and %.1f times the weights (%s). An optimizer with 8-bit "
+        "or "
+        "factored state needs less; so does state that is sharded over devices or kept on the host.",
         units_bytes(state).text, percent(state, analysis->at_peak.allocated), (double)state / (double)weights,
         units_bytes(weights).text);
     return true;
@@ -338,13 +339,14 @@ static bool advise_returns(const struct analysis *analysis, struct advice_list *
     if (both < LEAST_FREE || both < analysis->at_peak_reserved.reserved / 2)
         return true;
     struct advice *advice = add(list, ADVICE_RETURNS, both, first);
-    say(advice, "%s went back to the driver in %s piece%s", units_bytes(returned).text, units_count(count).text,
+    say(advice, "%s were returned to the driver in %s piece%s", units_bytes(returned).text, units_count(count).text,
         count == 1 ? "" : "s");
     if (analysis->has_times)
         say(advice, " from %s to %s", units_time(analysis->times[first]).text, units_time(analysis->times[last]).text);
     say(advice,
-        ", and %s were taken again afterwards. Each costs a call of the driver, and the program waits for the device: "
-        "leave out empty_cache(), or give the device room.",
+        ", and %s were taken again afterwards. Each return is a driver call, and the program waits for the device. "
+        "Leave "
+        "out calls of empty_cache(), or leave more memory free on the device.",
         units_bytes(again).text);
     return true;
 }

@@ -219,7 +219,7 @@ const char *analysis_label(const struct analysis *analysis, enum analysis_by by,
     case ANALYSIS_BY_THREAD: {
         const char *name = thread_name(snapshot, key);
         wanted = key ? snprintf(label, size, "thread %" PRIu32 "%s%s", key, *name ? " " : "", name)
-                     : snprintf(label, size, "thread not known");
+                     : snprintf(label, size, "unknown thread");
         break;
     }
     case ANALYSIS_BY_COUNT:

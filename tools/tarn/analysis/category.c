@@ -29,7 +29,7 @@ struct draft {
     uint8_t *categories;
 };
 
-static const char *const category_names[CATEGORY_COUNT] = {"not known",  "weights",     "gradients",
+static const char *const category_names[CATEGORY_COUNT] = {"unknown",    "weights",     "gradients",
                                                            "optimizer",  "activations", "caches",
                                                            "workspaces", "temporaries", "kept from before"};
 

@@ -240,19 +240,19 @@ static void say_first(struct ranks *ranks)
     }
     if (timed) {
         const struct rank *one = &ranks->items[first], *two = &ranks->items[second];
-        int length = snprintf(next_sentence(ranks), size, "%s is the first whose memory runs out: a request of %s",
+        int length = snprintf(next_sentence(ranks), size, "%s runs out of memory first, at a request of %s",
                               starting(one).text, units_bytes(one->analysis->ooms[0].asked).text);
         char *rest = ranks->sentences[ranks->sentence_count - 1] + length;
         if (timed > 1)
             snprintf(rest, size - (size_t)length,
-                     ", %s before %s. It is so in %zu of %zu ranks, by the clocks of their hosts.",
+                     ", %s before %s by the clocks of their hosts. Memory runs out in %zu of %zu ranks.",
                      units_time((uint64_t)(two->failed_us - one->failed_us) * 1000).text, two->name, failed,
                      ranks->count);
         else
-            snprintf(rest, size - (size_t)length, ". It is so in %zu of %zu ranks.", failed, ranks->count);
+            snprintf(rest, size - (size_t)length, ". Memory runs out in %zu of %zu ranks.", failed, ranks->count);
     } else if (failed) {
         snprintf(next_sentence(ranks), size,
-                 "Memory ran out in %zu of %zu ranks; the files have no times that tell which was first.", failed,
+                 "Memory runs out in %zu of %zu ranks. The files have no times, so which was first is unknown.", failed,
                  ranks->count);
     } else if (reserved) {
         for (size_t i = 0; i < ranks->count; i++) {
@@ -268,14 +268,15 @@ static void say_first(struct ranks *ranks)
         uint64_t left = known && one->capacity > own ? one->capacity - own : 0;
         if (known)
             snprintf(next_sentence(ranks), size,
-                     "No rank ran out of memory. %s comes closest: it reserves %s of %s, so that %s are left.",
+                     "No rank ran out of memory. %s comes closest: it reserves %s of %s, which leaves %s.",
                      starting(one).text, units_bytes(own).text, units_bytes(one->capacity).text,
                      units_bytes(left).text);
         else if (own > median)
-            snprintf(next_sentence(ranks), size,
-                     "No rank ran out of memory. On devices of one size %s would be the first: it reserves %s, the "
-                     "median %s.",
-                     one->name, units_bytes(own).text, units_bytes(median).text);
+            snprintf(
+                next_sentence(ranks), size,
+                "No rank ran out of memory. On devices of the same size %s would be the first: it reserves %s; the "
+                "median is %s.",
+                one->name, units_bytes(own).text, units_bytes(median).text);
     }
     free(reserved);
 }

@@ -26,7 +26,7 @@ static void write_rank(FILE *out, const struct ranks *ranks, const struct rank *
     uint64_t far = peak > ranks->median ? peak - ranks->median : ranks->median - peak;
     char growth[48];
     snprintf(growth, sizeof growth, "%s%s", !far ? "" : peak > ranks->median ? "+" : "-", units_bytes(far).text);
-    fprintf(out, "%-*.*s %11s %12s %11s %13s %14zu", NAME_COLUMNS, NAME_COLUMNS, rank->name, units_bytes(peak).text,
+    fprintf(out, "%-*.*s %11s %12s %11s %16s %14zu", NAME_COLUMNS, NAME_COLUMNS, rank->name, units_bytes(peak).text,
             growth, units_bytes(analysis->at_peak_reserved.reserved).text,
             units_bytes(analysis->at_fullest.unused).text, analysis->oom_count);
     if (rank->capacity)
@@ -69,8 +69,8 @@ bool ranks_text_write(FILE *out, const struct ranks *ranks, const struct report_
     fprintf(out, "%zu ranks\n\n", ranks->count);
     for (size_t i = 0; i < ranks->sentence_count; i++)
         report_print_wrapped(out, ranks->sentences[i], options);
-    fprintf(out, "\n%-*s %11s %12s %11s %13s %14s\n", NAME_COLUMNS, "rank", "peak", "from median", "reserved",
-            "free of that", "out of memory");
+    fprintf(out, "\n%-*s %11s %12s %11s %16s %14s\n", NAME_COLUMNS, "rank", "peak", "from median", "reserved",
+            "free in reserved", "out of memory");
     for (size_t i = 0; i < ranks->count; i++)
         write_rank(out, ranks, &ranks->items[i]);
     for (enum analysis_by by = 0; done && by < ANALYSIS_BY_COUNT; by++)

@@ -355,7 +355,7 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
     *text = 0;
     if (partial || snapshot->tarn.overwritten)
         snprintf(text, size,
-                 "The recording is not whole: before event %zu threads are missing, and %llu events were overwritten.",
+                 "The recording is incomplete: before event %zu threads are missing, and %llu events were overwritten.",
                  partial, (unsigned long long)snapshot->tarn.overwritten);
 }
 

@@ -80,7 +80,7 @@ static void write_head(FILE *out, const struct report_file *file, const struct a
     fprintf(out, "%s, device %d", report_base_name(file->path), analysis->device);
     if ((size_t)analysis->device < tarn->device_count && *snapshot_text(snapshot, tarn->devices[analysis->device].name))
         fprintf(out, " (%s)", snapshot_text(snapshot, tarn->devices[analysis->device].name));
-    fprintf(out, ": by %s", report_writer(snapshot, writer, sizeof writer));
+    fprintf(out, ": recorded by %s", report_writer(snapshot, writer, sizeof writer));
     if (analysis->has_trace) {
         fputs("; ", out);
         print_plural(out, analysis->event_count, "event");
@@ -89,13 +89,13 @@ static void write_head(FILE *out, const struct report_file *file, const struct a
         if (analysis->has_times)
             fprintf(out, " in %s", units_time(analysis->times[analysis->event_count]).text);
     } else {
-        fputs("; no trace, so its state", out);
+        fputs("; a state without a trace", out);
     }
     putc('\n', out);
     size_t partial = analysis->has_trace ? snapshot->traces[analysis->device].exact_from : 0;
     if (partial || tarn->overwritten)
         fprintf(out,
-                "The recording is not whole: before event %zu threads are missing, and %" PRIu64
+                "The recording is incomplete: before event %zu threads are missing, and %" PRIu64
                 " events were overwritten.\n",
                 partial, tarn->overwritten);
 }
@@ -120,7 +120,7 @@ static void write_sums(FILE *out, const struct analysis *analysis, const struct 
     if (state->waiting_blocks) {
         fprintf(out, "%-15s %9s  ", "waiting then", units_bytes(state->waiting).text);
         print_plural(out, state->waiting_blocks, "block");
-        fputs(" freed, and not to be used again yet\n", out);
+        fputs(" freed, but not reusable yet\n", out);
     }
     if (analysis->has_trace && known)
         fprintf(out, "%-15s %9s  after event %s%s\n", "peak reserved",
@@ -240,7 +240,7 @@ static bool write_chart(FILE *out, const struct analysis *analysis, const struct
     if (made) {
         uint64_t top = analysis->at_peak_reserved.reserved;
         top = top > analysis->at_peak.allocated ? top : analysis->at_peak.allocated;
-        fprintf(out, "\n%s over time; %s is reserved, ^ the peak%s\n", options->unicode ? "Allocated ▇" : "Allocated #",
+        fprintf(out, "\n%s over time; %s reserved, ^ peak%s\n", options->unicode ? "Allocated ▇" : "Allocated #",
                 options->unicode ? "·" : ".", analysis->oom_count ? ", ! out of memory" : "");
         for (int row = CHART_ROWS - 1; row >= 0; row--) {
             double low = (double)top * row / CHART_ROWS, step = top ? (double)top / CHART_ROWS : 1;
@@ -323,7 +323,7 @@ static bool write_oom(FILE *out, const struct analysis *analysis, const struct a
     uint32_t moment = oom->event < analysis->event_count ? oom->event : analysis->event_count;
     if (!analysis_states(analysis, &moment, 1, &state))
         return false;
-    fprintf(out, "  %-14s %9s  at event %s%s\n", "asked for", units_bytes(oom->asked).text,
+    fprintf(out, "  %-14s %9s  at event %s%s\n", "requested", units_bytes(oom->asked).text,
             units_count(oom->event).text, moment_time(analysis, moment).text);
     const struct {
         const char *name;
@@ -346,7 +346,7 @@ static bool write_oom(FILE *out, const struct analysis *analysis, const struct a
                 units_bytes(state.reserved).text, units_bytes(state.unused).text, 100 * report_free_share(&state),
                 units_bytes(state.largest_free).text);
     if (state.reserved || oom->device_free)
-        fprintf(out, "\n  %-14s %9s", "device had", units_bytes(oom->device_free).text);
+        fprintf(out, "\n  %-14s %9s", "device free", units_bytes(oom->device_free).text);
     putc('\n', out);
     return true;
 }

@@ -57,7 +57,7 @@ function callPath(model, i) {
 const HINT_LINES = 8;
 function stackLines(model, i) {
     const path = callPath(model, i), more = path.length - HINT_LINES;
-    return [...path.slice(0, more > 1 ? HINT_LINES : path.length), more > 1 ? "\u2026 " + plural(more, "caller") + " more" : null];
+    return [...path.slice(0, more > 1 ? HINT_LINES : path.length), more > 1 ? "\u2026 " + plural(more, "more caller") : null];
 }
 
 class Calls {
@@ -123,7 +123,7 @@ class Calls {
             outer.unshift(element("button", {type: "button", class: "link", onclick: () => this.zoomTo(node)}, node.label), " \u203a ");
         const cut = outer.length > 2 * CRUMBS ? [outer[0], " \u203a \u2026 \u203a ", ...outer.slice(-2 * CRUMBS)] : outer;
         this.crumbs.replaceChildren(...cut, this.focus.parent ? this.focus.label : "",
-            deeper ? element("span", {class: "note"}, " The calls go deeper than what is drawn: a click on the lowest line looks further in.") : "");
+            deeper ? element("span", {class: "note"}, " There are more calls below: click the lowest line to see them.") : "");
     }
 
     zoomTo(node) {

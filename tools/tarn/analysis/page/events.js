@@ -10,9 +10,9 @@ const EVENT_LINE = 16, EVENT_ROWS = 5, EVENT_LISTED = 200; // pixels; rows of a 
 const SPANS = {region_begin: ["region", 1], region_end: ["region", -1], capture_begin: ["capture", 1], capture_end: ["capture", -1],
     suspend: ["suspended", 1], resume: ["suspended", -1], scope_begin: ["pool in use", 1], scope_end: ["pool in use", -1]};
 const TICKS = {wait: "wait", record_stream: "other stream", free_on: "other stream", pool_create: "pool", pool_release: "pool",
-    trim: "given back", handle_create: "handle"};
+    trim: "trim", handle_create: "handle"};
 const EVENT_COLOURS = {region: "#7aa6d6", annotation: "#7aa6d6", capture: "#e2a05f", suspended: "#b49ad0", "pool in use": "#84bda0",
-    wait: "#d1605e", "other stream": "#8f8f8f", pool: "#4f9d77", "given back": "#a9714b", handle: "#7d63a6"};
+    wait: "#d1605e", "other stream": "#8f8f8f", pool: "#4f9d77", trim: "#a9714b", handle: "#7d63a6"};
 
 // What a mark says besides its kind.
 function markText(model, k) {
@@ -210,7 +210,7 @@ class EventRows {
         this.list.querySelector("div").replaceChildren(makeTable(null, [{name: "from"}, {name: "to"}, {name: "kind"}, {name: "what"}],
             all.slice(0, EVENT_LISTED).map(({kind, event}) => [link(event.from), event.to > event.from ? link(event.to) : "", kind, event.text])),
         all.length > EVENT_LISTED ? element("p", {class: "note"}, "and " + plural(all.length - EVENT_LISTED, "more")) : "",
-        this.lost ? element("p", {class: "note"}, plural(this.lost, "span") + " inside others have no row") : "");
+        this.lost ? element("p", {class: "note"}, plural(this.lost, "span") + " inside others, not shown") : "");
     }
 }
 

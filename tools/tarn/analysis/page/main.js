@@ -35,7 +35,7 @@ const tell = {
     },
     onPresent: () => events.draw(timeline),
     onDrawn: single => {
-        const detail = single >= 0 ? plural(single, "block") + " in view, one by one where there is room" : "drawn by group; zoom in for blocks";
+        const detail = single >= 0 ? plural(single, "block") + " in view, drawn one by one where there is room" : "drawn by group; zoom in to see blocks";
         if (byId("detail").textContent !== detail)
             byId("detail").textContent = detail;
         document.body.dataset.drawn = String(Math.round(performance.now()));
@@ -64,7 +64,7 @@ async function chooseMoment(moment) {
     byId("moment-title").textContent = model.device.hasTrace
         ? "After event " + formatCount(moment) + " of " + formatCount(model.events) +
             (model.device.hasTimes ? ", " + formatTime(model.times[moment]) : "")
-        : "The state that was recorded";
+        : "The recorded state";
     saveLink();
     for (const part of [showSums, showLegend, showGroupTable, showBlockTable, showCalls, showRangeTable, showMap]) {
         await nextTask();
@@ -238,7 +238,7 @@ function showMatches() {
     let count = 0;
     for (let i = 0; active && i < model.blocks.count; i++)
         count += model.fails[i] === 0;
-    byId("matches").textContent = active && !count ? "nothing is found" : active ? formatCount(count) + " of " + plural(model.blocks.count, "block") +
+    byId("matches").textContent = active && !count ? "no block matches" : active ? formatCount(count) + " of " + plural(model.blocks.count, "block") +
         (chosen.filter !== null ? " \u00b7 only " + chosen.filter : "") : "";
     byId("matches").dataset.count = active ? count : model.blocks.count;
 }
@@ -302,7 +302,7 @@ async function chooseModel(model, link = {}) {
         byId(id).hidden = !hasTrace;
     showRanging(false);
     timeline.selectRange(chosen.range);
-    replaceContent("block", element("p", {class: "note"}, "Choose a block in a chart or in the list to see all of it."));
+    replaceContent("block", element("p", {class: "note"}, "Select a block in a chart or in the list to see its details."));
     byId("head-facts").textContent = headFacts(model);
     replaceContent("partial", model.device.partial ? element("p", {class: "warning"}, model.device.partial) : null);
     showAdvice(model, chooseMoment);
@@ -338,12 +338,12 @@ function compareFiles() {
 }
 
 function headFacts(model) {
-    const device = model.device, facts = ["by " + model.file.by];
+    const device = model.device, facts = ["recorded by " + model.file.by];
     if (device.hasTrace)
         facts.push(plural(model.events, "event"), plural(model.blocks.count, "block"),
             device.hasTimes ? formatTime(model.times[model.events]) : "no times");
     else
-        facts.push("no trace, so its state");
+        facts.push("a state without a trace");
     return facts.join(" \u00b7 ");
 }
 

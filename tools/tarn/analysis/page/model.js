@@ -165,7 +165,7 @@ class Model {
 
     threadLabel(number) {
         const name = this.file.threadNames[number];
-        return number ? "thread " + number + (name ? " " + name : "") : "thread not known";
+        return number ? "thread " + number + (name ? " " + name : "") : "unknown thread";
     }
 
     siteLabel(stack) {

@@ -67,7 +67,7 @@ class PickleReader {
     toMark(stack) {
         const mark = stack.lastIndexOf(PICKLE_MARK);
         if (mark < 0)
-            this.fail("an opcode finds no mark");
+            this.fail("an opcode needs a mark, and there is none");
         const items = stack.splice(mark);
         items.shift();
         return items;
@@ -75,7 +75,7 @@ class PickleReader {
 
     put(dict, items) {
         if (!(dict instanceof PlainDict) || items.length % 2)
-            this.fail("SETITEMS is not of a dict");
+            this.fail("SETITEMS needs a dict");
         for (let i = 0; i < items.length; i += 2)
             if (typeof items[i] !== "object") // others name nothing in a snapshot
                 dict[items[i]] = items[i + 1];
@@ -84,7 +84,7 @@ class PickleReader {
 
     add(list, items) {
         if (!Array.isArray(list))
-            this.fail("APPENDS is not of a list");
+            this.fail("APPENDS needs a list");
         for (const item of items)
             list.push(item);
         return list;
@@ -105,7 +105,7 @@ class PickleReader {
         };
         const get = key => {
             if (!memo.has(key))
-                this.fail("nothing was kept under " + key);
+                this.fail("there is no memo " + key);
             stack.push(memo.get(key));
         };
         if (length < 2 || bytes[0] !== 0x80)
@@ -183,7 +183,7 @@ class PickleReader {
             case 0x2e: return pop(); // .
             default: {
                 const name = REFUSED[String.fromCharCode(op)];
-                this.fail(name ? "the opcode " + name + " would run code, and a snapshot has none" : "0x" + op.toString(16) + " is no opcode", this.at - 1);
+                this.fail(name ? "the opcode " + name + " would run code, which no snapshot needs" : "0x" + op.toString(16) + " is not an opcode", this.at - 1);
             }
             }
         }

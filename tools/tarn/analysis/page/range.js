@@ -57,12 +57,12 @@ function showRange(view, tell) {
     const sum = (name, value, more) => element("div", {class: "sum"}, element("span", {class: "name"}, name),
         element("span", {class: "value"}, value), element("span", {class: "more"}, more));
     replaceContent("range-sums",
-        sum("allocated then and now", formatBytes(found.before.bytes) + " \u2192 " + formatBytes(found.after.bytes), formatGrowth(growth)),
-        sum("reserved then and now", formatBytes(model.reserved[range.from]) + " \u2192 " + formatBytes(model.reserved[range.to]),
+        sum("allocated before and after", formatBytes(found.before.bytes) + " \u2192 " + formatBytes(found.after.bytes), formatGrowth(growth)),
+        sum("reserved before and after", formatBytes(model.reserved[range.from]) + " \u2192 " + formatBytes(model.reserved[range.to]),
             formatGrowth(model.reserved[range.to] - model.reserved[range.from])),
         sum("allocated between", formatBytes(found.allocated.bytes), plural(found.allocated.blocks, "block")),
         sum("freed between", formatBytes(found.freed.bytes), plural(found.freed.blocks, "block")),
-        sum("new and still there", formatBytes(found.kept.bytes), plural(found.kept.blocks, "block")));
+        sum("new and still live", formatBytes(found.kept.bytes), plural(found.kept.blocks, "block")));
     Object.assign(byId("range-sums").dataset, {before: found.before.bytes, after: found.after.bytes, kept: found.kept.bytes,
         freed: found.freed.bytes, allocated: found.allocated.bytes});
     const groups = sortBy(found.groups, RANGE_VALUES[sortRange.key], sortRange.down);
@@ -71,8 +71,8 @@ function showRange(view, tell) {
         formatBytes(group.after), formatBytes(group.allocated), formatBytes(group.kept), element("span", {title: group.label},
             makeBar(Math.abs(group.after - group.before) / most, group.after > group.before ? "more" : "less"), group.label)]);
     const number = (name, key) => ({name, key, number: true});
-    replaceContent("range-groups", makeTable(null, [number("growth", "growth"), number("then", "before"), number("now", "after"),
-        number("allocated between", "allocated"), number("new and still there", "kept"), {name: BY_NAMES[groupsBy], key: "name"}], rows,
+    replaceContent("range-groups", makeTable(null, [number("growth", "growth"), number("before", "before"), number("after", "after"),
+        number("allocated between", "allocated"), number("new and still live", "kept"), {name: BY_NAMES[groupsBy], key: "name"}], rows,
     {...sortRange, onSort: key => tell.onSort("sortRange", nextSorting(sortRange, key, key !== "name"))}),
     groups.length > RANGE_ROWS ? element("p", {class: "note"}, "and " + plural(groups.length - RANGE_ROWS, "more")) : null);
 }

@@ -25,8 +25,8 @@ function showRanks(ranks, models, chosenModel, by, onModel) {
     const number = name => ({name, number: true}), most = Math.max(1, ...ranks.ranks.map(rank => rank.allocated));
     byId("ranks-title").textContent = plural(ranks.ranks.length, "rank");
     replaceContent("ranks-advice", ...ranks.advice.map(text => element("li", {}, text)));
-    replaceContent("ranks-table", makeTable("At the peak of each", [{name: "rank"}, number("peak"), number("from the median"), number("peak reserved"),
-        number("free of that"), number("out of memory")], ranks.ranks.map(rank => {
+    replaceContent("ranks-table", makeTable("At the peak of each", [{name: "rank"}, number("peak"), number("difference from the median"), number("peak reserved"),
+        number("free in reserved"), number("out of memory")], ranks.ranks.map(rank => {
         const model = modelOfRank(rank, models);
         const name = element("button", {class: "row", type: "button", "aria-pressed": String(model === chosenModel), title: rank.file,
             onclick: () => onModel(model)}, makeBar(rank.allocated / most), rank.name);
@@ -37,7 +37,7 @@ function showRanks(ranks, models, chosenModel, by, onModel) {
     replaceContent("ranks-differences", makeTable("What differs, by " + RANK_BY_NAMES[by], [number("least"), number("median"), number("most"),
         {name: "most in"}, {name: RANK_BY_NAMES[by]}], rows.map(row => [formatBytes(row.least), formatBytes(row.median),
         formatBytes(row.most), row.most_in, row.name])),
-    rows.length ? null : element("p", {class: "note"}, "Nothing differs."));
+    rows.length ? null : element("p", {class: "note"}, "There are no differences."));
     const lines = ranks.ranks.map(rank => modelOfRank(rank, models));
     drawComparison("ranks-chart", lines.map(model => ({model, kind: model === chosenModel ? "line-a" : "line-rank"}))
         .sort((a, b) => (a.kind === "line-a") - (b.kind === "line-a")));

@@ -5,7 +5,7 @@
 // workload.c find them. Advice, categories, modules, other allocators, and what only tarn's own files have, are the program's alone.
 
 const UNIT = 512; // c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize
-const ONLY_PROGRAM = "told by tarn report";
+const ONLY_PROGRAM = "shown by tarn report";
 const READ_SAMPLES = 200;
 
 const isSize = value => typeof value === "number" && value > 0 && value <= 2 ** 62;
@@ -173,8 +173,8 @@ class RecordingReader {
         const blocks = [...list.blocks.filter(block => block.initial).sort((a, b) => a.address - b.address), ...list.blocks.filter(block => !block.initial)];
         const device = {device: number, name: "", events: hasTrace ? trace.length : 0, hasTrace, hasTimes: hasTrace && first !== undefined,
             hasTags: blocks.some(block => block.tag), hasStacks: blocks.some(block => block.stack), hasCategories: false,
-            partial: "The page has read this file itself. Advice, categories, modules, what other allocators would take, and regions, waits and captures " +
-                "of tarn's own files are in the page that `tarn report -o page.html " + this.name + "` makes.",
+            partial: "The page has read this file itself, and does not show advice, categories, modules, other allocators, or the regions, waits and " +
+                "captures in tarn's own files. `tarn report -o page.html " + this.name + "` makes a page that does.",
             ooms, advice: [], annotations: [], whatIf: null, states: {}};
         return {device, arrays: yield* this.arrays(device, times, blocks, ranges.ranges)};
     }
@@ -308,17 +308,17 @@ function* describePeaks(model) {
 async function readSnapshot(file) {
     const buffer = await file.arrayBuffer(), head = new Uint8Array(buffer.slice(0, 4));
     if (head[0] === 0x28 && head[1] === 0xb5 && head[2] === 0x2f && head[3] === 0xfd)
-        throw new Error(file.name + " is compressed with zstd, which a browser does not read. `zstd -d " + file.name +
-            "` unpacks it; tarn report -o page.html " + file.name + " makes a page of it as it is");
+        throw new Error(file.name + " is compressed with zstd, which a browser cannot read. Unpack it with `zstd -d " + file.name +
+            "`, or run `tarn report -o page.html " + file.name + "`, which reads it as it is");
     if (head[0] !== 0x80)
-        throw new Error(file.name + " is neither a page of `tarn report` nor a snapshot's pickle. A log of RMM is read by the program: tarn report -o " +
-            "page.html " + file.name);
+        throw new Error(file.name + " is neither a page of `tarn report` nor a snapshot in a pickle. For a log of RMM, run `tarn report -o " +
+            "page.html " + file.name + "`");
     let snapshot;
     try {
         snapshot = await inSlices(new PickleReader(buffer).read());
         snapshot = Array.isArray(snapshot) ? Object.assign(new PlainDict(), {segments: snapshot}) : snapshot;
         if (!(snapshot instanceof PlainDict))
-            throw new Error("it is no snapshot: neither a dict nor a list of segments");
+            throw new Error("it is not a snapshot: neither a dict nor a list of segments");
         const {file: shared, devices} = await inSlices(new RecordingReader(file.name, snapshot).read()), made = [];
         for (const {device, arrays} of devices) {
             const model = new Model(shared, device, arrays);
@@ -328,6 +328,6 @@ async function readSnapshot(file) {
         }
         return made;
     } catch (error) {
-        throw new Error(file.name + ": " + error.message + ". It stays as it is; nothing of it was run");
+        throw new Error(file.name + ": " + error.message + ". No code in the file was run");
     }
 }

@@ -46,7 +46,7 @@ function showBlocks(view, tell, limit = BLOCK_ROWS) {
     element("td", {}, element("button", {class: "row", type: "button", onclick: () => tell.onBlock(i)},
         label(i) + (by === "site" ? "" : "  \u00b7  " + model.siteOf(i)))),
     element("td", {class: "number address"}, formatAddress(b.address[i]))));
-    const columns = [{name: "bytes", number: true, key: "bytes"}, {name: "lived", number: true, key: "lived"},
+    const columns = [{name: "bytes", number: true, key: "bytes"}, {name: "lifetime", number: true, key: "lived"},
         {name: by === "site" ? "call site" : BY_NAMES[by] + " \u00b7 call site", key: "name"}, {name: "address", number: true, key: "address"}];
     const more = alive.length > limit
         ? element("button", {type: "button", onclick: () => showBlocks(view, tell, limit * 5)},
@@ -73,15 +73,15 @@ function showBlock(model, i, onMoment) {
         "event " + formatCount(moment) + (model.device.hasTimes ? ", " + formatTime(model.times[moment]) : ""));
     const facts = [
         ["size", formatBytes(b.size[i]) + " (" + formatCount(b.size[i]) + " bytes)"],
-        ["takes", formatBytes(b.room[i])],
+        ["occupies", formatBytes(b.room[i])],
         ["address", formatAddress(b.address[i])],
         ["tag", model.text(b.tag[i]) || "\u2013"],
         ["category", model.file.categories[b.category[i]]],
-        ["allocated", b.begin[i] ? at(b.begin[i]) : model.device.hasTrace ? "before the trace" : "not known"],
+        ["allocated", b.begin[i] ? at(b.begin[i]) : model.device.hasTrace ? "before the trace" : "unknown"],
         ["freed", b.freed[i] === NEVER ? "not in the trace" : at(b.freed[i])],
         ...(b.freed[i] !== NEVER && b.end[i] !== b.freed[i]
-            ? [["usable again", b.end[i] === NEVER ? "not in the trace" : at(b.end[i])]] : []),
-        ["lived", lifetime(model, i)],
+            ? [["reusable", b.end[i] === NEVER ? "not in the trace" : at(b.end[i])]] : []),
+        ["lifetime", lifetime(model, i)],
         ["stream", model.streamLabel(b.stream[i])],
         ["pool", model.poolLabel(b.pool[i])],
         ["thread", model.threadLabel(b.thread[i])],
@@ -91,8 +91,8 @@ function showBlock(model, i, onMoment) {
             " " + file + (line ? ":" + line : ""))));
     replaceContent("block", element("dl", {}, ...facts.flatMap(([name, value]) =>
         [element("dt", {}, name), element("dd", {}, value)])),
-    frames.length ? element("h4", {}, "Who allocated it, innermost first") : element("p", {class: "note"}, b.begin[i] || !model.device.hasTrace
-        ? "No stack was recorded." : "It was there before the recording began, so its stack is not known."),
+    frames.length ? element("h4", {}, "Call stack, innermost first") : element("p", {class: "note"}, b.begin[i] || !model.device.hasTrace
+        ? "No stack was recorded." : "The block was allocated before the recording began, so its stack is unknown."),
     // First the program's own functions: between them and the allocator there may be fifty others.
     frames.length ? element("ol", {class: "stack"}, ...callPath(model, i).map(label => element("li", {}, element("code", {}, label)))) : null,
     frames.length ? element("details", {}, element("summary", {}, "all " + plural(frames.length, "frame") + " of the stack"),
@@ -105,15 +105,15 @@ function showAdvice(model, onMoment) {
     const advice = model.device.advice;
     byId("advice-section").hidden = !advice.length;
     replaceContent("advice", ...advice.map(item => element("li", {"data-kind": item.kind}, item.text + " ",
-        model.device.hasTrace ? element("button", {class: "link", type: "button", "aria-label": "Look at the moment that shows it",
-            onclick: () => onMoment(item.moment)}, "look") : null)));
+        model.device.hasTrace ? element("button", {class: "link", type: "button", "aria-label": "Show the moment that this is about",
+            onclick: () => onMoment(item.moment)}, "show") : null)));
 }
 
 // Out-of-memory errors.
 function showOoms(model, onMoment) {
     const ooms = model.device.ooms;
     byId("ooms-section").hidden = !ooms.length;
-    const columns = [{name: "asked", number: true}, {name: "device had", number: true}, {name: "free in reserved", number: true},
+    const columns = [{name: "requested", number: true}, {name: "free on the device", number: true}, {name: "free in reserved", number: true},
         {name: "largest hole", number: true}, {name: "when"}, {name: "tag \u00b7 call site"}];
     replaceContent("ooms", makeTable(null, columns, ooms.map(oom => [formatBytes(oom.asked), formatBytes(oom.deviceFree),
         formatBytes(oom.free), formatBytes(oom.largest),
@@ -128,12 +128,12 @@ function showWhatIf(model) {
     byId("what-if-section").hidden = !found;
     if (!found)
         return;
-    const share = bytes => bytes ? formatBytes(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched (--least does)";
+    const share = bytes => bytes ? formatBytes(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched; use --least";
     const rows = found.rows.map(row => row.fits
         ? [row.name, formatBytes(found.requested), share(row.reserved), share(row.least), formatTime(row.driverNs)]
-        : [row.name, formatBytes(found.requested), "does not run", "", ""]);
+        : [row.name, formatBytes(found.requested), "does not run to its end", "", ""]);
     replaceContent("what-if", makeTable(null, [{name: "allocator"}, number("peak requested"), number("peak reserved"),
-        number("smallest device"), number("driver")], rows));
+        number("smallest device"), number("driver time")], rows));
 }
 
 // The settings of the allocator, and what only tarn's files have.

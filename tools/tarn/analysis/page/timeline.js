@@ -492,7 +492,7 @@ class Timeline {
         }
         const {peak, states, ooms} = this.model.device;
         this.marks = [{kind: "peak", moment: peak, title: "Peak: " + formatBytes(states.peak.allocated)},
-            ...ooms.map(oom => ({kind: "oom", moment: oom.moment, title: "Out of memory: asked for " + formatBytes(oom.asked)}))]
+            ...ooms.map(oom => ({kind: "oom", moment: oom.moment, title: "Out of memory: requested " + formatBytes(oom.asked)}))]
             .map(mark => ({...mark, x: place(mark.moment)})).filter(mark => seen(mark.x));
         for (const mark of this.marks)
             drawMark(upper, mark, MARGIN.top);
