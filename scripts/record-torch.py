@@ -655,16 +655,17 @@ def record(name, seed, cuda, threads, out):
 
 def main():
     parser = argparse.ArgumentParser(
-        description="Run models under PyTorch and write what they allocate as memory snapshots (.pickle.zst)."
+        prog="scripts/record-torch.py",
+        description="Runs models under PyTorch and writes what they allocate as memory snapshots (.pickle.zst).",
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder to write to (default: examples/traces)")
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="default: cuda, if any")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="where models run (default: cuda, if there is a GPU)")
     parser.add_argument(
-        "--only", metavar="NAME", action="append", help="record this one only, a program of bench/torch too (may be repeated)"
+        "--only", metavar="NAME", action="append", help="record only this model or program of bench/torch (may be repeated)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="seed of weights and inputs (default: 1)")
-    parser.add_argument("--threads", type=int, default=2, help="threads for a run on the CPU (default: 2)")
-    parser.add_argument("--list", action="store_true", help="say what can be recorded, and stop")
+    parser.add_argument("--seed", metavar="N", type=int, default=1, help="seed of weights and inputs (default: 1)")
+    parser.add_argument("--threads", metavar="N", type=int, default=2, help="threads for a run on the CPU (default: 2)")
+    parser.add_argument("--list", action="store_true", help="list what can be recorded and exit")
     options = parser.parse_args()
 
     usual = list(WORKLOADS)

@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
-"""Write traces of programs that nobody ran, in the layout of torch.cuda.memory._dump_snapshot.
+"""Writes traces of invented programs, in the layout of torch.cuda.memory._dump_snapshot.
 
-Each has one shape of its own: lengths that change, caches that grow, experts that are busy by turns, pictures of many sizes, several
-streams. They say how an allocator does on programs that it was not tuned with. The same seed gives the same traces.
-
-usage: synthetic-traces.py [--seed N] [--list] FOLDER [NAME...]
-"""
+Each program has a shape of its own: lengths that change, caches that grow, experts that are busy by turns, pictures of many sizes, several
+streams. They show how an allocator does on programs for which it was not tuned. The same seed gives the same traces."""
 
 import argparse
 import pickle
@@ -220,11 +217,11 @@ def streams(trace):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = argparse.ArgumentParser(prog="scripts/synthetic-traces.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", metavar="N", type=int, default=1, help="of all traces (1)")
     parser.add_argument("--list", action="store_true", help="name the programs, and write nothing")
-    parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the programs; all of them without")
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", type=Path, help="gets synthetic-NAME.pickle for each program")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs (all)")
     arguments = parser.parse_args()
     if arguments.list:
         for name, function in PROGRAMS.items():
