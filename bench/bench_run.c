@@ -3,7 +3,8 @@
 
 /* What the shim of `tarn run` adds to a call, in ns: calls by way of it less the same calls of the driver behind it, which is the one of the
  * tests, does next to nothing, and gives each thread addresses of its own. Charged calls are an allocation and a free; passed ones a query, a free of nothing and, for what is not
- * hooked, nothing at all. On 1 and on 2 threads, whose own stack of blocks is 64 deep. Median of 9 interleaved runs; processor time.
+ * hooked, nothing at all. Then the charged calls again under --pool: one that a pool serves beside one that is too large for it. The driver's wait for its context, which a pooled
+ * free makes as a passed one does, takes no time here. On 1 and on 2 threads, whose own stack of blocks is 64 deep. Median of 9 interleaved runs; processor time.
  *
  * Runs itself under `tarn run`: the program is found beside the benchmark's folder. */
 #include "run/abi.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,9 +61,20 @@ static double now(void)
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-enum kind { ALLOC, ORDERED, INFO, FREE_NOTHING, KINDS };
-static const char *const names[KINDS] = {"cuMemAlloc or cuMemFree", "cuMemAllocAsync or cuMemFree", "cuMemGetInfo",
-                                         "cuMemFree(0)"};
+enum kind { ALLOC, LARGE, ORDERED, INFO, FREE_NOTHING, KINDS };
+static const char *const names[KINDS] = {"cuMemAlloc or cuMemFree", "the same of 2 MiB", "cuMemAllocAsync or cuMemFree",
+                                         "cuMemGetInfo", "cuMemFree(0)"};
+static bool is_charged(enum kind kind)
+{
+    return kind == ALLOC || kind == LARGE || kind == ORDERED;
+}
+
+/* With pools what they change, and without what is not for comparison with that. */
+static bool is_pooled;
+static bool is_measured(int kind)
+{
+    return is_pooled ? kind == ALLOC || kind == LARGE : kind != LARGE;
+}
 
 /* ns per call. */
 static double measure(const struct calls *calls, enum kind kind)
@@ -71,18 +84,18 @@ static double measure(const struct calls *calls, enum kind kind)
     double start = now();
     for (int i = 0; i < PAIRS / DEEP; i++) {
         for (int j = 0; j < DEEP; j++)
-            if (kind == ALLOC)
-                (void)calls->alloc(&held[j], 4096);
+            if (kind == ALLOC || kind == LARGE)
+                (void)calls->alloc(&held[j], kind == ALLOC ? 4096 : 2 << 20);
             else if (kind == ORDERED)
                 (void)calls->alloc_ordered(&held[j], 4096, NULL);
             else if (kind == INFO)
                 (void)calls->info(&free_bytes, NULL);
             else
                 (void)calls->free(0);
-        for (int j = DEEP; j-- > 0 && (kind == ALLOC || kind == ORDERED);)
+        for (int j = DEEP; j-- > 0 && is_charged(kind);)
             (void)calls->free(held[j]);
     }
-    return (now() - start) / (PAIRS / DEEP * DEEP) / (kind == ALLOC || kind == ORDERED ? 2 : 1);
+    return (now() - start) / (PAIRS / DEEP * DEEP) / (is_charged(kind) ? 2 : 1);
 }
 
 static struct {
@@ -97,7 +110,7 @@ static void *work(void *argument)
     (void)bench.calls[0].set(bench.context);
     for (int run = 0; run < RUNS; run++)
         for (int kind = 0; kind < KINDS; kind++)
-            for (int way = 0; way < 2; way++)
+            for (int way = 0; way < 2 && is_measured(kind); way++)
                 results[way][kind][run] = measure(&bench.calls[way], kind);
     return NULL;
 }
@@ -117,10 +130,10 @@ static double median(double *values)
 static void report(int threads)
 {
     for (int kind = 0; kind < KINDS; kind++)
-        for (int i = 0; i < threads; i++) {
+        for (int i = 0; i < threads && is_measured(kind); i++) {
             double driver = median(bench.results[i][0][kind]), shim = median(bench.results[i][1][kind]);
-            printf("%d thread%s  %-32s driver %6.1f  with the shim %6.1f  adds %6.1f ns\n", threads,
-                   threads > 1 ? "s" : " ", names[kind], driver, shim, shim - driver);
+            printf("%d thread%s  %-32s driver %6.1f  with %s %6.1f  adds %6.1f ns\n", threads, threads > 1 ? "s" : " ",
+                   names[kind], driver, is_pooled ? "--pool  " : "the shim", shim, shim - driver);
         }
 }
 
@@ -134,17 +147,27 @@ static void measure_on(int threads)
     report(threads);
 }
 
-/* Again under `tarn run`, on the driver of the tests. */
+/* Again under `tarn run`, on the driver of the tests, without pools and with them. */
 static int run_again(void)
 {
     char self[4096] = "";
+    int status = 0;
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return 1;
     setenv("LD_LIBRARY_PATH", TARN_FAKE_DRIVER, 1);
     setenv("FAKE_DRIVER_APART", "1", 1);
-    execl(TARN_PROGRAM_FILE, "tarn", "run", "--quiet", "--", self, (char *)NULL);
-    perror(TARN_PROGRAM_FILE);
-    return 1;
+    for (int with_pools = 0; with_pools < 2 && !status; with_pools++) {
+        pid_t child = fork();
+        if (child == 0) {
+            execl(TARN_PROGRAM_FILE, "tarn", "run", "--quiet", with_pools ? "--pool" : "--", with_pools ? "--" : self,
+                  with_pools ? self : NULL, (char *)NULL);
+            perror(TARN_PROGRAM_FILE);
+            _exit(1);
+        }
+        if (child < 0 || waitpid(child, &status, 0) != child)
+            status = 1;
+    }
+    return status ? 1 : 0;
 }
 
 int main(void)
@@ -158,6 +181,7 @@ int main(void)
         return 1;
     }
     find(shim, &path, "tarn_run_driver");
+    is_pooled = getenv("TARN_RUN_POOL");
     bench.calls[0] = calls_of(dlopen(path(), RTLD_NOW | RTLD_NOLOAD));
     bench.calls[1] = calls_of(shim);
     (void)bench.calls[1].init(0);

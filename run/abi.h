@@ -27,6 +27,10 @@ struct cu_ipc {
     char reserved[64];
 };
 
+struct cu_ipc_event {
+    char reserved[64];
+};
+
 struct cu_array_descriptor {
     size_t width, height;
     unsigned format, channels;
@@ -64,7 +68,7 @@ struct cu_alloc_node {
 /* X(name for cuGetProcAddress, version from which the prototype goes by that name, stream modes in which it does, exported symbol,
  * parameters, arguments). Of one name and mode the row with the greatest version that is not above the one asked for. The exports, the
  * table of the resolver and the tests come from this list. */
-#define RUN_HOOK_LIST(X)                                                                                               \
+#define RUN_PLAIN_HOOK_LIST(X)                                                                                         \
     X(cuInit, 2000, RUN_ANY, cuInit, (unsigned flags), (flags))                                                        \
     X(cuGetProcAddress, 11030, RUN_ANY, cuGetProcAddress,                                                              \
       (const char *name, void **address, int version, uint64_t flags), (name, address, version, flags))                \
@@ -138,8 +142,64 @@ struct cu_alloc_node {
       (cu_graph_node * node, cu_graph graph, const cu_graph_node *before, size_t count, struct cu_alloc_node *wanted), \
       (node, graph, before, count, wanted))
 
+/* What is hooked besides, and asked besides, where --pool is. */
+#define RUN_POOL_HOOK_LIST(X)                                                                                        \
+    X(cuMemGetAddressRange, 3020, RUN_ANY, cuMemGetAddressRange_v2,                                                  \
+      (cu_address * base, size_t * size, cu_address address), (base, size, address))                                 \
+    X(cuPointerGetAttribute, 4000, RUN_ANY, cuPointerGetAttribute,                                                   \
+      (void *data, unsigned attribute, cu_address address), (data, attribute, address))                              \
+    X(cuPointerGetAttributes, 7000, RUN_ANY, cuPointerGetAttributes,                                                 \
+      (unsigned count, unsigned *attributes, void **data, cu_address address), (count, attributes, data, address))   \
+    X(cuPointerSetAttribute, 6000, RUN_ANY, cuPointerSetAttribute,                                                   \
+      (const void *value, unsigned attribute, cu_address address), (value, attribute, address))                      \
+    X(cuIpcGetMemHandle, 4010, RUN_ANY, cuIpcGetMemHandle, (struct cu_ipc * handle, cu_address address),             \
+      (handle, address))                                                                                             \
+    X(cuIpcGetEventHandle, 4010, RUN_ANY, cuIpcGetEventHandle, (struct cu_ipc_event * handle, cu_event event),       \
+      (handle, event))                                                                                               \
+    X(cuIpcOpenEventHandle, 4010, RUN_ANY, cuIpcOpenEventHandle, (cu_event * event, struct cu_ipc_event handle),     \
+      (event, handle))                                                                                               \
+    X(cuMemGetHandleForAddressRange, 11070, RUN_ANY, cuMemGetHandleForAddressRange,                                  \
+      (void *handle, cu_address address, size_t size, unsigned kind, unsigned long long flags),                      \
+      (handle, address, size, kind, flags))                                                                          \
+    X(cuMemExportToShareableHandle, 10020, RUN_ANY, cuMemExportToShareableHandle,                                    \
+      (void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags), (handle, piece, kind, flags))   \
+    X(cuMemImportFromShareableHandle, 10020, RUN_ANY, cuMemImportFromShareableHandle,                                \
+      (cu_piece * piece, void *handle, cu_handle_kind kind), (piece, handle, kind))                                  \
+    X(cuMemPoolExportToShareableHandle, 11020, RUN_ANY, cuMemPoolExportToShareableHandle,                            \
+      (void *handle, cu_pool pool, cu_handle_kind kind, unsigned long long flags), (handle, pool, kind, flags))      \
+    X(cuMemPoolImportFromShareableHandle, 11020, RUN_ANY, cuMemPoolImportFromShareableHandle,                        \
+      (cu_pool * pool, void *handle, cu_handle_kind kind, unsigned long long flags), (pool, handle, kind, flags))    \
+    X(cuStreamBeginCapture, 10000, RUN_LEGACY, cuStreamBeginCapture, (cu_stream stream), (stream))                   \
+    X(cuStreamBeginCapture, 10000, RUN_PER_THREAD, cuStreamBeginCapture_ptsz, (cu_stream stream), (stream))          \
+    X(cuStreamBeginCapture, 10010, RUN_LEGACY, cuStreamBeginCapture_v2, (cu_stream stream, cu_capture_mode capture), \
+      (stream, capture))                                                                                             \
+    X(cuStreamBeginCapture, 10010, RUN_PER_THREAD, cuStreamBeginCapture_v2_ptsz,                                     \
+      (cu_stream stream, cu_capture_mode capture), (stream, capture))                                                \
+    X(cuStreamBeginCaptureToGraph, 12030, RUN_LEGACY, cuStreamBeginCaptureToGraph,                                   \
+      (cu_stream stream, cu_graph graph, const cu_graph_node *before, const struct cu_edge *edges, size_t count,     \
+       cu_capture_mode capture),                                                                                     \
+      (stream, graph, before, edges, count, capture))                                                                \
+    X(cuStreamBeginCaptureToGraph, 12030, RUN_PER_THREAD, cuStreamBeginCaptureToGraph_ptsz,                          \
+      (cu_stream stream, cu_graph graph, const cu_graph_node *before, const struct cu_edge *edges, size_t count,     \
+       cu_capture_mode capture),                                                                                     \
+      (stream, graph, before, edges, count, capture))                                                                \
+    X(cuStreamEndCapture, 10000, RUN_LEGACY, cuStreamEndCapture, (cu_stream stream, cu_graph * graph),               \
+      (stream, graph))                                                                                               \
+    X(cuStreamEndCapture, 10000, RUN_PER_THREAD, cuStreamEndCapture_ptsz, (cu_stream stream, cu_graph * graph),      \
+      (stream, graph))
+
+#define RUN_POOL_ASK_LIST(X)                                                                                        \
+    X(cuCtxSynchronize, 2000, RUN_ANY, cuCtxSynchronize, (void), ())                                                \
+    X(cuCtxPushCurrent, 4000, RUN_ANY, cuCtxPushCurrent_v2, (cu_context context), (context))                        \
+    X(cuCtxPopCurrent, 4000, RUN_ANY, cuCtxPopCurrent_v2, (cu_context * context), (context))                        \
+    X(cuEventCreate, 2000, RUN_ANY, cuEventCreate, (cu_event * event, unsigned flags), (event, flags))              \
+    X(cuEventRecord, 2000, RUN_LEGACY, cuEventRecord, (cu_event event, cu_stream stream), (event, stream))          \
+    X(cuEventRecord, 7000, RUN_PER_THREAD, cuEventRecord_ptsz, (cu_event event, cu_stream stream), (event, stream)) \
+    X(cuEventQuery, 2000, RUN_ANY, cuEventQuery, (cu_event event), (event))                                         \
+    X(cuEventDestroy, 4000, RUN_ANY, cuEventDestroy_v2, (cu_event event), (event))
+
 /* Asked of the driver, not hooked. The same columns. */
-#define RUN_ASK_LIST(X)                                                                                                \
+#define RUN_PLAIN_ASK_LIST(X)                                                                                          \
     X(cuCtxGetCurrent, 4000, RUN_ANY, cuCtxGetCurrent, (cu_context * context), (context))                              \
     X(cuCtxGetDevice, 2000, RUN_ANY, cuCtxGetDevice, (cu_device * device), (device))                                   \
     X(cuDeviceGetCount, 2000, RUN_ANY, cuDeviceGetCount, (int *count), (count))                                        \
@@ -152,11 +212,21 @@ struct cu_alloc_node {
       (context, device))                                                                                               \
     X(cuDevicePrimaryCtxGetState, 7000, RUN_ANY, cuDevicePrimaryCtxGetState,                                           \
       (cu_device device, unsigned *flags, int *active), (device, flags, active))                                       \
-    X(cuMemGetAddressRange, 3020, RUN_ANY, cuMemGetAddressRange_v2,                                                    \
-      (cu_address * base, size_t * size, cu_address address), (base, size, address))                                   \
     X(cuStreamIsCapturing, 10000, RUN_LEGACY, cuStreamIsCapturing, (cu_stream stream, cu_capture_status * now),        \
       (stream, now))                                                                                                   \
     X(cuStreamIsCapturing, 10000, RUN_PER_THREAD, cuStreamIsCapturing_ptsz,                                            \
       (cu_stream stream, cu_capture_status * now), (stream, now))
+
+#define RUN_RANGE_ASK_LIST(X)                                       \
+    X(cuMemGetAddressRange, 3020, RUN_ANY, cuMemGetAddressRange_v2, \
+      (cu_address * base, size_t * size, cu_address address), (base, size, address))
+
+#ifdef TARN_RUN_POOL
+#define RUN_HOOK_LIST(X) RUN_PLAIN_HOOK_LIST(X) RUN_POOL_HOOK_LIST(X)
+#define RUN_ASK_LIST(X) RUN_PLAIN_ASK_LIST(X) RUN_POOL_ASK_LIST(X)
+#else
+#define RUN_HOOK_LIST(X) RUN_PLAIN_HOOK_LIST(X)
+#define RUN_ASK_LIST(X) RUN_PLAIN_ASK_LIST(X) RUN_RANGE_ASK_LIST(X)
+#endif
 
 #endif

@@ -143,6 +143,22 @@ enum block_change blocks_refer(enum block_space space, uint64_t key, int change,
     return result;
 }
 
+bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const struct block *notes, struct block *block)
+{
+    struct shard *shard = shard_of(space, key);
+    word_lock_take(&shard->lock);
+    size_t at = shard->used ? slot_of(shard, space, key) : 0;
+    bool found = shard->used && shard->slots[at].space;
+    if (found) {
+        struct block *slot = &shard->slots[at];
+        slot->other = slot->other ? slot->other : id;
+        slot->synced = slot->synced || notes->synced;
+        *block = *slot;
+    }
+    word_lock_give(&shard->lock);
+    return found;
+}
+
 /* What moves into the slot that was emptied is looked at next, as the cursor stays. */
 bool blocks_take_of(run_context context, struct block_cursor *cursor, struct block *block)
 {

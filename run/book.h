@@ -16,11 +16,12 @@
 #include <stdint.h>
 
 #define BOOK_MAGIC UINT64_C(0x31306e7572747261)
-#define BOOK_VERSION 4
+#define BOOK_VERSION 5
 
 /* The variables that `tarn run` sets for the program. */
 #define RUN_FOLDER_VARIABLE "TARN_RUN_FOLDER" /* where books and logs go */
 #define RUN_LIMIT_VARIABLE "TARN_RUN_LIMIT"   /* what --limit was given */
+#define RUN_POOL_VARIABLE "TARN_RUN_POOL"     /* bytes of the largest block that is pooled */
 #define RUN_LOG_VARIABLE "TARN_RUN_LOG"       /* "1": write a log; "2": with stacks */
 
 enum { BOOK_DEVICES = 16, BOOK_LIBRARIES = 96, BOOK_SITES = 2048, BOOK_TEXT = 512, BOOK_DESKS = 64 };
@@ -120,7 +121,7 @@ struct book {
     char command[128];
     uint32_t devices;
     uint32_t
-        exact; /* `used` of the devices is kept with each call, for a limit or a group, and desks have no part in it */
+        exact; /* `used` of the devices is kept with each call, for a limit, a group or pools, and desks have no part in it */
     _Atomic uint32_t limited; /* a device may have a limit */
     uint32_t watched;         /* the book is a file: `tarn run` sees it */
     _Atomic uint32_t libraries, sites;
@@ -131,6 +132,9 @@ struct book {
     _Atomic uint64_t stack_words; /* of 4 bytes, in the file of stacks */
     _Atomic uint32_t ended;       /* the process went through exit() */
     char unhooked_name[64];       /* the first one, filled before `unhooked` is 1 */
+    uint64_t pool;                /* bytes of the largest block that is pooled; 0: none is */
+    _Atomic uint32_t pool_ended;  /* nothing is pooled any more */
+    char pool_why[96];            /* filled before `pool_ended` is 1 */
     struct book_device device[BOOK_DEVICES];
     struct book_library library[BOOK_LIBRARIES];
     struct book_site site[BOOK_SITES];

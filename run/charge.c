@@ -4,6 +4,7 @@
 /* Charges: what a hook does to the book before and after the driver's call. Under a limit a device's `used` is taken before the call, so that
  * two threads cannot pass it together, and given back if the driver fails; without one nothing is shared: a thread counts at its desk, and
  * adds that up now and then. A free that was never charged, or was charged to a context that has gone, changes nothing. */
+#include "pool/pool.h"
 #include "shim.h"
 
 #include <pthread.h>
@@ -86,7 +87,7 @@ static void desk_leave(void *desk)
 
 void charges_begin(void)
 {
-    book->exact = atomic_load(&book->limited) || group_joined();
+    book->exact = atomic_load(&book->limited) || group_joined() || book->pool;
     desks_are_there = pthread_key_create(&desk_key, desk_leave) == 0;
 }
 
@@ -200,7 +201,7 @@ run_result charge_begin(struct charge *charge, enum run_kind kind, unsigned devi
     if (device >= book->devices)
         return RUN_OK;
     charge->block.site = (uint16_t)site_of(caller);
-    if (!run_kind_counts(kind) || reserve(charge, size))
+    if (!run_kind_counts(kind) || reserve(charge, size) || (pool_trim(device) && reserve(charge, size)))
         return RUN_OK;
     limits_refuse(device, size, charge->block.site);
     return RUN_OUT_OF_MEMORY;
@@ -216,7 +217,7 @@ static void enter(const struct block *block)
 static void leave(const struct block *block)
 {
     count(block, false);
-    if (run_kind_counts(block->kind))
+    if (run_kind_counts(block->kind) && !block->pooled)
         unuse(block->device, block->size);
 }
 
@@ -252,6 +253,33 @@ void charge_end(struct charge *charge, run_result code, enum block_space space, 
     log_write(block, charge->stream, stack_of(charge->caller), false);
 }
 
+bool charge_pooled(struct block *block, void *caller)
+{
+    struct block old;
+    block->site = (uint16_t)site_of(caller);
+    if (!blocks_put(block, &old))
+        return false;
+    if (old.space)
+        charge_free(&old, NULL);
+    count(block, true);
+    log_write(block, NULL, stack_of(caller), false);
+    return true;
+}
+
+bool charge_segment(unsigned device, uint64_t size)
+{
+    struct charge charge = {.block = {.device = (uint8_t)device}};
+    if (!reserve(&charge, size))
+        return false;
+    raise_to(&book->device[device].peak, atomic_load(&book->device[device].used));
+    return true;
+}
+
+void charge_segment_free(unsigned device, uint64_t size)
+{
+    unuse(device, size);
+}
+
 void charge_free(const struct block *block, run_stream stream)
 {
     leave(block);
@@ -277,6 +305,9 @@ void charge_drop(run_context context)
     struct block_cursor cursor = {0};
     struct block block;
     current_device_changes();
-    while (context && blocks_take_of(context, &cursor, &block))
+    while (context && blocks_take_of(context, &cursor, &block)) {
         charge_free(&block, NULL);
+        if (block.pooled)
+            pool_forget(&block);
+    }
 }

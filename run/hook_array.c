@@ -3,6 +3,7 @@
 
 /* Arrays: charged by what their elements need. */
 #include "array_size.h"
+#include "pool/pool.h"
 #include "shim.h"
 
 static size_t size_of(const struct cu_array3d_descriptor *shape, unsigned levels)
@@ -43,7 +44,7 @@ HOOK cu_result cuArrayCreate_v2(cu_array *array, const struct cu_array_descripto
                                           descriptor->format, descriptor->channels, 0};
     cu_result code = begin(&charge, &shape, 1, CALLER);
     if (!code) {
-        code = PASS(cuArrayCreate_v2, (array, descriptor));
+        code = AGAIN(charge.block.device, PASS(cuArrayCreate_v2, (array, descriptor)));
         end(&charge, code, code ? NULL : *array);
     }
     shim_leave();
@@ -57,7 +58,7 @@ HOOK cu_result cuArray3DCreate_v2(cu_array *array, const struct cu_array3d_descr
         return PASS(cuArray3DCreate_v2, (array, descriptor));
     cu_result code = begin(&charge, descriptor, 1, CALLER);
     if (!code) {
-        code = PASS(cuArray3DCreate_v2, (array, descriptor));
+        code = AGAIN(charge.block.device, PASS(cuArray3DCreate_v2, (array, descriptor)));
         end(&charge, code, code ? NULL : *array);
     }
     shim_leave();
@@ -72,7 +73,7 @@ HOOK cu_result cuMipmappedArrayCreate(cu_mipmapped *array, const struct cu_array
         return PASS(cuMipmappedArrayCreate, (array, descriptor, levels));
     cu_result code = begin(&charge, descriptor, levels, CALLER);
     if (!code) {
-        code = PASS(cuMipmappedArrayCreate, (array, descriptor, levels));
+        code = AGAIN(charge.block.device, PASS(cuMipmappedArrayCreate, (array, descriptor, levels)));
         end(&charge, code, code ? NULL : *array);
     }
     shim_leave();

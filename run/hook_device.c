@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What a device has, under a limit as if it were smaller; and the ends of contexts, which free what the program did not. */
+#include "pool/pool.h"
 #include "shim.h"
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -15,7 +16,7 @@ static bool enter_limited(void)
     if (!shim_enter())
         return false;
     group_limits();
-    if (atomic_load_explicit(&book->limited, memory_order_relaxed))
+    if (atomic_load_explicit(&book->limited, memory_order_relaxed) || book->pool)
         return true;
     shim_leave();
     return false;
@@ -40,10 +41,14 @@ HOOK cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (code || !enter_limited())
         return code;
     unsigned index = current_device(&context);
+    uint64_t idle = pool_idle(index);
+    if (free_bytes)
+        *free_bytes += idle;
     uint64_t limit = index < book->devices ? atomic_load(&book->device[index].limit) : UINT64_MAX;
     if (limit != UINT64_MAX) {
         uint64_t unseen = limits_unseen(&book->device[index]);
         uint64_t used = group_joined() ? group_used(index, unseen) : unseen + charge_used(index);
+        used -= least(used, idle);
         if (free_bytes)
             *free_bytes = least(*free_bytes, limit > used ? limit - used : 0);
         if (total_bytes)
@@ -83,7 +88,7 @@ static bool is_active(cu_device device)
 }
 
 /* The primary context of a device, if it is active: retained once more and released at once, which changes nothing. */
-static cu_context primary(cu_device device)
+cu_context primary_context(cu_device device)
 {
     cu_context context = NULL;
     if (!is_active(device) || !real.cuDevicePrimaryCtxRetain || real.cuDevicePrimaryCtxRetain(&context, device))
@@ -98,15 +103,20 @@ static cu_context primary(cu_device device)
 /* The last release ends the context, a reset always does what one would. */
 static void drop(cu_context context, cu_device device, cu_result code, bool is_reset)
 {
-    if (!code && context && (is_reset || !is_active(device)))
-        charge_drop(context);
+    if (code || !context || (!is_reset && is_active(device))) {
+        pool_stay(device);
+        return;
+    }
+    pool_gone(device);
+    charge_drop(context);
 }
 
 HOOK cu_result cuDevicePrimaryCtxRelease(cu_device device)
 {
     if (!shim_enter())
         return PASS(cuDevicePrimaryCtxRelease, (device));
-    cu_context context = primary(device);
+    cu_context context = primary_context(device);
+    pool_leave(device);
     cu_result code = PASS(cuDevicePrimaryCtxRelease, (device));
     drop(context, device, code, false);
     shim_leave();
@@ -117,7 +127,8 @@ HOOK cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
 {
     if (!shim_enter())
         return PASS(cuDevicePrimaryCtxRelease_v2, (device));
-    cu_context context = primary(device);
+    cu_context context = primary_context(device);
+    pool_leave(device);
     cu_result code = PASS(cuDevicePrimaryCtxRelease_v2, (device));
     drop(context, device, code, false);
     shim_leave();
@@ -128,7 +139,8 @@ HOOK cu_result cuDevicePrimaryCtxReset(cu_device device)
 {
     if (!shim_enter())
         return PASS(cuDevicePrimaryCtxReset, (device));
-    cu_context context = primary(device);
+    cu_context context = primary_context(device);
+    pool_leave(device);
     cu_result code = PASS(cuDevicePrimaryCtxReset, (device));
     drop(context, device, code, true);
     shim_leave();
@@ -139,7 +151,8 @@ HOOK cu_result cuDevicePrimaryCtxReset_v2(cu_device device)
 {
     if (!shim_enter())
         return PASS(cuDevicePrimaryCtxReset_v2, (device));
-    cu_context context = primary(device);
+    cu_context context = primary_context(device);
+    pool_leave(device);
     cu_result code = PASS(cuDevicePrimaryCtxReset_v2, (device));
     drop(context, device, code, true);
     shim_leave();

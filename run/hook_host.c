@@ -3,6 +3,7 @@
 
 /* Host memory that the driver has pinned, and memory of another process. Neither takes memory of the device, so neither counts against a
  * limit: the first is shown as host memory of the device that was current, the second was charged by its owner. */
+#include "pool/pool.h"
 #include "shim.h"
 
 static void begin(struct charge *charge, enum run_kind kind, size_t size, void *caller)
@@ -102,6 +103,7 @@ HOOK cu_result cuIpcOpenMemHandle(cu_address *address, struct cu_ipc handle, uns
 {
     if (!address || !shim_enter())
         return PASS(cuIpcOpenMemHandle, (address, handle, flags));
+    pool_end("another process's memory was opened by cuIpcOpenMemHandle");
     cu_result code = PASS(cuIpcOpenMemHandle, (address, handle, flags));
     imported(*address, code, CALLER);
     shim_leave();
@@ -112,6 +114,7 @@ HOOK cu_result cuIpcOpenMemHandle_v2(cu_address *address, struct cu_ipc handle, 
 {
     if (!address || !shim_enter())
         return PASS(cuIpcOpenMemHandle_v2, (address, handle, flags));
+    pool_end("another process's memory was opened by cuIpcOpenMemHandle");
     cu_result code = PASS(cuIpcOpenMemHandle_v2, (address, handle, flags));
     imported(*address, code, CALLER);
     shim_leave();

@@ -3,6 +3,7 @@
 
 /* Memory of a context: plain, pitched and managed, and what cuMemFree() frees, which is more. A block is taken out before it is freed,
  * since another thread may be given its address at once; a free that fails puts it back. */
+#include "pool/pool.h"
 #include "shim.h"
 
 HOOK cu_result cuMemAlloc_v2(cu_address *address, size_t size)
@@ -12,9 +13,13 @@ HOOK cu_result cuMemAlloc_v2(cu_address *address, size_t size)
     if (!address || !size || !shim_enter())
         return PASS(cuMemAlloc_v2, (address, size));
     unsigned device = current_device(&context);
+    if (pool_alloc(address, size, device, context, CALLER)) {
+        shim_leave();
+        return CU_OK;
+    }
     cu_result code = charge_begin(&charge, RUN_PLAIN, device, size, CALLER);
     if (!code) {
-        code = PASS(cuMemAlloc_v2, (address, size));
+        code = AGAIN(device, PASS(cuMemAlloc_v2, (address, size)));
         charge.block.context = context;
         charge_end(&charge, code, SPACE_ADDRESS, code ? 0 : *address, size);
     }
@@ -33,7 +38,7 @@ HOOK cu_result cuMemAllocPitch_v2(cu_address *address, size_t *pitch, size_t wid
     unsigned device = current_device(&context);
     cu_result code = charge_begin(&charge, RUN_PITCHED, device, least, CALLER);
     if (!code) {
-        code = PASS(cuMemAllocPitch_v2, (address, pitch, width, height, element));
+        code = AGAIN(device, PASS(cuMemAllocPitch_v2, (address, pitch, width, height, element)));
         charge.block.context = context;
         charge_end(&charge, code, SPACE_ADDRESS, code ? 0 : *address, code ? 0 : *pitch * height);
     }
@@ -50,7 +55,7 @@ HOOK cu_result cuMemAllocManaged(cu_address *address, size_t size, unsigned flag
     unsigned device = current_device(&context);
     cu_result code = charge_begin(&charge, RUN_MANAGED, device, size, CALLER);
     if (!code) {
-        code = PASS(cuMemAllocManaged, (address, size, flags));
+        code = AGAIN(device, PASS(cuMemAllocManaged, (address, size, flags)));
         charge.block.context = context;
         charge_end(&charge, code, SPACE_ADDRESS, code ? 0 : *address, size);
     }
@@ -64,6 +69,11 @@ HOOK cu_result cuMemFree_v2(cu_address address)
     if (!address || !shim_enter())
         return PASS(cuMemFree_v2, (address));
     bool known = blocks_take(SPACE_ADDRESS, address, &block);
+    if ((known && block.pooled) || (!known && pool_owns(address))) {
+        cu_result pooled = known ? pool_free(&block) : CU_INVALID_VALUE;
+        shim_leave();
+        return pooled;
+    }
     cu_result code = PASS(cuMemFree_v2, (address));
     if (known && code)
         charge_restore(&block);

@@ -3,9 +3,10 @@
 
 /* Memory in the order of streams. It is charged to the device of its pool, which is that of the context where no pool is named; by blocks,
  * though the driver's pools keep what is free. What a capture makes is a node of its graph: its memory comes and goes with launches. */
+#include "pool/pool.h"
 #include "shim.h"
 
-static bool captures(cu_stream stream, bool per_thread)
+bool stream_captures(cu_stream stream, bool per_thread)
 {
     cu_capture_status status = CU_CAPTURE_IS_NONE;
     cu_result code = CU_NOT_FOUND;
@@ -19,7 +20,7 @@ static bool captures(cu_stream stream, bool per_thread)
 static void end(struct charge *charge, cu_result code, cu_address address, size_t size, cu_stream stream,
                 bool per_thread)
 {
-    if (!code && captures(stream, per_thread))
+    if (!code && stream_captures(stream, per_thread))
         charge->block.kind = RUN_GRAPH;
     charge->stream = stream;
     charge_end(charge, code, SPACE_ADDRESS, address, size);
@@ -42,9 +43,10 @@ HOOK cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream strea
     cu_context context;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync, (address, size, stream));
-    cu_result code = charge_begin(&charge, RUN_ORDERED, current_device(&context), size, CALLER);
+    unsigned device = current_device(&context);
+    cu_result code = charge_begin(&charge, RUN_ORDERED, device, size, CALLER);
     if (!code) {
-        code = PASS(cuMemAllocAsync, (address, size, stream));
+        code = AGAIN(device, PASS(cuMemAllocAsync, (address, size, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, false);
     }
     shim_leave();
@@ -57,9 +59,10 @@ HOOK cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream 
     cu_context context;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync_ptsz, (address, size, stream));
-    cu_result code = charge_begin(&charge, RUN_ORDERED, current_device(&context), size, CALLER);
+    unsigned device = current_device(&context);
+    cu_result code = charge_begin(&charge, RUN_ORDERED, device, size, CALLER);
     if (!code) {
-        code = PASS(cuMemAllocAsync_ptsz, (address, size, stream));
+        code = AGAIN(device, PASS(cuMemAllocAsync_ptsz, (address, size, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, true);
     }
     shim_leave();
@@ -75,7 +78,7 @@ HOOK cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool
     unsigned device = device_of_pool(pool, &kind);
     cu_result code = charge_begin(&charge, kind, device, size, CALLER);
     if (!code) {
-        code = PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream));
+        code = AGAIN(device, PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, false);
     }
     shim_leave();
@@ -91,7 +94,7 @@ HOOK cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu
     unsigned device = device_of_pool(pool, &kind);
     cu_result code = charge_begin(&charge, kind, device, size, CALLER);
     if (!code) {
-        code = PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream));
+        code = AGAIN(device, PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, true);
     }
     shim_leave();
@@ -101,7 +104,7 @@ HOOK cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu
 /* A free that a capture records happens when the graph is launched, and again with each launch: the block stays. */
 static bool take(cu_address address, cu_stream stream, bool per_thread, struct block *block)
 {
-    return blocks_find(SPACE_ADDRESS, address, block) && !captures(stream, per_thread) &&
+    return blocks_find(SPACE_ADDRESS, address, block) && !stream_captures(stream, per_thread) &&
            blocks_take(SPACE_ADDRESS, address, block);
 }
 
@@ -113,11 +116,28 @@ static void freed(bool known, cu_result code, const struct block *block, cu_stre
         charge_free(block, stream);
 }
 
+/* A plain block of a pool, or where one was. */
+static bool pool_frees(cu_address address, cu_stream stream, bool per_thread, cu_result *code)
+{
+    struct block block;
+    if (!pool_owns(address))
+        return false;
+    *code = CU_INVALID_VALUE;
+    if (blocks_take(SPACE_ADDRESS, address, &block))
+        *code = pool_free_async(&block, stream, per_thread);
+    return true;
+}
+
 HOOK cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
 {
     struct block block;
     if (!address || !shim_enter())
         return PASS(cuMemFreeAsync, (address, stream));
+    cu_result pooled;
+    if (pool_frees(address, stream, false, &pooled)) {
+        shim_leave();
+        return pooled;
+    }
     bool known = take(address, stream, false, &block);
     cu_result code = PASS(cuMemFreeAsync, (address, stream));
     freed(known, code, &block, stream);
@@ -130,6 +150,11 @@ HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
     struct block block;
     if (!address || !shim_enter())
         return PASS(cuMemFreeAsync_ptsz, (address, stream));
+    cu_result pooled;
+    if (pool_frees(address, stream, true, &pooled)) {
+        shim_leave();
+        return pooled;
+    }
     bool known = take(address, stream, true, &block);
     cu_result code = PASS(cuMemFreeAsync_ptsz, (address, stream));
     freed(known, code, &block, stream);
@@ -156,6 +181,7 @@ HOOK cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *p
         return PASS(cuMemPoolCreate, (pool, properties));
     cu_result code = PASS(cuMemPoolCreate, (pool, properties));
     bool of_device = properties->location.type == CU_LOCATION_DEVICE;
+    pool_sees_handles(properties->handle_types);
     if (!code)
         know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST, of_device ? properties->location.id : 0);
     shim_leave();

@@ -4,6 +4,7 @@
 /* Physical memory of the virtual-memory calls. A piece takes memory from its creation until the last of its handle, the handles that were
  * retained and its mappings has gone. Pieces of the host and imported ones are not the device's: the former count as host memory, the latter
  * were charged to the process that exported them. */
+#include "pool/pool.h"
 #include "shim.h"
 
 HOOK cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
@@ -12,11 +13,12 @@ HOOK cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocat
     struct charge charge;
     if (!piece || !size || !properties || !shim_enter())
         return PASS(cuMemCreate, (piece, size, properties, flags));
+    pool_sees_handles(properties->handle_types);
     bool of_device = properties->location.type == CU_LOCATION_DEVICE;
     unsigned device = !of_device ? 0 : properties->location.id < 0 ? NO_DEVICE : (unsigned)properties->location.id;
     cu_result code = charge_begin(&charge, of_device ? RUN_VIRTUAL : RUN_HOST, device, size, CALLER);
     if (!code) {
-        code = PASS(cuMemCreate, (piece, size, properties, flags));
+        code = AGAIN(device, PASS(cuMemCreate, (piece, size, properties, flags)));
         charge_end(&charge, code, SPACE_PIECE, code ? 0 : *piece, size);
     }
     shim_leave();

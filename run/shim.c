@@ -4,6 +4,7 @@
 /* The life of the shim in a process: asleep until cuInit() has succeeded, awake from then on, and only passing calls on in a child of
  * fork(). Owns the book and the log. */
 #include "shim.h"
+#include "pool/pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -201,6 +202,9 @@ static void wake(void)
     limits_read(getenv(RUN_LIMIT_VARIABLE));
     group_join();
     group_limits();
+#ifndef TARN_RUN_HIP
+    pool_begin();
+#endif
     charges_begin();
     (void)atexit(ended);
     atomic_thread_fence(memory_order_release);

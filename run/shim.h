@@ -42,6 +42,13 @@ HOOK const char *tarn_run_driver(void);
 #define PASS(symbol, arguments) \
     (__builtin_expect(real.symbol != NULL, 1) || (real_find(), real.symbol) ? real.symbol arguments : RUN_NOT_FOUND)
 
+/* A call for memory, again where the driver had none and a pool gives some back. */
+#define AGAIN(device, call)                                                        \
+    __extension__({                                                                \
+        run_result first_code = (call);                                            \
+        first_code == RUN_OUT_OF_MEMORY &&pool_trim(device) ? (call) : first_code; \
+    })
+
 /* Process and thread ---------------------------------------------------------------------------------------------- */
 
 extern struct book *book; /* once awake; this process's */
@@ -88,11 +95,13 @@ enum block_space { SPACE_NONE, SPACE_ADDRESS, SPACE_PIECE, SPACE_MAPPING, SPACE_
 struct block {
     uint64_t key; /* address or handle */
     uint64_t size;
-    uint64_t other;      /* of a mapping the piece */
+    uint64_t other;      /* of a mapping the piece; of a pooled block its id, or 0 before it was asked for */
     run_context context; /* with which it goes; NULL: with none */
     uint32_t references;
     uint16_t site;
     uint8_t space, kind, device;
+    bool pooled; /* part of a segment, which counts as used in its place */
+    bool synced; /* pooled: the program has set SYNC_MEMOPS */
 };
 
 /* Enters a block with its key. One that had the key before, whose free was not seen, is given out: else old->space is SPACE_NONE. False
@@ -105,6 +114,8 @@ bool blocks_find(enum block_space space, uint64_t key, struct block *block);
 /* Adds to the references of a block. When none is left it is taken out, and *block is what it was. */
 enum block_change { BLOCK_UNKNOWN, BLOCK_KEPT, BLOCK_GONE };
 enum block_change blocks_refer(enum block_space space, uint64_t key, int change, struct block *block);
+/* Gives a block an id, unless it has one, and notes what is true of `notes`; *block is what it is then. */
+bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const struct block *notes, struct block *block);
 /* Takes out all that goes with a context, one by one; the cursor is zero at first. */
 struct block_cursor {
     size_t shard, slot;
@@ -127,6 +138,10 @@ struct charge {
 unsigned current_device(run_context *context);
 /* Fills the book's devices in; the vendor's. */
 void describe_devices(void);
+/* The primary context of a device, if it is active. */
+run_context primary_context(int device);
+/* Whether a stream captures; CUDA's. */
+bool stream_captures(run_stream stream, bool per_thread);
 /* A context has gone, and another may come at its place. */
 void current_device_changes(void);
 
@@ -137,6 +152,11 @@ void charge_end(struct charge *charge, run_result code, enum block_space space, 
 /* A block that was taken out has been freed; or has not, and is put back. */
 void charge_free(const struct block *block, run_stream stream);
 void charge_restore(const struct block *block);
+/* A block of a pool: counts as its library's, not as used. False without host memory: then nothing was written down. */
+bool charge_pooled(struct block *block, void *caller);
+/* What a pool takes from its device for blocks, and gives back. False above the limit. */
+bool charge_segment(unsigned device, uint64_t size);
+void charge_segment_free(unsigned device, uint64_t size);
 /* When the limits are known, before the first charge. */
 void charges_begin(void);
 /* Under a limit: what is in use of a device. */

@@ -42,8 +42,12 @@ static cu_result enter_at(const char *call, cu_address address, int *device)
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     int device;
+    size_t available, total; /* either output may be NULL */
     cu_result code = sim_enter("cuMemGetInfo", &device);
-    return code ? code : sim_code(driver->memory_info(device, free_bytes, total_bytes));
+    if (!code)
+        code = sim_code(
+            driver->memory_info(device, free_bytes ? free_bytes : &available, total_bytes ? total_bytes : &total));
+    return code;
 }
 
 cu_result cuMemAlloc_v2(cu_address *address, size_t size)

@@ -26,6 +26,8 @@ _Static_assert(RUN_PER_THREAD == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
                    #theirs "." #their_field)
 SAME_SIZE(struct cu_uuid, CUuuid);
 SAME_SIZE(struct cu_ipc, CUipcMemHandle_v1);
+SAME_SIZE(struct cu_ipc_event, CUipcEventHandle_v1);
+SAME_SIZE(struct cu_edge, CUgraphEdgeData);
 SAME_SIZE(struct cu_array_descriptor, CUDA_ARRAY_DESCRIPTOR_v2);
 SAME_FIELD(struct cu_array_descriptor, width, CUDA_ARRAY_DESCRIPTOR_v2, Width);
 SAME_FIELD(struct cu_array_descriptor, height, CUDA_ARRAY_DESCRIPTOR_v2, Height);
@@ -51,6 +53,8 @@ SAME_FIELD(struct cu_alloc_node, address, CUDA_MEM_ALLOC_NODE_PARAMS_v1, dptr);
 #define cu_access CUmemAccessDesc_st
 #define cu_uuid CUuuid_st
 #define cu_ipc CUipcMemHandle_st
+#define cu_ipc_event CUipcEventHandle_st
+#define cu_edge CUgraphEdgeData_st
 #define cu_array_descriptor CUDA_ARRAY_DESCRIPTOR_st
 #define cu_array3d_descriptor CUDA_ARRAY3D_DESCRIPTOR_st
 #define cu_pool_properties CUmemPoolProps_st

@@ -28,6 +28,14 @@ EXPORT cu_result cuDriverGetVersion(int *version);
 EXPORT cu_result cuCtxSetCurrent(cu_context context);
 EXPORT cu_result cuGetExportTable(const void **table, const void *id);
 EXPORT cu_result cuFakeOnly(void);
+/* For tests of --pool: what nobody but they call. */
+EXPORT cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *value);
+EXPORT unsigned cuFakeWaits(void);          /* for the whole context, and frees, which wait too */
+EXPORT unsigned cuFakeLive(void);           /* allocations */
+EXPORT void cuFakeFinish(void);             /* the work before all events ends */
+EXPORT void cuFakeFail(unsigned calls);     /* the call after so many fails, of those that can; 0: none */
+EXPORT unsigned cuFakeFailed(void);         /* how many have failed */
+EXPORT cu_context cuFakeOtherContext(void); /* of device 0, and not its primary one */
 
 enum { DEVICES = 2, SLOTS = 1 << 16, PITCH = 512 };
 
@@ -36,7 +44,11 @@ struct slot {
     uint64_t size; /* 0: free */
     int device;
     bool of_context, released;
+    bool of_pool; /* the default one of its device */
+    bool synced;  /* SYNC_MEMOPS */
     uint32_t references;
+    uint64_t id;
+    cu_context context;
 };
 
 static struct {
@@ -45,11 +57,43 @@ static struct {
     uint32_t free[SLOTS], free_count, used;
     uint64_t bytes[DEVICES];
     int retained[DEVICES];
-    bool initialized, capturing;
+    bool initialized;
+    uint64_t ids;
+    _Atomic unsigned waits, fail, failed;
+    _Atomic uint64_t recorded, finished; /* events, by their number */
+    struct {
+        cu_stream stream;
+        cu_capture_mode mode;
+        bool invalid;
+    } captures[8]; /* of a stream that is 0: none; the legacy stream cannot */
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local cu_context current;
-static char contexts[DEVICES], markers[8192];
+static _Thread_local cu_context pushed[8];
+static _Thread_local unsigned pushes;
+static char contexts[DEVICES + 1], markers[8192]; /* the last is of device 0, and not its primary one */
+
+/* Whether this call is the one that is to fail. */
+static bool fails(void)
+{
+    unsigned left = atomic_load(&fake.fail);
+    while (left && !atomic_compare_exchange_weak(&fake.fail, &left, left - 1))
+        ;
+    fake.failed += left == 1;
+    return left == 1;
+}
+
+/* What a capture in the global mode forbids it invalidates. */
+static cu_result forbidden(void)
+{
+    cu_result code = CU_OK;
+    for (size_t i = 0; i < sizeof fake.captures / sizeof *fake.captures; i++)
+        if (fake.captures[i].stream && fake.captures[i].mode == 0) {
+            fake.captures[i].invalid = true;
+            code = CU_CAPTURE_UNSUPPORTED;
+        }
+    return code;
+}
 
 static uint64_t total(void)
 {
@@ -59,7 +103,9 @@ static uint64_t total(void)
 
 static int device_of(cu_context context)
 {
-    return context == (cu_context)&contexts[1] ? 1 : context == (cu_context)&contexts[0] ? 0 : -1;
+    return context == (cu_context)&contexts[1]                                                ? 1
+           : context == (cu_context)&contexts[0] || context == (cu_context)&contexts[DEVICES] ? 0
+                                                                                              : -1;
 }
 
 static cu_result take(int device, uint64_t size, bool of_context, uint64_t *key)
@@ -70,7 +116,12 @@ static cu_result take(int device, uint64_t size, bool of_context, uint64_t *key)
     most = most ? most : total();
     if (fake.bytes[device] + size <= most && (fake.free_count || fake.used + 1 < SLOTS)) {
         uint32_t at = fake.free_count ? fake.free[--fake.free_count] : ++fake.used;
-        fake.slots[at] = (struct slot){.size = size, .device = device, .of_context = of_context, .references = 1};
+        fake.slots[at] = (struct slot){.size = size,
+                                       .device = device,
+                                       .of_context = of_context,
+                                       .references = 1,
+                                       .id = ++fake.ids,
+                                       .context = of_context ? current : NULL};
         fake.bytes[device] += size;
         *key = UINT64_C(0x700000000000) + ((uint64_t)at << 28);
         code = CU_OK;
@@ -92,7 +143,7 @@ static cu_result give(uint64_t key)
     uint64_t at = (key - UINT64_C(0x700000000000)) >> 28;
     cu_result code = CU_INVALID_VALUE;
     pthread_mutex_lock(&fake.lock);
-    if (key >= UINT64_C(0x700000000000) && at < SLOTS && fake.slots[at].size) {
+    if (key >= UINT64_C(0x700000000000) && at < SLOTS && key << 36 == 0 && fake.slots[at].size) {
         if (!--fake.slots[at].references)
             drop_locked((uint32_t)at);
         code = CU_OK;
@@ -133,10 +184,22 @@ static cu_result alloc(cu_address *address, uint64_t size)
         return alloc_apart(address);
     if (device < 0)
         return CU_INVALID_CONTEXT;
+    if (fails())
+        return CU_OUT_OF_MEMORY;
     cu_result code = take(device, size, true, &key);
     if (!code)
         *address = key;
     return code;
+}
+
+/* The slot that an address lies in; NULL where it is in none. */
+static struct slot *slot_at(cu_address address, cu_address *base)
+{
+    uint64_t at = (address - UINT64_C(0x700000000000)) >> 28;
+    if (address < UINT64_C(0x700000000000) || at >= SLOTS)
+        return NULL;
+    *base = UINT64_C(0x700000000000) + (at << 28);
+    return address - *base < fake.slots[at].size ? &fake.slots[at] : NULL;
 }
 
 /* Devices and contexts --------------------------------------------------------------------------------------------- */
@@ -211,11 +274,11 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
     return CU_OK;
 }
 
-static void context_end(int device)
+static void context_end(cu_context context)
 {
     pthread_mutex_lock(&fake.lock);
     for (uint32_t i = 1; i <= fake.used; i++)
-        if (fake.slots[i].size && fake.slots[i].of_context && fake.slots[i].device == device)
+        if (fake.slots[i].size && fake.slots[i].context == context)
             drop_locked(i);
     pthread_mutex_unlock(&fake.lock);
 }
@@ -225,7 +288,7 @@ cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
     if (device < 0 || device >= DEVICES || !fake.retained[device])
         return CU_INVALID_CONTEXT;
     if (!--fake.retained[device])
-        context_end(device);
+        context_end((cu_context)&contexts[device]);
     return CU_OK;
 }
 
@@ -236,7 +299,7 @@ cu_result cuDevicePrimaryCtxRelease(cu_device device)
 
 cu_result cuDevicePrimaryCtxReset_v2(cu_device device)
 {
-    context_end(device);
+    context_end((cu_context)&contexts[device]);
     return CU_OK;
 }
 
@@ -254,7 +317,10 @@ cu_result cuDevicePrimaryCtxGetState(cu_device device, unsigned *flags, int *act
 
 cu_result cuCtxDestroy(cu_context context)
 {
-    return device_of(context) < 0 ? CU_INVALID_CONTEXT : CU_OK;
+    if (context != (cu_context)&contexts[DEVICES])
+        return device_of(context) < 0 ? CU_INVALID_CONTEXT : CU_OK;
+    context_end(context);
+    return CU_OK;
 }
 
 cu_result cuCtxDestroy_v2(cu_context context)
@@ -284,7 +350,8 @@ cu_result cuCtxGetDevice(cu_device *device)
 
 cu_result cuMemAlloc_v2(cu_address *address, size_t size)
 {
-    return alloc(address, size);
+    cu_result code = are_apart ? CU_OK : forbidden();
+    return code ? code : alloc(address, size);
 }
 
 /* By way of what goes by the name of another export, as a library that was not linked symbolically would: the shim's. */
@@ -312,22 +379,346 @@ cu_result cuMemFree_v2(cu_address address)
         apart.free[apart.count++] = address;
         return CU_OK;
     }
-    return address ? give(address) : CU_OK;
+    if (are_apart || !address)
+        return CU_OK;
+    if (device_of(current) < 0)
+        return CU_INVALID_CONTEXT;
+    cu_result code = forbidden();
+    if (code || fails())
+        return code ? code : CU_LAUNCH_FAILED;
+    fake.waits++;
+    return give(address);
 }
 
 cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address address)
 {
+    cu_address start;
+    const struct slot *slot = slot_at(address, &start);
+    if (!slot)
+        return CU_NOT_FOUND;
     if (base)
-        *base = address;
+        *base = start;
     if (size)
-        *size = 4096;
+        *size = slot->size;
     return CU_OK;
+}
+
+/* Those of memory of a device that this driver tells. */
+static cu_result attribute_of(void *data, unsigned attribute, cu_address address)
+{
+    cu_address base;
+    const struct slot *slot = slot_at(address, &base);
+    uint64_t value = 0;
+    size_t size = sizeof value;
+    if (!slot || !data)
+        return CU_INVALID_VALUE;
+    switch (attribute) {
+    case 1:
+        value = (uintptr_t)slot->context;
+        break;
+    case 2:
+        value = 2, size = 4;
+        break;
+    case 3:
+        value = address;
+        break;
+    case 5:
+        value = 7;
+        break;
+    case 6:
+        value = slot->synced, size = 4;
+        break;
+    case 7:
+        value = slot->id;
+        break;
+    case 8:
+        size = 4;
+        break;
+    case 9:
+        value = (unsigned)slot->device, size = 4;
+        break;
+    case 10:
+        value = slot->of_context && !slot->of_pool, size = 4;
+        break;
+    case 11:
+        value = base;
+        break;
+    case 12:
+        value = slot->size;
+        break;
+    case 13:
+        value = 1, size = 4;
+        break;
+    case 14:
+        break;
+    case 17:
+        value = slot->of_pool ? (unsigned)slot->device + 1 : 0;
+        break;
+    case 18:
+        value = slot->size;
+        break;
+    case 19:
+        value = base;
+        break;
+    case 20:
+        value = slot->id + 1000;
+        break;
+    default:
+        return CU_INVALID_VALUE;
+    }
+    memcpy(data, &value, size);
+    return CU_OK;
+}
+
+cu_result cuPointerGetAttribute(void *data, unsigned attribute, cu_address address)
+{
+    return attribute_of(data, attribute, address);
+}
+
+/* What is unknown is 0. */
+cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **data, cu_address address)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (attribute_of(data[i], attributes[i], address))
+            memset(data[i], 0, 4);
+    return CU_OK;
+}
+
+cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_address address)
+{
+    cu_address base;
+    struct slot *slot = slot_at(address, &base);
+    if (!slot || !value || attribute != 6)
+        return CU_INVALID_VALUE;
+    slot->synced = *(const unsigned *)value;
+    return CU_OK;
+}
+
+cu_result cuIpcGetMemHandle(struct cu_ipc *handle, cu_address address)
+{
+    cu_address base;
+    const struct slot *slot = slot_at(address, &base);
+    if (!slot || !slot->of_context || !handle)
+        return CU_INVALID_VALUE;
+    memcpy(handle->reserved, &base, sizeof base);
+    return CU_OK;
+}
+
+cu_result cuIpcGetEventHandle(struct cu_ipc_event *handle, cu_event event)
+{
+    return handle && event ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuIpcOpenEventHandle(cu_event *event, struct cu_ipc_event handle)
+{
+    (void)handle;
+    return event ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t size, unsigned kind,
+                                        unsigned long long flags)
+{
+    cu_address base;
+    const struct slot *slot = slot_at(address, &base);
+    (void)kind, (void)flags;
+    if (!slot || !handle || address - base + size > slot->size)
+        return CU_INVALID_VALUE;
+    *(int *)handle = 1;
+    return CU_OK;
+}
+
+cu_result cuMemExportToShareableHandle(void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags)
+{
+    (void)piece, (void)kind, (void)flags;
+    return handle ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemImportFromShareableHandle(cu_piece *piece, void *handle, cu_handle_kind kind)
+{
+    (void)handle, (void)kind;
+    return piece ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemPoolExportToShareableHandle(void *handle, cu_pool pool, cu_handle_kind kind, unsigned long long flags)
+{
+    (void)pool, (void)kind, (void)flags;
+    return handle ? CU_OK : CU_INVALID_VALUE;
+}
+
+cu_result cuMemPoolImportFromShareableHandle(cu_pool *pool, void *handle, cu_handle_kind kind, unsigned long long flags)
+{
+    (void)handle, (void)kind, (void)flags;
+    return pool ? CU_OK : CU_INVALID_VALUE;
+}
+
+/* Work, and captures of it ------------------------------------------------------------------------------------------ */
+
+cu_result cuCtxSynchronize(void)
+{
+    cu_result code = device_of(current) < 0 ? CU_INVALID_CONTEXT : forbidden();
+    if (code || fails())
+        return code ? code : CU_LAUNCH_FAILED;
+    fake.waits++;
+    return CU_OK;
+}
+
+cu_result cuCtxPushCurrent_v2(cu_context context)
+{
+    if (fails() || pushes == 8)
+        return CU_INVALID_VALUE;
+    pushed[pushes++] = current;
+    current = context;
+    return CU_OK;
+}
+
+cu_result cuCtxPopCurrent_v2(cu_context *context)
+{
+    if (!pushes)
+        return CU_INVALID_CONTEXT;
+    *context = current;
+    current = pushed[--pushes];
+    return CU_OK;
+}
+
+/* An event is a number: how many were recorded before it, and 1. */
+cu_result cuEventCreate(cu_event *event, unsigned flags)
+{
+    (void)flags;
+    if (fails())
+        return CU_OUT_OF_MEMORY;
+    *event = calloc(1, sizeof(uint64_t));
+    return *event ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+cu_result cuEventRecord(cu_event event, cu_stream stream)
+{
+    (void)stream;
+    if (fails())
+        return CU_LAUNCH_FAILED;
+    *(uint64_t *)(void *)event = atomic_fetch_add(&fake.recorded, 1) + 1;
+    return CU_OK;
+}
+
+cu_result cuEventRecord_ptsz(cu_event event, cu_stream stream)
+{
+    return cuEventRecord(event, stream);
+}
+
+cu_result cuEventQuery(cu_event event)
+{
+    return *(uint64_t *)(void *)event <= atomic_load(&fake.finished) ? CU_OK : CU_NOT_READY;
+}
+
+cu_result cuEventDestroy_v2(cu_event event)
+{
+    free(event);
+    return CU_OK;
+}
+
+cu_result cuStreamBeginCapture_v2(cu_stream stream, cu_capture_mode mode)
+{
+    for (size_t i = 0; stream && i < sizeof fake.captures / sizeof *fake.captures; i++)
+        if (!fake.captures[i].stream) {
+            fake.captures[i].stream = stream;
+            fake.captures[i].mode = mode;
+            fake.captures[i].invalid = false;
+            return CU_OK;
+        }
+    return CU_CAPTURE_UNSUPPORTED;
+}
+
+cu_result cuStreamBeginCapture(cu_stream stream)
+{
+    return cuStreamBeginCapture_v2(stream, 0);
+}
+
+cu_result cuStreamBeginCapture_ptsz(cu_stream stream)
+{
+    return cuStreamBeginCapture_v2(stream, 0);
+}
+
+cu_result cuStreamBeginCapture_v2_ptsz(cu_stream stream, cu_capture_mode mode)
+{
+    return cuStreamBeginCapture_v2(stream, mode);
+}
+
+cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph, const cu_graph_node *before,
+                                      const struct cu_edge *edges, size_t count, cu_capture_mode mode)
+{
+    (void)graph, (void)before, (void)edges, (void)count;
+    return cuStreamBeginCapture_v2(stream, mode);
+}
+
+cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph, const cu_graph_node *before,
+                                           const struct cu_edge *edges, size_t count, cu_capture_mode mode)
+{
+    return cuStreamBeginCaptureToGraph(stream, graph, before, edges, count, mode);
+}
+
+cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
+{
+    for (size_t i = 0; stream && i < sizeof fake.captures / sizeof *fake.captures; i++)
+        if (fake.captures[i].stream == stream) {
+            fake.captures[i].stream = NULL;
+            *graph = NULL;
+            return fake.captures[i].invalid ? 901 : CU_OK;
+        }
+    return 401; /* CUDA_ERROR_ILLEGAL_STATE */
+}
+
+cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph)
+{
+    return cuStreamEndCapture(stream, graph);
+}
+
+unsigned cuFakeWaits(void)
+{
+    return fake.waits;
+}
+
+unsigned cuFakeLive(void)
+{
+    unsigned live = 0;
+    for (uint32_t i = 1; i <= fake.used; i++)
+        live += fake.slots[i].size != 0;
+    return live;
+}
+
+void cuFakeFinish(void)
+{
+    atomic_store(&fake.finished, UINT64_MAX);
+}
+
+void cuFakeFail(unsigned calls)
+{
+    atomic_store(&fake.fail, calls);
+}
+
+unsigned cuFakeFailed(void)
+{
+    return fake.failed;
+}
+
+cu_context cuFakeOtherContext(void)
+{
+    return (cu_context)&contexts[DEVICES];
+}
+
+/* Memory in the order of streams ------------------------------------------------------------------------------------- */
+
+static cu_result into_pool(cu_result code, const cu_address *address)
+{
+    cu_address base;
+    struct slot *slot = code || are_apart ? NULL : slot_at(*address, &base);
+    if (slot)
+        slot->of_pool = true;
+    return code;
 }
 
 cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream stream)
 {
     (void)stream;
-    return alloc(address, size);
+    return into_pool(alloc(address, size), address);
 }
 
 cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream stream)
@@ -344,7 +735,20 @@ cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool
     cu_result code = take((uintptr_t)pool == 2 ? 1 : 0, size, false, &key);
     if (!code)
         *address = key;
-    return code;
+    return into_pool(code, address);
+}
+
+/* How much of a device's default pool is in use. */
+cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *value)
+{
+    uint64_t used = 0;
+    if (attribute != 7 || !pool)
+        return CU_INVALID_VALUE;
+    for (uint32_t i = 1; i <= fake.used; i++)
+        if (fake.slots[i].of_pool && fake.slots[i].device + 1 == (int)(uintptr_t)pool)
+            used += fake.slots[i].size;
+    memcpy(value, &used, sizeof used);
+    return CU_OK;
 }
 
 cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
@@ -363,10 +767,13 @@ cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
     return cuMemFreeAsync(address, stream);
 }
 
-/* A stream of this number captures. */
+/* A stream of this number captures, without having begun. */
 cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *now)
 {
     *now = (uintptr_t)stream == 0x77 ? CU_CAPTURE_IS_ACTIVE : CU_CAPTURE_IS_NONE;
+    for (size_t i = 0; stream && i < sizeof fake.captures / sizeof *fake.captures; i++)
+        if (fake.captures[i].stream == stream)
+            *now = fake.captures[i].invalid ? 2 : CU_CAPTURE_IS_ACTIVE;
     return CU_OK;
 }
 
@@ -442,6 +849,8 @@ cu_result cuMemUnmap(cu_address address, size_t size)
 
 cu_result cuMemRetainAllocationHandle(cu_piece *piece, void *address)
 {
+    if ((uintptr_t)address < 0x10000000 || (uintptr_t)address - 0x10000000 >= (uintptr_t)64 << 21)
+        return CU_INVALID_VALUE;
     *piece = mapped[((uintptr_t)address - 0x10000000) >> 21 & 63];
     return refer(*piece);
 }

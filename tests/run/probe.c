@@ -631,8 +631,14 @@ static void free_twice(void)
 static void prologues(void)
 {
 #if defined(__x86_64__)
+    const char *(*path)(void);
+    void *found = dlsym(library, "tarn_run_driver");
+    memcpy(&path, &found, sizeof found);
+    void *real = dlopen(path(), RTLD_NOW | RTLD_NOLOAD);
     for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) {
         const unsigned char *at = dlsym(library, hooks[i]);
+        if (at == dlsym(real, hooks[i]))
+            continue;                                  /* hooked only where pools are */
         CHECK(at && at[0] != 0xe9 && at[0] != 0xeb);   /* no jump */
         CHECK(memcmp(at, "\xf3\x0f\x1e\xfa", 4) != 0); /* no endbr64 */
     }

@@ -66,7 +66,7 @@ static int parse(const struct command *command, const struct command_option *opt
     int found, status = COMMAND_GO_ON;
     int length = snprintf(letters, sizeof letters, "%.4sh", letters_begin);
     for (int i = 0; options[i].name; i++) {
-        int has_value = options[i].wants ? required_argument : no_argument;
+        int has_value = !options[i].wants ? no_argument : options[i].optional ? optional_argument : required_argument;
         names[i + 1] =
             (struct option){options[i].name, has_value, NULL, options[i].letter ? options[i].letter : FIRST + i};
         if (options[i].letter)

@@ -25,7 +25,8 @@ struct command_option {
     const char *wants; /* "milliseconds from 0 to 10^9"; NULL: it has no value */
     /* Writes a value into the command's arguments. False for one that is not what the option wants. */
     bool (*take)(void *arguments, const char *value);
-    size_t flag; /* where the bool is in the arguments */
+    size_t flag;   /* where the bool is in the arguments */
+    bool optional; /* the value may be missing, and is NULL then; one that is there follows a "=" */
 };
 
 enum { COMMAND_OPTIONS_MOST = 16 };

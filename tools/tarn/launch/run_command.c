@@ -31,13 +31,15 @@ static const char help[] =
     "Usage: tarn run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
     "\n"
     "Runs any CUDA or HIP program, unchanged, and records every allocation that the program and its libraries make:\n"
-    "which library asked, how much, and of which kind. Each request still goes to the driver as it is. When the\n"
-    "program has ended, a summary by library is printed on standard error; while it runs, `tarn top` shows it.\n"
+    "which library asked, how much, and of which kind. Without --pool each request goes to the driver as it is. When\n"
+    "the program has ended, a summary by library is printed on standard error; while it runs, `tarn top` shows it.\n"
     "\n"
     "Options:\n"
     "      --limit LIMITS    Make the device appear smaller: 20G, or by device, such as 20G,1=10G or GPU-8a2b=5G. An\n"
     "                        allocation above the limit fails with the driver's own code for \"out of memory\"\n"
     "      --group NAME      Share the limit with all runs of this name; --limit sets it for all of them\n"
+    "      --pool[=SIZE]     Serve plain allocations of up to SIZE, 1M unless it is said, from tarn's pools. CUDA "
+    "only\n"
     "  -o, --output FILE     Write a memory snapshot, which `tarn report` opens\n"
     "      --stacks          Record the whole stack of each allocation, in the snapshot of -o\n"
     "      --summary FILE    Write the summary to FILE instead\n"
@@ -63,9 +65,15 @@ static const char help[] =
 
 struct arguments {
     const char *output, *summary, *driver, *group;
-    char *limit; /* of the heap */
+    char *limit;   /* of the heap */
+    uint64_t pool; /* bytes of the largest block that is pooled; 0: none is */
     bool quiet, stacks, audit;
 };
+
+/* The largest block that is pooled where no size is said: where tarn's own small blocks end, as PyTorch's do. */
+#define POOL_USUAL (UINT64_C(1) << 20)
+#define POOL_LEAST UINT64_C(512)
+#define POOL_MOST (UINT64_C(1) << 30)
 
 /* ms between two looks at all processes; while one is younger than YOUNG_MS; and for those that wait, which only a limit makes. */
 enum { PAUSE_MS = 200, PAUSE_YOUNG_MS = 20, PAUSE_LIMITED_MS = 5, YOUNG_MS = 3000 };
@@ -77,6 +85,7 @@ struct run {
     struct books books;
     struct group_file group;
     bool limited;
+    bool pools;
     uint64_t sampled_ns; /* when, by CLOCK_REALTIME */
 };
 
@@ -137,6 +146,13 @@ static bool take_group(void *arguments, const char *value)
     return group_is_name(value);
 }
 
+static bool take_pool(void *arguments, const char *value)
+{
+    struct arguments *own = arguments;
+    own->pool = POOL_USUAL;
+    return !value || (units_parse_bytes(value, &own->pool) && own->pool >= POOL_LEAST && own->pool <= POOL_MOST);
+}
+
 static bool take_output(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->output = value;
@@ -158,6 +174,7 @@ static bool take_driver(void *arguments, const char *value)
 static const struct command_option options[] = {
     {.name = "limit", .wants = "sizes of 2 MiB or more, as 20G or 20G,1=10G", .take = take_limit},
     {.name = "group", .wants = "1 to 63 letters, digits, \".\", \"_\" and \"-\"", .take = take_group},
+    {.name = "pool", .optional = true, .wants = "a size from 512 to 1G, as 1M", .take = take_pool},
     {.name = "output", .letter = 'o', .wants = "a file", .take = take_output},
     {.name = "summary", .wants = "a file", .take = take_summary},
     {.name = "quiet", .flag = offsetof(struct arguments, quiet)},
@@ -201,7 +218,7 @@ static bool place_shim(const struct run *run, const char *shims, const struct sh
                        char *why, size_t size)
 {
     char shim[PATH_MAX + 32], path[PATH_MAX + 32], other[PATH_MAX + 32];
-    snprintf(shim, sizeof shim, "%s/%s", shims, kind->file);
+    snprintf(shim, sizeof shim, "%s/%s%s", shims, run->pools && kind == &kinds[0] ? "pool/" : "", kind->file);
     snprintf(path, sizeof path, "%s/%s", run->folder, kind->name);
     snprintf(other, sizeof other, "%s/%s", run->folder, kind->link);
     if (!shim_copy(shim, kind, driver, path, why, size) || !driver_is_behind(path, kind->has, driver, why, size))
@@ -286,6 +303,14 @@ static void drivers_find(struct drivers *drivers, char *why, size_t size)
                                       i ? sizeof other : size);
 }
 
+/* A run within a run has what it asks for itself. */
+static bool pool_set(uint64_t size)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)size);
+    return (size ? setenv(RUN_POOL_VARIABLE, text, 1) : unsetenv(RUN_POOL_VARIABLE)) == 0;
+}
+
 static bool environment_set(const struct run *run, const struct arguments *arguments)
 {
     const char *before = getenv("LD_LIBRARY_PATH");
@@ -301,7 +326,7 @@ static bool environment_set(const struct run *run, const struct arguments *argum
         (!run->group.group || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) && /* else that of a run around */
         (arguments->limit ? setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) : unsetenv(RUN_LIMIT_VARIABLE)) == 0;
     free(path);
-    return done;
+    return done && pool_set(arguments->pool);
 }
 
 /* The loader takes the audit library where it lies. */
@@ -422,6 +447,11 @@ static int run_with(const struct arguments *arguments, char **command)
         drivers_find(&drivers, why, sizeof why);
     if (!drivers.count)
         return without_driver(command, why);
+    if (arguments->pool && !drivers.path[0][0]) {
+        fputs("tarn run: --pool is for CUDA, and the driver here is HIP's: run the program without --pool\n", stderr);
+        return COMMAND_FAILED;
+    }
+    the_run.pools = arguments->pool;
     if (arguments->group && !group_open(&the_run.group, arguments->group, arguments->limit, why, sizeof why)) {
         fprintf(stderr, "tarn run: the group %s: %s\n", arguments->group, why);
         return COMMAND_FAILED;

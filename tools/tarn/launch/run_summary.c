@@ -137,6 +137,15 @@ static void print_group(struct group_file *group, const struct book_device *devi
     print_line(out, name, units_bytes(sum.used).text, "", "", "");
 }
 
+/* What segments have beside the blocks that are handed out. */
+static void print_pools(const struct book *book, unsigned device, const struct row *rows, size_t count, FILE *out)
+{
+    uint64_t used = books_device_sums(book, device).used, asked = 0;
+    for (size_t i = 0; i < count; i++)
+        asked += rows[i].live;
+    print_line(out, "tarn's pools, beyond that", units_bytes(used > asked ? used - asked : 0).text, "", "", "");
+}
+
 static void print_device(const struct books *books, const struct opened_book *opened, struct group_file *group,
                          unsigned index, FILE *out)
 {
@@ -152,6 +161,8 @@ static void print_device(const struct books *books, const struct opened_book *op
             limit == UINT64_MAX ? "" : ", limit ", limit == UINT64_MAX ? "" : units_bytes(limit).text);
     print_line(out, "library", "at the end", "peak", "count", "kinds");
     print_rows(book, rows, count, out);
+    if (book->pool)
+        print_pools(book, index, rows, count, out);
     print_line(out, "all together", units_bytes(sums.used).text, units_bytes(sums.peak).text, "", "");
     print_unseen(books, opened, index, out);
     if (group->group)
@@ -174,6 +185,8 @@ static void print_notes(const struct book *book, FILE *out)
     if (unfollowed)
         fprintf(out, "  partly seen: %s allocations were not written down, for lack of host memory\n",
                 units_count(unfollowed).text);
+    if (atomic_load(&book->pool_ended))
+        fprintf(out, "  --pool: nothing was pooled any more after %.95s\n", book->pool_why);
     if (!atomic_load(&book->ended))
         fputs("  the process ended without exit(): what it had then is shown\n", out);
 }

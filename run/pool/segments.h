@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* The segments of the pools: plain allocations of the driver, which count as used in place of their blocks. */
+#ifndef TARN_RUN_SEGMENTS_H
+#define TARN_RUN_SEGMENTS_H
+
+#include "pool.h"
+
+/* As tarn wants them for a pool; `user` is nothing. */
+void *segment_alloc(size_t size, int device, void *stream, void *user);
+void segment_free(void *pointer, size_t size, int device, void *stream, void *user);
+/* Whether an address lies in one whose memory is there. */
+bool segment_has(cu_address address);
+/* Bytes that a device has in segments. */
+uint64_t segments_held(unsigned device);
+/* A block more or less begins at an address. */
+void segment_count(cu_address address, int change);
+/* Bytes of a device's segments that have no block. */
+uint64_t segments_idle(unsigned device);
+/* The memory of all that a device has went with its context. */
+void segments_end(unsigned device);
+
+#endif
