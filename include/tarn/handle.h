@@ -195,6 +195,8 @@ TARN_API tarn_status tarn_library_info_get(tarn_library library, tarn_library_in
  *   TARN_ERROR_OUT_OF_MEMORY       no memory for the handle or its workspace, even after unused workspaces and idle
  *                                  memory were released
  *   TARN_ERROR_CAPTURE             a handle would have to be created while a capture is open
+ *   TARN_ERROR_SUSPENDED           the stream captures with a pool that is suspended (tarn/pool.h), and a workspace
+ *                                  would have to be created in that pool
  *   TARN_ERROR_BUSY                the library's create asks for a handle of the same library and device; or the thread
  *                                  is in a callback of an observer (observe.h), and a handle or memory for its
  *                                  workspace would have to be created

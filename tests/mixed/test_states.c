@@ -10,6 +10,7 @@
 #include "support/every_call.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -120,12 +121,50 @@ static void capture_elsewhere_global(void)
     capture_again_in(other, TARN_CAPTURE_GLOBAL);
 }
 
-static void capture_with_pool(void)
+static void capture_in(tarn_pool *pool)
 {
     tarn_capture_state state = TARN_CAPTURE_NONE;
     known = world.stream;
     if (!tarn_capture_state_get(known, &state, NULL) && state == TARN_CAPTURE_NONE)
-        (void)tarn_pool_capture_begin(NULL, known, TARN_CAPTURE_RELAXED);
+        (void)tarn_pool_capture_begin(pool, known, TARN_CAPTURE_RELAXED);
+}
+
+static void capture_with_pool(void)
+{
+    capture_in(NULL);
+}
+
+static void capture_with_callers_pool(void)
+{
+    capture_in(world.pool);
+}
+
+static void capture_with_suspended_pool(void)
+{
+    capture_in(world.suspended);
+}
+
+/* Begins a capture that it alone could end, and stays. */
+static void *capture_and_stay(void *begun)
+{
+    (void)tarn_capture_begin(other, TARN_CAPTURE_THREAD_LOCAL);
+    sem_post(begun);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static void capture_of_another_thread(void)
+{
+    tarn_capture_state state = TARN_CAPTURE_NONE;
+    pthread_t thread;
+    sem_t begun;
+    known = other;
+    if (tarn_capture_state_get(other, &state, NULL) || state != TARN_CAPTURE_NONE)
+        return;
+    sem_init(&begun, 0, 0);
+    CHECK(pthread_create(&thread, NULL, capture_and_stay, &begun) == 0);
+    sem_wait(&begun);
 }
 
 static void announced(void)
@@ -133,21 +172,30 @@ static void announced(void)
     (void)tarn_capture_announce(world.stream); /* refused where it is */
 }
 
-static void announced_and_begun(void)
+static void announced_with_pool(void)
+{
+    (void)tarn_pool_capture_announce(world.pool, world.stream);
+}
+
+/* By the driver's own call. */
+static void begin_by_driver(void)
 {
     struct driver_capture capture = {0};
     driver_stream native = native_of(world.stream);
-    announced();
     if (!driver->capture_status(0, native, &capture) && capture.state == DRIVER_CAPTURE_NONE)
         (void)driver->capture_begin(0, native, DRIVER_CAPTURE_RELAXED);
 }
 
-static void capture_unknown(void)
+static void announced_and_begun(void)
 {
-    struct driver_capture capture = {0};
-    driver_stream native = native_of(world.stream);
-    if (!driver->capture_status(0, native, &capture) && capture.state == DRIVER_CAPTURE_NONE)
-        (void)driver->capture_begin(0, native, DRIVER_CAPTURE_RELAXED);
+    announced();
+    begin_by_driver();
+}
+
+static void announced_with_pool_and_begun(void)
+{
+    announced_with_pool();
+    begin_by_driver();
 }
 
 /* With work that did not join: its end fails. */
@@ -185,6 +233,11 @@ static void scope_of_suspended(void)
 static void pool_suspended(void)
 {
     (void)tarn_pool_suspend(world.pool, true);
+}
+
+static void pool_discarded(void)
+{
+    (void)tarn_pool_suspend(world.pool, false);
 }
 
 static void stream_retired(void)
@@ -350,15 +403,21 @@ static const struct state states[] = {
     {"a capture of another stream", TARN_OK, nothing, capture_elsewhere, true},
     {"a global capture of another stream", TARN_OK, nothing, capture_elsewhere_global, true},
     {"a capture with a pool", TARN_OK, nothing, capture_with_pool, true},
+    {"a capture with a pool of the caller's", TARN_OK, nothing, capture_with_callers_pool, true},
+    {"a capture with a suspended pool", TARN_OK, nothing, capture_with_suspended_pool, true},
+    {"a capture of another thread's", TARN_OK, nothing, capture_of_another_thread, true},
     {"an announced capture", TARN_OK, nothing, announced, false},
+    {"an announced capture with a pool", TARN_OK, nothing, announced_with_pool, false},
+    {"an announced capture with a pool that has begun", TARN_OK, nothing, announced_with_pool_and_begun, false},
     {"an announced capture that has begun", TARN_OK, nothing, announced_and_begun, false},
-    {"a capture that tarn does not know", TARN_OK, nothing, capture_unknown, false},
+    {"a capture that tarn does not know", TARN_OK, nothing, begin_by_driver, false},
     {"an invalidated capture", TARN_OK, nothing, capture_invalidated, false},
     {"a scope of the thread", TARN_OK, nothing, scope_of_thread, false},
     {"a scope of the stream", TARN_OK, nothing, scope_of_stream, false},
     {"a scope of all", TARN_OK, nothing, scope_of_all, false},
     {"a scope of a suspended pool", TARN_OK, nothing, scope_of_suspended, false},
     {"a suspended pool", TARN_OK, nothing, pool_suspended, false},
+    {"a pool suspended without its contents", TARN_OK, nothing, pool_discarded, false},
     {"a retired stream", TARN_OK, stream_retired, NULL, false},
     {"a returned stream", TARN_OK, stream_returned, NULL, false},
     {"a stream of another device", TARN_OK, stream_of_another_device, NULL, false},
@@ -705,6 +764,26 @@ static void use_a_library(void)
     (void)tarn_handle_trim(thing_library, 0, NULL);
 }
 
+static int thing_create_numbered(void **handle, int number)
+{
+    CHECK(number == 7);
+    return thing_create(handle);
+}
+
+static void use_a_numbered_library(void)
+{
+    const tarn_library_row row = {.size = sizeof row,
+                                  .name = "calls back by number",
+                                  .flags = TARN_LIBRARY_CREATE_TAKES_NUMBER,
+                                  .create_number = 7,
+                                  .create_with_number = thing_create_numbered,
+                                  .destroy = thing_destroy};
+    OK(tarn_library_register(&row, &thing_library));
+    use_thing(NULL);
+}
+
+/* All that the headers have, except what they say must not call tarn: a row's set_stream, get_stream, set_workspace and set_pointer_mode,
+ * and what tarn_host_call() and tarn_host_check_set() take. */
 static const struct callback {
     const char *name;
     void (*cause)(void);
@@ -724,6 +803,7 @@ static const struct callback {
     {"a snapshot's write", in_snapshot, -1},
     {"the metrics' take", in_metrics, -1},
     {"a library's create", use_a_library, CREATE},
+    {"a library's create_with_number", use_a_numbered_library, CREATE},
     {"a library's destroy", use_a_library, DESTROY},
     {"a library's status_text", use_a_library, STATUS_TEXT},
 };

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Threads that are truly at once, on objects of their own and on shared ones: blocks that go from one to the other, shared pools, captures of
- * each kind, handles, trims, suspends. What is checked: no two live blocks share a byte; each block holds what was written to it last, in
+ * each kind, handles, trims, suspends, sleeps of the process, shares, compactions, caching. What is checked: no two live blocks share a byte; each block holds what was written to it last, in
  * the order of the streams; a known capture goes on whatever the others do; each status is one that the header names; nothing is left.
  *
  *   mixed.threads [--seed N] [--steps N] [--seconds N] [--no-shorten]
@@ -10,87 +10,44 @@
  * A run has 2 to 4 threads, each with a list of operations that the seed gives; it runs in a child process. How the threads meet is not the
  * seed's: one that fails is repeated with fewer operations, several times each, and the fewest that still fail are printed. TARN_SEED and
  * TARN_MODEL_STEPS stand for the options; without either the seeds are 1 to 6, or to TARN_MIXED_SEEDS. */
-#include "driver/driver.h"
-#include "mixed/model/promise.h"
-#include "support/host.h"
+#include "mixed/threads/threads.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <tarn/snapshot.h>
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    THREADS = 4,
-    STREAMS = 2, /* of a thread */
-    OWN = 16,    /* blocks of a thread */
-    POOLS = 2,   /* shared */
-    PART = 64,
-    SLOTS = 512,
-    LIVE = THREADS * (OWN + 8) + 64,
-    STEPS_MOST = 4000
-};
-
 struct step {
     int thread, operation;
     uint64_t word;
 };
 
-struct flow {
-    tarn_stream value;
-    void *native;
-    uint32_t queued;
-};
+struct worker workers[THREADS];
+_Thread_local struct worker *worker_here;
+pthread_rwlock_t queueing = PTHREAD_RWLOCK_INITIALIZER;
 
-struct block {
-    bool live, known;
-    unsigned char value;
-    unsigned char *start;
-    size_t size;
-    int flow; /* of the thread; -1: of another's */
-};
-
-struct check {
-    int flow;
-    uint32_t number;
-    unsigned char value;
-    bool waits;
-};
-
-static struct worker {
-    int number, pending;
-    uint64_t random;
-    struct flow flows[STREAMS];
-    struct block blocks[OWN];
-    struct check checks[SLOTS];
-    pthread_t thread;
-} workers[THREADS];
-
-static int thread_count;
+int thread_count;
 static const struct step *steps_now;
 static int step_count;
 static tarn_pool *pools[POOLS];
-static tarn_library library;
+tarn_library library;
 
 static uint32_t progress[THREADS * STREAMS * 16];
-static unsigned char places[THREADS][SLOTS][PART], patterns[256][PART];
+static unsigned char places[THREADS][SLOTS][PART];
+unsigned char patterns[256][PART];
 
 /* ---- Faults ------------------------------------------------------------------------------------------------------ */
 
 static struct told {
     bool over;
     char what[128], text[512];
-    uint64_t allocations, checks, captures, handed, refused;
+    uint64_t counts[COUNTED];
 } * told;
 
-_Noreturn static void fault(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
-_Noreturn static void fault(const char *what, const char *format, ...)
+void fault(const char *what, const char *format, ...)
 {
     static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
     va_list arguments;
@@ -101,29 +58,24 @@ _Noreturn static void fault(const char *what, const char *format, ...)
     snprintf(told->what, sizeof told->what, "%s", what);
     _exit(3);
 }
-#define SO(condition, what, ...) ((condition) ? (void)0 : fault(what, __VA_ARGS__))
-#define MINE(call) ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
-#define COUNT(name) __atomic_fetch_add(&told->name, 1, __ATOMIC_RELAXED)
 
-/* Whether a call went well; else it gave one of `reasons`, which its header names. */
-static bool well(const char *name, tarn_status status, uint64_t reasons)
+void count(enum counted what)
+{
+    __atomic_fetch_add(&told->counts[what], 1, __ATOMIC_RELAXED);
+}
+
+bool well(const char *name, tarn_status status, uint64_t reasons)
 {
     uint64_t promised = 0;
     if (status == TARN_OK)
         return true;
-    COUNT(refused);
+    count(REFUSED);
     SO(promised_statuses(name, &promised) && promised & BIT(status), "a status that the header does not name",
        "%s gave %s: %s", name, tarn_status_name(status), tarn_last_error());
     SO(reasons & BIT(status), "a call failed without a reason", "%s gave %s: %s", name, tarn_status_name(status),
        tarn_last_error());
     return false;
 }
-#define WELL(reasons, function, ...) well(#function, function(__VA_ARGS__), (reasons))
-
-/* What another thread's capture, or want of memory, may do to a call. */
-#define SHORT BIT(TARN_ERROR_OUT_OF_MEMORY)
-#define BARRED BIT(TARN_ERROR_CAPTURE)
-
 static uint64_t word(uint64_t *random)
 {
     uint64_t z = *random += 0x9e3779b97f4a7c15u;
@@ -132,9 +84,9 @@ static uint64_t word(uint64_t *random)
     return z ^ z >> 31;
 }
 
-static unsigned below(struct worker *worker, unsigned count)
+unsigned below(struct worker *worker, unsigned most)
 {
-    return count ? (unsigned)((word(&worker->random) >> 20) % count) : 0;
+    return most ? (unsigned)((word(&worker->random) >> 20) % most) : 0;
 }
 
 /* ---- Owners ------------------------------------------------------------------------------------------------------ */
@@ -189,19 +141,23 @@ static void count_progress(void *place)
     (void)__atomic_fetch_add((uint32_t *)place, 1, __ATOMIC_RELEASE);
 }
 
-static void queue_end(struct worker *worker, int index)
+void queue_end(struct worker *worker, int index)
 {
     struct flow *flow = &worker->flows[index];
     flow->queued++;
     MINE(driver->call(0, flow->native, count_progress, &progress[lane_of(worker, index) * 16]));
 }
 
+bool has_ended(const struct worker *worker, int index, uint32_t number)
+{
+    return __atomic_load_n(&progress[lane_of(worker, index) * 16], __ATOMIC_ACQUIRE) >= number;
+}
+
 static void look(struct worker *worker)
 {
     for (int i = 0; i < SLOTS; i++) {
         struct check *check = &worker->checks[i];
-        if (!check->waits ||
-            __atomic_load_n(&progress[lane_of(worker, check->flow) * 16], __ATOMIC_ACQUIRE) < check->number)
+        if (!check->waits || !has_ended(worker, check->flow, check->number))
             continue;
         const unsigned char *place = places[worker->number][i];
         for (int k = 0; k < PART; k++)
@@ -209,7 +165,7 @@ static void look(struct worker *worker)
                check->value);
         check->waits = false;
         worker->pending--;
-        COUNT(checks);
+        count(CHECKS);
     }
 }
 
@@ -221,7 +177,7 @@ static void settle(struct worker *worker)
     look(worker);
 }
 
-static void check_later(struct worker *worker, int index, const unsigned char *at, size_t size, int value)
+void check_later(struct worker *worker, int index, const unsigned char *at, size_t size, int value)
 {
     for (int i = 0; i < SLOTS; i++) {
         if (worker->checks[i].waits)
@@ -234,13 +190,13 @@ static void check_later(struct worker *worker, int index, const unsigned char *a
     }
 }
 
-/* Demands what was written last, at both ends, writes anew, is busy, and demands that. */
-static void use(struct worker *worker, int index, struct block *block)
+void use(struct worker *worker, int index, struct block *block)
 {
     size_t part = block->size < PART ? block->size : PART;
     unsigned char *ends[2] = {block->start, block->start + block->size - part},
                   value = (unsigned char)below(worker, 256);
     struct flow *flow = &worker->flows[index];
+    pthread_rwlock_rdlock(&queueing);
     for (int i = 0; i < 2 && block->known && worker->pending < SLOTS / 2; i++)
         check_later(worker, index, ends[i], part, block->value);
     for (int i = 0; i < 2; i++)
@@ -249,13 +205,14 @@ static void use(struct worker *worker, int index, struct block *block)
     for (int i = 0; i < 2 && worker->pending < SLOTS / 2; i++)
         check_later(worker, index, ends[i], part, value);
     queue_end(worker, index);
+    pthread_rwlock_unlock(&queueing);
     block->value = value;
     block->known = true;
 }
 
 /* ---- Operations -------------------------------------------------------------------------------------------------- */
 
-static struct block *some_block(struct worker *worker, bool live)
+struct block *some_block(struct worker *worker, bool live)
 {
     unsigned first = below(worker, OWN);
     for (unsigned i = 0; i < OWN; i++)
@@ -264,17 +221,17 @@ static struct block *some_block(struct worker *worker, bool live)
     return NULL;
 }
 
-static size_t some_size(struct worker *worker)
+size_t some_size(struct worker *worker)
 {
     static const unsigned most[] = {512, 40000, 40000, 1u << 20, 3u << 20, 8u << 20};
     return 1 + below(worker, most[below(worker, 6)]);
 }
 
-static void taken(struct block *block, void *start, size_t size, int flow)
+void taken(struct block *block, void *start, size_t size, int flow)
 {
     *block = (struct block){.live = true, .start = start, .size = size, .flow = flow};
     own(start, size);
-    COUNT(allocations);
+    count(ALLOCATIONS);
 }
 
 static void op_allocate(struct worker *worker)
@@ -293,7 +250,7 @@ static void op_allocate(struct worker *worker)
     }
 }
 
-static void give_back(struct worker *worker, struct block *block)
+void give_back(struct worker *worker, struct block *block)
 {
     block->live = false;
     disown(block->start);
@@ -329,10 +286,13 @@ static void op_give(struct worker *worker)
     if (!block)
         return;
     pthread_mutex_lock(&mail->lock);
-    if (!mail->block.live && WELL(0, tarn_event_record, mail->event, worker->flows[block->flow].value)) {
+    pthread_rwlock_rdlock(&queueing);
+    bool recorded = !mail->block.live && WELL(0, tarn_event_record, mail->event, worker->flows[block->flow].value);
+    pthread_rwlock_unlock(&queueing);
+    if (recorded) {
         mail->block = *block;
         block->live = false;
-        COUNT(handed);
+        count(HANDED);
     }
     pthread_mutex_unlock(&mail->lock);
 }
@@ -344,7 +304,10 @@ static void op_take(struct worker *worker)
     int flow = (int)below(worker, STREAMS);
     struct block block = {.live = false};
     pthread_mutex_lock(&mail->lock);
-    if (mail->block.live && WELL(0, tarn_stream_wait, worker->flows[flow].value, mail->event)) {
+    pthread_rwlock_rdlock(&queueing);
+    bool waits = mail->block.live && WELL(0, tarn_stream_wait, worker->flows[flow].value, mail->event);
+    pthread_rwlock_unlock(&queueing);
+    if (waits) {
         block = mail->block;
         mail->block.live = false;
     }
@@ -409,6 +372,7 @@ static void op_capture(struct worker *worker)
                          : WELL(reasons, tarn_capture_begin, stream, mode))) {
         return;
     }
+    worker->captures = true;
     inside(worker, flow, in_pool);
     is_active(worker, flow);
     if (announced) {
@@ -418,12 +382,15 @@ static void op_capture(struct worker *worker)
     } else {
         SO(WELL(0, tarn_capture_end, stream, &graph), "a capture does not end", "of thread %d", worker->number);
     }
+    worker->captures = false;
     if (in_pool && below(worker, 2)) {
+        pthread_rwlock_rdlock(&queueing);
         MINE(driver->graph_launch(0, graph, native));
         queue_end(worker, flow);
+        pthread_rwlock_unlock(&queueing);
     }
     MINE(driver->graph_destroy(0, graph));
-    COUNT(captures);
+    count(CAPTURES);
 }
 
 struct thing {
@@ -521,9 +488,16 @@ static void op_renew(struct worker *worker)
     for (int i = 0; i < OWN; i++)
         if (worker->blocks[i].live && worker->blocks[i].flow == index)
             give_back(worker, &worker->blocks[i]);
+    for (int i = 0; i < KEPT; i++)
+        if (worker->kept[i].live && worker->kept[i].flow == index)
+            give_back(worker, &worker->kept[i]);
     for (int i = 0; i < SLOTS; i++)
         if (worker->checks[i].waits && worker->checks[i].flow == index)
             return; /* the wait was refused */
+    imports_close(worker);
+    for (int i = 0; i < IMPORTS; i++)
+        if (worker->imports[i].pointer && worker->imports[i].flow == index)
+            return;
     if (!WELL(0, tarn_stream_return, flow->value) || !WELL(0, tarn_stream_lease, 0, 0, &flow->value))
         fault("the test's own mistake", "no stream");
     MINE(tarn_stream_native_get(flow->value, &flow->native));
@@ -555,18 +529,19 @@ static const struct operation {
     const char *name;
     unsigned weight;
     void (*run)(struct worker *worker);
-} operations[] = {{"allocate", 30, op_allocate}, {"use", 25, op_use},    {"free", 20, op_free},
-                  {"give", 8, op_give},          {"take", 10, op_take},  {"capture", 5, op_capture},
-                  {"handle", 6, op_handle},      {"trim", 2, op_trim},   {"suspend", 2, op_suspend},
-                  {"scope", 3, op_scope},        {"renew", 1, op_renew}, {"report", 1, op_report},
-                  {"advance", 8, op_advance}};
+} operations[] = {
+    {"allocate", 30, op_allocate}, {"use", 25, op_use},        {"free", 20, op_free},     {"give", 8, op_give},
+    {"take", 10, op_take},         {"capture", 5, op_capture}, {"handle", 6, op_handle},  {"trim", 2, op_trim},
+    {"suspend", 2, op_suspend},    {"scope", 3, op_scope},     {"renew", 1, op_renew},    {"report", 1, op_report},
+    {"advance", 8, op_advance},    {"sleep", 4, op_sleep},     {"keep", 5, op_keep},      {"share", 4, op_share},
+    {"common", 4, op_common},      {"compact", 2, op_compact}, {"caching", 2, op_caching}};
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
 /* ---- A run, in a child ------------------------------------------------------------------------------------------- */
 
 static void *work(void *argument)
 {
-    struct worker *worker = argument;
+    struct worker *worker = worker_here = argument;
     for (int i = 0; i < step_count; i++) {
         if (steps_now[i].thread % thread_count != worker->number)
             continue;
@@ -602,6 +577,7 @@ static void begin(uint64_t seed)
     if (name && strcmp(name, "hip") == 0 && word(&random) % 2)
         (void)setenv("TARN_SIM_SLOW", "hipEventRecord:1", 0);
     host_start_with(1, memories[word(&random) % 3] * MIB);
+    moves_begin(word(&random));
     MINE(tarn_library_register(&row, &library));
     MINE(tarn_workspace_size_set(library, 300000));
     for (int i = 0; i < POOLS; i++)
@@ -610,6 +586,7 @@ static void begin(uint64_t seed)
         workers[i].number = i;
         pthread_mutex_init(&mails[i].lock, NULL);
         MINE(tarn_event_create(0, &mails[i].event));
+        moves_begin_of(&workers[i]);
         for (int k = 0; k < STREAMS; k++) {
             MINE(tarn_stream_lease(0, 0, &workers[i].flows[k].value));
             MINE(tarn_stream_native_get(workers[i].flows[k].value, &workers[i].flows[k].native));
@@ -623,14 +600,21 @@ static void end(void)
     machine->settle();
     for (int i = 0; i < thread_count; i++) {
         look(&workers[i]);
+        imports_close(&workers[i]);
         if (mails[i].block.live)
             give_back(&workers[i], &mails[i].block);
         MINE(tarn_event_destroy(mails[i].event));
-        for (int k = 0; k < STREAMS; k++)
-            MINE(tarn_stream_return(workers[i].flows[k].value));
     }
     for (int i = 0; i < POOLS; i++)
         MINE(tarn_pool_release(pools[i]));
+    moves_end();
+    MINE(tarn_device_synchronize(0));
+    machine->settle();
+    for (int i = 0; i < thread_count; i++) {
+        look(&workers[i]);
+        for (int k = 0; k < STREAMS; k++)
+            MINE(tarn_stream_return(workers[i].flows[k].value));
+    }
     MINE(tarn_workspace_clear(NULL, NULL));
     MINE(tarn_handle_trim(library, 0, NULL));
     MINE(tarn_device_trim(0, 0));
@@ -727,8 +711,11 @@ static bool try(uint64_t seed, struct step *steps, int count)
     }
     if (run_in_child(seed, steps, count)) {
         printf("seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64 " contents, %" PRIu64
-               " captures, %" PRIu64 " blocks to other threads, %" PRIu64 " refused\n",
-               seed, count, told->allocations, told->checks, told->captures, told->handed, told->refused);
+               " captures, %" PRIu64 " blocks to other threads, %" PRIu64 " sleeps, %" PRIu64 " shares, %" PRIu64
+               " compactions, %" PRIu64 " refused\n",
+               seed, count, told->counts[ALLOCATIONS], told->counts[CHECKS], told->counts[CAPTURES],
+               told->counts[HANDED], told->counts[SLEEPS], told->counts[SHARES], told->counts[COMPACTIONS],
+               told->counts[REFUSED]);
         fflush(stdout);
         return true;
     }

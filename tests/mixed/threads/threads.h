@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the parts of tests/mixed/test_threads.c share: threads with streams and blocks of their own, and what is checked of them.
+ *
+ *   test_threads.c   a run, blocks that go from thread to thread, pools, captures, handles
+ *   threads/moves.c  what moves or takes away memory beside them: the process asleep, shares, compaction, caching, observers */
+#ifndef TESTS_MIXED_THREADS_H
+#define TESTS_MIXED_THREADS_H
+
+#include "driver/driver.h"
+#include "mixed/model/promise.h"
+#include "support/host.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/sleep.h>
+
+enum {
+    THREADS = 4,
+    STREAMS = 2, /* of a thread */
+    OWN = 16,    /* blocks of a thread */
+    POOLS = 2,   /* shared */
+    PART = 64,
+    SLOTS = 512,
+    LIVE = THREADS * (OWN + 8) + 64,
+    KEPT = 3,    /* blocks of a thread in a pool that sleeps */
+    IMPORTS = 4, /* of a thread, whose work has not ended */
+    STEPS_MOST = 4000
+};
+
+struct flow {
+    tarn_stream value;
+    void *native;
+    uint32_t queued;
+};
+
+struct block {
+    bool live, known;
+    unsigned char value;
+    unsigned char *start;
+    size_t size;
+    int flow; /* of the thread; -1: of another's */
+};
+
+struct check {
+    int flow;
+    uint32_t number;
+    unsigned char value;
+    bool waits;
+};
+
+/* An import that is closed when the work on it has ended. */
+struct import {
+    void *pointer; /* NULL: none */
+    int flow;
+    uint32_t number;
+};
+
+struct worker {
+    int number, pending;
+    bool captures;
+    uint64_t random;
+    struct flow flows[STREAMS];
+    struct block blocks[OWN];
+    struct check checks[SLOTS];
+    pthread_t thread;
+    tarn_pool *pool; /* its own, which sleeps alone */
+    tarn_tag tag;    /* of that */
+    struct block kept[KEPT];
+    tarn_sleep_state night; /* that this thread has brought about */
+    bool discards;          /* that sleep, the contents */
+    struct import imports[IMPORTS];
+};
+extern struct worker workers[THREADS];
+extern _Thread_local struct worker *worker_here; /* NULL: none of them */
+extern int thread_count;
+extern tarn_library library;
+extern unsigned char patterns[256][PART];
+
+/* Who queues work shares it, and a compaction has it alone: its caller promises that nobody does. */
+extern pthread_rwlock_t queueing;
+
+/* Ends the process: `what` names the kind of fault. */
+_Noreturn void fault(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define SO(condition, what, ...) ((condition) ? (void)0 : fault(what, __VA_ARGS__))
+#define MINE(call) ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
+
+/* Whether a call went well; else it gave one of `reasons`, which its header names. */
+bool well(const char *name, tarn_status status, uint64_t reasons);
+#define WELL(reasons, function, ...) well(#function, function(__VA_ARGS__), (reasons))
+
+/* What another thread's capture, or want of memory, may do to a call. */
+#define SHORT BIT(TARN_ERROR_OUT_OF_MEMORY)
+#define BARRED BIT(TARN_ERROR_CAPTURE)
+
+/* What was done, for the line that a run prints. */
+enum counted { ALLOCATIONS, CHECKS, CAPTURES, HANDED, REFUSED, SLEEPS, SHARES, COMPACTIONS, COUNTED };
+void count(enum counted what);
+
+unsigned below(struct worker *worker, unsigned most);
+size_t some_size(struct worker *worker);
+struct block *some_block(struct worker *worker, bool live);
+void taken(struct block *block, void *start, size_t size, int flow);
+void give_back(struct worker *worker, struct block *block);
+/* Demands what was written last, at both ends, writes anew, is busy, and demands that. */
+void use(struct worker *worker, int index, struct block *block);
+/* Demands later that the bytes hold `value` now; queue_end() ends what was queued on the stream. */
+void check_later(struct worker *worker, int index, const unsigned char *at, size_t size, int value);
+void queue_end(struct worker *worker, int index);
+bool has_ended(const struct worker *worker, int index, uint32_t number);
+
+/* moves.c. The first before tarn has reserved memory, the last when only the main thread is left: what sleeps wakes first. */
+void moves_begin(uint64_t random);
+void moves_begin_of(struct worker *worker);
+void op_sleep(struct worker *worker);
+void op_keep(struct worker *worker);
+void op_share(struct worker *worker);
+void op_common(struct worker *worker);
+void op_compact(struct worker *worker);
+void op_caching(struct worker *worker);
+void imports_close(struct worker *worker);
+void moves_end(void);
+
+#endif
