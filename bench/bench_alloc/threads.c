@@ -123,7 +123,7 @@ static void *consume(void *argument)
     return NULL;
 }
 
-/* ns a block. */
+/* ns per block. */
 static double pass(const struct peer *peer)
 {
     static const size_t sizes[] = {512, 4096, 65536};
@@ -156,7 +156,7 @@ static void measure_passing(void)
         }
     for (size_t i = 0; i <= peer_count; i++)
         medians[i] = median(times[i], ROUNDS);
-    printf("\nProducer to consumer, 512 B, 4 KiB and 64 KiB in turn: ns a block, median of %d rounds\n", ROUNDS);
+    printf("\nProducer to consumer, 512 B, 4 KiB and 64 KiB in turn: ns per block, median of %d rounds\n", ROUNDS);
     for (size_t i = 0; i <= peer_count; i++)
         printf("%-20s  %9.1f  %9.2f\n", i < peer_count ? peers[i].name : "the ring alone", medians[i],
                medians[0] / medians[i]);

@@ -52,7 +52,7 @@ int main(void)
 
     tarn_stats stats = {.size = sizeof stats};
     OK(tarn_device_stats_get(0, &stats));
-    printf("a JPEG of %zu bytes; nvJPEG has %lld bytes of tarn's\n", length,
+    printf("a JPEG of %zu bytes; nvJPEG has %lld bytes from tarn\n", length,
            (long long)stats.allocated_bytes[TARN_STAT_ALL].current - 3 * WIDTH * HEIGHT);
     OK(nvjpegEncoderParamsDestroy(parameters));
     OK(nvjpegEncoderStateDestroy(state));

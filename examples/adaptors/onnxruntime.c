@@ -44,7 +44,7 @@ int main(int count, char **arguments)
 
     tarn_stats stats = {.size = sizeof stats};
     tarn_device_stats_get(0, &stats);
-    printf("the session has %lld bytes of tarn's\n", (long long)stats.allocated_bytes[TARN_STAT_ALL].current);
+    printf("the session has %lld bytes from tarn\n", (long long)stats.allocated_bytes[TARN_STAT_ALL].current);
     api->ReleaseSession(session);
     api->ReleaseCUDAProviderOptions(cuda);
     api->ReleaseSessionOptions(options);

@@ -36,6 +36,6 @@ int main(int count, char **arguments)
     tarn_stats stats{};
     stats.size = sizeof stats;
     tarn_device_stats_get(0, &stats);
-    std::printf("the engine has %lld bytes of tarn's\n",
+    std::printf("the engine has %lld bytes from tarn\n",
                 static_cast<long long>(stats.allocated_bytes[TARN_STAT_ALL].current));
 }

@@ -24,4 +24,4 @@ target = torch.zeros_like(source)
 before = tarn.memory_stats()["allocation.all.allocated"]
 copy[(4,)](source, target, 256, 64, 64)
 assert torch.equal(source, target)
-print(f"the kernel took {tarn.memory_stats()['allocation.all.allocated'] - before} blocks of tarn's")
+print(f"the kernel took {tarn.memory_stats()['allocation.all.allocated'] - before} blocks from tarn")

@@ -160,7 +160,7 @@ static int read_rules(const char *variable, struct rule *rules, bool (*read)(con
         if (count < RULES && length < sizeof text && read(text, &rules[count]))
             count++;
         else
-            fprintf(stderr, "tarn sim: %s: \"%s\" is no rule, or one too many\n", variable, text);
+            fprintf(stderr, "tarn sim: %s: \"%s\" is not a rule, or there are too many\n", variable, text);
         at += length;
         at += *at == ',';
     }

@@ -300,7 +300,7 @@ int vendor_create(const char *symbol, void *place)
     return 0;
 }
 
-/* Begins the use of a handle, which leave() ends; NULL where it is none. */
+/* Begins the use of a handle, which leave() ends; NULL for anything else. */
 static struct handle *enter(const char *symbol, void *pointer)
 {
     struct handle *handle = pointer;
@@ -308,7 +308,7 @@ static struct handle *enter(const char *symbol, void *pointer)
     if (!handle || fails_now())
         return NULL;
     if (atomic_load(&handle->magic) != ALIVE) {
-        note(&misuses, symbol, "this is no handle");
+        note(&misuses, symbol, "this is not a handle");
         return NULL;
     }
     if (atomic_fetch_add(&handle->inside, 1))

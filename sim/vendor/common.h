@@ -44,7 +44,7 @@ enum vendor_mode {
 enum vendor_leavings {
     VENDOR_LEAVES_NOTHING, /* what was there */
     VENDOR_LEAVES_NULL,
-    VENDOR_LEAVES_DANGLING, /* a pointer to what is no handle any more: cuSOLVER */
+    VENDOR_LEAVES_DANGLING, /* a pointer to a handle that is gone: cuSOLVER */
     VENDOR_LEAVES_REAL      /* a handle that must be destroyed: cuDSS 1.0 */
 };
 
@@ -82,7 +82,7 @@ enum vendor_way {
     VENDOR_FAILS,             /* with one of the library's statuses, and what it leaves in the place for a handle */
     VENDOR_IS_OUT_OF_MEMORY,  /* the same */
     VENDOR_SUCCEEDS_WITHOUT,  /* a create says that it succeeded, and made no handle */
-    VENDOR_FAILS_WITH_GARBAGE /* a create leaves what is no handle */
+    VENDOR_FAILS_WITH_GARBAGE /* a create leaves garbage in place of a handle */
 };
 struct vendor_failures {
     void (*fail)(unsigned long nth, bool forever, int way);

@@ -53,7 +53,7 @@ static inline bool debug_has(unsigned words)
 /* A line about what was found: on standard error, or with the word quiet only where TARN_LOG asks for errors. */
 #define debug_say(...) (debug_has(DEBUG_QUIET) ? log_write(LOG_ERRORS, __VA_ARGS__) : log_say(__VA_ARGS__))
 
-/* What a text asks for. TARN_ERROR_CONFIGURATION names the word that is none. */
+/* What a text asks for. TARN_ERROR_CONFIGURATION names the unknown word. */
 tarn_status debug_words_parse(const char *text, struct debug_settings *settings);
 /* The same for TARN_DEBUG, into debug_settings; once, before the first use of anything. */
 tarn_status debug_words_read(void);

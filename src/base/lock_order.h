@@ -43,7 +43,7 @@
       "which native stream has which slot, adoptions; held over the driver's answers about a stream, and over a "      \
       "retirement")                                                                                                    \
     X(HEAPS, "heaps_lock (heaps.c)",                                                                                   \
-      "the making of heaps: which one a stream has in which pool. Who holds it may hold several heaps' locks")         \
+      "the making of heaps: the heap of each stream and pool. Its holder may hold the locks of several heaps")         \
     X(ARENAS, "arenas_lock (arena.c)", "the making of an arena; held over the reservation of its addresses")           \
     X(MAPPING, "an arena's mapping (arena.h)",                                                                         \
       "shared by code that maps or unmaps, alone for code that grants a new peer what is mapped; held over those "     \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what is known of peers: whether a device can reach another, asked once a pair (aten's PeerToPeerAccess.cpp), and
+/* Owns what is known of peers: whether a device can reach another, asked once per pair (aten's PeerToPeerAccess.cpp), and
  * which ones do, by the device whose memory they reach.
  *
  * A thread that enables a peer enters it first, and then grants access to existing mappings. A thread that maps meanwhile either sees

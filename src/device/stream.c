@@ -441,7 +441,7 @@ static bool is_none_of_the_driver(const struct device *device, void *native)
     return none;
 }
 
-/* The stream of a vendor's constant, which has its slot without being adopted. NULL, with TARN_OK, for what is no constant. */
+/* The stream of a vendor's constant, which has its slot without being adopted. NULL, with TARN_OK, for any other value. */
 static tarn_status stream_of_constant(const struct device *device, void *native, struct stream **stream)
 {
     *stream = NULL;

@@ -29,7 +29,7 @@ void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint6
 /* The calling thread's ring, of the size that is wanted; NULL where it never had one and the host has no memory. */
 struct trace_ring *trace_ring_begin(struct thread *thread);
 
-/* What a text as TARN_TRACE has it asks for, and whether for a trace at all. TARN_ERROR_CONFIGURATION names the word that is none. */
+/* What a text as TARN_TRACE has it asks for, and whether for a trace at all. TARN_ERROR_CONFIGURATION names the unknown word. */
 tarn_status tracing_words_parse(const char *text, tarn_trace_options *options, bool *on);
 /* Reads TARN_TRACE, once. Before it tracing_prepare(), with no lock: that loads what call stacks need, where TARN_TRACE wants them. */
 void tracing_prepare(void);

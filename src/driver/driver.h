@@ -206,7 +206,7 @@ struct driver {
 /* The chosen driver; NULL before driver_init() succeeded. */
 extern const struct driver *driver;
 
-/* Chooses the driver by TARN_DRIVER (auto, cuda, hip, host), once a process; cheap afterwards. `auto` takes a GPU if one
+/* Chooses the driver by TARN_DRIVER (auto, cuda, hip, host), once per process; cheap afterwards. `auto` takes a GPU if one
  * answers, else the host device. Opens libraries: with no lock held, for whoever is inside the loader, in a constructor, may come here
  * too. TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION. */
 tarn_status driver_init(void);

@@ -46,7 +46,7 @@ tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lea
 }
 
 /* Takes the handle of a lease away from it, so that of two threads that return it, or bind it, at once one alone has it; NULL
- * where it is none: of a handle that was destroyed, or whose number is another's now. A stale lease's handle may be destroyed or made
+ * where it is not valid: of a handle that was destroyed, or whose number is another's now. A stale lease's handle may be destroyed or made
  * again meanwhile: nothing of it is touched but the number, which no two leases share and which outlives the handle. */
 static struct handle *lease_claim(const tarn_lease *given)
 {

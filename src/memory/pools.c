@@ -337,7 +337,7 @@ tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag)
     if (status)
         return status;
     if (tag && !*tarn_tag_text(tag))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%u is no tag: tarn_tag_intern() gives one", (unsigned)tag);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%u is not a tag: tarn_tag_intern() gives one", (unsigned)tag);
     atomic_store(&pool_of_public(pool)->tag, tag);
     return TARN_OK;
 }

@@ -16,7 +16,7 @@
 
 #define SAME_VALUE(name, value, theirs) _Static_assert((unsigned)(theirs) == (value), #theirs);
 CUDA_VALUE_LIST(SAME_VALUE)
-#ifndef __clang__ /* to which a pointer that is cast to a number is no constant */
+#ifndef __clang__ /* to which a pointer that is cast to a number is not a constant */
 _Static_assert((size_t)CU_STREAM_LEGACY == (size_t)CU_LEGACY_STREAM, "CU_STREAM_LEGACY");
 _Static_assert((size_t)CU_STREAM_PER_THREAD == (size_t)CU_THREADS_STREAM, "CU_STREAM_PER_THREAD");
 #endif

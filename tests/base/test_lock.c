@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The lock that many share: who wants it alone gets it though those who share it never all let go by themselves. And, where it is
- * compiled in, the check of the order: each order that is none ends a process, each that is one does not. */
+ * compiled in, the check of the order: each wrong order ends a process, and no right one does. */
 #include "base/lock.h"
 #include "support/host.h"
 

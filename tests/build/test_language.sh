@@ -40,11 +40,15 @@ a free that fails for want of memory
 no header is to be had
 the sentence was mended
 2 for a command line that makes no sense
+the driver is chosen once a process
+a file that lists one package a line
+a lease that is none is refused
+the path is no file of a share
 END
 
 # Without arguments it reads every kind of text that is here.
 tree=$work/tree
-mkdir -p "$tree/scripts" && cp "$TARN_SOURCE/scripts/check-language" "$tree/scripts/" && git -C "$tree" init -q
+mkdir -p "$tree/scripts" && cp "$TARN_SOURCE/scripts/check-language" "$TARN_SOURCE/scripts/help.sh" "$tree/scripts/" && git -C "$tree" init -q
 for file in README.md CONTRIBUTING.md docs/page.md docs/adaptors/page.md adaptors/a.h run/a.c sim/a.c examples/a.c tests/memory/test_a.c src/a.c \
     include/tarn/a.h tools/tarn/a.c python/a.py; do
     mkdir -p "$tree/$(dirname "$file")" && echo 'for who reads it' >"$tree/$file"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Peers: asked once a pair, enabled in one direction; what is mapped then, and what is mapped later, can be reached. */
+/* Peers: asked once per pair, enabled in one direction; what is mapped then, and what is mapped later, can be reached. */
 #include "../driver/host_test.h"
 
 #include "device/capture.h"

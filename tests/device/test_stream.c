@@ -376,7 +376,7 @@ static void *own_default_stream(void *argument)
     return NULL;
 }
 
-static void a_per_thread_stream_is_its_threads_own_and_serves_another_when_that_ends(void **state)
+static void a_per_thread_stream_belongs_to_its_thread_until_that_ends(void **state)
 {
     (void)state;
     tarn_stream ours = 0, theirs = 0, later = 0;
@@ -508,7 +508,7 @@ int main(void)
         cmocka_unit_test(retiring_that_fails_leaves_the_stream_as_it_was),
         cmocka_unit_test(the_current_stream_is_one_a_thread_and_device),
         cmocka_unit_test(stream_guards_restore_stream_and_device_like_brackets),
-        cmocka_unit_test(a_per_thread_stream_is_its_threads_own_and_serves_another_when_that_ends),
+        cmocka_unit_test(a_per_thread_stream_belongs_to_its_thread_until_that_ends),
         cmocka_unit_test(the_end_of_a_thread_makes_no_driver_call),
         cmocka_unit_test(streams_are_asked_and_waited_for),
         cmocka_unit_test(an_adoption_holds_while_other_threads_retire_theirs),

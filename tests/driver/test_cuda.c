@@ -219,7 +219,7 @@ static void pieces_are_mapped_and_given_back(void **state)
     assert_int_equal(before, after);
 }
 
-static void a_full_device_says_so(void **state)
+static void a_full_device_is_reported(void **state)
 {
     (void)state;
     uintptr_t address = 5;
@@ -378,7 +378,7 @@ int main(void)
         CUDA_TEST(memory_comes_and_goes_in_the_order_of_a_stream),
         CUDA_TEST(pieces_are_mapped_and_given_back),
         CUDA_TEST(pieces_go_through_descriptors),
-        CUDA_TEST(a_full_device_says_so),
+        CUDA_TEST(a_full_device_is_reported),
         CUDA_TEST(access_for_peers_is_given_in_a_list),
         CUDA_TEST(streams_and_events_keep_order),
         CUDA_TEST(copies_and_fills_are_work),

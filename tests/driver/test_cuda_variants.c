@@ -337,7 +337,7 @@ static void older_drivers_do(void **state)
     RUNS("version_10_1", "TARN_SIM_CUDA_VERSION=10010");
 }
 
-static void missing_entry_points_are_tolerated_or_told(void **state)
+static void missing_entry_points_are_tolerated_or_reported(void **state)
 {
     (void)state;
     RUNS("no_captures", MEMORY);
@@ -407,7 +407,7 @@ static void any_call_may_fail(void **state)
     }
 }
 
-static void a_hold_that_fails_is_none(void **state)
+static void a_failed_hold_holds_nothing(void **state)
 {
     (void)state;
     RUNS("hold_failing", "TARN_SIM_FAIL=cuUserObjectCreate:1:2,cuGraphRetainUserObject:1:2");
@@ -433,14 +433,14 @@ int main(int argc, char **argv)
     setenv("TARN_DRIVER", "cuda", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(older_drivers_do),
-        cmocka_unit_test(missing_entry_points_are_tolerated_or_told),
+        cmocka_unit_test(missing_entry_points_are_tolerated_or_reported),
         cmocka_unit_test(without_a_driver_it_says_what_was_tried),
         cmocka_unit_test(the_toolkits_stub_is_no_driver),
         cmocka_unit_test(auto_takes_what_answers),
         cmocka_unit_test(a_lost_device_is_lost),
         cmocka_unit_test(all_memory_comes_back),
         cmocka_unit_test(any_call_may_fail),
-        cmocka_unit_test(a_hold_that_fails_is_none),
+        cmocka_unit_test(a_failed_hold_holds_nothing),
         cmocka_unit_test(the_end_of_the_process_is_no_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -223,7 +223,7 @@ static void peers_are_enabled(void **state)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static void a_full_device_says_so(void **state)
+static void a_full_device_is_reported(void **state)
 {
     (void)state;
     uintptr_t address = 5;
@@ -430,7 +430,7 @@ static void an_end_that_ends_nothing_is_not_counted(void **state)
 }
 
 /* Before 5.3 a host function goes through hipStreamAddCallback(), and is not captured. */
-static void a_runtime_that_cannot_tell_the_end_of_a_graph_says_so(void **state)
+static void a_runtime_that_cannot_report_the_end_of_a_graph_is_refused(void **state)
 {
     (void)state;
     hold_starts();
@@ -492,7 +492,7 @@ static void a_file_descriptor_is_passed_by_version(void **state)
     int fd = dup(1);
     void *handle = hip_import_handle(hip.version, &fd);
     assert_ptr_equal(handle, HIP_MAJOR(hip.version) < 7 ? (void *)&fd : (void *)(intptr_t)fd);
-    /* The simulated runtime finds the descriptor, which is no piece. */
+    /* The simulated runtime finds the descriptor, which is not a piece. */
     assert_int_equal(hip.call.hipMemImportFromShareableHandle(&piece, handle, HIP_HANDLE_POSIX_FD), HIP_INVALID_VALUE);
     close(fd);
     assert_int_equal(hip.call.hipMemImportFromShareableHandle(&piece, handle, HIP_HANDLE_POSIX_FD), HIP_INVALID_VALUE);
@@ -579,7 +579,7 @@ int main(void)
         ON_EACH(host_memory_is_pinned),
         ON_EACH(memory_comes_and_goes_in_the_order_of_a_stream),
         ON_EACH(peers_are_enabled),
-        ON_EACH(a_full_device_says_so),
+        ON_EACH(a_full_device_is_reported),
         ON_PLAIN(virtual_memory_is_off_unless_asked_for),
         ON_VIRTUAL(unknown_addresses_never_reach_the_library),
         ON_VIRTUAL(pieces_are_mapped_and_given_back),
@@ -596,7 +596,7 @@ int main(void)
         ON_EACH(a_node_names_those_before_it),
         ON_LATER(the_end_of_a_graph_is_told_once),
         ON_LATER(the_end_of_a_graph_waits_for_its_work),
-        cmocka_unit_test_setup_teardown(a_runtime_that_cannot_tell_the_end_of_a_graph_says_so, start5, finish_hip),
+        cmocka_unit_test_setup_teardown(a_runtime_that_cannot_report_the_end_of_a_graph_is_refused, start5, finish_hip),
         ON_EACH(kinds_of_memory_are_read_by_version),
         ON_VIRTUAL(a_file_descriptor_is_passed_by_version),
         cmocka_unit_test_teardown(virtual_memory_needs_its_version, finish_hip),

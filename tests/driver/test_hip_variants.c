@@ -264,7 +264,7 @@ static void failures_leave_blocks_alone(void **state)
     SCENARIO("failing", "TARN_HIP_VMM=1", "TARN_SIM_FAIL=hipMemSetAccess:2:2,hipMemSetAccess:5:999");
 }
 
-static void a_hold_that_fails_is_none(void **state)
+static void a_failed_hold_holds_nothing(void **state)
 {
     (void)state;
     SCENARIO("hold_failing", "TARN_SIM_FAIL=hipUserObjectCreate:1:2,hipGraphRetainUserObject:1:2");
@@ -313,7 +313,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(without_virtual_memory_all_of_it_works_too),
         cmocka_unit_test(with_virtual_memory_all_of_it_works),
         cmocka_unit_test(failures_leave_blocks_alone),
-        cmocka_unit_test(a_hold_that_fails_is_none),
+        cmocka_unit_test(a_failed_hold_holds_nothing),
         cmocka_unit_test(entry_points_may_be_missing),
         cmocka_unit_test(the_guards_are_needed),
         cmocka_unit_test(a_child_is_refused),

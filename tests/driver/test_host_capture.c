@@ -340,7 +340,7 @@ static void check_invalidates(tarn_status status, const char *code, int device, 
 
 #define INVALIDATES(call, code, device, origin) check_invalidates((call), (code), (device), (origin), #call, __LINE__)
 
-static void asking_about_what_is_captured_invalidates(void **state)
+static void a_query_of_captured_work_invalidates_the_capture(void **state)
 {
     (void)state;
     driver_stream stream;
@@ -774,7 +774,7 @@ static void the_end_of_the_device_ends_all_graphs(void **state)
 }
 
 /* Each own allocation of a hold fails once. */
-static void a_hold_that_fails_is_none(void **state)
+static void a_failed_hold_holds_nothing(void **state)
 {
     (void)state;
     int one = 1;
@@ -800,7 +800,7 @@ static void *destroy_graph(void *graph)
 }
 
 /* One thread destroys a graph while the work of its launch ends. */
-static void an_end_between_threads_is_told_once(void **state)
+static void an_end_in_another_thread_is_reported_once(void **state)
 {
     (void)state;
     int one = 1;
@@ -834,7 +834,7 @@ int main(void)
         TEST(the_checker_sees_what_a_launch_uses),
         TEST(status_gives_id_and_last_nodes),
         TEST(an_edge_that_is_set_counts_as_a_join),
-        TEST(asking_about_what_is_captured_invalidates),
+        TEST(a_query_of_captured_work_invalidates_the_capture),
         TEST(an_event_stays_captured_until_it_is_recorded_again),
         TEST(waits_across_the_border_invalidate),
         TEST(the_legacy_stream_bars_blocking_captures_only),
@@ -850,8 +850,8 @@ int main(void)
         TEST(the_end_of_a_graph_waits_for_its_work),
         TEST(timed_work_puts_the_end_off),
         TEST(the_end_of_the_device_ends_all_graphs),
-        TEST(a_hold_that_fails_is_none),
-        TEST(an_end_between_threads_is_told_once),
+        TEST(a_failed_hold_holds_nothing),
+        TEST(an_end_in_another_thread_is_reported_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,7 +261,7 @@ static void a_use_of_many_owners_is_all_of_theirs(void **state)
     assert_heard(64);
 }
 
-static void owners_keep_what_is_not_taken(void **state)
+static void owners_keep_memory_that_is_not_taken(void **state)
 {
     (void)state;
     driver->owner_set(0, range, 3072, a);
@@ -396,7 +396,7 @@ int main(void)
         TEST(what_is_no_mistake_is_silent),
         TEST(queued_work_counts_before_it_runs),
         TEST(a_use_of_many_owners_is_all_of_theirs),
-        TEST(owners_keep_what_is_not_taken),
+        TEST(owners_keep_memory_that_is_not_taken),
         TEST(work_that_cannot_be_remembered_is_not_queued),
         TEST(copies_use_both_their_sides),
         TEST(real_work_holds_its_memory_too),

@@ -186,7 +186,7 @@ static void configure_comes_before_the_environment_and_before_use(void **state)
     assert_refused(tarn_host_configuration_set(&config), TARN_ERROR_BUSY, "in use");
 }
 
-static void configure_refuses_what_no_device_can_be(void **state)
+static void configure_refuses_impossible_devices(void **state)
 {
     (void)state;
     assert_status(tarn_host_configuration_set(NULL), TARN_ERROR_INVALID_ARGUMENT);
@@ -249,7 +249,7 @@ int main(void)
         TEST(peers_reach_each_other_unless_told_otherwise),
         TEST(the_driver_is_chosen_by_name),
         TEST(configure_comes_before_the_environment_and_before_use),
-        TEST(configure_refuses_what_no_device_can_be),
+        TEST(configure_refuses_impossible_devices),
         TEST(kinds_of_calls_have_names),
         TEST(the_current_device_belongs_to_the_thread),
         TEST(the_ledger_wants_its_size),

@@ -439,7 +439,7 @@ static void the_nth_call_fails_once_or_always(void **state)
 }
 
 /* Every host allocation behind a call fails in turn: the call says so, has had no effect, and works afterwards. */
-static void host_memory_that_runs_out_has_no_effect(void **state)
+static void a_shortage_of_host_memory_has_no_effect(void **state)
 {
     (void)state;
     for (int kind = 0; kind < DRIVER_CALLS; kind++)
@@ -480,7 +480,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(each_kind_fails_once_without_effect), TEST(any_status_can_be_asked_for),
-        TEST(the_nth_call_fails_once_or_always),   TEST(host_memory_that_runs_out_has_no_effect),
+        TEST(the_nth_call_fails_once_or_always),   TEST(a_shortage_of_host_memory_has_no_effect),
         TEST(the_first_worker_is_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,7 +134,7 @@ static void unmap_and_access_take_whole_mappings(void **state)
     assert_int_equal(ledger_of(0).mappings, 0);
 }
 
-static void release_refuses_what_is_no_piece(void **state)
+static void release_refuses_anything_but_a_piece(void **state)
 {
     (void)state;
     driver_piece piece = new_piece(0, GRANULE);
@@ -594,7 +594,7 @@ int main(void)
         TEST(a_full_device_says_its_numbers),
         TEST(map_refuses),
         TEST(unmap_and_access_take_whole_mappings),
-        TEST(release_refuses_what_is_no_piece),
+        TEST(release_refuses_anything_but_a_piece),
         TEST(free_takes_the_start_of_a_plain_allocation),
         TEST(the_ledger_adds_up),
         TEST(contents_follow_the_piece),

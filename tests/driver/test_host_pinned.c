@@ -120,7 +120,7 @@ static void a_free_of_what_work_uses_is_reported(void **state)
 }
 
 /* The unsafe entries are barred, the table's are not. */
-static void captures_bar_what_is_not_relaxed(void **state)
+static void captures_refuse_calls_that_are_not_relaxed(void **state)
 {
     (void)state;
     uintptr_t pinned = 0;
@@ -154,9 +154,11 @@ static void captures_bar_what_is_not_relaxed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_is_not_right_is_refused),        TEST(the_ledger_adds_up),
-        TEST(the_budget_of_mappings_holds_for_it), TEST(a_free_of_what_work_uses_is_reported),
-        TEST(captures_bar_what_is_not_relaxed),
+        TEST(what_is_not_right_is_refused),
+        TEST(the_ledger_adds_up),
+        TEST(the_budget_of_mappings_holds_for_it),
+        TEST(a_free_of_what_work_uses_is_reported),
+        TEST(captures_refuse_calls_that_are_not_relaxed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

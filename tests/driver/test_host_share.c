@@ -51,7 +51,7 @@ static void refuse(int file, size_t size, const char *part)
     close(file);
 }
 
-static void a_descriptor_that_is_no_piece_is_refused(void **state)
+static void a_descriptor_that_is_not_a_piece_is_refused(void **state)
 {
     (void)state;
     driver_piece made = 0;
@@ -111,7 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(pieces_go_through_descriptors),
         TEST(what_is_imported_is_not_in_the_books),
-        TEST(a_descriptor_that_is_no_piece_is_refused),
+        TEST(a_descriptor_that_is_not_a_piece_is_refused),
         TEST(no_more_descriptors_is_a_failure_like_any_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

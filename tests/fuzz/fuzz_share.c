@@ -82,7 +82,7 @@ static void send_message(int socket, const uint8_t *bytes, size_t size, size_t c
     (void)sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); /* what does not fit is cut off */
 }
 
-/* An import is no block of this process, and the same memory a second time is the same address. */
+/* An import is not a block of this process, and the same memory a second time is the same address. */
 static void use(const tarn_share *share, const tarn_share_info *info, int device)
 {
     void *pointer = NULL, *again = NULL;

@@ -69,7 +69,7 @@ struct gpu_slot {
 /* Room for `count` checks whose results are read at the end. */
 struct gpu_slots {
     size_t count;
-    struct gpu_slot *device; /* memory of tarn's */
+    struct gpu_slot *device; /* memory from tarn */
     struct gpu_slot *host;
     unsigned char (*samples)[4]; /* without kernels: three bytes, and the one expected */
 };

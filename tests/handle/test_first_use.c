@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The first use of tarn in a process, of each of its parts, while a host allocation or a driver call fails: each of them once, and it
- * with all that follow. What is made once a process (a device, its address range, its tables, the slots of streams) is made here and
+ * with all that follow. What is made once per process (a device, its address range, its tables, the slots of streams) is made here and
  * nowhere else where failures are tried. Then nothing fails any more, and the same must work as if nothing had happened. Every attempt
  * is a process of its own. */
 #include "support/clearing.h"

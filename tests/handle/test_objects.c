@@ -4,7 +4,7 @@
 /* What callers keep of a lease or of a call with a workspace, when it is none, is of another, or is given back twice. */
 #include "handle/fake.h"
 
-static void a_lease_that_is_none_is_refused(void **state)
+static void an_invalid_lease_is_refused(void **state)
 {
     (void)state;
     uint64_t here[8] = {0};
@@ -24,7 +24,7 @@ static void a_lease_that_is_none_is_refused(void **state)
     assert_status(tarn_handle_return(&stale), TARN_ERROR_INVALID_ARGUMENT);
 }
 
-static void a_call_that_is_none_is_refused(void **state)
+static void an_invalid_call_is_refused(void **state)
 {
     (void)state;
     uint64_t here[8] = {0};
@@ -50,8 +50,8 @@ static void a_call_that_is_none_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_lease_that_is_none_is_refused),
-        TEST(a_call_that_is_none_is_refused),
+        TEST(an_invalid_lease_is_refused),
+        TEST(an_invalid_call_is_refused),
     };
     host_start(1, (size_t)64 << 20);
     return cmocka_run_group_tests(tests, NULL, NULL);

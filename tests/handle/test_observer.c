@@ -149,7 +149,7 @@ static void ask_beside_a_create(void)
     OK(tarn_shutdown());
 }
 
-static void a_handle_that_exists_is_given_and_no_other_is_made(void **state)
+static void an_existing_handle_is_reused(void **state)
 {
     (void)state;
     in_child(get_what_exists);
@@ -163,7 +163,7 @@ static void the_creation_of_another_thread_is_not_waited_for(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_handle_that_exists_is_given_and_no_other_is_made),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_existing_handle_is_reused),
                                        cmocka_unit_test(the_creation_of_another_thread_is_not_waited_for)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -590,7 +590,7 @@ static void a_structure_goes_with_its_handle(void **state)
 }
 
 /* cuDNN and cuSOLVER do not say that a device is full (JuliaGPU/CUDA.jl#244, #1691): what is free on it does. */
-static void a_create_on_a_full_device_says_something_else(void **state)
+static void a_create_on_a_full_device_reports_another_error(void **state)
 {
     (void)state;
     static const tarn_library libraries[] = {TARN_LIBRARY_CUDNN, TARN_LIBRARY_CUSOLVER_DN, TARN_LIBRARY_CUSOLVER_SP};
@@ -811,7 +811,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_create_past_tarn_breaks_a_capture),
         cmocka_unit_test(cudss_has_its_memory_from_tarn),
         cmocka_unit_test(the_workspace_of_cublaslt_is_asked_for),
-        cmocka_unit_test(a_create_on_a_full_device_says_something_else),
+        cmocka_unit_test(a_create_on_a_full_device_reports_another_error),
         cmocka_unit_test(the_workspace_of_cublaslt_stays_while_others_clear),
         cmocka_unit_test(the_workspace_of_cublaslt_stays_while_its_handle_is_asked_for),
         cmocka_unit_test(the_workspace_of_a_capture_on_another_threads_stream_stays),

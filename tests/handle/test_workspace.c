@@ -31,7 +31,7 @@ static void test_a_workspace_follows_every_set_stream(void **state)
         assert_int_equal(handle->workspace_size, 1 << 20);
         if (!workspaces[wanted])
             workspaces[wanted] = handle->workspace;
-        assert_ptr_equal(handle->workspace, workspaces[wanted]); /* one a stream, kept */
+        assert_ptr_equal(handle->workspace, workspaces[wanted]); /* one per stream, kept */
     }
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < i; j++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A program that has closed its standard streams, as daemons do: nothing of tarn's takes their numbers, so that what the program still
+/* A program that has closed its standard streams, as daemons do: no file of tarn takes their numbers, so that what the program still
  * writes there as messages goes nowhere, and into no memory. */
 #include "support/every_call.h"
 

@@ -35,7 +35,7 @@ static void in_a_row(char *blocks[], int count)
     }
 }
 
-static void a_trim_leaves_what_is_pinned_until_it_is_unpinned(void **state)
+static void a_trim_leaves_pinned_memory_until_it_is_unpinned(void **state)
 {
     (void)state;
     char *block = alloc_on(own, PIECE);
@@ -83,7 +83,7 @@ static void a_pin_keeps_its_own_pieces_and_no_others(void **state)
 }
 
 /* A growth takes idle free memory of its own heap, of others' through the ladder, and maps what is busy a second time. */
-static void nobody_is_given_what_is_pinned(void **state)
+static void pinned_memory_is_given_to_nobody(void **state)
 {
     (void)state;
     for (int busy = 0; busy < 2; busy++) {
@@ -292,9 +292,9 @@ int main(void)
 {
     const struct CMUnitTest first[] = {cmocka_unit_test(at_the_end)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_trim_leaves_what_is_pinned_until_it_is_unpinned),
+        cmocka_unit_test(a_trim_leaves_pinned_memory_until_it_is_unpinned),
         cmocka_unit_test(a_pin_keeps_its_own_pieces_and_no_others),
-        cmocka_unit_test(nobody_is_given_what_is_pinned),
+        cmocka_unit_test(pinned_memory_is_given_to_nobody),
         cmocka_unit_test(small_blocks_pin_the_piece_that_they_lie_in),
         cmocka_unit_test(what_is_no_part_of_a_block_cannot_be_pinned),
         cmocka_unit_test(a_pool_with_pinned_memory_is_not_suspended),

@@ -145,7 +145,7 @@ static void *sleep_with_a_full_cache(void *argument)
     return NULL;
 }
 
-static void memory_of_sleeping_threads_is_had_but_for_their_live_blocks(void **state)
+static void memory_of_sleeping_threads_is_reclaimed_except_live_blocks(void **state)
 {
     (void)state;
     for (int i = 0; i < SLEEPERS; i++) {
@@ -397,7 +397,7 @@ static void run_without_membarrier(void)
     cache_entry_is_barrier = true; /* for the caches made from now on */
     slots_do_not_overlap_and_hold_what_was_written(&state);
     what_another_thread_frees_is_found_when_it_is_needed(&state);
-    memory_of_sleeping_threads_is_had_but_for_their_live_blocks(&state);
+    memory_of_sleeping_threads_is_reclaimed_except_live_blocks(&state);
 }
 
 int main(void)
@@ -409,7 +409,7 @@ int main(void)
         cmocka_unit_test(every_size_gets_a_slot_that_is_large_enough_and_not_much_larger),
         cmocka_unit_test(what_another_thread_frees_is_found_when_it_is_needed),
         cmocka_unit_test(a_second_free_by_another_thread_is_refused_at_once),
-        cmocka_unit_test(memory_of_sleeping_threads_is_had_but_for_their_live_blocks),
+        cmocka_unit_test(memory_of_sleeping_threads_is_reclaimed_except_live_blocks),
         cmocka_unit_test(a_later_thread_goes_on_with_the_slabs_of_one_that_ended),
         cmocka_unit_test(counters_are_exact_although_they_are_published_late),
         cmocka_unit_test(a_stale_stream_is_refused_although_the_thread_has_its_cache),

@@ -140,7 +140,7 @@ static void *visit_run(void *argument)
     return argument;
 }
 
-static void a_capture_survives_what_another_thread_does(void **state)
+static void a_capture_survives_calls_of_another_thread(void **state)
 {
     (void)state;
     for (int how = 0; how < HOWS; how++) {
@@ -358,7 +358,7 @@ int main(void)
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_capture_survives_what_its_thread_does),
-        cmocka_unit_test(a_capture_survives_what_another_thread_does),
+        cmocka_unit_test(a_capture_survives_calls_of_another_thread),
         cmocka_unit_test(a_block_used_by_a_capturing_stream_waits_for_its_end),
         cmocka_unit_test(what_a_capturing_stream_freed_serves_it_alone),
         cmocka_unit_test(running_out_waits_for_work_outside),

@@ -349,7 +349,7 @@ static bool try_a_round(void)
     return back;
 }
 
-static void a_proof_that_fails_is_none(void **state)
+static void a_failed_proof_proves_nothing(void **state)
 {
     (void)state;
     CHECK(try_a_round());
@@ -568,7 +568,7 @@ int main(void)
         ORDER_TEST(too_many_last_nodes_are_no_proof),
         ORDER_TEST(a_node_is_asked_about_once),
         ORDER_TEST(small_blocks_come_back_too),
-        ORDER_TEST(a_proof_that_fails_is_none),
+        ORDER_TEST(a_failed_proof_proves_nothing),
         ORDER_TEST(forks_and_joins_at_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -370,7 +370,7 @@ static void *get_own(size_t size)
     return pointer;
 }
 
-/* What the library has in a pool is no program's: large or small, waiting or used, beside blocks that come and go. */
+/* What the library has in a pool is not the program's: large or small, waiting or used, beside blocks that come and go. */
 static void blocks_of_the_librarys_own_stay(void **unused)
 {
     (void)unused;

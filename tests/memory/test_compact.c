@@ -117,7 +117,7 @@ static uint64_t piece_at(const void *address)
     return extent.piece;
 }
 
-static void blocks_stay_and_what_is_free_between_them_goes_back(void **state)
+static void blocks_stay_and_free_memory_between_them_goes_back(void **state)
 {
     (void)state;
     fragment(NULL, stream, 6);
@@ -448,7 +448,7 @@ static void on_unmapping(const tarn_range *range, void *user)
     GIVES(tarn_compact(0, SIZE_MAX, &gained), TARN_ERROR_BUSY);
 }
 
-static void observers_are_told(void **state)
+static void observers_are_notified(void **state)
 {
     (void)state;
     tarn_observer id = 0;
@@ -748,7 +748,7 @@ int main(void)
     before_this_process_uses_it();
     host_start_with(1, MEMORY);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_stay_and_what_is_free_between_them_goes_back),
+        cmocka_unit_test(blocks_stay_and_free_memory_between_them_goes_back),
         cmocka_unit_test(no_more_is_moved_than_was_wanted),
         cmocka_unit_test(it_works_on_a_full_device),
         cmocka_unit_test(it_works_at_a_limit),
@@ -761,7 +761,7 @@ int main(void)
         cmocka_unit_test(queued_work_is_waited_for),
         cmocka_unit_test(pools_are_compacted_each_for_itself),
         cmocka_unit_test(ghosts_end_before),
-        cmocka_unit_test(observers_are_told),
+        cmocka_unit_test(observers_are_notified),
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(a_failure_loses_nothing),
         cmocka_unit_test(others_allocate_and_free_meanwhile),

@@ -36,7 +36,7 @@ static void a_limit_is_of_one_device(void **state)
     nothing_is_left(1);
 }
 
-static void a_limit_below_what_is_reserved_only_stops_growth(void **state)
+static void a_limit_below_reserved_memory_only_stops_growth(void **state)
 {
     (void)state;
     tarn_stream stream = lease(0);
@@ -61,7 +61,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_is_no_limit_at_first),
         cmocka_unit_test(a_limit_is_of_one_device),
-        cmocka_unit_test(a_limit_below_what_is_reserved_only_stops_growth),
+        cmocka_unit_test(a_limit_below_reserved_memory_only_stops_growth),
     };
     host_start_with(2, 64 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);

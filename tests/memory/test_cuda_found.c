@@ -166,7 +166,7 @@ static void an_adoption_and_a_find_are_one_stream(void **state)
     destroy(native);
 }
 
-static void a_pointer_that_comes_again_is_another_stream(void **state)
+static void a_reused_pointer_is_another_stream(void **state)
 {
     (void)state;
     void *native = native_made(0);
@@ -435,7 +435,7 @@ int main(void)
         cmocka_unit_test(constants_are_what_adopting_gives),
         cmocka_unit_test(a_stream_of_tarns_own_is_found_as_what_it_is),
         cmocka_unit_test(an_adoption_and_a_find_are_one_stream),
-        cmocka_unit_test(a_pointer_that_comes_again_is_another_stream),
+        cmocka_unit_test(a_reused_pointer_is_another_stream),
         cmocka_unit_test(memory_of_a_destroyed_stream_waits_for_its_work),
         cmocka_unit_test(a_use_of_a_destroyed_stream_is_waited_for),
         cmocka_unit_test(what_is_owed_is_recorded_by_the_next_find),

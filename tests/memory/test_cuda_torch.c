@@ -204,7 +204,7 @@ static void ask_for_too_much(void)
     (void)tarn_torch_alloc(2 * MEMORY, 0, NULL);
 }
 
-static void a_shortage_ends_the_process_and_says_so(void **state)
+static void a_shortage_ends_the_process_with_a_message(void **state)
 {
     (void)state;
     in_child_that_exits(ask_for_too_much, TARN_TORCH_EXIT);
@@ -214,7 +214,7 @@ static int set_up(void **state)
 {
     (void)state;
     assert_int_equal(setenv("TARN_DRIVER", "cuda", 1), 0);
-    a_shortage_ends_the_process_and_says_so(NULL); /* before tarn is used here: a child of that cannot */
+    a_shortage_ends_the_process_with_a_message(NULL); /* before tarn is used here: a child of that cannot */
     host_start_with(1, MEMORY);
     tarn_torch_init(1);
     return 0;

@@ -105,7 +105,7 @@ static void its_statistics_are_its_own(void **state)
     CHECK(stats_of_pool(everybodys).allocated_bytes[TARN_STAT_ALL].current == 0);
 }
 
-static void a_trim_leaves_other_pools_alone_and_a_limit_is_its_own(void **state)
+static void a_trim_and_a_limit_concern_only_their_own_pool(void **state)
 {
     (void)state;
     void *block = NULL, *none = NULL;
@@ -287,7 +287,7 @@ int main(void)
         cmocka_unit_test(it_is_one_and_counts_nothing),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(its_statistics_are_its_own),
-        cmocka_unit_test(a_trim_leaves_other_pools_alone_and_a_limit_is_its_own),
+        cmocka_unit_test(a_trim_and_a_limit_concern_only_their_own_pool),
         cmocka_unit_test(its_blocks_are_listed),
         cmocka_unit_test(without_caching_it_is_the_same_pool),
         cmocka_unit_test(a_scope_leads_back_to_it),

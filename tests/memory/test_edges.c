@@ -280,7 +280,7 @@ static void a_block_freed_twice_at_once_does_not_count_twice_as_empty(void **sta
 
 /* Memory that is short ---------------------------------------------------------------------------------------------- */
 
-static void free_memory_of_one_zone_serves_the_other_when_there_is_no_more(void **state)
+static void free_memory_of_one_zone_serves_the_other_when_memory_is_short(void **state)
 {
     (void)state;
     void *large = alloc_on(own, 120 * MIB), *rest[8];
@@ -509,7 +509,7 @@ int main(void)
         cmocka_unit_test(what_was_freed_twice_at_once_is_counted_once),
         cmocka_unit_test(frees_that_cross_are_counted_once),
         cmocka_unit_test(a_block_freed_twice_at_once_does_not_count_twice_as_empty),
-        cmocka_unit_test(free_memory_of_one_zone_serves_the_other_when_there_is_no_more),
+        cmocka_unit_test(free_memory_of_one_zone_serves_the_other_when_memory_is_short),
         cmocka_unit_test(small_blocks_of_many_streams_leave_addresses_for_a_large_one),
         cmocka_unit_test(no_request_or_trim_waits_for_what_other_threads_queue_for_ever),
         cmocka_unit_test(memory_in_another_threads_hands_is_waited_for),

@@ -88,7 +88,7 @@ static void the_same_memory_is_at_both_addresses_until_the_old_one_is_idle(void 
     nothing_is_left(0);
 }
 
-static void another_stream_is_not_given_it(void **state)
+static void another_stream_does_not_get_it(void **state)
 {
     (void)state;
     void *blocks[4];
@@ -268,7 +268,7 @@ int main(void)
     host_start_with(1, DEVICE);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_memory_is_at_both_addresses_until_the_old_one_is_idle),
-        cmocka_unit_test(another_stream_is_not_given_it),
+        cmocka_unit_test(another_stream_does_not_get_it),
         cmocka_unit_test(a_third_address_is_possible_and_all_of_them_go),
         cmocka_unit_test(any_failure_leaves_everything_usable),
         cmocka_unit_test(a_later_mark_speaks_for_the_earlier_ones),

@@ -348,7 +348,7 @@ static void others_stay_theirs(void *graph, const unsigned char *inside)
 }
 
 /* Whichever call is forgotten on the way from the announcement to the graph: what others allocate meanwhile is not the graph's memory. */
-static void a_call_that_is_forgotten_gives_no_memory_away(void **state)
+static void a_forgotten_call_gives_no_memory_away(void **state)
 {
     (void)state;
     for (int own = 0; own < 2; own++)
@@ -642,7 +642,7 @@ static void a_hundred_captures_hold_what_one_does(void **state)
 }
 
 /* test_graph_capture_oom */
-static void a_capture_that_runs_out_says_so_and_can_go_on(void **state)
+static void a_capture_that_runs_out_of_memory_reports_it_and_can_go_on(void **state)
 {
     (void)state;
     begin(NULL);
@@ -876,14 +876,14 @@ int main(void)
         GRAPH_TEST(a_graph_counts_its_pool_until_its_work_has_ended),
         GRAPH_TEST(an_aborted_or_broken_capture_leaves_nothing),
         GRAPH_TEST(a_capture_of_the_callers_own_uses_a_pool),
-        GRAPH_TEST(a_call_that_is_forgotten_gives_no_memory_away),
+        GRAPH_TEST(a_forgotten_call_gives_no_memory_away),
         GRAPH_TEST(a_graph_that_cannot_be_held_is_destroyed),
         GRAPH_TEST(what_is_wrong_is_refused),
         GRAPH_TEST(a_result_is_usable_after_its_graph),
         GRAPH_TEST(successive_captures_share_what_was_freed),
         GRAPH_TEST(graphs_of_their_own_pools_run_side_by_side),
         GRAPH_TEST(a_hundred_captures_hold_what_one_does),
-        GRAPH_TEST(a_capture_that_runs_out_says_so_and_can_go_on),
+        GRAPH_TEST(a_capture_that_runs_out_of_memory_reports_it_and_can_go_on),
         GRAPH_TEST(each_failure_leaves_nothing_held),
         GRAPH_TEST(threads_capture_and_destroy_at_once),
     };

@@ -153,7 +153,7 @@ static void what_is_padded_to_a_large_piece_is_left_away_when_memory_is_short(vo
     nothing_is_left(0);
 }
 
-static void a_small_block_fills_what_is_left_of_a_piece_before_any_is_created(void **state)
+static void a_small_block_fills_the_rest_of_a_piece_before_a_new_one_is_created(void **state)
 {
     (void)state;
     void *large = alloc_on(own, PIECE - 3 * MIB);
@@ -298,7 +298,7 @@ static void a_growth_that_fails_leaves_live_blocks_and_can_be_repeated(void **st
     }
 }
 
-static void shedding_gives_at_least_what_is_wanted_and_says_how_much(void **state)
+static void shedding_gives_at_least_the_wanted_bytes_and_returns_how_many(void **state)
 {
     (void)state;
     struct stream *stream = NULL;
@@ -324,7 +324,7 @@ static void shedding_gives_at_least_what_is_wanted_and_says_how_much(void **stat
 }
 
 /* Whoever looked for memory to take may find the heap to be another's by then: of a pool, whose memory is its own. */
-static void a_heap_that_became_a_pools_sheds_nothing_for_another(void **state)
+static void a_heap_that_joined_a_pool_sheds_nothing_for_another(void **state)
 {
     (void)state;
     static const tarn_segments kinds[] = {TARN_SEGMENTS_VIRTUAL, TARN_SEGMENTS_PLAIN};
@@ -457,15 +457,15 @@ int main(void)
         cmocka_unit_test(of_a_partly_used_piece_nothing_is_unmapped),
         cmocka_unit_test(a_piece_that_begins_in_a_live_block_stays_and_those_behind_it_are_used),
         cmocka_unit_test(what_is_padded_to_a_large_piece_is_left_away_when_memory_is_short),
-        cmocka_unit_test(a_small_block_fills_what_is_left_of_a_piece_before_any_is_created),
+        cmocka_unit_test(a_small_block_fills_the_rest_of_a_piece_before_a_new_one_is_created),
         cmocka_unit_test(a_small_block_holds_no_large_piece_in_place),
         cmocka_unit_test(what_moves_is_in_proportion_to_what_is_created),
         cmocka_unit_test(idle_memory_of_another_stream_is_used_before_any_is_created),
         cmocka_unit_test(the_profile_footprint_creates_what_is_missing_and_no_more),
         cmocka_unit_test(pieces_move_between_streams_only_when_idle_and_keep_what_is_beside_them),
         cmocka_unit_test(a_growth_that_fails_leaves_live_blocks_and_can_be_repeated),
-        cmocka_unit_test(a_heap_that_became_a_pools_sheds_nothing_for_another),
-        cmocka_unit_test(shedding_gives_at_least_what_is_wanted_and_says_how_much),
+        cmocka_unit_test(a_heap_that_joined_a_pool_sheds_nothing_for_another),
+        cmocka_unit_test(shedding_gives_at_least_the_wanted_bytes_and_returns_how_many),
         cmocka_unit_test(repeating_the_same_sequence_makes_no_driver_call_in_the_end),
         cmocka_unit_test(a_piece_that_does_not_fit_makes_room_for_one_that_does),
         cmocka_unit_test(a_growth_that_loses_the_device_gives_nothing), /* last: it is lost then */

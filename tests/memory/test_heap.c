@@ -129,7 +129,7 @@ static void the_best_fit_is_the_smallest_and_of_equals_the_lowest(void **state)
     one_free_span_of(RUN);
 }
 
-static void an_aligned_span_leaves_what_is_before_and_behind_it_free(void **state)
+static void an_aligned_span_leaves_the_memory_around_it_free(void **state)
 {
     (void)state;
     struct span *front = take(3 * UNIT, UNIT), *span = take(2 * UNIT, 65536);
@@ -140,7 +140,7 @@ static void an_aligned_span_leaves_what_is_before_and_behind_it_free(void **stat
     one_free_span_of(RUN);
 }
 
-static void spans_grow_over_what_is_free_behind_them(void **state)
+static void spans_grow_into_free_memory_behind_them(void **state)
 {
     (void)state;
     struct span *a = take(2 * UNIT, UNIT), *b = take(2 * UNIT, UNIT), *c = take(2 * UNIT, UNIT);
@@ -309,8 +309,8 @@ int main(void)
         cmocka_unit_test(a_span_is_cut_off_the_front_of_a_free_one),
         cmocka_unit_test(the_whole_run_can_be_taken_and_not_a_unit_more),
         cmocka_unit_test(the_best_fit_is_the_smallest_and_of_equals_the_lowest),
-        cmocka_unit_test(an_aligned_span_leaves_what_is_before_and_behind_it_free),
-        cmocka_unit_test(spans_grow_over_what_is_free_behind_them),
+        cmocka_unit_test(an_aligned_span_leaves_the_memory_around_it_free),
+        cmocka_unit_test(spans_grow_into_free_memory_behind_them),
         cmocka_unit_test(random_cuts_and_joins_keep_best_fit_and_every_invariant),
         cmocka_unit_test(a_cut_without_host_memory_changes_nothing),
         cmocka_unit_test(each_batch_waits_for_its_own_mark),

@@ -134,7 +134,7 @@ static void memory_of_another_streams_heap_is_taken_without_a_wait_when_it_is_id
     nothing_is_left(0);
 }
 
-static void busy_memory_of_another_stream_is_waited_for_and_for_nothing_else(void **state)
+static void a_request_waits_only_for_busy_memory_of_another_stream(void **state)
 {
     (void)state;
     void *block = alloc_on(other, 100 * MIB);
@@ -268,7 +268,7 @@ int main(void)
         cmocka_unit_test(a_request_above_the_device_or_the_limit_is_refused_before_the_driver_is_asked),
         cmocka_unit_test(the_limit_holds_for_all_streams_together),
         cmocka_unit_test(memory_of_another_streams_heap_is_taken_without_a_wait_when_it_is_idle),
-        cmocka_unit_test(busy_memory_of_another_stream_is_waited_for_and_for_nothing_else),
+        cmocka_unit_test(a_request_waits_only_for_busy_memory_of_another_stream),
         cmocka_unit_test(work_whose_end_frees_nothing_is_not_waited_for),
         cmocka_unit_test(the_own_stream_never_waits_for_its_own_memory),
         cmocka_unit_test(a_block_that_another_stream_uses_is_waited_for_when_it_must_be),

@@ -244,7 +244,7 @@ static void a_block_is_freed_by_any_thread_on_any_current_device(void **state)
     CHECK(ledger_of(1).created == 0);
 }
 
-static void a_block_grows_in_place_over_what_is_free_behind_it(void **state)
+static void a_block_grows_in_place_into_free_memory_behind_it(void **state)
 {
     (void)state;
     char *block = alloc_on(own, 2 * MIB), *hole = alloc_on(own, 2 * MIB), *end = alloc_on(own, 2 * MIB);
@@ -572,7 +572,7 @@ int main(void)
         cmocka_unit_test(what_is_not_a_blocks_start_is_refused_and_changes_nothing),
         cmocka_unit_test(a_second_free_is_a_double_free_wherever_the_block_is),
         cmocka_unit_test(a_block_is_freed_by_any_thread_on_any_current_device),
-        cmocka_unit_test(a_block_grows_in_place_over_what_is_free_behind_it),
+        cmocka_unit_test(a_block_grows_in_place_into_free_memory_behind_it),
         cmocka_unit_test(a_block_that_cannot_grow_for_want_of_host_memory_stays_as_it_was),
         cmocka_unit_test(a_small_block_grows_within_its_slot),
         cmocka_unit_test(a_block_that_grows_into_the_large_class_is_counted_there),

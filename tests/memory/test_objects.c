@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pointers that callers name objects by: whatever is given, a pool, an event, a share or a checkpoint is known from what is none, and from
+/* Pointers that callers name objects by: whatever is given, a pool, an event, a share or a checkpoint is told apart from anything else, and from
  * one that is gone. Each case runs in a process of its own. */
 #include "base/pages.h"
 #include "support/clearing.h"

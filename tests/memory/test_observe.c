@@ -144,7 +144,7 @@ static void the_book_follows_all_that_is_mapped(void **state)
 }
 
 /* Memory that work still uses is mapped a second time: both addresses are in the book until the old one goes. */
-static void aliases_are_told_and_so_is_the_end_of_the_old_address(void **state)
+static void aliases_and_the_end_of_the_old_address_are_reported(void **state)
 {
     (void)state;
     tarn_observer observer = add(book_keeper);
@@ -306,7 +306,7 @@ static void a_callback_may_look_and_free_and_not_move_memory(void **state)
     nothing_is_left(0);
 }
 
-static void only_the_device_that_was_asked_for_is_told_of(void **state)
+static void only_the_requested_device_is_reported(void **state)
 {
     (void)state;
     tarn_observer observer = add((tarn_observer_options){.device = 1, .mapped = do_much});
@@ -368,7 +368,7 @@ static void note_shortage(const tarn_shortage *seen, void *user)
     OK(tarn_device_trim(0, SIZE_MAX));
 }
 
-static void an_out_of_memory_is_told_with_its_numbers(void **state)
+static void an_out_of_memory_is_reported_with_its_numbers(void **state)
 {
     (void)state;
     tarn_observer observer = add((tarn_observer_options){.out_of_memory = note_shortage});
@@ -635,13 +635,13 @@ int main(void)
     const struct CMUnitTest first[] = {cmocka_unit_test(at_the_end)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_book_follows_all_that_is_mapped),
-        cmocka_unit_test(aliases_are_told_and_so_is_the_end_of_the_old_address),
+        cmocka_unit_test(aliases_and_the_end_of_the_old_address_are_reported),
         cmocka_unit_test(what_the_driver_refuses_to_unmap_is_mapped_anew),
         cmocka_unit_test(a_pool_that_is_suspended_and_resumed_is_mapped_anew),
         cmocka_unit_test(a_callback_may_look_and_free_and_not_move_memory),
-        cmocka_unit_test(only_the_device_that_was_asked_for_is_told_of),
+        cmocka_unit_test(only_the_requested_device_is_reported),
         cmocka_unit_test(wrong_arguments_are_refused),
-        cmocka_unit_test(an_out_of_memory_is_told_with_its_numbers),
+        cmocka_unit_test(an_out_of_memory_is_reported_with_its_numbers),
         cmocka_unit_test(what_is_given_back_serves_before_the_driver_is_asked),
         cmocka_unit_test(a_removal_waits_for_the_callback_that_runs),
         cmocka_unit_test(a_callback_may_remove_its_own_observer),

@@ -115,7 +115,7 @@ static void the_smallest_that_fits_at_the_lowest_address_serves(void **state)
     nothing_is_left(0);
 }
 
-static void memory_of_one_stream_serves_no_other_but_by_way_of_the_driver(void **state)
+static void memory_of_one_stream_serves_another_only_through_the_driver(void **state)
 {
     (void)state;
     uint64_t frees = calls_of(0, "free");
@@ -207,7 +207,7 @@ static void alignments_are_kept(void **state)
     nothing_is_left(0);
 }
 
-static void a_block_grows_into_what_is_free_behind_it(void **state)
+static void a_block_grows_into_free_memory_behind_it(void **state)
 {
     (void)state;
     char *pointer = alloc_on(own, 4 * MIB);
@@ -489,12 +489,12 @@ int main(void)
         cmocka_unit_test(what_is_left_of_a_large_block_is_cut_off_above_a_mebibyte),
         cmocka_unit_test(the_low_part_is_handed_out_and_neighbours_join),
         cmocka_unit_test(the_smallest_that_fits_at_the_lowest_address_serves),
-        cmocka_unit_test(memory_of_one_stream_serves_no_other_but_by_way_of_the_driver),
+        cmocka_unit_test(memory_of_one_stream_serves_another_only_through_the_driver),
         cmocka_unit_test(a_segment_goes_back_whole_and_when_it_is_idle),
         cmocka_unit_test(blocks_that_begin_in_one_page_are_told_apart),
         cmocka_unit_test(an_address_far_inside_a_block_is_found),
         cmocka_unit_test(alignments_are_kept),
-        cmocka_unit_test(a_block_grows_into_what_is_free_behind_it),
+        cmocka_unit_test(a_block_grows_into_free_memory_behind_it),
         cmocka_unit_test(a_block_that_another_stream_uses_waits),
         cmocka_unit_test(a_limit_holds_and_a_shared_segment_that_does_not_fit_is_made_smaller),
         cmocka_unit_test(retired_streams_leave_their_segments_to_others),

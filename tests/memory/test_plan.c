@@ -144,14 +144,14 @@ static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
                     "byte 84: the end of request 1 is 5, but must be from 2 to 4");
 }
 
-static void a_path_that_is_no_file_is_refused(void **state)
+static void a_path_that_is_not_a_file_is_refused(void **state)
 {
     (void)state;
     const struct plan *plan = NULL;
     GIVES(plan_load("here", "/nowhere/plan", &plan), TARN_ERROR_CONFIGURATION);
     CHECK(strcmp(tarn_last_error(), "here: plan:/nowhere/plan: cannot open: No such file or directory") == 0);
     GIVES(plan_load("here", "/dev/null", &plan), TARN_ERROR_CONFIGURATION);
-    CHECK(strcmp(tarn_last_error(), "here: plan:/dev/null: this is no file; tarn plan writes one") == 0);
+    CHECK(strcmp(tarn_last_error(), "here: plan:/dev/null: this is not a file; tarn plan writes one") == 0);
 }
 
 static void a_plan_without_host_memory_is_refused(void **state)
@@ -518,7 +518,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_plan_is_refused_where_it_is_wrong),
-        cmocka_unit_test(a_path_that_is_no_file_is_refused),
+        cmocka_unit_test(a_path_that_is_not_a_file_is_refused),
         cmocka_unit_test(a_plan_without_host_memory_is_refused),
         cmocka_unit_test(settings_with_a_plan_that_is_refused_change_nothing_test),
         cmocka_unit_test(a_plan_counts_from_the_first_use_on_test),

@@ -287,7 +287,7 @@ static void a_pool_of_an_allocator_serves_the_default_pool_when_it_says_so(void 
     source_end(&source);
 }
 
-static void options_that_make_no_sense_are_refused(void **state)
+static void meaningless_options_are_refused(void **state)
 {
     (void)state;
     const tarn_pool_allocator allocator = {sizeof allocator, source_alloc, source_free, NULL, NULL},
@@ -688,7 +688,7 @@ int main(void)
         cmocka_unit_test(what_an_allocator_must_not_give_is_refused),
         cmocka_unit_test(a_pool_of_an_allocator_serves_the_default_pool_when_it_says_so),
         cmocka_unit_test(any_failure_of_host_memory_leaves_nothing),
-        cmocka_unit_test(options_that_make_no_sense_are_refused),
+        cmocka_unit_test(meaningless_options_are_refused),
         cmocka_unit_test(without_splits_a_block_has_a_segment_for_itself),
         cmocka_unit_test(a_pool_has_sizes_of_its_own),
         cmocka_unit_test(oversize_segments_are_not_cut_and_serve_no_smaller_request),

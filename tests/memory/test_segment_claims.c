@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Allocators of a caller's that give segments where something of tarn's is: refused, given back once, and nothing is lost. */
+/* Allocators of a caller's that give segments where tarn has memory: refused, given back once, and nothing is lost. */
 #include "base/pages.h"
 #include "memory/pool/pool.h"
 #include "support/host.h"

@@ -373,7 +373,7 @@ static void imports_of_the_same_are_one_and_counted(void **state)
     nothing_is_left(1);
 }
 
-static void an_import_is_no_block(void **state)
+static void an_import_is_not_a_block(void **state)
 {
     (void)state;
     char *block = alloc_on(own, 3 * MIB + 512);
@@ -424,7 +424,7 @@ static void peers_reach_imports_made_before_and_after(void **state)
 }
 
 /* Where only a pool's memory is exportable, pieces of either kind serve the other only as room at the driver. */
-static void a_pool_of_its_own_kind(void **state)
+static void a_pool_of_another_kind_than_the_default(void **state)
 {
     (void)state;
     tarn_stream stream = lease(2);
@@ -550,9 +550,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_exported_stays_where_it_is),
         cmocka_unit_test(only_what_is_needed_is_mapped),
         cmocka_unit_test(imports_of_the_same_are_one_and_counted),
-        cmocka_unit_test(an_import_is_no_block),
+        cmocka_unit_test(an_import_is_not_a_block),
         cmocka_unit_test(peers_reach_imports_made_before_and_after),
-        cmocka_unit_test(a_pool_of_its_own_kind),
+        cmocka_unit_test(a_pool_of_another_kind_than_the_default),
         cmocka_unit_test(many_pieces_go_in_several_messages),
     };
     int failures = cmocka_run_group_tests(first, NULL, NULL);

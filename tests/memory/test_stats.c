@@ -146,7 +146,7 @@ static void a_block_that_grew_counts_with_its_new_sizes(void **state)
     fresh();
 }
 
-static void resets_touch_what_they_name_and_nothing_else(void **state)
+static void resets_touch_only_the_counters_that_they_name(void **state)
 {
     (void)state;
     fresh();
@@ -226,7 +226,7 @@ static struct kinds kinds_now(void)
     return kinds;
 }
 
-static void metadata_is_told_by_kind(void **state)
+static void metadata_is_reported_by_kind(void **state)
 {
     (void)state;
     tarn_event *events[3];
@@ -260,10 +260,10 @@ int main(void)
         cmocka_unit_test(a_freed_block_is_active_until_its_other_streams_have_finished),
         cmocka_unit_test(free_memory_beside_other_memory_is_inactive_split),
         cmocka_unit_test(a_block_that_grew_counts_with_its_new_sizes),
-        cmocka_unit_test(resets_touch_what_they_name_and_nothing_else),
+        cmocka_unit_test(resets_touch_only_the_counters_that_they_name),
         cmocka_unit_test(a_failed_request_counts_nothing_but_itself),
         cmocka_unit_test(devices_are_counted_apart_and_arguments_checked),
-        cmocka_unit_test(metadata_is_told_by_kind),
+        cmocka_unit_test(metadata_is_reported_by_kind),
     };
     host_start_with(2, 128 * MIB);
     return cmocka_run_group_tests(tests, set_up, NULL);

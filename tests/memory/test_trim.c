@@ -33,7 +33,7 @@ static void what_is_free_goes_back_to_the_device(void **state)
     OK(tarn_stream_return(stream));
 }
 
-static void at_most_keep_stays_reserved_and_no_more_is_given_back_than_needed(void **state)
+static void a_trim_keeps_as_much_as_it_may_and_releases_no_more_than_needed(void **state)
 {
     (void)state;
     tarn_stream stream = lease(0);
@@ -205,7 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_free_goes_back_to_the_device),
-        cmocka_unit_test(at_most_keep_stays_reserved_and_no_more_is_given_back_than_needed),
+        cmocka_unit_test(a_trim_keeps_as_much_as_it_may_and_releases_no_more_than_needed),
         cmocka_unit_test(live_blocks_survive_with_their_contents),
         cmocka_unit_test(a_trim_waits_for_the_work_that_uses_what_it_gives_back),
         cmocka_unit_test(a_trim_waits_for_every_block_that_other_streams_still_use),

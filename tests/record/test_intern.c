@@ -54,7 +54,7 @@ static void what_was_not_given_is_no_number(void **state)
     assert_null(intern_value(&table, UINT32_MAX));
 }
 
-static void a_full_table_gives_none_and_knows_the_rest(void **state)
+static void a_full_table_adds_nothing_and_still_finds_the_rest(void **state)
 {
     static struct intern table = INTERN(struct value, 5);
     (void)state;
@@ -116,7 +116,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_value_has_a_number_of_its_own),
         cmocka_unit_test(what_was_not_given_is_no_number),
-        cmocka_unit_test(a_full_table_gives_none_and_knows_the_rest),
+        cmocka_unit_test(a_full_table_adds_nothing_and_still_finds_the_rest),
         cmocka_unit_test(without_host_memory_there_is_none_until_there_is),
         cmocka_unit_test(threads_are_told_the_same),
     };

@@ -91,7 +91,7 @@ static void stop_while_it_is_written(void)
     CHECK(page_files() == 0);
 }
 
-static void a_stop_waits_for_what_is_under_way(void **state)
+static void a_stop_waits_for_calls_under_way(void **state)
 {
     (void)state;
     in_child(stop_while_it_is_written);
@@ -336,7 +336,7 @@ static void same_number(void)
     OK(tarn_live_stop());
 }
 
-static void a_page_of_the_same_number_is_not_taken_from_who_shows_it(void **state)
+static void a_page_of_the_same_number_is_not_taken_from_its_owner(void **state)
 {
     (void)state;
     in_child(same_number);
@@ -383,7 +383,7 @@ static void fork_while_it_is_written(void)
     OK(tarn_live_stop());
 }
 
-static void a_child_has_no_page_and_leaves_that_of_its_parent(void **state)
+static void a_child_has_no_page_and_keeps_its_parents_page(void **state)
 {
     (void)state;
     in_child(fork_while_it_is_written);
@@ -430,7 +430,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_is_there_from_start_to_stop),
-        cmocka_unit_test(a_stop_waits_for_what_is_under_way),
+        cmocka_unit_test(a_stop_waits_for_calls_under_way),
         cmocka_unit_test(it_goes_when_the_process_exits),
         cmocka_unit_test(it_is_published_at_the_first_use_where_the_environment_says_so),
         cmocka_unit_test(nothing_is_published_otherwise),
@@ -440,9 +440,9 @@ int main(void)
         cmocka_unit_test(the_program_goes_on_where_the_environment_asks_for_what_cannot_be),
         cmocka_unit_test(what_a_dead_process_left_is_removed_and_what_a_living_one_shows_is_not),
         cmocka_unit_test(what_is_no_page_is_left_alone),
-        cmocka_unit_test(a_page_of_the_same_number_is_not_taken_from_who_shows_it),
+        cmocka_unit_test(a_page_of_the_same_number_is_not_taken_from_its_owner),
         cmocka_unit_test(only_the_own_file_is_removed),
-        cmocka_unit_test(a_child_has_no_page_and_leaves_that_of_its_parent),
+        cmocka_unit_test(a_child_has_no_page_and_keeps_its_parents_page),
         cmocka_unit_test(a_child_that_lives_does_not_keep_the_page_of_a_dead_parent),
     };
     host_start_with(2, 256 * MIB);

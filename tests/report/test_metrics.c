@@ -226,7 +226,7 @@ static void *write_always(void *argument)
     return argument;
 }
 
-static void a_reader_finds_a_whole_text_whoever_writes(void **state)
+static void a_reader_finds_a_whole_text_while_others_write(void **state)
 {
     (void)state;
     pthread_t threads[2];
@@ -265,7 +265,7 @@ int main(void)
         cmocka_unit_test(the_values_are_those_of_the_statistics),
         cmocka_unit_test(streams_that_come_and_go_are_told_apart),
         cmocka_unit_test(who_takes_no_more_gets_no_more),
-        cmocka_unit_test(a_reader_finds_a_whole_text_whoever_writes),
+        cmocka_unit_test(a_reader_finds_a_whole_text_while_others_write),
     };
     host_start_with(2, 1024 * MIB);
     directory_make();

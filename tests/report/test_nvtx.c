@@ -88,7 +88,7 @@ static void blocks(void)
     CHECK(told_now()->heaps == 0 && told_now()->regions == 0);
 }
 
-static void each_block_is_told_of_as_its_caller_has_it(void **state)
+static void each_block_is_reported_with_its_callers_address(void **state)
 {
     (void)state;
     in_child(blocks);
@@ -144,7 +144,7 @@ static void restored(void)
     no_mistake();
 }
 
-static void a_restored_block_is_told_of_anew(void **state)
+static void a_restored_block_is_reported_again(void **state)
 {
     (void)state;
     in_child(restored);
@@ -180,7 +180,7 @@ static void others(void)
     no_mistake();
 }
 
-static void memory_that_a_tool_cannot_take_is_not_told_of(void **state)
+static void memory_that_a_tool_cannot_represent_is_not_reported(void **state)
 {
     (void)state;
     in_child(others);
@@ -364,10 +364,10 @@ static void what_fails_is_not_told_and_nothing_else_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_block_is_told_of_as_its_caller_has_it),
+        cmocka_unit_test(each_block_is_reported_with_its_callers_address),
         cmocka_unit_test(blocks_have_the_name_of_their_tag_or_pool),
-        cmocka_unit_test(a_restored_block_is_told_of_anew),
-        cmocka_unit_test(memory_that_a_tool_cannot_take_is_not_told_of),
+        cmocka_unit_test(a_restored_block_is_reported_again),
+        cmocka_unit_test(memory_that_a_tool_cannot_represent_is_not_reported),
         cmocka_unit_test(regions_are_ranges_on_its_timeline),
         cmocka_unit_test(without_a_tool_that_listens_nobody_is_told),
         cmocka_unit_test(what_is_told_is_in_order_whoever_frees),

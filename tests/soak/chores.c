@@ -294,9 +294,9 @@ static void do_questions(struct worker *worker)
     OK(tarn_device_stats_get((int)below(worker, DEVICES), &stats));
     OK(tarn_device_memory_get((int)below(worker, DEVICES), &size, &total));
     if (tarn_free(not_ours) != TARN_ERROR_INVALID_POINTER || tarn_free((void *)8) != TARN_ERROR_INVALID_POINTER)
-        wrong("what is no block of tarn's was freed");
+        wrong("a pointer that is not a tarn block was freed");
     if (tarn_stream_set((tarn_stream)0x7fffffff00000007) != TARN_ERROR_INVALID_STREAM)
-        wrong("what is no stream was taken for one");
+        wrong("a value that is not a stream was taken for one");
 }
 
 static void note_range(const tarn_range *range, void *user)

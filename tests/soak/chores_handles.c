@@ -95,7 +95,7 @@ static void use(struct worker *worker, const struct vendor *vendor)
         return; /* the policy says so */
     if (tarn_pointer_info_get(vendor->workspace, &info) || info.base != vendor->workspace ||
         info.usable_size < vendor->bytes) {
-        wrong("a handle's workspace at %p is no block: %s", vendor->workspace, tarn_last_error());
+        wrong("a handle's workspace at %p is not a block: %s", vendor->workspace, tarn_last_error());
         return;
     }
     uint64_t mine = below(worker, UINT32_MAX);

@@ -41,7 +41,7 @@ static int64_t most_records(const struct kinds *kinds, const char *name, int64_t
     if (strcmp(name, "page") == 0 || strcmp(name, "leaf of the page map") == 0)
         return INT64_MAX; /* rest_compare() */
     if (strcmp(name, "heap") == 0)
-        /* A stream has one, and each pool one a stream; used again, there are as many as once were alive together: a worker has one pool
+        /* A stream has one, and each pool one per stream; used again, there are as many as once were alive together: a worker has one pool
          * at a time, a part in others' scopes, and of the pools that it released those that the mix has a block of. */
         return streams + 16 * threads;
     if (strcmp(name, "span") == 0)

@@ -435,7 +435,7 @@ static void usage(FILE *file)
           "summary.\n\n"
           "  -s, --seconds=N   how long in all (60)\n"
           "  -w, --window=N    seconds between two looks at what the process has (a minute, or a sixth of the time)\n"
-          "  -t, --threads=N   how many threads (one a core)\n"
+          "  -t, --threads=N   how many threads (one per core)\n"
           "  -r, --seed=N      of what is done at random (1)\n"
           "  -h, --help        this\n",
           file);

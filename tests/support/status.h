@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Checks of what a call of tarn's gives, on cmocka's own: included after <cmocka.h>. */
+/* Checks of the status of a tarn call, on cmocka's own: included after <cmocka.h>. */
 #ifndef TESTS_SUPPORT_STATUS_H
 #define TESTS_SUPPORT_STATUS_H
 

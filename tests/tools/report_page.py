@@ -259,7 +259,7 @@ def filters(browser):
                  "the chart is as high as what is left out")
     type_into(browser, "least", "1 MiB")
     type_into(browser, "most", "20 bananas")
-    expect("what is no size", browser.get("#most").get_attribute("aria-invalid"), "true")
+    expect("an invalid size", browser.get("#most").get_attribute("aria-invalid"), "true")
     expect("is passed over", rows_of(browser), [pair(block) for block in alive if 1 << 20 <= block["bytes"]][:100])
     browser.get("#clear").click()
     browser.filtered()

@@ -104,7 +104,7 @@ static void work(struct recording *recording, size_t times, uint64_t size)
 
 static const struct advice_replay *replayed; /* what the next advice is made with */
 
-/* The sentences, one a line; the caller frees them. */
+/* The sentences, one per line; the caller frees them. */
 static char *advice_of(struct recording *recording)
 {
     struct analysis analysis;
@@ -174,7 +174,7 @@ static void a_leak_is_found_by_its_rhythm(void **state)
     expect_part(recording, "A caller of unknown name that requests 4.00 MiB keeps about 4.00 MiB");
 }
 
-static void only_what_is_kept_counts(void **state)
+static void only_kept_memory_counts(void **state)
 {
     (void)state;
     struct recording *recording = record();
@@ -424,7 +424,7 @@ static void out_of_a_limit(void **state)
     free(text);
 }
 
-static void a_state_has_no_trace(void **state)
+static void a_snapshot_of_a_state_has_no_trace(void **state)
 {
     (void)state;
     struct recording *recording = record();
@@ -449,7 +449,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_leak_is_found_by_its_rhythm),
-        cmocka_unit_test(only_what_is_kept_counts),
+        cmocka_unit_test(only_kept_memory_counts),
         cmocka_unit_test(several_leaks_are_one_sentence),
         cmocka_unit_test(what_only_looks_like_a_leak),
         cmocka_unit_test(holes),
@@ -457,7 +457,7 @@ int main(void)
         cmocka_unit_test(memory_that_goes_and_comes_back),
         cmocka_unit_test(out_of_memory),
         cmocka_unit_test(out_of_a_limit),
-        cmocka_unit_test(a_state_has_no_trace),
+        cmocka_unit_test(a_snapshot_of_a_state_has_no_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

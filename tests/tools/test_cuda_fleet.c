@@ -180,7 +180,7 @@ static int compare_lines(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void no_two_lines_are_of_the_same_series(void **state)
+static void every_line_is_a_series_of_its_own(void **state)
 {
     (void)state;
     struct metrics_text text;
@@ -251,7 +251,7 @@ int main(void)
         cmocka_unit_test(each_process_has_its_share_of_each_device),
         cmocka_unit_test(history_and_rates_go_on_from_look_to_look),
         cmocka_unit_test(what_is_beside_tarn_is_told_from_what_others_have),
-        cmocka_unit_test(no_two_lines_are_of_the_same_series),
+        cmocka_unit_test(every_line_is_a_series_of_its_own),
         cmocka_unit_test(who_is_killed_is_gone),
         cmocka_unit_test(where_nobody_publishes_there_is_a_text_too),
     };

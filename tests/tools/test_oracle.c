@@ -103,7 +103,7 @@ static void what_is_right_passes(void **state)
     assert_int_equal(oracle_live(oracle), 3);
 }
 
-static void no_block_at_all(void **state)
+static void not_a_block_at_all(void **state)
 {
     (void)state;
     uint32_t ticket;
@@ -228,7 +228,7 @@ static void what_is_left_of_a_freed_block_stays_busy(void **state)
     expect(2, "");
 }
 
-static void a_piece_beyond_what_is_watched_is_said(void **state)
+static void a_piece_beyond_the_watched_ones_is_reported(void **state)
 {
     (void)state;
     pages[5].offset = UINT64_C(1) << 40;
@@ -241,7 +241,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(what_is_right_passes),
-        TEST(no_block_at_all),
+        TEST(not_a_block_at_all),
         TEST(a_crooked_address),
         TEST(a_short_block),
         TEST(two_blocks_at_one_address),
@@ -253,7 +253,7 @@ int main(void)
         TEST(memory_comes_too_early_to_another_stream),
         TEST(memory_comes_before_a_late_free_to_its_own_stream),
         TEST(what_is_left_of_a_freed_block_stays_busy),
-        TEST(a_piece_beyond_what_is_watched_is_said),
+        TEST(a_piece_beyond_the_watched_ones_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

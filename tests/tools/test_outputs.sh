@@ -86,7 +86,7 @@ for line in "${writing[@]}"; do
     rm -r "$work/files"
     mkfifo "$work/pipe" # as a device, it must not give way to a file
     status=0 && "$tarn" "${arguments[@]}" "$work/pipe" >"$work/out" 2>"$work/err" </dev/null || status=$?
-    fails 'pipe cannot be written: it is there, and is no regular file' "$line"
+    fails 'pipe cannot be written: it exists and is not a regular file' "$line"
     [ -p "$work/pipe" ] || fail "the pipe is gone: $line"
     rm "$work/pipe"
 done

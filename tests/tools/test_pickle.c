@@ -374,8 +374,8 @@ static void memo(void **state)
     expect_error(BYTES("h\x00."), "byte 2: BINGET of memo entry 0, which was never written");
     expect_error(BYTES("Nq\x05h\x03."), "byte 5: BINGET of memo entry 3, which was never written");
     expect_error(BYTES("Nr\xff\xff\xff\xff."), "byte 3: LONG_BINPUT of memo entry 4294967295 after 0 entries");
-    expect_error(BYTES("Np99999999999999999999\n."), "byte 3: PUT is no memo entry's number");
-    expect_error(BYTES("Np-1\n."), "byte 3: PUT is no memo entry's number");
+    expect_error(BYTES("Np99999999999999999999\n."), "byte 3: PUT is not the number of a memo entry");
+    expect_error(BYTES("Np-1\n."), "byte 3: PUT is not the number of a memo entry");
     expect_error(BYTES("\x94."), "byte 2: MEMOIZE finds too few values on the stack");
 }
 
@@ -444,9 +444,9 @@ static void lengths(void **state)
     expect_error(BYTES("K"), "byte 2: the data ends, at byte 3, inside BININT1");
     expect_error(BYTES("I12"), "byte 2: the data ends, at byte 5, inside INT");
     expect_error(BYTES("N"), "byte 3: the data ends, at byte 3, inside the pickle, before its STOP");
-    expect_error(BYTES("I1x\n."), "byte 2: INT is no decimal number");
-    expect_error(BYTES("I\n."), "byte 2: INT is no decimal number");
-    expect_error(BYTES("F1,5\n."), "byte 2: FLOAT is no decimal number");
+    expect_error(BYTES("I1x\n."), "byte 2: INT is not a decimal number");
+    expect_error(BYTES("I\n."), "byte 2: INT is not a decimal number");
+    expect_error(BYTES("F1,5\n."), "byte 2: FLOAT is not a decimal number");
     expect_error(BYTES("Sabc\n."), "byte 2: STRING without quotes");
 }
 

@@ -33,7 +33,7 @@ for bad in 0 1M 80Q 1.5 -80G 99999999999999999999 9E; do
     run 2 replay "--device-memory=$bad" file && says err '--device-memory wants'
 done
 
-# Files that are none.
+# Invalid files.
 : >"$work/empty"
 echo 'this is not a pickle' >"$work/rubbish"
 head -c 3000 "$data/small-4.pickle" >"$work/truncated"

@@ -8,7 +8,7 @@
 #
 # Faults of other limiters that must not be ours: hooks of another prototype than was asked for (HAMi-core#57, #36 and PR#320: triples, newer);
 # NULL outputs and what others allocated (#333, #321, #234: bad, places); memory of the host charged to a device, and threads without a
-# context (#187, #169, #276: places); a code that is none for "out of memory" (#55, HAMi#662: limited); more than 2^64 free (#200, HAMi#1181:
+# context (#187, #169, #276: places); a code that does not mean "out of memory" (#55, HAMi#662: limited); more than 2^64 free (#200, HAMi#1181:
 # limited); figures that leave out the context (HAMi#446, #409, #1196: residue); a limit below the context's use (HAMi#1370: residue_above); a
 # limit above the device (HAMi-core PR#81: tell_free). Those of processes that share a limit are in test_run_group.sh.
 # shellcheck source=tests/support/program.sh

@@ -156,7 +156,7 @@ end "$keeper"
 free_is 1024
 [ ! -e "$group" ] || fail "the group was left"
 
-# A file that is none, or not ours to take.
+# A file that is not a group, or not ours to take.
 mkdir "$group" && run 1 true && says err "the group $name" && rmdir "$group"
 ln -s /dev/null "$group" && run 1 true && says err "the group $name" && rm "$group"
 head -c 600000 /dev/urandom >"$group" && run 1 true && says err 'another version' && rm "$group"

@@ -192,7 +192,7 @@ static void errors_name_the_place(void **state)
 {
     (void)state;
     expect("[]", "the pickle holds a list; a memory snapshot is a dict");
-    expect("{}", "the dict has no key segments and no device_traces: this pickle is no memory snapshot");
+    expect("{}", "the dict has no key segments and no device_traces: this pickle is not a memory snapshot");
     expect("{'segments': 5}", "segments is an integer, not a list");
     expect("{'segments': [5, 5]}", "segments[0] is an integer, not a segment");
     expect("{'segments': [[]]}", "segments[0] is a list, not a segment");
@@ -203,7 +203,7 @@ static void errors_name_the_place(void **state)
     expect(SEGMENT("'blocks': [], 'is_expandable': True, 'segment_pool_id': (1, 2)"), NULL);
     expect(SEGMENT(""), "segments[0] has no key blocks");
     expect(SEGMENT("'blocks': 7"), "segments[0].blocks is an integer, not a list");
-    expect(SEGMENT("'blocks': [{}]"), "segments[0].blocks holds 1 items that are no block");
+    expect(SEGMENT("'blocks': [{}]"), "segments[0].blocks holds 1 items that are not blocks");
     expect(SEGMENT("'blocks': [[]]"), "segments[0].blocks[0] is a list, not a block");
     expect(SEGMENT("'blocks': [], 'device': -1"), "segments[0].device is negative");
     expect(SEGMENT("'blocks': [], 'device': 4096"), "segments[0].device is 4096; at most 4095 are read");
@@ -525,7 +525,7 @@ static void shared_parts(void **state)
     snapshot_finish(&snapshot);
 }
 
-static void files_that_are_none(void **state)
+static void invalid_files(void **state)
 {
     (void)state;
     struct snapshot snapshot;
@@ -556,7 +556,7 @@ int main(void)
         cmocka_unit_test(tarns_own),
         cmocka_unit_test(errors_in_tarns_own),
         cmocka_unit_test(shared_parts),
-        cmocka_unit_test(files_that_are_none),
+        cmocka_unit_test(invalid_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static void a_sound_page_is_read(void **state)
     CHECK(reading.sequence == 2 && reading.head.pid == 4711);
 }
 
-static void pages_that_are_none_are_refused(void **state)
+static void invalid_pages_are_refused(void **state)
 {
     (void)state;
     sound();
@@ -295,7 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sound_page_is_read),
-        cmocka_unit_test(pages_that_are_none_are_refused),
+        cmocka_unit_test(invalid_pages_are_refused),
         cmocka_unit_test(counts_beyond_their_room_are_refused),
         cmocka_unit_test(texts_have_an_end_and_move_no_cursor),
         cmocka_unit_test(other_files_are_no_pages),

@@ -30,7 +30,7 @@ memory=3G,,lag=1 "" is no item
 memory=3G, nothing follows the last comma
 conf= conf wants what TARN_ALLOC_CONF may say
 policy=pytorch,deal-threads=2 deal-threads is tarn's
-policy=pytorch,conf=profile:footprint conf: "profile" is no setting of PyTorch's that the model knows
+policy=pytorch,conf=profile:footprint conf: "profile" is not a PyTorch setting that the model knows
 policy=expandable,conf=max_split_size_mb:4 conf: max_split_size_mb wants a number of MiB from 20 on, not "4"
 END
 run 2 --what-if '' "$work/missing" && says err 'nothing is said'

@@ -260,7 +260,7 @@ static void what_the_program_gives_back_is_told_from_a_shortage(void **state)
 }
 
 /* Most versions of PyTorch write the pool of a segment, and not that of an event. */
-static void blocks_of_private_pools_are_told_by_their_segments(void **state)
+static void blocks_of_private_pools_are_recognised_by_their_segments(void **state)
 {
     (void)state;
     struct snapshot_event events[] = {
@@ -651,7 +651,7 @@ int main(void)
         cmocka_unit_test(a_trace_without_completions_completes_at_once),
         cmocka_unit_test(the_recorded_peak_is_found_backwards),
         cmocka_unit_test(what_the_program_gives_back_is_told_from_a_shortage),
-        cmocka_unit_test(blocks_of_private_pools_are_told_by_their_segments),
+        cmocka_unit_test(blocks_of_private_pools_are_recognised_by_their_segments),
         cmocka_unit_test(a_pool_ends_where_it_gives_back_and_is_not_used_again),
         cmocka_unit_test(contradictions_are_counted_and_repaired),
         cmocka_unit_test(sums_do_not_overflow),

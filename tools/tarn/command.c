@@ -103,7 +103,7 @@ bool command_may_write(const char *name, const char *path)
     struct stat before;
     if (stat(path, &before) || S_ISREG(before.st_mode))
         return true;
-    fprintf(stderr, "tarn %s: %s cannot be written: it is there, and is no regular file\n", name, path);
+    fprintf(stderr, "tarn %s: %s cannot be written: it exists and is not a regular file\n", name, path);
     return false;
 }
 

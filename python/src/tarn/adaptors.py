@@ -48,7 +48,7 @@ def give(device: int, native: int, address: int) -> None:
 
 
 class Owner:
-    """Owns a block of tarn's by its address, and frees it in the order of its stream when it is collected."""
+    """Owns a tarn block by its address, and frees it in the order of its stream when it is collected."""
 
     __slots__ = ("address", "__weakref__")
 

@@ -20,7 +20,7 @@ _STACKS = {"none": 0, "alloc": 1, "all": 2}
 
 
 class _Plain(pickle.Unpickler):
-    """Snapshots hold plain values alone: whatever names a class is no snapshot."""
+    """Snapshots hold only plain values: a file that names a class is not a snapshot."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"a snapshot has no objects, and this one names {module}.{name}")

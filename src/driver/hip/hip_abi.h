@@ -245,7 +245,7 @@ enum hip_value {
 #define HIP_FIRST_IMPORT_BY_VALUE HIP_VERSION_NUMBER(7, 1)
 
 enum hip_memory_kind {
-    HIP_MEMORY_UNKNOWN, /* pageable memory, or a number that is none */
+    HIP_MEMORY_UNKNOWN, /* pageable memory, or an invalid address */
     HIP_MEMORY_HOST,
     HIP_MEMORY_DEVICE,
     HIP_MEMORY_MANAGED,

@@ -56,7 +56,7 @@ tarn_status hip_status(hip_result code)
     case HIP_INVALID_HANDLE:
     case HIP_HOST_REGISTERED:
     case HIP_HOST_NOT_REGISTERED:
-    case HIP_CONTEXT_IS_DESTROYED: /* what HIP says of a stream that is none, not of a device */
+    case HIP_CONTEXT_IS_DESTROYED: /* what HIP returns for an invalid stream, not for a device */
         return TARN_ERROR_INVALID_ARGUMENT;
     case HIP_OUT_OF_MEMORY:
         return TARN_ERROR_OUT_OF_MEMORY;

@@ -182,7 +182,7 @@ tarn_status hip_unreserve(int device, uintptr_t address, size_t size)
     mutex_unlock(&ranges_lock);
     if (!range)
         return hip_leave(&scope, HIP_INVALID_VALUE,
-                         "hipMemAddressFree of %zu bytes at %#" PRIxPTR ", which is no empty range of this device",
+                         "hipMemAddressFree of %zu bytes at %#" PRIxPTR ", which is not an empty range of this device",
                          size, address);
     hip_result code = hip.call.hipMemAddressFree((void *)address, size);
     if (code) {

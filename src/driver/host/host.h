@@ -212,7 +212,7 @@ struct host_cost {
 /* C is empty, and charges nothing, until TARN_HOST_COSTS fills it. Written before the device starts, and not after. */
 extern struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS];
 
-/* Reads TARN_HOST_COSTS, once a process. TARN_ERROR_CONFIGURATION, with the number of the line. */
+/* Reads TARN_HOST_COSTS, once per process. TARN_ERROR_CONFIGURATION, with the number of the line. */
 tarn_status host_costs_start(void);
 
 static inline uint64_t host_cost(int table, enum driver_call call, size_t bytes, uint64_t pieces)

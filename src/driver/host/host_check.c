@@ -194,7 +194,7 @@ static struct driver_side side_of(const struct host_use *use)
     return side;
 }
 
-/* `other` is NULL where the other side is no work. */
+/* `other` is NULL where the other side is not work. */
 static void report_locked(struct host_device *device, const struct host_use *mine, const struct host_use *other,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
 static void report_locked(struct host_device *device, const struct host_use *mine, const struct host_use *other,

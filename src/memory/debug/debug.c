@@ -330,7 +330,7 @@ bool debug_relieve(struct arena *arena, uint64_t *seen)
     return more;
 }
 
-/* Compares the vendor's current device with tarn's, once a difference. */
+/* Compares the vendor's current device with tarn's. A difference is reported once. */
 static void compare_devices(void)
 {
     static _Thread_local int told = -1; /* the vendor's that was reported last */

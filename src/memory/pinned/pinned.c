@@ -293,7 +293,7 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
     /* The legacy stream never does; asked while another one does, the driver could not tell. Where it fails to tell, a guess would
-     * either keep the block for a graph that is none or give away what a graph uses. */
+     * either keep the block for a graph that does not exist or give away what a graph uses. */
     bool known = stream_is_known(found);
     if (found->native && !known && (status = stream_ask_capture(found, &capture)))
         return status;

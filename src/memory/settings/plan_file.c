@@ -160,7 +160,7 @@ static tarn_status read_plan(const struct reading *reading, int file, const stru
     if (fstat(file, &about))
         return refuse(reading, "cannot read: %s", strerror(errno));
     if (!S_ISREG(about.st_mode))
-        return refuse(reading, "this is no file; tarn plan writes one");
+        return refuse(reading, "this is not a file; tarn plan writes one");
     if (about.st_size < (off_t)sizeof header)
         return refuse(reading, "byte 0: %lld bytes are not a tarn plan; tarn plan writes one",
                       (long long)about.st_size);
@@ -202,7 +202,7 @@ static tarn_status read_plan(const struct reading *reading, int file, const stru
 tarn_status plan_load(const char *source, const char *path, const struct plan **plan)
 {
     const struct reading reading = {source, path};
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* what is no file must not be waited for */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not be waited for */
     if (file < 0)
         return refuse(&reading, "cannot open: %s", strerror(errno));
     tarn_status status = read_plan(&reading, file, plan);

@@ -3,7 +3,7 @@
 
 /* Owns the set of imported blocks. Their pieces are mapped in the arena of their device, in claimed addresses that no heap
  * has: so peers that are enabled later reach them like all else that is mapped there, and observers hear of them. They
- * are no memory of the arena's: neither counted as reserved nor ever with what it has unmapped.
+ * are not memory of the arena: neither counted as reserved nor ever with what it has unmapped.
  *
  * The lock is not held over the driver: of two threads that import the same, both may map it, and the later one then
  * unmaps its own again. */

@@ -80,7 +80,7 @@ static void add_caches(struct heap *heap, struct pool_occupancy *views, size_t c
     mutex_unlock(&heap->lock);
 }
 
-/* What was counted at one moment and taken back at another is no debt. */
+/* What was counted at one moment and taken back at another is not a debt. */
 static void clamp(int64_t *value)
 {
     *value = *value > 0 ? *value : 0;

@@ -6,7 +6,7 @@
 
 /* ---- The library ---- */
 
-/* Handles stay with their threads when a sequence ends, so they are no memory that could leak. */
+/* Handles stay with their threads when a sequence ends, so they are not memory that could leak. */
 static struct fuzzed {
     void *stream, *workspace;
     bool used;

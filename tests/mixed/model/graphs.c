@@ -190,7 +190,7 @@ static void op_join(void)
     joined(capture, flow);
 }
 
-/* Work inside that uses nothing of tarn's but what it allocates and frees. */
+/* Work inside that calls tarn only to allocate and free. */
 static void op_inside(void)
 {
     struct capture *capture = some_open();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The recordings of several processes that do the same, one a rank: which of them differ and by what, and which is the first whose memory
+/* The recordings of several processes that do the same, one per rank: which of them differ and by what, and which is the first whose memory
  * runs out. */
 #ifndef TOOLS_RANKS_H
 #define TOOLS_RANKS_H

@@ -296,7 +296,7 @@ static bool number_line(struct pickle *pickle, enum opcode opcode, char *line, s
     if (opcode == OP_LONG && length && line[length - 1] == 'L')
         line[length - 1] = 0;
     if (!parse_integer(line, &negative, &magnitude, &huge))
-        return pickle_fail(pickle, pickle->op_offset, "%s is no decimal number", pickle->op_name);
+        return pickle_fail(pickle, pickle->op_offset, "%s is not a decimal number", pickle->op_name);
     if (negative && magnitude > (uint64_t)INT64_MAX + 1)
         huge = true;
     if (!huge && !pickle_make_integer(pickle, negative ? 0 - magnitude : magnitude, negative && magnitude, &value))
@@ -321,19 +321,19 @@ static bool run_line(struct pickle *pickle, enum opcode opcode)
                       : pickle_fail(pickle, pickle->op_offset, "%s without quotes", pickle->op_name);
     }
     if (!whole)
-        return pickle_fail(pickle, pickle->op_offset, "%s is no decimal number of less than %d digits", pickle->op_name,
-                           TEXT_LINE_MAX + 1);
+        return pickle_fail(pickle, pickle->op_offset, "%s is not a decimal number of less than %d digits",
+                           pickle->op_name, TEXT_LINE_MAX + 1);
     if (opcode == OP_INT || opcode == OP_LONG)
         return number_line(pickle, opcode, line, length);
     if (opcode == OP_FLOAT)
         return length && strspn(line, "+-.0123456789eEinfaN") == length
                    ? pickle_push(pickle, pickle_make(TAG_FLOAT, 0))
-                   : pickle_fail(pickle, pickle->op_offset, "%s is no decimal number", pickle->op_name);
+                   : pickle_fail(pickle, pickle->op_offset, "%s is not a decimal number", pickle->op_name);
 
     bool negative, huge;
     uint64_t index;
     if (!parse_integer(line, &negative, &index, &huge) || negative || huge)
-        return pickle_fail(pickle, pickle->op_offset, "%s is no memo entry's number", pickle->op_name);
+        return pickle_fail(pickle, pickle->op_offset, "%s is not the number of a memo entry", pickle->op_name);
     return opcode == OP_GET ? pickle_memo_get(pickle, index) : pickle_memo_put(pickle, index);
 }
 

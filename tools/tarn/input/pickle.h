@@ -120,7 +120,7 @@ const char *pickle_get_pair(const struct pickle *pickle, pickle_value value, uin
 /* What a PICKLE_LIST kept, and how many items it had that it did not keep. Valid until the machine reads on or is finished. Needs 8
  * bytes per item: where there are none, `error` says so and the count is 0. */
 const pickle_value *pickle_list(struct pickle *pickle, pickle_value list, size_t *count, uint64_t *dropped);
-/* Whether a list is nothing but records of numbers that follow each other, which takes no memory an item. */
+/* Whether a list has only records of numbers that follow each other, which takes no memory per item. */
 bool pickle_list_run(const struct pickle *pickle, pickle_value list, pickle_value *first, size_t *count);
 /* What a PICKLE_DICT kept; no word comes twice. */
 const struct pickle_place *pickle_dict(const struct pickle *pickle, pickle_value dict, size_t *count);

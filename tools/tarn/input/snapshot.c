@@ -233,7 +233,7 @@ static bool read_blocks(struct reader *reader, struct path path, const struct pi
     const pickle_value *items = pickle_list(&reader->pickle, entry->value, &count, &dropped);
     if (dropped)
         return reader_fail(reader, entry->offset, &path, reader_words[KEY_BLOCKS],
-                           "holds %" PRIu64 " items that are no block", dropped);
+                           "holds %" PRIu64 " items that are not blocks", dropped);
     if (!reader_step(reader, &path, count))
         return false;
 
@@ -360,7 +360,7 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
     const struct pickle_place *segments = field(&fields, KEY_SEGMENTS), *traces = field(&fields, KEY_DEVICE_TRACES);
     if (!segments && !traces) /* either may be left out, for a smaller file */
         return reader_fail(reader, top->offset, &path, NULL,
-                           "the dict has no key segments and no device_traces: this pickle is no memory snapshot");
+                           "the dict has no key segments and no device_traces: this pickle is not a memory snapshot");
     reader->snapshot->modelled = is_modelled(reader, field(&fields, KEY_TARN_RECORDED));
     reader_settings(reader, field(&fields, KEY_ALLOCATOR_SETTINGS));
     return (!segments || read_segments(reader, &path, segments)) && read_traces(reader, &path, traces) &&

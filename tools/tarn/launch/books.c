@@ -20,7 +20,7 @@ static bool is_open(const struct books *books, const char *log)
     return false;
 }
 
-/* NULL where it is no book, or not one yet. */
+/* NULL where it is not a book, or not one yet. */
 static struct book *map(const char *path)
 {
     struct stat about;

@@ -161,7 +161,7 @@ static const char *parse_setting(struct parser *parser, const char *text)
     size_t length = strcspn(text, ":,");
     const struct key *key = text[length] == ':' ? key_named(text, length) : NULL;
     if (!key) {
-        fail(parser, "\"%.*s\" is no setting of PyTorch's that the model knows",
+        fail(parser, "\"%.*s\" is not a PyTorch setting that the model knows",
              (int)(length < VALUE_BYTES ? length : VALUE_BYTES), text);
         return NULL;
     }

@@ -47,7 +47,7 @@ struct oracle *oracle_create(const struct oracle_config *config);
 void oracle_destroy(struct oracle *oracle);
 
 /* A block was handed out at time `now` (ns of the clock that ends are told in). `ticket` names it from now on; it is 0, and
- * the block not watched further, when what was handed out is no block at all. False when memory is short, or more than 2^24
+ * the block not watched further, when what was handed out is not a block. False when memory is short, or more than 2^24
  * pieces were met. */
 bool oracle_allocated(struct oracle *oracle, const struct oracle_block *block, uint64_t now, uint32_t *ticket);
 

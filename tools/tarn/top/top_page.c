@@ -79,7 +79,7 @@ enum top_result top_open(const char *path, int *file, struct top_why *why)
         return bad(why, path, strerror(errno));
     enum top_result result = TOP_OK;
     if (fstat(opened, &info) || !S_ISREG(info.st_mode))
-        result = bad(why, path, "it is no plain file");
+        result = bad(why, path, "it is not a plain file");
     else if (info.st_uid != geteuid() && geteuid() != 0)
         result = TOP_FOREIGN;
     else if (!page_is_shown(opened))

@@ -7,7 +7,7 @@
 const FACET = {search: 1, size: 2, group: 4, legend: 8};
 const ALL_FACETS = 15, HIDDEN = 0xffff; // of grouping.of: in no group
 
-// "64 KiB", "1.5g", "300" in bytes; null for an empty text, NaN for what is no size.
+// "64 KiB", "1.5g", "300" in bytes; null for an empty text, NaN for anything else.
 function parseSize(text) {
     const found = /^\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:([kmgtp])(?:i?b)?|b)?\s*$/i.exec(text);
     if (!text.trim())
