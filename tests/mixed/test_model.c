@@ -202,12 +202,12 @@ static void finish(void)
     sleeps_end(true);
     asks_end();
     blocks_end();
-    pinned_end();
     actors_end();
     handles_let_go();
     pools_make_room();
     sleeps_end(false);
     pools_end();
+    pinned_end();
     handles_end();
     (void)wait_for_all();
     streams_end();

@@ -216,7 +216,7 @@ static void take_segment(const tarn_memory_segment *segment, void *user)
        segment->address);
 }
 
-static void list(void)
+void memory_look(void)
 {
     unsigned known = 0;
     live_parts = 0;
@@ -264,7 +264,7 @@ static void op_report(void)
     switch (below(6)) {
     case 0:
     case 1:
-        list();
+        memory_look();
         return;
     case 2:
         (void)WELL(0, tarn_metadata_list, take_kind, NULL);
@@ -397,7 +397,8 @@ static void op_pinned(void)
         (void)WELL(0, tarn_pinned_stats_reset, (tarn_stats_what)below(2));
         return;
     case 3:
-        (void)WELL0(0, tarn_pinned_forget_captures);
+        if (pinned_is_without_graphs())
+            (void)WELL0(0, tarn_pinned_forget_captures);
         return;
     default:
         for (int i = 0; i < PINNED; i++)

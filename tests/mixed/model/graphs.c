@@ -405,7 +405,8 @@ static void op_launch(void)
                 return;
             order_after(flow, &m.flows[i]);
         }
-    if (!order_after_pool(flow, capture) || !order_after_stamp(flow, capture->launched))
+    if (!order_after_pool(flow, capture) || !order_after_pinned(flow, capture) ||
+        !order_after_stamp(flow, capture->launched))
         return;
     for (int i = 0; i < capture->held_count; i++) {
         struct block *block = &m.blocks[capture->held[i]];
@@ -433,6 +434,7 @@ static void op_launch(void)
         ghost_add(capture->inside[i], capture->launched, capture->pool, "a graph, inside");
     for (int i = 0; i < capture->workspace_count; i++)
         ghost_add(capture->workspaces[i], capture->launched, capture->pool, "a graph's workspace");
+    pinned_launched(capture);
 }
 
 void graph_destroy(struct capture *capture)

@@ -228,6 +228,9 @@ static void op_ask(void)
     const struct capture *open = &m.captures[below(CAPTURES)];
     if (open->state == OPEN && CHANCE(2) && open->device == 0)
         flow = &m.flows[open->flow];
+    if (library == BY_CALL && use->valid && m.flows[use->flow].live && m.flows[use->flow].life == use->life &&
+        CHANCE(2))
+        flow = &m.flows[use->flow]; /* again, so that it is not by chance alone that a clear comes in between */
     if (!m.libraries[library] || !flow || (leases && flow->actor >= 0) || !flow_value(flow))
         return;
     if (library == BY_CALL && use->valid && use->flow == (int)(flow - m.flows) && CHANCE(2)) {

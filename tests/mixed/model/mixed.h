@@ -40,6 +40,7 @@ enum {
     SCOPES = 8,
     CHECKPOINTS = 3,
     PINNED = 24,
+    PINNED_OF_GRAPH = 6,
     EVENTS = 5,
     CAPTURES = 5,
     ACTORS = 3,
@@ -177,6 +178,8 @@ struct capture {
     int inside_count;
     struct span_of_bytes workspaces[RANGES];
     int workspace_count;
+    struct span_of_bytes pinned[PINNED_OF_GRAPH]; /* of the host, live or freed since */
+    int pinned_count;
     struct check checks[CHECKS];
     int check_count;
     struct stamp launched; /* its last launch */
@@ -361,6 +364,8 @@ extern const struct operation block_operations[], stream_operations[], pool_oper
 /* blocks.c */
 struct block *block_free_slot(void);
 void block_free(struct block *block);
+/* One more for the flow, by tarn_alloc_on(), where there is room. */
+void block_want(struct flow *flow);
 /* It is nobody's now: what the model knows of that. */
 void freed(struct block *block);
 bool block_is_usable(const struct block *block);
@@ -400,6 +405,12 @@ void held_by(struct capture *capture, struct block *block);
 void graph_destroy(struct capture *capture);
 
 /* pinned.c */
+/* A launch of the capture's graph runs after what was queued on its pinned blocks; false where that is not possible. */
+bool order_after_pinned(struct flow *flow, const struct capture *capture);
+/* It was launched: they are in use until then. */
+void pinned_launched(const struct capture *capture);
+/* No graph uses pinned memory, nor does the work of one that is gone. */
+bool pinned_is_without_graphs(void);
 void pinned_end(void);
 
 /* shares.c */
@@ -415,6 +426,8 @@ void sleeps_end(bool may_be_short);
 
 /* asks.c */
 void caching_turn(bool wanted);
+/* tarn_memory_list() shows what the model knows. */
+void memory_look(void);
 void asks_forget(int actor);
 void asks_end(void);
 

@@ -1,12 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned memory of the host, which is of no stream: work on it is recorded, and what was freed is nobody's before that has ended. */
+/* Pinned memory of the host, which is of no stream: work on it is recorded, and what was freed is nobody's before that has ended, nor while a
+ * graph uses it. */
 #include "mixed/model/mixed.h"
 
 static struct span_of_bytes bytes_of(const struct pinned *block)
 {
     return (struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable};
+}
+
+static bool is_shared(struct span_of_bytes a, struct span_of_bytes b)
+{
+    return a.start < b.end && b.start < a.end;
+}
+
+static bool has_pinned(const struct capture *capture, struct span_of_bytes bytes)
+{
+    for (int i = 0; i < capture->pinned_count; i++)
+        if (is_shared(capture->pinned[i], bytes))
+            return true;
+    return false;
+}
+
+static bool is_of_a_graph(const struct pinned *block)
+{
+    for (int i = 0; i < CAPTURES; i++)
+        if (has_pinned(&m.captures[i], bytes_of(block)))
+            return true;
+    return false;
 }
 
 /* The caller may write to it at once, so that all work of those who had it before must have ended. */
@@ -17,15 +39,19 @@ static void check_free(const struct pinned *block)
         SO(!m.pinned[i].live || bytes.start >= bytes_of(&m.pinned[i]).end || bytes_of(&m.pinned[i]).start >= bytes.end,
            "what somebody has was handed out", "pinned block %d has %p, and so has another", i,
            (void *)m.pinned[i].start);
+    for (int i = 0; i < CAPTURES; i++)
+        for (int k = 0; k < m.captures[i].pinned_count; k++)
+            SO(!is_shared(bytes, m.captures[i].pinned[k]), "pinned memory of a graph was handed out",
+               "%p of %zu bytes, capture %d", (void *)block->start, block->usable, i);
     for (int i = 0; i < m.ghost_count; i++)
         SO(m.ghosts[i].bytes.start >= bytes.end || bytes.start >= m.ghosts[i].bytes.end || is_done(m.ghosts[i].stamp),
            "pinned memory was handed out while work is on it", "%p: work %" PRIu32 " of lane %d", (void *)block->start,
            m.ghosts[i].stamp.number, m.ghosts[i].stamp.lane);
 }
 
-static void op_allocate(void)
+static void allocate(size_t size)
 {
-    struct pinned block = {.live = true, .size = 1 + below(CHANCE(3) ? 3 << 20 : 40000)};
+    struct pinned block = {.live = true, .size = size};
     struct flow *flow = some_flow(-1);
     void *got = NULL;
     int at = 0;
@@ -49,6 +75,11 @@ static void op_allocate(void)
     m.pinned[at] = block;
 }
 
+static void op_allocate(void)
+{
+    allocate(1 + below(CHANCE(3) ? 3 << 20 : 40000));
+}
+
 static struct pinned *some_block(void)
 {
     int first = (int)below(PINNED);
@@ -62,7 +93,7 @@ static void op_use(void)
 {
     struct pinned *block = some_block();
     struct flow *flow = some_flow(-1);
-    if (!block || !flow || flow->capture >= 0 || !takes_work(flow) || !flow_value(flow) ||
+    if (!block || is_of_a_graph(block) || !flow || flow->capture >= 0 || !takes_work(flow) || !flow_value(flow) ||
         (block->used && !order_after_stamp(flow, block->last)))
         return;
     if (!WELL(0, tarn_pinned_record_stream, block->start + below((unsigned)block->size), flow->value))
@@ -74,14 +105,78 @@ static void op_use(void)
     block->used = true;
 }
 
-static void op_free(void)
+static void block_free_pinned(struct pinned *block)
 {
-    struct pinned *block = some_block();
     if (!block || !WELL(0, tarn_pinned_free, block->start))
         return;
     if (block->used)
         ghost_add(bytes_of(block), block->last, -1, "a pinned block that was freed");
     block->live = false;
+}
+
+static void op_free(void)
+{
+    block_free_pinned(some_block());
+}
+
+/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+
+/* A capture that is known uses a block, one that another graph has where there is one; each launch does, even when it was freed. */
+static void op_capture(void)
+{
+    struct pinned *block = some_block();
+    struct capture *capture = &m.captures[below(CAPTURES)];
+    struct flow *flow = &m.flows[capture->flow];
+    for (int i = 0; i < PINNED && !CHANCE(4); i++)
+        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]))
+            block = &m.pinned[i];
+    if (!block || capture->state != OPEN || capture->how == UNKNOWN || !is_usable_by(flow, m.actor) ||
+        !captures_now(flow) || !flow_value(flow) || capture->pinned_count == PINNED_OF_GRAPH ||
+        has_pinned(capture, bytes_of(block)) || !WELL(0, tarn_pinned_record_stream, block->start, flow->value))
+        return;
+    capture->pinned[capture->pinned_count++] = bytes_of(block);
+    use_bytes(flow, block->start, block->size, -1, (int)below(256), "pinned memory of a graph is another's");
+    block->known = false;
+}
+
+/* Blocks of graphs are freed, and others of their sizes wanted. */
+static void op_free_captured(void)
+{
+    for (int i = 0; i < PINNED; i++)
+        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]) && CHANCE(2))
+            block_free_pinned(&m.pinned[i]);
+    for (int i = 0; i < CAPTURES; i++)
+        for (int k = 0; k < m.captures[i].pinned_count; k++)
+            allocate(m.captures[i].pinned[k].end - m.captures[i].pinned[k].start);
+}
+
+bool order_after_pinned(struct flow *flow, const struct capture *capture)
+{
+    for (int i = 0; i < PINNED; i++)
+        if (m.pinned[i].live && m.pinned[i].used && has_pinned(capture, bytes_of(&m.pinned[i])) &&
+            !order_after_stamp(flow, m.pinned[i].last))
+            return false;
+    for (int i = 0; i < m.ghost_count; i++)
+        if (has_pinned(capture, m.ghosts[i].bytes) && !order_after_stamp(flow, m.ghosts[i].stamp))
+            return false;
+    return true;
+}
+
+void pinned_launched(const struct capture *capture)
+{
+    for (int i = 0; i < capture->pinned_count; i++)
+        ghost_add(capture->pinned[i], capture->launched, -1, "a graph's pinned memory");
+}
+
+bool pinned_is_without_graphs(void)
+{
+    for (int i = 0; i < CAPTURES; i++)
+        if (m.captures[i].pinned_count)
+            return false;
+    for (int i = 0; i < m.ghost_count; i++)
+        if (strcmp(m.ghosts[i].what, "a graph's pinned memory") == 0 && !is_done(m.ghosts[i].stamp))
+            return false;
+    return true;
 }
 
 static void op_trim(void)
@@ -97,6 +192,7 @@ void pinned_end(void)
             SURE(tarn_pinned_free, m.pinned[i].start);
             m.pinned[i].live = false;
         }
+    SURE0(tarn_pinned_forget_captures);
     SURE(tarn_pinned_trim, 0);
     MINE(tarn_pinned_stats_get(&stats));
     SO(stats.active_bytes.current == 0 && stats.allocated_bytes.current == 0, "pinned memory is left",
@@ -106,5 +202,7 @@ void pinned_end(void)
 const struct operation pinned_operations[] = {{"allocate pinned", 6, NULL, op_allocate, false},
                                               {"use pinned", 8, NULL, op_use, false},
                                               {"free pinned", 6, NULL, op_free, false},
+                                              {"pinned in a capture", 8, NULL, op_capture, false},
+                                              {"free captured pinned", 3, NULL, op_free_captured, false},
                                               {"trim pinned", 1, NULL, op_trim, false},
                                               {NULL, 0, NULL, NULL, false}};

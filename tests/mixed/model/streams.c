@@ -238,6 +238,9 @@ static void op_lease(void)
     struct flow *flow = some_flow_of(LEASED);
     if (!flow || flow->capture >= 0)
         return;
+    int pool = CHANCE(2) ? pool_any(flow->device, true) : -1;
+    if (pool >= 0) /* of which the next lease has nothing */
+        scope_begin_on(pool, flow);
     if (!WELL(0, tarn_stream_return, flow->value))
         return;
     uses_of_flow((int)(flow - m.flows));
@@ -245,6 +248,35 @@ static void op_lease(void)
     flow->live = false; /* its lane is free */
     leased_begin(flow);
     flow->live = true;
+    if (pool >= 0)
+        block_want(flow);
+}
+
+/* Streams of two devices are retired, with a block of each, and come again the other way round: each may have the slot of the other. */
+static void op_swap(void)
+{
+    struct flow *pair[DEVICES] = {NULL};
+    bool gone[DEVICES];
+    unsigned first = below(FLOWS);
+    for (unsigned i = 0; i < FLOWS; i++) {
+        struct flow *flow = &m.flows[(first + i) % FLOWS];
+        if (flow->live && flow->kind == ADOPTED && flow->capture < 0 && is_usable_by(flow, m.actor))
+            pair[flow->device] = flow;
+    }
+    if (!pair[0] || !pair[1])
+        return;
+    for (int i = 0; i < DEVICES; i++)
+        block_want(pair[i]);
+    for (int i = 0; i < DEVICES; i++)
+        gone[i] = WELL(0, tarn_stream_retire, pair[i]->value);
+    for (int i = DEVICES; i-- > 0;)
+        if (gone[i]) {
+            uses_of_flow((int)(pair[i] - m.flows));
+            call_quiet();
+            MINE(driver->stream_destroy(pair[i]->device, pair[i]->native));
+            native_begin(pair[i]);
+        }
+    memory_look();
 }
 
 /* One whose capture nobody else may end goes on. */
@@ -257,7 +289,8 @@ static void op_thread_ends(void)
     actor_renew(actor);
 }
 
-const struct operation stream_operations[] = {{"event record", 6, NULL, op_event_record, false},
+const struct operation stream_operations[] = {{"swap", 1, NULL, op_swap, false},
+                                              {"event record", 6, NULL, op_event_record, false},
                                               {"event wait", 6, NULL, op_event_wait, false},
                                               {"advance", 30, NULL, op_advance, false},
                                               {"synchronize", 2, NULL, op_synchronize, false},
