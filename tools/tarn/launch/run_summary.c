@@ -121,7 +121,7 @@ static void print_unseen(const struct books *books, const struct opened_book *op
     if (strcmp(opened->book->driver, "cuda") != 0)
         fputs("  not seen: what HIP takes for itself, which nobody tells\n", out);
     else if (used == UINT64_MAX)
-        fputs("  not seen: NVML, which would tell, is not there\n", out);
+        fputs("  not seen: unknown, because NVML is not available\n", out);
     else
         print_line(out, "others and residue (NVML named no process)", units_bytes(used > seen ? used - seen : 0).text,
                    "", "", "");

@@ -67,7 +67,7 @@ struct c10_result {
     uint64_t ooms;                   /* allocations that found no room even so; their blocks are left out */
     uint32_t first_oom;              /* the event of the first of these; UINT32_MAX before the trace */
     uint64_t first_oom_size;         /* bytes, as asked for */
-    uint64_t wasted;                 /* bytes: reserved - requested when reserved came to its peak */
+    uint64_t wasted;                 /* bytes: reserved - requested when reserved reached its peak */
 };
 
 uint64_t c10_calls(const struct c10_result *result);

@@ -232,7 +232,7 @@ static void print_table(const struct arguments *arguments, const struct workload
     const char *slash = strrchr(arguments->path, '/');
     uint64_t bound = findings->requested;
     printf("%s, device %d\n", slash ? slash + 1 : arguments->path, workload->device);
-    printf("  planned: %s of %s allocations, those above 64 KiB on stream 0x%" PRIx64 "; %s orders were tried\n\n",
+    printf("  planned: %s of %s allocations, those above 64 KiB on stream 0x%" PRIx64 "; orders tried: %s\n\n",
            units_count(draft->header.count).text, units_count(workload->alloc_count + workload->initial_count).text,
            draft->stream, units_count(draft->found.tries).text);
     printf("  %-44s %12s  %s\n", "", "", "/ requested");

@@ -91,7 +91,7 @@ struct replay_result {
     uint64_t peak_requested, peak_active, peak_reserved; /* bytes, over all repetitions */
     uint64_t recorded_peak_reserved;                     /* bytes, or WORKLOAD_NOT_KNOWN */
     struct replay_shortage shortage;                     /* why `error`; or of a model, where it alone is run */
-    uint64_t wasted; /* bytes: reserved - requested when reserved came to its peak; with `compare` */
+    uint64_t wasted; /* bytes: reserved - requested when reserved reached its peak; with `compare` */
     struct replay_model models[REPLAY_POLICIES]; /* by policy; that of tarn is empty */
     uint64_t
         least[REPLAY_POLICIES]; /* bytes: the smallest devices, by policy; 0 where one was not searched or not found */

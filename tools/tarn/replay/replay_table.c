@@ -598,7 +598,7 @@ bool replay_compare_write(FILE *out, const struct replay_file *runs, size_t coun
         done = state_write(out, runs, colour);
     if (fullest->device_count)
         fputs(
-            "wasted: reserved - requested when reserved came to its peak. calls, time: of the driver, by cost table.\n",
+            "wasted: reserved - requested when reserved reached its peak. calls, time: of the driver, by cost table.\n",
             out);
     return done && fflush(out) == 0 && !ferror(out);
 }
