@@ -47,7 +47,7 @@ BEHIND = {
 }
 
 # Silent only after more than six repetitions, because what moves until then saves a tenth of the memory: calls of the sixth / of the first.
-LATE = {"h200-gpt_varlen": 0.5, "h200-serve": 0.1}
+LATE = {"h200-gpt_varlen": 0.15, "h200-serve": 0.05}
 
 def limit(what, value, most):
     if value > most:

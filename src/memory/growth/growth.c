@@ -31,19 +31,24 @@
  * reserved, or this many bytes. */
 #define RESERVED_PART 128
 #define SMALL_PIECE ((size_t)40 << 20)
+/* A piece that is tied is felt where a small one is more than this part of what is reserved: below 7.5 GiB. */
+#define FELT_PART 192
+/* Where piece_largest_locked() gives less, the device or the limit is nearly full. Bytes. */
+#define SHORT_PIECE ((size_t)8 << 20)
 
 /* The settings' profiles: what a growth creates, and when it takes pieces from elsewhere in the heap. */
 struct profile {
     size_t least_piece[ZONES]; /* bytes that are created at least */
     size_t part;               /* of what a growth creates a piece is this part; 0: largest_locked() */
     bool moves_freely;         /* always, before anything is created */
+    bool saves;                /* blocks go where they tie little, however much memory there is */
 };
 
 static const struct profile profiles[] = {
     /* 20 MiB keeps a piece's price small beside its bytes: c10 asks for as much. */
     [CONFIG_PROFILE_DEFAULT] = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}},
     /* What is missing and no more, in many pieces: the smaller a piece, the less memory one live block in it holds in place. */
-    [CONFIG_PROFILE_FOOTPRINT] = {.part = 32, .moves_freely = true},
+    [CONFIG_PROFILE_FOOTPRINT] = {.part = 32, .moves_freely = true, .saves = true},
 };
 
 /* Beside a plan's arena too no more is created than what is missing, after free memory of the arena was taken: what differs from the plan must
@@ -107,6 +112,12 @@ static size_t largest_locked(const struct arena *arena)
     if (beside < SMALL_PIECE)
         beside = SMALL_PIECE;
     return largest < beside ? largest : beside;
+}
+
+/* Whether it is felt that one block ties a piece: a small one is more than its part of what is reserved, or the device is nearly full. */
+static bool tied_piece_is_felt_locked(const struct arena *arena)
+{
+    return arena->reserved / FELT_PART < SMALL_PIECE || piece_largest_locked(arena) < SHORT_PIECE;
 }
 
 /* Step 1 of the donation ------------------------------------------------------------------------------------------ */
@@ -335,6 +346,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
     tarn_status status = growth_place_locked(growth, &need, &room);
     if (!status) {
         size_t most = room;
+        heap->saves = profile->saves || tied_piece_is_felt_locked(arena);
         if (growth->zone == ZONE_SMALL && !spare && most > need + LEAST_PIECE)
             most = need + LEAST_PIECE;
         pieces_from_unmapped_locked(heap->store, need, most, &growth->pieces);

@@ -253,14 +253,16 @@ static size_t bytes_tied(const struct arena *arena, const struct span *span, uin
     return tied;
 }
 
-/* Where in a free span a block goes: at the end that ties less, since a piece that is free as a whole can be mapped
- * elsewhere; at the low end where that is equal. Gives the offset. */
+/* Where in a free span a block goes. A large one of a heap that does not save goes to the low end: so a program that repeats itself finds its
+ * places again, and free memory gathers above. Any other goes to the end that ties less, since a piece that is free as a whole can be mapped
+ * elsewhere; to the low end where that is equal. Gives the offset. */
 static size_t placement(const struct heap *heap, const struct span *span, size_t size, size_t alignment)
 {
     const struct arena *arena = heap->arena;
     size_t low = padding(span, alignment), high = span->size - size;
     high -= (span->start + high) & (alignment - 1);
-    if (heap->store->plain || span->size < arena->granule || high <= low || high > span->size)
+    bool either = span->zone == ZONE_SMALL || heap->saves;
+    if (!either || heap->store->plain || span->size < arena->granule || high <= low || high > span->size)
         return low;
     size_t tied_low = bytes_tied(arena, span, span->start + low, size);
     return bytes_tied(arena, span, span->start + high, size) < tied_low ? high : low;
@@ -373,7 +375,8 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
 #define ASIDE_TRIES 64
 
 /* Of the free spans of large blocks the one whose use ties the least, at most `most` bytes. What is left of a piece beside a block
- * ties nothing more. */
+ * ties nothing more. Between large blocks a small one keeps free memory apart: so, unless the heap saves, it goes only where no large one
+ * fits. */
 static struct span *span_find_aside_locked(const struct heap *heap, size_t size, size_t alignment, size_t most)
 {
     const struct arena *arena = heap->arena;
@@ -382,6 +385,8 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
     size_t least = most + 1;
     for (int tries = 0; node && tries < ASIDE_TRIES && least; tries++, node = tree_next(node)) {
         struct span *span = SPAN_OF(node);
+        if (!heap->saves && zone_of(span->size) == ZONE_LARGE)
+            break;
         if (span->size - size < padding(span, alignment))
             continue;
         size_t tied = bytes_tied(arena, span, span->start + placement(heap, span, size, alignment), size);

@@ -166,6 +166,7 @@ struct heap {
     struct plan_follower *plan; /* NULL: none is followed */
     struct tree free_by_start;  /* while one is: the large zone's free spans */
     size_t gained, moved;       /* bytes that growths brought into the heap, and took from elsewhere in it */
+    bool saves;                 /* blocks go where they tie little: so the last growth found it worth (growth.c) */
     unsigned spare_count;
     struct span *spare_spans; /* span objects at hand, so that cutting and joining need no other lock */
 

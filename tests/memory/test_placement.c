@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Where blocks go on a device with room: large ones low, small ones apart from them. A program that is small beside its pieces, and one for
+ * which memory is short, put them where they tie little instead. */
+#include "support/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define GIB ((size_t)1 << 30)
+#define MEMORY (64 * GIB)
+#define MUCH (8 * GIB)   /* beside it one piece is little */
+#define MOST (34 * GIB)  /* beside MUCH so much that a new piece is below 8 MiB */
+#define WIDE (60 * MIB)  /* one piece beside MUCH */
+#define PIECE (20 * MIB) /* one piece */
+
+static tarn_stream own;
+
+static uint64_t created(void)
+{
+    return ledger_of(0).created;
+}
+
+/* A free span of a wide piece and a narrow one behind it; says whether a block goes to its low end. */
+static bool goes_low(size_t piece)
+{
+    char *wide = alloc_on(own, piece), *narrow = alloc_on(own, PIECE), *wall = alloc_on(own, PIECE);
+    CHECK(narrow == wide + piece && wall == narrow + PIECE);
+    OK(tarn_free(wide));
+    OK(tarn_free(narrow));
+    char *block = alloc_on(own, 10 * MIB);
+    CHECK(block == wide || block == wall - 10 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_free(wall));
+    return block == wide;
+}
+
+static void a_large_block_goes_low_where_a_piece_is_little(void **state)
+{
+    (void)state;
+    void *much = alloc_on(own, MUCH);
+    CHECK(goes_low(WIDE));
+    OK(tarn_free(much));
+    nothing_is_left(0);
+}
+
+static void a_small_program_ties_as_little_as_it_can(void **state)
+{
+    (void)state;
+    CHECK(!goes_low(WIDE));
+    nothing_is_left(0);
+}
+
+static void where_memory_is_short_a_block_ties_as_little_as_it_can(void **state)
+{
+    (void)state;
+    void *much = alloc_on(own, MUCH);
+    char *wide = alloc_on(own, WIDE), *narrow = alloc_on(own, PIECE), *wall = alloc_on(own, PIECE);
+    void *most = alloc_on(own, MOST), *last = alloc_on(own, PIECE);
+    OK(tarn_free(wide));
+    OK(tarn_free(narrow));
+    char *block = alloc_on(own, 10 * MIB);
+    CHECK(block == wall - 10 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_free(last));
+    OK(tarn_free(most));
+    OK(tarn_free(wall));
+    OK(tarn_free(much));
+    nothing_is_left(0);
+}
+
+/* Only what no large block fits into serves a small one between large blocks. */
+static void a_small_block_keeps_no_free_memory_of_large_ones_apart(void **state)
+{
+    (void)state;
+    void *much = alloc_on(own, MUCH), *large = alloc_on(own, PIECE - 3 * MIB);
+    uint64_t before = created();
+    void *small = alloc_on(own, MIB);
+    CHECK(created() == before + 2 * MIB);
+    void *fitting = alloc_on(own, 3 * MIB);
+    CHECK(created() == before + 2 * MIB);
+    OK(tarn_free(small));
+    OK(tarn_free(fitting));
+    OK(tarn_free(large));
+    OK(tarn_free(much));
+    nothing_is_left(0);
+}
+
+static void what_is_too_small_for_a_large_block_serves_a_small_one(void **state)
+{
+    (void)state;
+    void *much = alloc_on(own, MUCH), *large = alloc_on(own, PIECE - MIB);
+    uint64_t before = created();
+    void *small = alloc_on(own, MIB);
+    CHECK(created() == before);
+    OK(tarn_free(small));
+    OK(tarn_free(large));
+    OK(tarn_free(much));
+    nothing_is_left(0);
+}
+
+static void a_small_block_is_not_refused_for_its_place(void **state)
+{
+    (void)state;
+    void *much = alloc_on(own, MUCH), *large = alloc_on(own, PIECE - 3 * MIB);
+    uint64_t before = created();
+    OK(tarn_device_limit_set(0, before));
+    void *small = alloc_on(own, MIB), *another = alloc_on(own, MIB);
+    CHECK(created() == before);
+    OK(tarn_device_limit_set(0, SIZE_MAX));
+    OK(tarn_free(another));
+    OK(tarn_free(small));
+    OK(tarn_free(large));
+    OK(tarn_free(much));
+    nothing_is_left(0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    own = lease(0);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_large_block_goes_low_where_a_piece_is_little),
+        cmocka_unit_test(a_small_program_ties_as_little_as_it_can),
+        cmocka_unit_test(where_memory_is_short_a_block_ties_as_little_as_it_can),
+        cmocka_unit_test(a_small_block_keeps_no_free_memory_of_large_ones_apart),
+        cmocka_unit_test(what_is_too_small_for_a_large_block_serves_a_small_one),
+        cmocka_unit_test(a_small_block_is_not_refused_for_its_place),
+    };
+    host_start_with(1, MEMORY);
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
