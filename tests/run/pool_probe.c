@@ -371,7 +371,7 @@ static void other_first(void)
 {
     CHECK(cu.cuCtxSetCurrent(cu.cuFakeOtherContext()) == CU_OK);
     cu_address block = make(4096);
-    CHECK(!are_pooled() && ask(CONTEXT, block) == (uintptr_t)cu.cuFakeOtherContext());
+    CHECK(!are_pooled() && ask(CONTEXT, block) == (uintptr_t)cu.cuFakeOtherContext() && ask(LEGACY_IPC, block) == 1);
     CHECK(cu.cuCtxSetCurrent(primary) == CU_OK && are_pooled());
     CHECK(cu.cuCtxDestroy(cu.cuFakeOtherContext()) == CU_OK && cu.cuMemFree_v2(block) != CU_OK);
 }
