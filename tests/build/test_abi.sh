@@ -33,7 +33,7 @@ echo "libabigail"
 
 # notices WHAT SED_SCRIPT: with a baseline that was other than the library is, it is refused.
 mkdir -p "$work/tree/scripts" "$work/tree/tests/abi/baseline"
-cp "$TARN_SOURCE/scripts/abi-baseline" "$work/tree/scripts/"
+cp "$TARN_SOURCE"/scripts/{abi-baseline,help.sh} "$work/tree/scripts/"
 cp "$TARN_SOURCE/tests/abi/private.abignore" "$work/tree/tests/abi/"
 notices()
 {

@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "test_setup: $*" >&2; cat "$work/out" "$work/calls" >&2; exit 1; }
 
 mkdir -p "$work/scripts" "$work/bin" "$work/lists/partial"
-cp "$TARN_SOURCE/scripts/setup" "$work/scripts/"
+cp "$TARN_SOURCE"/scripts/{setup,help.sh} "$work/scripts/"
 printf '%s\n' '# why' '' 'present   # a reason' 'absent    # another' >"$work/scripts/packages-some.txt"
 printf '%s\n' 'present' >"$work/scripts/packages-none.txt"
 for tool in bash cat dirname env find mktemp rm true; do ln -s "$(type -P $tool)" "$work/bin/$tool"; done
