@@ -203,13 +203,6 @@ static void *take_on(tarn_stream stream, size_t size)
     return pointer;
 }
 
-static struct stream *slot_of(tarn_stream value)
-{
-    struct stream *stream = NULL;
-    OK(stream_find(value, 0, &stream));
-    return stream;
-}
-
 static void pools_keep_their_memory_apart(void)
 {
     host_start_with(1, 64 * MIB);
@@ -259,17 +252,9 @@ static void pools_keep_their_memory_apart(void)
     char *one = take_on(plain, MIB), *two = take_on(plain, MIB);
     CHECK((one == standard && two == mine[0]) || (one == mine[0] && two == standard));
 
-    /* The second one was launched on a stream, whose work its death waits for. */
-    OK(pinned_pool_record_stream(routes.pool[1], slot_of(plain)));
-    OK(pinned_pool_record_stream(routes.pool[1], slot_of(plain)));
-    work_on(plain, mine[1], MIB, 1000);
     pinned_pool_release(routes.pool[1]);
     routes.pool[1] = NULL;
     pinned_on_route(NULL);
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
-    time_pass(999);
-    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
-    time_pass(1);
     CHECK(pinned_stats().kept_bytes == 0);
     OK(tarn_pinned_free(one));
     OK(tarn_pinned_free(two));
@@ -312,59 +297,6 @@ static void pools_give_back_and_die(void)
     OK(tarn_pinned_free(c));
     pinned_nothing_is_left(1);
     OK(tarn_shutdown());
-}
-
-/* A graph's pool that dies while the graph's launch runs, and a block that another stream uses besides. */
-static char *dying_pool(tarn_stream launched, uint64_t launch, tarn_stream other, uint64_t work)
-{
-    routes.stream[0] = lease(0);
-    OK(pinned_pool_create(&routes.pool[0]));
-    pinned_on_route(choose);
-    char *kept = take_on(routes.stream[0], 4 * MIB);
-    begin(routes.stream[0], BY_TARN);
-    OK(tarn_pinned_record_stream(kept, routes.stream[0]));
-    work_on(other, kept, 1, work);
-    OK(tarn_pinned_record_stream(kept, other));
-    OK(tarn_pinned_free(kept));
-    OK(tarn_host_graph_destroy(end(routes.stream[0], BY_TARN)));
-    work_on(launched, kept, 1, launch);
-    OK(pinned_pool_record_stream(routes.pool[0], slot_of(launched)));
-    pinned_pool_release(routes.pool[0]);
-    routes.pool[0] = NULL;
-    pinned_on_route(NULL);
-    CHECK(pinned_stats().kept_bytes == (int64_t)(4 * MIB));
-    return kept;
-}
-
-/* What is short waits for what a dead pool waits for, and for its blocks after that. */
-static void requests_wait_for_dying_pools(void)
-{
-    host_start_with(1, 64 * MIB);
-    tarn_stream launched = lease(0), other = lease(0);
-    char *kept = dying_pool(launched, 1000, other, 2000);
-    OK(tarn_pinned_limit_set(4 * MIB));
-    char *taken = pinned_take(4 * MIB);
-    CHECK(taken == kept && pinned_stats().allocated_bytes.current == (int64_t)(4 * MIB));
-    OK(tarn_pinned_free(taken));
-    pinned_nothing_is_left(1);
-}
-
-static void a_trim_waits_for_dying_pools(void)
-{
-    host_start_with(1, 64 * MIB);
-    tarn_stream launched = lease(0), other = lease(0);
-    (void)dying_pool(launched, 1000, other, 2000);
-    OK(tarn_pinned_trim(0));
-    CHECK(pinned_stats().allocated_bytes.current == 0);
-    (void)dying_pool(launched, 1000, other, 2000);
-    time_pass(1000); /* the pool is gone at the next look, and its block waits */
-    OK(tarn_pinned_trim(0));
-    CHECK(pinned_stats().allocated_bytes.current == 0);
-    (void)dying_pool(launched, 1000, other, 2000);
-    time_pass(2000);
-    OK(tarn_pinned_trim(0));
-    CHECK(pinned_stats().allocated_bytes.current == 0);
-    pinned_nothing_is_left(1);
 }
 
 /* ---- Captures with pools ----------------------------------------------------------------------------------------- */
@@ -480,8 +412,6 @@ static void a_driver_that_cannot_say_keeps_nothing(void)
     X(streams_that_join_are_asked)                \
     X(pools_keep_their_memory_apart)              \
     X(pools_give_back_and_die)                    \
-    X(requests_wait_for_dying_pools)              \
-    X(a_trim_waits_for_dying_pools)               \
     X(a_block_is_kept_for_the_graph_that_uses_it) \
     X(a_driver_that_cannot_say_keeps_nothing)
 

@@ -131,9 +131,6 @@ static void graphs_use_it(void)
         }
     }
     give_all();
-    struct stream *stream = NULL;
-    OK(stream_find(t.streams[1], 0, &stream));
-    (void)TRY(pinned_pool_record_stream(t.pool, stream));
     pinned_pool_release(t.pool);
     t.pool = NULL;
 }

@@ -16,7 +16,6 @@
 struct held {
     unsigned char *pointer; /* NULL: an empty place */
     size_t size, usable;    /* bytes */
-    uint64_t not_before;    /* ns: launches of its dying pool end then */
     uint64_t until;         /* ns: when it was freed, the end of the work that uses it; UINT64_MAX: live; else 0 */
     unsigned streams;       /* a bit for each that it is recorded on */
     unsigned keepers;    /* of a captured one: a bit for each of POOLS of which one keeps it; bit 0: the default one */
@@ -129,8 +128,8 @@ static struct held *pick_live(void)
     return NULL;
 }
 
-/* The graphs of which pool decide when a captured block is free: of that of the capture, or, of several, those of all. A pool that has
- * died may be at its end still, which nobody here knows. */
+/* The graphs of which pool decide when a captured block is free: of that of the capture, or, of several, those of all. Which others use
+ * a block whose pool has died is not followed here. */
 static void note_capture(struct held *held, unsigned pool)
 {
     if (!held->captured)
@@ -152,7 +151,6 @@ static void use(void)
         OK(tarn_pinned_record_stream(held->pointer, m.streams[stream]));
         note_capture(held, 1u << m.route);
         held->died = false;
-        held->not_before = 0;
         return;
     }
     uint64_t now = time_now(), length = pick(pick(8) ? 300 : 20000);
@@ -166,7 +164,7 @@ static void release(struct held *held)
 {
     check_paint(held);
     OK(tarn_pinned_free(held->pointer));
-    held->until = held->captured ? held->not_before : 0;
+    held->until = 0;
     for (int i = 0; i < STREAMS; i++)
         if ((held->streams >> i & 1) && m.ends[i] > held->until)
             held->until = m.ends[i];
@@ -190,13 +188,6 @@ static void capture(void)
 /* A pool dies, and its memory is everybody's. */
 static void let_die(int pool)
 {
-    uint64_t until = 0;
-    if (m.capturing != 0 && pick(2)) { /* it was launched on a stream */
-        struct stream *stream = NULL;
-        OK(stream_find(m.streams[0], 0, &stream));
-        OK(pinned_pool_record_stream(m.pools[pool], stream));
-        until = m.ends[0];
-    }
     pinned_pool_release(m.pools[pool]);
     OK(pinned_pool_create(&m.pools[pool]));
     for (int i = 0; i < BLOCKS; i++) {
@@ -205,13 +196,10 @@ static void let_die(int pool)
         unsigned keepers = may_be_captured ? held->keepers : held->kept;
         if (!held->pointer || !(keepers >> pool & 1))
             continue;
-        if (held->until == UINT64_MAX) {
-            held->not_before = until;
+        if (held->until == UINT64_MAX)
             held->died = true;
-        } else {
-            held->until = held->until > until ? held->until : until;
+        else
             held->kept = 0;
-        }
     }
 }
 

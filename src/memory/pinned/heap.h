@@ -36,9 +36,9 @@ enum pinned_state {
     PINNED_KEPT     /* freed, and recorded on a stream that captured: in its pool's list */
 };
 
-/* Work on a stream that uses a block, or a pool. */
+/* Work on a stream that uses a block. */
 struct pinned_use {
-    struct pinned_use *next;         /* of the same block or pool */
+    struct pinned_use *next;         /* of the same block */
     struct pinned_use *next_pending; /* of the same stream, freed later */
     struct pinned_block *block;      /* once it is pending */
     struct stream *stream;
@@ -95,9 +95,7 @@ struct pinned_pool {
     struct pinned_segment *segments;
     struct pinned_block *kept;
     unsigned holders;
-    bool captured_others;     /* it is `captured` of a block in another pool's segment, or was */
-    struct pinned_use *uses;  /* by launches of graphs: what its death waits for */
-    struct pinned_pool *next; /* of the dying */
+    bool captured_others; /* it is `captured` of a block in another pool's segment, or was */
 };
 
 struct pinned {
@@ -105,7 +103,6 @@ struct pinned {
     atomic_bool used;
     struct tree segments;
     struct pinned_pool standard;    /* what is nobody else's */
-    struct pinned_pool *dying;      /* without a holder, and with uses that have not ended */
     struct pinned_queue *queues;    /* that are not empty */
     struct pinned_segment *leaving; /* wholly free, and to go to the driver: pinned_settle() */
     struct pinned_block *spare;     /* objects at hand, so that cutting and joining need no other lock */
@@ -165,11 +162,11 @@ tarn_status pinned_use_add_locked(struct pinned_use **uses, struct stream *strea
 void pinned_uses_mark(struct pinned_use *uses);
 /* Enters a pending block in the queues of its streams. */
 void pinned_wait_begin_locked(struct pinned_block *block);
-/* Makes free what has ended; lets pools die. Never waits. */
+/* Makes free what has ended. Never waits. */
 void pinned_collect_locked(void);
 /* Something to wait for, kept for the caller; NULL where nothing that waits can be waited for. */
 struct mark *pinned_oldest_locked(void);
-/* A pool without holders: now, or when its uses have ended. */
+/* Ends a pool without holders: its kept blocks are free or pending, its segments the default pool's. */
 void pinned_pool_die_locked(struct pinned_pool *pool);
 /* Makes the kept blocks of a pool free, or pending where other work uses them. */
 void pinned_unkeep_locked(struct pinned_pool *pool);

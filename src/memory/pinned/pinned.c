@@ -132,14 +132,6 @@ void pinned_pool_release(struct pinned_pool *pool)
     settle_quietly();
 }
 
-tarn_status pinned_pool_record_stream(struct pinned_pool *pool, struct stream *stream)
-{
-    mutex_lock(&pinned.lock);
-    tarn_status status = pinned_use_add_locked(&pool->uses, stream);
-    mutex_unlock(&pinned.lock);
-    return status;
-}
-
 /* ---- Allocation -------------------------------------------------------------------------------------------------- */
 
 static tarn_status serve(struct pinned_pool *pool, size_t size, void **pointer)

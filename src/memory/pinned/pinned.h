@@ -11,19 +11,15 @@
 
 /* Pinned memory apart from everybody else's. What was recorded on a stream of a capture of its own is kept in it, when freed, until it
  * dies, whosever memory it is.
- * It dies when its last holder lets go: blocks that live then live on; when what was said by pinned_pool_record_stream() has
- * finished, its segments join the default pool, kept blocks free. All calls but a retain may call the driver, so none is made
- * in a function that the driver calls. */
+ * It dies when its last holder lets go, who does so once the launches of its graphs have finished: blocks that live then live on, its
+ * segments join the default pool, and kept blocks are free. All calls except a retain may call the driver, so none is made in a function that
+ * the driver calls. */
 struct pinned_pool;
 
 /* A pool with one holder. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status pinned_pool_create(struct pinned_pool **pool);
 void pinned_pool_retain(struct pinned_pool *pool);
 void pinned_pool_release(struct pinned_pool *pool); /* NULL is fine */
-
-/* Says that a graph which uses the pool's memory was launched on the stream: the pool does not die before the work queued
- * there at its last release has finished. A holder's call. TARN_ERROR_OUT_OF_HOST_MEMORY. */
-tarn_status pinned_pool_record_stream(struct pinned_pool *pool, struct stream *stream);
 
 /* Which pool serves a request made for a stream: asked for each, with no lock held, and answered with a pool that is retained for
  * the request, or with NULL for the default pool. NULL, the initial value, asks nobody: then requests do not look for their

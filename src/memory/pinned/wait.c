@@ -118,9 +118,6 @@ struct mark *pinned_oldest_locked(void)
     for (const struct pinned_queue *queue = pinned.queues; queue; queue = queue->next)
         if (queue->first && queue->first->mark)
             return mark_keep(queue->first->mark);
-    for (const struct pinned_pool *pool = pinned.dying; pool; pool = pool->next)
-        if (pool->uses && pool->uses->mark)
-            return mark_keep(pool->uses->mark);
     return NULL;
 }
 
@@ -140,41 +137,15 @@ void pinned_unkeep_locked(struct pinned_pool *pool)
     }
 }
 
-/* Whether nothing that was launched with the pool's memory runs any more. */
-static bool pool_ended(struct pinned_pool *pool)
-{
-    for (struct pinned_use *use; (use = pool->uses) && use_ended(use);) {
-        pool->uses = use->next;
-        use_destroy(use);
-    }
-    return !pool->uses;
-}
-
-static void collect_dying(void)
-{
-    for (struct pinned_pool **place = &pinned.dying, *pool; (pool = *place);) {
-        if (!pool_ended(pool)) {
-            place = &pool->next;
-            continue;
-        }
-        *place = pool->next;
-        pinned_unkeep_locked(pool);
-        pinned_absorb_locked(pool);
-        object_free(&pool_objects, pool);
-    }
-}
-
 void pinned_pool_die_locked(struct pinned_pool *pool)
 {
-    pool->next = pinned.dying;
-    pinned.dying = pool;
-    collect_dying();
+    pinned_unkeep_locked(pool);
+    pinned_absorb_locked(pool);
+    object_free(&pool_objects, pool);
 }
 
-/* Pools first: their blocks join the queues when they die. */
 void pinned_collect_locked(void)
 {
-    collect_dying();
     for (struct pinned_queue **place = &pinned.queues, *queue; (queue = *place);) {
         collect_queue(queue);
         if (queue->first) {

@@ -19,7 +19,7 @@ static pthread_t watcher;
 static void sleep_locked(void)
 {
     struct timespec until;
-    if (!pinned.queues && !pinned.dying) {
+    if (!pinned.queues) {
         (void)condition_wait(&pinned.work, &pinned.lock, NULL);
         return;
     }
