@@ -28,12 +28,12 @@ extern "C" {
 #define TARN_BLOCK_UNIT 512ul          /* bytes: block sizes and addresses are multiples of this */
 #define TARN_MAX_ALIGNMENT (2ul << 20) /* bytes */
 #define TARN_MAX_SIZE (1ul << 60)      /* bytes: a larger request fails as TARN_ERROR_OUT_OF_MEMORY */
-#define TARN_CURRENT_DEVICE (-1)       /* stands for the calling thread's current device */
+#define TARN_CURRENT_DEVICE (-1)       /* the calling thread's current device, where a comment names this constant */
 
 /* A small number that names what a block is for, in statistics and snapshots. 0 is "no tag". */
 typedef uint16_t tarn_tag;
 
-/* Returns the tag of a text. The same text always gives the same tag. At most 63 bytes of the text are copied.
+/* Returns the tag of a text. The same text always gives the same tag. Only its first 63 bytes count.
  *   TARN_ERROR_INVALID_ARGUMENT   `text` is NULL, or 65,535 texts have a tag already
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_tag_intern(const char *text, tarn_tag *tag);
@@ -52,7 +52,8 @@ TARN_API void *tarn_malloc(size_t size);
  *   TARN_ERROR_SUSPENDED        the pool is suspended
  *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired
  *   TARN_ERROR_MAPPING_LIMIT    the process has no mapping left
- *   TARN_ERROR_BUSY             the thread is in a callback of an observer, and no memory at hand has room (observe.h)
+ *   TARN_ERROR_BUSY             the thread is in a `mapped` or `unmapping` callback (observe.h), and no memory at hand
+ *                               has room
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
 
@@ -61,8 +62,8 @@ struct tarn_pool;
 /* Options of tarn_alloc(). */
 typedef struct tarn_alloc_options {
     size_t size;        /* sizeof(tarn_alloc_options) */
-    int device;         /* TARN_CURRENT_DEVICE, or a device; must match `stream` unless that is a constant */
-    tarn_stream stream; /* TARN_STREAM_LEGACY and TARN_STREAM_PER_THREAD mean those of `device` */
+    int device;         /* whose memory; TARN_CURRENT_DEVICE: that of the stream's device */
+    tarn_stream stream; /* of that device; TARN_STREAM_LEGACY and TARN_STREAM_PER_THREAD mean those of `device` */
     size_t alignment;   /* bytes: 0 or a power of two up to TARN_MAX_ALIGNMENT */
     tarn_tag tag;       /* of the block; 0: none */
 
@@ -72,32 +73,38 @@ typedef struct tarn_alloc_options {
 } tarn_alloc_options;
 
 /* Allocates `size` bytes with options. Otherwise as tarn_alloc_on().
- *   TARN_ERROR_INVALID_ARGUMENT   a bad alignment, tag, pool or structure size
- *   TARN_ERROR_INVALID_DEVICE     the pool belongs to another device */
+ *   TARN_ERROR_INVALID_ARGUMENT   `options` is NULL, or a bad alignment, tag, pool or structure size
+ *   TARN_ERROR_INVALID_DEVICE     there is no device with that number, or the pool belongs to another device
+ *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device */
 TARN_API tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
 
-/* Frees a block in the order of the stream that it was allocated for. NULL is allowed. A failure changes nothing.
- *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a tarn block
- *   TARN_ERROR_DOUBLE_FREE       the block was freed before */
+/* Frees a block in the order of the stream that it was allocated for, even if that stream was retired since. NULL is
+ * allowed. A failure changes nothing. Not every second free is an error: if the memory has been allocated again, it
+ * frees the new block. Debug mode finds most of these (debug.h).
+ *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a tarn block, or is imported memory (share.h)
+ *   TARN_ERROR_DOUBLE_FREE       `pointer` is in free memory of tarn, where a block may have been */
 TARN_API tarn_status tarn_free(void *pointer);
 
-/* Frees a block after the work that is queued on `stream` now, and after the work of the block's own stream. Otherwise
- * as tarn_free(). On failure the block stays live.
+/* Frees a block after the work that is queued on `stream` now, and after the work of the block's own stream. The stream
+ * may be of another device. Otherwise as tarn_free(). On failure the block stays live.
  *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_free_on(void *pointer, tarn_stream stream);
 
 /* Frees a block after the work that `event` has recorded, and after the work of the block's own stream. Otherwise as
- * tarn_free(). The event may be recorded again or destroyed at once. On failure the block stays live.
+ * tarn_free(). The event may be of another device, and may be recorded again or destroyed at once. On failure the block
+ * stays live.
  *   TARN_ERROR_CAPTURE            the event was recorded in a capture
  *   TARN_ERROR_INVALID_ARGUMENT   `event` is not an event, or was destroyed
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_free_after(void *pointer, tarn_event *event);
 
 /* Declares that work on `stream` uses the block. When the block is freed, its memory is not reused until the work that
- * is queued on `stream` at that moment has finished. `pointer` may point anywhere into the block.
+ * is queued on `stream` at that moment has finished. `pointer` may point anywhere into the block. With NULL the call
+ * does nothing. The stream may be of another device.
  *   TARN_ERROR_INVALID_STREAM    the stream is unknown or was retired
  *   TARN_ERROR_INVALID_POINTER   `pointer` is not in a live block
+ *   TARN_ERROR_DOUBLE_FREE       `pointer` is in free memory of tarn, where a block may have been
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_record_stream(void *pointer, tarn_stream stream);
 
@@ -145,7 +152,7 @@ TARN_API tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info 
  * that still uses the memory it releases. TARN_OK does not promise that `keep` was reached. For a device whose
  * memory was never used this does nothing and returns TARN_OK: it gets no context.
  *   TARN_ERROR_CAPTURE          a known capture is open on the device; nothing was released
- *   TARN_ERROR_BUSY             the thread is in a callback of an observer (observe.h); nothing was released
+ *   TARN_ERROR_BUSY             the thread is in a `mapped` or `unmapping` callback (observe.h); nothing was released
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_trim(int device, size_t keep);
 
@@ -166,7 +173,8 @@ TARN_API tarn_status tarn_device_trim(int device, size_t keep);
  *   TARN_ERROR_OUT_OF_MEMORY   no memory is free for the first copy, and the driver cannot copy through host memory
  *   TARN_ERROR_NOT_SUPPORTED   the device has no virtual memory
  *   TARN_ERROR_INVALID_DEVICE  there is no device with that number
- *   TARN_ERROR_BUSY            the thread is in an observer's callback, or the memory was anchored meanwhile
+ *   TARN_ERROR_BUSY            the thread is in a `mapped` or `unmapping` callback (observe.h), or the memory was
+ *                              anchored meanwhile
  *   TARN_ERROR_OUT_OF_HOST_MEMORY
  *   TARN_ERROR_DEVICE_LOST     a failure could not be undone: the blocks concerned have lost their memory */
 TARN_API tarn_status tarn_compact(int device, size_t wanted, size_t *gained);
@@ -175,7 +183,8 @@ TARN_API tarn_status tarn_compact(int device, size_t wanted, size_t *gained);
  * each block of a default pool is a driver allocation of its own, and is never reused. This is for memory checkers, and
  * to see whether the cache causes a fault. A freed block then returns to the driver when it is idle: at the next
  * allocation for its stream, at a trim, or when caching is turned on again, but never while a known capture is open on
- * the device. Private pools keep caching.
+ * the device. Private pools keep caching. Turning caching off releases nothing: tarn_device_trim() releases what is
+ * cached.
  *   TARN_ERROR_CONFIGURATION   `caches` is true and backend:cudaMallocAsync is set, where tarn never caches the default
  *                              pools */
 TARN_API tarn_status tarn_caching_set(bool caches);

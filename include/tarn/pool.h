@@ -36,8 +36,9 @@ typedef struct tarn_pool tarn_pool;
  *   gone    May be NULL. The pool is released and its last segment is freed: tarn makes no further call, and `user` may
  *           be destroyed
  *   user    Passed as the last argument to all three
- * Any thread that allocates, frees, trims or releases may call them. tarn holds no lock then. They may call tarn, but
- * must not allocate from this pool, directly or through an open scope. They must not throw. */
+ * Any thread that allocates, frees, trims or releases may call them, and so may tarn_shutdown(). tarn holds no lock
+ * then. They may call tarn, but must not allocate from this pool, directly or through an open scope. They must not
+ * throw. Segments with blocks that are live at tarn_shutdown() are never freed, and `gone` is not called. */
 typedef struct tarn_pool_allocator {
     size_t size; /* sizeof(tarn_pool_allocator) */
     void *(*alloc)(size_t size, int device, void *stream, void *user);
@@ -126,14 +127,16 @@ TARN_API tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocato
 
 /* Returns the default pool of `device`, or of TARN_CURRENT_DEVICE. Allocations that name no other pool come from it. It
  * lives as long as the process uses tarn: tarn_pool_retain() and tarn_pool_release() have no effect, its use count is
- * 1, its id is (0, 0). It has no allocator. It cannot be suspended, resumed, checkpointed, restored, captured into or
- * kept for a graph: these calls return TARN_ERROR_INVALID_ARGUMENT.
+ * 1, its id is (0, 0). It has no allocator. A scope of it routes allocations back to it. It cannot be suspended,
+ * resumed, checkpointed, restored, captured into, held or kept for a graph: these calls return
+ * TARN_ERROR_INVALID_ARGUMENT.
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_pool_default(int device, tarn_pool **pool);
 
 /* Add or drop a reference. Releasing NULL is allowed. After the last release the pool cannot be used again: its free
  * memory returns to the driver, at once where no work uses it.
- *   TARN_ERROR_INVALID_ARGUMENT   not a pool, or one whose last reference was dropped */
+ *   TARN_ERROR_INVALID_ARGUMENT   not a pool, or one whose last reference was dropped; release: all references left
+ *                                 are those of scopes, captures and graphs */
 TARN_API tarn_status tarn_pool_retain(tarn_pool *pool);
 TARN_API tarn_status tarn_pool_release(tarn_pool *pool);
 
@@ -156,8 +159,8 @@ TARN_API tarn_status tarn_pool_stats_get(tarn_pool *pool, tarn_stats *stats);
 TARN_API tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what);
 
 /* Lists the segments of a registrable pool, in order of creation. Writes up to `room` of them to `segments`, which may
- * be NULL if `room` is 0, and their number to `count`. A segment that another thread creates or releases meanwhile may
- * or may not be listed.
+ * be NULL if `room` is 0, and the number of all segments, which may be above `room`, to `count`. A segment that another
+ * thread creates or releases meanwhile may or may not be listed.
  *   TARN_ERROR_INVALID_ARGUMENT   the pool is not registrable
  *   TARN_ERROR_SUSPENDED          the pool has no memory now */
 TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segments, size_t room, size_t *count);
@@ -166,7 +169,7 @@ TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segment
  * the call waits for work that uses more. For the default pool this includes what ended pools and retired streams have
  * left. What a graph or a capture holds stays. A suspended pool has nothing to return: TARN_OK.
  *   TARN_ERROR_CAPTURE   a known capture is open on the device; nothing was released
- *   TARN_ERROR_BUSY      the thread is in a callback of an observer (observe.h); nothing was released */
+ *   TARN_ERROR_BUSY      the thread is in a `mapped` or `unmapping` callback (observe.h); nothing was released */
 TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 
 /* Set or return the most bytes that the pool may reserve. The initial value, TARN_NO_LIMIT, means no limit. A limit
@@ -187,12 +190,13 @@ typedef struct tarn_pool_block {
 } tarn_pool_block;
 
 /* Lists the live blocks of the pool by address. Writes up to `room` of them to `blocks`, which may be NULL if `room` is
- * 0, and their number to `count`. A block that another thread allocates or frees meanwhile may or may not be listed.
- * tarn's own blocks, such as the workspaces of captures, are never listed; the statistics count them. */
+ * 0, and the number of all of them, which may be above `room`, to `count`. Which blocks are left out then is not
+ * defined. A block that another thread allocates or frees meanwhile may or may not be listed. tarn's own blocks, such
+ * as the workspaces of captures, are never listed; the statistics count them. */
 TARN_API tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *blocks, size_t room, size_t *count);
 
 /* Returns whether the live blocks of the pool, except tarn's own, are exactly those that begin at `pointers`. The order
- * does not matter; a pointer must not occur twice. */
+ * does not matter. If a pointer occurs twice, the answer is false. `pointers` may be NULL if `count` is 0. */
 TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, bool *same);
 
 /* Suspend and resume. A suspended pool keeps its addresses but has no memory: its memory serves others. Live blocks
@@ -220,10 +224,11 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  * driver refused to undo or to release, the pool is suspended. If copies were begun and the driver does not say whether
  * they have ended, the pool is partly suspended and its memory stays in place; tarn_pool_resume() waits for the copies.
  *   TARN_ERROR_NOT_SUPPORTED        the pool has plain segments
- *   TARN_ERROR_SUSPENDED            the pool does not run
- *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h), or the thread is in an
- *                                   observer's callback (observe.h)
- *   TARN_ERROR_CAPTURE              a known capture is open on the device
+ *   TARN_ERROR_SUSPENDED            the pool is suspended already, or another thread is suspending or resuming it
+ *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h), or the thread is in a
+ *                                   `mapped` or `unmapping` callback (observe.h)
+ *   TARN_ERROR_CAPTURE              a known capture is open on the device, or a stream that uses the pool's memory
+ *                                   captures
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit into host memory */
 TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
 
@@ -232,8 +237,8 @@ TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
  * (tarn/handle.h) are released first. A suspended pool whose last reference was dropped cannot be resumed: its live
  * blocks can only be freed.
  *   TARN_ERROR_OUT_OF_MEMORY   the device, or a limit, has no room
- *   TARN_ERROR_SUSPENDED       the pool is not suspended
- *   TARN_ERROR_BUSY            the thread is in a callback of an observer (observe.h)
+ *   TARN_ERROR_SUSPENDED       the pool is not suspended, or another thread is suspending or resuming it
+ *   TARN_ERROR_BUSY            the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_CAPTURE         a known capture is open on the device */
 TARN_API tarn_status tarn_pool_resume(tarn_pool *pool);
 
@@ -241,8 +246,8 @@ TARN_API tarn_status tarn_pool_resume(tarn_pool *pool);
  * capture many graphs into one pool: before each capture, the pool must be as the graphs before it left it. */
 typedef struct tarn_checkpoint tarn_checkpoint;
 
-/* `tarn_pool_checkpoint` records the live blocks that tarn_pool_blocks_get() lists, without their contents. The caller
- * destroys the checkpoint, also after tarn_shutdown(); destroying NULL is allowed.
+/* `tarn_pool_checkpoint` records the live blocks that tarn_pool_blocks_get() lists, without their contents. It holds no
+ * reference to the pool. The caller destroys the checkpoint, also after tarn_shutdown(); destroying NULL is allowed.
  *   TARN_ERROR_INVALID_ARGUMENT   destroy: not a checkpoint, or one that was destroyed */
 TARN_API tarn_status tarn_pool_checkpoint(tarn_pool *pool, tarn_checkpoint **checkpoint);
 TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
@@ -259,7 +264,8 @@ TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
  * live, which the caller then frees. tarn holds no lock during the callback, which may call tarn.
  *   TARN_ERROR_INVALID_ARGUMENT   the checkpoint is of another pool
  *   TARN_ERROR_SUSPENDED          the pool is suspended: resume it first
- *   TARN_ERROR_BUSY               a freed block waits for other streams, or a live block is used by any
+ *   TARN_ERROR_BUSY               a freed block waits for other streams, or a live block was used on one
+ *                                 (tarn_record_stream())
  *   TARN_ERROR_NO_ROOM            memory of that time has left the pool (hold it by a graph, or do not trim); or the
  *                                 stream of a block was retired; or tarn's own memory lies there
  *                                 (tarn_workspace_clear() frees that when no graph uses the pool) */
@@ -268,19 +274,19 @@ TARN_API tarn_status tarn_pool_restore(tarn_pool *pool, const tarn_checkpoint *c
                                        void *user);
 
 /* Scopes. While a scope is open, the allocations that it covers come from its pool. If several cover an allocation, the
- * newest wins. A scope has no other effect: it causes no trim and no event, and other threads' allocations stay as they
- * are. */
+ * newest wins. It covers allocations on its pool's device only. A scope has no other effect: it causes no trim and no
+ * event, and other threads' allocations stay as they are. */
 typedef uint64_t tarn_scope; /* identifies a scope; never reused; 0 is no scope */
 
 /* Which allocations a scope covers. */
 typedef enum tarn_scope_kind {
     TARN_SCOPE_THREAD, /* the thread that begins it, and those that join */
-    TARN_SCOPE_STREAM, /* allocations for one stream, by any thread */
+    TARN_SCOPE_STREAM, /* allocations for one stream, by any thread; none once it is retired or returned */
     TARN_SCOPE_ALWAYS  /* all allocations on the pool's device, by any thread */
 } tarn_scope_kind;
 
 /* Begins a scope. `stream` matters for TARN_SCOPE_STREAM only.
- *   TARN_ERROR_INVALID_STREAM   TARN_SCOPE_STREAM: the stream is not of the pool's device
+ *   TARN_ERROR_INVALID_STREAM   TARN_SCOPE_STREAM: the stream is unknown, was retired, or is not of the pool's device
  *   TARN_ERROR_INVALID_DEVICE   TARN_SCOPE_THREAD: the thread's current device is not the pool's
  *   TARN_ERROR_SCOPE            such a scope is open already: of this pool by this thread, for this stream, or for all
  *                               threads
@@ -313,9 +319,10 @@ TARN_API tarn_status tarn_scope_leave(tarn_scope scope);
  * tarn_pool_capture_announce() does the same for a capture that the caller is about to begin by the vendor's call.
  * After ending the capture by the vendor's call, pass its graph to tarn_capture_end_announced(), which moves the
  * reference to the graph. With NULL instead of a graph, nothing holds the pool's memory any longer.
- *   TARN_ERROR_CAPTURE          a capture of the stream is open or announced already
- *   TARN_ERROR_BUSY             as tarn_capture_begin()
- *   TARN_ERROR_INVALID_STREAM   the stream is unknown, was retired, or is of another device */
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream is a default stream, `mode` is unknown, or `pool` is a default pool
+ *   TARN_ERROR_CAPTURE            a capture of the stream is open or announced already
+ *   TARN_ERROR_BUSY               as tarn_capture_begin()
+ *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device */
 TARN_API tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream, tarn_capture_mode mode);
 TARN_API tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream);
 

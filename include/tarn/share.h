@@ -19,8 +19,8 @@ extern "C" {
 /* Anchors the physical memory under `size` bytes of a live block. Until the anchor is removed, this memory is not
  * unmapped, moved, mapped at a second address or returned to the driver, even if the block is freed meanwhile; blocks
  * of the same stream may then reuse it. Whole pieces are anchored (tarn_range_get() shows one), and they count as
- * reserved.
- *   TARN_ERROR_INVALID_POINTER    no live block contains the whole range
+ * reserved. A range may be anchored several times: each anchor is removed by a call of its own.
+ *   TARN_ERROR_INVALID_POINTER    no live block contains the whole range, or it is imported memory
  *   TARN_ERROR_INVALID_ARGUMENT   `size` is 0
  *   TARN_ERROR_SUSPENDED          the block's pool is suspended
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
@@ -42,8 +42,9 @@ TARN_API tarn_status tarn_unanchor(const void *pointer, size_t size);
  * importer must not see on another device or in another process. */
 
 /* Makes all memory of a device exportable from now on. To export memory of some pools only, see tarn_pool_options. Call
- * it before the device's memory is first used, or when all of it has been returned to the driver.
- *   TARN_ERROR_BUSY             memory of the device is reserved
+ * it before the device's memory is first used, or when all of it has been returned to the driver. A second call for the
+ * device does nothing.
+ *   TARN_ERROR_BUSY             memory of the device is reserved, and was not created exportable
  *   TARN_ERROR_NOT_SUPPORTED    the device cannot export memory
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_export_enable(int device);
@@ -53,16 +54,20 @@ typedef struct tarn_share tarn_share;
 
 /* Creates a share of the live block that begins at `pointer`. The block's pieces are anchored until the share is
  * closed. The memory lasts as long as any process has it mapped.
- *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a live block
- *   TARN_ERROR_NOT_SUPPORTED     the memory was not created exportable; the text names the remedy
+ *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a live block, or is imported memory
+ *   TARN_ERROR_NOT_SUPPORTED     the memory was not created exportable, or the block has more than 65,536 pieces; the
+ *                                text names the remedy
  *   TARN_ERROR_SUSPENDED         the block's pool is suspended
  *   TARN_ERROR_DRIVER            the driver refused, or the process has no file descriptors left: a share takes one per
  *                                piece
+ *   TARN_ERROR_SYSTEM            the process has no file descriptors left
+ *   TARN_ERROR_DEVICE_LOST
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_export(const void *pointer, tarn_share **share);
 
 /* Closes a share: closes its files and removes its anchors. Imports made from it stay. NULL is allowed. It also works
- * after tarn_shutdown(). */
+ * after tarn_shutdown().
+ *   TARN_ERROR_INVALID_ARGUMENT   `share` is not a share, or was closed before */
 TARN_API tarn_status tarn_share_close(tarn_share *share);
 
 /* What a share says about its block. */
@@ -78,27 +83,28 @@ typedef struct tarn_share_info {
 } tarn_share_info;
 
 /* Describes a share.
- *   TARN_ERROR_INVALID_ARGUMENT   an argument is NULL, or the size of the structure is unknown */
+ *   TARN_ERROR_INVALID_ARGUMENT   an argument is NULL, the share was closed, or the size of the structure is unknown */
 TARN_API tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info);
 
 /* Send a share over a connected unix socket (SOCK_STREAM or SOCK_SEQPACKET), or receive the next one. Both wait as the
  * socket does, with no lock held. A received share can be sent on. The receiver checks everything that arrives before
  * using it; an import also compares it with what the driver reports. After an error the connection is out of step:
- * close it. The exception is TARN_ERROR_OUT_OF_HOST_MEMORY from tarn_share_send().
+ * close it. The exception is an error about the call's own arguments. A closed connection raises no SIGPIPE.
  *   TARN_ERROR_INVALID_ARGUMENT   what arrived is not a share, is incomplete, or is of another version of tarn; or
- *                                 `socket` is not such a socket
+ *                                 `socket` is not such a socket, or `share` is NULL or was closed
  *   TARN_ERROR_NOT_READY          the socket's time limit ended
- *   TARN_ERROR_SYSTEM             the other side is gone, or the system refused
- *   TARN_ERROR_OUT_OF_HOST_MEMORY */
+ *   TARN_ERROR_SYSTEM             the other side is gone, the system refused, or no file descriptors are left
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY   receive */
 TARN_API tarn_status tarn_share_send(int socket, const tarn_share *share);
 TARN_API tarn_status tarn_share_receive(int socket, tarn_share **share);
 
 /* Maps a shared block for `device`, for reading and writing, and for the devices that can access that one, now and
  * later. It takes addresses for the block's pieces only. Importing the same share (same id and generation) on the same
  * device again returns the same pointer and counts it once more. The share may be closed afterwards. Imported memory
- * does not count as reserved and is subject to no limit.
- *   TARN_ERROR_INVALID_ARGUMENT   the share does not fit the device, or disagrees with the driver
- *   TARN_ERROR_NOT_SUPPORTED      the memory is another driver's
+ * does not count as reserved and is subject to no limit. It is not a block: tarn_free() and most calls on blocks return
+ * TARN_ERROR_INVALID_POINTER for it, and tarn_pointer_info_get() describes it.
+ *   TARN_ERROR_INVALID_ARGUMENT   the share was closed, does not fit the device, or disagrees with the driver
+ *   TARN_ERROR_NOT_SUPPORTED      the memory is another driver's, or the device cannot import memory
  *   TARN_ERROR_OUT_OF_MEMORY      no addresses are left
  *   TARN_ERROR_MAPPING_LIMIT      the process has no mapping left
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
@@ -109,7 +115,7 @@ TARN_API tarn_status tarn_import(const tarn_share *share, int device, void **poi
 
 /* Closes an import. Call it once per tarn_import(); the last close unmaps the memory. Work that uses the memory must
  * have finished. If the driver refuses, the memory stays imported.
- *   TARN_ERROR_INVALID_POINTER   `pointer` did not come from tarn_import()
+ *   TARN_ERROR_INVALID_POINTER   `pointer` did not come from tarn_import(), or all imports of it were closed
  *   TARN_ERROR_DRIVER
  *   TARN_ERROR_DEVICE_LOST */
 TARN_API tarn_status tarn_import_close(void *pointer);

@@ -37,20 +37,25 @@ typedef enum tarn_snapshot_format {
 typedef struct tarn_snapshot_options {
     size_t size;                 /* sizeof(tarn_snapshot_options) */
     tarn_snapshot_format format; /* TARN_SNAPSHOT_PICKLE */
-    uint64_t max_bytes;          /* of the file: the oldest records are dropped to fit. TARN_NO_LIMIT: any length */
+    uint64_t max_bytes;          /* of the file, not 0: the oldest records are dropped to fit. TARN_NO_LIMIT: any */
 } tarn_snapshot_options;
 
 /* Writes a snapshot to a file that only its owner can read. An existing file is replaced at the end, so that nobody
- * sees a partial one; on failure it is untouched. A NULL `options` means a pickle without a limit.
- *   TARN_ERROR_INVALID_ARGUMENT   `path` is NULL, an option is out of range, or the limit is too low even without any
- *                                 record; the text names the minimum
- *   TARN_ERROR_SYSTEM             the file cannot be written; the text says why
+ * sees a partial one; on failure it is untouched. Until then a temporary file is in the same directory. A symbolic link
+ * is replaced, not followed. Several threads may write the same path: the last one wins. A NULL `options` means a
+ * pickle without a limit.
+ *   TARN_ERROR_INVALID_ARGUMENT   `path` is NULL, empty or too long, an option is out of range, or the limit is too low
+ *                                 even without any record; the text names the minimum
+ *   TARN_ERROR_SYSTEM             the file cannot be written, or `path` exists and is not a regular file; the text says
+ *                                 why
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *options);
 
-/* Passes a snapshot to `write` piece by piece, in the calling thread and with no lock held. `write` returns whether to
- * go on. Otherwise as tarn_snapshot_write().
- *   TARN_ERROR_SYSTEM   `write` returned false */
+/* Passes a snapshot to `write` piece by piece, in the calling thread and with no lock held. `write` may call tarn, and
+ * returns whether to go on. After false it is not called again. After an error what it received is incomplete.
+ * Otherwise as tarn_snapshot_write().
+ *   TARN_ERROR_INVALID_ARGUMENT   `write` is NULL; or as tarn_snapshot_write()
+ *   TARN_ERROR_SYSTEM             `write` returned false */
 TARN_API tarn_status tarn_snapshot_print(bool (*write)(const void *data, size_t size, void *user), void *user,
                                          const tarn_snapshot_options *options);
 
@@ -71,7 +76,8 @@ typedef struct tarn_memory_part {
     uint64_t reserved[2];    /* 0; for later versions */
 } tarn_memory_part;
 
-/* A range of mapped addresses that one stream has in one pool, divided into parts without gaps. */
+/* A range of addresses that one stream has in one pool, divided into parts without gaps. It is mapped, unless the pool
+ * is suspended. */
 typedef struct tarn_memory_segment {
     size_t size;                   /* sizeof(tarn_memory_segment) in the library */
     void *address;                 /* its start */
@@ -87,7 +93,8 @@ typedef struct tarn_memory_segment {
 } tarn_memory_segment;
 
 /* Calls `each` for every segment of every device, by address: the data of a snapshot, as structures. Each device is
- * shown at one moment. `each` runs with no lock held and may call tarn.
+ * shown at one moment. `each` runs with no lock held and may call tarn. tarn's own blocks are shown. Imported memory is
+ * not, nor is free memory that is not mapped.
  *   TARN_ERROR_INVALID_ARGUMENT     `each` is NULL
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   `each` was not called */
 TARN_API tarn_status tarn_memory_list(void (*each)(const tarn_memory_segment *segment, void *user), void *user);

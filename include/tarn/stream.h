@@ -47,7 +47,8 @@ typedef uint64_t tarn_stream;
 /* Return or change the calling thread's current stream. `get` returns the one on `device`, as a value that any thread
  * can use (see TARN_STREAM_PER_THREAD). `set` makes `stream` current on its own device; the current device stays as it
  * is.
- *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
+ *   TARN_ERROR_INVALID_DEVICE   there is no device with that number
+ *   TARN_ERROR_INVALID_STREAM   `get`: the thread's current stream was retired or returned, and no other was set */
 TARN_API tarn_status tarn_stream_get(int device, tarn_stream *stream);
 TARN_API tarn_status tarn_stream_set(tarn_stream stream);
 
@@ -89,7 +90,8 @@ TARN_API tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *st
 TARN_API tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream);
 
 /* Unregisters an adopted or found stream. Call it before the stream is destroyed. Free memory of the stream serves the
- * device's other streams once the work queued so far has finished. Live blocks stay valid and are freed as usual.
+ * device's other streams once the work queued so far has finished. Live blocks stay valid and are freed as usual. Where
+ * it is a thread's current stream, that thread must set another one: tarn_malloc() fails until then.
  *   TARN_ERROR_INVALID_ARGUMENT   the stream was neither adopted nor found; a leased stream is returned, not retired
  *   TARN_ERROR_CAPTURE            the stream captures */
 TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
@@ -113,7 +115,8 @@ TARN_API tarn_status tarn_stream_shared_get(int device, int priority, tarn_strea
 TARN_API tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
 TARN_API tarn_status tarn_stream_return(tarn_stream stream);
 
-/* Return the vendor's stream (cudaStream_t), the device, and the priority of a stream.
+/* Return the vendor's stream (cudaStream_t), the device, and the priority of a stream. A stream that tarn leased or
+ * shared stays tarn's: do not destroy it. The priority of a stream that was adopted or found is given as 0.
  *   TARN_ERROR_INVALID_STREAM   `native`: also another thread's per-thread default stream */
 TARN_API tarn_status tarn_stream_native_get(tarn_stream stream, void **native);
 TARN_API tarn_status tarn_stream_device_get(tarn_stream stream, int *device);
@@ -147,7 +150,8 @@ TARN_API tarn_status tarn_event_destroy(tarn_event *event);
 
 /* Records all work queued on `stream` so far, replacing the event's earlier recording. On a stream that captures, the
  * event becomes part of the capture: other streams can wait for it and so join the capture. Any other use of it is
- * TARN_ERROR_CAPTURE until it is recorded again.
+ * TARN_ERROR_CAPTURE until it is recorded again. TARN_STREAM_LEGACY and TARN_STREAM_PER_THREAD mean those of the
+ * event's device.
  *   TARN_ERROR_INVALID_STREAM   the stream belongs to another device
  *   TARN_ERROR_CAPTURE          the stream's capture was invalidated, or it is the legacy stream and a blocking stream
  *                               of its device captures */
@@ -162,7 +166,8 @@ TARN_API tarn_status tarn_event_synchronize(tarn_event *event);
 /* Makes work queued on `stream` from now on wait for the work that `event` has recorded. The event may belong to
  * another device. A stream that waits for an event of a capture joins that capture.
  *   TARN_ERROR_CAPTURE   the wait would invalidate a capture, which survives: a stream that captures cannot wait for
- *                        work outside its capture, and the legacy stream cannot wait for an event of a capture */
+ *                        work outside its capture, and the legacy stream cannot wait for an event of a capture; or
+ *                        the capture that the event was recorded in is over */
 TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
 
 /* Captures. A stream that captures records its work into a graph instead of running it.
@@ -207,6 +212,8 @@ TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
  *   TARN_ERROR_INVALID_ARGUMENT   `graph` is NULL, or the stream has no known capture, or its capture was announced
  *   TARN_ERROR_CAPTURE            the capture was invalidated, and is over; or the calling thread did not begin it and
  *                                 it is not relaxed, and it goes on
+ *   TARN_ERROR_NOT_SUPPORTED      the capture has a pool, and the driver cannot report the end of a graph. The capture
+ *                                 is over, and its graph was destroyed
  *   TARN_ERROR_DEVICE_LOST        the capture is over */
 TARN_API tarn_status tarn_capture_end(tarn_stream stream, void **graph);
 
@@ -229,8 +236,9 @@ TARN_API tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph)
  *   TARN_ERROR_CAPTURE            the calling thread did not begin the capture, and it is not relaxed */
 TARN_API tarn_status tarn_capture_abort(tarn_stream stream);
 
-/* Returns the driver's current capture state of a stream, whoever began the capture. `id` (may be NULL) receives a
- * number that all streams of the same capture share. */
+/* Returns the driver's current capture state of a stream, whoever began the capture. A capture that was only
+ * announced is TARN_CAPTURE_NONE. `id` (may be NULL) receives a number that all streams of the same capture share, or 0
+ * unless the state is TARN_CAPTURE_ACTIVE. */
 TARN_API tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id);
 
 #ifdef __cplusplus
