@@ -2,7 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* cuBLAS handles, with the vendor's types. They need the vendor's header and are not part of tarn.h. tarn/handle.h
- * has the rules and statuses. */
+ * has the rules and statuses.
+ *
+ * The handle must be passed to the library that created it. A program that is linked with the library needs nothing
+ * else: tarn uses a library that is loaded, unless TARN_LIBRARY_PATH has another one. */
 #ifndef TARN_CUBLAS_H
 #define TARN_CUBLAS_H
 
@@ -13,7 +16,8 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUBLAS. */
+/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUBLAS. `handle` must not be
+ * NULL. */
 static inline tarn_status tarn_cublas_handle(cublasHandle_t *handle)
 {
     void *found = NULL;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSOLVER handles, dense and sparse, with the vendor's types. They need the vendor's header and are not part of
- * tarn.h. tarn/handle.h has the rules and statuses. */
+/* cuSOLVER handles, dense and sparse, with the vendor's types. They need both of the vendor's headers and are not
+ * part of tarn.h. tarn/handle.h has the rules and statuses. tarn gives them no workspace.
+ *
+ * The handle must be passed to the library that created it. A program that is linked with the library needs nothing
+ * else: tarn uses a library that is loaded, unless TARN_LIBRARY_PATH has another one. */
 #ifndef TARN_CUSOLVER_H
 #define TARN_CUSOLVER_H
 
@@ -14,7 +17,8 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSOLVER_DN. */
+/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSOLVER_DN. `handle` must
+ * not be NULL. */
 static inline tarn_status tarn_cusolver_dn_handle(cusolverDnHandle_t *handle)
 {
     void *found = NULL;
@@ -33,7 +37,8 @@ static inline tarn_status tarn_cusolver_dn_handle_on(tarn_stream stream, cusolve
     return status;
 }
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSOLVER_SP. */
+/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSOLVER_SP. `handle` must
+ * not be NULL. */
 static inline tarn_status tarn_cusolver_sp_handle(cusolverSpHandle_t *handle)
 {
     void *found = NULL;

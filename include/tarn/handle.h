@@ -8,7 +8,7 @@
  * (tarn_device_set()). It belongs to that thread until the thread exits, and then waits for the next thread that needs
  * one. So there are as many handles as threads that used the library at the same time. Only tarn_handle_trim() and
  * tarn_shutdown() destroy handles: never process exit, where the driver may be gone (pytorch/pytorch#17658, #36408,
- * #907), and never while a known capture is open.
+ * #907), and never while a known capture is open. Both leave the handles of other threads and of leases as they are.
  *
  * Libraries with TARN_LIBRARY_BY_STREAM (rocBLAS and libraries built on it) cannot change a handle's stream without a
  * wait. For these a thread has one handle per stream, for the last TARN_HANDLE_STREAMS streams that it asked on. For a
@@ -142,16 +142,17 @@ typedef struct tarn_library_row {
     int (*destroy)(void *handle);                             /* ends it */
     int (*set_stream)(void *handle, void *stream);            /* binds it to a stream */
     int (*get_stream)(void *handle, void **stream);           /* returns its stream, for TARN_DEBUG=handles */
-    /* If given, the handle gets a workspace (see below). NULL and 0: the handle must no longer use its previous
-     * workspace. */
+    /* If given, the handle gets a workspace (see below), by default of cuBLAS's size. NULL and 0: the handle must no
+     * longer use its previous workspace. */
     int (*set_workspace)(void *handle, void *pointer, size_t size);
     int (*set_pointer_mode)(void *handle, int mode); /* tarn sets 0 for the next thread */
     const char *(*status_text)(int status);          /* the text of a status */
 } tarn_library_row;
 
 /* Registers a library. From then on it behaves like a built-in one. It cannot be unregistered.
- *   TARN_ERROR_INVALID_ARGUMENT   a NULL, an unknown size or flag, a missing name or one that is taken, a missing
- *                                 create or destroy, or a function name without a soname
+ *   TARN_ERROR_INVALID_ARGUMENT   a NULL; an unknown size, flag or platform; a name that is missing, taken, or longer
+ *                                 than 31 bytes; more than 5 sonames, or an empty one; a missing create or destroy; or
+ *                                 a function name without a soname
  *   TARN_ERROR_NOT_SUPPORTED      all library numbers are taken */
 TARN_API tarn_status tarn_library_register(const tarn_library_row *row, tarn_library *library);
 
@@ -198,8 +199,8 @@ TARN_API tarn_status tarn_library_info_get(tarn_library library, tarn_library_in
  *   TARN_ERROR_SUSPENDED           the stream captures with a pool that is suspended (tarn/pool.h), and a workspace
  *                                  would have to be created in that pool
  *   TARN_ERROR_BUSY                the library's create asks for a handle of the same library and device; or the thread
- *                                  is in a callback of an observer (observe.h), and a handle or memory for its
- *                                  workspace would have to be created
+ *                                  is in a `mapped` or `unmapping` callback (observe.h), and a handle or memory for
+ *                                  its workspace would have to be created
  *   TARN_ERROR_INVALID_STREAM      the stream was retired
  *   TARN_ERROR_INVALID_ARGUMENT    `handle` is NULL, or the library number is unknown */
 TARN_API tarn_status tarn_handle_get(tarn_library library, void **handle);
@@ -213,8 +214,12 @@ TARN_API tarn_status tarn_handle_get_plain(tarn_library library, void **handle);
 
 /* Leases a handle that belongs to no thread, for fibers and tasks. Whoever has the lease may use the handle on any
  * thread, one at a time. `bind` moves the lease to another stream of the same device. For a library with one handle per
- * stream that may be another handle, so read `handle` again. The structure never grows. Fails as
- * tarn_handle_get() does. */
+ * stream that may be another handle, so read `handle` again. Bind the lease again when its stream has joined or left a
+ * capture, or was retired. The structure never grows. Both fail as tarn_handle_get() does. After a failed bind the
+ * lease stays valid; bind it again before the handle is used.
+ *   TARN_ERROR_INVALID_STREAM     `bind`: also a stream of another device
+ *   TARN_ERROR_INVALID_ARGUMENT   `bind`: not a lease, or one that was returned
+ *   TARN_ERROR_BUSY               `bind`: also between tarn_workspace_begin_of() and tarn_workspace_end() */
 typedef struct tarn_lease {
     void *handle;    /* the vendor's */
     void *owner;     /* private to tarn */
@@ -226,8 +231,7 @@ TARN_API tarn_status tarn_handle_lease_bind(tarn_lease *lease, tarn_stream strea
 /* Returns a lease and clears `lease`. It makes no vendor call. After tarn_shutdown() it still returns TARN_OK; the
  * handle then stays until the process ends.
  *   TARN_ERROR_INVALID_ARGUMENT   not a lease, or one that was returned
- *   TARN_ERROR_BUSY               the lease is between tarn_workspace_begin_of() and tarn_workspace_end();
- *                                 tarn_handle_lease_bind() returns this too */
+ *   TARN_ERROR_BUSY               the lease is between tarn_workspace_begin_of() and tarn_workspace_end() */
 TARN_API tarn_status tarn_handle_return(tarn_lease *lease);
 
 /* Creates handles until `count` are available: they belong to no thread, and a capture can take them. `prewarm` creates
@@ -245,19 +249,20 @@ TARN_API tarn_status tarn_handle_return(tarn_lease *lease);
 TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
 TARN_API tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream stream, size_t count);
 
-/* Destroys the handles that no thread has, with their workspaces. Workspaces of captures stay until they are cleared.
- * `destroyed` (may be NULL) receives the number of handles. The vendor's destroy waits for the device; no capture can
- * begin meanwhile.
+/* Destroys the handles that no thread and no lease has, with their workspaces. Handles that a prewarm reserved are
+ * among them. Workspaces of captures stay until they are cleared. `destroyed` (may be NULL) receives the number of
+ * handles, even if the call returns TARN_ERROR_LIBRARY. The vendor's destroy waits for the device. Meanwhile
+ * tarn_capture_begin() returns TARN_ERROR_BUSY.
  *   TARN_ERROR_CAPTURE          a known capture is open on any device; nothing was destroyed
- *   TARN_ERROR_BUSY             the thread is in a callback of an observer (observe.h); nothing was destroyed
+ *   TARN_ERROR_BUSY             the thread is in a `mapped` or `unmapping` callback (observe.h); nothing was destroyed
  *   TARN_ERROR_LIBRARY          a destroy failed: that handle is abandoned, the others are destroyed
  *   TARN_ERROR_DRIVER           the driver cannot switch to the device; nothing was destroyed
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_handle_trim(tarn_library library, int device, size_t *destroyed);
 
 /* Sets how long, in ns, the calling thread waits for other threads' captures to end when it must create a handle and
- * captures nothing itself. A handle that another thread gives back ends the wait too. The initial value 0 means no
- * wait. tarn_shutdown() waits for a waiting thread. */
+ * captures nothing itself. A handle that another thread gives back ends the wait too. After the limit the call returns
+ * TARN_ERROR_CAPTURE. The initial value 0 means no wait. tarn_shutdown() waits for a waiting thread. */
 TARN_API tarn_status tarn_handle_wait_limit_set(uint64_t ns);
 /* Returns the calling thread's limit, in ns.
  *   TARN_ERROR_INVALID_ARGUMENT   `ns` is NULL */
@@ -275,7 +280,7 @@ typedef enum tarn_handle_mode {
 TARN_API tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value);
 /* Returns the value that was last set for all threads; -1 means none.
  *   TARN_ERROR_NOT_SUPPORTED      the library has no such mode
- *   TARN_ERROR_INVALID_ARGUMENT   `value` is NULL */
+ *   TARN_ERROR_INVALID_ARGUMENT   `value` is NULL, or an unknown mode */
 TARN_API tarn_status tarn_handle_mode_get(tarn_library library, tarn_handle_mode mode, int *value);
 
 /* A guard sets a mode for the calling thread only, whatever is set for all threads; -1 means what is set for all
@@ -338,8 +343,11 @@ TARN_API tarn_status tarn_handle_stats_get(tarn_library library, int device, tar
  *
  * If memory is short, for any request, unused workspaces are freed: those of handles that no thread and no lease has,
  * and those of streams that a handle is not bound to now. Workspaces of captures, and of streams that capture, stay.
+ * The workspace of a retired stream is freed when its handle is next asked for or given back, or by a clear of all; a
+ * capture's workspace outlives its stream.
  *
- * A get asks the driver whether its stream captures only while a known capture (tarn/stream.h) is open on some device.
+ * To choose a workspace, a get asks the driver whether its stream captures only while a known capture (tarn/stream.h)
+ * is open on some device.
  * So an unknown capture gets workspaces of its own only if a known capture is open at the same time. Otherwise it uses
  * the stream's workspace: its graph then shares that with all other work of the stream, and loses it when it is freed.
  * Announce captures whose graphs are to be launched again.
@@ -360,10 +368,10 @@ typedef enum tarn_workspace_policy {
 TARN_API tarn_status tarn_workspace_policy_set(tarn_workspace_policy policy);
 TARN_API tarn_status tarn_workspace_policy_get(tarn_workspace_policy *policy);
 
-/* Set or return the size of a library's workspaces in bytes, from the next get on. -1 restores the default. A workspace
- * that is large enough is kept.
+/* Set or return the size of a library's workspaces in bytes, from the next get on. -1 restores the default. 0 means a
+ * workspace of NULL and 0 bytes. A workspace that is large enough is kept.
  *   TARN_ERROR_NOT_SUPPORTED      the library has no workspace
- *   TARN_ERROR_INVALID_ARGUMENT   the size is below -1, or the library number is unknown
+ *   TARN_ERROR_INVALID_ARGUMENT   the size is below -1 or above 1 TiB, or the library number is unknown
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number */
 TARN_API tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes);
 TARN_API tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes);
@@ -386,11 +394,12 @@ TARN_API tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **point
  * ordinary get and end does nothing.
  *
  * The same thread calls begin and end; for a lease, the holder of the lease calls end. In between, the thread must not
- * exit or change the device, and the stream must not join a capture. The structure never grows, so that a program can
- * keep one without a size.
+ * exit or change the device, and the stream must not join a capture. After a get for another stream, or after the end
+ * of an inner call of the same handle, the library uses its own workspace. `end` clears `call`; a second end of it
+ * returns TARN_OK. The structure never grows, so that a program can keep one without a size.
  *   TARN_ERROR_LIBRARY            `end`: the library refuses to release the memory, which is leaked, because the handle
  *                                 may still use it
- *   TARN_ERROR_INVALID_ARGUMENT   `end`: `call` did not come from a begin, or has ended */
+ *   TARN_ERROR_INVALID_ARGUMENT   `end`: `call` did not come from a begin, or is a copy of one that has ended */
 typedef struct tarn_workspace_call {
     void *handle;  /* the thread's or the lease's */
     void *pointer; /* NULL if the workspace was not created for this call */
@@ -425,8 +434,8 @@ typedef struct tarn_workspace_choice {
 typedef struct tarn_workspace_cleared {
     size_t size;  /* sizeof(tarn_workspace_cleared), set by the caller */
     size_t freed; /* bytes returned to tarn's memory */
-    /* Bytes that are freed when the thread that has the handle asks for it again or exits; until then its next call may
-     * still use them. */
+    /* Bytes that are freed when the thread that has the handle asks for it again or exits, or when its lease is bound
+     * or returned; until then the owner's next call may still use them. */
     size_t deferred;
 } tarn_workspace_cleared;
 

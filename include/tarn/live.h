@@ -18,7 +18,7 @@
  * (TARN_LOG=errors) and the program goes on.
  *
  * All functions are thread-safe and may be called during a capture. Every function may also return TARN_ERROR_FORKED,
- * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER and TARN_ERROR_CONFIGURATION. */
+ * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER and TARN_ERROR_CONFIGURATION. */
 #ifndef TARN_LIVE_H
 #define TARN_LIVE_H
 
@@ -37,19 +37,20 @@ typedef struct tarn_live_options {
      * digits alone. Several processes may share a name. NULL: TARN_LIVE_NAME, or the name of the executable. */
     const char *name;
 
-    /* The directory of the file. NULL: TARN_LIVE_DIRECTORY or else XDG_RUNTIME_DIR, if one is set, otherwise
-     * /dev/shm. */
+    /* The directory of the file, which must exist. NULL or "": TARN_LIVE_DIRECTORY or else XDG_RUNTIME_DIR, if one is
+     * set, otherwise /dev/shm. */
     const char *directory;
 
     /* Milliseconds between two readings, 10 to 3,600,000. 0: TARN_LIVE_INTERVAL, or 250. */
     unsigned interval_ms;
 } tarn_live_options;
 
-/* Publishes the page. `options` may be NULL for the defaults.
- *   TARN_ERROR_BUSY               the page is published already
- *   TARN_ERROR_INVALID_ARGUMENT   an option is out of range
- *   TARN_ERROR_SYSTEM             the file cannot be created
- *   TARN_ERROR_OUT_OF_HOST_MEMORY */
+/* Publishes the page. `options` may be NULL for the defaults. The strings are copied. After tarn_live_stop() the call
+ * can be repeated.
+ *   TARN_ERROR_BUSY                 the page is published already, by a call or by TARN_LIVE=1
+ *   TARN_ERROR_INVALID_ARGUMENT     the size is unknown, or an option is out of range
+ *   TARN_ERROR_SYSTEM               the file cannot be created
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY   the thread cannot be created */
 TARN_API tarn_status tarn_live_start(const tarn_live_options *options);
 
 /* Removes the page, after the current reading. Without a page it returns TARN_OK. */

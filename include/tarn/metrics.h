@@ -6,12 +6,14 @@
  *
  * TARN_METRICS in the environment, read at the first use of tarn, names a file that is written every
  * TARN_METRICS_INTERVAL seconds (1 to 86,400; 15 by default). It is meant for node_exporter's textfile collector, which
- * needs a name that ends in ".prom". In the name, "%p" stands for the process id and "%%" for a percent sign. Failures
- * are written to the log (TARN_LOG=errors). The file stays when the process ends.
+ * needs a name that ends in ".prom". In the name, "%p" stands for the process id and "%%" for a percent sign. With a
+ * malformed value every call returns TARN_ERROR_CONFIGURATION. Failures to write are reported in the log
+ * (TARN_LOG=errors), and tarn tries again. tarn_shutdown() ends the writing. The file stays when the process ends.
  *
  * Both functions are thread-safe and may be called during a capture. They call the driver only to ask how much memory
- * is free. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,
- * TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_INVALID_ARGUMENT for a NULL. */
+ * is free, on devices whose memory tarn has used. A lost device does not make them fail. Every function may also return
+ * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_CONFIGURATION,
+ * TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_INVALID_ARGUMENT for a NULL. */
 #ifndef TARN_METRICS_H
 #define TARN_METRICS_H
 
@@ -23,14 +25,15 @@
 extern "C" {
 #endif
 
-/* Passes the text to `take` in parts of `length` bytes, without a final 0 and with no lock held. If `take` returns
- * false, the rest is left out.
+/* Passes the text to `take` in parts of `length` bytes, without a final 0 and with no lock held. `take` runs in the
+ * calling thread, may call tarn, and must copy what it keeps. If `take` returns false, the rest is left out.
  *   TARN_ERROR_SYSTEM   `take` returned false */
 TARN_API tarn_status tarn_metrics_print(bool (*take)(const void *text, size_t length, void *user), void *user);
 
 /* Writes the text to a file. It is written to a temporary file beside it, which then replaces it: a reader finds the
- * old text or the new one, never a part. On failure the file is as it was.
- *   TARN_ERROR_SYSTEM             the file cannot be written
+ * old text or the new one, never a part. On failure the file is as it was. All users may read the file, as far as the
+ * umask allows. A symbolic link is replaced, not followed.
+ *   TARN_ERROR_SYSTEM             the file cannot be written, or exists and is not a regular file
  *   TARN_ERROR_INVALID_ARGUMENT   `path` is NULL, empty or too long */
 TARN_API tarn_status tarn_metrics_write(const char *path);
 

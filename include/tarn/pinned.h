@@ -7,13 +7,18 @@
  *
  * A block that work on a stream uses must be recorded on that stream (tarn_pinned_record_stream()). After a free, the
  * memory is reused once the work queued on those streams at that moment has finished. A slow stream delays only the
- * blocks that it uses.
+ * blocks that it uses. A stream that is retired before the free still counts, with its work up to the retirement.
  *
  * Captures. A block recorded on a stream that captures is read or written at every launch of the graph. When such a
- * block is freed, tarn keeps it until tarn_pinned_forget_captures() says that the graphs are gone; or, if the capture
- * has a pool (pool.h), until the pool has no reference left. A block used by captures of several pools, or also by a
- * capture without a pool, waits for tarn_pinned_forget_captures(). An unrecorded block is reused at once, even inside
- * the capture. tarn records no event on a stream that captures, and asks it nothing.
+ * block is freed, tarn keeps it until tarn_pinned_forget_captures() says that the graphs are gone, even if the capture
+ * was aborted; or, if the capture has a pool (pool.h), until the pool has no reference left. A block used by captures
+ * of several pools, or also by a capture without a pool, waits for tarn_pinned_forget_captures(). A kept block that
+ * work on other streams uses then waits for that work. An unrecorded block is reused at once, even inside the capture.
+ * A block recorded before the capture and freed during it waits for the end of the capture. tarn records and queries no
+ * event on a stream that captures.
+ *
+ * Pools. Only a capture's pool has pinned memory of its own. Scopes of threads do not matter here, and suspending a
+ * pool leaves its pinned memory in place. After tarn_shutdown(), live blocks keep their memory until the process ends.
  *
  * All calls are thread-safe and may be made during a capture, unless they say otherwise. Every function may also return
  * TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_FORKED and
@@ -35,7 +40,7 @@ extern "C" {
 /* Allocates a pinned block of `size` bytes with undefined contents. 0 bytes give NULL with TARN_OK. If no device has a
  * context yet, the call creates one on the thread's current device.
  *   TARN_ERROR_OUT_OF_MEMORY   the request is above the limit; or neither the driver nor the limit has room, even after
- *                              all unused memory was released and pending work was waited for
+ *                              all unused memory was released, and the work that freed blocks wait for has finished
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_pinned_alloc(size_t size, void **pointer);
 
@@ -51,8 +56,8 @@ TARN_API tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void 
 TARN_API tarn_status tarn_pinned_free(void *pointer);
 
 /* Declares that work on `stream`, queued before the block is freed, uses the block. `pointer` may point anywhere into
- * it.
- *   TARN_ERROR_INVALID_POINTER   `pointer` is not in a live block
+ * it. If the stream begins a capture that uses the block, record the block again.
+ *   TARN_ERROR_INVALID_POINTER   `pointer` is NULL, or not in a live block
  *   TARN_ERROR_INVALID_STREAM    the stream is unknown or was retired
  *   TARN_ERROR_OUT_OF_HOST_MEMORY
  *   TARN_ERROR_DRIVER            the driver cannot say whether the stream captures */
@@ -67,20 +72,21 @@ TARN_API tarn_status tarn_pinned_usable_size_get(const void *pointer, size_t *si
  * tarn_shutdown(), and in a child of fork(), which has none of this memory. */
 TARN_API bool tarn_pinned_contains(const void *pointer);
 
-/* Returns free pinned memory to the driver until at most `keep` bytes are allocated from it. The call first waits for
- * the work that freed blocks wait for. Live blocks, blocks kept for a graph, and a reserved segment stay, so TARN_OK
- * may leave more than `keep`. After a failure of the driver the call goes on with the rest and returns the first
- * failure.
+/* Returns free pinned memory to the driver until at most `keep` bytes are allocated from it. As far as it must, the
+ * call waits for the work that freed blocks wait for. Live blocks, blocks kept for a graph, and a reserved segment
+ * stay, so TARN_OK may leave more than `keep`. After a failure of the driver the call goes on with the rest and returns
+ * the first failure.
  *   TARN_ERROR_CAPTURE   a known capture is open on any device; nothing was done */
 TARN_API tarn_status tarn_pinned_trim(size_t keep);
 
 /* Set or return the most bytes of pinned memory that tarn allocates from the driver. The initial value, TARN_NO_LIMIT,
- * means no limit. A limit below what is allocated now only stops growth. */
+ * means no limit. A limit below what is allocated now, such as 0, only stops growth. */
 TARN_API tarn_status tarn_pinned_limit_set(size_t bytes);
 TARN_API tarn_status tarn_pinned_limit_get(size_t *bytes);
 
 /* Declares that no graph that used a block freed before this call will be launched again, and that all their launches
- * have finished. The kept blocks become free. */
+ * have finished. The kept blocks that wait for this call become free, even those of a capture that is still open. Those
+ * that wait for a pool stay. */
 TARN_API tarn_status tarn_pinned_forget_captures(void);
 
 /* Settings of pinned memory. The pinned_* keys of the configuration (config.h) set them too. */
@@ -97,7 +103,7 @@ typedef struct tarn_pinned_settings {
 
 /* Set or return the settings for requests from now on. Memory allocated before stays as it is. A new value of
  * reserve_segment reserves one more segment. A failure changes no setting.
- *   TARN_ERROR_INVALID_ARGUMENT     `size` is unknown, or register_threads is invalid
+ *   TARN_ERROR_INVALID_ARGUMENT     `size` is unknown, register_threads is invalid, or reserve_segment is above 128 TiB
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the background thread cannot be created */
 TARN_API tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings);
 TARN_API tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings);

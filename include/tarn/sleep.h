@@ -10,13 +10,19 @@
  * Memory that cannot be given back is reported as *residue*, with the reason.
  *
  * From the prepare until the wake, nothing may use memory of pools that sleep, and no work that does may be queued. An
- * allocation from such a pool returns TARN_ERROR_SUSPENDED. Deregister memory from communication libraries before
- * (tarn_unanchor()).
+ * allocation from such a pool returns TARN_ERROR_SUSPENDED. Blocks of such a pool may be freed. Deregister memory from
+ * communication libraries before (tarn_unanchor()).
+ *
+ * A pool that was suspended before stays suspended, and the wake does not resume it. A pool created after the prepare
+ * is awake. While the process sleeps, tarn_pool_resume() can wake a single pool. tarn_shutdown() ends a sleep.
  *
  * All functions are thread-safe. There is one sleep at a time: a call returns TARN_ERROR_BUSY while another thread is
- * in one of these calls. All functions except tarn_sleep_state_get() and tarn_residue_reason_text() may also return
- * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION, TARN_ERROR_DRIVER,
- * TARN_ERROR_DEVICE_LOST, TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_BUSY from within an observer. */
+ * in one of these calls. A prepare, a commit and a wake keep captures from beginning: tarn_capture_begin() then returns
+ * TARN_ERROR_BUSY. Between these calls captures may begin.
+ *
+ * All functions except tarn_sleep_state_get() and tarn_residue_reason_text() may also return TARN_ERROR_FORKED,
+ * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST,
+ * TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_BUSY from within an observer. */
 #ifndef TARN_SLEEP_H
 #define TARN_SLEEP_H
 
@@ -42,7 +48,7 @@ typedef enum tarn_sleep_contents {
 #define TARN_SLEEP_HANDLES 2u /* library handles that no thread or lease has, and workspaces */
 #define TARN_SLEEP_PINNED 4u  /* free pinned host memory */
 
-/* A rule for all pools with a tag. The structure does not grow. */
+/* A rule for all pools with a tag. Of several rules for one tag the first counts. The structure does not grow. */
 typedef struct tarn_sleep_rule {
     tarn_tag tag;                 /* that tarn_pool_tag_set() has set; 0: pools without a tag */
     tarn_sleep_contents contents; /* of their live blocks */
@@ -113,25 +119,25 @@ TARN_API tarn_status tarn_pool_tag_get(tarn_pool *pool, tarn_tag *tag);
  * what would stay. Waits for the work of the pools. If the call fails, the process is awake, with its contents.
  *   TARN_ERROR_CAPTURE              a known capture is open, or a stream of a pool captures
  *   TARN_ERROR_BUSY                 the process is prepared or asleep already, another thread suspends or resumes a
- *                                   pool, or an observer's callback runs
+ *                                   pool, or the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
- *   TARN_ERROR_INVALID_ARGUMENT     a size, bits, contents or a tag that are unknown */
+ *   TARN_ERROR_INVALID_ARGUMENT     sizes, bits or contents that are unknown; or a NULL array whose count is not 0 */
 TARN_API tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_residue *residue);
 
 /* Gives the memory back, and destroys the contents that are to be discarded. A failed call leaves one of two states,
  * which tarn_sleep_state_get() returns. If some memory cannot be unmapped, all of it is mapped again, with all
  * contents, and the process stays prepared. If the driver or a library does not take something back after that, the
- * call returns that failure, but the process sleeps.
+ * call returns that failure, but the process sleeps. In both cases `residue` is filled in.
  *   TARN_ERROR_CAPTURE            a known capture is open
- *   TARN_ERROR_BUSY               in an observer's callback
- *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared
+ *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
+ *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared; or `residue` as in tarn_sleep_prepare()
  *   TARN_ERROR_LIBRARY            a handle could not be destroyed */
 TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
 
 /* Undoes a prepare. Directly after a prepare it makes no driver call. After a failed commit it resumes each pool that
  * the commit could neither unmap nor map again. If that fails, the process stays prepared, and nothing more is lost.
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared
- *   TARN_ERROR_BUSY               in an observer's callback
+ *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_CAPTURE            after a failed commit: a known capture is open on the device of such a pool
  *   TARN_ERROR_OUT_OF_MEMORY      after a failed commit: a device, or a limit, has no room */
 TARN_API tarn_status tarn_sleep_cancel(void);
@@ -139,22 +145,24 @@ TARN_API tarn_status tarn_sleep_cancel(void);
 /* Prepares and commits a sleep. If the commit fails and leaves the process prepared, the sleep is cancelled. So after
  * a failure the process is awake, or asleep as tarn_sleep_commit() says.
  *   TARN_ERROR_CAPTURE              a known capture is open, or a stream of a pool captures
- *   TARN_ERROR_BUSY                 as tarn_sleep_prepare(); or in an observer's callback
+ *   TARN_ERROR_BUSY                 as tarn_sleep_prepare(); or in such a callback
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
- *   TARN_ERROR_INVALID_ARGUMENT     a size, bits, contents or a tag that are unknown
+ *   TARN_ERROR_INVALID_ARGUMENT     as tarn_sleep_prepare()
  *   TARN_ERROR_LIBRARY              a handle could not be destroyed */
 TARN_API tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue);
 
 /* Wakes the process: gives the pools of the sleep memory again, at the same addresses, with the contents that were
- * kept. Handles, workspaces and pinned memory are created again when they are asked for. If the call fails, pools
- * that were resumed run, the others still sleep and have lost nothing, and the call can be repeated.
+ * kept. Handles, workspaces and pinned memory are created again when they are asked for, even before the wake. A pool
+ * whose last reference was dropped meanwhile is not resumed. If the call fails, pools that were resumed run, the others
+ * still sleep and have lost nothing, and the call can be repeated.
  *   TARN_ERROR_OUT_OF_MEMORY      a device, or a limit, has no room
  *   TARN_ERROR_CAPTURE            a known capture is open
- *   TARN_ERROR_BUSY               in an observer's callback
+ *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_INVALID_ARGUMENT   the process does not sleep */
 TARN_API tarn_status tarn_wake(void);
 
-/* Returns whether the process sleeps. The call starts nothing.
+/* Returns whether the process sleeps. The call starts nothing. After tarn_shutdown() the process is awake. A child of
+ * fork() gets the parent's state at the fork.
  *   TARN_ERROR_INVALID_ARGUMENT   `state` is NULL */
 TARN_API tarn_status tarn_sleep_state_get(tarn_sleep_state *state);
 
