@@ -360,6 +360,7 @@ bool pool_trim(unsigned device)
         return false;
     late_look();
     (void)tarn_pool_trim(pool, 0);
+    segments_retry(device);
     leave(pushed);
     return segments_held(device) < before;
 }

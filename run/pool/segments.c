@@ -13,6 +13,7 @@ enum { ROOM_FIRST = 512, GRANULE_BITS = 21, GRANULES = 1 << 16 };
 struct segment {
     cu_address start, end;
     unsigned device;
+    bool refused; /* the driver did not take it back: nobody's until it does */
 };
 
 static struct {
@@ -80,14 +81,14 @@ static size_t find_locked(cu_address address)
     return low;
 }
 
-static bool add(cu_address start, size_t size, unsigned device)
+static bool add(cu_address start, size_t size, unsigned device, bool refused)
 {
     word_lock_take(&segments.lock);
     bool there = segments.count < segments.room || grow_locked();
     if (there) {
         size_t at = find_locked(start);
         memmove(&segments.list[at + 1], &segments.list[at], (segments.count - at) * sizeof *segments.list);
-        segments.list[at] = (struct segment){start, start + size, device};
+        segments.list[at] = (struct segment){start, start + size, device, refused};
         segments.count++;
         if (start < atomic_load(&segments.lowest))
             atomic_store(&segments.lowest, start);
@@ -99,19 +100,50 @@ static bool add(cu_address start, size_t size, unsigned device)
     return there;
 }
 
+static void remove_locked(size_t at)
+{
+    const struct segment *segment = &segments.list[at];
+    atomic_fetch_sub(&segments.held[segment->device], segment->end - segment->start);
+    segments.count--;
+    memmove(&segments.list[at], &segments.list[at + 1], (segments.count - at) * sizeof *segments.list);
+}
+
 /* False where it had gone before. */
 static bool take_out(cu_address start)
 {
     word_lock_take(&segments.lock);
     size_t at = find_locked(start);
     bool found = at < segments.count && segments.list[at].start == start;
+    if (found)
+        remove_locked(at);
+    word_lock_give(&segments.lock);
+    return found;
+}
+
+static bool take_refused(unsigned device, struct segment *segment)
+{
+    word_lock_take(&segments.lock);
+    size_t at = 0;
+    while (at < segments.count && !(segments.list[at].refused && segments.list[at].device == device))
+        at++;
+    bool found = at < segments.count;
     if (found) {
-        atomic_fetch_sub(&segments.held[segments.list[at].device], segments.list[at].end - start);
-        segments.count--;
-        memmove(&segments.list[at], &segments.list[at + 1], (segments.count - at) * sizeof *segments.list);
+        *segment = segments.list[at];
+        remove_locked(at);
     }
     word_lock_give(&segments.lock);
     return found;
+}
+
+/* Gives the driver what was taken out; what it refuses is kept for segments_retry(). */
+static bool give_back(cu_address address, size_t size, unsigned device)
+{
+    bool given = PASS(cuMemFree_v2, (address)) == CU_OK;
+    if (given)
+        charge_segment_free(device, size);
+    else
+        (void)add(address, size, device, true);
+    return given;
 }
 
 void *segment_alloc(size_t size, int device, void *stream, void *user)
@@ -121,7 +153,7 @@ void *segment_alloc(size_t size, int device, void *stream, void *user)
     if (!charge_segment((unsigned)device, size))
         return NULL;
     if (!PASS(cuMemAlloc_v2, (&address, size)) && address) {
-        if (add(address, size, (unsigned)device))
+        if (add(address, size, (unsigned)device, false))
             return (void *)(uintptr_t)address;
         (void)PASS(cuMemFree_v2, (address));
     }
@@ -133,10 +165,15 @@ void segment_free(void *pointer, size_t size, int device, void *stream, void *us
 {
     cu_address address = (uintptr_t)pointer;
     (void)stream, (void)user;
-    if (!take_out(address))
-        return;
-    if (PASS(cuMemFree_v2, (address)) == CU_OK)
-        charge_segment_free((unsigned)device, size);
+    if (take_out(address))
+        (void)give_back(address, size, (unsigned)device);
+}
+
+void segments_retry(unsigned device)
+{
+    struct segment refused = {0};
+    while (take_refused(device, &refused) && give_back(refused.start, refused.end - refused.start, device))
+        ;
 }
 
 bool segment_has(cu_address address)

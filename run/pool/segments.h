@@ -18,6 +18,8 @@ uint64_t segments_held(unsigned device);
 void segment_count(cu_address address, int change);
 /* Bytes of a device's segments that have no block. */
 uint64_t segments_idle(unsigned device);
+/* Gives the driver once more what it refused to take back; the device's context is current. */
+void segments_retry(unsigned device);
 /* The memory of all that a device has went with its context. */
 void segments_end(unsigned device);
 

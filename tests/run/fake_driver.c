@@ -9,64 +9,16 @@
  * FAKE_DRIVER_APART: threads have addresses of their own, which cost next to nothing and are not counted; for a benchmark.
  * FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to which
  * every name that is asked for is added. */
-#include "run/abi.h"
+#include "fake_driver.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define X(name, version, mode, symbol, parameters, arguments) EXPORT cu_result symbol parameters;
-RUN_HOOK_LIST(X)
-RUN_ASK_LIST(X)
-#undef X
-EXPORT cu_result cuDriverGetVersion(int *version);
-EXPORT cu_result cuCtxSetCurrent(cu_context context);
-EXPORT cu_result cuGetExportTable(const void **table, const void *id);
-EXPORT cu_result cuFakeOnly(void);
-/* For tests of --pool: what nobody but they call. */
-EXPORT cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *value);
-EXPORT unsigned cuFakeWaits(void);          /* for the whole context, and frees, which wait too */
-EXPORT unsigned cuFakeLive(void);           /* allocations */
-EXPORT void cuFakeFinish(void);             /* the work before all events ends */
-EXPORT void cuFakeFail(unsigned calls);     /* the call after so many fails, of those that can; 0: none */
-EXPORT unsigned cuFakeFailed(void);         /* how many have failed */
-EXPORT cu_context cuFakeOtherContext(void); /* of device 0, and not its primary one */
+enum { PITCH = 512 };
 
-enum { DEVICES = 2, SLOTS = 1 << 16, PITCH = 512 };
-
-/* Blocks: the address says the slot. */
-struct slot {
-    uint64_t size; /* 0: free */
-    int device;
-    bool of_context, released;
-    bool of_pool; /* the default one of its device */
-    bool synced;  /* SYNC_MEMOPS */
-    uint32_t references;
-    uint64_t id;
-    cu_context context;
-};
-
-static struct {
-    pthread_mutex_t lock;
-    struct slot slots[SLOTS];
-    uint32_t free[SLOTS], free_count, used;
-    uint64_t bytes[DEVICES];
-    int retained[DEVICES];
-    bool initialized;
-    uint64_t ids;
-    _Atomic unsigned waits, fail, failed;
-    _Atomic uint64_t recorded, finished; /* events, by their number */
-    struct {
-        cu_stream stream;
-        cu_capture_mode mode;
-        bool invalid;
-    } captures[8]; /* of a stream that is 0: none; the legacy stream cannot */
-} fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct fake fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local cu_context current;
 static _Thread_local cu_context pushed[8];
@@ -108,7 +60,12 @@ static int device_of(cu_context context)
                                                                                               : -1;
 }
 
-static cu_result take(int device, uint64_t size, bool of_context, uint64_t *key)
+bool fake_has_context(void)
+{
+    return device_of(current) >= 0;
+}
+
+cu_result fake_take(int device, uint64_t size, bool of_context, uint64_t *key)
 {
     static uint64_t most;
     cu_result code = CU_OUT_OF_MEMORY;
@@ -137,8 +94,7 @@ static void drop_locked(uint32_t at)
     fake.free[fake.free_count++] = at;
 }
 
-/* Gives a reference back; of a piece its handle, its mappings and retained handles are some. */
-static cu_result give(uint64_t key)
+cu_result fake_give(uint64_t key)
 {
     uint64_t at = (key - UINT64_C(0x700000000000)) >> 28;
     cu_result code = CU_INVALID_VALUE;
@@ -174,7 +130,7 @@ static cu_result alloc_apart(cu_address *address)
     return CU_OK;
 }
 
-static cu_result alloc(cu_address *address, uint64_t size)
+cu_result fake_alloc(cu_address *address, uint64_t size)
 {
     uint64_t key;
     int device = device_of(current);
@@ -186,14 +142,13 @@ static cu_result alloc(cu_address *address, uint64_t size)
         return CU_INVALID_CONTEXT;
     if (fails())
         return CU_OUT_OF_MEMORY;
-    cu_result code = take(device, size, true, &key);
+    cu_result code = fake_take(device, size, true, &key);
     if (!code)
         *address = key;
     return code;
 }
 
-/* The slot that an address lies in; NULL where it is in none. */
-static struct slot *slot_at(cu_address address, cu_address *base)
+struct slot *fake_slot_at(cu_address address, cu_address *base)
 {
     uint64_t at = (address - UINT64_C(0x700000000000)) >> 28;
     if (address < UINT64_C(0x700000000000) || at >= SLOTS)
@@ -351,7 +306,7 @@ cu_result cuCtxGetDevice(cu_device *device)
 cu_result cuMemAlloc_v2(cu_address *address, size_t size)
 {
     cu_result code = are_apart ? CU_OK : forbidden();
-    return code ? code : alloc(address, size);
+    return code ? code : fake_alloc(address, size);
 }
 
 /* By way of what goes by the name of another export, as a library that was not linked symbolically would: the shim's. */
@@ -370,7 +325,7 @@ cu_result cuMemAllocPitch_v2(cu_address *address, size_t *pitch, size_t width, s
 cu_result cuMemAllocManaged(cu_address *address, size_t size, unsigned flags)
 {
     (void)flags;
-    return alloc(address, size);
+    return fake_alloc(address, size);
 }
 
 cu_result cuMemFree_v2(cu_address address)
@@ -387,13 +342,13 @@ cu_result cuMemFree_v2(cu_address address)
     if (code || fails())
         return code ? code : CU_LAUNCH_FAILED;
     fake.waits++;
-    return give(address);
+    return fake_give(address);
 }
 
 cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address address)
 {
     cu_address start;
-    const struct slot *slot = slot_at(address, &start);
+    const struct slot *slot = fake_slot_at(address, &start);
     if (!slot)
         return CU_NOT_FOUND;
     if (base)
@@ -407,7 +362,7 @@ cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address add
 static cu_result attribute_of(void *data, unsigned attribute, cu_address address)
 {
     cu_address base;
-    const struct slot *slot = slot_at(address, &base);
+    const struct slot *slot = fake_slot_at(address, &base);
     uint64_t value = 0;
     size_t size = sizeof value;
     if (!slot || !data)
@@ -487,7 +442,7 @@ cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **da
 cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_address address)
 {
     cu_address base;
-    struct slot *slot = slot_at(address, &base);
+    struct slot *slot = fake_slot_at(address, &base);
     if (!slot || !value || attribute != 6)
         return CU_INVALID_VALUE;
     slot->synced = *(const unsigned *)value;
@@ -497,7 +452,7 @@ cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_addres
 cu_result cuIpcGetMemHandle(struct cu_ipc *handle, cu_address address)
 {
     cu_address base;
-    const struct slot *slot = slot_at(address, &base);
+    const struct slot *slot = fake_slot_at(address, &base);
     if (!slot || !slot->of_context || !handle)
         return CU_INVALID_VALUE;
     memcpy(handle->reserved, &base, sizeof base);
@@ -519,7 +474,7 @@ cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t
                                         unsigned long long flags)
 {
     cu_address base;
-    const struct slot *slot = slot_at(address, &base);
+    const struct slot *slot = fake_slot_at(address, &base);
     (void)kind, (void)flags;
     if (!slot || !handle || address - base + size > slot->size)
         return CU_INVALID_VALUE;
@@ -702,251 +657,6 @@ unsigned cuFakeFailed(void)
 cu_context cuFakeOtherContext(void)
 {
     return (cu_context)&contexts[DEVICES];
-}
-
-/* Memory in the order of streams ------------------------------------------------------------------------------------- */
-
-static cu_result into_pool(cu_result code, const cu_address *address)
-{
-    cu_address base;
-    struct slot *slot = code || are_apart ? NULL : slot_at(*address, &base);
-    if (slot)
-        slot->of_pool = true;
-    return code;
-}
-
-cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream stream)
-{
-    (void)stream;
-    return into_pool(alloc(address, size), address);
-}
-
-cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream stream)
-{
-    return cuMemAllocAsync(address, size, stream);
-}
-
-cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
-{
-    uint64_t key;
-    (void)stream;
-    if (!address || !size || !pool)
-        return CU_INVALID_VALUE;
-    cu_result code = take((uintptr_t)pool == 2 ? 1 : 0, size, false, &key);
-    if (!code)
-        *address = key;
-    return into_pool(code, address);
-}
-
-/* How much of a device's default pool is in use. */
-cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *value)
-{
-    uint64_t used = 0;
-    if (attribute != 7 || !pool)
-        return CU_INVALID_VALUE;
-    for (uint32_t i = 1; i <= fake.used; i++)
-        if (fake.slots[i].of_pool && fake.slots[i].device + 1 == (int)(uintptr_t)pool)
-            used += fake.slots[i].size;
-    memcpy(value, &used, sizeof used);
-    return CU_OK;
-}
-
-cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
-{
-    return cuMemAllocFromPoolAsync(address, size, pool, stream);
-}
-
-cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
-{
-    (void)stream;
-    return give(address);
-}
-
-cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
-{
-    return cuMemFreeAsync(address, stream);
-}
-
-/* A stream of this number captures, without having begun. */
-cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *now)
-{
-    *now = (uintptr_t)stream == 0x77 ? CU_CAPTURE_IS_ACTIVE : CU_CAPTURE_IS_NONE;
-    for (size_t i = 0; stream && i < sizeof fake.captures / sizeof *fake.captures; i++)
-        if (fake.captures[i].stream == stream)
-            *now = fake.captures[i].invalid ? 2 : CU_CAPTURE_IS_ACTIVE;
-    return CU_OK;
-}
-
-cu_result cuStreamIsCapturing_ptsz(cu_stream stream, cu_capture_status *now)
-{
-    return cuStreamIsCapturing(stream, now);
-}
-
-cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *properties)
-{
-    *pool = (cu_pool)(uintptr_t)(1 + properties->location.id);
-    return CU_OK;
-}
-
-cu_result cuMemPoolDestroy(cu_pool pool)
-{
-    return pool ? CU_OK : CU_INVALID_VALUE;
-}
-
-cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
-{
-    *pool = (cu_pool)(uintptr_t)(1 + device);
-    return CU_OK;
-}
-
-cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
-                      unsigned long long flags)
-{
-    uint64_t key;
-    (void)flags;
-    if (!piece || !size || !properties)
-        return CU_INVALID_VALUE;
-    bool of_device = properties->location.type == CU_LOCATION_DEVICE;
-    cu_result code = take(of_device ? properties->location.id : 0, size, false, &key);
-    if (!code)
-        *piece = key;
-    return code;
-}
-
-cu_result cuMemRelease(cu_piece piece)
-{
-    return give(piece);
-}
-
-static uint64_t mapped[64];
-
-static cu_result refer(cu_piece piece)
-{
-    uint64_t at = (piece - UINT64_C(0x700000000000)) >> 28;
-    if (at >= SLOTS || !fake.slots[at].size)
-        return CU_INVALID_VALUE;
-    fake.slots[at].references++;
-    return CU_OK;
-}
-
-/* Addresses are those of the tests: 0x10000000 and each 2 MiB behind it. */
-cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)
-{
-    (void)size, (void)offset, (void)flags;
-    cu_result code = refer(piece);
-    if (!code)
-        mapped[(address - 0x10000000) >> 21 & 63] = piece;
-    return code;
-}
-
-cu_result cuMemUnmap(cu_address address, size_t size)
-{
-    cu_result code = size ? CU_OK : CU_INVALID_VALUE;
-    for (size_t done = 0; done < size && !code; done += 2 << 20)
-        code = give(mapped[(address + done - 0x10000000) >> 21 & 63]);
-    return code;
-}
-
-cu_result cuMemRetainAllocationHandle(cu_piece *piece, void *address)
-{
-    if ((uintptr_t)address < 0x10000000 || (uintptr_t)address - 0x10000000 >= (uintptr_t)64 << 21)
-        return CU_INVALID_VALUE;
-    *piece = mapped[((uintptr_t)address - 0x10000000) >> 21 & 63];
-    return refer(*piece);
-}
-
-cu_result cuArrayCreate_v2(cu_array *array, const struct cu_array_descriptor *descriptor)
-{
-    cu_address address;
-    cu_result code = array && descriptor ? alloc(&address, 4096) : CU_INVALID_VALUE;
-    if (!code)
-        *array = (cu_array)(uintptr_t)address;
-    return code;
-}
-
-cu_result cuArray3DCreate_v2(cu_array *array, const struct cu_array3d_descriptor *descriptor)
-{
-    cu_address address;
-    cu_result code = array && descriptor ? alloc(&address, 4096) : CU_INVALID_VALUE;
-    if (!code)
-        *array = (cu_array)(uintptr_t)address;
-    return code;
-}
-
-cu_result cuArrayDestroy(cu_array array)
-{
-    return give((uint64_t)(uintptr_t)array);
-}
-
-cu_result cuMipmappedArrayCreate(cu_mipmapped *array, const struct cu_array3d_descriptor *descriptor, unsigned levels)
-{
-    cu_address address;
-    cu_result code = array && descriptor && levels ? alloc(&address, 4096) : CU_INVALID_VALUE;
-    if (!code)
-        *array = (cu_mipmapped)(uintptr_t)address;
-    return code;
-}
-
-cu_result cuMipmappedArrayDestroy(cu_mipmapped array)
-{
-    return give((uint64_t)(uintptr_t)array);
-}
-
-cu_result cuIpcOpenMemHandle_v2(cu_address *address, struct cu_ipc handle, unsigned flags)
-{
-    (void)handle, (void)flags;
-    return alloc(address, 4096);
-}
-
-cu_result cuIpcOpenMemHandle(cu_address *address, struct cu_ipc handle, unsigned flags)
-{
-    return cuIpcOpenMemHandle_v2(address, handle, flags);
-}
-
-cu_result cuIpcCloseMemHandle(cu_address address)
-{
-    return give(address);
-}
-
-cu_result cuMemHostAlloc(void **memory, size_t size, unsigned flags)
-{
-    (void)flags;
-    if (!memory || !size || device_of(current) < 0)
-        return CU_INVALID_VALUE;
-    *memory = malloc(size);
-    return *memory ? CU_OK : CU_OUT_OF_MEMORY;
-}
-
-cu_result cuMemAllocHost_v2(void **memory, size_t size)
-{
-    return cuMemHostAlloc(memory, size, 0);
-}
-
-cu_result cuMemFreeHost(void *memory)
-{
-    free(memory);
-    return memory ? CU_OK : CU_INVALID_VALUE;
-}
-
-cu_result cuMemHostRegister_v2(void *memory, size_t size, unsigned flags)
-{
-    (void)flags;
-    return memory && size ? CU_OK : CU_INVALID_VALUE;
-}
-
-cu_result cuMemHostUnregister(void *memory)
-{
-    return memory ? CU_OK : CU_INVALID_VALUE;
-}
-
-cu_result cuGraphAddMemAllocNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before, size_t count,
-                                 struct cu_alloc_node *wanted)
-{
-    (void)graph, (void)before, (void)count;
-    if (!node || !wanted)
-        return CU_INVALID_VALUE;
-    wanted->address = 0x600000000000;
-    return CU_OK;
 }
 
 /* The resolver ----------------------------------------------------------------------------------------------------- */

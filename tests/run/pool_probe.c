@@ -623,6 +623,16 @@ static void threads(void)
     end(all);
 }
 
+/* The driver does not take a segment back when a large request needs its memory: it is asked once more. */
+static void refused(void)
+{
+    end(make(1000));
+    cu.cuFakeFail(2); /* the free, behind the request */
+    cu_address all = make(1024 * MIB);
+    CHECK(cu.cuFakeFailed() == 1 && cu.cuFakeLive() == 1);
+    end(all);
+}
+
 static void failures(void)
 {
     injects = true;
@@ -650,6 +660,7 @@ static const struct {
     {"other_first", other_first},
     {"driver_pools", driver_pools},
     {"forks", forks},
+    {"refused", refused},
     {"threads", threads},
     {"failures", failures},
 };

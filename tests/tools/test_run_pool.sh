@@ -21,7 +21,7 @@ row() { grep -qE "$1" "$work/err" || fail "the summary has no line: $1"; }
 
 # The command line; HIP is refused, in words that say which option.
 command=("$tarn" run)
-for bad in '' 0 1 511 2G x 1M,; do run 2 "--pool=$bad" true && says err '--pool wants a size from 512 to 1G'; done
+for bad in '' 0 1 511 2G x '1M,'; do run 2 "--pool=$bad" true && says err '--pool wants a size from 512 to 1G'; done
 hip=$(find "$TARN_BUILD/sim" -name 'libamdhip64.so.[67]' | head -1)
 [ -n "$hip" ] || fail "no simulated HIP"
 run 1 --driver "$hip" --pool true && says err '--pool is for CUDA'
@@ -75,6 +75,7 @@ run 0 --limit 64M "$probe" beyond
 
 # Threads, and calls of the driver that fail; nothing is lost.
 run 0 "$pooled" threads && row '^  pool_probe +0 B '
+run 0 "$pooled" refused
 run 0 "$pooled" failures && row '^  pool_probe +0 B '
 
 # Who asked for how much is as without pools; beside it one line for what these hold more than that, in which all adds up.

@@ -202,7 +202,7 @@ void pinned_end(void)
 const struct operation pinned_operations[] = {{"allocate pinned", 6, NULL, op_allocate, false},
                                               {"use pinned", 8, NULL, op_use, false},
                                               {"free pinned", 6, NULL, op_free, false},
-                                              {"pinned in a capture", 8, NULL, op_capture, false},
-                                              {"free captured pinned", 3, NULL, op_free_captured, false},
+                                              {"pinned in a capture", 0, NULL, op_capture, false},
+                                              {"free captured pinned", 0, NULL, op_free_captured, false},
                                               {"trim pinned", 1, NULL, op_trim, false},
                                               {NULL, 0, NULL, NULL, false}};
