@@ -147,7 +147,7 @@ static void check_use(const struct use *use)
     tarn_block_info info = {.size = sizeof info};
     SO(tarn_pointer_info_get(use->pointer, &info) == TARN_OK && info.base == use->pointer &&
            info.usable_size >= use->size && strcmp(tarn_tag_text(info.tag), "workspace") == 0,
-       "a handle's workspace is none", "%p: %s", (void *)use->pointer, tarn_last_error());
+       "a handle's workspace is not a live workspace block", "%p: %s", (void *)use->pointer, tarn_last_error());
     int pool = capture ? capture->pool : -1;
     if (pool >= 0 && !m.pools[pool].pool)
         m.pools[pool].id = info.pool;
