@@ -3,6 +3,8 @@
 
 """What tarn.torch does before there is a GPU: how it is switched on, and what it refuses. `torch` is a package of a few lines here."""
 
+import ctypes
+import shutil
 import subprocess
 import sys
 import types
@@ -175,6 +177,25 @@ def test_a_shim_of_another_table_is_refused(torch, python, tmp_path, monkeypatch
         else:
             raise AssertionError("enabled")
     """, TARN_TORCH_SHIM=str(shim))
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
+def test_a_shim_has_no_cxx_library_of_its_own(tmp_path, monkeypatch):
+    """One that has crashes in PyTorch's process when it prints a number, since the libraries there are opened locally."""
+    import tarn.torch
+    from tarn.torch import shim as found
+    (tmp_path / "shim.cc").write_text("#include <sstream>\n"
+                                      "std::string text(double number) { std::ostringstream out; out << number; return out.str(); }\n")
+    monkeypatch.setenv("TARN_TORCH", "0")
+    pytorch = types.SimpleNamespace(__version__="2.11.0", __file__=str(tmp_path / "torch" / "__init__.py"))
+    ctypes.CDLL("libstdc++.so.6")
+    shim = tmp_path / "shim.so"
+    static = ["g++", "-shared", "-fPIC", "-static-libstdc++", "-o", str(shim), str(tmp_path / "shim.cc")]
+    subprocess.run(static, check=True)
+    with pytest.raises(tarn.torch.EnableError, match="a C\\+\\+ library of its own, linked statically.*name a compiler in CXX"):
+        found.check_shim(pytorch, shim)
+    subprocess.run([*static, *found._loaded_cxx_library()], check=True)
+    found.check_shim(pytorch, shim)
 
 
 @pytest.mark.parametrize("version, native, shim, taken", [

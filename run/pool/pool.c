@@ -266,18 +266,13 @@ static cu_result free_another(void)
     return code ? code : PASS(cuMemFree_v2, (other));
 }
 
+/* The driver finds the context by the address, so that a thread without one can free too. */
 static cu_result wait_as_a_free_does(cu_context context)
 {
-    cu_context current = NULL;
     bool pushed;
-    cu_result code = real.cuCtxGetCurrent(&current);
-    if (code || !current)
-        return code ? code : CU_INVALID_CONTEXT;
-    if (pool_captures())
-        return free_another();
     if (!enter(context, &pushed))
         return CU_INVALID_CONTEXT;
-    code = real.cuCtxSynchronize();
+    cu_result code = pool_captures() ? free_another() : real.cuCtxSynchronize();
     leave(pushed);
     return code;
 }

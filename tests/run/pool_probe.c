@@ -251,13 +251,14 @@ static void sync_memops(void)
 
 /* Frees ------------------------------------------------------------------------------------------------------------- */
 
-static void *free_it(void *address)
+static void *free_them(void *address)
 {
-    cu_address block = (uintptr_t)address;
-    CHECK(cu.cuMemFree_v2(block) == CU_INVALID_CONTEXT); /* the thread has none */
-    CHECK(ask(SIZE, block) == 4096);
+    cu_address *blocks = address;
+    cu_context none = primary;
+    end(blocks[0]); /* the thread has no context, and needs none */
+    CHECK(cu.cuCtxGetCurrent(&none) == CU_OK && !none);
     CHECK(cu.cuCtxSetCurrent(cu.cuFakeOtherContext()) == CU_OK);
-    end(block);
+    end(blocks[1]);
     cu_context current = NULL;
     CHECK(cu.cuCtxGetCurrent(&current) == CU_OK && current == cu.cuFakeOtherContext());
     return NULL;
@@ -272,10 +273,10 @@ static void waits(void)
     CHECK(cu.cuFakeWaits() == before + 1);
     end(other);
     CHECK(cu.cuFakeWaits() == before + 2);
-    block = make(4096);
+    cu_address blocks[] = {make(4096), make(4096)};
     before = cu.cuFakeWaits();
-    CHECK(pthread_create(&thread, NULL, free_it, (void *)(uintptr_t)block) == 0 && pthread_join(thread, NULL) == 0);
-    CHECK(cu.cuFakeWaits() == before + 1);
+    CHECK(pthread_create(&thread, NULL, free_them, blocks) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(cu.cuFakeWaits() == before + 2);
     CHECK(are_pooled());
 }
 

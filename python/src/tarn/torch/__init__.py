@@ -23,7 +23,7 @@ from ..sleeping import set_pool_tag as _set_pool_tag
 from ..sleeping import sleep as _sleep
 from ..sleeping import wake as _wake
 from ..snapshots import region as tag
-from .shim import check_table, shim_path
+from .shim import check_shim, shim_path
 
 _shim: Optional[ctypes.CDLL] = None
 
@@ -69,7 +69,7 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
         made_for = divmod(shim.tarn_torch_version(), 1000)
         raise EnableError(f"{path} was compiled for PyTorch {made_for[0]}.{made_for[1]}, and this is {torch.__version__}: unset "
                           "TARN_TORCH_SHIM, or name one that was compiled for this release")
-    check_table(torch, path)
+    check_shim(torch, path)
     text = ctypes.create_string_buffer(1024)
     shim.tarn_torch_install.argtypes = [ctypes.c_bool, ctypes.c_char_p, ctypes.c_size_t]
     if shim.tarn_torch_install(late, text, len(text)):

@@ -5,7 +5,9 @@
 
 The class has no stable ABI: nearly every minor release changes it. So a shim is compiled against the headers of the very PyTorch that runs,
 in some seconds, and kept under that build's name; a wheel may bring shims for exact releases. Whatever shim it is: the size of its class's
-table of virtual functions must be that of PyTorch's own class."""
+table of virtual functions must be that of PyTorch's own class, and its C++ library must be the one that PyTorch uses. With a copy of its own
+the first number that it prints crashes, which is when memory has run out: parts of the two libraries are shared (symbols that are unique in
+a process), and others are not."""
 
 import hashlib
 import os
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
 from .. import _library
-from .table import NATIVE, SHIM, symbol_size
+from .table import CXX_LIBRARY, NATIVE, SHIM, symbol_size
 
 #: Minor versions that the sources compile for; tested on a GPU is 2.11.
 SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
@@ -41,15 +43,25 @@ def _native_table(torch: Any) -> Optional[int]:
     return symbol_size(Path(torch.__file__).parent / "lib" / "libc10_cuda.so", NATIVE)
 
 
-def check_table(torch: Any, shim: Path) -> None:
+def check_shim(torch: Any, shim: Path) -> None:
     """Refuses a shim whose class is not that of the PyTorch that runs: calls would land in the wrong functions. Where either file is
-    stripped there is nothing to compare."""
+    stripped there is nothing to compare. Refuses one with a copy of the C++ library within it, too."""
     from . import EnableError
     native, ours = _native_table(torch), symbol_size(shim, SHIM)
     if native and ours and native != ours:
         raise EnableError(f"the allocator class of this PyTorch {torch.__version__} has {native // 8} entries in its table of virtual "
                           f"functions, and {shim} was made for one that has {ours // 8}: this build of PyTorch is not the release that it "
                           "names, or its headers are another one's. Install a release of PyTorch, or unset TARN_TORCH_SHIM where it is set")
+    if symbol_size(shim, CXX_LIBRARY) is not None:
+        raise EnableError(f"{shim} has a C++ library of its own, linked statically, which does not work beside PyTorch's: name a compiler in "
+                          "CXX that links libstdc++.so.6, and unset TARN_TORCH_SHIM where it is set")
+
+
+def _loaded_cxx_library() -> List[str]:
+    """The libstdc++ that PyTorch has loaded. Before the compiler's own it keeps a compiler that has only the static one from linking that."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        paths = {line.split(None, 5)[5].rstrip("\n") for line in maps if "/libstdc++.so.6" in line}
+    return sorted(path for path in paths if os.path.exists(path))[:1]
 
 
 def _bundled(torch: Any) -> Optional[Path]:
@@ -74,7 +86,7 @@ def shim_path(torch: Any) -> Path:
     if bundled:
         return bundled
     sources, headers = _sources()
-    parts = sorted(sources.glob("*.cc")) + sorted(sources.glob("*.h"))
+    parts = sorted(sources.glob("*.cc")) + sorted(sources.glob("*.h")) + [Path(__file__)]
     digest = hashlib.sha256()
     for part in (*parts, *sorted((headers / "tarn").glob("*.h"))):
         digest.update(part.read_bytes())
@@ -93,7 +105,7 @@ def _command(torch: Any, minor: str, sources: Path, headers: Path, compiler: str
     return [compiler, f"-std={standard}", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-DTARN_TORCH_VERSION={1000 * major + sub}",
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", "-isystem", str(sources / "cuda"),
             "-isystem", str(Path(torch.__file__).parent / "include"), f"-I{headers}", "-o", output,
-            *(str(part) for part in sorted(sources.glob("*.cc"))), str(library), f"-L{c10}", "-lc10_cuda", "-lc10",
+            *(str(part) for part in sorted(sources.glob("*.cc"))), str(library), f"-L{c10}", "-lc10_cuda", "-lc10", *_loaded_cxx_library(),
             f"-Wl,-rpath,{library.parent}", f"-Wl,-rpath,{c10}", "-Wl,--allow-shlib-undefined"]
 
 
@@ -110,6 +122,7 @@ def _compile(torch: Any, minor: str, sources: Path, headers: Path, kept: Path) -
         ended = subprocess.run(_command(torch, minor, sources, headers, compiler, made), capture_output=True, text=True, check=False)
         if ended.returncode:
             raise EnableError(f"{compiler} could not compile the shim for PyTorch {torch.__version__}:\n{ended.stderr[-4000:]}")
+        check_shim(torch, Path(made))
         os.replace(made, kept)
     finally:
         if os.path.exists(made):

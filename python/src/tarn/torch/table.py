@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""Sizes of objects in shared libraries, read from their symbol tables.
+"""Sizes of objects and functions in shared libraries, read from their symbol tables.
 
 PyTorch's allocator class has neither a version nor a stable table of virtual functions. The size of the table tells two of them apart, and
 PyTorch's releases keep their symbols."""
@@ -14,6 +14,8 @@ from typing import Iterator, Optional, Tuple
 #: The tables of virtual functions of PyTorch's own allocator and of the shim's.
 NATIVE = "_ZTVN3c104cuda20CUDACachingAllocator6Native22NativeCachingAllocatorE"
 SHIM = "_ZTVN10tarn_torch9AllocatorE"
+#: A function of the C++ library, std::locale::classic(), which a file defines that has a copy of that library.
+CXX_LIBRARY = "_ZNSt6locale7classicEv"
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")  # Elf64_Ehdr
 _SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
@@ -35,7 +37,7 @@ def _tables(file: mmap.mmap) -> Iterator[Tuple[int, int, int, int]]:
 
 
 def symbol_size(path: Path, name: str) -> Optional[int]:
-    """Bytes of an object that a shared library defines. None where its symbols do not say, or it cannot be read."""
+    """Bytes of an object or a function that a shared library defines. None where its symbols do not say, or it cannot be read."""
     wanted = name.encode() + b"\0"
     try:
         with open(path, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as file:

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What a program observes of plain allocations (cuMemAlloc): when a free returns, address ranges, pointer attributes, contents, memory
+ * that captures and other processes want. The checks are the same with and without `tarn run --pool`, so what they expect is what the driver
+ * does; the last ones, for pooled blocks alone, say what differs. */
+#include "gpu.h"
+
+#include "run/abi.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SPIN_NS 100000000u
+#define SMALL_NS 40000000u /* that a call which does not wait may take */
+#define BLOCK 4096
+#define KIB ((size_t)1 << 10)
+
+enum { CONTEXT = 1, TYPE, POINTER, SYNC = 6, ID, MANAGED, ORDINAL, LEGACY_IPC, START, SIZE, MAPPED, BLOCK_ID = 20 };
+
+static struct {
+#define X(name, version, mode, symbol, parameters, arguments) cu_result(*symbol) parameters;
+    RUN_HOOK_LIST(X)
+    RUN_POOL_HOOK_LIST(X)
+#undef X
+} run;
+
+static bool open_calls(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *found;
+    if (!library)
+        return false;
+#define X(name, version, mode, symbol, parameters, arguments) \
+    found = dlsym(library, #symbol);                          \
+    memcpy(&run.symbol, &found, sizeof found);
+    RUN_HOOK_LIST(X)
+    RUN_POOL_HOOK_LIST(X)
+#undef X
+    return run.cuMemAlloc_v2 && run.cuMemFree_v2 && run.cuPointerGetAttribute;
+}
+
+static void verdict(bool well, const char *name, const char *text)
+{
+    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
+}
+
+static cu_address make(const char *name, size_t size)
+{
+    cu_address address = 0;
+    return CU(name, run.cuMemAlloc_v2(&address, size)) ? address : 0;
+}
+
+static bool end(const char *name, cu_address address)
+{
+    return CU(name, run.cuMemFree_v2(address));
+}
+
+static uint64_t ask(const char *name, unsigned attribute, cu_address address)
+{
+    uint64_t value = 0;
+    (void)CU(name, run.cuPointerGetAttribute(&value, attribute, address));
+    return value;
+}
+
+/* ---- Frees ------------------------------------------------------------------------------------------------------- */
+
+/* Work of another stream, of which the free is not told, has ended when it returns. */
+static void free_waits(tarn_stream stream)
+{
+    const char *name = "plain: free waits";
+    char text[100];
+    cu_address block = make(name, BLOCK);
+    if (!block || !gpu_spin(stream, SPIN_NS))
+        return;
+    bool busy = gpu.cuStreamQuery(gpu_native(stream)) == CU_NOT_READY;
+    uint64_t start = gpu_ns();
+    bool well = end(name, block);
+    uint64_t took = gpu_ns() - start;
+    well = gpu.cuStreamQuery(gpu_native(stream)) == CU_OK && busy && well;
+    snprintf(text, sizeof text, "%.1f ms beside a kernel of %.0f ms", (double)took / 1e6, SPIN_NS / 1e6);
+    verdict(well, name, text);
+}
+
+static void *free_of_thread(void *block)
+{
+    return (void *)(uintptr_t)run.cuMemFree_v2((cu_address)(uintptr_t)block);
+}
+
+/* In a thread without a context the driver finds the block's, or refuses; a free that it refuses leaves the block. */
+static void free_without_a_context(void)
+{
+    const char *name = "plain: free without a context";
+    pthread_t thread;
+    void *code = NULL;
+    char text[80];
+    cu_address block = make(name, BLOCK);
+    if (!block || pthread_create(&thread, NULL, free_of_thread, (void *)(uintptr_t)block) ||
+        pthread_join(thread, &code))
+        return;
+    bool well = code ? end(name, block) : run.cuMemFree_v2(block) != CU_OK;
+    snprintf(text, sizeof text, "CUDA error %u", (unsigned)(uintptr_t)code);
+    verdict(well, name, text);
+}
+
+/* It returns at once, and nobody gets the bytes before the stream has come to it. */
+static void free_in_order(tarn_stream stream)
+{
+    const char *name = "plain: free in stream order";
+    enum { OTHERS = 256 };
+    cu_address block = make(name, BLOCK), others[OTHERS] = {0};
+    char text[100];
+    if (!block || !run.cuMemFreeAsync || !gpu_spin(stream, SPIN_NS))
+        return;
+    uint64_t start = gpu_ns();
+    bool well = CU(name, run.cuMemFreeAsync(block, gpu_native(stream)));
+    uint64_t took = gpu_ns() - start;
+    bool early = false;
+    for (int i = 0; i < OTHERS; i++)
+        early = (others[i] = make(name, BLOCK)) == block || early;
+    bool still = gpu.cuStreamQuery(gpu_native(stream)) == CU_NOT_READY;
+    well = OK(name, tarn_stream_synchronize(stream)) && (!early || !still) && took < SMALL_NS && well;
+    for (int i = 0; i < OTHERS; i++)
+        well = end(name, others[i]) && well;
+    snprintf(text, sizeof text, "%.2f ms; 256 blocks %s the kernel", (double)took / 1e6,
+             still ? "were allocated beside" : "waited for");
+    verdict(well, name, text);
+}
+
+static void wrong_frees(void)
+{
+    const char *name = "plain: wrong frees";
+    cu_address block = make(name, BLOCK);
+    bool well = block && run.cuMemFree_v2(block + 512) == CU_INVALID_VALUE && end(name, block);
+    well = well && run.cuMemFree_v2(block) == CU_INVALID_VALUE && run.cuMemFree_v2(0) == CU_OK;
+    verdict(well, name, "within a block, twice, and of 0");
+}
+
+/* ---- Questions --------------------------------------------------------------------------------------------------- */
+
+static void ranges(void)
+{
+    static const size_t sizes[] = {1, 100, 513, 1000, 4097, 65000, 300000, 1048575, 1048577};
+    const char *name = "plain: ranges";
+    bool well = true;
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        cu_address block = make(name, sizes[i]), base = 0;
+        size_t size = 0;
+        const cu_address asked[] = {block, block + sizes[i] / 2, block + sizes[i] - 1};
+        for (size_t k = 0; block && k < COUNT(asked); k++) {
+            well = CU(name, run.cuMemGetAddressRange_v2(&base, &size, asked[k])) && base == block && size == sizes[i] &&
+                   well;
+            well = ask(name, START, asked[k]) == block && ask(name, SIZE, asked[k]) == sizes[i] && well;
+        }
+        well = block % 256 == 0 && block && end(name, block) && well;
+        well = run.cuMemGetAddressRange_v2(&base, &size, block) == CU_NOT_FOUND && well;
+    }
+    verdict(well, name, "start and size as asked for, of nine sizes; none after the free");
+}
+
+static void attributes(void)
+{
+    const char *name = "plain: attributes";
+    unsigned list[] = {CONTEXT, TYPE, POINTER, SYNC, ID, MANAGED, ORDINAL, START, SIZE, MAPPED, BLOCK_ID};
+    uint64_t values[COUNT(list)];
+    void *places[COUNT(list)];
+    cu_address block = make(name, 3000);
+    cu_context context = NULL;
+    if (!block)
+        return;
+    for (size_t i = 0; i < COUNT(list); i++) {
+        values[i] = 0;
+        places[i] = &values[i];
+    }
+    bool well = CU(name, gpu.cuCtxGetCurrent(&context)) &&
+                CU(name, run.cuPointerGetAttributes(COUNT(list), list, places, block + 1000));
+    for (size_t i = 0; i < COUNT(list); i++)
+        well = ask(name, list[i], block + 1000) == values[i] && well;
+    well = values[0] == (uintptr_t)context && values[1] == 2 && values[2] == block + 1000 && !values[5] && well;
+    uint64_t before = values[4];
+    well = end(name, block) && well;
+    block = make(name, 3000);
+    well = block && ask(name, ID, block) != before && end(name, block) && well;
+    verdict(well, name, "one question and many agree; the next lifetime has another id");
+}
+
+/* ---- Contents ---------------------------------------------------------------------------------------------------- */
+
+/* Blocks of all sizes come and go, with kernels that write and check them, and nothing but the frees to order them. */
+static void contents(tarn_stream stream)
+{
+    enum { PLACES = 64, STEPS = 4000 };
+    const char *name = "plain: contents";
+    struct gpu_slots slots;
+    struct {
+        cu_address address;
+        size_t size;
+        uint32_t seed;
+    } places[PLACES] = {{0, 0, 0}};
+    uint64_t random = 20, wrong = 0;
+    char text[100];
+    if (!gpu_slots_create(&slots, stream, STEPS))
+        return;
+    bool well = true;
+    size_t checked = 0;
+    for (int i = 0; well && i < STEPS; i++) {
+        size_t at = gpu_random(&random) % PLACES;
+        void *words = (void *)(uintptr_t)places[at].address;
+        if (words) {
+            well = gpu_check(stream, words, places[at].size, places[at].seed, 0, &slots, checked++) &&
+                   end(name, places[at].address);
+            places[at].address = 0;
+            continue;
+        }
+        places[at].size = 4 + gpu_random(&random) % (gpu_random(&random) % 4 ? 20000 : 2 * MIB) / 4 * 4;
+        places[at].seed = (uint32_t)i;
+        places[at].address = make(name, places[at].size);
+        words = (void *)(uintptr_t)places[at].address;
+        well = words && gpu_fill(stream, words, places[at].size, places[at].seed, 2000);
+    }
+    well = OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream) && well;
+    for (size_t i = 0; i < checked; i++)
+        wrong += slots.host[i].wrong;
+    for (int i = 0; i < PLACES; i++)
+        well = (!places[i].address || end(name, places[i].address)) && well;
+    gpu_slots_destroy(&slots);
+    snprintf(text, sizeof text, "%zu blocks written and checked by kernels, %llu wrong words", checked,
+             (unsigned long long)wrong);
+    verdict(well && wrong == 0, name, text);
+}
+
+/* A capture of the strictest kind refuses both calls, and is spoilt by them. */
+static void captures(tarn_stream stream)
+{
+    const char *name = "plain: captures";
+    cu_address block = make(name, BLOCK), other = 0;
+    cu_graph graph = NULL;
+    if (!block || !CU(name, run.cuStreamBeginCapture_v2(gpu_native(stream), 0)))
+        return;
+    cu_result made = run.cuMemAlloc_v2(&other, BLOCK);
+    cu_result ended = run.cuStreamEndCapture(gpu_native(stream), &graph);
+    bool well = made == CU_CAPTURE_UNSUPPORTED && ended == CU_CAPTURE_INVALIDATED && !other;
+    well = CU(name, run.cuStreamBeginCapture_v2(gpu_native(stream), 0)) && well;
+    cu_result freed = run.cuMemFree_v2(block);
+    ended = run.cuStreamEndCapture(gpu_native(stream), &graph);
+    well = freed == CU_CAPTURE_UNSUPPORTED && ended == CU_CAPTURE_INVALIDATED && well;
+    well = ask(name, SIZE, block) == BLOCK && end(name, block) && well;
+    verdict(well, name, "cuMemAlloc and cuMemFree are refused, and end the capture");
+}
+
+static void cost(bool pooled)
+{
+    static const size_t sizes[] = {BLOCK, 64 * KIB, 1 * MIB, 8 * MIB};
+    enum { PAIRS = 2000 };
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        cu_address block = 0;
+        bool well = true;
+        uint64_t start = gpu_ns();
+        for (int k = 0; well && k < PAIRS; k++)
+            well = run.cuMemAlloc_v2(&block, sizes[i]) == CU_OK && run.cuMemFree_v2(block) == CU_OK;
+        gpu_say(well ? GPU_NOTE : GPU_FAIL, "plain: cost", "%zu KiB: %.2f us per allocation and free%s", sizes[i] / KIB,
+                (double)(gpu_ns() - start) / PAIRS / 1e3, pooled && sizes[i] <= MIB ? ", pooled" : "");
+    }
+}
+
+/* ---- Sharing ------------------------------------------------------------------------------------------------------ */
+
+/* The driver shares any of them. A pooled one is refused by its code, and from then on nothing more is pooled. */
+static void shared(bool pooled)
+{
+    const char *name = "plain: sharing";
+    struct cu_ipc handle;
+    cu_address block = make(name, BLOCK);
+    if (!block)
+        return;
+    cu_result code = run.cuIpcGetMemHandle(&handle, block);
+    cu_address later = make(name, BLOCK);
+    bool well = later && (code == CU_OK) == !pooled && run.cuIpcGetMemHandle(&handle, later) == CU_OK;
+    well = end(name, block) && end(name, later) && well;
+    verdict(well, name, pooled ? "a pooled block is refused, the next one is not pooled" : "any block");
+}
+
+int main(void)
+{
+    int status = gpu_start();
+    tarn_stream stream;
+    if (status)
+        return status;
+    if (!open_calls()) {
+        gpu_say(gpu_is_simulated ? GPU_SKIP : GPU_FAIL, "plain", "libcuda.so.1 lacks a call");
+        return gpu_end();
+    }
+    if (!OK("plain", tarn_stream_lease(0, 0, &stream)))
+        return gpu_end();
+    cu_address block = make("plain", BLOCK);
+    bool pooled = block && ask("plain", LEGACY_IPC, block) == 0;
+    gpu_say(GPU_NOTE, "plain", "small blocks are %s", pooled ? "pooled" : "the driver's own");
+    (void)end("plain", block);
+    if (gpu_has_kernels) {
+        free_waits(stream);
+        free_in_order(stream);
+        contents(stream);
+    } else {
+        gpu_say(GPU_SKIP, "plain: order and contents", "no kernels");
+    }
+    free_without_a_context();
+    wrong_frees();
+    ranges();
+    attributes();
+    captures(stream);
+    cost(pooled);
+    shared(pooled);
+    (void)OK("plain", tarn_stream_return(stream));
+    return gpu_end();
+}
