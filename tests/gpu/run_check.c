@@ -17,6 +17,7 @@
 #define SMALL_NS 40000000u /* that a call which does not wait may take */
 #define BLOCK 4096
 #define KIB ((size_t)1 << 10)
+enum { NEIGHBOURS = 8 };
 
 enum { CONTEXT = 1, TYPE, POINTER, SYNC = 6, ID, MANAGED, ORDINAL, LEGACY_IPC, START, SIZE, MAPPED, BLOCK_ID = 20 };
 
@@ -66,21 +67,30 @@ static uint64_t ask(const char *name, unsigned attribute, cu_address address)
 
 /* ---- Frees ------------------------------------------------------------------------------------------------------- */
 
-/* Work of another stream, of which the free is not told, has ended when it returns. */
-static void free_waits(tarn_stream stream)
+/* Work of another stream, of which the free is not told, has ended when it returns. Beside live blocks of its size the driver only marks a
+ * place in memory that it keeps; alone, the memory goes back. */
+static void free_waits(tarn_stream stream, size_t bytes, bool beside)
 {
     const char *name = "plain: free waits";
-    char text[100];
-    cu_address block = make(name, BLOCK);
+    cu_address others[NEIGHBOURS] = {0};
+    char text[120];
+    bool well = true;
+    for (int i = 0; beside && i < NEIGHBOURS; i++)
+        well = (others[i] = make(name, bytes)) && well;
+    cu_address block = make(name, bytes);
     if (!block || !gpu_spin(stream, SPIN_NS))
         return;
     bool busy = gpu.cuStreamQuery(gpu_native(stream)) == CU_NOT_READY;
     uint64_t start = gpu_ns();
-    bool well = end(name, block);
+    well = end(name, block) && well;
     uint64_t took = gpu_ns() - start;
     well = gpu.cuStreamQuery(gpu_native(stream)) == CU_OK && busy && well;
-    snprintf(text, sizeof text, "%.1f ms beside a kernel of %.0f ms", (double)took / 1e6, SPIN_NS / 1e6);
+    snprintf(text, sizeof text, "%zu KiB, %s: %.1f ms beside a kernel of %.0f ms", bytes / KIB,
+             beside ? "among others" : "alone", (double)took / 1e6, SPIN_NS / 1e6);
     verdict(well, name, text);
+    (void)OK(name, tarn_stream_synchronize(stream));
+    for (int i = 0; i < NEIGHBOURS; i++)
+        (void)end(name, others[i]);
 }
 
 static void *free_of_thread(void *block)
@@ -249,19 +259,72 @@ static void captures(tarn_stream stream)
     verdict(well, name, "cuMemAlloc and cuMemFree are refused, and end the capture");
 }
 
+static double pair_us(size_t bytes, int pairs)
+{
+    cu_address block = 0;
+    bool well = true;
+    uint64_t start = gpu_ns();
+    for (int i = 0; well && i < pairs; i++)
+        well = run.cuMemAlloc_v2(&block, bytes) == CU_OK && run.cuMemFree_v2(block) == CU_OK;
+    uint64_t took = gpu_ns() - start;
+    if (!well)
+        gpu_say(GPU_FAIL, "plain: cost", "an allocation of %zu KiB and its free", bytes / KIB);
+    return (double)took / pairs / 1e3;
+}
+
+/* Of an allocation and its free on an idle device, by what else is live; and of the wait that a free has in it. */
 static void cost(bool pooled)
 {
     static const size_t sizes[] = {BLOCK, 64 * KIB, 1 * MIB, 8 * MIB};
-    enum { PAIRS = 2000 };
+    const char *name = "plain: cost";
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        cu_address block = 0;
+        cu_address others[NEIGHBOURS];
+        double alone = pair_us(sizes[i], 1000);
+        for (int k = 0; k < NEIGHBOURS; k++)
+            others[k] = make(name, sizes[i]);
+        gpu_say(GPU_NOTE, name, "%zu KiB: %.2f us per allocation and free, %.2f us among live blocks of its size%s",
+                sizes[i] / KIB, alone, pair_us(sizes[i], 1000), pooled && sizes[i] <= MIB ? ", pooled" : "");
+        for (int k = 0; k < NEIGHBOURS; k++)
+            (void)end(name, others[k]);
+    }
+    uint64_t start = gpu_ns();
+    bool well = true;
+    for (int i = 0; well && i < 1000; i++)
+        well = CU(name, gpu.cuCtxSynchronize());
+    gpu_say(GPU_NOTE, name, "%.2f us per cuCtxSynchronize on the idle device", (double)(gpu_ns() - start) / 1000 / 1e3);
+}
+
+/* With work before each free, as programs without a pool have it: a kernel of 5 us, on each of some streams. */
+static void cost_of_work(tarn_stream stream)
+{
+    const char *name = "plain: cost";
+    enum { STREAMS = 32, PAIRS = 500 };
+    tarn_stream streams[STREAMS] = {stream};
+    cu_address others[NEIGHBOURS], block = 0;
+    int held = 1;
+    while (held < STREAMS && OK(name, tarn_stream_lease(0, 0, &streams[held])))
+        held++;
+    for (int k = 0; k < NEIGHBOURS; k++)
+        others[k] = make(name, BLOCK);
+    for (int count = 1; count <= held; count *= count < 8 ? 8 : 4) {
         bool well = true;
         uint64_t start = gpu_ns();
-        for (int k = 0; well && k < PAIRS; k++)
-            well = run.cuMemAlloc_v2(&block, sizes[i]) == CU_OK && run.cuMemFree_v2(block) == CU_OK;
-        gpu_say(well ? GPU_NOTE : GPU_FAIL, "plain: cost", "%zu KiB: %.2f us per allocation and free%s", sizes[i] / KIB,
-                (double)(gpu_ns() - start) / PAIRS / 1e3, pooled && sizes[i] <= MIB ? ", pooled" : "");
+        for (int i = 0; well && i < PAIRS; i++) {
+            well = run.cuMemAlloc_v2(&block, BLOCK) == CU_OK;
+            for (int k = 0; well && k < count; k++)
+                well = gpu_spin(streams[k], 5000);
+            well = well && run.cuMemFree_v2(block) == CU_OK;
+        }
+        if (well)
+            gpu_say(GPU_NOTE, name, "4 KiB, with a kernel of 5 us on %d streams before each free: %.2f us", count,
+                    (double)(gpu_ns() - start) / PAIRS / 1e3);
+        else
+            gpu_say(GPU_FAIL, name, "with work on %d streams", count);
     }
+    for (int k = 0; k < NEIGHBOURS; k++)
+        (void)end(name, others[k]);
+    while (held > 1)
+        (void)OK(name, tarn_stream_return(streams[--held]));
 }
 
 /* ---- Sharing ------------------------------------------------------------------------------------------------------ */
@@ -298,7 +361,8 @@ int main(void)
     gpu_say(GPU_NOTE, "plain", "small blocks are %s", pooled ? "pooled" : "the driver's own");
     (void)end("plain", block);
     if (gpu_has_kernels) {
-        free_waits(stream);
+        for (int i = 0; i < 4; i++)
+            free_waits(stream, i < 2 ? BLOCK : 8 * MIB, i % 2);
         free_in_order(stream);
         contents(stream);
     } else {
@@ -310,6 +374,8 @@ int main(void)
     attributes();
     captures(stream);
     cost(pooled);
+    if (gpu_has_kernels)
+        cost_of_work(stream);
     shared(pooled);
     (void)OK("plain", tarn_stream_return(stream));
     return gpu_end();
