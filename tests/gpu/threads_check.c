@@ -16,9 +16,12 @@
 #define MOST_THREADS 16
 #define COUNTS 5 /* 1, 2, 4, 8, 16 */
 #define ROUNDS 3
-#define RUN_NS 4000000  /* of each thread, at the least */
-#define WARM_STEPS 4000 /* until the slots have the memory that they need; and in slots so long too */
-#define WARM_NS 150000000
+#define RUN_NS 10000000 /* of each thread, at the least */
+#define PAIR_STEPS 4000 /* before that */
+/* Before the slots have the memory that they need, memory is mapped all the time. */
+#define SLOT_STEPS 50000
+#define SLOT_NS 150000000
+#define SLOT_MOST_NS 500000000u
 #define SLOTS 256
 #define STEPS 64 /* between two looks at the clock */
 
@@ -191,12 +194,13 @@ static void slots(struct runner *runner)
     }
 }
 
-/* ns a pair, of at least so many steps. */
+/* ns a pair, of at least so many steps unless they take too long. */
 static double run_for(struct runner *runner, uint64_t ns, size_t least)
 {
     uint64_t start = gpu_ns(), now = start;
     size_t steps = 0;
-    for (; (now - start < ns || steps < least) && !runner->failed; now = gpu_ns(), steps += STEPS)
+    for (; (now - start < ns || (steps < least && now - start < SLOT_MOST_NS)) && !runner->failed;
+         now = gpu_ns(), steps += STEPS)
         if (runner->work->size)
             pairs(runner);
         else
@@ -209,7 +213,7 @@ static void *run(void *argument)
     struct runner *runner = argument;
     if (runner->allocator->thread)
         runner->allocator->thread();
-    (void)run_for(runner, runner->work->size ? RUN_NS : WARM_NS, WARM_STEPS);
+    (void)(runner->work->size ? run_for(runner, RUN_NS, PAIR_STEPS) : run_for(runner, SLOT_NS, SLOT_STEPS));
     pthread_barrier_wait(runner->barrier);
     runner->ns = run_for(runner, RUN_NS, 0);
     pthread_barrier_wait(runner->barrier);
