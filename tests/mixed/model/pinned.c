@@ -89,12 +89,21 @@ static struct pinned *some_block(void)
     return NULL;
 }
 
+/* The launches of graphs that use these bytes, also of those that were destroyed since: who has the block orders its work after them. */
+static bool order_after_ghosts(struct flow *flow, struct span_of_bytes bytes)
+{
+    for (int i = 0; i < m.ghost_count; i++)
+        if (is_shared(m.ghosts[i].bytes, bytes) && !order_after_stamp(flow, m.ghosts[i].stamp))
+            return false;
+    return true;
+}
+
 static void op_use(void)
 {
     struct pinned *block = some_block();
     struct flow *flow = some_flow(-1);
     if (!block || is_of_a_graph(block) || !flow || flow->capture >= 0 || !takes_work(flow) || !flow_value(flow) ||
-        (block->used && !order_after_stamp(flow, block->last)))
+        (block->used && !order_after_stamp(flow, block->last)) || !order_after_ghosts(flow, bytes_of(block)))
         return;
     if (!WELL(0, tarn_pinned_record_stream, block->start + below((unsigned)block->size), flow->value))
         return;
@@ -156,8 +165,8 @@ bool order_after_pinned(struct flow *flow, const struct capture *capture)
         if (m.pinned[i].live && m.pinned[i].used && has_pinned(capture, bytes_of(&m.pinned[i])) &&
             !order_after_stamp(flow, m.pinned[i].last))
             return false;
-    for (int i = 0; i < m.ghost_count; i++)
-        if (has_pinned(capture, m.ghosts[i].bytes) && !order_after_stamp(flow, m.ghosts[i].stamp))
+    for (int i = 0; i < capture->pinned_count; i++)
+        if (!order_after_ghosts(flow, capture->pinned[i]))
             return false;
     return true;
 }
@@ -202,7 +211,7 @@ void pinned_end(void)
 const struct operation pinned_operations[] = {{"allocate pinned", 6, NULL, op_allocate, false},
                                               {"use pinned", 8, NULL, op_use, false},
                                               {"free pinned", 6, NULL, op_free, false},
-                                              {"pinned in a capture", 0, NULL, op_capture, false},
-                                              {"free captured pinned", 0, NULL, op_free_captured, false},
+                                              {"pinned in a capture", 8, NULL, op_capture, false},
+                                              {"free captured pinned", 3, NULL, op_free_captured, false},
                                               {"trim pinned", 1, NULL, op_trim, false},
                                               {NULL, 0, NULL, NULL, false}};
