@@ -26,9 +26,9 @@ struct model m;
 
 /* ---- Operations -------------------------------------------------------------------------------------------------- */
 
-static const struct operation *const groups[] = {block_operations, stream_operations, pool_operations,
-                                                 graph_operations, handle_operations, pinned_operations,
-                                                 share_operations, sleep_operations,  ask_operations};
+static const struct operation *const groups[] = {
+    block_operations,  stream_operations, pool_operations,  graph_operations, handle_operations,
+    pinned_operations, share_operations,  sleep_operations, count_operations, ask_operations};
 enum { OPERATIONS = 128 };
 static const struct operation *operations[OPERATIONS];
 static int operation_count;

@@ -360,6 +360,13 @@ static struct block *allocate_in(int pool, struct flow *flow, size_t size)
     return block;
 }
 
+void block_want_in(int pool)
+{
+    struct flow *flow = some_flow(m.pools[pool].device);
+    if (flow)
+        (void)allocate_in(pool, flow, 1 + below(CHANCE(2) ? 4000 : 4 << 20));
+}
+
 /* A block's stream goes, and another's blocks come to lie where its were, before a checkpoint of then is restored. */
 static void op_come_and_go(void)
 {
@@ -448,19 +455,21 @@ static void use_here(struct block *block)
     held_by(capture, block);
 }
 
+void block_use_by(struct block *block, struct flow *flow)
+{
+    if (flow && block_is_usable(block) && !block->held)
+        (void)use_elsewhere(block, flow, flow->life != block->life);
+}
+
 static void op_use(void)
 {
     struct block *block = some_block();
     if (!block || !block_is_usable(block) || block->held)
         return;
-    if (CHANCE(3) || is_orphan(block)) {
-        struct flow *flow = some_flow(block->device);
-        bool same = flow && flow->life == block->life;
-        if (flow)
-            (void)use_elsewhere(block, flow, !same);
-    } else {
+    if (CHANCE(3) || is_orphan(block))
+        block_use_by(block, some_flow(block->device));
+    else
         use_here(block);
-    }
 }
 
 /* A stream that captures is recorded, or one that does nothing with it. */

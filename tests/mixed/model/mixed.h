@@ -16,6 +16,7 @@
  *   pinned.c   pinned memory of the host
  *   shares.c   anchors, shares, observers
  *   sleeps.c   the process asleep and awake
+ *   counts.c   who counts what, and what is left of things that have ended
  *   asks.c     what tarn says when it is asked, reports and settings */
 #ifndef TESTS_MIXED_MODEL_H
 #define TESTS_MIXED_MODEL_H
@@ -359,13 +360,18 @@ struct operation {
     bool by_main; /* by the thread that has the turns to give */
 };
 extern const struct operation block_operations[], stream_operations[], pool_operations[], graph_operations[],
-    handle_operations[], pinned_operations[], share_operations[], sleep_operations[], ask_operations[];
+    handle_operations[], pinned_operations[], share_operations[], sleep_operations[], count_operations[],
+    ask_operations[];
 
 /* blocks.c */
 struct block *block_free_slot(void);
 void block_free(struct block *block);
+/* Work of any stream on it, where the flow takes work. */
+void block_use_by(struct block *block, struct flow *flow);
 /* One more for the flow, by tarn_alloc_on(), where there is room. */
 void block_want(struct flow *flow);
+/* One more in a pool that runs. */
+void block_want_in(int pool);
 /* It is nobody's now: what the model knows of that. */
 void freed(struct block *block);
 bool block_is_usable(const struct block *block);
@@ -393,6 +399,9 @@ void pools_make_room(void);
 /* Its contents are what they were, or nobody knows. */
 void contents_of_pool(int index, bool known);
 int pool_any(int device, bool running);
+void pool_suspend(int index);
+/* One of the references that the model has. */
+void pool_release_one(int index);
 void scope_begin_on(int pool, struct flow *flow);
 void checkpoint_make(int index);
 void checkpoints_restore(int index); /* all that there are of the pool */
@@ -416,13 +425,20 @@ void pinned_end(void);
 /* shares.c */
 bool is_anchored_in(int pool);
 bool is_anchored_on(int device);
+/* All memory of the device is let go. */
+void anchors_leave(int device);
 void shares_end(void);
 
 /* sleeps.c */
 bool is_night(void);
 /* Its owner has resumed a pool: a sleep leaves it alone from then on, even one that is yet to be committed. */
 void night_leaves(int pool);
+/* Whether a sleep may count the pool that had this number at that turn. */
+bool night_counts(int pool, unsigned turn);
 void sleeps_end(bool may_be_short);
+
+/* counts.c */
+void pool_ended(int slot);
 
 /* asks.c */
 void caching_turn(bool wanted);

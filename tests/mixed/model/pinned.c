@@ -23,12 +23,17 @@ static bool has_pinned(const struct capture *capture, struct span_of_bytes bytes
     return false;
 }
 
+static int graphs_of(const struct pinned *block)
+{
+    int count = 0;
+    for (int i = 0; i < CAPTURES; i++)
+        count += has_pinned(&m.captures[i], bytes_of(block));
+    return count;
+}
+
 static bool is_of_a_graph(const struct pinned *block)
 {
-    for (int i = 0; i < CAPTURES; i++)
-        if (has_pinned(&m.captures[i], bytes_of(block)))
-            return true;
-    return false;
+    return graphs_of(block) > 0;
 }
 
 /* The caller may write to it at once, so that all work of those who had it before must have ended. */
@@ -130,33 +135,72 @@ static void op_free(void)
 
 /* ---- Graphs ------------------------------------------------------------------------------------------------------ */
 
-/* A capture that is known uses a block, one that another graph has where there is one; each launch does, even when it was freed. */
-static void op_capture(void)
+/* A capture that is known uses a block; each launch does, even when it was freed. */
+static void capture_uses(struct capture *capture, const struct pinned *block)
 {
-    struct pinned *block = some_block();
-    struct capture *capture = &m.captures[below(CAPTURES)];
     struct flow *flow = &m.flows[capture->flow];
-    for (int i = 0; i < PINNED && !CHANCE(4); i++)
-        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]))
-            block = &m.pinned[i];
-    if (!block || capture->state != OPEN || capture->how == UNKNOWN || !is_usable_by(flow, m.actor) ||
-        !captures_now(flow) || !flow_value(flow) || capture->pinned_count == PINNED_OF_GRAPH ||
-        has_pinned(capture, bytes_of(block)) || !WELL(0, tarn_pinned_record_stream, block->start, flow->value))
+    if (capture->state != OPEN || capture->how == UNKNOWN || !is_usable_by(flow, m.actor) || !captures_now(flow) ||
+        !flow_value(flow) || capture->pinned_count == PINNED_OF_GRAPH || has_pinned(capture, bytes_of(block)) ||
+        !WELL(0, tarn_pinned_record_stream, block->start, flow->value))
         return;
     capture->pinned[capture->pinned_count++] = bytes_of(block);
     use_bytes(flow, block->start, block->size, -1, (int)below(256), "pinned memory of a graph is another's");
-    block->known = false;
 }
 
-/* Blocks of graphs are freed, and others of their sizes wanted. */
+/* One that is open, where one is. */
+static int capture_open(void)
+{
+    int first = (int)below(CAPTURES), one = first;
+    for (int i = 0; i < CAPTURES; i++)
+        if (m.captures[(first + i) % CAPTURES].state == OPEN)
+            one = (first + i) % CAPTURES;
+    return one;
+}
+
+/* One that graphs use, and that this capture does not use yet, where there is one; else any. */
+static struct pinned *block_of_others(const struct capture *capture)
+{
+    struct pinned *block = some_block();
+    unsigned count = 0;
+    for (int i = 0; i < PINNED; i++)
+        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]) && !has_pinned(capture, bytes_of(&m.pinned[i])) &&
+            CHANCE(++count))
+            block = &m.pinned[i];
+    return block;
+}
+
+/* A few blocks are used by all captures that are open, or by one. */
+static void op_capture(void)
+{
+    int one = capture_open();
+    for (unsigned count = 1 + below(3); count > 0; count--) {
+        struct pinned *block = CHANCE(4) ? some_block() : block_of_others(&m.captures[one]);
+        bool all = CHANCE(2);
+        for (int i = 0; i < CAPTURES && block; i++)
+            if (all || i == one)
+                capture_uses(&m.captures[i], block);
+        if (block && is_of_a_graph(block))
+            block->known = false;
+    }
+}
+
+/* Blocks of graphs are freed, some of these graphs are destroyed, and others of the blocks' sizes are wanted. */
 static void op_free_captured(void)
 {
+    size_t sizes[CAPTURES * PINNED_OF_GRAPH];
+    int count = 0;
     for (int i = 0; i < PINNED; i++)
-        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]) && CHANCE(2))
+        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]) && CHANCE(graphs_of(&m.pinned[i]) > 1 ? 2 : 4))
             block_free_pinned(&m.pinned[i]);
-    for (int i = 0; i < CAPTURES; i++)
-        for (int k = 0; k < m.captures[i].pinned_count; k++)
-            allocate(m.captures[i].pinned[k].end - m.captures[i].pinned[k].start);
+    for (int i = 0; i < CAPTURES; i++) {
+        struct capture *capture = &m.captures[i];
+        for (int k = 0; k < capture->pinned_count; k++)
+            sizes[count++] = capture->pinned[k].end - capture->pinned[k].start;
+        if (capture->pinned_count && capture->state == GRAPH && CHANCE(2))
+            graph_destroy(capture);
+    }
+    for (int i = 0; i < count; i++)
+        allocate(sizes[i]);
 }
 
 bool order_after_pinned(struct flow *flow, const struct capture *capture)

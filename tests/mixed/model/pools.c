@@ -37,6 +37,7 @@ void pool_settle(int index)
         if (m.checkpoints[i].live && m.checkpoints[i].pool == index)
             m.checkpoints[i].pool = -1;
     pool->live = false;
+    pool_ended(index);
 }
 
 /* Those that a call which was made to fail did not free. */
@@ -119,7 +120,7 @@ static void op_create(void)
         }
 }
 
-static void pool_release(int index)
+void pool_release_one(int index)
 {
     struct pool *pool = &m.pools[index];
     if (!WELL(0, tarn_pool_release, pool->pool))
@@ -140,7 +141,7 @@ static void op_release(void)
 {
     int index = pool_any(-1, false);
     if (index >= 0 && (m.pools[index].users > 1 || !blocks_in(index) || CHANCE(3)))
-        pool_release(index);
+        pool_release_one(index);
 }
 
 static void op_count(void)
@@ -243,13 +244,12 @@ void contents_of_pool(int index, bool known)
         }
 }
 
-static void op_suspend(void)
+void pool_suspend(int index)
 {
-    int index = pool_any(-1, true);
-    bool keep = CHANCE(2);
-    if (index < 0 || unknown_open(m.pools[index].device))
-        return;
     struct pool *pool = &m.pools[index];
+    bool keep = CHANCE(2);
+    if (pool->state != TARN_POOL_RUNS || unknown_open(pool->device))
+        return;
     bool barred = known_open(pool->device);
     m.moves = true;
     tarn_status status = CALL(tarn_pool_suspend, pool->pool, keep);
@@ -263,6 +263,13 @@ static void op_suspend(void)
         return;
     m.count.suspends++;
     contents_of_pool(index, pool->state == TARN_POOL_KEPT);
+}
+
+static void op_suspend(void)
+{
+    int index = pool_any(-1, true);
+    if (index >= 0)
+        pool_suspend(index);
 }
 
 static void op_resume(void)

@@ -107,6 +107,13 @@ static void op_anchor(void)
     (void)extent_of(anchor, &anchor->extent);
 }
 
+void anchors_leave(int device)
+{
+    for (int i = 0; i < ANCHORS; i++)
+        if (anchors[i].live && anchors[i].device == device && WELL(0, tarn_unanchor, anchors[i].start, anchors[i].size))
+            anchors[i].live = false;
+}
+
 /* ---- Shares ------------------------------------------------------------------------------------------------------ */
 
 /* Through a socket, as to another process. */

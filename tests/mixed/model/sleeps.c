@@ -11,6 +11,7 @@ static struct {
     unsigned what;
     struct {
         bool sleeps, keeps; /* as the options say, where it can */
+        bool counted;       /* until the commit if it stays awake, else until the wake */
         unsigned turn;
     } pools[POOLS];
 } night;
@@ -23,6 +24,11 @@ bool is_night(void)
 void night_leaves(int pool)
 {
     night.pools[pool].sleeps = false;
+}
+
+bool night_counts(int pool, unsigned turn)
+{
+    return is_night() && night.pools[pool].counted && night.pools[pool].turn == turn;
 }
 
 static tarn_sleep_contents contents_of(const tarn_sleep_options *options, const struct pool *pool)
@@ -43,6 +49,18 @@ static void state_is(tarn_sleep_state wanted)
     night.state = state;
 }
 
+/* It has fallen asleep just now, and nothing has failed. */
+static void check_sleeper(int index)
+{
+    const struct pool *pool = &m.pools[index];
+    tarn_stats stats = {.size = sizeof stats};
+    SO(pool->state == (night.pools[index].keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED),
+       "a pool does not sleep as it was told", "pool %d: %d", index, (int)pool->state);
+    MINE(tarn_pool_stats_get(pool->pool, &stats));
+    SO(stats.reserved_bytes[0].current == 0, "a pool sleeps with memory", "pool %d: %" PRId64 " bytes", index,
+       stats.reserved_bytes[0].current);
+}
+
 /* What has become of each pool. Of those that captures made the model has no handle, and goes by what it asked for. */
 static void pools_look(bool sure)
 {
@@ -59,8 +77,7 @@ static void pools_look(bool sure)
         else if (night.state == TARN_SLEEP_AWAKE)
             pool->state = TARN_POOL_RUNS;
         if (sure && pool->pool && listed && before == TARN_POOL_RUNS && night.state == TARN_SLEEP_ASLEEP)
-            SO(pool->state == (night.pools[i].keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED),
-               "a pool does not sleep as it was told", "pool %d: %d", i, (int)pool->state);
+            check_sleeper(i);
         if (sure && pool->pool && !listed && before == TARN_POOL_RUNS)
             SO(pool->state == TARN_POOL_RUNS, "a pool sleeps that was to stay awake", "pool %d: %d", i,
                (int)pool->state);
@@ -73,12 +90,28 @@ static void pools_look(bool sure)
 
 static void committed(void)
 {
+    for (int i = 0; i < POOLS && night.state == TARN_SLEEP_ASLEEP; i++)
+        night.pools[i].counted &= night.pools[i].sleeps;
     if (night.state == TARN_SLEEP_ASLEEP && night.what & TARN_SLEEP_HANDLES)
         workspaces_were_cleared();
 }
 
+/* Bytes that are reserved on all devices. */
+static size_t reserved(void)
+{
+    size_t bytes = 0;
+    for (int device = 0; device < m.devices; device++) {
+        tarn_stats stats = {.size = sizeof stats};
+        MINE(tarn_device_stats_get(device, &stats));
+        bytes += (size_t)stats.reserved_bytes[0].current;
+    }
+    return bytes;
+}
+
 static void check_residue(const tarn_residue *residue, unsigned room)
 {
+    SO(residue->after == reserved(), "a residue is of other memory", "%zu bytes, and %zu are reserved", residue->after,
+       reserved());
     for (size_t i = 0; i < residue->count && i < room; i++)
         SO(strcmp(tarn_residue_reason_text(residue->items[i].reason), "unknown") != 0, "a residue without a reason",
            "%d", (int)residue->items[i].reason);
@@ -106,15 +139,17 @@ static void fall_asleep(void)
         night.pools[i].keeps = contents == TARN_SLEEP_KEEP;
         night.pools[i].sleeps = pool->live && night.what & TARN_SLEEP_POOLS && contents != TARN_SLEEP_LEAVE &&
                                 !pool->plain && pool->state == TARN_POOL_RUNS && !is_anchored_in(i);
+        night.pools[i].counted = pool->live && night.what & TARN_SLEEP_POOLS;
     }
     m.moves = true;
-    tarn_status status = prepares ? CALL(tarn_sleep_prepare, &options, CHANCE(2) ? &residue : NULL)
-                                  : CALL(tarn_sleep, &options, CHANCE(2) ? &residue : NULL);
+    bool asks = CHANCE(2);
+    tarn_status status = prepares ? CALL(tarn_sleep_prepare, &options, asks ? &residue : NULL)
+                                  : CALL(tarn_sleep, &options, asks ? &residue : NULL);
     m.moves = false;
     bool good = well("a sleep", status, barred ? BIT(TARN_ERROR_CAPTURE) : 0);
     SO(!good || !barred, "a sleep during a known capture", "it was not refused");
     state_is(!good ? TARN_SLEEP_CHANGES : prepares ? TARN_SLEEP_PREPARED : TARN_SLEEP_ASLEEP);
-    if (good)
+    if (good && asks)
         check_residue(&residue, 6);
     pools_look(good && !was_injected());
     committed();

@@ -95,8 +95,8 @@ void streams_begin(void)
         for (int i = 0; i < (device ? 1 : 3); i++)
             native_begin(flow_begin(ADOPTED, device));
     }
-    for (int i = 0; i < 2; i++)
-        native_begin(flow_begin(FOUND, 0));
+    for (int i = 0; i < 3; i++)
+        native_begin(flow_begin(FOUND, i / 2));
     for (int i = 0; i < EVENTS; i++) {
         m.events[i].device = i % m.devices;
         SURE(tarn_event_create, m.events[i].device, &m.events[i].event);

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What is left of things that have ended: pools are counted by those who hold them and by nobody else, and after a trim of all no freed block
+ * waits any more. A device that everything leaves at once shows what is only seen where nothing else is there. */
+#include "mixed/model/mixed.h"
+
+/* Pools that nobody counts any more, the newest ones. */
+enum { ENDED = 48 };
+static struct ended {
+    tarn_pool_id id;
+    int slot, device;
+    unsigned turn;
+} ended[ENDED];
+static unsigned ended_count;
+
+void pool_ended(int slot)
+{
+    const struct pool *pool = &m.pools[slot];
+    if (pool->id.first || pool->id.second)
+        ended[ended_count++ % ENDED] = (struct ended){pool->id, slot, pool->device, pool->turn};
+}
+
+/* Work of graphs that are gone has ended, so that nothing counts what they used. */
+static bool is_at_rest(int device)
+{
+    if (any_open(m.waits_for_all ? -1 : device))
+        return false;
+    MINE(driver->device_synchronize(device));
+    settle();
+    check_pending();
+    return true;
+}
+
+static void check_counts(int device)
+{
+    for (int i = 0; i < POOLS; i++) {
+        const struct pool *pool = &m.pools[i];
+        unsigned count = 0, known = (unsigned)(pool->users + pool->scopes + pool->graphs);
+        if (!pool->live || !pool->pool || !pool->users || pool->device != device ||
+            !WELL(0, tarn_pool_use_count_get, pool->pool, &count))
+            continue;
+        SO(count == known || (count == known + 1 && night_counts(i, pool->turn)), "a pool is counted by others",
+           "pool %d: %u, not %u: %d users, %d scopes, %d graphs", i, count, known, pool->users, pool->scopes,
+           pool->graphs);
+    }
+    for (unsigned i = 0; i < ENDED && i < ended_count; i++) {
+        tarn_pool *found = NULL;
+        if (ended[i].device != device || night_counts(ended[i].slot, ended[i].turn))
+            continue;
+        tarn_status status = CALL(tarn_pool_find, ended[i].id, &found);
+        SO(status, "a pool that nobody counts is there", "%" PRIu64 ",%" PRIu64, ended[i].id.first, ended[i].id.second);
+        (void)well("tarn_pool_find", status, BIT(TARN_ERROR_INVALID_ARGUMENT));
+    }
+}
+
+/* Blocks that were freed and that work still holds back. */
+static int64_t waiting(const tarn_stats *stats)
+{
+    return stats->active[0].current - stats->allocation[0].current;
+}
+
+/* All has been trimmed: what still waits is of pools that somebody has. */
+static void check_waiting(int device)
+{
+    tarn_stats all = {.size = sizeof all};
+    MINE(tarn_device_stats_get(device, &all));
+    int64_t of_pools = 0;
+    for (int i = 0; i < POOLS; i++) {
+        const struct pool *pool = &m.pools[i];
+        tarn_stats stats = {.size = sizeof stats};
+        tarn_pool *found = NULL;
+        if (!pool->live || pool->device != device)
+            continue;
+        if (tarn_pool_find(pool->id, &found))
+            return; /* a graph's, of which nothing is known */
+        MINE(tarn_pool_stats_get(found, &stats));
+        MINE(tarn_pool_release(found));
+        of_pools += waiting(&stats);
+    }
+    for (unsigned i = 0; i < ENDED && i < ended_count; i++) /* that a sleep counts */
+        if (ended[i].device == device && night_counts(ended[i].slot, ended[i].turn))
+            return;
+    SO(waiting(&all) == of_pools, "freed blocks wait after a trim of all",
+       "device %d: %" PRId64 " blocks, of pools %" PRId64, device, waiting(&all), of_pools);
+}
+
+static void check_device(int device)
+{
+    if (!is_at_rest(device) || !WELL(0, tarn_device_trim, device, 0) || was_injected())
+        return;
+    check_counts(device);
+    check_waiting(device);
+}
+
+static void op_count_all(void)
+{
+    check_device((int)below((unsigned)m.devices));
+}
+
+/* ---- Everything leaves ------------------------------------------------------------------------------------------- */
+
+static void blocks_leave(int device, bool running)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && m.blocks[i].device == device && !m.blocks[i].held &&
+            block_is_usable(&m.blocks[i]) == running)
+            block_free(&m.blocks[i]);
+}
+
+/* A device is left: its graphs go, and its pools sleep or give back what is free; then go the blocks of those that sleep, and pools. What
+ * these leave behind is all that there is of the device then. */
+static void op_leave(void)
+{
+    int device = CHANCE(4) ? 0 : m.devices - 1;
+    if (any_open(m.waits_for_all ? -1 : device))
+        return;
+    for (int i = 0; i < CAPTURES; i++)
+        if (m.captures[i].state == GRAPH && m.captures[i].device == device)
+            graph_destroy(&m.captures[i]);
+    anchors_leave(device);
+    for (int i = 0; i < POOLS; i++)
+        if (m.pools[i].live && m.pools[i].users && m.pools[i].device == device && m.pools[i].state == TARN_POOL_RUNS)
+            block_want_in(i);
+    for (int i = 0; i < BLOCKS; i++)
+        for (int k = 0; k < 3 && m.blocks[i].live && m.blocks[i].device == device; k++)
+            block_use_by(&m.blocks[i], some_flow(device));
+    for (int i = 0; i < POOLS; i++)
+        if (m.pools[i].live && m.pools[i].users && m.pools[i].device == device && CHANCE(2))
+            pool_suspend(i);
+    blocks_leave(device, true);
+    for (int i = 0; i < POOLS; i++)
+        if (m.pools[i].live && m.pools[i].users && m.pools[i].device == device)
+            (void)WELL(0, tarn_pool_trim, m.pools[i].pool, 0);
+    (void)WELL(0, tarn_device_trim, device, 0);
+    blocks_leave(device, false);
+    for (int i = 0; i < POOLS; i++)
+        if (m.pools[i].live && m.pools[i].users && m.pools[i].device == device && !CHANCE(3))
+            pool_release_one(i);
+    check_device(device);
+}
+
+const struct operation count_operations[] = {
+    {"count all", 4, NULL, op_count_all, false}, {"leave", 2, NULL, op_leave, false}, {NULL, 0, NULL, NULL, false}};
