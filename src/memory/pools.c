@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls on pools, those that allocate excepted. They check arguments and say what a pool is to be; its life is pool/pool.c's. Owns
+/* The public calls on pools, except those that allocate. They check arguments and read options; pool/pool.c creates and ends pools. Owns
  * nothing. */
 #include "base/pages.h"
 #include "base/sized.h"
@@ -15,7 +15,7 @@
 
 #include <tarn/sleep.h>
 
-/* One count more for a caller, and one less, which the caller then takes from the count of all. False where there is none. */
+/* Adds and removes a caller's reference. After a removal, this function's caller also drops it from `count`. False if there is none. */
 static bool user_retain(struct pool *pool)
 {
     if (!pool_retain(pool))
@@ -32,7 +32,7 @@ static bool user_let_go(struct pool *pool)
     return users != 0;
 }
 
-/* The start of a call that reads something of a pool. */
+/* The start of a call that reads from a pool. */
 static tarn_status check_reading(tarn_pool *pool, const void *result)
 {
     tarn_status status = pool_check_any(pool);
@@ -49,14 +49,14 @@ static bool asks_for_plain(const tarn_pool_options *options)
            sizes->max_non_split_rounding;
 }
 
-/* What a pool is made with: the caller's options, as this version has them, and what they point to, `sizes` in any case. */
+/* A copy of the caller's options in the form of this version, and of what they point to. `sizes` is always present. */
 struct wanted {
     tarn_pool_options options;
     tarn_segment_sizes sizes;
     tarn_pool_allocator allocator;
 };
 
-/* Reads the options, NULL for those that there are without. */
+/* Reads the options; NULL means the defaults. */
 static tarn_status read_options(const tarn_pool_options *given, struct wanted *wanted)
 {
     static const tarn_pool_options nothing_special = {.size = sizeof nothing_special, .device = TARN_CURRENT_DEVICE};
@@ -99,7 +99,7 @@ static tarn_status check_options(const tarn_pool_options *options)
     return TARN_OK;
 }
 
-/* Makes a new pool what its options say. Arena lock. */
+/* Applies its options to a new pool. Arena lock. */
 static void pool_configure(struct pool *pool, const tarn_pool_options *options)
 {
     struct store *store = &pool->store;
@@ -142,7 +142,7 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
         return failed(TARN_ERROR_NOT_SUPPORTED, "plain segments cannot be exported; the pool needs virtual ones");
     if ((status = pool_create(arena, false, &pool)))
         return status;
-    mutex_lock(&arena->lock); /* others look for spare memory */
+    mutex_lock(&arena->lock); /* other threads look for spare memory */
     pool_configure(pool, options);
     mutex_unlock(&arena->lock);
     atomic_store(&pool->users, 1);
@@ -273,7 +273,7 @@ tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what)
     return status ? status : statistics_reset(store_of_public(pool)->arena, store_of_public(pool), what);
 }
 
-/* Bytes of the device that a trim of the default pool leaves alone: those of pools that somebody counts. */
+/* Bytes of the device that a trim of the default pool does not touch: those of pools with references. */
 static size_t reserved_by_others(struct arena *arena)
 {
     size_t bytes = 0;
@@ -298,7 +298,7 @@ tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep)
     trace_store(TRACE_trim, store, keep);
     if (!store_is_default(store))
         return trim(arena, store, keep);
-    pools_collect(arena); /* a pool's last graph may have ended, where nothing could be done about it */
+    pools_collect(arena); /* a pool's last graph may have ended in a thread that could not collect */
     size_t others = reserved_by_others(arena);
     status = trim(arena, NULL, keep > SIZE_MAX - others ? SIZE_MAX : keep + others);
     pools_collect(arena);
@@ -314,7 +314,7 @@ tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes)
     mutex_lock(&store->arena->lock);
     store->limit = bytes;
     if (store_is_default(store))
-        store->arena->uncached.limit = bytes; /* which serves in its place while nothing is cached */
+        store->arena->uncached.limit = bytes; /* it serves instead of the default store while caching is off */
     mutex_unlock(&store->arena->lock);
     return TARN_OK;
 }

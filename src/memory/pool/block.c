@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds live blocks, and ends them. Owns nothing. An entry of the page map that is not the caller's own may change at any moment, and says
- * nothing before the lock of the heap that it names is held. */
+/* Finds live blocks, and ends them. Owns nothing. An entry of the page map may change at any moment, unless it belongs to a block of the
+ * caller. It is valid only while the lock of the heap that it names is held. */
 #include "memory/pool/block.h"
 #include "base/status.h"
 #include "memory/arena/hooks.h"
@@ -49,8 +49,8 @@ void block_unlock(const struct block *block)
     mutex_unlock(&block->heap->lock);
 }
 
-/* Gives what is free in a heap of an ordered store back to the driver now, unless memory may not be moved. Never waits: a caller of a free
- * may have locks. */
+/* Gives free memory of a heap of an ordered store back to the driver now, unless memory must not be moved. Never waits, because the caller
+ * of a free may hold locks. */
 static void give_back_in_order(struct heap *heap)
 {
     struct error_before before;
@@ -80,8 +80,8 @@ static struct heap *heap_of_entry(map_entry entry)
     return span ? atomic_load_explicit(&span->heap, memory_order_relaxed) : NULL;
 }
 
-/* The entry of a page with the lock of its heap held; 0, nothing held, when the page has none, or more than one heap's. An entry that is
- * not the caller's own may change at any moment: it says nothing before the lock of the heap that it names is held. */
+/* Returns the entry of a page with the lock of its heap held; 0, with nothing held, if the page has no entry, or entries of more than one
+ * heap. An entry may change at any moment, so it is checked again under the lock of the heap that it names. */
 static map_entry page_lock(uintptr_t page, struct heap **heap)
 {
     for (map_entry entry = map_get(page); entry && entry != MAP_SHARED; entry = map_get(page)) {
@@ -96,8 +96,8 @@ static map_entry page_lock(uintptr_t page, struct heap **heap)
     return 0;
 }
 
-/* The page map's last entry of what begins at or before an address, or the first span of the plain segment around it, with the lock
- * of its heap held; 0, nothing held, if there is none. */
+/* Returns the last entry of the page map that begins at or before an address, or the first span of the plain segment around it, with the
+ * lock of its heap held; 0, with nothing held, if there is none. */
 static map_entry entry_lock(uintptr_t address, struct heap **heap)
 {
     const struct arena *arena = NULL;
@@ -142,7 +142,7 @@ struct use *block_uses_of(const struct block *block)
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
-/* A free does not fail for what debug mode cannot have. */
+/* If debug mode cannot get what it needs, the free still succeeds. */
 static void debug_freed(struct block *block, bool look)
 {
     struct error_before before;
@@ -177,7 +177,7 @@ void block_free_locked(struct block *block, bool look)
     if (block->slab) {
         cache_give_locked(block->slab, block->slot);
     } else {
-        kept_flush_locked(heap); /* which may be all that it keeps */
+        kept_flush_locked(heap); /* the block may be the only one that it keeps */
         span_leave_map_locked(block->span);
         span_give_locked(heap, block->span);
     }

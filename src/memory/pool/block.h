@@ -7,7 +7,8 @@
 
 #include "memory/heap/slab.h"
 
-/* A live block, found under the lock of its heap, which stays held until block_unlock(); a span of its own is claimed so long. */
+/* A live block, found under the lock of its heap, which stays held until block_unlock(). If the block has its own span, the span is claimed
+ * until then. */
 struct block {
     struct heap *heap;
     struct span *span;
@@ -15,37 +16,37 @@ struct block {
     unsigned slot;
     uintptr_t start;
     size_t size, requested; /* bytes */
-    size_t front;           /* bytes from the start to what the caller has: debug mode's */
+    size_t front;           /* bytes from the start to the caller's pointer; debug mode uses them */
     bool ended;             /* it was freed */
 };
 
-/* What the caller may use. */
+/* The size that the caller may use. */
 static inline size_t block_usable(const struct block *block)
 {
     return block->front ? block->requested : block->size;
 }
 
-/* Finds the live block that holds an address, with the lock of its heap held then. Who has a caller's pointer: share/pointer.h. */
+/* Finds the live block that contains an address, and returns with the lock of its heap held. For a pointer from a caller, use
+ * share/pointer.h. */
 bool block_find_lock(uintptr_t address, struct block *block);
 void block_unlock(const struct block *block);
 /* The same after a free. */
 void block_unlock_freed(const struct block *block);
 
-/* Where the list of a block's uses begins; NULL where the host has no memory for it. */
+/* The head of the list of a block's uses; NULL if the host has no memory for it. */
 struct use **block_uses(struct block *block);
-/* The uses that it has. */
+/* The list of a block's uses. */
 struct use *block_uses_of(const struct block *block);
 
-/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With `look` debug mode may have it wait
- * too. */
+/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With `look` debug mode may make it wait too. */
 void block_free_locked(struct block *block, bool look);
-/* Announces the end of a block before it is freed, and its memory somebody else's: with no lock held, so that a thread that frees it
- * meanwhile may say so too, and a free that then fails for lack of host memory leaves a block of which nobody knows. */
+/* Announces the end of a block before it is freed and its memory is reused. No lock is held. So a thread that frees the block at the same
+ * time may announce it too, and if the free then fails for lack of host memory, the block lives on although its end was announced. */
 void block_announce_end(const void *pointer);
-/* Frees a block at once, even if debug mode would look at it first. False where none begins there. */
+/* Frees a block at once, even if debug mode would check it first. False if no block begins there. */
 bool block_free_now(void *pointer);
 
-/* Whether the driver wants to know whose memory is whose. */
+/* Whether the driver wants to know which stream owns which memory. */
 static inline bool blocks_are_watched(void)
 {
     return driver->checking && driver->checking();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Checkpoints of a pool: lists of the program's blocks, in host pages. A restore frees every such block and takes the recorded ones out
- * of what is free then, as spans of their own whatever their size: so slabs, whose slots nobody but their cache can choose, play no
- * part. Blocks of the library's own are in no list: they come and go as their owners say, and a restore goes around them. All that can
- * fail comes before the first change. */
+/* Checkpoints of a pool: lists of the program's blocks, in host pages. A restore frees every such block and takes the recorded blocks from
+ * the free memory. Each gets its own span, whatever its size, because only a cache can choose a slot of its slabs. Blocks that belong to
+ * the library are in no list: their owners allocate and free them, and a restore works around them. Everything that can fail comes before
+ * the first change. */
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -35,7 +35,7 @@ static struct object_pool checkpoints = OBJECT_POOL_NAMED(struct checkpoint);
 struct collector {
     struct visitor visitor; /* first */
     struct list *list;
-    bool own; /* with the library's blocks; else with the program's */
+    bool own; /* the library's blocks; otherwise the program's */
 };
 
 static void collect(struct visitor *visitor, const struct visited *visited)
@@ -55,7 +55,7 @@ static void list_free(struct list *list)
     *list = (struct list){0};
 }
 
-/* The live blocks of a store now: the program's, or the library's own. */
+/* Lists the live blocks of a store: those of the program, or those of the library. */
 static tarn_status list_make(struct store *store, bool own, struct list *list)
 {
     struct collector collector = {{.visit = collect}, list, own};
@@ -108,7 +108,7 @@ tarn_status tarn_checkpoint_destroy(tarn_checkpoint *public)
     return TARN_OK;
 }
 
-/* What a restore can tell before it begins ------------------------------------------------------------------------- */
+/* What a restore checks before it begins --------------------------------------------------------------------------- */
 
 static tarn_status check_quiet(struct store *store, const struct list *now)
 {
@@ -141,7 +141,7 @@ static struct run *run_at_locked(struct heap *heap, uintptr_t address)
     return NULL;
 }
 
-/* Whether the memory of a block is still in the heap that it was of, and that heap still the same stream's: heaps are used again. */
+/* Whether the memory of a block is still in its heap, and the heap still belongs to the same stream: heaps are reused. */
 static bool is_there(struct store *store, const struct visited *then)
 {
     struct heap *heap = then->heap;
@@ -181,7 +181,7 @@ static tarn_status check_places(struct store *store, const struct list *then, co
     return TARN_OK;
 }
 
-/* Two fresh spans for each block, in a list by `next`. */
+/* Creates two spans for each block, in a list by `next`. */
 static struct span *spans_make(size_t count)
 {
     struct span *list = NULL;
@@ -226,7 +226,7 @@ static struct span *pop(struct span **list)
     return span;
 }
 
-/* The span of a run that holds an address, found from the one where the last search ended. */
+/* The span of a run that contains an address. Searches from the span where the last search ended. */
 static struct span *span_at(struct span *from, const struct run *run, uintptr_t address)
 {
     struct span *span = from && from->run == run && from->start <= address ? from : run->first;
@@ -294,7 +294,7 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is of another pool");
     const struct list *then = &checkpoint->list;
     debug_settles(&pool->store);
-    atomic_fetch_add(&pool->store.holds, 1); /* so that what lies free here serves no other pool's request meanwhile */
+    atomic_fetch_add(&pool->store.holds, 1); /* so that free memory here serves no other pool's request meanwhile */
     status = list_make(&pool->store, false, &now);
     if (!status)
         status = list_make(&pool->store, true, &own);

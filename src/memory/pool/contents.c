@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The contents of suspended pools. Owns the host memory that they are kept in, and what they travel through.
+/* The contents of suspended pools. Owns the host memory that keeps them, and the pinned memory that they are copied through.
  *
- * A driver copies pageable memory through a buffer of its own, by one thread. Much is copied faster in chunks through pinned memory: the
- * device's copy of one chunk runs while a crew copies others between pinned memory and where they are kept. What is small, and what there is
- * no pinned memory or no thread for, is left to the driver. */
+ * A driver copies pageable memory through its own buffer, with one thread. Large contents are copied faster in chunks through pinned
+ * memory: while the device copies one chunk, a crew of threads copies others between pinned memory and the place where they are kept. The
+ * driver copies small contents, and all contents if there is no pinned memory or no thread. */
 #include "memory/pool/contents.h"
 #include "base/crew.h"
 #include "base/pages.h"
@@ -14,9 +14,9 @@
 
 #include <sys/mman.h>
 
-#define STAGES (2 * CREW_MOST) /* a chunk per thread, and as many that the device is at */
+#define STAGES (2 * CREW_MOST) /* one chunk per thread, and as many for the device */
 
-/* Pinned memory costs some 0.25 ms per MiB to get. */
+/* Getting pinned memory takes about 0.25 ms per MiB. */
 struct contents_staging contents_staging = {.least = (size_t)64 << 20, .chunk = (size_t)4 << 20};
 
 struct kept {
@@ -26,7 +26,7 @@ struct kept {
     void *copy;
 };
 
-/* A chunk's place in pinned memory, and the end of the device's copy to or from it. */
+/* A chunk's place in pinned memory, and an event at the end of the device's copy to or from it. */
 struct stage {
     struct crew_copy copy;
     driver_event copied;
@@ -50,8 +50,7 @@ tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size
         object_free(&kept_objects, kept);
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu bytes of the contents of a pool", size);
     }
-    (void)madvise(copy, size,
-                  MADV_HUGEPAGE); /* fewer faults while it is filled; a system without them says so, and that is all */
+    (void)madvise(copy, size, MADV_HUGEPAGE); /* fewer page faults; without huge pages the call fails, without harm */
     *kept = (struct kept){contents->kept, start, size, copy};
     contents->kept = kept;
     return TARN_OK;
@@ -77,7 +76,7 @@ size_t contents_bytes(const struct contents *contents)
 
 /* Chunks ----------------------------------------------------------------------------------------------------------- */
 
-/* Where a walk over the contents has come to. */
+/* The position of a walk over the contents. */
 struct walk {
     const struct kept *kept;
     size_t offset;
@@ -104,7 +103,7 @@ static bool walk_on(struct walk *walk, struct chunk *chunk)
 
 /* Staging ---------------------------------------------------------------------------------------------------------- */
 
-/* Gives the stages back; no copies are under way. Memory that the driver does not take stays, for another attempt. */
+/* Gives the stages back; no copies are in progress. If the driver refuses memory, it stays for another attempt. */
 static void staging_free(struct contents *contents, struct device *device)
 {
     struct staging *staging = contents->staging;
@@ -121,7 +120,7 @@ static void staging_free(struct contents *contents, struct device *device)
     error_attempt_end(&before, TARN_OK);
 }
 
-/* Pinned memory for so many stages, and an event for each. */
+/* Allocates pinned memory for `count` stages, and an event for each. */
 static tarn_status staging_fill(struct staging *staging, struct device *device, unsigned wanted)
 {
     tarn_status status = driver->host_alloc(device->number, wanted * contents_staging.chunk, &staging->memory);
@@ -135,7 +134,7 @@ static tarn_status staging_fill(struct staging *staging, struct device *device, 
     return device_note(device, status);
 }
 
-/* Stages for `bytes`, two for each thread at the most; false where the driver has none to give. */
+/* Allocates stages for `bytes`, at most two per thread; false if the driver has no pinned memory. */
 static bool staging_create(struct contents *contents, struct device *device, size_t bytes, unsigned threads)
 {
     struct error_before before;
@@ -165,13 +164,13 @@ static tarn_status stage_queue(struct contents *contents, struct device *device,
     return driver->event_record(device->number, stage->copied, device->legacy->native);
 }
 
-/* The device copies a chunk into its stage while the crew takes those before it out of theirs. */
+/* The device copies a chunk into its stage while the crew copies earlier chunks out of theirs. */
 static tarn_status staged_out(struct contents *contents, struct device *device, struct staging *staging,
                               struct crew *crew)
 {
     struct walk walk = {contents->kept, 0};
     struct chunk chunk;
-    struct stage *before = NULL; /* the device is at it */
+    struct stage *before = NULL; /* the device copies it */
     tarn_status status = TARN_OK;
     for (size_t n = 0; !status; n++) {
         struct stage *stage = NULL;
@@ -193,7 +192,7 @@ static tarn_status staged_out(struct contents *contents, struct device *device, 
     return status;
 }
 
-/* The crew fills stages, half of them ahead of what the device copies from. */
+/* The crew fills stages, and is half of them ahead of the device. */
 static tarn_status staged_back(struct contents *contents, struct device *device, struct staging *staging,
                                struct crew *crew)
 {
@@ -222,7 +221,7 @@ static tarn_status staged_back(struct contents *contents, struct device *device,
     return status;
 }
 
-/* False where there is nothing to do it with. */
+/* False if there is no pinned memory or no thread for it. */
 static bool copy_staged(struct contents *contents, struct device *device, bool back, tarn_status *status)
 {
     size_t bytes = contents_bytes(contents);

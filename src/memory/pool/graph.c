@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs that use a pool. Owns nothing: a capture's pool is its scope's, a graph's is in the driver's hands, which
- * says when the graph has come to its end. */
+/* Captures and graphs that use a pool. Owns nothing: the scope of a capture has the reference to its pool. For a graph, the driver keeps
+ * the reference and reports when the graph has ended. */
 #include "memory/pool/graph.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -10,13 +10,13 @@
 #include "memory/heap/heap.h"
 #include "memory/pool/pool.h"
 
-/* By a driver's thread: nothing is called here. */
+/* Runs in a thread of the driver, so it makes no calls. */
 static void graph_ended(void *argument)
 {
     pool_hold_end(argument);
 }
 
-/* A graph takes over what its capture held. */
+/* A graph takes over the reference and hold of its capture. */
 static tarn_status hand_over(struct pool *pool, int device, driver_graph graph)
 {
     return device_note(device_at(device), driver->graph_hold(device, graph, graph_ended, pool));
@@ -44,7 +44,7 @@ tarn_status graph_capture_keeps(struct stream *stream, driver_graph graph)
     return status;
 }
 
-/* The pool of a capture on a stream, counted: the caller's, or one of its own. */
+/* The pool of a capture on a stream, with a reference: the caller's pool, or a new one. */
 static tarn_status pool_for(tarn_pool *public, struct stream *stream, struct pool **pool)
 {
     struct arena *arena = NULL;
@@ -64,8 +64,8 @@ static tarn_status pool_for(tarn_pool *public, struct stream *stream, struct poo
                : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
 }
 
-/* Begins a capture, or its announcement, with the pool's scope around it: before it, so that nothing that others free meanwhile is
- * marked inside. */
+/* Begins a capture, or its announcement, inside a scope of the pool. The scope is opened first, so that no mark for memory that other
+ * threads free meanwhile is recorded inside the capture. */
 static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, tarn_capture_mode mode)
 {
     struct stream *found = NULL;
@@ -75,7 +75,7 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     tarn_status status = memory_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
-    if (stream_is_known(found)) /* before the scope, which is that capture's too */
+    if (stream_is_known(found)) /* before the scope, because the capture shares it */
         return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or its capture was announced",
                       (unsigned long long)stream, found->device);
     if ((status = pool_for(public, found, &pool)))
@@ -94,7 +94,7 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     if (status)
         atomic_fetch_sub(&pool->store.holds, 1);
     struct arena *arena = pool->store.arena;
-    pool_let_go(pool); /* the scope counts it; else it may be gone now */
+    pool_let_go(pool); /* now only the scope has a reference, if it was opened */
     pools_collect(arena);
     return status;
 }

@@ -7,12 +7,12 @@
 
 #include "device/stream.h"
 
-/* A known capture has ended, with its graph, or with NULL and without one. On failure the graph is to be destroyed: its memory is
- * not held. */
+/* Called when a known capture has ended, with its graph, or NULL if there is none. On failure the caller destroys the graph, because its
+ * memory is not held. */
 tarn_status graph_capture_ended(struct stream *stream, driver_graph graph);
 
-/* The caller's graph of an announced capture that is about to end: it counts and holds the capture's pool, where there is one, beside
- * the capture, which may end then. On failure nothing has changed. */
+/* Called with the caller's graph of an announced capture that is about to end. The graph gets its own reference and hold on the capture's
+ * pool, if there is one, so the capture may end. On failure nothing has changed. */
 tarn_status graph_capture_keeps(struct stream *stream, driver_graph graph);
 
 #endif

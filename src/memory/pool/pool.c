@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the private pools: their making, their counts, and their end. A pool ends in three steps: its count falls to 0, anywhere;
- * pools_collect() leaves it behind; and destroys it when no heap, piece or request has to do with it any more. Lock order:
- * collecting, then what heap.h and arena.h say. */
+/* Owns the private pools: their creation, their references, and their end. A pool ends in three steps. Its last reference is dropped, in
+ * any thread. pools_collect() leaves it behind. A later pools_collect() destroys it, when no heap, piece or request refers to it. Lock
+ * order: collecting, then the order of heap.h and arena.h. */
 #include "memory/pool/pool.h"
 #include "base/cancel.h"
 #include "base/pages.h"
@@ -29,7 +29,7 @@ bool pool_retain(struct pool *pool)
 
 void pool_let_go(struct pool *pool)
 {
-    struct arena *arena = pool->store.arena; /* the pool may be gone at the next line but one */
+    struct arena *arena = pool->store.arena; /* the pool may be gone two lines below */
     atomic_fetch_add(&arena->let_go, 1);
     atomic_fetch_add(&arena->pools_ended, 1);
     if (atomic_fetch_sub(&pool->count, 1) != 1)
@@ -71,7 +71,7 @@ tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **resul
     return TARN_OK;
 }
 
-/* The arena whose default pool it is, or NULL. */
+/* The arena that has this pool as its default pool, or NULL. */
 static struct arena *arena_of_default(const tarn_pool *pool)
 {
     for (int i = 0; i < device_count(); i++) {
@@ -112,13 +112,13 @@ tarn_status pool_check(tarn_pool *pool)
 
 /* The end ---------------------------------------------------------------------------------------------------------- */
 
-/* Whether no request and no end of a graph has to do with it. */
+/* Whether no request and no ending graph uses the pool. */
 static bool is_unvisited_locked(struct store *store)
 {
     return atomic_load(&pool_of_store(store)->visits) == 0 && atomic_load(&store->holds) == 0;
 }
 
-/* Takes a store out of the arena's list, unless a request has to do with its pool. */
+/* Removes a store from the arena's list, unless a request uses its pool. */
 static bool unlink_store(struct arena *arena, struct store *store)
 {
     mutex_lock(&arena->lock);
@@ -132,8 +132,8 @@ static bool unlink_store(struct arena *arena, struct store *store)
     return unvisited;
 }
 
-/* Whether a store has no memory, and no request is on its way that could give it some. Where the count is 0, none begins: who looks
- * for spare memory counts itself under the same lock. */
+/* Whether a store has no memory, and no request in progress could give it some. Without references no request begins: code that looks for
+ * spare memory increments `visits` under the same lock. */
 static bool is_over(struct store *store)
 {
     mutex_lock(&store->arena->lock);
@@ -142,7 +142,7 @@ static bool is_over(struct store *store)
     return over;
 }
 
-/* Takes a pool that was left behind, and of which nothing is left, out of its list into `dead`. Collecting. */
+/* Moves a pool that was left behind and has no memory from its list to `dead`. Caller holds `collecting`. */
 static void bury_if_empty(struct arena *arena, struct pool *pool, struct store **dead)
 {
     struct store *store = &pool->store;
@@ -152,7 +152,7 @@ static void bury_if_empty(struct arena *arena, struct pool *pool, struct store *
     if (!is_over(store) || !heaps_give_up(store))
         return;
     if (!moves_bar_try(arena))
-        return; /* somebody may be looking at it; later, then */
+        return; /* a request may be using it; try again later */
     bool unlinked = unlink_store(arena, store);
     moves_unbar(arena);
     if (!unlinked)
@@ -174,7 +174,7 @@ static void destroy(struct pool *pool)
     object_free(&pools, pool);
 }
 
-/* The store after `store` in the list, NULL first. Collecting, so that it stays in it. */
+/* The store after `store` in the list; NULL starts. Caller holds `collecting`, so the store stays in the list. */
 static struct store *store_next(struct arena *arena, const struct store *store)
 {
     mutex_lock(&arena->lock);
@@ -185,14 +185,14 @@ static struct store *store_next(struct arena *arena, const struct store *store)
 
 static void leave_behind(struct store *store)
 {
-    pinned_pool_release(pool_of_store(store)->pinned); /* nobody captures with it any more */
+    pinned_pool_release(pool_of_store(store)->pinned); /* no capture uses it any more */
     pool_of_store(store)->pinned = NULL;
     heaps_leave_behind(store);
     trace_store(TRACE_pool_release, store, 0);
     process_changed();
 }
 
-/* Leaves a pool behind that nobody counts any more, and gives its id. False where there is none. */
+/* Leaves a pool without references behind, and returns its id. False if there is none. */
 static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
 {
     bool found = false;
@@ -246,7 +246,7 @@ void pools_leave_behind(struct arena *arena)
         if (pool->prepared)
             pool_sleep_cancel(pool);
         if (atomic_load(&store->holds))
-            continue; /* a graph may still run, and will say when it has ended */
+            continue; /* a graph may still run, and will report its end */
         if (atomic_exchange(&pool->count, 0))
             atomic_fetch_add(&arena->pools_ended, 1);
         if (!atomic_load(&store->left_behind))
@@ -258,7 +258,7 @@ void pools_leave_behind(struct arena *arena)
 void pool_release(struct pool *pool)
 {
     struct arena *arena = pool->store.arena;
-    atomic_fetch_add(&pool->visits, 1); /* it stays for what follows */
+    atomic_fetch_add(&pool->visits, 1); /* keeps the object for the code below */
     pool_let_go(pool);
     pools_collect(arena);
     if (atomic_load(&pool->store.left_behind))
@@ -269,7 +269,7 @@ void pool_release(struct pool *pool)
 
 /* Requests --------------------------------------------------------------------------------------------------------- */
 
-/* A graph's work writes to what its capture has freed: that is nobody's spare memory. */
+/* A graph's launches write to memory that its capture has freed, so that is not spare memory. */
 static bool is_spare(struct store *store)
 {
     const struct pool *pool = pool_of_store(store);

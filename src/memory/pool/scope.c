@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the open scopes and each thread's list of those that it is in. `scopes_lock` protects all of it but the links of a
- * thread's own list, which only the thread reads. A scope lives while it is open or a thread is in it; its value is its place in
- * time, so that newer is larger. */
+/* Owns the open scopes and each thread's list of the scopes that it is in. `scopes_lock` protects all of it except the links of a thread's
+ * list, which only that thread reads. A scope lives while it is open or a thread is in it. Newer scopes have larger values. */
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -20,33 +19,33 @@ struct scope {
     tarn_scope value;
     int kind, device;
     atomic_bool open;
-    unsigned threads;      /* that are in it, while that keeps it */
-    struct pool *pool;     /* counted while it is open; NULL is the default one */
-    struct thread *thread; /* of threads: that began it; NULL when that has ended */
-    struct stream *stream; /* of a stream or a capture */
+    unsigned threads;      /* the threads in it, if these keep it open */
+    struct pool *pool;     /* with a reference while the scope is open; NULL: the default pool */
+    struct thread *thread; /* thread scopes: the thread that began it; NULL when that has ended */
+    struct stream *stream; /* stream and capture scopes: the stream */
     unsigned incarnation;
     tarn_stream named;  /* the same, of its lease */
     struct scope *next; /* older; of the open ones */
 };
 
-/* A thread's being in a scope. */
+/* A thread's membership in a scope. */
 struct joined {
     struct joined *next; /* older */
     struct scope *scope;
-    tarn_scope since; /* newest where it was joined, not where it was begun */
+    tarn_scope since; /* the newest scope when the thread joined */
 };
 
 static mutex scopes_lock = MUTEX_INITIALIZER(LOCK_SCOPES);
 static struct scope *scopes; /* open ones, newest first */
 static tarn_scope last_value;
-static atomic_uint shared_scopes;  /* open ones that are not of threads */
-static atomic_uint capture_scopes; /* and of those, of captures: membership changes without our knowing */
+static atomic_uint shared_scopes;  /* open ones that are not thread scopes */
+static atomic_uint capture_scopes; /* of those, capture scopes: streams join these without calling tarn */
 static struct object_pool scope_objects = OBJECT_POOL(struct scope);
 static struct object_pool joined_objects = OBJECT_POOL(struct joined);
 
 /* Routing ---------------------------------------------------------------------------------------------------------- */
 
-/* A stream that the driver does not know takes part in nothing. */
+/* A stream that the driver does not know takes part in no capture. */
 static tarn_status ask(const struct stream *stream, struct driver_capture *capture)
 {
     struct error_before before;
@@ -57,7 +56,7 @@ static tarn_status ask(const struct stream *stream, struct driver_capture *captu
     return gone ? TARN_OK : status;
 }
 
-/* Fails where the driver does not say: memory of another pool would be in the graph, which does not hold it. */
+/* Fails if the driver does not answer: otherwise the graph could use memory of a pool that it does not hold. */
 static tarn_status takes_part(const struct stream *stream, const struct scope *scope, bool *is)
 {
     struct driver_capture own = {0}, begun = {0};
@@ -90,7 +89,7 @@ static tarn_status is_for(const struct scope *scope, const struct stream *stream
     }
 }
 
-/* The newest of the thread's scopes that a request on the device falls into. */
+/* The newest of the thread's scopes that applies to a request on the device. */
 static const struct joined *newest_of_thread(int device)
 {
     const struct thread *thread = thread_here;
@@ -109,7 +108,7 @@ static tarn_status route_to_default(const struct stream *stream, struct route *r
     return status;
 }
 
-/* The route leads to a pool, NULL for where it leads already. */
+/* Sets the pool of a route; NULL keeps the present one. */
 static void route_to_locked(struct route *route, struct pool *pool)
 {
     if (!pool)
@@ -188,7 +187,7 @@ static struct scope *find_locked(tarn_scope value)
     return scope;
 }
 
-/* An open scope that says the same. A stream has one capture, whatever its pool. */
+/* An open scope with the same kind and stream. A stream has at most one capture, whatever its pool. */
 static bool is_open_locked(const struct pool *pool, int device, int kind, const struct stream *stream)
 {
     tarn_stream named = stream ? stream_value(stream) : 0;
@@ -223,7 +222,7 @@ static void tell(enum trace_kind kind, const struct scope *scope)
     trace_event(kind, place, trace_text(names[scope->kind]), scope->value, 0);
 }
 
-/* Takes a scope out of the open ones. The caller lets go of the pool, without the lock. */
+/* Removes a scope from the open ones. The caller drops the reference to the pool, without the lock. */
 static void close_locked(struct scope *scope)
 {
     struct scope **place = &scopes;
@@ -238,8 +237,8 @@ static void close_locked(struct scope *scope)
         pinned_on_route(NULL);
 }
 
-/* The thread's newest being in a scope ends, and with the last thread's a scope that nobody else can end. Gives a scope that nothing
- * keeps any more, and the pool of one that ends by this: the caller lets go of it, without the lock. */
+/* Ends the thread's newest membership. If it was the last thread in a scope that no other thread can end, the scope ends too. Returns a
+ * scope that can be freed, and the pool of a scope that ended: the caller drops its reference, without the lock. */
 static struct scope *leave_locked(struct thread *thread, struct joined **joined, struct pool **pool)
 {
     *joined = thread->joined;
@@ -256,7 +255,7 @@ static struct scope *leave_locked(struct thread *thread, struct joined **joined,
     return last ? scope : NULL;
 }
 
-/* What both kinds of beginning do, their arguments checked. */
+/* The common part of both kinds of begin, with checked arguments. */
 static tarn_status begin(struct pool *pool, int device, int kind, struct stream *stream, tarn_scope *result)
 {
     struct thread *thread = thread_self();
@@ -340,7 +339,7 @@ static tarn_status not_open(tarn_scope value)
     return failed(TARN_ERROR_SCOPE, "scope %llu is not open: it has ended, or never was", (unsigned long long)value);
 }
 
-/* Whether the calling thread may end or leave a scope of threads now; says why not. */
+/* Whether the calling thread may end or leave a thread scope now; if not, the status says why. */
 static tarn_status check_order_locked(const struct scope *scope, bool by_beginner)
 {
     const struct thread *thread = thread_here;
@@ -372,7 +371,7 @@ tarn_status tarn_scope_end(tarn_scope value)
         return status;
     struct joined *joined = NULL;
     struct scope *gone = NULL;
-    struct pool *pool = NULL, *ended = NULL; /* the latter stays: it is closed already */
+    struct pool *pool = NULL, *ended = NULL; /* `ended` stays: it is closed already */
     mutex_lock(&scopes_lock);
     struct scope *scope = find_locked(value);
     if (!scope || scope->kind == SCOPE_CAPTURE)
@@ -434,7 +433,7 @@ tarn_status tarn_scope_leave(tarn_scope value)
     struct pool *pool = NULL;
     mutex_lock(&scopes_lock);
     const struct joined *joined = thread_here ? thread_here->joined : NULL;
-    while (joined && joined->scope->value != value) /* which may have ended meanwhile */
+    while (joined && joined->scope->value != value) /* the scope may have ended meanwhile */
         joined = joined->next;
     status = joined ? check_order_locked(joined->scope, false) : not_open(value);
     if (!status)
@@ -522,7 +521,7 @@ struct pinned_pool *scope_pinned(struct stream *stream)
         mutex_unlock(&scopes_lock);
         if (!pool)
             break;
-        if (!found && attempt == 0) { /* without one the default pool serves, which keeps what captures use too */
+        if (!found && attempt == 0) { /* without one the default pool serves, which also keeps memory of captures */
             struct error_before before;
             error_attempt_begin(&before);
             (void)pinned_pool_create(&made);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pause and resume of a pool. While a pool changes or is suspended its store says so: nothing is allocated from it, and nobody
- * else maps or unmaps there. Its heaps' runs stay as they are, and only this file touches what is mapped in them, by the thread that
- * changes the state. A run gets other pieces than before, so contents that are to be kept are copied. */
+/* Suspends and resumes pools. While a pool changes or is suspended, its store is marked: nothing is allocated from it, and no other code
+ * maps or unmaps there. The runs of its heaps stay as they are. Only this file changes what is mapped in them, in the thread that changes
+ * the state. After a resume a run has other pieces, so contents that are kept are copied. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -16,7 +16,7 @@
 #include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
 
-/* The next of a store's heaps, and of a heap's runs; NULL starts and ends. They do not change meanwhile. */
+/* The next of a store's heaps, and of a heap's runs; NULL starts and ends. The lists do not change meanwhile. */
 static struct heap *next_heap(struct store *store, struct heap *heap)
 {
     do
@@ -36,7 +36,7 @@ static struct run *next_run(const struct heap *heap, const struct run *run)
 
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
-/* Host memory for all that is not free in a heap. */
+/* Allocates host memory for everything that is not free in a heap. */
 static tarn_status save_prepare(struct pool *pool, struct heap *heap)
 {
     tarn_status status = TARN_OK;
@@ -73,7 +73,7 @@ static tarn_status save(struct pool *pool)
 
 /* Memory ----------------------------------------------------------------------------------------------------------- */
 
-/* The first address from `from` on in a run at which memory is, or is not; the run's end where there is none. */
+/* The first address in a run, from `from` on, that is mapped, or that is not mapped; the run's end if there is none. */
 static uintptr_t next_mapped(const struct arena *arena, const struct run *run, uintptr_t from, bool mapped)
 {
     while (from < run->end) {
@@ -85,7 +85,7 @@ static uintptr_t next_mapped(const struct arena *arena, const struct run *run, u
     return run->end;
 }
 
-/* Gives a run memory where it has none. */
+/* Maps memory at the addresses of a run that have none. */
 static tarn_status run_fill(struct store *store, struct run *run)
 {
     struct arena *arena = store->arena;
@@ -102,10 +102,10 @@ static tarn_status run_fill(struct store *store, struct run *run)
         if (status)
             return status;
     }
-    return arena_access(arena, run->start, run->end - run->start); /* an earlier attempt may have got no further */
+    return arena_access(arena, run->start, run->end - run->start); /* an earlier attempt may have failed at this step */
 }
 
-/* A stretch of addresses whose memory was taken out, and the pieces, the one at the highest address first. */
+/* A range of addresses whose memory was unmapped, and its pieces, the one at the highest address first. */
 struct taken {
     struct taken *next;
     uintptr_t start;
@@ -114,7 +114,7 @@ struct taken {
 
 static struct object_pool taken_objects = OBJECT_POOL(struct taken);
 
-/* Takes the memory out of a run, one stretch after the other. */
+/* Unmaps the memory of a run, one range after the other. */
 static tarn_status run_empty(struct arena *arena, const struct run *run, struct taken **list)
 {
     for (uintptr_t start = next_mapped(arena, run, run->start, true), end; start < run->end;
@@ -145,7 +145,7 @@ static tarn_status empty_all(struct store *store, struct taken **list)
     return status;
 }
 
-/* Puts the pieces back where they were; what cannot be put back stays unmapped. Gives the first failure. */
+/* Maps the pieces back at their addresses; pieces for which this fails stay unmapped. Returns the first failure. */
 static tarn_status put_back(struct arena *arena, struct taken *list)
 {
     tarn_status first = TARN_OK;
@@ -174,7 +174,7 @@ static void taken_to_unmapped(struct store *store, struct taken *list)
     }
 }
 
-/* Gives the pieces to the driver; what it does not take stays unmapped. */
+/* Gives the pieces back to the driver; pieces that it refuses stay unmapped. */
 static tarn_status release_all(struct store *store, struct taken *list)
 {
     taken_to_unmapped(store, list);
@@ -204,7 +204,7 @@ static const char *state_text(int state)
     return texts[state];
 }
 
-/* Enters the change out of one of two states. */
+/* Begins a change from one of two states. */
 static tarn_status change_begin(struct pool *pool, int from, int or_from, const char *what, int *before)
 {
     *before = from;
@@ -216,7 +216,7 @@ static tarn_status change_begin(struct pool *pool, int from, int or_from, const 
                   (unsigned long long)pool->store.id[1], state_text(*before));
 }
 
-/* From here on nothing is allocated from the store, mapped or unmapped in it: what orders this is said at store_check(). */
+/* From here on nothing is allocated from the store, and nothing is mapped or unmapped in it. store_check() explains the memory order. */
 static void stop(struct store *store)
 {
     atomic_store(&store->suspended, true);
@@ -271,9 +271,9 @@ static tarn_status wait_for_work(struct store *store)
     return status;
 }
 
-/* Old addresses at which the store's memory is mapped too. None has begun since the store was stopped, and the work of each heap's
- * stream was waited for since: so all are idle. The driver is not asked: an event that is recorded now may be late, or behind what
- * other threads have queued meanwhile, and memory must not go while it is mapped at an old address. */
+/* Unmaps old addresses (ghosts) at which the store's memory is also mapped. Since the store was stopped, no ghost has begun, and the work
+ * of each heap's stream was waited for: so all are idle. The driver is not asked: an event that is recorded now may be late, or come after
+ * work that other threads have queued meanwhile, and memory must not be released while it is mapped at an old address. */
 static tarn_status end_ghosts(struct store *store)
 {
     tarn_status status = TARN_OK;
@@ -295,7 +295,7 @@ static const struct piece *anchored_piece(const struct arena *arena, const struc
     return NULL;
 }
 
-/* Anchored memory is others' to use, in this process or in another. The store is suspended already: no anchor is added. */
+/* Anchored memory may be in use by other code, in this process or another. The store is suspended already, so no anchor is added. */
 static tarn_status refuse_anchored(struct store *store)
 {
     const struct piece *anchored = NULL;
@@ -311,7 +311,7 @@ static tarn_status refuse_anchored(struct store *store)
         (unsigned long long)store->id[0], (unsigned long long)store->id[1], (void *)anchored->address);
 }
 
-/* The states that a change may end in. */
+/* The states in which a change may end. */
 struct change {
     int state;
     tarn_status status;
@@ -337,7 +337,7 @@ static tarn_status wait_for_all(struct store *store)
     return status ? status : end_ghosts(store);
 }
 
-/* All that comes before memory is unmapped. */
+/* Everything that comes before memory is unmapped. */
 static tarn_status get_ready(struct pool *pool, bool keep)
 {
     tarn_status status = refuse_anchored(&pool->store);
@@ -380,7 +380,7 @@ static tarn_status change_end(struct pool *pool, struct change change)
 
 /* In two steps ----------------------------------------------------------------------------------------------------- */
 
-/* To others a pool that is prepared is one that is being suspended by another thread. */
+/* Other threads see a prepared pool as one that another thread is suspending. */
 tarn_status pool_sleep_prepare(struct pool *pool, bool keep)
 {
     int before = 0;
@@ -459,7 +459,7 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
         return status;
     status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before);
     if (!status) {
-        debug_settles(&pool->store); /* while its memory can still be looked at */
+        debug_settles(&pool->store); /* while its memory can still be read */
         stop(&pool->store);
         if (!keep && debug_has(DEBUG_CONTENTS))
             hooks.debug_forget(&pool->store);
@@ -471,7 +471,7 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     return status;
 }
 
-/* Bytes that a suspended store has to get. */
+/* Bytes that a suspended store needs to resume. */
 static size_t bytes_missing(struct store *store)
 {
     size_t bytes = 0;
@@ -485,7 +485,7 @@ static size_t bytes_missing(struct store *store)
     return bytes;
 }
 
-/* Gives memory to all addresses, and if need be idle memory of others back to the driver before. */
+/* Maps memory at all addresses. If necessary, first gives idle memory of other pools back to the driver. */
 static tarn_status fill_or_make_room(struct store *store)
 {
     struct arena *arena = store->arena;
@@ -494,7 +494,7 @@ static tarn_status fill_or_make_room(struct store *store)
         return status;
     struct error_before before;
     error_attempt_begin(&before);
-    (void)store_release_unmapped(store, 0); /* what the driver did not take back when the pool was suspended */
+    (void)store_release_unmapped(store, 0); /* pieces that the driver refused when the pool was suspended */
     error_attempt_end(&before, TARN_OK);
     size_t missing = bytes_missing(store);
     mutex_lock(&arena->lock);
@@ -509,7 +509,7 @@ static struct change resume(struct pool *pool, int before)
     struct store *store = &pool->store;
     struct taken *taken = NULL;
     bool whole = pool->contents.copies ==
-                 COPIES_OUT; /* the suspend came no further: the memory is there, and alone has the contents */
+                 COPIES_OUT; /* the suspend got no further: the memory still exists, and only it has the contents */
     tarn_status status = contents_settle(&pool->contents, store->arena->device);
     if (whole)
         return (struct change){status ? before : TARN_POOL_RUNS, status};
@@ -525,7 +525,7 @@ static struct change resume(struct pool *pool, int before)
         return (struct change){before, status};
     struct error_before cause;
     error_attempt_begin(&cause);
-    (void)empty_all(store, &taken); /* what stays mapped is there at the next attempt */
+    (void)empty_all(store, &taken); /* memory that stays mapped is used by the next attempt */
     (void)release_all(store, taken);
     error_attempt_end(&cause, TARN_OK);
     return (struct change){before, status};
@@ -560,7 +560,7 @@ tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state)
     return TARN_OK;
 }
 
-/* A run without memory in which nothing is live, or NULL. */
+/* A run without memory and without live blocks, or NULL. */
 static struct run *empty_run_locked(struct heap *heap)
 {
     for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
@@ -570,7 +570,7 @@ static struct run *empty_run_locked(struct heap *heap)
     return NULL;
 }
 
-/* Takes the right to change what a suspended pool has; false where it runs, or another thread is at it. */
+/* Gets the right to change a suspended pool; false if it runs, or another thread is changing it. */
 static bool suspended_begin(struct pool *pool, int *state)
 {
     *state = TARN_POOL_DISCARDED;
