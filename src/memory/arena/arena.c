@@ -75,7 +75,7 @@ tarn_status store_check(const struct store *store)
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
 }
 
-/* Sets the limit that the settings give, if they give another than before: else the caller's own stays. */
+/* Sets the limit of the settings if it has changed; otherwise a limit that the caller has set stays. */
 static void arena_configure(struct arena *arena)
 {
     mutex_lock(&arena->lock);
@@ -91,7 +91,7 @@ static void arena_configure(struct arena *arena)
 
 static void arenas_configure(const struct memory_config *now)
 {
-    (void)now; /* each arena reads the last ones */
+    (void)now; /* each arena reads the latest settings */
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
         struct arena *arena = arena_if_used(i);
         if (arena)
@@ -162,7 +162,7 @@ tarn_status arena_of(struct device *device, struct arena **result)
         if (!arena && !(status = arena_create(device, &arena))) {
             memory_config_on_change(arenas_configure);
             atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
-            arena_configure(arena); /* what changed before the callback could find it */
+            arena_configure(arena); /* for changes from before the callback could find the arena */
         }
         mutex_unlock(&arenas_lock);
         if (status)
@@ -253,9 +253,9 @@ static size_t quarter_of(const struct stretch *stretch, size_t wanted)
     return margin < most ? margin : most;
 }
 
-/* The longest unclaimed stretch; a new run starts a quarter into it, so that the run before it can still grow. One that is as long
- * as the device's memory is kept, though, whatever small blocks live elsewhere: where this would break up the last such, the second
- * longest serves, and where that is too short, the low end of the longest. */
+/* The longest unclaimed range. A new run starts a quarter into it, so that the run before it can still grow. But one range as long as the
+ * device's memory must remain, wherever small blocks live. So if this would break up the last such range, the second longest serves; if
+ * that is too short, the low end of the longest. */
 uintptr_t arena_find_locked(struct arena *arena, size_t size)
 {
     struct stretch best = {0}, second = {0};
@@ -307,7 +307,8 @@ size_t arena_longest_locked(const struct arena *arena)
     return longest * arena->granule;
 }
 
-/* Whether the device keeps what the settings leave to others; `creating` bytes are not in the driver's count yet. */
+/* Whether the device keeps as much free memory as the settings demand (leave_free_mb); `creating` bytes are not in the driver's count
+ * yet. */
 static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
 {
     size_t leave = memory_config()->leave_free, free_bytes = 0, total_bytes = 0;
@@ -332,7 +333,7 @@ void store_uncharge(struct store *store, size_t size, size_t creating)
     mutex_unlock(&arena->lock);
 }
 
-/* Takes `size` bytes of the limits, before the driver is asked; and says how what is reserved then is created. */
+/* Charges `size` bytes to the limits before the driver is asked, and returns how the memory is to be created. */
 tarn_status store_charge(struct store *store, size_t size, unsigned *flags)
 {
     struct arena *arena = store->arena;
@@ -439,7 +440,7 @@ tarn_status piece_release(struct piece *piece)
     struct store *store = piece->store;
     struct arena *arena = store->arena;
     tarn_status status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
-    if (status && piece->apart) /* once more, since it would count as what it is not */
+    if (status && piece->apart) /* once more: a failure would count host memory as the device's */
         status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
     if (status) {
         piece_join(piece);
@@ -501,8 +502,8 @@ static void enter_piece(struct arena *arena, const struct piece *piece, struct p
         entry[i] = value;
 }
 
-/* Undoes a mapping that failed after the pieces before `unmapped` were mapped, up to `address`. Pieces that the driver
- * will not unmap stay where they are, for a later trim. */
+/* Undoes a mapping that failed after the pieces before `unmapped` were mapped, up to `address`. Pieces that the driver refuses to unmap
+ * stay where they are, for a later trim. */
 static void map_undo(struct arena *arena, struct piece_list *list, const struct piece *unmapped, uintptr_t start,
                      uintptr_t address, uintptr_t end)
 {
@@ -526,7 +527,7 @@ static void map_undo(struct arena *arena, struct piece_list *list, const struct 
     mutex_unlock(&arena->lock);
 }
 
-/* For the device and its peers. */
+/* Sets access for the device and its peers. */
 static tarn_status access_shared(struct arena *arena, uintptr_t start, size_t size)
 {
     int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
@@ -555,7 +556,7 @@ static tarn_status map_shared(struct arena *arena, struct piece_list *list, uint
     return status;
 }
 
-/* Where the device is lost memory stays where it is: nobody knows what still uses it. */
+/* If the device is lost, memory stays where it is, because it is unknown what still uses it. */
 static tarn_status unmap(struct arena *arena, uintptr_t start, size_t size)
 {
     tarn_status status = device_check(arena->device);
@@ -577,7 +578,7 @@ static tarn_status unmap_shared(struct arena *arena, uintptr_t start, size_t siz
     return TARN_OK;
 }
 
-/* Maps pieces; on failure takes off again what it put on, as far as the driver lets it. */
+/* Maps pieces; on failure unmaps those that it has mapped, as far as the driver allows. */
 static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *list, uintptr_t start)
 {
     uintptr_t address = start;
@@ -600,8 +601,8 @@ static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *li
     return status;
 }
 
-/* The one lock that is held over driver calls: a peer that is being enabled sees each mapping made, with its access, or
- * not begun. Whoever maps or unmaps shares it. */
+/* `mapping` is held over driver calls, so that code that enables a peer sees each mapping either complete, with its access, or not begun.
+ * Code that maps or unmaps shares it. */
 tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
 {
     size_t size = list->bytes;
@@ -689,7 +690,7 @@ tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size)
     return status;
 }
 
-/* The first piece mapped at `address` or after it; NULL where there is none. */
+/* The first piece mapped at `address` or after it; NULL if there is none. */
 static const struct piece *mapped_from(const struct arena *arena, uintptr_t address)
 {
     for (size_t i = (address - arena->base) / arena->granule; i < granules(arena); i++)
@@ -731,7 +732,7 @@ static struct piece **cache_find_locked(struct store *store, size_t size, bool c
     for (struct piece **place = &store->unmapped.first; *place; place = &(*place)->next) {
         size_t found = (*place)->size;
         if ((*place)->flags & DRIVER_PIECE_HOST)
-            continue; /* slow, and left from a failure: it waits for its release */
+            continue; /* slow, and left over from a failure: it waits for its release */
         if (cover ? found < size || found > most || (best && found >= (*best)->size)
                   : found > size || (best && found <= (*best)->size))
             continue;
@@ -781,7 +782,7 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     size_t taken = 0, room;
     struct piece *piece;
     if (store->plain || store->piece_flags != from->piece_flags)
-        return store_make_room(from, wanted); /* they serve it only as room at the driver */
+        return store_make_room(from, wanted); /* the store cannot use these pieces; releasing them makes room */
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;
     while (taken < wanted && (piece = from->unmapped.first) && piece->size <= room - taken) {
@@ -862,15 +863,16 @@ bool arena_finish(struct arena *arena)
     return true;
 }
 
-/* On a device without a byte in use a piece is this part of the memory. */
+/* On an empty device a piece is this part of the memory. */
 #define LARGEST_PIECE_PART 1280
 
-/* Bytes: a smaller device, or limit, is not divided so finely: there are few blocks to tie anything, so a piece is an eighth. */
+/* Bytes: a smaller device or limit is not divided so finely. Few blocks hold pieces in place there, so a piece is an eighth. */
 #define LEAST_DIVIDED ((size_t)1 << 30)
 #define SMALL_PIECE_PART 8
 
-/* One live block ties a whole piece, so small pieces waste less; but a piece costs its driver calls whatever its size. While much
- * memory is left only the calls are felt, and when little is left only the waste: so a piece shrinks with the square of what is left. */
+/* One live block holds a whole piece in place, so small pieces waste less; but each piece costs the same driver calls, whatever its size.
+ * While much memory is left, only the calls matter; when little is left, only the waste. So the size of a piece shrinks with the square of
+ * what is left. */
 size_t piece_largest_locked(const struct arena *arena)
 {
     size_t memory = arena->device->properties.memory, most = arena->limit < memory ? arena->limit : memory;

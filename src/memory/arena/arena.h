@@ -7,9 +7,9 @@
  *              |  run of heap A  |   unclaimed   |  run of heap B  |   unclaimed   |
  *   pieces     |[ piece ][piece ]|               |[    piece      ]|
  *
- * Addresses are claimed and unclaimed in granules. A claimed range belongs to one heap, which maps pieces there; who
- * claimed a range may read and write its entries of `pieces` without the arena's lock. A piece that is mapped nowhere
- * is idle and lies with the unmapped ones of its store, for any heap of that to map. Lock order: a heap's lock, then the arena's. */
+ * Addresses are claimed and unclaimed in granules. A claimed range belongs to one heap, which maps pieces there and may read and write the
+ * range's entries of `pieces` without the arena's lock. A piece that is not mapped is idle. It is in its store's list of unmapped pieces,
+ * and any heap of that store may map it. Lock order: a heap's lock, then the arena's. */
 #ifndef TARN_MEMORY_ARENA_H
 #define TARN_MEMORY_ARENA_H
 
@@ -28,56 +28,56 @@ struct run;
 
 struct piece {
     driver_piece handle;
-    struct store *store;        /* whose it is */
+    struct store *store;        /* the store that owns it */
     size_t size;                /* bytes, whole granules */
     uintptr_t address;          /* where it is mapped; 0: nowhere */
-    atomic_uint anchors;        /* while there are any it stays there */
-    unsigned flags;             /* that it was created with, DRIVER_PIECE_*: it serves who wants the same */
-    counters_oversize oversize; /* who counts it so */
-    bool apart;                 /* of the host's memory, for a moment: counted nowhere */
-    struct piece *next;         /* of the list that it is in */
+    atomic_uint anchors;        /* while there are any, it stays mapped there */
+    unsigned flags;             /* DRIVER_PIECE_*, from its creation: it serves only stores with the same flags */
+    counters_oversize oversize; /* which counter has it as oversize */
+    bool apart;                 /* temporary host memory: counted nowhere */
+    struct piece *next;         /* in its list */
 };
 
-/* Whether it stays where it is, whoever frees what lies in it: a caller has pinned it, or shares it with others. An anchor is added under
- * the lock of the heap in which a live block lies in the piece, and so never in a donor's hands; later donors pass it over. */
+/* Whether a piece stays where it is, even if its blocks are freed: a caller has anchored it, or shares it with others. An anchor is added
+ * under the lock of the heap that has a live block in the piece, so never while a donor holds the piece. Later donors skip the piece. */
 static inline bool piece_is_anchored(const struct piece *piece)
 {
     return atomic_load(&piece->anchors) != 0;
 }
 
-#define PIECE_LEAST_LARGE ((size_t)20 << 20) /* bytes: that a growth for large blocks creates */
+#define PIECE_LEAST_LARGE ((size_t)20 << 20) /* bytes: the least that a growth for large blocks creates */
 
 struct piece_list {
     struct piece *first;
     size_t bytes;
 };
 
-/* What a pool has of the arena: its pieces, wherever they are, or plain segments (segment.h). The device's default pool is the
- * arena's own store. What says how it comes by memory is constant once the store can be reached. */
+/* A pool's share of the arena: its pieces, wherever they are, or plain segments (segment.h). The store of the device's default pool is a
+ * member of the arena. The fields that determine how the store gets memory are constant from the moment the store can be reached. */
 struct store {
     struct arena *arena;
-    struct counters *counters; /* NULL for what is imported, and no memory of the device's */
-    bool of_pool;              /* the first member of a private pool (pool.h); the arena's own stores are not */
-    bool plain;                /* segments that come from the driver, or an allocator, as a whole */
-    bool no_split;             /* plain: a segment is one block */
-    bool no_slabs;             /* plain: small blocks are spans too */
-    bool uncached;             /* plain: nothing is used twice */
-    bool ordered;              /* raw: segments come and go in the order of their stream, by the driver's own pools */
-    tarn_segment_sizes sizes;  /* plain: of its own; 0 where the settings count */
-    tarn_pool_allocator allocator; /* plain: whose segments they are; all NULL for the driver's */
+    struct counters *counters;     /* NULL for imported memory, which is not counted */
+    bool of_pool;                  /* the first member of a private pool (pool.h); the arena's own stores are not */
+    bool plain;                    /* segments that come from the driver, or an allocator, as a whole */
+    bool no_split;                 /* plain: a segment is one block */
+    bool no_slabs;                 /* plain: small blocks are spans too */
+    bool uncached;                 /* plain: nothing is reused */
+    bool ordered;                  /* uncached: stream-ordered segments, of the driver's own pools */
+    tarn_segment_sizes sizes;      /* plain: its own sizes; 0: those of the settings */
+    tarn_pool_allocator allocator; /* plain: the caller's allocator; all NULL for the driver */
     atomic_uint_fast64_t searches; /* plain: for large blocks, while garbage is collected: the age of segments */
     uint64_t id[2];                /* of the pool */
     struct piece_list unmapped;    /* arena lock: pieces that are mapped nowhere */
     size_t reserved;               /* arena lock: bytes of its pieces */
-    unsigned piece_flags;          /* DRIVER_PIECE_* of what it creates, beside the arena's; constant */
-    size_t limit;                  /* arena lock: bytes that they may reach */
-    bool remaps;                   /* memory that is free in order may be mapped a second time */
+    unsigned piece_flags;          /* DRIVER_PIECE_* of pieces that it creates, in addition to the arena's; constant */
+    size_t limit;                  /* arena lock: the most that `reserved` may reach */
+    bool remaps;                   /* memory that is free in stream order may be mapped a second time */
     bool registrable;              /* each run is a segment, of one piece (registrable.h); constant */
-    uint64_t segments;             /* registrable, arena lock: how many there have been */
+    uint64_t segments;             /* registrable, arena lock: segments ever created */
     struct store *next;            /* arena lock: in the arena's list */
 
-    /* How many graphs and open captures use its addresses, live or not. Nobody can allocate from it any more: its idle memory serves
-     * the default pool. Its addresses have no memory (suspend.c). */
+    /* The number of graphs and open captures that use its addresses, live or free. Whether the pool was left behind: nothing can be
+     * allocated from it, and its idle memory serves the default pool. Whether it is suspended: its addresses have no memory (suspend.c). */
     atomic_uint holds;
     atomic_bool left_behind, suspended;
 
@@ -92,87 +92,86 @@ struct arena {
     size_t size, granule;          /* bytes */
     struct piece **pieces;         /* by granule from base: the piece mapped there, or NULL */
     uint64_t *generations;         /* by granule: of the mapping there (generation.h), or 0 */
-    struct counters counters, own; /* of all pools of the device; of the default pool alone, whose parent that is */
-    shared_lock mapping; /* shared by code that maps or unmaps; alone is code that grants a new peer what is mapped */
+    struct counters counters, own; /* of all pools of the device; of the default pool, whose parent that is */
+    shared_lock mapping;           /* shared to map and unmap; exclusive to give a new peer access */
 
-    /* Shared by code that moves memory; alone is code that must know that nobody does: moves.h. Before every other lock. */
+    /* Shared by code that moves memory; exclusive for code during which no memory may move (moves.h). Before every other lock. */
     shared_lock moving;
     atomic_uint_fast64_t moves_begun, moves_ended;
 
     mutex lock;
-    uint64_t *claimed;                       /* lock: a bit a granule */
+    uint64_t *claimed;                       /* lock: one bit per granule */
     _Alignas(CACHE_LINE) struct store store; /* of the default pool */
-    struct store uncached;                   /* the same pool's while nothing is cached: tarn_caching_set() */
+    struct store uncached;                   /* of the default pool too, while caching is off: tarn_caching_set() */
     struct store *stores;                    /* lock: of the private pools */
-    struct store
-        imports; /* pieces of other processes, in no heap; the unmapped ones are what the driver did not take back yet */
-    atomic_uint_fast64_t
-        let_go;              /* how often a count of a private pool was given back: a sign that one may have ended */
-    atomic_uint pools_ended; /* private pools that nobody counts, and that are not gone yet */
+    struct store imports;        /* pieces of other processes, in no heap; unmapped: those not released yet */
+    atomic_uint_fast64_t let_go; /* references to private pools that were dropped: a pool may have ended */
+    atomic_uint pools_ended;     /* private pools without references that are not destroyed yet */
     struct piece_list
         stuck; /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
-    struct run *stuck_segments; /* lock: that could not be given back, tried again at a trim */
-    size_t reserved;            /* lock: bytes of all pieces and segments that exist */
-    size_t creating;            /* lock: of these, bytes that the driver has not made yet */
-    unsigned piece_flags; /* lock: DRIVER_PIECE_* of all that is created; changes only while nothing is reserved */
-    size_t limit;         /* lock: bytes that reserved may reach */
-    size_t configured;    /* lock: what the settings last made of the limit */
-    unsigned retired;     /* lock: heaps of retired streams, and of stores left behind */
-    struct heap *heaps;   /* lock: every heap, those of retired streams too */
-    _Atomic(struct heap *) planned; /* that follows a plan, or tried to and had no memory */
+    struct run *stuck_segments;     /* lock: segments that could not be freed, tried again at a trim */
+    size_t reserved;                /* lock: bytes of all existing pieces and segments */
+    size_t creating;                /* lock: of these, bytes that the driver has not created yet */
+    unsigned piece_flags;           /* lock: DRIVER_PIECE_* of new pieces; constant while anything is reserved */
+    size_t limit;                   /* lock: bytes that reserved may reach */
+    size_t configured;              /* lock: the limit that the settings gave last */
+    unsigned retired;               /* lock: heaps of retired streams, and of stores left behind */
+    struct heap *heaps;             /* lock: every heap, those of retired streams too */
+    _Atomic(struct heap *) planned; /* the heap that follows a plan, or tried to and had no memory */
 };
 
-/* Whether a store is its device's default pool's. */
+/* Whether a store belongs to its device's default pool. */
 static inline bool store_is_default(const struct store *store)
 {
     return store == &store->arena->store || store == &store->arena->uncached;
 }
 
-/* Where a device's default pool allocates. */
+/* The store from which a device's default pool allocates now. */
 static inline struct store *store_default(struct arena *arena)
 {
     return atomic_load_explicit(&memory_is_uncached, memory_order_relaxed) ? &arena->uncached : &arena->store;
 }
 
-/* Whether idle memory of a store may be taken for another, or the same: of the default pool, and of what is left behind. */
+/* Whether idle memory of a store may be taken for another store, or the same: that of the default pool, and of pools that are left
+ * behind. */
 static inline bool store_serves(const struct store *store, const struct store *wanting)
 {
     return store == wanting || store_is_default(store) || atomic_load(&store->left_behind);
 }
 
-/* Whether what a store has is announced: not what a caller's allocator gave, nor what comes in the order of a stream. */
+/* Whether the memory of a store is announced: not that of a caller's allocator, and not stream-ordered segments. */
 static inline bool announces(const struct store *store)
 {
     return announcer && store->plain && !store->ordered && !store->allocator.alloc;
 }
 
-/* The rules of a plain store now. */
+/* The present rules of a plain store. */
 static inline struct segment_rules store_rules(const struct store *store)
 {
     return rules_of(memory_config(), &store->sizes);
 }
 
-/* The largest segments of a store that are cut, for its statistics; -1 where all are. */
+/* The size up to which a store's segments are split, for its statistics; -1 if all are. */
 int64_t store_max_split(const struct store *store);
 
-/* The device's arena, made at its first use. */
+/* The device's arena, created at its first use. */
 tarn_status arena_of(struct device *device, struct arena **arena);
 
-/* The same without making it: NULL where the device's memory was not used. */
+/* The same without creating it: NULL if the device's memory was not used yet. */
 struct arena *arena_if_used(int device);
 
-/* The arena that an address lies in, or NULL; and whether any has an address of a range, which does not wrap. */
+/* The arena that contains an address, or NULL; and whether any arena contains an address of a range, which does not wrap. */
 struct arena *arena_at(uintptr_t address);
 bool arena_overlaps(uintptr_t start, size_t size);
 
-/* Addresses. Claiming takes exactly [start, start + size), which the caller has seen unclaimed under the same hold of
- * the lock. `room_above` gives how many bytes are unclaimed from `address` on. `find` gives the start of an unclaimed
- * stretch of `size` bytes with room to grow, or 0. */
+/* Addresses. Claiming takes exactly [start, start + size), which the caller has seen unclaimed while it held the lock without a break.
+ * `room_above` returns how many bytes are unclaimed from `address` on. `find` returns the start of an unclaimed range of `size` bytes with
+ * room to grow, or 0. */
 void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size);
 void arena_unclaim(struct arena *arena, uintptr_t start, size_t size);
 size_t arena_room_above_locked(const struct arena *arena, uintptr_t address);
 uintptr_t arena_find_locked(struct arena *arena, size_t size);
-/* The same for what will not grow: the highest that there is, out of the way of runs. */
+/* The same for memory that will not grow: the highest unclaimed range, out of the way of runs. */
 uintptr_t arena_find_high_locked(const struct arena *arena, size_t size);
 size_t arena_longest_locked(const struct arena *arena); /* bytes of the longest unclaimed stretch */
 
@@ -182,94 +181,94 @@ static inline struct piece *arena_piece(const struct arena *arena, uintptr_t add
     return arena->pieces[(address - arena->base) / arena->granule];
 }
 
-/* How pieces of a store are created: it takes over no others. */
+/* How pieces of a store are created: the store takes over no others. */
 static inline unsigned store_flags(const struct store *store)
 {
     return store->piece_flags | store->arena->piece_flags;
 }
 
-/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY at a limit, and where less than leave_free_mb would stay free on the
- * device, without asking the driver for any. */
+/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY, without a call of the driver, if a limit would be exceeded, or if less than
+ * leave_free_mb would stay free on the device. */
 tarn_status piece_create(struct store *store, size_t size, struct piece **piece);
-/* A piece of the host's memory, which stands in for the device's while contents move: it is counted nowhere and no limit bars it, unless it
- * has to stay: then it joins the counts. TARN_ERROR_NOT_SUPPORTED where the driver has none. */
+/* A piece of host memory, which replaces device memory while contents move. It is not counted and no limit applies, unless it must stay:
+ * then it is counted. TARN_ERROR_NOT_SUPPORTED if the driver has no such memory. */
 tarn_status piece_create_apart(struct store *store, size_t size, struct piece **piece);
 void piece_join(struct piece *piece);
-/* Pieces of `size` bytes in all, each of about `largest` at most; none on failure. */
+/* Creates pieces of `size` bytes in total, each of about `largest` at most; none on failure. */
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list);
-/* Bytes: about as large is a piece at most that is created now; the nearer the device or the limit is to being full, the smaller. */
+/* Bytes: about the largest piece that is created now. The fuller the device or the limit, the smaller. */
 size_t piece_largest_locked(const struct arena *arena);
 /* Another process's piece of `size` bytes, by its file descriptor. */
 tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **piece);
-/* Gives a piece that is mapped nowhere back to the driver; where that fails it stays, unmapped. */
+/* Gives an unmapped piece back to the driver; if that fails, it stays unmapped. */
 tarn_status piece_release(struct piece *piece);
 
 /* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and sets access once, for the
  * `before` bytes in front of them too, which the caller has mapped. On
  * failure the list is empty, its pieces are unmapped, with their stores, and the addresses unclaimed. */
 tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before);
-/* The same into addresses of a run, which stay claimed, without access: on failure the pieces are unmapped, except those that
- * the driver does not unmap again. And access to a range that is mapped without a hole. */
+/* Maps pieces into addresses of a run, which stay claimed, without access. On failure the pieces are unmapped again, except those that the
+ * driver refuses to unmap. And sets access to a range that is mapped without a hole. */
 tarn_status pieces_map_claimed(struct arena *arena, struct piece_list *list, uintptr_t start);
 tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size);
-/* Unmaps the pieces of a range, which whole pieces fill, in one call, and puts them in front of the list. */
+/* Unmaps the pieces of a range in one call, and adds them to the front of the list. The range consists of whole pieces. */
 tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list);
 
-/* Maps the pieces of a range, which whole pieces fill, a second time from `second` on, which the caller claimed; access is not
- * set. On failure `left` is the bytes from `second` on that stay mapped because the driver does not undo it, else 0. */
+/* Maps the pieces of a range, which consists of whole pieces, a second time from `second` on. The caller has claimed these addresses;
+ * access is not set. On failure `left` is the number of bytes from `second` on that stay mapped because the driver refuses to unmap them,
+ * otherwise 0. */
 tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left);
-/* Says that the pieces of a range now are where they were mapped second; the range stays mapped and claimed. */
+/* From now on the pieces of a range belong at their second address; the range stays mapped and claimed. */
 void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t second);
-/* Unmaps and unclaims addresses at which no piece is any more. */
+/* Unmaps and unclaims addresses to which no piece belongs any more. */
 tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size);
 
 void pieces_push(struct piece_list *list, struct piece *piece);
 void pieces_append(struct piece_list *list, struct piece_list *more); /* which is empty then */
 struct piece *pieces_pop(struct piece_list *list);
 void pieces_to_unmapped(struct arena *arena, struct piece_list *list); /* each of its store */
-/* Makes unmapped pieces of one store another's, until at least `wanted` bytes came; or where they are not created alike, gives
- * them back to the driver for new ones. Gives how many bytes came so. */
+/* Moves unmapped pieces of one store to another, until at least `wanted` bytes have moved; or, if the stores create pieces in different
+ * ways, releases them to the driver to make room for new ones. Returns the bytes. */
 size_t store_take(struct store *store, struct store *from, size_t wanted);
-/* Releases unmapped pieces of a store until `wanted` bytes went back to the driver; gives how many did. */
+/* Releases unmapped pieces of a store until `wanted` bytes have gone back to the driver; returns the bytes. */
 size_t store_make_room(struct store *from, size_t wanted);
-/* Takes unmapped pieces into `list`: as many as fit in `wanted` bytes, largest first, and if bytes are missing
- * then, the smallest that covers them and is at most `most`. */
+/* Takes unmapped pieces into `list`: as many as fit into `wanted` bytes, the largest first. If bytes are then still missing, takes the
+ * smallest piece that covers them and is at most `most`. */
 void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most, struct piece_list *list);
 
 /* Gives unmapped pieces back to the driver while the store has more than `keep` bytes reserved. */
 tarn_status store_release_unmapped(struct store *store, size_t keep);
-/* Whether what is mapped in its addresses stays as it is. */
+/* Whether the mappings in the store's addresses must stay as they are. */
 static inline bool store_is_held(struct store *store)
 {
     return atomic_load(&store->holds) || atomic_load(&store->suspended);
 }
 
-/* TARN_ERROR_SUSPENDED where memory of the store cannot be used now.
+/* TARN_ERROR_SUSPENDED if memory of the store cannot be used now.
  *
- * Whoever is to look at the pieces of a heap calls it under the heap's lock, or while it shares `moving`, and looks under the same hold.
- * A suspend writes these pieces with neither. What orders the two:
+ * Code that reads the pieces of a heap calls this under the heap's lock, or while it shares `moving`, and reads under the same hold. A
+ * suspend writes these pieces with neither lock. This orders the two:
  *   suspend    sets `suspended`, then takes `moving` alone for a moment, and each heap's lock: who has looked before has ended before
  *              that hold, and who comes after it finds `suspended` set, because the lock that it took was released after the store
  *   resume     clears `suspended` with release when the pieces are written; the acquire here that reads `false` comes after them */
 tarn_status store_check(const struct store *store);
 
-/* Takes `size` bytes of the limits of a store and its device, before they are asked for; and gives them back, at last. `flags` say how
- * what is reserved then is created; `creating` bytes
- * are in the driver's count from then on, or never will be. */
+/* Charges `size` bytes to the limits of a store and its device, before the driver is asked for them; and gives them back, last. `flags` say
+ * how the memory is created. `creating` bytes are in the driver's count from then on, or never will be. */
 tarn_status store_charge(struct store *store, size_t size, unsigned *flags);
 void store_uncharge(struct store *store, size_t size, size_t creating);
 
-/* A store of a device, without memory; of pieces where the device has virtual memory, and they are wanted. */
+/* Initializes a store of a device, without memory. It has pieces if the device has virtual memory and the settings want it. */
 void store_init(struct store *store, struct arena *arena, struct counters *counters);
-/* Leaves mapped pieces of claimed addresses, which the driver would not unmap, to a trim; which tries again, and gives back what
- * was imported. */
+/* Keeps mapped pieces of claimed addresses, which the driver refused to unmap, for a trim; and tries again to unmap them, and to give back
+ * imported pieces. */
 void pieces_leave_stuck(struct arena *arena, uintptr_t start, size_t size);
 tarn_status arena_free_stuck(struct arena *arena);
 
-/* Lets a device that has become a peer reach what is mapped on `device` now. */
+/* Gives a device that has become a peer access to everything that is mapped on `device` now. */
 tarn_status arena_grant(struct device *device, int peer);
 
-/* Gives the address range back, if nothing is left in it; false where something is. For tarn_shutdown(). */
+/* Gives the address range back if it is empty; false if not. For tarn_shutdown(). */
 bool arena_finish(struct arena *arena);
 
 #endif

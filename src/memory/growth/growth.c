@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Growth and its reverse. Both are made of one step, the donation:
+/* Growth of a heap, and its reverse, shedding. Both use one operation, the donation:
  *
- *   1. locked:    whole pieces inside idle free spans are chosen, their spans held, and every object that step 3
- *                 may need is made, so that it cannot fail
+ *   1. locked: whole pieces inside idle free spans are chosen, their spans held, and every object that step 3 * may need is created, so
+ *      that it cannot fail
  *   2. unlocked:  the driver creates, maps a second time what is free in order only, unmaps what is idle, maps
  *   3. locked:    spans and runs are cut to what is still mapped, and what is new is joined to the heap
  *
- * A growth takes over the free end of a run where that spares most, else begins a new run. The claimed addresses and the
- * held spans belong to the growing thread between 1 and 3. */
+ * A growth extends the free end of a run if that saves memory, otherwise it begins a new run. Between steps 1 and 3, the claimed addresses
+ * and the held spans belong to the growing thread. */
 #include "memory/growth/growth.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -21,38 +21,39 @@
 
 #define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
 
-/* A heap takes memory from elsewhere in itself while it has so taken at most this many times what it has gained in other ways. Then it creates,
- * unless no more can be created: so moving ends, however long a program goes on. */
+/* A heap moves memory within itself until it has moved this many times the memory that it gained in other ways. After that it creates
+ * memory, unless no more can be created. So moving ends, however long the program runs. */
 #define MOVED_MOST 3
-/* It does so only while more than this part of what the device has reserved is free in the heap: less is not worth its calls. */
+/* It moves memory only while more than this part of the device's reserved memory is free in the heap: less is not worth the driver
+ * calls. */
 #define SLACK_PART 64
 
-/* One live block ties a whole piece. So that it ties little beside what the program takes, a piece is at most this part of what is
- * reserved, or this many bytes. */
+/* One live block holds a whole piece in place. To keep that small compared with the program's memory, a piece is at most this part of what
+ * is reserved, or this many bytes. */
 #define RESERVED_PART 128
 #define SMALL_PIECE ((size_t)40 << 20)
-/* A piece that is tied is felt where a small one is more than this part of what is reserved: below 7.5 GiB. */
+/* A piece that is held in place matters if a small piece is more than this part of what is reserved: below 7.5 GiB. */
 #define FELT_PART 192
-/* Where piece_largest_locked() gives less, the device or the limit is nearly full. Bytes. */
+/* If piece_largest_locked() returns less, the device or the limit is nearly full. Bytes. */
 #define SHORT_PIECE ((size_t)8 << 20)
 
-/* The settings' profiles: what a growth creates, and when it takes pieces from elsewhere in the heap. */
+/* The profiles of the settings: how much a growth creates, and when it moves pieces within the heap. */
 struct profile {
-    size_t least_piece[ZONES]; /* bytes that are created at least */
+    size_t least_piece[ZONES]; /* the least bytes that are created */
     size_t part;               /* of what a growth creates a piece is this part; 0: largest_locked() */
     bool moves_freely;         /* always, before anything is created */
-    bool saves;                /* blocks go where they tie little, however much memory there is */
+    bool saves;                /* blocks go where they hold little in place, however much memory there is */
 };
 
 static const struct profile profiles[] = {
-    /* 20 MiB keeps a piece's price small beside its bytes: c10 asks for as much. */
+    /* With 20 MiB the cost of a piece is small for its size; c10 allocates as much. */
     [CONFIG_PROFILE_DEFAULT] = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}},
-    /* What is missing and no more, in many pieces: the smaller a piece, the less memory one live block in it holds in place. */
+    /* Exactly the missing bytes, in many pieces: the smaller a piece, the less memory one live block holds in place. */
     [CONFIG_PROFILE_FOOTPRINT] = {.part = 32, .moves_freely = true, .saves = true},
 };
 
-/* Beside a plan's arena too no more is created than what is missing, after free memory of the arena was taken: what differs from the plan must
- * not come on top of it. */
+/* With a plan, too, only the missing bytes are created, after free memory of the plan's arena was taken. Otherwise requests that differ
+ * from the plan would need memory in addition to it. */
 static const struct profile *profile_of(const struct heap *heap)
 {
     return &profiles[heap->plan ? CONFIG_PROFILE_FOOTPRINT : memory_config()->profile];
@@ -63,7 +64,7 @@ struct donor {
     struct donor *next;
     struct span *span;
     uintptr_t start, end;
-    struct span *spare_spans[2]; /* for the pieces, and for what stays behind them */
+    struct span *spare_spans[2]; /* for the pieces, and for the rest behind them */
     struct run *spare_run;       /* for the part of the run behind them */
     bool unmapped;
 
@@ -87,17 +88,17 @@ struct growth {
     struct span *base;      /* the free end of a run, held; NULL for a new run */
     uintptr_t start;        /* of the claimed addresses */
     size_t size;            /* of them: aliases, unmapped pieces, donors, and what is to create */
-    size_t create, padding; /* bytes to create, and of these what could be done without */
-    size_t largest;         /* bytes: about as large is a created piece at most */
+    size_t create, padding; /* bytes to create, and of these, bytes that are not necessary */
+    size_t largest;         /* bytes: about the largest piece that is created */
     size_t borrowed;        /* bytes of other streams */
-    bool spare;             /* the second attempt, which must not fail for what could be done without */
+    bool spare;             /* the second attempt, which creates only what is necessary */
     bool moves, borrows;    /* memory may come from elsewhere in the heap, and in the pool */
     struct donation donation;
     struct piece_list pieces; /* that were unmapped; in the end all */
-    struct span *span;        /* fresh ones for the end */
+    struct span *span;        /* new span objects for step 3 */
     struct run *run;
     size_t aliased;      /* bytes mapped a second time, from start on */
-    struct ghost *ghost; /* for those if they can be neither used nor unmapped; then `aliased` says how many */
+    struct ghost *ghost; /* for those that can be neither used nor unmapped; then `aliased` is their size */
 };
 
 static size_t round_up(size_t size, size_t unit)
@@ -105,7 +106,7 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) / unit * unit;
 }
 
-/* Bytes: about as large is a piece at most that the default profile creates. */
+/* Bytes: about the largest piece that the default profile creates. */
 static size_t largest_locked(const struct arena *arena)
 {
     size_t beside = round_up(arena->reserved / RESERVED_PART, arena->granule), largest = piece_largest_locked(arena);
@@ -114,7 +115,8 @@ static size_t largest_locked(const struct arena *arena)
     return largest < beside ? largest : beside;
 }
 
-/* Whether it is felt that one block ties a piece: a small one is more than its part of what is reserved, or the device is nearly full. */
+/* Whether a piece that one block holds in place matters: a small piece is more than its part of what is reserved, or the device is nearly
+ * full. */
 static bool tied_piece_is_felt_locked(const struct arena *arena)
 {
     return arena->reserved / FELT_PART < SMALL_PIECE || piece_largest_locked(arena) < SHORT_PIECE;
@@ -146,20 +148,20 @@ static struct donor *donor_create(bool alias)
     return NULL;
 }
 
-/* A donor's row ends at an anchored piece: what follows is a free span of its own, and may donate too. Else NULL. */
+/* A donor's range ends at an anchored piece. Returns the rest behind that piece, a separate free span that may donate too, or NULL. */
 static struct span *part_at_anchor_locked(struct heap *heap, struct donor *donor)
 {
     struct span *span = donor->span, *rest = donor->spare_spans[1];
     if (donor->end == span->start + span->size || !piece_is_anchored(arena_piece(heap->arena, donor->end)))
         return NULL;
-    donor->spare_spans[1] = NULL; /* nothing stays behind the row now */
+    donor->spare_spans[1] = NULL; /* nothing remains behind the range now */
     span_cut(span, donor->end - span->start, rest);
     span_return_locked(heap, rest);
     return rest;
 }
 
-/* Holds one free span as a donor of up to `wanted` bytes, or of a little more, at most `most`: an idle one, or with `alias`
- * one that is not. What is behind an anchored piece is left in `next`. */
+/* Holds one free span as a donor of up to `wanted` bytes, or a little more, at most `most`: an idle span, or with `alias` one that is not
+ * idle. The rest behind an anchored piece is returned in `next`. */
 static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, size_t most, bool alias,
                           struct donation *donation, struct span **next)
 {
@@ -199,22 +201,22 @@ static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t w
         struct span *span = TREE_ENTRY(node, struct span, by_size);
         while (span && donation->bytes < wanted)
             if (!donate_locked(heap, span, wanted - donation->bytes, most - donation->bytes, alias, donation, &span))
-                return; /* no host memory: do with what there is */
+                return; /* no host memory: use the donors found so far */
     }
 }
 
-/* Collects donors out of both zones, `first` before the other; in each the largest free spans first: so few are cut, and at each cut
- * a part of a piece stays behind that is of little use. */
+/* Collects donors from both zones, beginning with `first`; in each zone the largest free spans first. So few spans are cut. Each cut leaves
+ * a part of a piece behind that is of little use. */
 static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_t wanted, size_t most, bool alias,
                                   struct donation *donation)
 {
     if (store_is_held(heap->store))
-        return; /* graphs use the addresses, also those that are free now; or they have no memory */
+        return; /* graphs use the addresses, also free ones; or the addresses have no memory */
     zone_collect_locked(heap, first, wanted, most, alias, donation);
     zone_collect_locked(heap, zone_other(first), wanted, most, alias, donation);
 }
 
-/* For a growth: idle memory, and then what is free in the order of the stream. */
+/* For a growth: first idle memory, then memory that is free in the order of the stream. */
 static void donations_collect_locked(struct growth *growth, size_t wanted, size_t most)
 {
     struct heap *heap = growth->heap;
@@ -225,7 +227,7 @@ static void donations_collect_locked(struct growth *growth, size_t wanted, size_
 
 /* Step 2 ---------------------------------------------------------------------------------------------------------- */
 
-/* Unmaps the pieces of every donor that is idle into `pieces`; goes on after a failure and gives the first one. */
+/* Unmaps the pieces of every idle donor into `pieces`; continues after a failure and returns the first one. */
 static tarn_status donors_unmap(struct arena *arena, struct donation *donation, struct piece_list *pieces)
 {
     tarn_status first = TARN_OK;
@@ -244,7 +246,7 @@ static tarn_status donors_unmap(struct arena *arena, struct donation *donation, 
 
 /* Step 3 ---------------------------------------------------------------------------------------------------------- */
 
-/* Cuts the pieces that are gone out of a donor's span; what is left of it on either side is free again. */
+/* Cuts the removed pieces out of a donor's span; the rest on either side is free again. */
 static void donor_cut_locked(struct heap *heap, struct donor *donor)
 {
     struct span *left = NULL, *gone = donor->span, *right = NULL;
@@ -266,7 +268,7 @@ static void donor_cut_locked(struct heap *heap, struct donor *donor)
         span_return_locked(heap, right);
 }
 
-/* The pieces of a donor that is not idle are mapped second at `address`, and are there from now on. */
+/* The pieces of a donor that is not idle are also mapped at `address`, and belong there from now on. */
 static void donor_leave_locked(struct heap *heap, struct donor *donor, uintptr_t address)
 {
     size_t size = donor->end - donor->start;
@@ -276,9 +278,9 @@ static void donor_leave_locked(struct heap *heap, struct donor *donor, uintptr_t
     donor_cut_locked(heap, donor);
 }
 
-/* Ends a donation: spans whose pieces are gone are cut, the others made free again. Pieces that were mapped a second time
- * stand from `aliases` on; 0 when that came to nothing. The addresses are unclaimed only now: until here the heap's runs
- * have them, and must not find another run there. */
+/* Ends a donation: cuts the spans whose pieces are gone, and frees the others again. Pieces that were mapped a second time are at `aliases`
+ * and behind; 0 if that failed. The addresses are unclaimed only now, because until here they belong to the heap's runs, and no other run
+ * may begin there. */
 static void donors_settle_locked(struct heap *heap, struct donation *donation, uintptr_t aliases)
 {
     for (struct donor *donor = donation->first, *next; donor; donor = next) {
@@ -300,8 +302,8 @@ static void donors_settle_locked(struct heap *heap, struct donation *donation, u
 
 /* Growth ---------------------------------------------------------------------------------------------------------- */
 
-/* Where to grow: behind the run whose free end leaves the least to map, else in a new run. Gives the bytes to map at
- * least, and the room that there is for more. Arena lock too. */
+/* Chooses where to grow: behind the run whose free end leaves the least to map, otherwise in a new run. Returns the bytes to map at least,
+ * and the room for more. Arena lock too. */
 static tarn_status growth_place_locked(struct growth *growth, size_t *need, size_t *room)
 {
     struct arena *arena = growth->heap->arena;
@@ -332,8 +334,8 @@ static tarn_status growth_place_locked(struct growth *growth, size_t *need, size
     return TARN_OK;
 }
 
-/* Step 1: chooses addresses and pieces. With `spare` an own piece may be larger than the zone likes, and what is created
- * is not rounded up. */
+/* Step 1: chooses addresses and pieces. With `spare` a piece may be larger than the zone otherwise allows, and created memory is not
+ * rounded up. */
 static tarn_status growth_plan_locked(struct growth *growth, bool spare)
 {
     struct heap *heap = growth->heap;
@@ -379,7 +381,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
     return status;
 }
 
-/* Creates what is missing, before anything is unmapped; what was rounded up and does not fit is tried exactly. */
+/* Creates the missing bytes, before anything is unmapped. If the rounded size does not fit, tries the exact one. */
 static tarn_status growth_create(struct growth *growth, struct piece_list *created)
 {
     struct arena *arena = growth->heap->arena;
@@ -391,7 +393,7 @@ static tarn_status growth_create(struct growth *growth, struct piece_list *creat
         growth->padding = 0;
         status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
     }
-    /* What lies unmapped is too large for the addresses that there are. */
+    /* The unmapped pieces are too large for the available addresses. */
     if (status == TARN_ERROR_OUT_OF_MEMORY && growth->spare && store_make_room(growth->heap->store, growth->create))
         status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
     return status;
@@ -413,7 +415,7 @@ static tarn_status growth_alias(struct growth *growth)
     return TARN_OK;
 }
 
-/* Unmaps and unclaims what was mapped a second time. What the driver does not unmap becomes a ghost that is idle at once. */
+/* Unmaps and unclaims memory that was mapped a second time. Memory that the driver does not unmap becomes a ghost that is idle at once. */
 static void growth_alias_undo(struct growth *growth)
 {
     struct arena *arena = growth->heap->arena;
@@ -424,7 +426,7 @@ static void growth_alias_undo(struct growth *growth)
         arena_unclaim(arena, growth->start + aliased, growth->donation.aliases - aliased);
 }
 
-/* As heap_shed(), of pieces that come to `most` bytes at most, of a store that is not plain. */
+/* As heap_shed(), for pieces of at most `most` bytes in total, of a store that is not plain. */
 static tarn_status heap_give_up(struct heap *heap, const struct store *store, size_t wanted, size_t most, size_t *given)
 {
     struct donation donation = {.end = &donation.first};
@@ -441,7 +443,7 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
     struct ghost *ghosts = ghosts_take_locked(heap);
     mutex_unlock(&heap->lock);
 
-    (void)ghosts_end(heap, ghosts); /* before the pieces that they show go anywhere */
+    (void)ghosts_end(heap, ghosts); /* before their pieces are moved */
     tarn_status status = donors_unmap(heap->arena, &donation, &pieces);
     *given = pieces.bytes;
     pieces_to_unmapped(heap->arena, &pieces);
@@ -449,16 +451,16 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
     mutex_lock(&heap->lock);
     donors_settle_locked(heap, &donation, 0);
     if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs) {
-        heap->gained = heap->moved = 0; /* it begins anew, as its next run of the same will */
+        heap->gained = heap->moved = 0; /* starts again, as the next repetition of the program does */
         hooks.plan_end_locked(heap);
     }
     mutex_unlock(&heap->lock);
     return status;
 }
 
-/* Takes idle memory of the pool's other streams instead of creating, as far as it is in pieces that are not larger than what is
- * missing: a stream that wants its own again would have to create. Not where the settings ask that a request above the limit fail
- * before other streams' memory is touched. */
+/* Takes idle memory of the pool's other streams instead of creating, in pieces that are not larger than what is missing: from larger pieces
+ * the other stream would lose more, and have to create it again. Not if the settings demand that a request above the limit fails before
+ * memory of other streams is touched. */
 static void growth_borrow(struct growth *growth)
 {
     struct heap *heap = growth->heap;
@@ -478,8 +480,8 @@ static void growth_borrow(struct growth *growth)
     growth->padding = growth->padding < growth->create ? growth->padding : growth->create;
 }
 
-/* Step 2: what the driver does. On failure the claimed addresses are unclaimed, pieces that were unmapped or created are in
- * the unmapped ones, and those of donors that are not idle where they were. */
+/* Step 2: the driver calls. On failure the claimed addresses are unclaimed, pieces that were unmapped or created are in the store's list of
+ * unmapped pieces, and pieces of donors that are not idle are where they were. */
 static tarn_status growth_map(struct growth *growth)
 {
     struct arena *arena = growth->heap->arena;
@@ -490,14 +492,14 @@ static tarn_status growth_map(struct growth *growth)
     if (!status && growth->create && growth->borrows && !memory_config()->throw_on_cudamalloc_oom)
         growth_borrow(growth);
     if (!status)
-        status = device_check(arena->device); /* what was borrowed may have lost it */
+        status = device_check(arena->device); /* the device may have been lost while borrowing */
     if (!status && growth->create)
         status = growth_create(growth, &created);
     if (!status)
         status = growth_alias(growth);
     if (!status)
         status = donors_unmap(arena, &growth->donation, &growth->pieces);
-    pieces_append(&growth->pieces, &created); /* highest: what was rounded up stays free at the end of the run */
+    pieces_append(&growth->pieces, &created); /* highest: rounded-up memory stays free at the end of the run */
     if (!status) {
         status = pieces_map(arena, &growth->pieces, rest, growth->donation.aliases);
     } else {
@@ -509,7 +511,7 @@ static tarn_status growth_map(struct growth *growth)
     return status;
 }
 
-/* Step 3: the new memory joins the heap, as one free span with what was free before it. */
+/* Step 3: the new memory joins the heap, in one free span with the free memory before it. */
 static void growth_join_locked(struct growth *growth)
 {
     struct heap *heap = growth->heap;
@@ -524,7 +526,7 @@ static void growth_join_locked(struct growth *growth)
     span_return_locked(heap, span);
 }
 
-/* Makes the free end that the growth held free again. It may merge with what was freed beside it meanwhile. */
+/* Frees the free end that the growth held. It may merge with memory that was freed next to it meanwhile. */
 static void growth_let_go_of_base_locked(struct growth *growth)
 {
     if (!growth->base)
@@ -553,7 +555,7 @@ static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size
         status = growth_plan_locked(&growth, spare);
         struct ghost *ghosts = ghosts_take_locked(heap);
         mutex_unlock(&heap->lock);
-        (void)ghosts_end(heap, ghosts); /* whatever came of the plan: the next one may find room where they were */
+        (void)ghosts_end(heap, ghosts); /* also if this growth failed: the next one may use their addresses */
         if (!status) {
             status = growth_map(&growth);
 

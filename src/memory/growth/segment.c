@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table of plain segments, and their way from a driver or allocator into a heap and back. Keeps: a segment is in the
- * table from when it came until it goes back, and no two there overlap; a page into which two of them reach has the entry MAP_SHARED.
- * The table's lock is a leaf, taken under a heap's. */
+/* Owns the table of plain segments, and moves segments from a driver or allocator into a heap and back. Invariants: a segment is in the
+ * table from its allocation until it is given back; no two segments in the table overlap; a page that two segments share has the entry
+ * MAP_SHARED. The table's lock is a leaf, taken under a heap's lock. */
 #include "memory/growth/segment.h"
 #include "base/cancel.h"
 #include "base/pages.h"
@@ -47,8 +47,8 @@ static bool reaches_into(const struct tree_node *node, uintptr_t page)
     return node && RUN_OF(node)->start < page + MAP_PAGE && RUN_OF(node)->end > page;
 }
 
-/* Makes a page at an end of a segment shared if another reaches into it too; and after the last has left, unused again. Table lock,
- * the segment being in the table, or not any more. */
+/* Marks a page at an end of a segment as shared if another segment reaches into it; and as unused again after the last one has left. Table
+ * lock; the segment has just entered the table, or left it. */
 static void page_share(uintptr_t address)
 {
     uintptr_t page = address & ~(MAP_PAGE - 1);
@@ -60,7 +60,8 @@ static void page_share(uintptr_t address)
         map_set(page, MAP_SHARED);
 }
 
-/* Enters a segment in the table, in one step with the look whether another has any of its addresses: then false. Of no heap yet. */
+/* Enters a segment in the table, in one step with the check for overlaps: false if another segment has any of its addresses. It belongs to
+ * no heap yet. */
 static bool segment_list(struct run *run)
 {
     mutex_lock(&segments_lock);
@@ -88,7 +89,7 @@ static void segment_unlist(struct run *run)
     mutex_unlock(&segments_lock);
 }
 
-/* A segment becomes a run of its heap, whose lock is held; and is none any more. */
+/* Makes a segment a run of its heap, whose lock is held; and undoes that. */
 static void segment_join_locked(struct run *run, bool joined)
 {
     mutex_lock(&segments_lock);
@@ -112,7 +113,7 @@ static void segment_anchor(uintptr_t address, bool more)
     mutex_unlock(&segments_lock);
 }
 
-/* The pieces of a range, which are mapped, from the first that touches it on. */
+/* The mapped pieces of a range, from the first one that touches it. */
 static void count_anchors(const struct arena *arena, uintptr_t start, size_t size, bool more)
 {
     if (start - arena->base >= arena->size) {
@@ -196,7 +197,8 @@ static tarn_status ask(struct store *store, size_t size, driver_stream native, u
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1], size);
 }
 
-/* Where the device is lost memory stays where it is: nobody knows what still uses it. That of a caller's allocator is the caller's. */
+/* If the device is lost, memory stays where it is, because it is unknown what still uses it. Memory of a caller's allocator is the caller's
+ * concern. */
 static tarn_status give_back(struct store *store, uintptr_t address, size_t size, driver_stream native)
 {
     struct device *device = store->arena->device;
@@ -212,16 +214,16 @@ static tarn_status give_back(struct store *store, uintptr_t address, size_t size
                                               : driver->free(device->number, address));
 }
 
-/* What the calling thread calls the stream that a segment came for. */
+/* The calling thread's native handle for the stream that a segment was allocated for. */
 static driver_stream run_native(const struct run *run)
 {
     bool constant = run->native && run->native == driver->per_thread;
     return constant ? stream_native(run->stream) : run->native;
 }
 
-/* Gives a segment back behind the work of its stream, which stays while the heap's lock is held. One that is gone orders nothing:
- * then that work has to end first, as it has but where the stream went after the segment was taken out of the heap. A heap that is
- * another stream's now was empty before, and idle. */
+/* Frees a segment after the work of its stream, which exists while the heap's lock is held. If the stream is gone, it orders nothing, so
+ * its work must have ended first. That is always so, unless the stream was retired after the segment was taken out of the heap. If the heap
+ * belongs to another stream now, it was empty and idle before. */
 static tarn_status give_back_in_order(struct run *run)
 {
     struct heap *heap = run->heap;
@@ -245,7 +247,7 @@ static tarn_status give_back_in_order(struct run *run)
     return device_note(device, driver->free(device->number, run->start));
 }
 
-/* Why a segment that came cannot be one, or NULL. */
+/* Why memory that an allocator returned cannot be a segment, or NULL. */
 static const char *unfit(const struct store *store, uintptr_t address, size_t size)
 {
     if (address % TARN_BLOCK_UNIT)
@@ -259,7 +261,7 @@ static const char *unfit(const struct store *store, uintptr_t address, size_t si
     return NULL;
 }
 
-/* Enters what came in the table, as the segment of a fresh run. */
+/* Enters new memory in the table, as the segment of a new run. */
 static tarn_status accept(struct run *run, uintptr_t address, size_t size)
 {
     const struct store *store = run->store;
@@ -280,7 +282,7 @@ static tarn_status accept(struct run *run, uintptr_t address, size_t size)
     return failed(TARN_ERROR_DRIVER, "%s gave a segment of %zu bytes at %#zx, %s", source, size, (size_t)address, why);
 }
 
-/* Gets a segment of `size` bytes, charged and counted, for a fresh run that says for whom. */
+/* Gets a segment of `size` bytes, charged and counted, for a new run, which names the heap and stream. */
 static tarn_status segment_get(struct run *run, size_t size)
 {
     struct store *store = run->store;
@@ -299,7 +301,7 @@ static tarn_status segment_get(struct run *run, size_t size)
     return TARN_OK;
 }
 
-/* A segment, in no heap, is there, with a new generation. */
+/* Announces a segment, which belongs to no heap yet, with a new generation. */
 static void segment_tell(struct run *run)
 {
     run->generation = generation_next();
@@ -309,7 +311,7 @@ static void segment_tell(struct run *run)
     observe_mapped(&range);
 }
 
-/* Counted as gone before it is, so that what the driver then gives to another thread never counts beside it. */
+/* Counted as freed before it is freed, so that it never counts together with memory that the driver then gives to another thread. */
 static tarn_status segment_release(struct run *run)
 {
     struct store *store = run->store;
@@ -320,10 +322,10 @@ static tarn_status segment_release(struct run *run)
     if (announces(store))
         announcer->segment_gone(run->start);
     counters_segment_gone(store->counters, size, run->large, run->oversize);
-    segment_unlist(run); /* before: who gave it may give it to another thread at once */
+    segment_unlist(run); /* first: the allocator may give the memory to another thread at once */
     tarn_status status = store->ordered ? give_back_in_order(run) : give_back(store, run->start, size, run_native(run));
     if (status) {
-        (void)segment_list(run); /* it is still where it was, so nobody else's is there */
+        (void)segment_list(run); /* it still exists, so no other segment can be there */
         counters_segment_kept(store->counters, size, run->large, run->oversize);
         segment_tell(run);
         mutex_lock(&arena->lock);
@@ -357,7 +359,7 @@ tarn_status segments_free_stuck(struct arena *arena)
     arena->stuck_segments = NULL;
     mutex_unlock(&arena->lock);
 
-    /* A capture that tarn does not know would get what goes back on its stream: that stays stuck until the capture is over. */
+    /* A capture that tarn does not know would record a free on its stream: the segment stays stuck until the capture is over. */
     struct error_before before;
     error_attempt_begin(&before);
     tarn_status status = segments_release(stuck);
@@ -368,7 +370,7 @@ tarn_status segments_free_stuck(struct arena *arena)
 
 /* Out of a heap --------------------------------------------------------------------------------------------------- */
 
-/* Whether the driver orders what goes back behind the work of the heap's stream, which must be there for that. */
+/* Whether the driver orders a free after the work of the heap's stream. The stream must exist for that. */
 static bool is_ordered_locked(const struct heap *heap)
 {
     return heap->store->ordered && !heap->retired && !stream_is_found(heap->stream);
@@ -386,7 +388,8 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
     return TREE_ENTRY(node, struct span, by_size)->size >= size;
 }
 
-/* The idle segment of a zone, of at least `least` bytes, that serves a want best: the smallest that covers it, else the largest. */
+/* The idle segment of a zone, of at least `least` bytes, that best gives back the wanted bytes: the smallest that covers them, otherwise
+ * the largest. */
 static struct span *segment_choose_locked(const struct heap *heap, enum zone_kind zone, size_t wanted, size_t least)
 {
     const struct tree *tree = &heap->zones[zone].free;
@@ -413,7 +416,7 @@ static void segment_detach_locked(struct heap *heap, struct span *span, struct r
     *leaving = run;
 }
 
-/* Detaches idle segments of a zone with `wanted` bytes in all where there are as many, the rest of what was `given` before. */
+/* Detaches idle segments of a zone until `given` reaches `wanted` bytes, if there are as many. */
 static void zone_detach_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t least, size_t *given,
                                struct run **leaving)
 {
@@ -432,7 +435,7 @@ void segments_detach_locked(struct heap *heap, size_t wanted, size_t *given, str
     zone_detach_locked(heap, ZONE_SMALL, wanted, 0, given, leaving);
 }
 
-/* Gives idle segments of a heap back, whose store is in use. */
+/* Gives idle segments of a heap back. Its store is in use. */
 static size_t shed(struct heap *heap, size_t wanted)
 {
     struct run *leaving = NULL;
@@ -448,7 +451,7 @@ static bool is_adopted_from(const struct heap *heap, const struct store *store)
     return heap->store->plain && !heap->store->uncached && !store_calls_back(heap->store) && !store_calls_back(store);
 }
 
-/* Makes a segment another store's, where that may have as much more. */
+/* Moves a segment to another store, if that store's limit allows it. */
 static bool store_move(struct run *run, struct store *to)
 {
     struct store *from = run->store;
@@ -496,8 +499,8 @@ size_t segments_adopt(struct heap *heap, struct heap *from, size_t wanted)
     return adopted;
 }
 
-/* Where there is no room for an oversize request: one oversize segment that makes it, or the largest that do together; else none,
- * since smaller ones are left for smaller requests as long as that helps (c10, release_available_cached_blocks). */
+/* If there is no room for an oversize request: releases one oversize segment that makes enough room, or the largest ones that do together.
+ * Otherwise releases none, so that smaller segments remain for smaller requests (c10, release_available_cached_blocks). */
 static bool release_oversize(struct heap *heap, size_t size)
 {
     struct segment_rules rules = store_rules(heap->store);
@@ -521,7 +524,7 @@ static bool release_oversize(struct heap *heap, size_t size)
 
 /* Garbage --------------------------------------------------------------------------------------------------------- */
 
-/* The device's segments that serve the default pool, large, free as a whole and idle: how many, and how old in all. */
+/* The device's large segments that serve the default pool and are entirely free and idle: their number, and the sum of their ages. */
 struct garbage {
     struct store *store;
     uint64_t now, ages, count;
@@ -544,7 +547,7 @@ static void garbage_count_locked(struct heap *heap, struct garbage *garbage)
     }
 }
 
-/* Detaches what is as old as the average, or older. */
+/* Detaches segments whose age is at least the average. */
 static size_t garbage_detach_locked(struct heap *heap, struct garbage *garbage, uint64_t old, struct run **leaving)
 {
     size_t bytes = 0;
@@ -574,8 +577,8 @@ static size_t garbage_excess(struct store *store)
     return share && reserved > most ? reserved - most : 0;
 }
 
-/* Gives segments of the default pool back that were not used for long, until it is below its share (c10,
- * garbage_collect_cached_blocks; there only where a fraction of the memory is set as limit). */
+/* Gives back segments of the default pool that have not been used for long, until the pool is below its share (c10,
+ * garbage_collect_cached_blocks; there only if a fraction of the memory is set as the limit). */
 static void garbage_collect(struct store *store)
 {
     struct arena *arena = store->arena;
@@ -604,8 +607,8 @@ static void garbage_collect(struct store *store)
     }
 }
 
-/* Gives back what was freed and is idle, before more is got: nothing is used twice. While a capture is open the driver is left
- * alone. */
+/* Gives back memory that was freed and is idle before more is allocated, because nothing is reused. Makes no driver call while a capture is
+ * open. */
 void segments_return(struct heap *heap)
 {
     if (!captures_open(heap->arena->device))
@@ -619,7 +622,7 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) / unit * unit;
 }
 
-/* Gets a segment, and where there is none gives idle ones of the heap back for it; at last one without room for others. */
+/* Gets a segment. If that fails, gives idle segments of the heap back and tries again; last, tries one with room for only this request. */
 static tarn_status get_or_make_room(struct heap *heap, size_t size, size_t need, struct run *run)
 {
     struct store *store = run->store;

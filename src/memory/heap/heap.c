@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns spans, runs and batches: cutting, joining, best fit, and the knowledge of what is idle. Makes no driver call but
- * an event's record and query, which do not wait. Everything that ends in _locked runs under the heap's lock and keeps:
- * spans fill their run without gaps, two free spans never touch, free_bytes is the sum of the free ones. */
+/* Owns spans, runs and batches: cutting, joining, best fit, and which memory is idle. The only driver calls here record and query events;
+ * these do not wait. Functions whose name ends in _locked run under the heap's lock and keep these invariants: spans fill their run without
+ * gaps, two free spans never touch, free_bytes is the sum of the free spans. */
 #include "memory/heap/heap.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define SPARE_SPANS 64 /* the most that a heap keeps at hand */
+#define SPARE_SPANS 64 /* the most span objects that a heap keeps */
 
 static struct object_pool spans = OBJECT_POOL_KEEPING(struct span, heap);
 static struct object_pool runs = OBJECT_POOL(struct run);
@@ -29,7 +29,7 @@ static int by_size(const struct tree_node *a, const struct tree_node *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* The same in whatever order addresses are: by the segments' and by the place in them. */
+/* The same order, independent of addresses: by the segment's number, then by the offset in the segment. */
 static int by_size_and_serial(const struct tree_node *a, const struct tree_node *b)
 {
     const struct span *x = SPAN_OF(a), *y = SPAN_OF(b);
@@ -54,7 +54,7 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
     return SPAN_OF(node)->size >= size;
 }
 
-/* The objects that spans and runs are ------------------------------------------------------------------------------ */
+/* Objects for spans and runs --------------------------------------------------------------------------------------- */
 
 struct span *span_create(void)
 {
@@ -183,7 +183,7 @@ static void link_after(struct span *left, struct span *span)
     left->next = span;
 }
 
-/* Takes `span`, which is not the first of its run, out of the list; its left neighbour covers its addresses. */
+/* Removes `span`, which is not the first of its run, from the list; its left neighbour covers its addresses. */
 static void join_left_locked(struct heap *heap, struct span *span)
 {
     struct span *left = span->previous;
@@ -212,7 +212,7 @@ static size_t padding(const struct span *span, size_t alignment)
     return (size_t)(-span->start & (alignment - 1));
 }
 
-/* The smallest free span that is large enough. For an alignment, a few that are just large enough are tried before one that surely
+/* The smallest free span that is large enough. With an alignment, first tries a few spans that may be large enough, then one that certainly
  * is. */
 static struct span *span_smallest_locked(const struct zone *zone, size_t size, size_t alignment)
 {
@@ -224,7 +224,7 @@ static struct span *span_smallest_locked(const struct zone *zone, size_t size, s
     return node ? SPAN_OF(node) : NULL;
 }
 
-/* The best fitting free span, where the rules of a plain store let it serve. */
+/* The best fitting free span, if the rules of a plain store allow it to serve the request. */
 static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment)
 {
     struct store *store = heap->store;
@@ -239,8 +239,7 @@ static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, siz
     return span && rules_may_serve(&rules, size, span->size) ? span : NULL;
 }
 
-/* Bytes of the pieces that lie wholly in a free span and would not be free as a whole any more if a block took
- * [start, start + size) of it. */
+/* Bytes of the pieces that lie entirely in a free span, and that a block at [start, start + size) would hold in place. */
 static size_t bytes_tied(const struct arena *arena, const struct span *span, uintptr_t start, size_t size)
 {
     size_t tied = 0;
@@ -253,9 +252,9 @@ static size_t bytes_tied(const struct arena *arena, const struct span *span, uin
     return tied;
 }
 
-/* Where in a free span a block goes. A large one of a heap that does not save goes to the low end: so a program that repeats itself finds its
- * places again, and free memory gathers above. Any other goes to the end that ties less, since a piece that is free as a whole can be mapped
- * elsewhere; to the low end where that is equal. Gives the offset. */
+/* Returns the offset of a block in a free span. A large block of a heap that does not save goes to the low end: then a program that repeats
+ * itself gets the same addresses again, and free memory collects above. Any other block goes to the end where it holds less in place,
+ * because only a piece that is entirely free can be mapped elsewhere; if both ends are equal, to the low end. */
 static size_t placement(const struct heap *heap, const struct span *span, size_t size, size_t alignment)
 {
     const struct arena *arena = heap->arena;
@@ -268,15 +267,14 @@ static size_t placement(const struct heap *heap, const struct span *span, size_t
     return bytes_tied(arena, span, span->start + high, size) < tied_low ? high : low;
 }
 
-/* Whether what is left behind a block is worth being free memory of its own. */
+/* Whether the rest of a span after a block becomes a separate free span. */
 static bool is_cut(const struct heap *heap, const struct span *span, size_t size, size_t left)
 {
     const struct store *store = heap->store;
     if (!left || !store->plain)
         return left;
     struct segment_rules rules = store_rules(store);
-    bool large = span->zone == ZONE_LARGE &&
-                 zone_of(size) == ZONE_LARGE; /* a slab that a large segment has to serve is cut exactly */
+    bool large = span->zone == ZONE_LARGE && zone_of(size) == ZONE_LARGE; /* slabs are cut exactly */
     return !store->no_split && rules_cut(&rules, large, size, left);
 }
 
@@ -303,7 +301,7 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
         span_cut(aligned, size, rest);
         span_file_locked(heap, rest);
     }
-    bool simple = alignment == TARN_BLOCK_UNIT; /* as of the requests that kept spans serve */
+    bool simple = alignment == TARN_BLOCK_UNIT; /* kept spans serve only such requests */
     aligned->before = simple ? before : 0;
     aligned->after = simple ? atomic_load_explicit(&heap->zones[aligned->zone].state, memory_order_relaxed) : 0;
     aligned->state = SPAN_TAKEN;
@@ -374,9 +372,9 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
 
 #define ASIDE_TRIES 64
 
-/* Of the free spans of large blocks the one whose use ties the least, at most `most` bytes. What is left of a piece beside a block
- * ties nothing more. Between large blocks a small one keeps free memory apart: so, unless the heap saves, it goes only where no large one
- * fits. */
+/* Of the free spans of the large zone, the one where a block holds the least in place, at most `most` bytes. The unused rest of a piece
+ * that a block already holds costs nothing more. A small block between large ones would separate their free memory. So, unless the heap
+ * saves, it goes only where no large block fits. */
 static struct span *span_find_aside_locked(const struct heap *heap, size_t size, size_t alignment, size_t most)
 {
     const struct arena *arena = heap->arena;
@@ -400,7 +398,7 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
 
 tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **result)
 {
-    /* Nor where a plan is followed: it knows what comes there. */
+    /* Nor if the heap follows a plan, which reserves that memory. */
     struct span *span = heap->store->plain || heap->plan ? NULL : span_find_aside_locked(heap, size, alignment, most);
     return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
 }
@@ -467,7 +465,7 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
     struct span *next = span->next;
     if (!next || next->state != SPAN_FREE || next->size < more)
         return TARN_ERROR_NO_ROOM;
-    if (heap->retired) { /* no stream's order stands between the block's users and those before them */
+    if (heap->retired) { /* no stream orders the block's users after earlier ones */
         heap_learn_locked(heap, false);
         if (!span_idle_locked(heap, next))
             return TARN_ERROR_NO_ROOM;
@@ -484,7 +482,7 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
     return TARN_OK;
 }
 
-/* Joins `right`, a run that begins where `left` ends, to it. */
+/* Joins `right` to `left`. `right` is a run that begins where `left` ends. */
 static void runs_join_locked(struct heap *heap, enum zone_kind zone, struct run *left, struct run *right)
 {
     left->last->next = right->first;
@@ -561,7 +559,7 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
         run->end = end;
     } else {
         span->run = run;
-        if (!heap->store->plain) { /* a segment has them already */
+        if (!heap->store->plain) { /* a segment already has them */
             run->start = start;
             run->end = end;
         }
@@ -569,7 +567,7 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
         run_insert_locked(heap, zone, run);
     }
     if (heap->store->plain || heap->store->registrable)
-        return span; /* two segments that touch stay two */
+        return span; /* adjacent segments are not joined */
     for (struct run *other = heap->zones[zone].runs, *next; other; other = next) {
         next = other->next;
         if (other->start == end)
@@ -620,8 +618,8 @@ bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
 
 /* Idleness --------------------------------------------------------------------------------------------------------- */
 
-/* Marks lie behind each other on one stream: when one has finished, all before it have, also one that cannot be asked
- * because a capture has taken it. */
+/* The marks of a heap are on one stream, one after the other. When one has finished, all earlier ones have too, also one that cannot be
+ * queried because a capture has taken it. */
 static void batches_advance_locked(struct heap *heap)
 {
     unsigned done = 0;
@@ -692,13 +690,13 @@ struct store *heap_store(struct heap *heap)
 
 bool heap_serves(struct heap *heap, const struct store *wanting)
 {
-    mutex_lock(&heap->lock); /* so long its store is there */
+    mutex_lock(&heap->lock); /* keeps its store alive */
     bool serves = store_serves(heap->store, wanting);
     mutex_unlock(&heap->lock);
     return serves;
 }
 
-/* Whether memory can be taken out of it for others: its stream is retired, or its pool left behind. */
+/* Whether other heaps can take its memory: its stream is retired, or its pool is left behind. */
 bool heap_is_left_behind_locked(const struct heap *heap)
 {
     return heap->retired || atomic_load_explicit(&heap->store->left_behind, memory_order_relaxed);
@@ -708,7 +706,7 @@ tarn_status batches_end_prepare_locked(struct heap *heap)
 {
     kept_flush_locked(heap);
     batches_advance_locked(heap);
-    if (heap->closed_count == HEAP_BATCHES) { /* the newest mark is superseded by this one */
+    if (heap->closed_count == HEAP_BATCHES) { /* this mark replaces the newest one */
         mark_release(heap->closed[--heap->closed_count].mark);
         heap->open_batch_used = true;
     }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The heap: what one (pool, stream) pair owns. A pool's memory is its store's (arena.h).
+/* The heap: the memory of one pool for one stream. The memory of a pool belongs to its store (arena.h).
  *
  *   run    |  block  | free |    block     |  slab  |   free      |    contiguous, mapped, of one zone
  *   spans  [---------][----][--------------][------][-------------]    linked in the order of addresses
  *   pieces [==============][====================][================]    a piece may end inside any span
  *
- * A run is cut into spans without gaps; two free spans never touch. Small spans (to 1 MiB, and slabs) and large ones
- * have a zone of runs each, so that a small block does not hold a large piece in place.
+ * A run is cut into spans without gaps; two free spans never touch. Small spans (up to 1 MiB, and slabs) and large spans are in separate
+ * zones, each with its own runs, so that a small block does not hold a large piece in place.
  *
- * Order: a free span may be used again on the heap's stream at once. It is idle, and its pieces may be unmapped, when
- * its batch is: spans freed since the last recorded mark belong to the open batch; a mark closes it; when the mark has
- * finished the batch is idle. Memory that was never used is of batch 0, which always is. */
+ * Order: a free span may be reused on the heap's stream at once. Its pieces may be unmapped only when it is idle, that is when its batch is
+ * idle. Spans that were freed since the last recorded mark belong to the open batch. A new mark closes that batch, and when the mark has
+ * finished, the batch is idle. Memory that was never used is in batch 0, which is always idle. */
 #ifndef TARN_MEMORY_HEAP_H
 #define TARN_MEMORY_HEAP_H
 
@@ -28,7 +28,7 @@ enum zone_kind { ZONE_SMALL, ZONE_LARGE, ZONES };
 
 enum span_state {
     SPAN_FREE,    /* in its zone's tree */
-    SPAN_TAKEN,   /* free, but in the hands of a thread that maps or unmaps beside the lock */
+    SPAN_TAKEN,   /* free, but one thread maps or unmaps it without the lock */
     SPAN_BLOCK,   /* live */
     SPAN_PENDING, /* freed by its owner; work of other streams still uses it */
     SPAN_SLAB,
@@ -41,23 +41,23 @@ struct point;
 struct capture_order;
 struct plan_follower;
 
-/* One stream's use of a block. That of a freed block is *pending* until it has ended: it is in its queue, and in the books of the first
- * use of its block. */
+/* One stream's use of a block. A use of a freed block is *pending* until it has ended: it is in its queue, and is counted in the first use
+ * of its block. */
 struct use {
     struct use *next;      /* of the same block */
     struct stream *stream; /* NULL: the caller's event, already in `mark` */
     unsigned incarnation;
     struct mark *mark; /* recorded when the block is freed; NULL before, and while recording fails */
-    bool marked;       /* `mark` says all: NULL then means finished */
+    bool marked;       /* `mark` is final: NULL then means finished */
     uint64_t
         capture; /* that the stream used the block in, and nowhere else; 0: none, or blocks are not given back early */
-    struct point *point;       /* where the stream was there when the block was freed; NULL: not known */
-    struct debug_block *watch; /* first use: debug mode looks at the block before it is free; else NULL */
+    struct point *point;       /* the stream's position in the capture when the block was freed; NULL: unknown */
+    struct debug_block *watch; /* first use: debug mode checks the block before it is free; otherwise NULL */
 
-    struct use_queue *queue;     /* NULL of a use in no heap */
+    struct use_queue *queue;     /* NULL for a use in no heap */
     struct use *earlier, *later; /* in it, while pending */
-    struct use *first;           /* of the block, while pending; NULL else */
-    uint64_t number;             /* of the block among those that the heap has had wait */
+    struct use *first;           /* of the block, while pending; otherwise NULL */
+    uint64_t number;             /* of the block, counted over the heap's waiting blocks */
 
     /* First use only. */
     unsigned pending; /* of the block's uses */
@@ -70,14 +70,14 @@ struct use_list {
     struct use *first, *last;
 };
 
-/* What one stream has still to do with freed blocks of a heap. Marks of one stream end in their order, so whoever looks begins with the
- * first use, and goes on while it has ended. */
+/* One stream's pending uses of freed blocks of a heap. The marks of one stream end in their order, so a check begins with the first use and
+ * continues while uses have ended. */
 struct use_queue {
     struct use_queue *next; /* of the heap */
     struct stream *stream;
     unsigned incarnation;
-    bool events;  /* marks that callers recorded, before the blocks were freed: in the order of their records */
-    size_t users; /* uses that name it, of live blocks too */
+    bool events;              /* marks of callers, from before the free, in the order of recording */
+    size_t users;             /* uses that refer to it, including those of live blocks */
     struct use_list marked;   /* in the order of their marks */
     struct use_list unmarked; /* no mark could be recorded yet */
 };
@@ -90,36 +90,36 @@ struct span {
     struct tree_node by_size;  /* free: in the zone's tree */
     struct tree_node by_start; /* free, large, of a heap that follows a plan: in the heap's tree */
     uint64_t batch;            /* free: the last batch that its memory was freed in */
-    size_t requested;          /* block: bytes asked for */
+    size_t requested;          /* block: bytes, as requested */
     union {
         uint64_t before;   /* block: its zone's state when it was cut, */
         uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen then */
     };
-    uint64_t after;    /* block: and with it cut; 0 and 0 where that says nothing */
+    uint64_t after;    /* block: ... and after that; both 0 if unknown */
     struct use *uses;  /* block, pending */
     struct slab *slab; /* slab */
     uint8_t state, zone;
     bool split; /* free: counted as inactive_split */
-    bool own;   /* block: the library's, which no program has seen */
+    bool own;   /* block: belongs to the library, not to the program */
     tarn_tag tag;
-    counters_oversize oversize; /* block: who counts it so; the part's lock, or whoever has claimed it */
-    uint32_t front;             /* block: bytes of debug mode's zone before what the caller has */
-    /* Never changes while the span is in the page map. Last, since a thread that found the span there may read it when the
-     * span is gone already: an unused one keeps it. */
+    counters_oversize oversize; /* block: which counter has it; the part's lock, or the claimer */
+    uint32_t front;             /* block: bytes of debug mode's zone before the caller's pointer */
+    /* Never changes while the span is in the page map. The fields from here on are last, because a thread that found the span in the page
+     * map may read them after the span has ended: an unused span object keeps them. */
     _Atomic(struct heap *) heap;
-    atomic_bool live; /* the part's lock: a block that its owner has and nobody has claimed (kept.h) */
+    atomic_bool live; /* the part's lock: its owner has the block, and no code has claimed it (kept.h) */
 };
 
 struct run {
     uintptr_t start, end;
     struct span *first, *last;
     struct run *next, *previous; /* in the zone's list */
-    uint64_t serial;             /* of a registrable store: the how manieth of its segments; constant */
+    uint64_t serial;             /* registrable store: the segment's number, from the oldest; constant */
 
     /* Of a plain segment, which is a run (segment.h). Constant except for the place in the table, while it is of one heap. */
     struct heap *heap;
     struct store *store;
-    driver_stream native;        /* it came for */
+    driver_stream native;        /* the stream that it was allocated for */
     const struct stream *stream; /* the same, and its incarnation */
     unsigned stream_incarnation;
     bool large; /* its zone */
@@ -128,13 +128,13 @@ struct run {
     uint64_t generation;
     struct tree_node by_start; /* the table's lock, like the two below */
     bool listed;               /* in the table */
-    bool joined;               /* a run of `heap`; else on its way there, or out */
+    bool joined;               /* a run of `heap`; otherwise on its way into a heap, or out */
 };
 
 struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
-    _Atomic uint64_t state; /* heap lock, or the part's: another number whenever the free spans are others (kept.h) */
+    _Atomic uint64_t state; /* heap lock, or the part's: changes whenever the free spans change (kept.h) */
 };
 
 #define SLAB_CLASSES 40
@@ -142,33 +142,32 @@ struct zone {
 #define HEAP_KEPT 8
 
 struct heap {
-    _Alignas(CACHE_LINE) mutex lock; /* of everything below but what is marked */
+    _Alignas(CACHE_LINE) mutex lock; /* of everything below, unless marked otherwise */
     struct arena *arena;             /* constant */
     unsigned number;                 /* constant: the index of its cache in a thread's table */
-    struct store *store;             /* of the pool; constant until the heap is used again */
-    struct stream *stream;           /* of which the heap is; constant until it is retired */
+    struct store *store;             /* of the pool; constant until the heap is reused */
+    struct stream *stream;           /* the heap's stream; constant until it is retired */
     unsigned incarnation;
     atomic_uint place; /* in the trace (traced.h); 0: none yet in this life */
-    bool retired;      /* no work can be queued on the stream any more */
+    bool retired;      /* the stream is retired: no more work can be queued on it */
     struct zone zones[ZONES];
-    mutex caches_lock;            /* held beside `lock` to change the list below; takes no other */
-    struct cache *caches;         /* of its threads, and those whose thread has ended */
-    struct use_queue *queues;     /* of the streams that use blocks */
-    size_t waiting, waiting_uses; /* blocks that are freed and wait, and their uses that are pending */
-    uint64_t waits;               /* blocks that have ever waited */
-    struct use *watched;          /* blocks that only debug mode has still to let go */
-    struct capture_order *
-        capture_order; /* what the stream's captured work is behind; NULL while no block waits that this is needed for */
+    mutex caches_lock;                   /* held beside `lock` to change the list below; takes no other */
+    struct cache *caches;                /* of its threads, including threads that have ended */
+    struct use_queue *queues;            /* of the streams that use blocks */
+    size_t waiting, waiting_uses;        /* blocks that are freed and wait, and their uses that are pending */
+    uint64_t waits;                      /* blocks that have ever waited */
+    struct use *watched;                 /* blocks that only debug mode still holds */
+    struct capture_order *capture_order; /* work that the stream's captured work comes after; NULL while not needed */
     size_t free_bytes, waiting_bytes;
     uint64_t states; /* the highest number of a zone's state */
     struct counters_splits splits;
     struct ghost *ghosts;       /* old addresses of pieces that are mapped elsewhere too */
     struct plan_follower *plan; /* NULL: none is followed */
-    struct tree free_by_start;  /* while one is: the large zone's free spans */
-    size_t gained, moved;       /* bytes that growths brought into the heap, and took from elsewhere in it */
-    bool saves;                 /* blocks go where they tie little: so the last growth found it worth (growth.c) */
+    struct tree free_by_start;  /* while a plan is followed: the free spans of the large zone */
+    size_t gained, moved;       /* bytes that growths added to the heap, and moved within it */
+    bool saves;                 /* blocks go where they hold little in place; set by the last growth (growth.c) */
     unsigned spare_count;
-    struct span *spare_spans; /* span objects at hand, so that cutting and joining need no other lock */
+    struct span *spare_spans; /* span objects in reserve, so that cutting and joining need no other lock */
 
     uint64_t open_batch, idle_batch;
     bool open_batch_used; /* something was freed in it */
@@ -193,9 +192,9 @@ struct heap {
     bool kept_before; /* lock, while the heap is held: `keeps` as it was */
 };
 
-/* The heap of a stream in a pool, made at its first use. */
+/* The heap of a stream in a pool, created at its first use. */
 tarn_status heap_of(struct store *store, struct stream *stream, struct heap **heap);
-/* The same without making it: NULL where there is none. */
+/* The same without creating it: NULL if there is none. */
 struct heap *heap_if_used(struct store *store, struct stream *stream);
 
 /* The value of a heap's stream, also when that is retired. Heap lock. */
@@ -209,35 +208,36 @@ static inline tarn_stream heap_stream_value(const struct heap *heap)
 
 /* The heap after `heap` in the arena's list; NULL starts and ends. Heaps are never destroyed. */
 struct heap *heap_next(struct arena *arena, struct heap *heap);
-/* A heap's store, or what was that a moment ago. */
+/* A heap's store now, or a moment ago. */
 struct store *heap_store(struct heap *heap);
-/* Whether idle memory of it may be taken for a store: store_serves(). With no lock held. */
+/* Whether the heap's idle memory may be taken for a store: store_serves(). With no lock held. */
 bool heap_serves(struct heap *heap, const struct store *wanting);
 
-/* Stops all heaps of an arena, their caches and kept spans too; no other is made meanwhile. And lets them go on. Takes every heap's
- * lock: the caller has none, and until the end takes none but those that come after. */
+/* Stops all heaps of an arena, with their caches and kept spans, and prevents the creation of others; and lets them continue. Takes every
+ * heap's lock. So the caller holds none, and until the end takes only locks that come later in the order. */
 void heaps_hold(struct arena *arena);
 void heaps_let_go(struct arena *arena);
 
-/* What a request comes down to. */
+/* A request after rounding. */
 struct request {
     size_t size;      /* bytes, rounded as the store does */
     size_t requested; /* bytes, as asked for */
     size_t alignment; /* bytes, at least TARN_BLOCK_UNIT */
-    size_t front;     /* bytes of `size` before what the caller gets: debug mode's */
+    size_t front;     /* bytes of `size` before the caller's pointer; for debug mode */
     bool slab;        /* a slab serves it */
-    bool own;         /* for the library itself: the block has a span, which says so, and no other pool helps out */
+    bool own;         /* for the library: the block has its own span, marked so; no other pool serves it */
     tarn_tag tag;
 };
 
-/* Bytes of debug mode's zones: of that in front of a block of an alignment, or of any in a slab; of the least one behind it. */
+/* Bytes of debug mode's zones: of the front zone of a block with an alignment, or of any block in a slab; and of the smallest zone behind a
+ * block. */
 static inline size_t zone_in_front(size_t alignment)
 {
     return debug_has(DEBUG_REDZONE) ? alignment : 0;
 }
 #define ZONE_BEHIND ((size_t)256)
 
-/* Whether every block takes the slow path: debug mode, a tool or the driver's checker wants to know of each. */
+/* Whether every block takes the slow path, because debug mode, a tool or the driver's checker must see each block. */
 static inline bool fast_paths_are_barred(void)
 {
     return debug_has(DEBUG_BLOCKS) || announcer || (driver->checking && driver->checking());
@@ -254,37 +254,37 @@ static inline enum zone_kind zone_other(enum zone_kind zone)
     return zone == ZONE_SMALL ? ZONE_LARGE : ZONE_SMALL;
 }
 
-/* Cuts a span off the best fitting free one: the smallest that is large enough, the lowest address among equals. The
- * span's state is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY, without a text, when none fits. */
+/* Cuts a span off the best fitting free span: the smallest that is large enough; of equal ones, the one at the lowest address. The state of
+ * the result is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY, without a text, if none fits. */
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
 /* Cuts [start, start + size) out of a free span, as SPAN_TAKEN; `fresh` are two new span objects, of which those that are used
  * become NULL. */
 struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
                                  struct span *fresh[2]);
-/* The same out of one free span, which must be large enough. Of a plain segment it may be larger than asked for. */
+/* The same from a given free span, which must be large enough. In a plain segment the result may be larger than requested. */
 tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result);
 /* Cuts [start, start + size), which is free, as SPAN_TAKEN out of a span that covers it. */
 tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
                                    struct span **result);
-/* For code that follows a plan: begins, or with NULL ends, and the free spans of the large zone by their addresses: the first one that ends
- * behind an address, and the next. */
+/* For code that follows a plan. The first begins following a plan, or with NULL ends it. The others walk the free spans of the large zone
+ * by address: the first span that ends behind an address, and the next one. */
 void heap_plan_locked(struct heap *heap, struct plan_follower *plan);
 struct span *span_ending_behind_locked(const struct heap *heap, uintptr_t address);
 struct span *span_next_by_start_locked(const struct span *span);
-/* The same for a small block or slab, out of the large zone: where it ties the least memory that could be mapped elsewhere, and at
- * most `most` bytes. */
+/* As span_take_locked(), for a small block or slab, from the large zone: where it holds the least memory in place, and at most `most`
+ * bytes. */
 tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **span);
-/* Makes a span free that was used until now: it joins the open batch. Merges with free neighbours. */
+/* Frees a span that was in use: it joins the open batch. Merges it with free neighbours. */
 void span_give_locked(struct heap *heap, struct span *span);
-/* Makes a span free again that nobody used since it was: its batch stays. Merges likewise. */
+/* Frees a span that was taken but not used: it keeps its batch. Merges it with free neighbours. */
 void span_return_locked(struct heap *heap, struct span *span);
-/* Takes a free span out of its tree. */
+/* Removes a free span from its tree. */
 void span_hold_locked(struct heap *heap, struct span *span);
-/* Cuts `more` bytes off the front of the free span behind `span` and joins them. TARN_ERROR_NO_ROOM, without a text, where they are
- * not there; TARN_ERROR_OUT_OF_HOST_MEMORY, and then too nothing has changed. */
+/* Cuts `more` bytes off the front of the free span behind `span` and adds them to `span`. TARN_ERROR_NO_ROOM, without a text, if there are
+ * not so many; TARN_ERROR_OUT_OF_HOST_MEMORY. On failure nothing has changed. */
 tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more);
 
-/* Enters a block into the page map, and takes it out. Where more than one begin in a page, its entry is the first of them. */
+/* Enters a block into the page map, and removes it. If several blocks begin in one page, the entry is the first of them. */
 void span_enter_locked(struct span *span);
 void span_leave_map_locked(struct span *span);
 
@@ -293,13 +293,13 @@ struct span *span_create(void);
 void span_destroy(struct span *span);
 struct run *run_create(void);
 void run_destroy(struct run *run);
-/* The same of spans, out of what the heap has at hand and back there; and an end of what it has: one that may never be used again
- * keeps none, since there are as many heaps as pools were at once. */
+/* The same for spans, from the heap's reserve and back to it; and frees the reserve: a heap that may never be reused keeps none, because
+ * there are as many heaps as there were pools at once. */
 struct span *span_create_locked(struct heap *heap);
 void span_destroy_locked(struct heap *heap, struct span *span);
 void spare_spans_destroy_locked(struct heap *heap);
 
-/* Makes the part of a held span from `offset` on a span of its own, the fresh one given, behind it. */
+/* Splits a held span at `offset`: the rest becomes the given new span, behind it. */
 void span_cut(struct span *span, size_t offset, struct span *fresh);
 /* Takes a held span whose memory is no longer mapped out of its run and destroys it; where it had neighbours on both
  * sides, `spare` becomes the run of those behind it, and is NULL then. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns which heap a stream has in a pool: its making, the end of its stream or pool, and its next life. A heap is never destroyed: one
- * that nothing is left in is used again, with the caches that threads have of it. */
+/* Owns the table from streams to heaps in each pool: it creates heaps, handles the end of a stream or pool, and reuses heaps. A heap is
+ * never destroyed: an empty one is reused, together with the caches that threads have for it. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/arena/hooks.h"
@@ -30,8 +30,8 @@ static struct heap *heap_create(struct arena *arena)
     return heap;
 }
 
-/* A heap that nothing is left in and nobody can reach, to be used again; heaps_lock, under which alone the list grows. Threads may
- * have caches of it: they are empty, and serve them again in the heap's next life. */
+/* An empty heap that no code can reach, to be reused. heaps_lock; the list grows only under it. Threads may have caches for the heap. These
+ * are empty, and serve the same threads again when the heap is reused. */
 static struct heap *heap_unused_locked(struct arena *arena)
 {
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
@@ -51,7 +51,7 @@ static void count_retired(struct arena *arena, int change)
     mutex_unlock(&arena->lock);
 }
 
-static mutex heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS); /* of the making of heaps; before a heap's and an arena's */
+static mutex heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS); /* for creating heaps; before heaps' and arenas' locks */
 
 /* Where a store keeps its heap of a stream. */
 struct heap *heap_if_used(struct store *store, struct stream *stream)
@@ -111,7 +111,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     if (fresh && !(heap = heap_create(arena)))
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
 
-    bool left_behind = atomic_load(&store->left_behind); /* for a request that was on its way then */
+    bool left_behind = atomic_load(&store->left_behind); /* for a request that was in progress then */
     if (fresh ? left_behind : !left_behind)
         count_retired(arena, left_behind ? 1 : -1);
     mutex_lock(&heap->lock);
@@ -157,7 +157,7 @@ tarn_status heap_of(struct store *store, struct stream *stream, struct heap **he
     return status;
 }
 
-/* Marks the end of the stream's work, which can fail; the heap is as good as before then. */
+/* Records a mark at the end of the stream's work. If that fails, the heap is unchanged. */
 static void retire_locked(struct heap *heap)
 {
     batches_end_locked(heap);
@@ -191,8 +191,8 @@ tarn_status heap_retire(struct stream *stream)
     return status;
 }
 
-/* The next heap of a store after `heap`, NULL first; heaps_lock, under which a heap changes its store. There may be thousands of
- * others', so their locks are not taken. */
+/* The next heap of a store after `heap`; NULL starts. heaps_lock, under which a heap changes its store. There may be thousands of heaps of
+ * other stores, so their locks are not taken. */
 static struct heap *heap_of_store_locked(const struct store *store, const struct heap *heap)
 {
     struct heap *next = heap ? heap->next : store->arena->heaps;
@@ -204,13 +204,13 @@ static struct heap *heap_of_store_locked(const struct store *store, const struct
 void heaps_leave_behind(struct store *store)
 {
     mutex_lock(&heaps_lock);
-    atomic_store(&store->left_behind, true); /* before: a cache that is made from now on is closed */
+    atomic_store(&store->left_behind, true); /* first, so that a cache that is created from now on is closed */
     for (struct heap *heap = heap_of_store_locked(store, NULL); heap; heap = heap_of_store_locked(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap->retired) {
             count_retired(heap->arena, 1);
             caches_close_locked(heap);
-            caches_reclaim_locked(heap); /* so that heaps_learn() finds all that is free */
+            caches_reclaim_locked(heap); /* so that heaps_learn() finds all free memory */
         }
         mutex_unlock(&heap->lock);
     }
@@ -245,7 +245,7 @@ bool heaps_give_up(struct store *store)
         mutex_lock(&heap->lock);
         if (!heap->retired)
             heap_enter(store, heap->stream, NULL);
-        caches_publish_locked(heap); /* while the pool is there to count it */
+        caches_publish_locked(heap); /* while the pool's counters still exist */
         counters_part_close(&heap->part);
         spare_spans_destroy_locked(heap);
         heap->retired = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The slow side of kept spans, and of which blocks are live. A kept span is a block by its state and in the page map, in no tree,
- * and not live. Under the heap's lock; that of its part of the counters is taken inside it. */
+/* The slow path of kept spans, and which blocks are live. A kept span has the state of a block and is in the page map, but is in no tree
+ * and not live. Runs under the heap's lock, and takes the lock of its part of the counters inside it. */
 #include "memory/heap/kept.h"
 
 uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size, size_t requested)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Kept spans: the last few blocks with a span of their own that were freed in a heap, for the next request of the very same
- * size. They are taken and given under one short lock, that of the heap's part of the counters, and are not cut, joined, or looked up.
+/* Kept spans: the last few blocks with their own span that were freed in a heap, for the next request of exactly the same size. They are
+ * taken and given under one short lock, that of the heap's part of the counters, and are not cut, joined, or looked up.
  *
- * A block is kept only where that changes nothing of the placement. Each change of a zone's free spans gives them a new state,
- * and a block knows the states before and after it was cut. A free in the state after it undoes the cut: the state before is
- * back, in which a request of that size would be cut at the same place again. So kept spans are a stack of what was undone.
+ * A block is kept only if that does not change the placement. Each change of a zone's free spans gives the zone a new state number, and a
+ * block has the numbers from before and after it was cut. If the zone is still in the state after the cut, a free of the block undoes the
+ * cut: the earlier state is back, in which a request of that size would be cut at the same place again. So kept spans are a stack of undone
+ * cuts.
  *
- * Nothing else sees them: for the counters a kept block is free, for a second free it is not live, and whoever searches, joins or
- * gives up memory of the heap makes them free spans first (kept_flush_locked()). So a free span is never missed, and a batch
- * that is closed has all that was freed before.
+ * Other code does not see kept spans. The counters count a kept block as free, and a second free finds it not live. Code that searches,
+ * joins or gives up memory of the heap first turns kept spans into free spans (kept_flush_locked()). So no free span is missed, and a
+ * closed batch contains everything that was freed before.
  *
- * A block with a span is *live* from when it is handed out until it is freed, except for while somebody has claimed it, to look at it
+ * A block with a span is *live* from the moment it is handed out until it is freed, except while other code has claimed it, to look at it
  * or to free it under the heap's lock. */
 #ifndef TARN_MEMORY_KEPT_H
 #define TARN_MEMORY_KEPT_H
@@ -66,12 +67,12 @@ static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread 
     return address;
 }
 
-/* For what the heap's part cannot count as it is. */
+/* For cases that the heap's part cannot count. */
 uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size, size_t requested);
 bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread);
 
-/* A block of exactly the size that a request is rounded to, or 0: the slow path must be taken, also where requests may have
- * another way to go than when the thread last asked. */
+/* A block of exactly the rounded size of a request, or 0: then the caller takes the slow path. Also 0 if the route of requests may have
+ * changed since the thread last asked. */
 static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread, size_t requested)
 {
     size_t size = config_round(memory_config(), requested);
@@ -87,7 +88,7 @@ static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread
     return place && !counted ? kept_take_counted(heap, thread, size, requested) : address;
 }
 
-/* Whether a free keeps the block: one that is live, that no other stream has used, after which no other was cut or freed. */
+/* Whether a free keeps the block: it is live, no other stream has used it, and no other block was cut or freed after it. */
 static inline bool kept_may_give_locked(const struct heap *heap, const struct span *span, uintptr_t address,
                                         const struct thread *thread)
 {
@@ -112,7 +113,7 @@ static inline void kept_give_locked(struct heap *heap, struct span *span, const 
     atomic_store_explicit(&heap->kept_count, count + 1, memory_order_relaxed);
 }
 
-/* Frees a live block by keeping it; false when the slow path must be taken. */
+/* Frees a live block by keeping it; false if the caller must take the slow path. */
 static inline bool kept_give(struct span *span, uintptr_t address, const struct thread *thread)
 {
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
@@ -127,25 +128,25 @@ static inline bool kept_give(struct span *span, uintptr_t address, const struct 
     return keeps && !counted ? kept_give_counted(heap, span, address, thread) : keeps;
 }
 
-/* Makes the heap's kept spans free ones, of the open batch, which is the state that they stand for. */
+/* Turns the heap's kept spans into free spans of the open batch. */
 void kept_flush_locked(struct heap *heap);
 
-/* From now on blocks are kept, at the start of a heap's life, unless somebody watches whose memory is whose; and not any more. */
+/* Starts keeping blocks, at the start of a heap's life, unless a checker watches who owns which memory; and stops it. */
 void kept_open_locked(struct heap *heap);
 void kept_close_locked(struct heap *heap);
-/* Keeps none for a while; gives what to go on with. */
+/* Stops keeping blocks for a while; returns the value to restore. */
 bool kept_pause_locked(struct heap *heap);
 void kept_go_on_locked(struct heap *heap, bool keeps);
-/* The same because the device is lost: takes no lock but the part's. What is kept stays so until it is flushed. */
+/* Stops keeping blocks because the device is lost: takes only the part's lock. Kept blocks stay kept until a flush. */
 void kept_lose(struct heap *heap);
 
-/* A span has become a block and is handed out: it is live, counted, and in the trace. */
+/* Hands out a span that has become a block: makes it live, counts it, and writes it to the trace. */
 void span_begin_locked(struct heap *heap, struct span *span);
-/* Claims a live block under its heap's lock: nobody frees it meanwhile. False where it is not live. Ends by the block's end, or by
- * giving it back. */
+/* Claims a live block under its heap's lock, so that no other thread frees it meanwhile. False if it is not live. The claim ends when the
+ * block ends, or is given back. */
 bool span_claim_locked(struct heap *heap, struct span *span);
 void span_unclaim_locked(struct heap *heap, struct span *span);
-/* Whether a span's block is live, for one look; then what was asked for. */
+/* Whether a span's block is live at this moment; if so, returns the requested size. */
 bool span_is_live_locked(struct heap *heap, const struct span *span, size_t *requested);
 
 #endif

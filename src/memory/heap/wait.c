@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns uses, and each heap's queues of those that are pending: one per stream that uses blocks, so that a look need not know how many blocks
- * wait. A block waits in what was made when it was used, so that freeing it cannot fail for lack of host memory; a mark that cannot be
- * made then is made later. A use is taken out of its queue once its own mark has been seen to end: the order of a queue decides only who
- * is asked first, never who is free. Under the heap's lock, except for the adding to a list that is not yet a block's. */
+/* Owns uses, and each heap's queues of pending uses. There is one queue per stream that uses blocks, so the cost of a check does not depend
+ * on the number of waiting blocks. The objects in which a block waits are created when the block is used, so a free cannot fail for lack of
+ * host memory. A mark that cannot be recorded at the free is recorded later. A use leaves its queue only when its own mark has ended: the
+ * order of a queue decides which use is asked about first, never which block is free. Runs under the heap's lock, except for additions to a
+ * list that does not belong to a block yet. */
 #include "memory/heap/wait.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -19,8 +20,8 @@ static struct object_pool all_queues = OBJECT_POOL(struct use_queue);
 
 /* Queues ----------------------------------------------------------------------------------------------------------- */
 
-/* A queue of the heap, made if need be; NULL with an error text when the host is out of memory. Queues are few: as many as streams use
- * the heap's blocks. */
+/* A queue of the heap, created if necessary; NULL with an error text if the host is out of memory. There are few queues: one per stream
+ * that uses the heap's blocks. */
 static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsigned incarnation, bool events)
 {
     struct use_queue *queue = heap->queues;
@@ -86,8 +87,8 @@ static uint64_t place_of(const struct use *use)
     return use->mark ? mark_place(use->mark).number : 0;
 }
 
-/* Behind those whose marks were recorded before. That is the end, except for callers' events that were recorded out of the order of the
- * frees, and for what has finished. */
+/* Inserts a use after those whose marks were recorded earlier. That is the end of the queue, except for callers' events that were recorded
+ * in another order than the frees, and for uses that have finished. */
 static void queue_insert(struct use *use)
 {
     struct use_list *list = use->marked ? &use->queue->marked : &use->queue->unmarked;
@@ -107,7 +108,7 @@ static void use_ends_locked(struct heap *heap, struct use *use)
 
 /* Uses ------------------------------------------------------------------------------------------------------------- */
 
-/* A use in front of a list, of a queue of the heap unless that is NULL. */
+/* Adds a use to the front of a list, with a queue of the heap unless that is NULL. */
 static struct use *use_create(struct heap *heap, struct use **uses, struct stream *stream, unsigned incarnation,
                               bool event)
 {
@@ -127,7 +128,7 @@ static struct use *use_create(struct heap *heap, struct use **uses, struct strea
     return use;
 }
 
-/* Adds a use that is of one capture, or with 0 of none. */
+/* Adds a use that belongs to one capture; with 0, to none. */
 static tarn_status use_add(struct heap *heap, struct use **uses, struct stream *stream, unsigned incarnation,
                            uint64_t capture)
 {
@@ -176,7 +177,7 @@ static struct use *use_destroy(struct use *use)
     return next;
 }
 
-/* Marks the work of the using stream so far, if that was not done. */
+/* Records a mark after the present work of the using stream, if there is none yet. */
 static tarn_status use_mark(struct use *use)
 {
     if (use->marked)
@@ -186,14 +187,14 @@ static tarn_status use_mark(struct use *use)
     return status;
 }
 
-/* Work on a device that is lost is over: nothing of it will ever touch memory again, and nobody need wait. */
+/* Work on a lost device counts as ended: it will never touch memory again, so nothing needs to wait. */
 static bool is_over(tarn_status status)
 {
     return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
 }
 
-/* Of a use that has its mark. One that a capture has taken can be recorded again on its stream only: where that was retired since, the
- * mark of the retirement, which says no less, takes its place. */
+/* Queries a use that has its mark. A mark that a capture has taken can only be recorded again on its own stream. If that stream was retired
+ * since, the mark of the retirement, which comes later, replaces it. */
 static bool use_ended(struct use *use)
 {
     tarn_status status = use->mark ? mark_query(use->mark) : TARN_OK;
@@ -244,7 +245,7 @@ size_t wait_size(const struct use *use)
     return span->state == SPAN_SLAB ? span->slab->slot_size : span->size;
 }
 
-/* Gives the memory of a block that nobody uses any more to the heap. */
+/* Returns the memory of a block without remaining uses to the heap. */
 static void block_end_locked(struct heap *heap, struct use *uses)
 {
     struct span *span = uses->span;
@@ -271,15 +272,15 @@ static void block_end_locked(struct heap *heap, struct use *uses)
     counters_completed(heap->store->counters, size);
 }
 
-/* What a look at a heap's queues knows. */
+/* The state of one check of a heap's queues. */
 struct pass {
     struct heap *heap;
-    size_t ended;      /* what was found so: blocks that are free, or that debug mode has to look at */
+    size_t ended;      /* blocks that have become free, or that debug mode must check */
     bool asked, knows; /* of the order of captured work */
 };
 
-/* Whether a use is part of a capture that the heap's stream is in now, and whose memory stays with it: then the graph says, and
- * nothing else can, when it is over. */
+/* Whether a use belongs to a capture that the heap's stream takes part in now, and that holds its memory. Then only the graph shows when
+ * the use has ended. */
 static bool is_captured(struct pass *pass, const struct use *use)
 {
     struct heap *heap = pass->heap;
@@ -291,7 +292,7 @@ static bool is_captured(struct pass *pass, const struct use *use)
     return pass->knows && capture_order_is_of(heap->capture_order, use->point);
 }
 
-/* Whether all uses of a block that are pending are behind what the heap's stream does next in its capture. */
+/* Whether the next work of the heap's stream in its capture comes after all pending uses of a block. */
 static bool is_ordered(struct pass *pass, const struct use *uses)
 {
     for (const struct use *use = uses; use; use = use->next)
@@ -300,7 +301,7 @@ static bool is_ordered(struct pass *pass, const struct use *uses)
     return true;
 }
 
-/* The work of other streams on a block is over: it is free, unless debug mode wants to see it first. */
+/* The work of other streams on a block has ended: frees it, unless debug mode must check it first. */
 static void work_ends_locked(struct pass *pass, struct use *uses)
 {
     struct heap *heap = pass->heap;
@@ -331,7 +332,7 @@ static void look_at_watched_locked(struct pass *pass)
     }
 }
 
-/* One mark for all uses of a stream that could not be marked when their blocks were freed: it says no less of them. */
+/* Records one mark for all uses of a stream that could not be marked when their blocks were freed: it comes after all of them. */
 static void queue_mark(struct use_queue *queue)
 {
     struct mark *mark = NULL;
@@ -350,7 +351,7 @@ static void queue_mark(struct use_queue *queue)
     mark_release(mark);
 }
 
-/* What is behind the graph's order, although it cannot be marked; each use is of another block. */
+/* Ends blocks with uses that cannot be marked, if the graph orders these uses before the heap's stream. Each use belongs to another block. */
 static void look_at_captured_locked(struct pass *pass, struct use_queue *queue)
 {
     for (struct use *use = queue->unmarked.first, *next; use; use = next) {
@@ -394,8 +395,8 @@ void heap_collect(struct heap *heap)
     mutex_unlock(&heap->lock);
 }
 
-/* Whether a block waits for a stream. Then gives the mark of the one that has waited longest; or NULL where the work has ended since the
- * last look. */
+/* Whether a block waits for a stream. If so, also returns the mark of the block that has waited longest, or NULL if its work has ended
+ * since the last check. */
 static bool use_oldest_locked(struct heap *heap, struct mark **mark)
 {
     const struct use *oldest = NULL;
@@ -412,7 +413,7 @@ static bool use_oldest_locked(struct heap *heap, struct mark **mark)
     return oldest || ended;
 }
 
-/* The oldest batch whose end would set pieces free, or UINT64_MAX. */
+/* The oldest batch whose end would make pieces idle, or UINT64_MAX. */
 static uint64_t batch_oldest_locked(struct heap *heap)
 {
     uint64_t oldest = UINT64_MAX;
@@ -493,7 +494,7 @@ tarn_status heaps_settle(struct arena *arena, struct store *store)
     return status;
 }
 
-/* Of a live block; or of one that waits: what is pending, callers' events too. */
+/* The uses of a live block; or of a waiting block: those that are pending, including callers' events. */
 static tarn_status sum_add(struct use **sum, const struct use *uses, bool waits)
 {
     tarn_status status = TARN_OK;
