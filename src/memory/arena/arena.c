@@ -307,8 +307,7 @@ size_t arena_longest_locked(const struct arena *arena)
     return longest * arena->granule;
 }
 
-/* Whether the device keeps as much free memory as the settings demand (leave_free_mb); `creating` bytes are not in the driver's count
- * yet. */
+/* Whether as much memory stays free as leave_free_mb demands; the driver's count does not include `creating` bytes yet. */
 static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
 {
     size_t leave = memory_config()->leave_free, free_bytes = 0, total_bytes = 0;
@@ -870,9 +869,8 @@ bool arena_finish(struct arena *arena)
 #define LEAST_DIVIDED ((size_t)1 << 30)
 #define SMALL_PIECE_PART 8
 
-/* One live block holds a whole piece in place, so small pieces waste less; but each piece costs the same driver calls, whatever its size.
- * While much memory is left, only the calls matter; when little is left, only the waste. So the size of a piece shrinks with the square of
- * what is left. */
+/* One live block holds a whole piece in place, so small pieces waste less; but each piece costs the same driver calls. While much memory
+ * is left, only the calls matter; when little is left, only the waste. So the size of a piece shrinks with the square of what is left. */
 size_t piece_largest_locked(const struct arena *arena)
 {
     size_t memory = arena->device->properties.memory, most = arena->limit < memory ? arena->limit : memory;
