@@ -3,11 +3,11 @@
 
 /* Ownership of handles. Owns the holders of threads and the order of shutdown; supply.c owns the shelves of free handles.
  *
- * A get whose slot is current makes no call and takes no lock: `process_changes` is the one number that says that
- * nothing has happened to streams, captures, settings, or the process. Everything else runs between call_begin() and
- * call_end(), which tarn_shutdown() waits out. Handles are created, destroyed and bound with no shelf's lock held. A
- * handle belongs to one owner at a time; an owner's thread alone binds it. Locks: shelf, then handle; `holders_lock`
- * with no other. tests/spin/handle_pool.pml is a model of it (docs/models.md): if you change one, change the other. */
+ * A get with a valid slot makes no call and takes no lock: as long as the number `process_changes` is the same, nothing has happened to
+ * streams, captures, settings, or the process. Everything else runs between call_begin() and call_end(), and tarn_shutdown() waits for the
+ * latter. Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time, and only the owner's
+ * thread binds it. Locks: shelf, then handle; `holders_lock` with no other. tests/spin/handle_pool.pml is a model of it (docs/models.md):
+ * if you change one, change the other. */
 #include "handle/handle.h"
 #include "base/cancel.h"
 #include "base/log.h"
@@ -84,7 +84,7 @@ tarn_status call_begin(struct holder **result)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (!thread->handles && (status = holder_make(thread)))
         return status;
-    /* First busy, then the question whether the process still runs; tarn_shutdown() does it the other way round. */
+    /* First set `busy`, then check whether the process still runs; tarn_shutdown() does it the other way round. */
     struct holder *holder = thread->handles;
     atomic_fetch_add(&holder->busy, 1);
     int state = atomic_load(&process_state);
@@ -109,8 +109,8 @@ void slot_forget(struct holder *holder, const struct handle *handle)
     slot_of(holder, handle->shelf->device->number, handle->library->number)->changes = 0;
 }
 
-/* Of a library whose handles keep their streams: the thread's one for this stream, moved to the front. Those whose
- * stream was retired go back to the shelf. */
+/* For a library with one handle per stream: the thread's handle for this stream, moved to the front of the list. Handles whose stream was
+ * retired go back to the shelf. */
 static struct handle *held_for(struct slot *slot, const struct stream *stream)
 {
     struct handle **link = &slot->held, *found = NULL, *gone = NULL;
@@ -144,10 +144,10 @@ static struct handle *held_for(struct slot *slot, const struct stream *stream)
     return found;
 }
 
-/* What a handle that was found is told: vendor_bind() or vendor_leave(). */
+/* What is called for a handle that was found: vendor_bind() or vendor_leave(). */
 typedef tarn_status teller(struct handle *handle, struct stream *stream, unsigned incarnation);
 
-/* A handle that the thread did not have, bound to the stream. */
+/* Gets a handle that the thread did not have, bound to the stream. */
 static tarn_status slot_take(struct slot *slot, struct holder *holder, struct entry *entry, struct stream *stream,
                              teller *tell, struct handle **result)
 {
@@ -161,7 +161,7 @@ static tarn_status slot_take(struct slot *slot, struct holder *holder, struct en
     mutex_lock(&shelf->lock);
     handle->holder = holder;
     mutex_unlock(&shelf->lock);
-    if ((status = tell(handle, stream, incarnation))) { /* as if it had not been asked for */
+    if ((status = tell(handle, stream, incarnation))) { /* as if there had been no get */
         handle_give_back(handle);
         return status;
     }
@@ -215,7 +215,7 @@ tarn_status stream_wanted(const tarn_stream *value, struct stream **stream)
     return value ? stream_find(*value, thread_device(), stream) : stream_current(thread_device(), stream);
 }
 
-/* All but the hit. `value`: the stream asked for, or NULL for the thread's current one. */
+/* The slow path of a get. `value`: the requested stream, or NULL for the thread's current one. */
 static tarn_status get_slowly(tarn_library library, const tarn_stream *value, void **result)
 {
     struct entry *entry = NULL;
@@ -227,7 +227,7 @@ static tarn_status get_slowly(tarn_library library, const tarn_stream *value, vo
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    /* Read before anything that it stands for. */
+    /* Read before everything whose changes it counts. */
     uint64_t changes = atomic_load(&process_changes);
     if (!(status = entry_find(library, &entry)) && !(status = stream_wanted(value, &stream)))
         status = handle_of_thread(holder, entry, stream, &handle);
@@ -242,8 +242,8 @@ static tarn_status get_slowly(tarn_library library, const tarn_stream *value, vo
     return status;
 }
 
-/* The hit: some 16 instructions, 9 of them loads, no call; bench/bench_handle.c holds it to 5 ns. Whatever could make
- * the slot wrong has moved `process_changes` on. */
+/* The fast path: about 16 instructions, 9 of them loads, no call; bench/bench_handle.c checks that it takes at most 5 ns. Everything that
+ * could invalidate the slot changes `process_changes`. */
 tarn_status tarn_handle_get(tarn_library library, void **handle)
 {
     struct thread *thread = thread_here;
@@ -295,7 +295,7 @@ tarn_status tarn_handle_get_plain(tarn_library library, void **result)
     return status;
 }
 
-/* Gives back all that a thread has. */
+/* Gives back all handles of a thread. */
 static void holder_empty(struct holder *holder)
 {
     int count = entry_count();
@@ -312,7 +312,7 @@ static void holder_empty(struct holder *holder)
         }
 }
 
-/* The thread's end: no call of the vendor or the driver. The last handle that came back is the first that is taken. */
+/* The end of a thread. Makes no call of the vendor or the driver. The handle that was given back last is taken first. */
 static void handles_thread_end(struct thread *thread)
 {
     struct holder *holder = thread->handles;
@@ -354,7 +354,7 @@ tarn_status tarn_handle_wait_limit_get(uint64_t *ns)
 
 /* Shutdown -------------------------------------------------------------------------------------------------------- */
 
-/* Waits until no other thread is in a call that may reach a vendor. None begins any more: the process is shut down. */
+/* Waits until no other thread is in a call that may reach a vendor. No new call begins, because the process is shut down. */
 static void wait_for_calls(void)
 {
     static const struct timespec moment = {.tv_nsec = 50000};
@@ -362,7 +362,7 @@ static void wait_for_calls(void)
     struct holder *holder = holders;
     mutex_unlock(&holders_lock);
     for (; holder; holder = holder->all)
-        /* In one order with the change of the state: acquiring, it could come before that. */
+        /* Sequentially consistent with the change of the state: an acquiring load could come before it. */
         while (atomic_load(&holder->busy))
             nanosleep(&moment, NULL);
 }

@@ -12,42 +12,41 @@
 
 #include <tarn/memory.h>
 
-/* One vendor handle. Its owner is the thread or the lease that has it; nobody's while it is available. No two share a line of the
- * processor's cache: each bind writes to it. */
+/* One vendor handle. Its owner is the thread or the lease that has it; an available handle has no owner. Each has its own cache line,
+ * because each bind writes to it. */
 struct handle {
     _Alignas(64) void *vendor;
     struct entry *library;
-    struct handle *all;    /* shelf lock: the next of all that exist */
-    struct handle *next;   /* shelf lock while available, else the owner's: the next in that list */
-    struct holder *holder; /* shelf lock: the thread that has it; NULL: leased or available */
-    bool available;        /* shelf lock */
-    struct stream
-        *kept_for; /* shelf lock: while it is available, a get on this stream alone may have it; NULL: any may */
+    struct handle *all;      /* shelf lock: the next of all that exist */
+    struct handle *next;     /* shelf lock while available, else the owner's: the next in that list */
+    struct holder *holder;   /* shelf lock: the thread that has it; NULL: leased or available */
+    bool available;          /* shelf lock */
+    struct stream *kept_for; /* shelf lock: while available, only a get on this stream may take it; NULL: any get */
     unsigned kept_incarnation;
 
-    /* What the vendor was told last. Written by the owner under `lock`, which others take to read. */
+    /* What was set last in the vendor's handle. The owner writes it under `lock`, which other threads take to read. */
     mutex lock;
-    struct stream *stream; /* NULL: nothing that can be relied upon */
+    struct stream *stream; /* NULL: unknown */
     unsigned incarnation;
-    /* The last that it was bound to, whatever came of later attempts; NULL: none whose work it may still have. */
+    /* The last stream that it was bound to, even if later attempts failed; NULL: none that may still have work of it. */
     struct stream *used_on;
     unsigned used_incarnation;
     uint64_t capture;                          /* that the stream took part in; see workspace_capture() */
-    uint64_t captures, settings, mode_changes; /* the epochs of captures, workspaces and modes when it was told */
-    intptr_t modes[LIBRARY_MODES];             /* as it was told, or said itself */
-    intptr_t usual[LIBRARY_MODES];             /* as they were when it was made, where `knows_usual` */
+    uint64_t captures, settings, mode_changes; /* the epochs of captures, workspaces and modes at the last bind */
+    intptr_t modes[LIBRARY_MODES];             /* as they were set, or read from the handle */
+    intptr_t usual[LIBRARY_MODES];             /* as they were when it was created, if `knows_usual` */
     bool knows_usual[LIBRARY_MODES];
-    bool reset;                   /* another thread may have changed its modes since */
-    unsigned calls;               /* begun with a workspace for one call, by its owner */
-    bool points;                  /* it may point to a workspace, freed or not, unless setting the stream ends that */
-    bool own_captured;            /* a graph may use the memory that it came with: it is given no workspace any more */
+    bool reset;        /* another thread may have changed its modes since */
+    unsigned calls;    /* begun with a workspace for one call, by its owner */
+    bool points;       /* it may point to a workspace, freed or not, unless setting the stream ends its use */
+    bool own_captured; /* a graph may use its original memory: it gets no workspace any more */
     struct workspace *workspaces; /* by stream and capture */
-    struct workspace *bound; /* whose memory the vendor's handle, or the caller, points to, unless that was freed */
-    struct workspace *lent;  /* that the owner has for calls of another library; in the list, and not freed either */
+    struct workspace *bound;      /* the workspace that the vendor's handle, or the caller, points to, unless freed */
+    struct workspace
+        *lent; /* the one that the owner uses for calls of another library; in the list, not freed either */
 
     struct shelf *shelf;
-    atomic_uint_fast64_t
-        lease; /* the number of its lease; 0: none. Kept when the handle is freed: a stale lease looks at it */
+    atomic_uint_fast64_t lease; /* the number of its lease; 0: none. Kept when the handle is freed, for stale leases */
 };
 
 /* The handles of a library on a device. */
@@ -57,24 +56,24 @@ struct shelf {
     struct device *device;
     enum { FIRST_TO_COME, FIRST_UNDER_WAY, FIRST_DONE } first; /* create runs alone until one has succeeded */
     unsigned creating;                                         /* now, side by side */
-    uint64_t started;                                          /* creates, ever: tells one that it had company */
-    atomic_uint_fast64_t returned;                             /* lock to change: how often a handle became available */
-    struct handle *available;                                  /* last in, first out */
+    uint64_t started;              /* creates, ever: shows a create whether others ran beside it */
+    atomic_uint_fast64_t returned; /* lock to change: how often a handle became available */
+    struct handle *available;      /* last in, first out */
     struct handle *all;
-    struct workspace *kept; /* of captures, whose handle was destroyed: a graph may still use them */
+    struct workspace *kept; /* of captures, whose handles were destroyed: graphs may still use them */
     tarn_handle_stats stats;
     atomic_uint_fast64_t contract_breaks; /* no lock */
 };
 
-/* What a thread's get looks at: one per library and device. Zeroed: nothing. */
+/* What a thread's get reads: one per library and device. All zero: nothing. */
 struct slot {
-    uint64_t changes;    /* process_changes when the rest was right; 0: it is not */
+    uint64_t changes;    /* process_changes when the rest was valid; 0: not valid */
     tarn_stream stream;  /* the thread's current one, as it is written there */
-    void *vendor;        /* what to give */
-    struct handle *held; /* all that the thread has here; the first one is `vendor` */
+    void *vendor;        /* the handle to return */
+    struct handle *held; /* all handles of the thread here; the first one is `vendor` */
 };
 
-/* A create that a thread is in; it lies on that thread's stack. */
+/* A create in progress; it is on the stack of its thread. */
 struct making {
     const struct shelf *shelf;
     const struct making *outer; /* which asked for it */
@@ -82,13 +81,13 @@ struct making {
 
 #define LIBRARIES (TARN_MAX_LIBRARIES + 1)
 
-/* What a thread has. Never unmapped: another thread takes it over. */
+/* The handles of a thread. Never unmapped: another thread takes it over. */
 struct holder {
     atomic_uint busy;                       /* the thread is in a call that may reach a vendor: tarn_shutdown() waits */
     struct holder *all, *free;              /* holders lock */
     uint64_t wait_ns;                       /* tarn_handle_wait_limit_set() */
     const struct making *making;            /* NULL: none */
-    int64_t modes[LIBRARIES][COMMON_MODES]; /* the thread's own, with 1 added; 0: as the process has it */
+    int64_t modes[LIBRARIES][COMMON_MODES]; /* the thread's modes plus 1; 0: the process's mode */
     int devices;
     struct slot slots[]; /* [device][LIBRARIES] */
 };
@@ -105,50 +104,50 @@ void call_end(struct holder *holder);
 
 /* The calling thread's handle of a library for a stream, bound to it. Between call_begin() and call_end(). */
 tarn_status handle_of_thread(struct holder *holder, struct entry *entry, struct stream *stream, struct handle **handle);
-/* The same, but as its last user left it: the caller tells the vendor what it likes. */
+/* The same, but as its last user left it: the caller sets what it needs in the vendor's handle. */
 tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry, struct stream *stream,
                                    struct handle **handle);
 /* The stream that a caller named, or with NULL the thread's current one. */
 tarn_status stream_wanted(const tarn_stream *value, struct stream **stream);
-/* A handle for a lease: one that nobody has, or a new one. In use when it comes, and bound to what it was bound to. */
+/* A handle for a lease: an available one, or a new one. It counts as in use, and is still bound as before. */
 tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t wait_ns,
                        struct handle **handle);
-/* Gives a handle that was in use back. By its owner, in a call that tarn_shutdown() waits for or after it. */
+/* Gives a handle that was in use back. Called by its owner, in a call that tarn_shutdown() waits for, or after the shutdown. */
 void handle_give_back(struct handle *handle);
-/* Whether it is a handle that was made and not destroyed, whatever the caller gave. */
+/* Whether a pointer from a caller is a handle that was created and not destroyed. */
 bool handle_is_live(const void *handle);
-/* A handle that keeps its stream is to serve another: what runs on the new one comes after what ran on the old one, whose workspace goes
- * with it. By its owner. */
+/* Moves a handle of a library with one handle per stream to another stream: work on the new stream runs after work of the old one, whose
+ * workspace moves too. Called by its owner. */
 tarn_status handle_follow(struct handle *handle, struct stream *stream);
 
-/* held.c: of a library whose handles keep their streams, the thread's one that was asked for longest ago and can follow to another stream,
- * at the front of the slot's list then. NULL where the thread has fewer than `least`, or none can. */
+/* held.c: for a library with one handle per stream, moves to the front of the slot's list, and returns, the thread's handle that was unused
+ * for the longest time and can move to another stream. NULL if the thread has fewer than `least` handles, or none can move. */
 struct handle *held_move(struct slot *slot, struct stream *stream, size_t least);
-/* What the slot remembers of it is void. */
+/* Makes the slot forget the handle. */
 void slot_forget(struct holder *holder, const struct handle *handle);
 
 /* The shelf of a library on a device. */
 tarn_status shelf_of(struct entry *entry, struct device *device, struct shelf **shelf);
-/* The same if it exists, else NULL. */
+/* The same if it exists, otherwise NULL. */
 struct shelf *shelf_known(const struct entry *entry, int device);
 
-/* Destroys all that are available; gives the first failure. With `keep`, what captures have bound outlives its handle. None is
- * destroyed, where the device cannot be reached: at a shutdown, because the driver is gone or the device lost, that is better than a
- * crash (rocBLAS aborts). */
+/* Destroys all available handles; returns the first failure. With `keep`, workspaces of captures outlive their handles. If the device
+ * cannot be reached, because the driver is gone or the device is lost, none is destroyed: at a shutdown that is better than a crash
+ * (rocBLAS aborts). */
 tarn_status handles_destroy(struct shelf *shelf, bool keep, size_t *count);
 
 /* vendor.c: the calls into a vendor library. None is made with a shelf's lock held.
  * ---------------------------------- */
 
-/* The vendor's create on the shelf's device: in its context, in relaxed capture mode, and once more after idle memory
- * was given back when the device is full. Measures the time and, if `alone`, the device memory (else -1). */
+/* Calls the vendor's create on the shelf's device, in its context and in relaxed capture mode. If the device is full, gives idle memory
+ * back and tries once more. Measures the time and, if `alone`, the device memory (otherwise -1). */
 tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64_t *bytes);
-/* Makes a new handle one that a capture can bind: does what a first bind does and a capture does not survive. By its owner, and with
- * no capture on `stream`, whose memory it takes. */
+/* Prepares a new handle for a bind in a capture: does the part of a first bind that a capture does not survive. Called by its owner, while
+ * `stream`, whose memory it takes, does not capture. */
 tarn_status vendor_prepare(struct handle *handle, struct stream *stream);
-/* Whether that was done, or need not be. By the owner, or with the shelf's lock held while it is available. */
+/* Whether that was done, or is not necessary. Called by the owner, or with the shelf's lock held while the handle is available. */
 bool vendor_is_prepared(struct handle *handle);
-/* Around creates, and destroys, many in a row: the device's context is current, the capture mode relaxed. */
+/* Brackets creates and destroys, also several in a row: the device's context is current, and the capture mode is relaxed. */
 struct visit {
     int device;
     driver_context before; /* the thread's, and its device */
@@ -159,20 +158,20 @@ struct visit {
 tarn_status visit_begin(struct device *device, struct visit *visit);
 void visit_end(struct visit *visit, bool stay);
 tarn_status vendor_destroy(const struct handle *handle);
-/* Stream, then workspace, then modes: what differs from what the vendor was told. Also the check of
+/* Sets the stream, then the workspace, then modes, but only those that differ from what was set last. Also makes the check of
  * TARN_DEBUG=handles. */
 tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned incarnation);
-/* modes.c: the value that a handle is to have of one of the first modes: its thread's, else the process's; -1: what it had when it was made. By
- * the owner. */
+/* modes.c: the value that a handle should have for one of the first modes: its thread's, otherwise the process's; -1: the value from its
+ * creation. Called by the owner. */
 int mode_wanted(const struct handle *handle, int mode);
-/* Leaves the handle to its owner as the vendor has it, for work on `stream`: nothing that is known of it can be relied upon afterwards. Memory
- * that it may still point to and that was freed is taken from it first, by a bind. */
+/* Leaves the handle to its owner as it is, for work on `stream`. Afterwards nothing about its state is known. If it may still point to
+ * freed memory, a bind takes that from it first. */
 tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned incarnation);
 /* TARN_DEBUG=handles. */
 bool vendor_is_watched(void);
-/* Whether the calling thread is in a call of a vendor's that a lock is held over. */
+/* Whether the calling thread is in a call to a vendor's library during which a lock is held. */
 bool vendor_is_told(void);
-/* Around such a call: gives what it was, to be put back after it. */
+/* Called before such a call; returns the previous value, to be restored after it. */
 bool vendor_tell(bool now);
 
 /* workspace.c ------------------------------------------------------------------------------------------------------ */
@@ -183,13 +182,14 @@ struct workspace {
     unsigned incarnation;
     int device;
     uint64_t capture;  /* the capture that it belongs to; 0: none */
-    tarn_pool_id pool; /* of a capture: the pool that it is a block of; (0, 0): the default one */
+    tarn_pool_id pool; /* of a capture: the pool of its block; (0, 0): the default pool */
     void *pointer;
-    size_t size;  /* bytes; 0: the library is told to have none */
-    bool cleared; /* goes when the handle's owner lets go of it */
+    size_t size;  /* bytes; 0: the library is set to use none */
+    bool cleared; /* freed when the handle's owner no longer uses it */
 };
 
-/* workspace_settings.c: what workspaces are to be. Grows when anything changes that the choice of one depends on: policy, sizes, a clear. */
+/* workspace_settings.c: the settings of workspaces. The number grows when anything changes that the choice of a workspace depends on:
+ * policy, sizes, a clear. */
 uint64_t workspaces_epoch(void);
 void workspaces_changed(void);
 tarn_workspace_policy workspace_policy(void);
@@ -199,50 +199,51 @@ size_t workspace_bytes(struct entry *entry, const struct device *device);
 /* TARN_ERROR_NOT_SUPPORTED unless the workspace is an argument of each call. */
 tarn_status workspace_refuse_in_handle(const struct entry *entry);
 
-/* What the workspace of a handle is for: a stream, and the capture that it takes part in; 0: none. */
+/* The purpose of a workspace: a stream, and the capture that the stream takes part in; 0: none. */
 struct purpose {
     struct stream *stream;
     unsigned incarnation;
     uint64_t capture;
 };
 
-/* The capture that a handle must have a workspace of, on a stream: what the driver says, which is asked while any known capture is open,
- * since a stream joins one unseen. Else 0, and for handles that have no workspace. */
+/* The capture for which a handle needs its own workspace on a stream. While any known capture is open, the driver is asked, because a
+ * stream can join a capture without calling tarn. Otherwise 0, and also 0 for handles without a workspace. */
 tarn_status workspace_capture(const struct handle *handle, const struct stream *stream, uint64_t *capture);
-/* Whether nothing but what moves `process_changes` on can change that. */
+/* Whether only events that change `process_changes` can change that result. */
 bool workspace_is_settled(const struct handle *handle);
 
-/* Where a workspace is an argument of each call: whether the caller may still use the one that it was given, on this stream. With
- * handle->lock held, and by its owner. */
+/* For libraries that take the workspace as an argument: whether the caller may still use the one that it got, on this stream. Called by the
+ * owner, with handle->lock held. */
 bool workspace_is_given(const struct handle *handle, const struct stream *stream);
 
-/* For a caller of a handle that is bound to `stream`; by its owner: the workspace that is an argument of calls, and one that the handle has
- * until tarn_workspace_end(). `lender` is the owner's handle whose workspace may serve; NULL: none. */
+/* For a handle that is bound to `stream`, called by its owner: returns the workspace that is an argument of calls; and gives the handle a
+ * workspace until tarn_workspace_end(). `lender` is a handle of the same owner whose workspace may serve; NULL: none. */
 tarn_status workspace_give(struct handle *handle, struct handle *lender, struct stream *stream, void **pointer,
                            size_t *size);
 tarn_status workspace_call_begin(struct handle *handle, struct stream *stream, tarn_workspace_call *call);
 
-/* With handle->lock held, and by its owner: the workspace that it should have; NULL where the policy wants none to be set. Where one must
- * be made the lock is given up meanwhile. */
+/* Called by the owner with handle->lock held: the workspace that the handle should have; NULL if the policy sets none. To create one, the
+ * lock is released meanwhile. */
 tarn_status workspace_wanted_locked(struct handle *handle, const struct purpose *purpose, struct workspace **workspace);
 /* Whether tarn sets workspaces on a handle now, in a capture or out of one. */
 bool workspace_is_ours(const struct handle *handle);
-/* A workspace of the least size for a stream, in the handle's list; by its owner, with no lock held. */
+/* Adds a workspace of the smallest size for a stream to the handle's list. Called by its owner, with no lock held. */
 tarn_status workspace_stand_in(struct stream *stream, struct workspace **workspace);
-/* Sorts a list of workspaces: gives those of captures, which their graphs may still use, and leaves the others. */
+/* Splits a list of workspaces: returns those of captures, which their graphs may still use, and leaves the others. */
 struct workspace *workspaces_of_captures(struct workspace **list);
-/* Takes out what is cleared and not bound; with `all`, everything. */
+/* Removes workspaces that are cleared and not bound; with `all`, every workspace. */
 struct workspace *workspaces_sweep_locked(struct handle *handle, bool all);
-/* A handle follows to a stream whose work comes after that of `used_on`. By its owner. */
+/* A handle moves to a stream whose work comes after that of `used_on`. Called by its owner. */
 void workspaces_follow(struct handle *handle, struct stream *stream);
-/* Memory of the device is short: frees the workspaces that nobody uses, those of handles that nobody has and those that a handle is not
- * bound to, except where a graph or an open capture may use them. Whether there were any. Never allocates nor waits; with no lock held. */
+/* Called when memory of the device is short: frees unused workspaces, that is those of available handles and those that a handle is not
+ * bound to, unless a graph or an open capture may use them. Returns whether there were any. Never allocates or waits; called with no lock
+ * held. */
 bool workspaces_relieve(int device);
-/* A pool has ended, and the graphs that used it: frees what they had. */
+/* A pool has ended, and so have the graphs that used it: frees their workspaces. */
 void workspaces_of_pool_end(tarn_pool_id pool);
-/* A capture is over and no graph came of it: frees what it had. */
+/* A capture has ended without a graph: frees its workspaces. */
 void workspaces_of_capture_drop(uint64_t capture);
-/* Gives a list of them back to the memory layer. With no lock held. NULL is fine. */
+/* Frees a list of workspaces. Called with no lock held. NULL is allowed. */
 void workspaces_free(struct workspace *list);
 
 #endif

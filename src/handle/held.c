@@ -8,8 +8,8 @@
 #include "device/capture.h"
 #include "handle/handle.h"
 
-/* The place of the one that was asked for longest ago, of those that come behind `after`; NULL where there is none. No call is under way
- * with it that was begun with a workspace of its own. */
+/* The place of the handle that was unused for the longest time, of those behind `after`; NULL if there is none. Skips handles with a
+ * workspace for a call that has not ended. */
 static struct handle **oldest_behind(struct handle *after, const struct handle *before)
 {
     struct handle **found = NULL;
@@ -27,7 +27,7 @@ struct handle *held_move(struct slot *slot, struct stream *stream, size_t least)
     for (const struct handle *handle = slot->held; handle; handle = handle->next)
         count++;
     if (count < least || count < 2 ||
-        captures_open_anywhere()) /* what orders two streams is an event: not beside a capture */
+        captures_open_anywhere()) /* ordering two streams needs an event: not while a capture is open */
         return NULL;
     error_attempt_begin(&error);
     while (!moved && (place = oldest_behind(slot->held, before))) {

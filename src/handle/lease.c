@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Handles that belong to no thread. Owns the numbers of leases: a handle has that of its lease, and 0 while it has none or while a
- * call works on it. There is no lock: the thread that changes a number to 0 has the handle. tests/spin/handle_pool.pml is a model of it. */
+/* Handles that belong to no thread. Owns the numbers of leases: a handle has the number of its lease, or 0 if it has none or a call is
+ * using it. There is no lock: the thread that changes a number to 0 owns the handle. tests/spin/handle_pool.pml is a model of it. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "handle/handle.h"
@@ -45,9 +45,9 @@ tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lea
     return status;
 }
 
-/* Takes the handle of a lease away from it, so that of two threads that return it, or bind it, at once one alone has it; NULL
- * where it is not valid: of a handle that was destroyed, or whose number is another's now. A stale lease's handle may be destroyed or made
- * again meanwhile: nothing of it is touched but the number, which no two leases share and which outlives the handle. */
+/* Claims the handle of a lease, so that if two threads return or bind it at the same time, only one gets it. NULL if the lease is not
+ * valid: its handle was destroyed, or has the number of another lease now. The handle of a stale lease may be destroyed or recreated
+ * meanwhile. So only its number is read, which is unique per lease and outlives the handle. */
 static struct handle *lease_claim(const tarn_lease *given)
 {
     uint64_t number = given ? given->number : 0;
@@ -60,7 +60,7 @@ static void lease_unclaim(struct handle *handle, const tarn_lease *given)
     atomic_store(&handle->lease, given->number);
 }
 
-/* Whether the handle of a lease has a workspace for calls that have not ended. */
+/* Whether the handle of a lease has a workspace for a call that has not ended. */
 static tarn_status refuse_in_call(const struct handle *handle)
 {
     return handle->calls ? failed(TARN_ERROR_BUSY, "call tarn_workspace_end() for this lease first") : TARN_OK;
@@ -97,7 +97,7 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
     return status;
 }
 
-/* The handle of a lease, claimed, and bound once more to the stream that it has: what was cleared is let go of. */
+/* Claims the handle of a lease and binds it again to its stream, so that it no longer uses cleared workspaces. */
 static tarn_status lease_renew(const tarn_lease *given, struct handle **result)
 {
     struct handle *handle = lease_claim(given);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The handles of a library on a device: made, taken, given back, made ready for a capture, destroyed. Owns the shelves of handles that
- * nobody has.
+/* The handles of a library on a device: this file creates them, hands them out, takes them back, prepares them for captures, and destroys
+ * them. Owns the shelves of available handles.
  *
  * Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time: the thread that takes it out of
  * the list of available ones has it until it is pushed there again. Locks: shelf, then handle. tests/spin/handle_pool.pml is a model of it
@@ -48,7 +48,7 @@ tarn_status shelf_of(struct entry *entry, struct device *device, struct shelf **
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the shelves of %s", entry->row->name);
         shelves_init(made, device_count());
         if (!atomic_compare_exchange_strong(&entry->shelves, &none, made))
-            pages_free(made, size); /* another thread was first */
+            pages_free(made, size); /* another thread was faster */
     }
     *shelf = shelf_known(entry, device->number);
     return TARN_OK;
@@ -72,7 +72,7 @@ static void push_locked(struct shelf *shelf, struct handle *handle)
     shelf->stats.available++;
     atomic_fetch_add(&shelf->returned, 1);
     if (captures_open(shelf->device))
-        captures_wake(); /* who would make a handle if these were over may have this one */
+        captures_wake(); /* a thread that waits to create a handle may take this one */
 }
 
 bool handle_is_live(const void *handle)
@@ -87,7 +87,7 @@ void handle_give_back(struct handle *handle)
     mutex_lock(&handle->lock);
     handle->reset = true;
     handle->lent = NULL;                           /* its owner has ended, with the other library's handle */
-    if (handle->bound && handle->bound->cleared) { /* nobody uses it any more: who takes the handle binds it anew */
+    if (handle->bound && handle->bound->cleared) { /* not used any more: the next owner binds the handle again */
         handle->stream = NULL;
         handle->bound = NULL;
     }
@@ -106,7 +106,7 @@ static bool is_of(const struct stream *stream, unsigned incarnation, const struc
     return stream == wanted && atomic_load_explicit(&wanted->incarnation, memory_order_relaxed) == incarnation;
 }
 
-/* The stream that an available handle is kept for; NULL: any. Nothing is kept for a stream that was retired. */
+/* The stream that an available handle is kept for; NULL: any stream. No handle is kept for a retired stream. */
 static const struct stream *kept_for_locked(const struct handle *handle)
 {
     return handle->kept_for && is_of(handle->kept_for, handle->kept_incarnation, handle->kept_for) ? handle->kept_for
@@ -115,8 +115,8 @@ static const struct stream *kept_for_locked(const struct handle *handle)
 
 enum fit { FIT_NOT, FIT_FOREIGN, FIT_KEPT, FIT_FRESH, FIT_BEST };
 
-/* How well an available handle serves a stream. Where a handle keeps its stream, that stream's is best, then one that no stream's
- * work holds, then, with `foreign`, any. One that is kept for the stream stays so while another serves as well. */
+/* How well an available handle serves a stream. For libraries with one handle per stream, the handle of that stream is best, then one
+ * without a stream's work, then, with `foreign`, any. A handle that is kept for the stream is not used while another serves as well. */
 static enum fit fit_locked(const struct handle *handle, bool by_stream, const struct stream *stream, bool foreign)
 {
     const struct stream *kept = kept_for_locked(handle);
@@ -138,7 +138,7 @@ static struct handle *unlink_locked(struct shelf *shelf, struct handle **link)
     return handle;
 }
 
-/* The handle to hand out next: of those that serve best, the last that came back. NULL when there is none. */
+/* The handle to hand out next: of those that serve best, the one that was given back last. NULL if there is none. */
 static struct handle *pop_locked(struct shelf *shelf, bool by_stream, const struct stream *stream, bool foreign)
 {
     struct handle **best = NULL;
@@ -188,7 +188,7 @@ static void note_created_locked(struct shelf *shelf, struct handle *handle, uint
     shelf->all = handle;
 }
 
-/* Creates a handle, with the shelf's lock given up meanwhile. It is neither in use nor available when it comes. */
+/* Creates a handle; the shelf's lock is released meanwhile. The new handle is neither in use nor available. */
 static tarn_status create_locked(struct entry *entry, struct shelf *shelf, struct handle **result)
 {
     bool first = shelf->first == FIRST_TO_COME;
@@ -218,7 +218,7 @@ static tarn_status create_locked(struct entry *entry, struct shelf *shelf, struc
     mutex_lock(&shelf->lock);
     shelf->creating--;
     if (shelf->started != started)
-        bytes = -1; /* it had company */
+        bytes = -1; /* other creates ran at the same time */
     if (first) {
         shelf->first = status ? FIRST_TO_COME : FIRST_DONE;
         pthread_cond_broadcast(&shelf->first_over);
@@ -246,7 +246,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The end of a wait; 0 where there is none to be. */
+/* The deadline of a wait; 0: no wait. */
 static uint64_t deadline_after(uint64_t ns)
 {
     uint64_t now = now_ns();
@@ -263,7 +263,7 @@ static tarn_status refuse_within_create(const struct shelf *shelf, const struct 
     return TARN_OK;
 }
 
-/* Whether the thread that asks captures on the device, or the stream that it asks for does. `stream` may be NULL. */
+/* Whether the calling thread captures on the device, or the requested stream captures. `stream` may be NULL. */
 static tarn_status ask_capture(const struct device *device, const struct stream *stream, bool *captures)
 {
     struct driver_capture capture = {.state = DRIVER_CAPTURE_NONE};
@@ -273,10 +273,10 @@ static tarn_status ask_capture(const struct device *device, const struct stream 
     return status;
 }
 
-/* Whether a handle may be made now. `stream` may be NULL. Waits until `deadline` for captures of other threads, or until `shelf->returned` is
- * not what it was: then `again` says that a handle became available, and none may be made. Never where an observer learns that memory moves:
- * the thread keeps others from moving memory, and a create that it waits for may need that. No lock held. A create runs in relaxed mode,
- * and on two H200s none of eight libraries harmed a capture on another device. */
+/* Whether a handle may be created now. `stream` may be NULL. Waits until `deadline` for captures of other threads to end, or until
+ * `shelf->returned` changes: then `again` says that a handle became available, and none may be created. Refuses in the callback of an
+ * observer of moved memory: that thread prevents others from moving memory, and a create that it would wait for may need that. No lock
+ * held. Creates run in relaxed mode; on two H200s, none of eight libraries harmed a capture on another device. */
 static tarn_status may_create(const struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t deadline,
                               uint64_t returned, bool *again)
 {
@@ -308,12 +308,12 @@ static tarn_status may_create(const struct entry *entry, struct shelf *shelf, st
 static struct handle *pop_for_locked(struct shelf *shelf, const struct entry *entry, const struct stream *stream,
                                      bool foreign)
 {
-    /* What orders two streams is an event, and none is recorded while a capture may see it. */
+    /* Ordering two streams needs an event, and no event is recorded that a capture may see. */
     foreign = foreign && entry->row->by_stream && captures_open(shelf->device) == 0;
     return pop_locked(shelf, entry->row->by_stream, stream, foreign);
 }
 
-/* A handle that nobody has, or a new one; with `foreign`, also one that another stream's work holds. In use when it comes. */
+/* An available handle, or a new one; with `foreign`, also one that still has work of another stream. It counts as in use. */
 static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t deadline,
                             bool foreign, struct handle **result)
 {
@@ -357,7 +357,7 @@ tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *
             return TARN_OK;
         }
         handle_give_back(handle);
-        /* A capture that tarn does not know has its stream, or this one: then those that need no event will do. */
+        /* Its stream, or this one, is in a capture that tarn does not know: use handles that need no event. */
         if (status != TARN_ERROR_CAPTURE || !foreign)
             return status;
     }
@@ -375,8 +375,8 @@ static tarn_status find_shelf(tarn_library library, int device, struct entry **e
     return shelf_of(*entry, found, shelf);
 }
 
-/* Whether a prewarm counts an available handle: kept for the stream, or with NULL for none and with no stream's work on it; and
- * prepared, so that a capture can bind it. */
+/* Whether a prewarm counts an available handle. It must be kept for the stream; with NULL, it must be kept for none and have no stream's
+ * work. And it must be prepared, so that a capture can bind it. */
 static bool is_ready_locked(struct handle *handle, const struct stream *stream)
 {
     bool by_stream = handle->library->row->by_stream;
@@ -392,8 +392,8 @@ static size_t count_ready_locked(struct shelf *shelf, const struct stream *strea
     return count;
 }
 
-/* An available handle that could be made ready: with a stream, one that serves it best; of several, the one that has been available for
- * the longest. NULL when there is none. */
+/* An available handle that can be made ready: with a stream, one that serves it best; of several, the one that has been available longest.
+ * NULL if there is none. */
 static struct handle *take_unready_locked(struct shelf *shelf, bool by_stream, const struct stream *stream)
 {
     struct handle **best = NULL;
@@ -410,7 +410,7 @@ static struct handle *take_unready_locked(struct shelf *shelf, bool by_stream, c
     return best ? unlink_locked(shelf, best) : NULL;
 }
 
-/* A handle that keeps its stream is to be any stream's. TARN_ERROR_NOT_READY while its stream's work runs. */
+/* Makes a handle with a stream available to any stream. TARN_ERROR_NOT_READY while work of its stream runs. */
 static tarn_status handle_let_go_of_stream(struct handle *handle)
 {
     struct mark *mark = NULL;
@@ -436,8 +436,8 @@ static tarn_status make_ready(struct handle *handle, struct stream *stream)
     return status ? status : vendor_prepare(handle, stream ? stream : handle->shelf->device->legacy);
 }
 
-/* One more that is ready, if there are not `count`: of those that are there while `tries` of them were not looked at, else a new one.
- * Called with the shelf's lock, which it gives up meanwhile. */
+/* Makes one more handle ready, if fewer than `count` are: an available one while `tries` of these remain to be tried, otherwise a new one.
+ * Called with the shelf's lock, which is released meanwhile. */
 static tarn_status prewarm_one_locked(struct shelf *shelf, struct entry *entry, struct stream *stream, size_t count,
                                       uint64_t *tries)
 {
@@ -522,7 +522,7 @@ tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream value, size
     return status;
 }
 
-/* Takes the available handles of a shelf out of it, for their destruction. */
+/* Removes the available handles from a shelf, to destroy them. */
 static struct handle *detach_available(struct shelf *shelf)
 {
     mutex_lock(&shelf->lock);
@@ -540,7 +540,7 @@ static struct handle *detach_available(struct shelf *shelf)
     return list;
 }
 
-/* Leaves workspaces with the shelf until they are cleared. */
+/* Keeps workspaces on the shelf until they are cleared. */
 static void pool_keep(struct shelf *shelf, struct workspace *list)
 {
     mutex_lock(&shelf->lock);
@@ -553,7 +553,7 @@ static void pool_keep(struct shelf *shelf, struct workspace *list)
     mutex_unlock(&shelf->lock);
 }
 
-/* The handle first, then the memory that it points to. */
+/* Destroys the handle first, then frees the memory that it points to. */
 tarn_status handles_destroy(struct shelf *shelf, bool keep, size_t *count)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every call into a vendor's library, except those at its loading. Owns the rules that vendors break: an out-handle is
- * zeroed before create, success with NULL is a failure, what a failure leaves there is garbage (cuSOLVER leaves a
- * dangling pointer, hipSPARSE says success without a device). Calls that may allocate run in the device's context and
- * in relaxed capture mode, so that a capture that tarn does not know survives them where the driver lets it. */
+/* Every call into a vendor's library, except those that load it. Handles what vendors do wrong: the place for a handle is zeroed before
+ * create, success with NULL counts as a failure, and a handle after a failure is ignored (cuSOLVER leaves a dangling pointer, hipSPARSE
+ * returns success without a device). Calls that may allocate run in the device's context and in relaxed capture mode, so that a capture
+ * that tarn does not know survives them if the driver allows it. */
 #include "base/cancel.h"
 #include "base/debug_words.h"
 #include "base/log.h"
@@ -35,7 +35,7 @@ tarn_status visit_begin(struct device *device, struct visit *visit)
     return status;
 }
 
-/* With `stay` a thread that had no context, or was on the device, keeps the device's, which what it does next needs
+/* With `stay`, a thread that had no context, or was on the device, keeps the device's context, because its next calls need it
  * (aten/src/ATen/cuda/CublasHandlePool.cpp). */
 void visit_end(struct visit *visit, bool stay)
 {
@@ -61,8 +61,8 @@ static bool has_status(const int *statuses, size_t count, int code)
     return has;
 }
 
-/* Whether the device has so little left that a create may have failed for that, whatever it says. A create takes tens to hundreds of MiB
- * with the code that it loads. */
+/* Whether the device has so little free memory that a create may have failed for lack of it, whatever error it returned. With the code that
+ * it loads, a create takes tens to hundreds of MiB. */
 static bool is_full(const struct device *device)
 {
     size_t free = 0, total = 0, little = (size_t)1 << 30;
@@ -71,7 +71,7 @@ static bool is_full(const struct device *device)
     return free < (total / 16 < little ? total / 16 : little);
 }
 
-/* The vendor's create. Where the handle is a structure, of one that tarn makes room for. */
+/* Calls the vendor's create. If the handle is a structure, tarn allocates it. */
 static int call_create(const struct entry *entry, void **made)
 {
     const struct library *row = entry->row;
@@ -89,12 +89,12 @@ static int call_create(const struct entry *entry, void **made)
 static int call_destroy(const struct entry *entry, void *vendor)
 {
     int code = entry->calls.destroy(vendor);
-    if (entry->row->handle_bytes) /* whatever came of it: a program's structure is gone then too */
+    if (entry->row->handle_bytes) /* also after a failure: a program would have lost its structure too */
         pages_unmap(vendor, entry->row->handle_bytes);
     return code;
 }
 
-/* One create. TARN_ERROR_OUT_OF_MEMORY where the library says so, or may mean so and the device is full. */
+/* One create. TARN_ERROR_OUT_OF_MEMORY if the library returns that, or returns an error that may mean it and the device is full. */
 static tarn_status create_once(struct entry *entry, const struct device *device, void **vendor)
 {
     const struct library *row = entry->row;
@@ -136,7 +136,7 @@ static int mode_set(struct handle *handle, int mode, intptr_t value)
     return calls->set ? calls->set(handle->vendor, (int)value) : calls->set_pointer(handle->vendor, (void *)value);
 }
 
-/* What a handle has when it is made is the library's default, which depends on its version and on the environment. */
+/* The modes of a new handle are the library's defaults, which depend on its version and the environment. */
 static void modes_note(struct handle *handle)
 {
     for (int i = 0; i < LIBRARY_MODES; i++) {
@@ -219,7 +219,7 @@ bool vendor_is_told(void)
     return told;
 }
 
-/* Asks the vendor whether the handle still has the stream that it was given. */
+/* Asks the vendor whether the handle still has the stream that tarn has set. */
 static void watch_locked(struct handle *handle)
 {
     void *native = NULL;
@@ -238,7 +238,7 @@ static void watch_locked(struct handle *handle)
     atomic_fetch_add_explicit(&handle->shelf->contract_breaks, 1, memory_order_relaxed);
 }
 
-/* What differs from what the vendor was told; a mode that the thread has set is its own while it has the handle. */
+/* Sets the modes that differ from what was set last. A mode that the thread has set stays while it has the handle. */
 static tarn_status set_modes_locked(struct handle *handle)
 {
     struct entry *entry = handle->library;
@@ -261,7 +261,7 @@ static tarn_status set_modes_locked(struct handle *handle)
     return TARN_OK;
 }
 
-/* The first one may free memory that the handle has of its own, beside captures of other threads that tarn does not know. */
+/* The first workspace may make the handle free its own memory, while other threads have captures that tarn does not know. */
 static int set_workspace_locked(struct handle *handle, void *pointer, size_t size)
 {
     enum driver_capture_mode mode = DRIVER_CAPTURE_RELAXED;
@@ -293,12 +293,12 @@ tarn_status vendor_prepare(struct handle *handle, struct stream *stream)
     if (status)
         return status;
     mutex_lock(&handle->lock);
-    workspace->next = handle->workspaces; /* and bound below, before anybody can take it for unused */
+    workspace->next = handle->workspaces; /* and bound below, before other code can take it for unused */
     handle->workspaces = workspace;
     bool before = vendor_tell(true);
     int code = set_workspace_locked(handle, workspace->pointer, workspace->size);
     (void)vendor_tell(before);
-    handle->stream = NULL; /* the next bind tells it all */
+    handle->stream = NULL; /* the next bind sets everything */
     handle->points = true;
     handle->bound = workspace;
     mutex_unlock(&handle->lock);
@@ -306,15 +306,15 @@ tarn_status vendor_prepare(struct handle *handle, struct stream *stream)
                 : TARN_OK;
 }
 
-/* Of a handle that has memory of its own still, the first workspace would end the capture: it goes on with what it has. */
+/* If the handle still has its own memory, the first workspace would end the capture: so it keeps its memory. */
 static bool keeps_own_memory(const struct handle *handle, struct stream *stream)
 {
     return handle->library->row->frees_own_memory && !handle->points &&
            (handle->own_captured || stream_captures(stream));
 }
 
-/* The end of a workspace where it takes a call, stream, workspace, modes, in this order: setting the stream ends the use of a workspace
- * with some libraries, and makes others that got none use their own again. */
+/* Ends the use of a workspace if that takes a call. Sets stream, workspace and modes, in this order. With some libraries, setting the
+ * stream ends the use of a workspace; others, if they get no workspace, use their own again. */
 static tarn_status tell_locked(struct handle *handle, struct stream *stream, struct workspace *workspace)
 {
     const struct entry *entry = handle->library;
@@ -354,7 +354,7 @@ static tarn_status bind_locked(struct handle *handle, struct stream *stream, uns
         handle->mode_changes == modes && !handle->reset)
         return TARN_OK;
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    handle->stream = NULL; /* a failure from here on leaves nothing that can be relied upon */
+    handle->stream = NULL; /* if something fails from here on, the state is unknown */
     if (keeps_own_memory(handle, stream))
         handle->own_captured = true;
     else
@@ -389,7 +389,7 @@ tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned 
     mutex_lock(&handle->lock);
     tarn_status status = handle->points && !handle->bound ? bind_locked(handle, stream, incarnation) : TARN_OK;
     handle->stream = NULL;
-    handle->reset = true; /* the next bind asks which modes the caller has set */
+    handle->reset = true; /* the next bind reads the modes that the caller has set */
     handle->used_on = stream;
     handle->used_incarnation = incarnation;
     mutex_unlock(&handle->lock);
@@ -406,11 +406,11 @@ void *handle_vendor(struct handle *handle)
 void *handle_native_stream(struct handle *handle)
 {
     const struct stream *stream =
-        handle->stream ? handle->stream : handle->used_on; /* left to its owner, for work there */
+        handle->stream ? handle->stream : handle->used_on; /* by vendor_leave(), for work there */
     return stream ? stream->native : NULL;
 }
 
-/* The stream behind a native one: the handle's where it is that, else it is adopted for the moment. */
+/* The stream of a native stream: the handle's stream if it is the same, otherwise it is adopted temporarily. */
 static tarn_status memory_stream(struct handle *handle, void *native, tarn_stream *stream, bool *adopted)
 {
     *adopted = false;

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Scratch memory of libraries. The workspaces belong to a handle, each for
- * one stream and, where it was made in a capture, for that capture alone: then it is a block of the capture's pool, and
- * goes with it.
+/* Scratch memory of libraries. A workspace belongs to a handle and serves one stream. If it was created in a capture, it serves only that
+ * capture: then it is a block of the capture's pool, and ends with it.
  *
- * What the vendor's handle of a live owner points to (handle->bound) is never freed under it: a clear marks it, and the
- * owner's next bind lets go of it. The same holds for what a handle lends to its owner's calls of another library (handle->lent), until
- * the next loan. That is what PyTorch's clear cannot promise
- * (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear that lands between a get and its GEMM). Locks: shelf, then handle;
- * memory is allocated and freed with neither held. */
+ * The workspace that an owned vendor handle points to (handle->bound) is never freed while it does: a clear marks it, and the owner's next
+ * bind releases it. The same is true for a workspace that serves the owner's calls of another library (handle->lent), until the next one
+ * replaces it. PyTorch's clear cannot promise this (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear between a get and its GEMM). Locks:
+ * shelf, then handle; memory is allocated and freed with neither held. */
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -22,14 +20,14 @@
 
 #include <tarn/memory.h>
 
-#define STAND_IN_BYTES 512 /* for a handle that nobody uses yet */
+#define STAND_IN_BYTES 512 /* for a handle that is not used yet */
 
 static struct object_pool workspace_objects = OBJECT_POOL(struct workspace);
 
 static mutex stats_lock = MUTEX_INITIALIZER(LOCK_WORKSPACE_STATS);
 static tarn_workspace_stats stats[TARN_MAX_DEVICES]; /* stats_lock */
 
-/* Making and freeing ---------------------------------------------------------------------------------------------- */
+/* Creating and freeing -------------------------------------------------------------------------------------------- */
 
 static void count_made(const struct workspace *workspace)
 {
@@ -101,7 +99,7 @@ void workspaces_free(struct workspace *list)
     }
 }
 
-/* Whether its stream was retired: no handle will be bound to it again. */
+/* Whether its stream was retired: then no handle will be bound to it again. */
 static bool is_stale(const struct workspace *workspace)
 {
     return atomic_load_explicit(&workspace->stream->incarnation, memory_order_acquire) != workspace->incarnation;
@@ -148,8 +146,8 @@ struct workspace *workspaces_of_captures(struct workspace **list)
 
 /* Choosing -------------------------------------------------------------------------------------------------------- */
 
-/* The capture that the driver says the stream takes part in; 0: none, or one that was invalidated, of which no graph comes. The legacy
- * stream takes part in none, though the driver refuses to say so while a blocking stream captures. */
+/* The capture that the stream takes part in, as the driver says; 0: none, or an invalidated one, which gives no graph. The legacy stream
+ * takes part in none, although the driver refuses the question while a blocking stream captures. */
 static tarn_status ask_capture(const struct stream *stream, uint64_t *capture)
 {
     struct driver_capture answer = {0};
@@ -167,7 +165,7 @@ static struct workspace *find_locked(const struct handle *handle, const struct p
     return NULL;
 }
 
-/* The cached workspace for a purpose, large enough; made with the lock given up. Only the owner adds to the list. */
+/* The cached workspace for a purpose, large enough; to create one, the lock is released. Only the owner adds to the list. */
 static tarn_status cached_locked(struct handle *handle, const struct purpose *purpose, struct workspace **result)
 {
     size_t size = workspace_bytes(handle->library, handle->shelf->device);
@@ -182,7 +180,7 @@ static tarn_status cached_locked(struct handle *handle, const struct purpose *pu
     if (status)
         return status;
     found = find_locked(handle, purpose);
-    if (found && !purpose->capture) { /* the smaller one goes; a graph keeps what it has */
+    if (found && !purpose->capture) { /* the smaller one is freed; a graph keeps its workspace */
         found->cleared = true;
         mutex_lock(&stats_lock);
         stats[found->device].deferred_bytes += found->size;
@@ -259,8 +257,8 @@ tarn_status workspace_wanted_locked(struct handle *handle, const struct purpose 
 
 /* For a call ------------------------------------------------------------------------------------------------------ */
 
-/* Lends the workspace that a handle has for a purpose to its owner's calls of another library, in place of what it lent before. False, and
- * nothing is lent, where there is none of `size` bytes or more, or `purpose` is NULL. By the owner of both handles. */
+/* Lends a handle's workspace for a purpose to its owner's calls of another library, in place of the one that it lent before. False, with
+ * nothing lent, if there is none of at least `size` bytes, or `purpose` is NULL. Called by the owner of both handles. */
 static bool lend(struct handle *lender, const struct purpose *purpose, size_t size, void **pointer, size_t *bytes)
 {
     bool may = purpose && workspace_policy() == TARN_WORKSPACE_CACHED;
@@ -278,7 +276,8 @@ static bool lend(struct handle *lender, const struct purpose *purpose, size_t si
     return lends;
 }
 
-/* The handle's own workspace goes on serving where it has one, so that the caller's pointer stays right when the lender comes by one. */
+/* If the handle already has its own workspace, that continues to serve, so that the caller's pointer stays valid when the lender gets
+ * one. */
 tarn_status workspace_give(struct handle *handle, struct handle *lender, struct stream *stream, void **pointer,
                            size_t *size)
 {
@@ -313,7 +312,7 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
     return status;
 }
 
-/* The thread's handle, if it has one already, whose workspaces may serve calls of the library. */
+/* The thread's handle whose workspaces may serve calls of the library, if the thread has one already. */
 static struct handle *lender_for(struct holder *holder, const struct entry *entry, const struct stream *stream)
 {
     tarn_library lender = entry->row->workspace_lender;
@@ -435,7 +434,7 @@ tarn_status tarn_workspace_begin_on(tarn_library library, tarn_stream stream, ta
     return begin(library, &stream, call);
 }
 
-/* Makes the vendor's handle forget the workspace; 0 where it has already. */
+/* Makes the vendor's handle forget the workspace; returns 0 if it already has. */
 static int forget_locked(struct handle *handle, const struct workspace *workspace)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -492,13 +491,13 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
 
 /* Clearing -------------------------------------------------------------------------------------------------------- */
 
-/* Which: of a stream, of a capture, of a pool's captures, or all that belong to no capture. */
+/* What to clear: the workspaces of a stream, of a capture, of a pool's captures, or all that belong to no capture. */
 struct clearing {
     const struct stream *stream;
     unsigned incarnation;
     uint64_t capture;
     tarn_pool_id pool;
-    bool unused;           /* of all: only those that nobody is bound to */
+    bool unused;           /* of all: only those to which no handle is bound */
     struct holder *holder; /* the calling thread's */
     struct workspace *gone;
     size_t freed, deferred; /* bytes, as in tarn_workspace_cleared */
@@ -506,8 +505,8 @@ struct clearing {
 
 #define ANY_CAPTURE UINT64_MAX /* it may be any */
 
-/* The capture that a workspace's stream takes part in now; 0: none. Asked while the stream cannot be retired and destroyed. Of another
- * thread's default stream the driver says only whether any blocking stream captures. */
+/* The capture that a workspace's stream takes part in now; 0: none. The stream cannot be retired and destroyed meanwhile. For another
+ * thread's default stream, the driver says only whether any blocking stream captures. */
 static tarn_status captured_now(const struct workspace *workspace, uint64_t *capture)
 {
     struct stream *stream = workspace->stream;
@@ -524,7 +523,7 @@ static tarn_status captured_now(const struct workspace *workspace, uint64_t *cap
     return status;
 }
 
-/* Whether a capture that tarn does not know may use it: one that is known has workspaces of its own. */
+/* Whether a capture that tarn does not know may use the workspace; known captures have their own. */
 static bool may_be_captured(const struct workspace *workspace)
 {
     uint64_t capture = 0;
@@ -540,7 +539,7 @@ static bool is_meant(const struct clearing *clearing, const struct workspace *wo
         return workspace->pool.first == clearing->pool.first && workspace->pool.second == clearing->pool.second;
     if (clearing->capture)
         return workspace->capture == clearing->capture;
-    /* Of a found stream nobody says when it goes, so a clear of all is the only one that can be meant for it. */
+    /* No call reports the end of a found stream, so only a clear of all can free its workspaces. */
     bool asks = clearing->unused || !stream_is_found(workspace->stream);
     return !workspace->capture && !(asks && may_be_captured(workspace));
 }
@@ -583,7 +582,7 @@ static void clear_handle_locked(struct handle *handle, struct clearing *clearing
     }
 }
 
-/* Those whose handle is gone: nobody is bound to them. */
+/* The workspaces whose handle was destroyed: no handle is bound to them. */
 static void clear_kept_locked(struct shelf *shelf, struct clearing *clearing)
 {
     for (struct workspace **link = &shelf->kept; *link;) {
@@ -619,17 +618,17 @@ static void clear(struct clearing *clearing)
             if (shelf)
                 clear_shelf(shelf, clearing);
         }
-    workspaces_changed(); /* so that owners let go of what is marked, and our own slots of what is freed */
+    workspaces_changed(); /* so that owners release marked workspaces, and slots forget freed ones */
     workspaces_free(clearing->gone);
 }
 
-/* TARN_ERROR_CAPTURE where a stream that has a workspace of the capture takes part in it now. */
+/* TARN_ERROR_CAPTURE if a stream with a workspace of the capture takes part in it now. */
 static tarn_status refuse_in_list(const struct workspace *at, uint64_t capture)
 {
     tarn_status status = TARN_OK;
     for (; at && !status; at = at->next) {
         uint64_t now = 0;
-        /* A found stream is not asked. Where no capture is known any more, the caller's word that it is over must do. */
+        /* The driver is not asked about a found stream. If no known capture is open, tarn trusts the caller that the capture has ended. */
         if (at->capture == capture && !(stream_is_found(at->stream) && captures_open_anywhere() == 0))
             status = captured_now(at, &now);
         if (!status && (now == capture || now == ANY_CAPTURE))
@@ -690,7 +689,7 @@ void workspaces_of_capture_drop(uint64_t capture)
     if (!any_captured())
         return;
     error_attempt_begin(&before);
-    if (call_begin(&clearing.holder) == TARN_OK) { /* else they stay until they are cleared */
+    if (call_begin(&clearing.holder) == TARN_OK) { /* otherwise they stay until they are cleared */
         clear(&clearing);
         call_end(clearing.holder);
     }
@@ -737,7 +736,7 @@ static tarn_status choose_pool(tarn_pool *public, struct clearing *clearing)
     return TARN_OK;
 }
 
-/* What a caller means; refused where an open capture, or a graph that is known, may use it. */
+/* Reads a caller's choice of workspaces; refuses if an open capture, or a known graph, may use them. */
 static tarn_status choose(const tarn_workspace_choice *of, struct clearing *clearing)
 {
     tarn_workspaces which = of->which;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The slow side of caches: what fills and empties a magazine, what other threads have freed, and the taking of a cache from
- * its thread. Invariants: a slot is at home, in its class's magazine, or taken; a slab is listed exactly while one of its
- * slots is at home; what is at home or in a magazine is free by its note. Everything here but cache_give_remote() and the ends of
- * cache_of() runs under the heap's lock, which a cache's thread never waits for while it is busy. */
+/* The slow path of caches: it fills and empties magazines, collects slots that other threads have freed, and takes a cache from its thread.
+ * Invariants: a slot is at home, in its class's magazine, or taken; a slab is listed exactly while one of its slots is at home; the note of
+ * a slot that is at home or in a magazine says free. Everything here except cache_give_remote() and the ends of cache_of() runs under the
+ * heap's lock. A cache's thread never waits for that lock while it is busy. */
 #include "memory/heap/cache.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -22,7 +22,7 @@ bool cache_entry_is_barrier;
 
 static struct object_pool caches = OBJECT_POOL(struct cache);
 
-/* Magazines by how many slots they hold: 256 KiB of them, but from 16 to 128. */
+/* Pools of magazines, by the number of slots: 256 KiB of slots, but 16 to 128 of them. */
 enum { MAGAZINE_LEAST = 16, MAGAZINE_MOST = 128, MAGAZINE_BYTES = 256 << 10 };
 #define MAGAZINE(slots)                                                                                              \
     {                                                                                                                \
@@ -99,8 +99,8 @@ static bool is_empty(const struct slab *slab)
     return slab->homes == slab->slots;
 }
 
-/* Whether no thread has anything of the slab: it is empty, and none of its words is listed, or about to be, for a block that two
- * threads freed at once. */
+/* Whether no thread uses the slab: it is empty, and none of its words is listed, or about to be listed because two threads freed a block at
+ * the same time. */
 static bool is_quiet(const struct slab *slab)
 {
     uint64_t freed = 0;
@@ -142,7 +142,7 @@ static void end_locked(struct cache *cache, struct slab *slab)
     slab_destroy_locked(cache->heap, slab);
 }
 
-/* A slot that is free by its note comes home. Where that empties the slab and the cache has enough of such, the heap gets it. */
+/* Sends a slot whose note says free home. If that empties the slab and the cache has enough empty slabs, the slab goes to the heap. */
 static void come_home_locked(struct cache *cache, struct slab *slab, unsigned slot)
 {
     slab_come_home(slab, slot);
@@ -167,7 +167,7 @@ static struct magazine_entry leave_home(struct cache *cache, struct slab *slab)
     return (struct magazine_entry){slab_address(slab, slot), &slab->notes[slot]};
 }
 
-/* Fills a magazine by half, with what is at home in slabs that are not empty, or in the first. */
+/* Fills a magazine by half, with slots at home in slabs that are not empty, or in the first slab. */
 static void fill(struct cache *cache, unsigned class)
 {
     struct magazine *magazine = cache->magazines[class];
@@ -183,7 +183,7 @@ static void fill(struct cache *cache, unsigned class)
     }
 }
 
-/* The magazine of a class, made if there is none; where the host has no memory for it there will be none. */
+/* The magazine of a class, created if there is none; if the host has no memory for it, there is none. */
 static void magazine_make(struct cache *cache, unsigned class)
 {
     struct object_pool *pool = NULL;
@@ -198,7 +198,7 @@ static void magazine_make(struct cache *cache, unsigned class)
     cache->magazines[class] = magazine;
 }
 
-/* Gives back the memory of a magazine without slots: the next block of its class makes one. */
+/* Gives back the memory of an empty magazine: the next block of its class creates one. */
 static void magazine_drop(struct cache *cache, unsigned class)
 {
     struct object_pool *pool = NULL;
@@ -210,7 +210,7 @@ static void magazine_drop(struct cache *cache, unsigned class)
     object_free(pool, magazine);
 }
 
-/* Sends what has lain longest in a magazine home, all but `keep` slots. */
+/* Sends the oldest slots of a magazine home, all except `keep` slots. */
 static void flush_locked(struct cache *cache, struct magazine *magazine, unsigned keep)
 {
     if (magazine->top <= keep)
@@ -224,7 +224,7 @@ static void flush_locked(struct cache *cache, struct magazine *magazine, unsigne
     memmove(magazine->entries, magazine->entries + count, magazine->top * sizeof *magazine->entries);
 }
 
-/* A second free of a block, which was counted as the first was. The note still says what the block was. */
+/* Corrects the counters after a second free of a block, which was counted like the first. The note still has the block's size. */
 static void found_twice_locked(struct cache *cache, const struct slab *slab, unsigned slot)
 {
     log_write(LOG_ERRORS, "the block at %#zx was freed twice, by two threads", (size_t)slab_address(slab, slot));
@@ -248,7 +248,7 @@ static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
         come_home_locked(cache, slab, word * 64 + (unsigned)__builtin_ctzll(freed));
 }
 
-/* Takes up what other threads have freed. tests/spin/cache_freed.pml is a model of this and of cache_give_remote(). */
+/* Collects the slots that other threads have freed. tests/spin/cache_freed.pml is a model of this and of cache_give_remote(). */
 static void drain_locked(struct cache *cache)
 {
     struct slab_remote *remote = atomic_exchange_explicit(&cache->remote, NULL, memory_order_acquire);
@@ -298,7 +298,7 @@ void cache_give_locked(struct slab *slab, unsigned slot)
     come_home_locked(cache, slab, slot);
 }
 
-/* Whether the cache has a free slot of a class, with what others have freed taken up. */
+/* Whether the cache has a free slot of a class, after collecting slots that other threads have freed. */
 static bool has_slot_locked(struct cache *cache, unsigned class)
 {
     drain_locked(cache);
@@ -355,9 +355,9 @@ tarn_status cache_take(struct cache *cache, const struct request *request, struc
     return status;
 }
 
-/* Whose a cache is ------------------------------------------------------------------------------------------------ */
+/* Who owns a cache ------------------------------------------------------------------------------------------------ */
 
-/* Has every processor that runs this process pass a barrier: what a cache's thread did before it, this thread sees, and the
+/* Makes every processor that runs this process pass a barrier. Afterwards this thread sees what the cache's thread did before, and the
  * other way round. */
 static void barrier_everywhere(void)
 {
@@ -365,8 +365,8 @@ static void barrier_everywhere(void)
         (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-/* tests/spin/cache_taking.pml is a model of this, of hand_back(), cache_enter() and cache_leave(). `busy` is read in the one order that
- * entries have where there is no membarrier: an acquiring load could come before the store of the gate. */
+/* tests/spin/cache_taking.pml is a model of this, of hand_back(), cache_enter() and cache_leave(). Without membarrier, entries are
+ * sequentially consistent, and so is this load of `busy`: an acquiring load could come before the store of the gate. */
 static void revoke_locked(struct heap *heap)
 {
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
@@ -377,8 +377,8 @@ static void revoke_locked(struct heap *heap)
             sched_yield();
 }
 
-/* Gives all empty slabs of a cache to the heap, and its magazines to other caches: a thread may have a cache of every heap that it ever
- * used, and a magazine of each class in it is many times as large as the cache. */
+/* Gives all empty slabs of a cache to the heap, and frees its magazines for other caches. A thread may have a cache for every heap that it
+ * ever used, and the magazines of all classes are many times as large as the cache itself. */
 static void shed_locked(struct cache *cache)
 {
     for (unsigned class = 0; class < SLAB_CLASSES; class ++) {
@@ -392,7 +392,7 @@ static void shed_locked(struct cache *cache)
     }
 }
 
-/* Opens the fast path again, unless it is closed for good: here, or by a device that was lost a moment ago. */
+/* Opens the fast path again, unless it is closed for good, by this file or because the device was lost a moment ago. */
 static void hand_back(struct cache *cache)
 {
     if (cache->bypassed)
@@ -474,7 +474,7 @@ void caches_open_locked(struct heap *heap)
     }
 }
 
-/* A cache of the heap that no thread has, or a new one. */
+/* A cache of the heap without a thread, or a new one. */
 static struct cache *adopt_locked(struct heap *heap, struct thread *thread)
 {
     struct cache *cache = heap->caches;
@@ -512,7 +512,7 @@ static void give_up(struct cache *cache)
     mutex_unlock(&heap->lock);
 }
 
-/* Makes the thread's table of caches reach a heap's number. */
+/* Enlarges the thread's table of caches so that it has an entry for a heap's number. */
 static bool table_grow(struct thread *thread, unsigned slot)
 {
     unsigned slots = thread->cache_slots ? thread->cache_slots : 16;

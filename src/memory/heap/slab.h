@@ -3,9 +3,9 @@
 
 /* Slabs: spans of a heap's small zone, cut into equal slots for blocks of up to 64 KiB.
  *
- * Sizes are multiples of 512 B up to 8 KiB, then eight to a doubling, so that at most 1/8 of a larger one is lost. What is
- * known of a slot lies here, never in device memory. A slot is at home, in a magazine of the slab's cache (cache.h), or
- * taken. Another thread's free sets a bit in `freed`, which the owner finds later. */
+ * Sizes are multiples of 512 B up to 8 KiB, then eight to a doubling, so that at most 1/8 of a larger one is lost. The state of a slot is
+ * kept here, never in device memory. A slot is at home, in a magazine of the slab's cache (cache.h), or taken. Another thread's free sets a
+ * bit in `freed`, which the owner finds later. */
 #ifndef TARN_MEMORY_SLAB_H
 #define TARN_MEMORY_SLAB_H
 
@@ -14,9 +14,9 @@
 #define SLAB_MOST ((size_t)64 << 10) /* bytes: the largest slot */
 #define SLAB_SLOTS 128               /* the most in one slab; two words of bits */
 
-/* What is noted of a slot in 32 bits: its state, and what was asked for; of a free one that stays, for a second free that is found late. The
- * fast paths know one state alone, so they leave to the slow path what other streams have to do with, and nothing else. */
-#define NOTE_UNUSED UINT32_C(0x3fff)  /* bytes: slot size less what was asked for */
+/* A note of 32 bits per slot: its state, and the requested size. A free slot keeps the size, for a second free that is found late. The fast
+ * paths know only the state "taken", so they leave exactly the slots that other streams use to the slow path. */
+#define NOTE_UNUSED UINT32_C(0x3fff)  /* bytes: slot size minus requested size */
 #define NOTE_STATE UINT32_C(0xc000)   /* 0: free; else one of these */
 #define NOTE_TAKEN UINT32_C(0x8000)   /* owner: handed out */
 #define NOTE_USED UINT32_C(0x4000)    /* heap lock: handed out, and other streams use it */
@@ -74,7 +74,8 @@ bool slab_serves(const struct request *request);
 /* The span that a new slab of a class wants. */
 size_t slab_span_size(unsigned class);
 
-/* Makes a slab of a held span that is large enough, all slots free. On failure, NULL, the span stays the caller's. Heap lock. */
+/* Makes a slab from a held span that is large enough, with all slots free. On failure returns NULL, and the caller keeps the span. Heap
+ * lock. */
 struct slab *slab_create_locked(struct span *span, unsigned class, struct cache *owner);
 /* Gives the span of a slab without taken slots back to the heap. It must be in no list. */
 void slab_destroy_locked(struct heap *heap, struct slab *slab);

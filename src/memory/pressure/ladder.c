@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The steps of a request that no free span serves. Owns no data; takes each lock for a moment only. One function is one step of the list in
- * docs/architecture.md ("The way of a request"), by the same number; climb_once() is the list.
+/* The steps that a request takes if no free span serves it. Owns no data, and holds each lock only briefly. Each function is one step of
+ * the list in docs/architecture.md ("The way of a request"), with the same number; climb_once() is the list.
  *
- * After each step that has set memory free the search starts again: memory may be free that was not (pytorch/pytorch#189504), and each wait
- * is for one mark, not for the device (#171771).
+ * After each step that has freed memory, the search starts again, because other memory may have become free (pytorch/pytorch#189504). Each
+ * wait is for one mark, not for the device (#171771).
  *
- * It ends whatever other threads do: it waits for about as many marks as there are when it begins, and takes from others a
- * bounded number of times, as it begins again for pools that end meanwhile, by graphs that are destroyed.
+ * The ladder ends whatever other threads do. It waits for about as many marks as exist when it begins. It takes memory from others, and
+ * starts again for pools that end meanwhile because their graphs are destroyed, a bounded number of times.
  *
- * Captures bar none of it: the driver runs these calls relaxed, memory whose last use cannot be marked because a stream
- * captures is not idle, and the wait is for an event that was recorded outside captures, never for a stream or a device. */
+ * Captures prevent none of the steps. The driver makes these calls in relaxed mode. Memory whose last use cannot be marked because a stream
+ * captures is not idle. Waits are for events that were recorded outside captures, never for a stream or a device. */
 #include "memory/pressure/ladder.h"
 #include "base/status.h"
 #include "memory/arena/hooks.h"
@@ -28,7 +28,7 @@
 #define TAKINGS 16 /* times that a climb takes from others until its next wait */
 #define ENDINGS 16 /* times that it begins again for what has ended since its last look */
 
-/* A climb: the request, and how far it is. Its thread's. */
+/* A climb: the request and its progress. Used by one thread. */
 struct climb {
     struct heap *heap;
     enum zone_kind zone;
@@ -43,8 +43,8 @@ struct climb {
     struct stillness since;
     size_t waits;      /* left; SIZE_MAX: not counted yet */
     int endings;       /* left */
-    uint64_t let_go;   /* counts of pools that were given back before this round */
-    uint64_t relieved; /* blocks that debug mode had let go at the last look */
+    uint64_t let_go;   /* references to pools that were dropped before this round */
+    uint64_t relieved; /* blocks that debug mode had released at the last check */
 };
 
 enum outcome {
@@ -59,13 +59,13 @@ static enum outcome end(struct climb *climb, tarn_status status)
     return OVER;
 }
 
-/* After a search: on where there is nothing. */
+/* The outcome of a search: the next step if nothing was found. */
 static enum outcome searched(struct climb *climb, tarn_status status)
 {
     return status == TARN_ERROR_OUT_OF_MEMORY ? ON : end(climb, status);
 }
 
-/* Whether a request is above what the device, or the limit, could ever hold: then no step helps, and none is taken. */
+/* Whether a request is larger than the device, or the limit, can ever hold. Then no step helps, and none is taken. */
 static bool is_hopeless(struct arena *arena, const struct store *store, size_t size)
 {
     mutex_lock(&arena->lock);
@@ -76,8 +76,8 @@ static bool is_hopeless(struct arena *arena, const struct store *store, size_t s
     return size > most || size > arena->device->properties.memory;
 }
 
-/* Whether the settings ask to fail a request above a limit at once, where the heap's own memory and unmapped pieces do not serve
- * it (pytorch/pytorch#177356). */
+/* Whether the settings demand that a request above a limit fails at once, if the heap's own memory and unmapped pieces do not serve it
+ * (pytorch/pytorch#177356). */
 static bool is_rejected(struct arena *arena, const struct store *store, size_t size)
 {
     if (!memory_config()->throw_on_cudamalloc_oom)
@@ -116,8 +116,8 @@ bool ladder_relieve(const struct arena *arena)
 
 /* Searching -------------------------------------------------------------------------------------------------------- */
 
-/* A small block or a slab that its zone has no room for, without new memory: where it ties no piece, in what empty slabs leave, and
- * where it ties a little. */
+/* Serves a small block or a slab that does not fit in its zone, without new memory: first where it holds no piece in place, then in memory
+ * of empty slabs, then where it holds little in place. */
 static tarn_status take_small_locked(struct heap *heap, size_t size, size_t alignment, struct span **span)
 {
     tarn_status status = span_take_aside_locked(heap, size, alignment, 0, span);
@@ -152,7 +152,7 @@ static tarn_status grow_moving(const struct climb *climb)
 static tarn_status grow(const struct climb *climb)
 {
     struct heap *heap = climb->heap;
-    if (store_calls_back(heap->store)) /* with a lock held no caller's code runs, not even `moving` */
+    if (store_calls_back(heap->store)) /* a caller's code runs with no lock held, not even `moving` */
         return heap_grow(heap, climb->zone, climb->size, climb->alignment, climb->span);
     move_begin(heap->arena);
     tarn_status status = grow_moving(climb);
@@ -162,7 +162,8 @@ static tarn_status grow(const struct climb *climb)
 
 /* The steps -------------------------------------------------------------------------------------------------------- */
 
-/* Step 1: what is free in the heap, with what has become free since. What the loss of a device set free is for nobody. */
+/* Step 1: the heap's free memory, including memory that has become free meanwhile. Memory that is free because the device was lost serves
+ * no request. */
 static enum outcome step_own(struct climb *climb)
 {
     climb->let_go = atomic_load(&climb->heap->arena->let_go);
@@ -170,7 +171,7 @@ static enum outcome step_own(struct climb *climb)
     return searched(climb, status ? status : take(climb, climb->zone));
 }
 
-/* Step 2, once: what observers give back. */
+/* Step 2, once: memory that observers give back. */
 static enum outcome step_observers(struct climb *climb)
 {
     if (climb->observers_asked)
@@ -179,7 +180,7 @@ static enum outcome step_observers(struct climb *climb)
     return observe_reclaim(climb->heap->arena->device->number, climb->size) ? AGAIN : ON;
 }
 
-/* Step 3: growth, out of what was left behind first. */
+/* Step 3: growth, first from memory that pools have left behind. */
 static enum outcome step_growth(struct climb *climb)
 {
     bool taken = take_what_is_left_behind(climb->heap, climb->size);
@@ -187,7 +188,7 @@ static enum outcome step_growth(struct climb *climb)
     return searched(climb, status == TARN_ERROR_OUT_OF_MEMORY ? grow(climb) : status);
 }
 
-/* Step 4: the blocks that wait for debug mode alone. */
+/* Step 4: blocks that only debug mode still holds. */
 static enum outcome step_debug(struct climb *climb)
 {
     if (climb->takings == 0 || !debug_relieves(climb->heap->arena, &climb->relieved))
@@ -206,7 +207,7 @@ static enum outcome step_slabs(struct climb *climb)
     return AGAIN;
 }
 
-/* Step 6: idle memory of other heaps; unless the settings ask that a request above a limit end before that. */
+/* Step 6: idle memory of other heaps, unless the settings demand that a request above a limit fails before that. */
 static enum outcome step_others(struct climb *climb)
 {
     if (is_rejected(climb->heap->arena, climb->heap->store, climb->size))
@@ -218,15 +219,15 @@ static enum outcome step_others(struct climb *climb)
     return AGAIN;
 }
 
-/* Step 7, where other threads have moved memory meanwhile: all of that while none does, since what a thread has in hand is in no heap. Its
- * failure says that the memory is not there. */
+/* Step 7, if other threads have moved memory meanwhile: all earlier steps again, while no thread moves memory, because memory that is being
+ * moved is in no heap. If this fails, there is no such memory. */
 static enum outcome step_alone(struct climb *climb)
 {
     struct heap *heap = climb->heap;
     if (was_still(heap->arena, &climb->since))
         return ON;
     if (store_calls_back(heap->store))
-        return searched(climb, grow(climb)); /* nobody can be kept from moving while a caller's code runs */
+        return searched(climb, grow(climb)); /* other threads cannot be stopped while a caller's code runs */
     move_begin_alone(heap->arena);
     take_from_all(heap, climb->size);
     tarn_status status = take(climb, climb->zone);
@@ -236,7 +237,7 @@ static enum outcome step_alone(struct climb *climb)
     return searched(climb, status);
 }
 
-/* Step 8: what is free in the heap's other zone. Not where a request must have the same place on each rank, short of memory or not. */
+/* Step 8: free memory of the heap's other zone. Not for requests that must get the same place on each rank, however short memory is. */
 static enum outcome step_other_zone(struct climb *climb)
 {
     if (climb->heap->store->registrable)
@@ -244,7 +245,7 @@ static enum outcome step_other_zone(struct climb *climb)
     return searched(climb, take(climb, zone_other(climb->zone)));
 }
 
-/* Step 9, once: what the layer above can do without. */
+/* Step 9, once: memory that the layer above does not need. */
 static enum outcome step_layer_above(struct climb *climb)
 {
     if (climb->layer_above_asked)
@@ -264,7 +265,7 @@ static bool wait_for_any(struct heap *own, tarn_status *status)
     return false;
 }
 
-/* Whether something has ended, unseen, that is waited for no more: pools, blocks that debug mode has still to let go, work of others. */
+/* Whether something has ended since the last check that no wait would find: pools, blocks that debug mode holds, work of others. */
 static bool has_more(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
@@ -272,7 +273,7 @@ static bool has_more(struct climb *climb)
            take_from_others(climb->heap, climb->size);
 }
 
-/* Step 10: a wait for the oldest work that holds memory back; on, where there is none. */
+/* Step 10: a wait for the oldest work that holds memory back; the next step if there is none. */
 static enum outcome step_wait(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
@@ -292,7 +293,7 @@ static enum outcome step_wait(struct climb *climb)
     return AGAIN;
 }
 
-/* Bytes that can be created still, by the limits and by the driver's count. */
+/* Bytes that can still be created, by the limits and by the driver's count. */
 static size_t room_of(struct arena *arena, struct store *store)
 {
     size_t free_bytes = 0, total_bytes = 0, leave = memory_config()->leave_free;
@@ -307,7 +308,7 @@ static size_t room_of(struct arena *arena, struct store *store)
     return free_bytes < room ? free_bytes : room;
 }
 
-/* Step 11, once, where the settings allow it: what is free between live blocks. The end, where that is nothing. */
+/* Step 11, once, if the settings allow it: free memory between live blocks. The climb ends if there is none. */
 static enum outcome step_compact(struct climb *climb)
 {
     struct heap *heap = climb->heap;
@@ -322,7 +323,7 @@ static enum outcome step_compact(struct climb *climb)
     return gained ? AGAIN : end(climb, TARN_ERROR_OUT_OF_MEMORY);
 }
 
-/* One round: each step in turn, until one sets memory free or ends the climb. */
+/* One round: each step in turn, until one frees memory or ends the climb. */
 static enum outcome climb_once(struct climb *climb)
 {
     enum outcome outcome;
