@@ -42,8 +42,7 @@ struct handle {
     bool own_captured; /* a graph may use its original memory: it gets no workspace any more */
     struct workspace *workspaces; /* by stream and capture */
     struct workspace *bound;      /* the workspace that the vendor's handle, or the caller, points to, unless freed */
-    struct workspace
-        *lent; /* the one that the owner uses for calls of another library; in the list, not freed either */
+    struct workspace *lent;       /* serves calls of another library by the owner; in the list, not freed either */
 
     struct shelf *shelf;
     atomic_uint_fast64_t lease; /* the number of its lease; 0: none. Kept when the handle is freed, for stale leases */
