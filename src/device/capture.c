@@ -3,10 +3,9 @@
 
 /* Owns the table of the captures that tarn knows, and asks the driver about all others.
  *
- * A known capture is entered before the driver begins it and taken out after the driver has ended it, so that no moment
- * of it is unprotected. Both happen under the device's record lock, as does every record of an event of ours: between the
- * question whether a stream captures and the record no known capture can begin there.
- * Locks: the device's record lock, then `captures_lock`. */
+ * A known capture is entered before the driver begins it and removed after the driver has ended it, so that it is protected at every
+ * moment. Both happen under the device's record lock. Every event of tarn is recorded under the same lock: so no known capture can begin
+ * between the question whether the stream captures and the record. Locks: the device's record lock, then `captures_lock`. */
 #include "device/capture.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -27,7 +26,7 @@ struct capture {
 };
 
 static mutex captures_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
-static pthread_cond_t one_ended;    /* of the monotonic clock; also what captures_wake() wakes */
+static pthread_cond_t one_ended;    /* of the monotonic clock; captures_wake() signals it too */
 static struct capture *captures;    /* captures_lock */
 static atomic_uint open_everywhere; /* the sum over devices; captures_lock to change */
 static atomic_uint_fast64_t epoch = 1;
@@ -88,7 +87,7 @@ tarn_status stream_refuse_capture(struct stream *stream, const char *what)
                   (unsigned long long)stream_value(stream), stream->device);
 }
 
-/* What the driver says, whatever tarn knows; yes where it cannot say. */
+/* The driver's answer, whatever tarn knows; yes if it cannot say. */
 static bool driver_captures(const struct stream *stream)
 {
     struct driver_capture capture;
@@ -177,7 +176,7 @@ static struct capture *find_locked(const struct stream *stream)
     return capture;
 }
 
-/* Notes what the driver calls a capture that has just begun. Where it does not say, nobody is told when no graph comes of it. */
+/* Stores the driver's id of a capture that has just begun. Without an id, upper layers are not notified if it ends without a graph. */
 static void note_id(const struct stream *stream)
 {
     struct driver_capture capture;
@@ -228,7 +227,7 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
     return refuse_second(stream);
 }
 
-/* Takes a capture out, and wakes who waits for that. */
+/* Removes a capture, and wakes threads that wait for that. */
 static void leave(struct stream *stream)
 {
     mutex_lock(&captures_lock);
@@ -326,7 +325,7 @@ tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
         return status;
     struct device *device = device_at(found->device);
     mutex_lock(&device->record_lock);
-    /* A stream that captures already is refused before the driver is asked to begin, which would end that capture. */
+    /* A stream that captures already is refused before the driver is asked to begin, because that would end the capture. */
     struct driver_capture capture = {0};
     status = stream_ask_capture(found, &capture);
     if (!status && capture.state != DRIVER_CAPTURE_NONE)
@@ -363,17 +362,17 @@ tarn_status tarn_capture_announce(tarn_stream stream)
 
 struct ending {
     struct stream *stream;
-    bool gives_up;      /* the caller's wish: what nobody can end is to be forgotten */
+    bool gives_up;      /* the caller wants to forget a capture that no thread can end */
     bool claimed;       /* it is a known capture, which this thread ends */
     bool announced;     /* the caller has ended it */
     bool orphaned;      /* the thread that began it has ended */
-    bool over;          /* the capture is known no more */
+    bool over;          /* the capture is no longer known */
     uint64_t id;        /* of a capture that tarn began and now ends: the driver's number; 0: not known */
     driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else NULL */
 };
 
-/* Claims a known capture for its end. The driver refuses the end of a capture by another thread than began it, unless
- * that was relaxed; here that is refused without harm. Where that thread has ended, anybody may try. */
+/* Claims a known capture to end it. The driver lets only the thread that began a capture end it, unless its mode is relaxed; here other
+ * threads are refused without harm. If that thread has ended, any thread may try. */
 static tarn_status claim_end(struct ending *ending)
 {
     struct stream *stream = ending->stream;
@@ -404,7 +403,7 @@ static void unclaim_end(struct stream *stream)
     mutex_unlock(&captures_lock);
 }
 
-/* Ends a known capture: of an announced one what tarn began. */
+/* Ends a known capture; of an announced one, only tarn's record of it. */
 static tarn_status end(tarn_stream value, struct ending *ending)
 {
     tarn_status status = device_layer_ready();
@@ -423,7 +422,7 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     if (ending->over)
         leave(stream);
     else
-        unclaim_end(stream); /* the driver could not even end it: it stays known, and the end can be tried again */
+        unclaim_end(stream); /* the driver could not end it: it stays known, and the end can be tried again */
     if (ending->over && trace_is_on())
         trace_stream_event(TRACE_capture_end, stream, stream->capture, 0);
     mutex_unlock(&device->record_lock);
@@ -452,7 +451,7 @@ void captures_on_drop(void (*callback)(uint64_t id))
     atomic_store(&drop_callback, callback);
 }
 
-/* Tells the memory layer of a capture that is over. A graph that it cannot hold memory for is destroyed. */
+/* Notifies the memory layer that a capture has ended. If it cannot hold memory for the graph, the graph is destroyed. */
 static tarn_status tell_end(struct ending *ending)
 {
     struct stream *stream = ending->stream;
@@ -500,7 +499,7 @@ tarn_status tarn_capture_end(tarn_stream stream, void **graph)
     return status;
 }
 
-/* Whether an announced capture that is claimed may end: the driver says that it has, and its graph holds what it used. */
+/* Whether a claimed announced capture may end: the driver says that it has ended, and its graph holds the memory. */
 static tarn_status settle(struct stream *stream, driver_graph graph)
 {
     struct driver_capture capture;
@@ -554,8 +553,8 @@ tarn_status tarn_capture_abort(tarn_stream stream)
         (void)tell_end(&ending); /* which cannot fail without a graph */
     if (graph)
         status = device_note(device_at(ending.stream->device), driver->graph_destroy(ending.stream->device, graph));
-    /* An invalidated capture, one with streams that were not joined, or one of a lost device is over all the same; and one that only
-     * the thread could end that is gone is forgotten. */
+    /* An invalidated capture, one with unjoined streams, and one of a lost device count as ended too. A capture that only a thread could
+     * end which is gone is forgotten. */
     bool over = !graph && status == TARN_ERROR_CAPTURE && ending.claimed &&
                 (ending.orphaned || !driver_captures(ending.stream));
     over = over || (!graph && status == TARN_ERROR_DEVICE_LOST && ending.over);

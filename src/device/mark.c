@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Marks and the public events made of them. A mark owns one driver event; the device keeps those that nobody holds, so
- * that a mark in steady state costs two driver calls: whether the stream captures, and the record. A mark is recorded
- * once in its life between two stays there.
+/* Marks, and the public events that use them. A mark owns one driver event. The device keeps marks without references for reuse, so that in
+ * steady state a mark costs two driver calls: the question whether the stream captures, and the record. Between two reuses, a mark is
+ * recorded once.
  *
- * tarn's own mark is never recorded on a stream that captures; one of a caller's event may be, and is captured
- * then: it serves to join streams to the capture and nothing else. The question and the record are one step under the
- * device's record lock, which a known begin, and a stream's joining by tarn, take too.
+ * tarn's own marks are never recorded on a stream that captures. A mark of a caller's event may be; then it is captured, and only serves to
+ * join streams to the capture. The question and the record are one step under the device's record lock. The begin of a known capture, and
+ * tarn calls by which a stream joins one, take this lock too.
  *
- * A found stream may be gone, and its pointer another stream's, at any moment but in a call that passes it. So tarn's own marks of it are
- * owed: numbered like others, and without an event. Each is ended by what is recorded on the stream later (its `proof`), or by a wait
- * for the whole device that began later (`waited`). */
+ * A found stream certainly exists only during a call that passes it; at any other time it may be destroyed, and its pointer reused. So
+ * tarn's own marks of it are owed: they are numbered like others, but have no event. Each ends with a mark that is recorded on the stream
+ * later (its `proof`), or with a later wait for the whole device (`waited`). */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -24,9 +24,9 @@ struct mark {
     struct device *device;
     driver_event event;
     atomic_bool owed;      /* record lock to change: it has no event */
-    struct mark *proof;    /* the lock of `stream`: of an owed one; NULL until there is one */
+    struct mark *proof;    /* the lock of `stream`: of an owed mark; NULL until there is one */
     uint64_t captured;     /* the capture that it was recorded in, or 0; as it was recorded */
-    struct stream *stream; /* that it was recorded on, and when that was of `incarnation` */
+    struct stream *stream; /* the stream that it was recorded on, in `incarnation` */
     unsigned incarnation;
     uint64_t number;   /* of the device's records */
     struct mark *next; /* device lock: in spare_marks */
@@ -83,8 +83,8 @@ static tarn_status mark_create(struct device *device, struct mark **result)
     return TARN_OK;
 }
 
-/* Whether the stream can be recorded on, under the record lock; `captured` becomes the capture that the event is part of then,
- * or 0. TARN_ERROR_CAPTURE, without a text, where the stream captures and that is not allowed. */
+/* Whether an event can be recorded on the stream, under the record lock; `captured` is set to the capture that the event then belongs to,
+ * or 0. TARN_ERROR_CAPTURE, without a text, if the stream captures and that is not allowed. */
 static tarn_status check_record_locked(struct stream *stream, bool may_be_captured, uint64_t *captured)
 {
     struct driver_capture capture = {.state = DRIVER_CAPTURE_NONE};
@@ -132,7 +132,7 @@ static tarn_status owe_new_locked(struct stream *stream, struct mark *mark)
     return TARN_OK;
 }
 
-/* What is recorded on a stream now is the proof of all that it owes. */
+/* A mark that is recorded on a stream now is the proof of all its owed marks. */
 static tarn_status prove_locked(struct stream *stream, struct mark *mark)
 {
     tarn_status status = record_locked(stream, mark, false);
@@ -142,7 +142,7 @@ static tarn_status prove_locked(struct stream *stream, struct mark *mark)
     return TARN_OK;
 }
 
-/* Who asks for a mark: tarn for itself, a call that passes the stream, or a caller for an event, which may be captured. */
+/* The purpose of a mark: for tarn itself, for a call that passes the stream, or for a caller's event, which may be captured. */
 enum recorder { BY_TARN, BY_PASSING, BY_CALLER };
 
 static tarn_status record(struct stream *stream, enum recorder by, struct mark **result)
@@ -206,8 +206,8 @@ static tarn_status refuse_captured(const char *what)
                   "%s: the event was recorded in a capture: only streams can wait for it, inside the capture", what);
 }
 
-/* A capture that tarn does not know began between the question and the record, and has the event: it is recorded anew, which
- * says the same of the work that was queued then and no less; on a found stream by the next call that passes it. */
+/* A capture that tarn does not know began between the question and the record, and has captured the event. So the event is recorded again,
+ * which also covers the work that was queued before; on a found stream, the next call that passes it does so. */
 static tarn_status record_anew(struct mark *mark)
 {
     struct stream *stream = mark->stream;
@@ -244,13 +244,13 @@ static bool is_owed(struct mark *mark)
     return atomic_load_explicit(&mark->owed, memory_order_acquire);
 }
 
-/* Whether what an owed mark stands for is over by a wait for its device. */
+/* Whether the work of an owed mark has ended by a wait for its device. */
 static bool is_waited_for(const struct mark *mark)
 {
     return atomic_load_explicit(&mark->device->waited, memory_order_acquire) >= mark->number;
 }
 
-/* What is recorded behind an owed mark, or NULL. The first that comes is kept: the stream's last one may never be the same twice. */
+/* The mark that proves an owed mark, or NULL. The first one found is kept, because the stream's last mark may be another at each call. */
 static struct mark *proof_of(struct mark *mark)
 {
     mutex_lock(&mark->stream->lock);
@@ -324,7 +324,7 @@ tarn_status mark_wait(struct mark *mark)
     return status;
 }
 
-/* Refuses what would end a capture, before the driver hears of it. Under the record lock. */
+/* Refuses calls that would end a capture, before the driver is called. Under the record lock. */
 static tarn_status check_wait_locked(struct stream *stream, const struct mark *mark)
 {
     struct driver_capture capture;
@@ -463,7 +463,7 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
     return TARN_OK;
 }
 
-/* Runs one of the calls on marks on what the event has recorded; nothing recorded is finished. */
+/* Calls one of the functions on the mark that the event has recorded; an event without a mark counts as finished. */
 static tarn_status with_mark(tarn_event *event, tarn_status (*call)(struct mark *mark))
 {
     tarn_status status = device_layer_ready();

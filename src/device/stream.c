@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table of stream slots, the streams that tarn makes, and each thread's current stream.
+/* Owns the table of stream slots, the streams that tarn creates, and each thread's current stream.
  *
- * A value is (incarnation, lease, slot). The stream of a slot is retired with its incarnation; it goes from lease to lease with all that
- * it has, but a value of an earlier lease names nothing. Slots are never freed; a retired slot is used again only when the work of the stream
- * that had it has finished, so that a block which that stream used can always tell whether it must still wait.
- * A thread's per-thread default stream has a slot too. Where it is the vendor's own, its native is a constant that means another stream
- * in each thread, so that only the slot's owner says it to the driver. The slot of a thread that has ended serves the next thread, whose
- * stream waits first for what the ended one left.
- * A native stream has one slot: by the device's table of them (native.h), and by the driver's number where it has one, since vendors use a
- * destroyed stream's pointer again at once. Whoever enters or takes out a native stream holds `entering`, over the driver's answers too, none
- * of which waits. A *found* stream is one that nobody has promised to retire; mark.c has what follows.
- * Locks: `entering`, then what a retirement takes of heaps, then `streams_lock` for the slots, then a slot's, then a device's for its lists;
- * never the other way round. */
+ * A value consists of incarnation, lease and slot. A retirement ends the incarnation of the slot. A leased stream goes from one lease to
+ * the next with everything that belongs to it, but values of earlier leases are invalid. Slots are never freed. A retired slot is reused
+ * only when the work of its stream has finished, so that a block which that stream used can always find out whether it must still wait.
+ * A thread's per-thread default stream has a slot too. If the vendor has such a stream, its native handle is a constant that means a
+ * different stream in each thread, so only the slot's owner passes it to the driver. The slot of a thread that has ended serves the next
+ * thread, after that thread's stream has waited for the work of the old one.
+ * Each native stream has one slot. It is found by the device's table (native.h), and by the driver's number if there is one, because
+ * vendors reuse the pointer of a destroyed stream at once. Code that enters or removes a native stream holds `entering`, also over driver
+ * calls, none of which waits. For a *found* stream, no caller has promised to retire it; mark.c describes the consequences.
+ * Lock order: `entering`, then the locks that a retirement takes of heaps, then `streams_lock` for the slots, then the lock of a slot, then
+ * that of a device for its lists. */
 #include "device/stream.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -31,7 +31,7 @@ static mutex entering = MUTEX_INITIALIZER(LOCK_ENTERING);
 static mutex streams_lock = MUTEX_INITIALIZER(LOCK_STREAMS);
 static _Atomic(struct stream *) chunks[CHUNKS]; /* written under streams_lock */
 static atomic_uint slots_used = FIRST_SLOT;     /* streams_lock to change */
-static unsigned reuse_from = FIRST_SLOT;        /* streams_lock: where the search for a retired slot goes on */
+static unsigned reuse_from = FIRST_SLOT;        /* streams_lock: where the next search for a retired slot begins */
 static tarn_status (*_Atomic retire_callback)(struct stream *stream); /* set once, by the first use of memory */
 
 static struct stream *slot_at(unsigned slot)
@@ -39,7 +39,7 @@ static struct stream *slot_at(unsigned slot)
     return atomic_load_explicit(&chunks[slot / CHUNK_SLOTS], memory_order_acquire) + slot % CHUNK_SLOTS;
 }
 
-/* The number of its lease, as far as a value has room for it. */
+/* The low bits of the number of its lease, as many as a value has room for. */
 static unsigned lease_of(const struct stream *stream)
 {
     return atomic_load_explicit(&stream->leases, memory_order_acquire) & SLOT_MASK;
@@ -60,7 +60,7 @@ void stream_on_retire(tarn_status (*callback)(struct stream *stream))
     atomic_store(&retire_callback, callback);
 }
 
-/* A retired slot whose last work has finished, or NULL. Looks at so many slots at most. */
+/* A retired slot whose last work has finished, or NULL. Looks at `most` slots at most. */
 static struct stream *slot_reuse_locked(unsigned most)
 {
     unsigned used = atomic_load_explicit(&slots_used, memory_order_relaxed);
@@ -104,16 +104,16 @@ static tarn_status slot_take_locked(struct stream **result)
     return TARN_OK;
 }
 
-/* A stream of the driver, and what a slot is made with. */
+/* A stream of the driver, with the values for its slot. */
 struct native {
     driver_stream stream;
-    uint64_t number; /* 0 where the driver has none, or was not asked */
+    uint64_t number; /* 0 if the driver has none, or was not asked */
     int priority;
     enum stream_origin origin;
     bool found;
 };
 
-/* Whether the driver has a name for it that no other stream has. */
+/* Whether the driver has a unique name for it. */
 static bool has_name(const struct native *native)
 {
     return native->stream && native->stream != driver->per_thread;
@@ -158,7 +158,8 @@ static tarn_status enter_new(struct device *device, const struct native *native,
     return status;
 }
 
-/* Ends a stream's incarnation: its last work is marked, its heap told, its slot free once that work has finished. Entering. */
+/* Ends a stream's incarnation: records a mark at its last work and notifies its heap. The slot is free when that work has finished. Caller
+ * holds `entering`. */
 static tarn_status stream_retire(struct stream *stream)
 {
     struct mark *last_work = NULL;
@@ -196,7 +197,7 @@ static tarn_status retire_named(struct stream *stream)
     return status;
 }
 
-/* The pointer of a slot is another stream's: the slot's own was destroyed, and its work may still run. */
+/* The pointer of a slot now belongs to another stream: the slot's stream was destroyed, and its work may still run. */
 static tarn_status retire_gone(struct stream *stream)
 {
     if (stream->origin != STREAM_IS_ADOPTED)
@@ -209,7 +210,7 @@ static tarn_status retire_gone(struct stream *stream)
     return stream_retire(stream);
 }
 
-/* Enters a stream that has just been made. */
+/* Enters a stream that was just created. */
 static tarn_status stream_enter(struct device *device, const struct native *native, struct stream **result)
 {
     mutex_lock(&entering);
@@ -227,7 +228,7 @@ tarn_status stream_make_legacy(struct device *device)
     return device->legacy ? TARN_OK : stream_enter(device, &native, &device->legacy);
 }
 
-/* Makes a driver stream and puts it into a slot. */
+/* Creates a driver stream and puts it into a slot. */
 static tarn_status stream_create(struct device *device, int priority, enum stream_origin origin, struct stream **result)
 {
     struct native native = {.priority = priority, .origin = origin};
@@ -286,8 +287,8 @@ static void ended_put(struct device *device, struct stream *stream)
     mutex_unlock(&device->lock);
 }
 
-/* Makes the calling thread the owner of a slot whose owner has ended, its own stream ordered behind what that one left. False where
- * that cannot be now, as while a capture is open. */
+/* Makes the calling thread the owner of a slot whose owner has ended, and orders its stream after the work of the old owner. False if that
+ * is not possible now, for example while a capture is open. */
 static bool ended_inherit(struct stream *stream, const struct thread *thread)
 {
     struct mark *mark = NULL;
@@ -391,7 +392,7 @@ tarn_status mark_of_stream(struct stream *stream, unsigned incarnation, struct m
     mutex_unlock(&stream->lock);
     if (current)
         return status;
-    /* Retired since. A slot that has moved on by more than one incarnation was reused, hence its first stream finished. */
+    /* Retired since. If the incarnation has changed more than once, the slot was reused, so its first stream has finished. */
     mutex_lock(&streams_lock);
     bool last = atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation + 1;
     *mark = last && stream->origin == STREAM_UNUSED ? mark_keep(stream->last_work) : NULL;
@@ -426,8 +427,8 @@ tarn_status tarn_stream_set(tarn_stream stream)
     return TARN_OK;
 }
 
-/* The driver is asked about a stream before it has a slot: one that it does not know could never be retired. Where it fails otherwise, the
- * stream may be right. */
+/* Asks the driver about a stream before it gets a slot: a stream that the driver does not know could never be retired. If the driver fails
+ * in another way, the stream may be valid. */
 static bool is_none_of_the_driver(const struct device *device, void *native)
 {
     struct driver_capture capture;
@@ -441,7 +442,7 @@ static bool is_none_of_the_driver(const struct device *device, void *native)
     return none;
 }
 
-/* The stream of a vendor's constant, which has its slot without being adopted. NULL, with TARN_OK, for any other value. */
+/* The stream of a vendor's constant, which has a slot without being adopted. NULL, with TARN_OK, for any other value. */
 static tarn_status stream_of_constant(const struct device *device, void *native, struct stream **stream)
 {
     *stream = NULL;
@@ -452,7 +453,7 @@ static tarn_status stream_of_constant(const struct device *device, void *native,
     return TARN_OK;
 }
 
-/* The start of adopting and finding: the device, and the stream where `native` is a constant. */
+/* The start of adopting and finding: the device, and the stream if `native` is a constant. */
 static tarn_status find_native(int number, void *native, const tarn_stream *stream, struct device **device,
                                struct stream **constant)
 {
@@ -464,7 +465,7 @@ static tarn_status find_native(int number, void *native, const tarn_stream *stre
     return stream_of_constant(*device, native, constant);
 }
 
-/* The slot of a native stream that has one, else NULL. Entering. */
+/* The slot of a native stream, or NULL if it has none. Caller holds `entering`. */
 static tarn_status look_up(struct device *device, driver_stream native, uint64_t number, struct stream **known)
 {
     *known = native_find(&device->natives, native);
@@ -482,7 +483,7 @@ static tarn_status look_up(struct device *device, driver_stream native, uint64_t
     return TARN_OK;
 }
 
-/* The same, entered where it is new. */
+/* The same, but enters the stream if it is new. */
 static tarn_status look_up_or_enter(struct device *device, const struct native *native, struct stream **known)
 {
     tarn_status status = look_up(device, native->stream, native->number, known);
@@ -494,7 +495,7 @@ static tarn_status look_up_or_enter(struct device *device, const struct native *
     return enter_new(device, native, known);
 }
 
-/* What the driver calls a stream, or 0 where it does not say. */
+/* The driver's number of a stream, or 0 if it does not say. */
 static uint64_t number_of(const struct device *device, driver_stream native)
 {
     uint64_t number = 0;
@@ -528,8 +529,8 @@ tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
     return status;
 }
 
-/* The slot that has the stream of this number at this pointer, without a lock; of number 0, which a stream that captures has, the slot of
- * the pointer. False where that cannot be said. */
+/* The slot of the stream with this number and pointer, without a lock. A stream that captures has number 0; then the slot of the pointer.
+ * False if unknown. */
 static bool find_at_once(struct device *device, driver_stream native, uint64_t number, struct stream **known,
                          unsigned *incarnation)
 {
@@ -550,8 +551,8 @@ static tarn_status refuse_numberless(const struct device *device)
                   device->number);
 }
 
-/* The slot of a native stream, which is entered where it is new. Slots of found streams that were destroyed are free after a wait for all
- * of the device's work, where there are no others. */
+/* The slot of a native stream, which is entered if it is new. If no slot is free, waits for all work of the device: then slots of found
+ * streams that were destroyed are free. */
 static tarn_status find_or_enter(struct device *device, const struct native *native, struct stream **known,
                                  unsigned *incarnation)
 {
@@ -602,7 +603,7 @@ tarn_status tarn_stream_retire(tarn_stream stream)
     mutex_lock(&entering);
     bool callers = found->origin == STREAM_IS_ADOPTED, adopted = found->adoptions > 0;
     if (stream > TARN_STREAM_PER_THREAD && stream_value(found) != stream)
-        status = stream_find(stream, thread_device(), &found); /* which another thread has ended meanwhile */
+        status = stream_find(stream, thread_device(), &found); /* fails if another thread has ended it meanwhile */
     else if (!adopted && !(callers && stream_is_found(found)))
         status = failed(TARN_ERROR_INVALID_ARGUMENT,
                         "only a stream that was adopted or found can be retired; a leased one is returned");
@@ -645,7 +646,7 @@ tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream
         found->pool_next[index]++;
     mutex_unlock(&found->lock);
 
-    if (!pooled) { /* made outside the lock; where two threads make the same one, the second finds a place of its own or goes */
+    if (!pooled) { /* created without the lock; if two threads create the same one, the second gets another place or is destroyed */
         status = stream_create(found, priority, STREAM_IS_POOLED, &pooled);
         if (status)
             return status;
@@ -722,11 +723,11 @@ tarn_status tarn_stream_return(tarn_stream stream)
     mutex_unlock(&entering);
     if (!leased)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
-    process_changed(); /* threads remember heaps and handles by the value */
+    process_changed(); /* threads remember heaps and handles by value */
     return TARN_OK;
 }
 
-/* The start of the calls below: the slot of a value. */
+/* The start of the calls below: finds the slot of a value. */
 static tarn_status find_for(tarn_stream value, const void *result, struct stream **stream)
 {
     if (!result)
@@ -762,7 +763,7 @@ tarn_status tarn_stream_priority_get(tarn_stream stream, int *priority)
     return status;
 }
 
-/* The stream of a value, which must not capture: the question would end the capture. */
+/* The stream of a value. It must not capture, because asking about its work would end the capture. */
 static tarn_status find_to_ask(tarn_stream value, struct stream **stream, const char *what)
 {
     tarn_status status = find_for(value, stream, stream);
