@@ -120,11 +120,16 @@ int gpu_start(void)
         return no_gpu(text);
     }
     setenv("TARN_DRIVER", "cuda", 1);
-    if (tarn_device_set(0) || tarn_device_properties_get(0, &gpu_properties))
-        return no_gpu(tarn_last_error());
+    return gpu_device_use(0) ? 0 : no_gpu(tarn_last_error());
+}
+
+bool gpu_device_use(int device)
+{
+    if (tarn_device_set(device) || tarn_device_properties_get(device, &gpu_properties))
+        return false;
     gpu_is_simulated = strstr(gpu_properties.name, "simulated") != NULL;
     load_kernels();
-    return 0;
+    return true;
 }
 
 /* ---- Small things ------------------------------------------------------------------------------------------------ */

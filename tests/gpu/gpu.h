@@ -36,6 +36,8 @@ extern tarn_device_properties gpu_properties; /* of device 0, the one that is us
 /* Opens the driver, checks that there is a GPU, and makes device 0 current in tarn and in the driver. 0, or the exit status, with
  * the reason printed. */
 int gpu_start(void);
+/* The same for another device, which is the one that is used from then on. */
+bool gpu_device_use(int device);
 /* The exit status, with a line that sums up. */
 int gpu_end(void);
 
