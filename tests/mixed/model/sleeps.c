@@ -108,9 +108,10 @@ static size_t reserved(void)
     return bytes;
 }
 
+/* A graph's pool may have ended since: its graph's work came to its end during the waits, and the sleep alone has counted it. */
 static void check_residue(const tarn_residue *residue, unsigned room)
 {
-    SO(residue->after == reserved(), "a residue is of other memory", "%zu bytes, and %zu are reserved", residue->after,
+    SO(residue->after >= reserved(), "a residue is of other memory", "%zu bytes, and %zu are reserved", residue->after,
        reserved());
     for (size_t i = 0; i < residue->count && i < room; i++)
         SO(strcmp(tarn_residue_reason_text(residue->items[i].reason), "unknown") != 0, "a residue without a reason",
