@@ -281,9 +281,9 @@ static void op_allocate(void)
         (void)allocate_for(flow, 0);
 }
 
-void block_want(struct flow *flow)
+void block_want(struct flow *flow, size_t size)
 {
-    (void)allocate_for(flow, 1 + below(40000));
+    (void)allocate_for(flow, size);
 }
 
 /* What a thread has at hand: it has just freed a block of that size on that stream. */

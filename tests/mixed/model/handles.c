@@ -258,7 +258,8 @@ static void op_ask(void)
         work(use);
 }
 
-/* One library on one stream after the other: more than a thread has handles for. */
+/* One library on one stream after the other: more than a thread has handles for, so that some go along with their workspaces. Then nobody has
+ * these any more, and the streams want blocks of that size. */
 static void op_ask_around(void)
 {
     int library = (int)below(2), first = (int)below(FLOWS);
@@ -273,9 +274,20 @@ static void op_ask_around(void)
             continue;
         SO(use->thing->stream == flow->native, "a handle is bound to another stream", "%p not %p", use->thing->stream,
            flow->native);
-        use_own(flow, use->thing);
+        use->valid = true;
+        use->flow = (int)(flow - m.flows);
+        use->life = flow->life;
+        use->clears = m.clears;
+        use->capture = -1;
+        work(use);
     }
     use->valid = false;
+    if (CHANCE(2) || !WELL(0, tarn_workspace_clear, NULL, NULL))
+        return;
+    workspaces_were_cleared();
+    for (int i = 0; i < FLOWS; i++)
+        if (m.flows[i].device == 0 && takes_work(&m.flows[i]) && CHANCE(2))
+            block_want(&m.flows[i], sizes[library]);
 }
 
 static void op_call(void)

@@ -369,7 +369,7 @@ void block_free(struct block *block);
 /* Work of any stream on it, where the flow takes work. */
 void block_use_by(struct block *block, struct flow *flow);
 /* One more for the flow, by tarn_alloc_on(), where there is room. */
-void block_want(struct flow *flow);
+void block_want(struct flow *flow, size_t size);
 /* One more in a pool that runs. */
 void block_want_in(int pool);
 /* It is nobody's now: what the model knows of that. */

@@ -249,7 +249,7 @@ static void op_lease(void)
     leased_begin(flow);
     flow->live = true;
     if (pool >= 0)
-        block_want(flow);
+        block_want(flow, 1 + below(40000));
 }
 
 /* Streams of two devices are retired, with a block of each, and come again the other way round: each may have the slot of the other. */
@@ -266,7 +266,7 @@ static void op_swap(void)
     if (!pair[0] || !pair[1])
         return;
     for (int i = 0; i < DEVICES; i++)
-        block_want(pair[i]);
+        block_want(pair[i], 1 + below(40000));
     for (int i = 0; i < DEVICES; i++)
         gone[i] = WELL(0, tarn_stream_retire, pair[i]->value);
     for (int i = DEVICES; i-- > 0;)
