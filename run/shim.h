@@ -124,7 +124,7 @@ bool blocks_take_of(run_context context, struct block_cursor *cursor, struct blo
 
 /* Charges ---------------------------------------------------------------------------------------------------------- */
 
-/* An allocation under way. */
+/* An allocation in progress. */
 struct charge {
     struct block block;
     uint64_t reserved; /* bytes of `used` that are taken already */

@@ -22,7 +22,7 @@ def program(function):
 
 
 class Trace:
-    """A trace under way: blocks have made-up addresses, and time passes by what the program says."""
+    """A trace in progress: blocks have made-up addresses, and time passes by what the program says."""
 
     def __init__(self, seed):
         self.events, self.now, self.blocks = [], 0.0, 0

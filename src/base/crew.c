@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Threads that copy. A crew owns its threads and its queue; the copies are its owner's. `crew_lock` protects the queue and which
- * copies are under way, and is not held over a copy. */
+ * copies are in progress, and is not held over a copy. */
 #include "base/crew.h"
 #include "base/thread.h"
 

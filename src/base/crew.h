@@ -37,7 +37,7 @@ bool crew_start(struct crew *crew, unsigned threads);
 /* Waits for all that was handed out, and for the threads' ends. */
 void crew_end(struct crew *crew);
 
-/* Hands out a copy, which is not under way. */
+/* Hands out a copy, which is not in progress. */
 void crew_give(struct crew *crew, struct crew_copy *copy);
 /* Waits until it is done; at once where it was never handed out. */
 void crew_wait(struct crew *crew, struct crew_copy *copy);

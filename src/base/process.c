@@ -13,7 +13,7 @@
 atomic_int process_state = PROCESS_RUNS;
 atomic_uint_fast64_t process_changes = 1;
 
-static atomic_uint uses; /* first uses that succeeded or are under way */
+static atomic_uint uses; /* first uses that succeeded or are in progress */
 
 static void in_child(void)
 {

@@ -5,7 +5,7 @@
  * which ones do, by the device whose memory they reach.
  *
  * A thread that enables a peer enters it first, and then grants access to existing mappings. A thread that maps meanwhile either sees
- * the peer, or its mapping is granted access too: the memory layer's callback waits for mappings that are under way. */
+ * the peer, or its mapping is granted access too: the memory layer's callback waits for mappings that are in progress. */
 #include "base/status.h"
 #include "device/capture.h"
 

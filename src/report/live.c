@@ -5,7 +5,7 @@
  * page and the survey. The thread exists while there is something to report.
  *
  * `control` is held by code that starts or stops something, also while it waits for the thread; `lock`, inside it, is for a few
- * instructions. No lock is held over a survey or over writing. Code that removes the page first waits for the work under way. Lock
+ * instructions. No lock is held over a survey or over writing. Code that removes the page first waits for the work in progress. Lock
  * order: the setup of devices, control, lock. */
 #include "base/cancel.h"
 #include "base/log.h"
@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 #define NS_PER_MS UINT64_C(1000000)
-#define EXIT_WAIT_MS 200 /* for a survey under way when the process exits */
+#define EXIT_WAIT_MS 200 /* for a survey in progress when the process exits */
 
 enum { LIVE_INTERVAL = 250, LIVE_LEAST = 10, LIVE_MOST = 3600000 };      /* ms */
 enum { METRICS_INTERVAL = 15, METRICS_LEAST = 1, METRICS_MOST = 86400 }; /* s */

@@ -148,7 +148,7 @@ fn handles() -> Result<(), Failure> {
         ok(tarn_handle_get(library, &mut handle))?;
         ok(tarn_handle_get(library, &mut again))?;
         assert!(!handle.is_null() && handle == again);
-        assert!(*(handle as *const u64) <= 1); // bound once at the most, since nothing changed
+        assert!(*(handle as *const u64) <= 1); // bound at most once, since nothing changed
         let mut stats = tarn_handle_stats { size: size_of::<tarn_handle_stats>(), ..zeroed() };
         ok(tarn_handle_stats_get(library, 0, &mut stats))?;
         assert_eq!((stats.created, stats.in_use), (1, 1));

@@ -44,6 +44,10 @@ the driver is chosen once a process
 a file that lists one package a line
 a lease that is none is refused
 the path is no file of a share
+it frees all but the last of them
+a copy is under way
+it takes 64 MiB at the most
+the how-manieth segment it is
 END
 
 # Without arguments it reads every kind of text that is here.

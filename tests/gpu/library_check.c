@@ -130,7 +130,7 @@ static void fault(struct run *run, const char *what, const char *why)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* The work of all streams is queued before any result is looked at, so that the handle changes streams under way. */
+/* The work of all streams is queued before any result is looked at, so that the handle changes streams in between. */
 static void direct(struct run *run, struct job *jobs, size_t count)
 {
     const char *why = NULL;

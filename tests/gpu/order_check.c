@@ -298,7 +298,7 @@ static void under_pressure(tarn_stream stream)
     if (OK(name, tarn_device_stats_get(0, &stats))) {
         for (int i = 0; i < THREADS; i++)
             ooms += workers[i].ooms;
-        gpu_say(GPU_NOTE, name, "%lld MiB reserved at the most, of %lld; %lld retries, %zu requests refused",
+        gpu_say(GPU_NOTE, name, "%lld MiB reserved at most, of %lld; %lld retries, %zu requests refused",
                 (long long)(stats.reserved_bytes[0].peak >> 20), (long long)(LIMIT >> 20),
                 (long long)stats.num_alloc_retries, ooms);
         if (stats.reserved_bytes[0].peak > (int64_t)LIMIT)

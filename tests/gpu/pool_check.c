@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Private pools on hardware: what they take and give back by the driver's own count; a graph whose memory is a pool's, which
- * outlives everything but the graph; contents and graphs over a suspend and a resume. */
+ * outlives everything except the graph; contents and graphs over a suspend and a resume. */
 #include "gpu.h"
 
 #include <stdio.h>

@@ -105,7 +105,7 @@ def pairs(allocator, size):
 
 
 def sequence(allocator):
-    """Blocks of mixed sizes come and go; the bytes reserved at the most, those asked for at the most, the seconds."""
+    """Blocks of mixed sizes come and go; the most bytes reserved, the most requested, the seconds."""
     rng = random.Random(7)
     live, asked, most = [], 0, 0
     allocator.trim()
@@ -152,7 +152,7 @@ def main():
     for allocator in allocators:
         peak, most, seconds = sequence(allocator)
         results[allocator.name] = {"peak_reserved": peak, "peak_requested": most, "seconds": seconds}
-        print(f"PASS    torch: a mixed sequence, {allocator.name}: {peak / MIB:.0f} MiB reserved at the most, "
+        print(f"PASS    torch: a mixed sequence, {allocator.name}: {peak / MIB:.0f} MiB reserved at most, "
               f"{most / MIB:.0f} asked for: {peak / most:.3f}; {seconds * 1000:.0f} ms")
     if results["tarn"]["peak_reserved"] > results["PyTorch"]["peak_reserved"]:
         print("NOTE    torch: tarn reserved more than PyTorch")

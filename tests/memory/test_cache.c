@@ -156,7 +156,7 @@ static void memory_of_sleeping_threads_is_reclaimed_except_live_blocks(void **st
     }
     CHECK(stats_of(0).allocation[0].current == SLEEPERS);
     OK(tarn_device_trim(0, 0));
-    /* All but a slab each is free for the stream; a piece that holds one of them cannot go back. */
+    /* Everything except one slab each is free for the stream; a piece that holds one of them cannot go back. */
     struct stream *stream = NULL;
     struct heap *heap = NULL;
     OK(stream_find(own, 0, &stream));

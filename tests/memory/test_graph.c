@@ -525,7 +525,7 @@ static void a_result_is_usable_after_its_graph(void **state)
     }
 }
 
-/* The bytes that two captures hold, one after the other, each of which frees all but its last block. */
+/* The bytes that two captures hold, one after the other, each of which frees all except its last block. */
 static int64_t held_by_two(tarn_pool *pool, void *graphs[2], unsigned char *results[2], size_t size)
 {
     int64_t before = reserved();

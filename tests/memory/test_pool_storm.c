@@ -73,7 +73,7 @@ static void pool_change(struct storm_worker *worker)
     OK(tarn_pool_release(before));
 }
 
-/* All but a suspended pool gives memory. */
+/* Every pool except a suspended one gives memory. */
 static void allocate(struct storm_worker *worker, struct storm_block *block)
 {
     void *start = NULL;

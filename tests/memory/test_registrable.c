@@ -34,7 +34,7 @@ static size_t segments_of(tarn_pool *pool, tarn_range *segments)
     return count;
 }
 
-/* Where a block lies: the how-manieth segment, and the bytes into it. */
+/* Where a block lies: the number of the segment, and the bytes into it. */
 struct place {
     size_t segment, offset;
 };

@@ -199,7 +199,7 @@ static void a_part_is_in_the_sets_of_its_pool_and_of_the_device(void **state)
 /* Two threads that take turns. */
 static pthread_barrier_t turn;
 static int rounds;
-static size_t held; /* bytes, by each at the most */
+static size_t held; /* bytes, at most, by each */
 
 static void *compete(void *argument)
 {

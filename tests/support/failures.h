@@ -6,7 +6,7 @@
  *
  * How many calls each scenario makes is printed, and held: injections.txt has the numbers, by the name of the test (TARN_TEST, which
  * CTest sets), and one that makes notably fewer is red. `scripts/injections --write` writes it. Where a run of all would be long,
- * it takes every so-manieth call, unless TARN_FAILURES=all. */
+ * it takes only every n-th call, unless TARN_FAILURES=all. */
 #ifndef TESTS_SUPPORT_FAILURES_H
 #define TESTS_SUPPORT_FAILURES_H
 

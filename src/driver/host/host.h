@@ -118,7 +118,7 @@ struct host_device {
 
     /* Streams lock. */
     struct host_stream legacy;
-    struct host_stream *streams; /* all but the legacy one */
+    struct host_stream *streams; /* all except the legacy one */
     uint64_t stream_count, event_count;
 
     atomic_uint_fast64_t time[HOST_TABLES], waited; /* ns */

@@ -11,7 +11,7 @@
  * would help. Counts it, and tells observers. No lock held. */
 tarn_status shortage_refuse(struct heap *heap, size_t size);
 
-/* What the report layer does before the text is written: leaves a snapshot, and says where in `where`; `text` is all but that. Called
+/* What the report layer does before the text is written: leaves a snapshot, and says where in `where`; `text` is everything except that. Called
  * without a lock. NULL: nothing is left. */
 typedef void (*shortage_hook)(int device, const char *text, char *where, size_t size);
 void shortage_on_refuse(shortage_hook hook);

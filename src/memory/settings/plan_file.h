@@ -6,7 +6,7 @@
  *
  *     byte 0   magic "tarnplan"     8   version 1            12  requests, how many
  *     16       arena, bytes         24  small, bytes         32  bound, bytes
- *     40       recorded, bytes      48  reserved: 0          56  checksum of all but itself (plan_checksum)
+ *     40       recorded, bytes      48  reserved: 0          56  checksum of all except itself (plan_checksum)
  *     64       the requests, 12 bytes each: size, offset and end
  *
  * Sizes and offsets of requests are units of 512 bytes. `end` is the number of the first request that comes after the block was given

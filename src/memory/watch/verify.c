@@ -185,7 +185,7 @@ void heap_check(struct heap *heap)
 }
 #endif
 
-/* Bytes of a run that have memory: all but those of a pool that is suspended. */
+/* Bytes of a run that have memory: all except those of a pool that is suspended. */
 static size_t run_mapped(const struct heap *heap, const struct run *run)
 {
     size_t bytes = 0;

@@ -78,7 +78,7 @@ static void draft_from_final(const struct draft *draft, struct analysis_block *b
     block->tag = last->tag;
 }
 
-/* A block's first event says whose it is; a free tells all but where it was allocated and by which thread. */
+/* A block's first event says what it is; a free shows everything except where and by which thread it was allocated. */
 static void draft_from_event(const struct draft *draft, struct analysis_block *block, uint32_t number, bool allocated)
 {
     const struct snapshot_event *event = &draft->trace->events[number];

@@ -30,7 +30,7 @@ enum replay_policy {
     REPLAY_NATIVE,
     REPLAY_EXPANDABLE,
     REPLAY_POLICIES
-}; /* all but tarn's are models of PyTorch's */
+}; /* all except tarn's are models of PyTorch's */
 
 struct replay_options {
     const char *driver;

@@ -378,7 +378,7 @@ bool replay_table_write(FILE *out, const struct replay_file *file, bool colour)
 
 /* --- the summary of several files --------------------------------------------------------------------------------- */
 
-/* A geometric mean under way. */
+/* A geometric mean in progress. */
 struct mean {
     double logs;
     size_t count;
