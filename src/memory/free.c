@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls that free, and that say who else uses a block. Owns nothing. The fast paths are those of caches and kept spans; the rest
- * ends a block under the lock of its heap. */
+/* The public calls that free blocks, and those that record uses by other streams. Owns nothing. The fast paths use caches and kept spans;
+ * the rest ends a block under the lock of its heap. */
 #include "base/status.h"
 #include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
@@ -14,7 +14,7 @@
 #include "memory/pool/pool.h"
 #include "memory/share/pointer.h"
 
-/* Frees a small block of another thread's cache, without a lock. False when that is not enough. */
+/* Frees a small block of another thread's cache, without a lock. False if that is not possible. */
 static bool free_remotely(uintptr_t address)
 {
     struct slab *slab = map_slab(map_get(address));
@@ -29,13 +29,13 @@ static bool free_remotely(uintptr_t address)
     struct pool *pool = pool_of_store(store);
     size_t size = slab->slot_size, requested = slab_requested(slab, slot);
     if (pool)
-        atomic_fetch_add(&pool->visits, 1); /* it must not go with its last block before that is counted */
+        atomic_fetch_add(&pool->visits, 1); /* the pool must not end with its last block before the free is counted */
     trace_block(TRACE_free_remote, heap, address, requested, slab_tag(slab, slot));
     bool given = cache_give_remote(slab, slot);
     if (given)
         counters_freed_and_completed(store->counters, NULL, size, requested, 0); /* the heap may have ended with it */
     else if (trace_is_on())
-        trace_lose(); /* another thread freed it just now: the trace has that twice */
+        trace_lose(); /* another thread has just freed it: the trace has the free twice */
     if (pool)
         atomic_fetch_sub(&pool->visits, 1);
     return given;
@@ -80,7 +80,7 @@ static __attribute__((noinline)) tarn_status free_traced(struct slab *slab, void
     return free_slowly(pointer, caller);
 }
 
-/* A block with a span of its own: page map, span, under a short lock. */
+/* A block with its own span: page map, span, under a short lock. */
 static __attribute__((noinline)) tarn_status free_large(void *pointer, void *caller)
 {
     struct span *span = map_span(map_get((uintptr_t)pointer));
@@ -100,7 +100,7 @@ tarn_status tarn_free(void *pointer)
                : free_traced(map_slab(entry), pointer, __builtin_return_address(0));
 }
 
-/* Whether a stream is the one that the heap serves, so that its order is the heap's. */
+/* Whether a stream is the heap's stream, so that it has the same order. */
 static bool is_own_stream(const struct heap *heap, const struct stream *stream)
 {
     return heap->stream == stream && !heap->retired;

@@ -24,13 +24,13 @@
 
 /* Allocation ------------------------------------------------------------------------------------------------------ */
 
-/* What a thread may go back to with the next request without a look-up. */
+/* What a thread can use again for its next request, without a look-up. */
 struct hand {
     struct heap *heap;
-    struct cache *cache; /* NULL where no slab served */
+    struct cache *cache; /* NULL if no slab served */
 };
 
-/* Makes a held span a block. */
+/* Turns a held span into a block. */
 static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const struct request *request)
 {
     span->state = SPAN_BLOCK;
@@ -39,14 +39,14 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const 
     span->tag = request->tag;
     span->own = request->own;
     if (span->own)
-        span->before = span->after = 0; /* freed, it is not kept for a program's block */
+        span->before = span->after = 0; /* after its free it is not kept for a block of the program */
     span->uses = NULL;
     span_enter_locked(span);
     span_begin_locked(heap, span);
     return span->start;
 }
 
-/* A span that no free one of the zone serves: with `grow` the ladder is climbed for it, else it is one of the other zone. */
+/* Gets a span that no free span of the zone serves: with `grow` from the ladder, otherwise from the other zone. */
 static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, bool grow,
                              struct span **span)
 {
@@ -64,7 +64,7 @@ static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size
     return status;
 }
 
-/* A block with a span of its own. With `grow` the ladder is climbed for it where no free span serves. */
+/* A block with its own span. With `grow`, climbs the ladder if no free span serves. */
 static tarn_status span_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
                                     size_t *size)
 {
@@ -95,7 +95,7 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     return status;
 }
 
-/* A held span for a new slab; or NULL where blocks that waited for other streams need not any more, so that there may be a slot. */
+/* A held span for a new slab; or NULL if blocks that waited for other streams have become free, so that there may be a slot. */
 static tarn_status slab_span_find(struct heap *heap, const struct request *request, bool grow, bool collect,
                                   struct span **span)
 {
@@ -108,7 +108,7 @@ static tarn_status slab_span_find(struct heap *heap, const struct request *reque
     return status == TARN_ERROR_OUT_OF_MEMORY ? span_find(heap, ZONE_SMALL, size, MAP_PAGE, grow, span) : status;
 }
 
-/* A block in a slab of the thread's cache: one at hand, else one of a new slab. */
+/* A block in a slab of the thread's cache: a free slot, otherwise one of a new slab. */
 static tarn_status slab_block_alloc(struct cache *cache, const struct request *request, bool grow, uintptr_t *address)
 {
     struct span *span = NULL;
@@ -122,7 +122,7 @@ static tarn_status slab_block_alloc(struct cache *cache, const struct request *r
     return status;
 }
 
-/* A block of a heap, in a slab of the thread's cache or with a span of its own. TARN_ERROR_OUT_OF_MEMORY without a text. */
+/* A block of a heap, in a slab of the thread's cache or with its own span. TARN_ERROR_OUT_OF_MEMORY without a text. */
 static tarn_status heap_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
                                     size_t *size, struct hand *used)
 {
@@ -138,12 +138,12 @@ static tarn_status heap_block_alloc(struct heap *heap, const struct request *req
     return status;
 }
 
-/* Rounds a request, and the red zones around it, as a store does. Of virtual memory, one that no slab serves is at least a page
- * long, so that no two blocks begin in the same page. A slab's blocks have all the same front. */
+/* Rounds a request, with the red zones around it, by the rules of a store. In virtual memory, a block that no slab serves has at least one
+ * page, so that no two blocks begin in the same page. All blocks of a slab have front zones of the same size. */
 static void request_round(const struct store *store, struct request *request)
 {
     size_t front = request->front, whole = request->requested + (front ? front + ZONE_BEHIND : 0);
-    bool slab = front <= TARN_BLOCK_UNIT && !request->own && !store->registrable; /* slabs are threads' */
+    bool slab = front <= TARN_BLOCK_UNIT && !request->own && !store->registrable; /* slabs belong to threads */
     if (store->plain) {
         request->size = config_round(memory_config(), whole);
         request->slab =
@@ -159,8 +159,8 @@ static void request_round(const struct store *store, struct request *request)
         request->size = MAP_PAGE;
 }
 
-/* When the default pool has nothing: what lies free in a pool that was made for that. The block is that pool's for ever. The heap
- * that it is of, or NULL. */
+/* When the default pool has no memory: takes free memory of a pool with `use_on_oom`. The block belongs to that pool for its whole life.
+ * Returns its heap, or NULL. */
 static struct heap *spare_block_alloc(struct heap *heap, const struct request *request, uintptr_t *address,
                                       size_t *size)
 {
@@ -176,7 +176,7 @@ static struct heap *spare_block_alloc(struct heap *heap, const struct request *r
     return found;
 }
 
-/* A block for a request; `used` receives what may serve again without a look-up. */
+/* A block for a request; `used` receives what can serve again without a look-up. */
 static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address, struct hand *used)
 {
     size_t size = 0;
@@ -204,7 +204,7 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     return TARN_OK;
 }
 
-/* What a caller asks for. */
+/* A caller's request. */
 struct asked {
     size_t size, alignment; /* bytes; 0 is any alignment */
     tarn_tag tag;
@@ -226,7 +226,7 @@ static tarn_status request_make(const struct asked *asked, struct request *reque
     return TARN_OK;
 }
 
-/* A block of a store for a request that is not rounded yet. */
+/* A block of a store, for a request that is not rounded yet. */
 static tarn_status alloc_of(struct store *store, struct stream *stream, struct request *request, void **pointer,
                             struct hand *used)
 {
@@ -259,7 +259,7 @@ static tarn_status alloc_for(struct stream *stream, const struct asked *asked, v
     return status;
 }
 
-/* Past every scope. The default pool is where it allocates now. */
+/* Ignores every scope. Uses the store from which the default pool allocates now. */
 static tarn_status alloc_in(struct store *store, struct stream *stream, const struct asked *asked, void **pointer)
 {
     struct request request;
@@ -296,7 +296,7 @@ tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id
     return status;
 }
 
-/* What a thread remembers of routes is forgotten when something has changed in the world. Before the route is asked for. */
+/* Forgets the routes that a thread remembers if `process_changes` has changed. Called before the route is looked up. */
 static void memory_of_routes_renew(void)
 {
     struct thread *thread = thread_here;
@@ -340,7 +340,7 @@ static __attribute__((noinline)) void *malloc_traced(size_t size, void *caller)
     return address ? (void *)address : malloc_slowly(size, caller);
 }
 
-/* Of a size that no slab serves: the thread, its current heap, a block that was freed there, under a short lock. */
+/* For sizes that no slab serves: the thread, its current heap, and a kept block of that heap, under a short lock. */
 static __attribute__((noinline)) void *malloc_large(size_t size, void *caller)
 {
     struct thread *thread = thread_here;
@@ -350,8 +350,8 @@ static __attribute__((noinline)) void *malloc_large(size_t size, void *caller)
     return address ? (void *)address : malloc_slowly(size, caller);
 }
 
-/* The fast path: the thread, its cache of the current stream, the class, the magazine, a slot. No lock, no driver call. All else is
- * left to functions that are not inlined, so that this one saves no register. */
+/* The fast path: the thread, its cache for the current stream, the class, the magazine, a slot. No lock, no driver call. Everything else is
+ * in functions that are not inlined, so that this one saves no registers. */
 void *tarn_malloc(size_t size)
 {
     struct thread *thread = thread_here;

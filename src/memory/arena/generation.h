@@ -11,23 +11,25 @@
 
 #define GENERATION_BYTES(granules) ((granules) * sizeof(uint64_t))
 
-/* One that no mapping had. */
+/* A number that no mapping had. */
 uint64_t generation_next(void);
 
-/* A range was mapped: what of it has no generation has a new one now, and observers are told. With no lock of the arena's but `moving`. */
+/* Called when a range was mapped: granules without a generation get a new one, and observers are called. With no lock of the arena except
+ * `moving`. */
 void generation_begin(struct arena *arena, uintptr_t start, size_t size);
-/* It will be unmapped: observers are told, range by range of one generation. Then it has been, or has not. */
+/* Called before a range is unmapped: observers are called, once per range of one generation. And called after the unmap, or after its
+ * failure. */
 void generation_ends(struct arena *arena, uintptr_t start, size_t size);
 void generation_ended(struct arena *arena, uintptr_t start, size_t size, bool unmapped);
 
-/* The same of memory that was exchanged under its addresses: sets the generations, under the lock of the heap whose live blocks lie there;
- * and tells observers of them afterwards, without it. */
+/* The same for memory that was exchanged under its addresses: sets the generations, under the lock of the heap that has live blocks there;
+ * and calls observers afterwards, without the lock. */
 void generation_exchange(struct arena *arena, uintptr_t start, size_t size, bool mapped);
 void generation_tell(const struct arena *arena, uintptr_t start, size_t size);
 
-/* That of the granule of an address; 0: it is not mapped. */
+/* The generation of the granule of an address; 0: it is not mapped. */
 uint64_t generation_at(const struct arena *arena, uintptr_t address);
-/* The newest in a range: differs from what it was whenever any of the range has been mapped anew since. */
+/* The newest generation in a range: it changes whenever any part of the range is mapped again. */
 uint64_t generation_newest(const struct arena *arena, uintptr_t start, size_t size);
 
 #endif

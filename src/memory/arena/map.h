@@ -56,10 +56,10 @@ static inline struct span *map_span(map_entry entry)
 
 extern _Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
 
-/* Of a page that more than one plain segment reaches into: segment.h knows what begins there. */
+/* The entry of a page that several plain segments share: segment.h finds what begins there. */
 #define MAP_SHARED ((map_entry)2)
 
-/* The entry of the page of an address; 0 for any address that was never prepared. Lock-free: two loads. */
+/* The entry of the page of an address; 0 for an address that was never prepared. Lock-free: two loads. */
 static inline map_entry map_get(uintptr_t address)
 {
     if (address >> MAP_ADDRESS_BITS)
@@ -76,7 +76,7 @@ tarn_status map_prepare(uintptr_t start, size_t size);
 void map_set(uintptr_t address, map_entry entry);
 /* Bytes of all leaves. */
 uint64_t map_bytes(void);
-/* Sets it where it is still `*before`; else false, and `*before` is what it is. */
+/* Sets an entry if it is still `*before`; otherwise returns false and sets `*before` to the present entry. */
 bool map_replace(uintptr_t address, map_entry *before, map_entry entry);
 
 #endif

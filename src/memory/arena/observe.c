@@ -19,7 +19,7 @@ struct observer {
     struct observer *next;
     tarn_observer number;
     tarn_observer_options options;
-    unsigned running; /* callbacks, and who waits for them */
+    unsigned running; /* callbacks, and threads that wait for them */
     bool removed;
 };
 
@@ -30,7 +30,7 @@ struct frame {
     enum event event;
 };
 
-static mutex observers_lock = MUTEX_INITIALIZER(LOCK_OBSERVERS); /* of all below but what is marked */
+static mutex observers_lock = MUTEX_INITIALIZER(LOCK_OBSERVERS); /* of everything below, unless marked otherwise */
 static pthread_cond_t observer_let_go = PTHREAD_COND_INITIALIZER;
 static struct observer *observers;
 static tarn_observer last_number;
@@ -67,7 +67,7 @@ static void let_go_locked(struct observer *observer)
 
 /* ---- Calling ----------------------------------------------------------------------------------------------------- */
 
-/* What is told, by event. */
+/* The arguments of a callback, by event. */
 struct told {
     enum event event;
     int device;
@@ -98,8 +98,8 @@ static bool call(const struct observer *observer, const struct told *told)
     return false;
 }
 
-/* Calls everyone who wants to know; whether anyone answers true. What goes wrong in a callback is not the error of the call that
- * it runs in. */
+/* Calls all observers of an event; returns whether any returned true. An error in a callback does not become the error of the call in which
+ * it runs. */
 static bool tell(const struct told *told)
 {
     struct error_before before;

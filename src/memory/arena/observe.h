@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Calling observers. Each function here calls callbacks that others wrote: no lock of a heap, an arena or a driver may be held,
- * except for an arena's `moving` in the first two. Each costs a load where nobody observes. */
+/* Calls observers. Each function here runs callbacks of the program: no lock of a heap, an arena or a driver may be held, except for an
+ * arena's `moving` in the first two. Without observers, each costs one load. */
 #ifndef TARN_MEMORY_OBSERVE_H
 #define TARN_MEMORY_OBSERVE_H
 

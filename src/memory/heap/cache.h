@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The cache: one thread's slabs of one heap, and by size class a magazine of free slots out of them. The fast path of the
- * whole library is here: no lock, no atomic read-modify-write, no driver call, no list, and no touch of device memory.
+/* The cache: one thread's slabs of one heap, with a magazine of free slots per size class. It has the fast path of the whole library: no
+ * lock, no atomic read-modify-write, no driver call, no list, and no access to device memory.
  *
- * A pair touches the cache's first two lines, the top of a magazine, the slot's note, and in the free a line of the slab. The
- * address that is pushed is the one that was freed, so that a pair waits for none of the look-ups that check it.
+ * An allocation with its free touches the cache's first two lines, the top of a magazine, the slot's note, and in the free a line of the
+ * slab. The free pushes the caller's address itself, so that the pair does not wait for the look-ups that check it.
  *
- * Who may touch what. The thread in `thread` works between cache_enter() and cache_leave(), or under the heap's lock. Anyone
- * else works under the heap's lock after revoking: it shuts the gate, has every processor pass a barrier (membarrier), and waits
- * until the cache is not `busy`. So the owner pays two plain stores and a load. A model checker has tried it
- * (tests/spin/cache_taking.pml, docs/models.md): who changes the one changes the other. */
+ * Access: the thread in `thread` uses the cache between cache_enter() and cache_leave(), or under the heap's lock. Other threads use it
+ * under the heap's lock after revoking it: they close the gate, make every processor pass a barrier (membarrier), and wait until the cache
+ * is not `busy`. So the owner pays only two plain stores and a load. A model checker has tried this (tests/spin/cache_taking.pml,
+ * docs/models.md): if you change one, change the other. */
 #ifndef TARN_MEMORY_CACHE_H
 #define TARN_MEMORY_CACHE_H
 
@@ -18,19 +18,19 @@
 #include "memory/heap/slab.h"
 #include "memory/heap/traced.h"
 
-/* What a cache has counted and not yet published: plain adds of its thread, read by anyone. Small blocks only. */
+/* Counts of a cache that are not published yet: plain additions by its thread, read by any thread. Small blocks only. */
 struct cache_counts {
     _Atomic int64_t taken, given;                     /* blocks */
     _Atomic int64_t bytes_taken, bytes_given;         /* rounded */
     _Atomic int64_t requested_taken, requested_given; /* bytes, as asked for */
 };
 
-#define CACHE_UNPUBLISHED ((int64_t)1 << 20) /* bytes: a peak is low by at most that a cache */
-#define CACHE_EMPTY_BYTES ((size_t)1 << 20)  /* of slabs whose slots are all at home that a cache keeps */
+#define CACHE_UNPUBLISHED ((int64_t)1 << 20) /* bytes: a peak is low by at most this per cache */
+#define CACHE_EMPTY_BYTES ((size_t)1 << 20)  /* of slabs with all slots at home, which a cache keeps */
 
-/* Free slots of one class, the next one to be taken on top. */
+/* Free slots of one class; the next one to be taken is on top. */
 struct magazine {
-    uint32_t top, limit; /* owner: how many there are; constant: how many fit */
+    uint32_t top, limit; /* owner: number of slots; constant: capacity */
     uint32_t slot_size;  /* bytes */
     struct magazine_entry {
         uintptr_t address;
@@ -39,14 +39,14 @@ struct magazine {
 };
 
 struct cache {
-    /* Written by the owner all the time. */
+    /* Written by the owner in each call. */
     _Alignas(CACHE_LINE) atomic_bool busy;
     atomic_uchar gate; /* CACHE_OPEN and so on */
     struct cache_counts counts;
 
     /* Read by anyone, seldom written. */
     _Alignas(
-        CACHE_LINE) _Atomic(struct thread *) thread; /* NULL: nobody has it, the next thread that wants one takes it */
+        CACHE_LINE) _Atomic(struct thread *) thread; /* NULL: no owner; the next thread that needs a cache takes it */
     struct heap *heap;                               /* constant */
     struct cache *next;                              /* heap lock: of the heap */
     bool bypassed;                                   /* heap lock: stays revoked; every block takes the slow path */
@@ -55,22 +55,22 @@ struct cache {
     struct slab *listed[SLAB_CLASSES];               /* owner: slabs with slots at home */
 
     /* Written by anyone. */
-    _Alignas(CACHE_LINE) _Atomic(struct slab_remote *) remote; /* pushed: words of slabs with frees by other threads */
+    _Alignas(CACHE_LINE) _Atomic(struct slab_remote *) remote; /* a stack: words of slabs with frees by other threads */
 };
 
 extern struct magazine magazine_none;
 
-/* Where the system has no membarrier, an entry must be a barrier itself: then every gate has CACHE_BARRIER. Set once, before a
- * second thread. */
+/* If the system has no membarrier, an entry must be a barrier itself: then every gate has CACHE_BARRIER. Set once, before there is a second
+ * thread. */
 extern bool cache_entry_is_barrier;
 enum {
     CACHE_OPEN = 0,
     CACHE_REVOKED = 1,
     CACHE_BARRIER = 2,
-    CACHE_TRACED = 4 /* what is done is to be written to the trace: beside either of the other two */
+    CACHE_TRACED = 4 /* calls are written to the trace; combined with one of the other two */
 };
 
-/* `open` is CACHE_OPEN, or CACHE_TRACED of who writes. */
+/* `open` is CACHE_OPEN, or CACHE_TRACED for code that writes the trace. */
 static inline bool cache_enter(struct cache *cache, unsigned char open)
 {
     atomic_store_explicit(&cache->busy, true, memory_order_relaxed);
@@ -109,16 +109,16 @@ static inline void cache_count_given(struct cache_counts *counts, size_t size, s
     CACHE_ADD(&counts->requested_given, (int64_t)requested);
 }
 
-/* By how many bytes what was published is low. */
+/* By how many bytes the published counts are low. */
 static inline int64_t cache_unpublished(const struct cache_counts *counts)
 {
     return atomic_load_explicit(&counts->bytes_taken, memory_order_relaxed) -
            atomic_load_explicit(&counts->bytes_given, memory_order_relaxed);
 }
 
-/* A slot for `requested` bytes, 1 to SLAB_MOST, out of a magazine; 0 when the slow path must be taken: also where requests may
- * have another way to go than when the thread last asked. By the cache's thread. With `traced`, a constant, it is written to the
- * trace; else it fails while that is on. */
+/* Returns a slot for `requested` bytes, 1 to SLAB_MOST, from a magazine; 0 if the caller must take the slow path, also if the route of
+ * requests may have changed since the thread last asked. Called by the cache's thread. With `traced`, a constant, the allocation is written
+ * to the trace; otherwise the call fails while the trace is on. */
 static inline __attribute__((always_inline)) uintptr_t cache_take_fast(struct cache *cache, const struct thread *thread,
                                                                        size_t requested, bool traced)
 {
@@ -144,8 +144,8 @@ static inline __attribute__((always_inline)) uintptr_t cache_take_fast(struct ca
     return address;
 }
 
-/* Frees the live block at an address of a slab; false when the slow path must be taken: for another thread's block, one
- * that another stream uses, one that is not live, or one more than the magazine holds. */
+/* Frees the live block at an address of a slab. False if the caller must take the slow path: the block belongs to another thread's cache,
+ * another stream uses it, it is not live, or the magazine is full. */
 static inline __attribute__((always_inline)) bool cache_give_fast(struct slab *slab, uintptr_t address,
                                                                   const struct thread *thread, bool traced)
 {
@@ -177,47 +177,47 @@ static inline __attribute__((always_inline)) bool cache_give_fast(struct slab *s
     return simple;
 }
 
-/* The calling thread's cache of a heap; NULL with an error text when the host is out of memory. */
+/* The calling thread's cache of a heap; NULL with an error text if the host is out of memory. */
 struct cache *cache_of(struct heap *heap);
 
-/* The slow path: a slot of the cache for a request, out of its magazine, frees of other threads, a slab at hand, or a new one, which the
- * held `span` becomes; then the magazine is filled by half. Takes the heap's lock. TARN_ERROR_OUT_OF_MEMORY, without a text: there is no
+/* The slow path: a slot for a request, from the magazine, from frees by other threads, from a slab of the cache, or from a new slab, which
+ * is made of the held `span`. Then fills the magazine by half. Takes the heap's lock. TARN_ERROR_OUT_OF_MEMORY, without a text: there is no
  * slot, and `span`, of slab_span_size(), is NULL. */
 tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span, uintptr_t *address);
 
-/* Makes a taken slot free: at home if the cache is the calling thread's or nobody's, else for its owner to find. Half of a full
- * magazine goes home too. Heap lock held. Counts nothing, but takes back what the caller has counted where another thread freed the
- * block meanwhile. */
+/* Frees a taken slot: sends it home if the cache belongs to the calling thread or has no owner, otherwise leaves it for the owner to find.
+ * Half of a full magazine goes home too. Heap lock held. Counts nothing; but if another thread freed the block meanwhile, undoes what the
+ * caller has counted. */
 void cache_give_locked(struct slab *slab, unsigned slot);
 
-/* The same by a thread that has no lock: one atomic operation, and a second for the first of a word. False when the slot is
- * not taken or was freed so before. */
+/* The same without a lock: one atomic operation, and a second one for the first free of a word. False if the slot is not taken or was
+ * already freed in this way. */
 bool cache_give_remote(struct slab *slab, unsigned slot);
 
-/* Takes every cache of a heap from its thread for a moment: finds what other threads freed, gives empty slabs back to the heap and
- * publishes what was counted. */
+/* Revokes every cache of a heap for a moment: collects slots that other threads freed, gives empty slabs back to the heap, and publishes
+ * the counts. */
 void caches_reclaim_locked(struct heap *heap);
 
-/* Closes the fast path of a heap for good, that of kept spans too: the stream was retired, or tarn is shut down. */
+/* Closes the fast path of a heap for good, including kept spans: the stream was retired, or tarn is shut down. */
 void caches_close_locked(struct heap *heap);
 
-/* The same because the device is lost. Takes no lock but the list's and that of the part of the counters. */
+/* The same because the device is lost. Takes only the list's lock and that of the part of the counters. */
 void caches_lose(struct heap *heap);
 
-/* Opens the fast path of a heap's caches again, at the start of its next life. */
+/* Opens the fast path of a heap's caches again when the heap is reused. */
 void caches_open_locked(struct heap *heap);
 
-/* Publishes what the heap's caches have counted, and leaves them their slabs. */
+/* Publishes the counts of the heap's caches, which keep their slabs. */
 void caches_publish_locked(struct heap *heap);
 
-/* Stops the heap's caches, with what other threads have freed taken up; and lets them go on. */
+/* Stops the heap's caches, after collecting slots that other threads have freed; and lets them continue. */
 void caches_hold_locked(struct heap *heap);
 void caches_let_go_locked(struct heap *heap);
 
-/* Adds what the heap's caches have counted and not published. */
+/* Adds the counts that the heap's caches have not published. */
 void caches_count_locked(struct heap *heap, tarn_stats *stats);
 
-/* Gives the ending thread's caches up, with their slabs, to later threads. */
+/* Leaves the caches of an ending thread, with their slabs, to later threads. */
 void caches_of_thread_end(struct thread *thread);
 
 /* Before the first use. */

@@ -3,7 +3,7 @@
 
 /* Compaction. Owns no data.
  *
- * What comes in which order, so that nothing is lost whatever fails:
+ * The order of the steps, so that nothing is lost if one fails:
  *
  *   1. no known capture is open, and none begins; no stream that tarn may ask about captures
  *   2. all work of the device, and of peers that reach its memory, has ended
@@ -17,11 +17,11 @@
  *        the piece is released, last                                             no lock
  *        what is of the host's memory is exchanged for the device's, in the same way: now there is room
  *
- * The heap's lock is held over the driver's calls of the one step that takes memory from under live blocks: so whoever looks at the pieces
- * of a block there sees the old ones or the new ones, and an anchor is on one of these. The device is idle then, so these calls do not wait.
+ * Only the step that replaces the memory under live blocks makes driver calls with the heap's lock held. So code that reads the pieces of a
+ * block sees either the old or the new ones, and an anchor is on one of these. The device is idle then, so these calls do not wait.
  *
- * Stays where it is: memory that a graph or an open capture holds, anchored and exported pieces, imports, plain segments, registrable pools,
- * pools that are suspended, free memory that is not known to be idle, and all of a heap that still has ghosts. */
+ * These stay where they are: memory that a graph or an open capture holds, anchored and exported pieces, imports, plain segments,
+ * registrable pools, suspended pools, free memory that is not known to be idle, and all memory of a heap that still has ghosts. */
 #include "memory/pressure/compact.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -52,7 +52,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Asks again and again, since a driver's wait has no limit. On the host device it is a wait that lets timed work end. */
+/* Polls, because a driver's wait has no time limit. On the host device it waits in a way that lets timed work end. */
 static tarn_status wait_until(struct mark *mark, uint64_t until)
 {
     if (driver == &driver_host)
@@ -68,7 +68,8 @@ static tarn_status wait_until(struct mark *mark, uint64_t until)
     }
 }
 
-/* What a heap's stream has queued; of a found stream the driver must not hear. What was freed before is idle afterwards. */
+/* Waits for the work of a heap's stream, except for a found stream, which must not be passed to the driver. Memory that was freed before is
+ * idle afterwards. */
 static tarn_status wait_for_heap(struct heap *heap, uint64_t until)
 {
     struct mark *mark = NULL;
@@ -91,7 +92,7 @@ static tarn_status wait_for_heap(struct heap *heap, uint64_t until)
     return status;
 }
 
-/* Step 2. The limit in time is for the streams that tarn knows; what else there is is waited for by the driver. */
+/* Step 2. The time limit applies to the streams that tarn knows; for all other work the driver waits without one. */
 static tarn_status wait_for_all(struct arena *arena, uint64_t until)
 {
     int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
@@ -105,19 +106,19 @@ static tarn_status wait_for_all(struct arena *arena, uint64_t until)
     return status;
 }
 
-/* What is where ---------------------------------------------------------------------------------------------------- */
+/* Choosing pieces -------------------------------------------------------------------------------------------------- */
 
 /* Free granules of a piece, cut out of their span. */
 struct hole {
     struct hole *next;
     struct span *span; /* SPAN_TAKEN */
-    struct run *run;   /* a fresh one, for the part of the run behind it */
+    struct run *run;   /* a new run object, for the part of the run behind it */
 };
 
 static struct object_pool holes = OBJECT_POOL(struct hole);
 static struct object_pool parts = OBJECT_POOL(struct exchange_part);
 
-/* A piece, and what is to come of it. */
+/* A piece, and the plan for it. */
 struct exchange {
     struct arena *arena;
     struct heap *heap;
@@ -128,7 +129,7 @@ struct exchange {
     struct hole *holes;
 };
 
-/* A piece that is worth a look. */
+/* A piece that may be worth exchanging. */
 struct candidate {
     struct heap *heap;
     uintptr_t start;
@@ -140,7 +141,7 @@ static bool is_of_host(const struct piece *piece)
     return piece->flags & DRIVER_PIECE_HOST;
 }
 
-/* Whether memory of a store may go. A segment of a registrable pool is one piece, and goes by a trim only. */
+/* Whether memory of a store may be given back. A segment of a registrable pool is one piece, and only a trim gives it back. */
 static bool store_is_open(struct store *store, const struct store *wanting)
 {
     return !store->plain && !store->registrable && !store_is_held(store) && (!wanting || store_serves(store, wanting));
@@ -165,7 +166,7 @@ static size_t hole_in(const struct heap *heap, const struct span *span, uintptr_
     return to > *from ? to - *from : 0;
 }
 
-/* The span of a run that holds an address, from one before it on. */
+/* The span of a run that contains an address, searched from an earlier span. */
 static struct span *span_at(struct span *span, uintptr_t address)
 {
     while (span && span->start + span->size <= address)
@@ -182,7 +183,7 @@ static size_t gain_of(const struct heap *heap, struct span *span, const struct p
     return gain;
 }
 
-/* Notes the pieces of a heap that are worth it, as far as there is room; gives how many there are. */
+/* Lists the pieces of a heap that are worth exchanging, up to the size of the list; returns their number. */
 static size_t heap_candidates_locked(struct heap *heap, struct candidate *list, size_t room)
 {
     size_t count = 0;
@@ -218,7 +219,7 @@ static size_t candidates(struct arena *arena, const struct store *wanting, struc
     return count;
 }
 
-/* The next one: where the least is to be copied for a byte gained. */
+/* The next piece: the one with the fewest bytes to copy per byte gained. */
 static struct candidate *candidate_best(struct candidate *list, size_t count)
 {
     struct candidate *best = NULL;
@@ -246,7 +247,7 @@ static tarn_status part_add(struct exchange *exchange, struct exchange_part ***e
     return TARN_OK;
 }
 
-/* Cuts free granules out of their span; `next` is what comes behind them. */
+/* Cuts free granules out of their span; `next` is the span behind them. */
 static tarn_status hole_take_locked(struct exchange *exchange, struct span *span, uintptr_t start, size_t size)
 {
     struct hole *hole = object_alloc(&holes);
@@ -273,7 +274,7 @@ static struct run *run_at(const struct heap *heap, uintptr_t address)
     return NULL;
 }
 
-/* Divides a piece into what is held and what stays; finds nothing to do where it is not what it was. */
+/* Divides a piece into free granules, which are held, and granules that stay; does nothing if the piece has changed. */
 static tarn_status divide_locked(struct exchange *exchange, uintptr_t start)
 {
     struct heap *heap = exchange->heap;
@@ -303,7 +304,7 @@ static tarn_status divide_locked(struct exchange *exchange, uintptr_t start)
     return status;
 }
 
-/* The end of an exchange that was made: what is held leaves the heap. */
+/* The end of a successful exchange: the held granules leave the heap. */
 static void holes_leave_locked(struct exchange *exchange)
 {
     for (struct hole *hole = exchange->holes, *next; hole; hole = next) {
@@ -318,7 +319,7 @@ static void holes_leave_locked(struct exchange *exchange)
     exchange->holes = NULL;
 }
 
-/* And of one that was not. */
+/* The end of a failed exchange. */
 static void holes_return_locked(struct exchange *exchange)
 {
     for (struct hole *hole = exchange->holes, *next; hole; hole = next) {
@@ -358,7 +359,7 @@ static tarn_status create_all(struct exchange *exchange, bool of_host)
     return status;
 }
 
-/* Observers are told with no lock but `moving`. Debug mode copies from blocks at any time, unless it is held. */
+/* Observers are called with no lock except `moving`. Debug mode may copy from blocks at any time, unless it is stopped. */
 static tarn_status swap(struct exchange *exchange)
 {
     struct arena *arena = exchange->arena;
@@ -479,14 +480,14 @@ static tarn_status exchange_candidate(const struct candidate *candidate, const s
     return status == TARN_ERROR_OUT_OF_MEMORY && !done ? exchange_by_host(candidate, wanting, gained) : status;
 }
 
-/* The whole ------------------------------------------------------------------------------------------------------- */
+/* A whole compaction ---------------------------------------------------------------------------------------------- */
 
 static bool is_enough(int64_t gained, size_t wanted)
 {
     return gained >= 0 && (size_t)gained >= wanted;
 }
 
-/* Gives back what lies unmapped with the stores, which costs the least. */
+/* Gives back the unmapped pieces of the stores, which costs the least. */
 static tarn_status release_unmapped(struct arena *arena, const struct store *wanting, size_t wanted, int64_t *gained)
 {
     tarn_status status = TARN_OK;
@@ -518,7 +519,7 @@ static void end_ghosts(struct arena *arena)
     }
 }
 
-/* What could be gained in all, by exchanges. */
+/* The bytes that exchanges could gain in total. */
 static size_t gains(const struct candidate *list, size_t count)
 {
     size_t sum = 0;
@@ -535,7 +536,7 @@ static tarn_status compact_alone(struct arena *arena, const struct store *wantin
     tarn_status status = release_unmapped(arena, wanting, wanted, gained);
     if (status || is_enough(*gained, wanted))
         return status;
-    size_t room = candidates(arena, wanting, NULL, 0) + 16; /* some more: other threads free blocks meanwhile */
+    size_t room = candidates(arena, wanting, NULL, 0) + 16; /* a few more: other threads free blocks meanwhile */
     struct candidate *list = pages_map(room * sizeof *list);
     if (!list)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a compaction");

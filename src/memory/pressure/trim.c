@@ -14,7 +14,7 @@
 #include "memory/pool/pool.h"
 #include "memory/pressure/ladder.h"
 
-/* Bytes reserved by a store, or with NULL by a device. */
+/* Bytes that a store has reserved, or with NULL a device. */
 static size_t bytes_of(struct arena *arena, struct store *store)
 {
     mutex_lock(&arena->lock);
@@ -31,14 +31,14 @@ static tarn_status release_unmapped(struct store *store, size_t keep)
     return status;
 }
 
-/* What a store may keep so that all that is trimmed comes to `keep`. */
+/* How many bytes a store may keep, so that all trimmed stores together keep `keep`. */
 static size_t share_of(struct arena *arena, struct store *store, struct store *trimmed, size_t keep)
 {
     size_t own = bytes_of(arena, store), all = bytes_of(arena, trimmed), excess = all > keep ? all - keep : 0;
     return own > excess ? own - excess : 0;
 }
 
-/* Ends idle ghosts that are left because the driver did not unmap them before: the memory that they show may be gone from the heap. */
+/* Ends idle ghosts that the driver refused to unmap before: their memory may have left the heap. */
 static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed)
 {
     tarn_status first = TARN_OK;
@@ -55,8 +55,8 @@ static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed)
     return first;
 }
 
-/* One pass over the heaps of a store, or with NULL of the default pool and what is left behind: unmaps idle memory
- * and releases it, down to `keep`. */
+/* One pass over the heaps of a store, or with NULL of the default pool and of pools that are left behind: unmaps and releases idle memory,
+ * down to `keep`. */
 static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep)
 {
     struct store *first_store = store ? store : &arena->store;
@@ -99,12 +99,12 @@ void trim_without_waiting(struct arena *arena, struct store *store)
 {
     struct error_before before;
     error_attempt_begin(&before);
-    if (observe_refuse_moving("giving a pool's memory back") == TARN_OK) /* else a trim does it */
+    if (observe_refuse_moving("giving a pool's memory back") == TARN_OK) /* otherwise a trim does it */
         (void)trim_pass(arena, store, 0);
     error_attempt_end(&before, TARN_OK);
 }
 
-/* Waits for the oldest work that holds back what is trimmed. False when nothing does. */
+/* Waits for the oldest work that holds back memory of the trimmed stores. False if there is none. */
 static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status *status)
 {
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
@@ -113,8 +113,8 @@ static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status
     return false;
 }
 
-/* Whether there is as little as is asked for. What a suspended pool was left behind with has no memory, and is waited for where all is to
- * go: nobody else would. */
+/* Whether no more than `keep` bytes remain. A suspended pool that was left behind has no memory. A trim of everything also waits until
+ * such pools are destroyed, because no other code would. */
 static bool is_enough(struct arena *arena, struct store *store, size_t keep)
 {
     return bytes_of(arena, store) <= keep && (keep || store || !atomic_load(&arena->pools_ended));
@@ -126,12 +126,12 @@ tarn_status trim(struct arena *arena, struct store *store, size_t keep)
     if (refused)
         return refused;
     uint64_t let_go = 0;
-    for (size_t waits = waits_ahead(arena);; waits--) { /* what other threads queue from now on is theirs to trim */
+    for (size_t waits = waits_ahead(arena);; waits--) { /* a trim does not wait for work that is queued from now on */
         tarn_status status = trim_pass(arena, store, keep);
         if (status || is_enough(arena, store, keep) || waits == 0)
             return status;
         bool more = wait_for_any(arena, store, &status);
-        /* What has ended since the pass looked at the debug mode's blocks is waited for no more, and still to be let go. */
+        /* Work may have ended since the pass checked debug mode's blocks: then nothing is left to wait for, but blocks are left to free. */
         if (status || (!more && !debug_relieves(arena, &let_go)))
             return status;
     }
