@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Sleeps of the whole process. Owns the list of pools that take part, with a reference to each from the prepare to the end. Only the thread
- * that has changed the state to TARN_SLEEP_CHANGES may use the list; so there is no lock, and none is held over the waits.
+ * that has changed the state to TARN_SLEEP_CHANGES may use the list. So the list needs no lock, and no lock is held over the waits.
  *
  * Order. A prepare does what can fail and be undone without a driver call: it waits, and copies. A commit unmaps all pools before it releases
  * any of them. Up to that point each step can be undone, and pools still have contents that are to be discarded. Caches (workspaces, handles,
@@ -28,7 +28,7 @@
 struct sleeper {
     struct pool *pool;
     enum { STAYS, PREPARED, UNMAPPED, SLEEPS } state;
-    tarn_residue_reason reason; /* STAYS; 0: it slept already, or is nobody's to put to sleep */
+    tarn_residue_reason reason; /* STAYS; 0: it slept already, or cannot be put to sleep */
     bool keep;
 };
 
@@ -54,7 +54,7 @@ static tarn_status refuse(int from, int state, const char *what)
     return failed(is_busy ? TARN_ERROR_BUSY : TARN_ERROR_INVALID_ARGUMENT, "%s: %s", what, texts[state]);
 }
 
-/* After the memory layer's end, at which pools that were prepared ran again: no other call of tarn runs any more. */
+/* Runs after the end of the memory layer, at which prepared pools ran again: no other call of tarn runs any more. */
 static void sleep_shutdown(void)
 {
     pages_free(sleeping.sleepers, sleeping.room * sizeof *sleeping.sleepers);
@@ -68,7 +68,7 @@ static void register_end(void)
     device_on_shutdown(sleep_shutdown);
 }
 
-/* Takes the right to change the state. */
+/* Gets the right to change the state. */
 static tarn_status change_begin(int from, const char *what)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -114,7 +114,7 @@ static void list_free(void)
     sleeping.count = sleeping.room = 0;
 }
 
-/* Those that stay awake are counted by the sleep no longer: one that its program lets go meanwhile ends then. */
+/* Drops the sleep's references to pools that stay awake, so that such a pool can end when the program releases it. */
 static void list_forget_awake(void)
 {
     size_t kept = 0;
@@ -141,7 +141,7 @@ static size_t pools_there(void)
     return count;
 }
 
-/* Counts each pool; one that is made meanwhile is not in the list where it has no room. */
+/* Adds a reference to each pool. A pool that is created meanwhile is omitted if the list has no room. */
 static tarn_status list_make(void)
 {
     size_t room = pools_there() + 16;
@@ -181,7 +181,7 @@ static void stay(struct sleeper *sleeper, tarn_residue_reason reason)
     sleeper->reason = reason;
 }
 
-/* Whether the pool was suspended before, by whoever resumes it again. */
+/* Whether the program suspended the pool before; then the program resumes it. */
 static bool is_suspended(struct pool *pool)
 {
     int state = atomic_load(&pool->state);
@@ -210,16 +210,16 @@ static tarn_status prepare_one(struct sleeper *sleeper, tarn_sleep_contents cont
     }
     if (pool_sleep_is_in_part(pool))
         sleeper->state = SLEEPS;
-    if (status == TARN_ERROR_BUSY) { /* anchored: that is residue, and no failure */
+    if (status == TARN_ERROR_BUSY) { /* anchored memory is residue, not a failure */
         stay(sleeper, anchors_any(&pool->store) ? TARN_RESIDUE_REGISTERED : TARN_RESIDUE_EXPORTED);
         return TARN_OK;
     }
-    if (status == TARN_ERROR_SUSPENDED) /* another thread is at it */
+    if (status == TARN_ERROR_SUSPENDED) /* another thread is changing it */
         return failed_within(TARN_ERROR_BUSY, "a sleep cannot begin");
     return status;
 }
 
-/* Gives a pool memory again, except where nobody but the sleep counts it any more: it ends with the list. */
+/* Resumes a pool, unless only the sleep still has a reference to it: then it ends with the list. */
 static tarn_status resume(struct sleeper *sleeper)
 {
     struct pool *pool = sleeper->pool;
@@ -228,7 +228,7 @@ static tarn_status resume(struct sleeper *sleeper)
     return tarn_pool_resume((tarn_pool *)pool);
 }
 
-/* Lets everything run again. What cannot be resumed stays as it is. */
+/* Resumes all pools. Pools for which this fails stay as they are. */
 static tarn_status roll_back(void)
 {
     tarn_status first = TARN_OK;
@@ -305,7 +305,7 @@ static size_t reserved_in_all(void)
     return reserved;
 }
 
-/* What the process has of a device beside tarn's memory, where the driver's monitor says it. */
+/* The memory of a device that the process has in addition to tarn's, if the driver's monitor reports it. */
 static size_t beside(int device, size_t reserved)
 {
     enum { MOST = 128 };
@@ -335,7 +335,7 @@ static void residue_of_device(tarn_residue *residue, struct arena *arena)
     tarn_workspace_stats workspaces = {.size = sizeof workspaces};
     size_t handles = handles_in_use(device), scratch = 0;
     (void)occupancy_pools(arena, &standard, 1);
-    if (tarn_workspace_stats_get(device, &workspaces) == TARN_OK) /* those of captures lie in their pools */
+    if (tarn_workspace_stats_get(device, &workspaces) == TARN_OK) /* workspaces of captures are in their pools */
         scratch = workspaces.bytes > workspaces.captured_bytes ? workspaces.bytes - workspaces.captured_bytes : 0;
     residue_bytes(residue, TARN_RESIDUE_CONTEXT, device, beside(device, reserved_on(arena)));
     if (handles)
@@ -361,7 +361,7 @@ static void residue_of_pools(tarn_residue *residue)
     }
 }
 
-/* Fills in what the caller asked for, which was checked. */
+/* Fills in the caller's structure, which was checked. */
 static void residue_take(tarn_residue *given)
 {
     tarn_residue residue;
@@ -420,7 +420,7 @@ static tarn_status unmap_all(void)
     return status;
 }
 
-/* Remembers the first of failures that do not stop what is done. */
+/* Remembers the first of the failures that do not stop the call. */
 static void note(tarn_status *first, struct error_before *before, tarn_status status)
 {
     error_attempt_end(before, *first ? TARN_OK : status);
@@ -458,7 +458,7 @@ static tarn_status drop_handles(void)
     return first;
 }
 
-/* What nobody uses, in the default pools and in those that stay. */
+/* Gives back unused memory, of the default pools and of pools that stay awake. */
 static tarn_status drop_caches(void)
 {
     tarn_status first = TARN_OK;

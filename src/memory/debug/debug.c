@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Debug mode's memory of blocks, and its hooks. Owns the record of every block that is live or waits, ordered by address, of
- * the last ones that are gone, and the list of those that are ready to be checked. `debug_lock` is a leaf. If a record cannot be
- * created, debug mode does not watch that block, and nothing fails. */
+/* Debug mode's records of blocks, and its hooks. Owns a record of every block that is live or waits, ordered by address, records of the
+ * last blocks that have ended, and the list of blocks that are ready to be checked. `debug_lock` is a leaf. If a record cannot be created,
+ * debug mode does not watch that block, and nothing fails. */
 #include "memory/debug/debug.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -16,8 +16,8 @@
 
 #include <string.h>
 
-#define HISTORY 4096    /* blocks that are gone, most */
-#define TURN_FREES 16   /* after so many frees freed blocks are looked at */
+#define HISTORY \
+    4096 /* the most records of ended blocks */ #define TURN_FREES 16 /* freed blocks are checked after so many frees */
 #define TURN_PART 8     /* and after this part of the quarantine's bytes */
 #define ANY_DEVICE (-1) /* for debug_work(): none is emptied */
 
@@ -75,7 +75,7 @@ static struct debug_block *at_locked(uintptr_t address)
     return block && block->start <= address ? block : NULL;
 }
 
-/* The newest block that is gone and had an address; with `owner` not 0 that which had this number. */
+/* The newest ended block that contained an address; if `owner` is not 0, the one with this number. */
 static struct debug_block *gone_locked(uintptr_t address, uint64_t owner)
 {
     size_t kept = history_count < debug_history ? history_count : debug_history;
@@ -186,7 +186,7 @@ void debug_extended_locked(uintptr_t start, size_t size, size_t requested)
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
-/* Whether a heap's stream captures. The driver is asked where the stream is there for certain. */
+/* Whether a heap's stream captures. The driver is asked only if the stream certainly exists. */
 static bool heap_captures(const struct heap *heap)
 {
     if (heap->retired)
@@ -194,7 +194,7 @@ static bool heap_captures(const struct heap *heap)
     return stream_is_found(heap->stream) ? stream_is_known(heap->stream) : stream_captures(heap->stream);
 }
 
-/* Makes a freed block wait for its own stream, and for debug mode then. False where it cannot. */
+/* Makes a freed block wait for its own stream, and after that for debug mode. False if that is not possible. */
 static bool wait_for_look(struct heap *heap, struct debug_block *block, struct use **uses)
 {
     bool may = uses && debug_may_touch(heap) && !heap_captures(heap) && use_add_own(heap, uses) == TARN_OK;
@@ -308,7 +308,7 @@ void debug_collect(struct arena *arena)
     }
 }
 
-/* Looks at what has ended, everywhere. */
+/* Checks blocks whose work has ended, on all devices. */
 static void look(void)
 {
     struct error_before before;
@@ -356,7 +356,7 @@ static void compare_devices(void)
 void debug_turn(void)
 {
     if (atomic_load(&process_state) != PROCESS_RUNS)
-        return; /* in a child every lock may be somebody's who is not there */
+        return; /* in a child, threads that do not exist may hold the locks */
     if (debug_has(DEBUG_CONTEXT))
         compare_devices();
     if (debug_has(DEBUG_CONTENTS) &&
@@ -387,7 +387,7 @@ void debug_forget(const struct store *store)
     mutex_unlock(&debug_lock);
 }
 
-/* Waits for the work of every heap's stream, which filled the zones that are then looked at. */
+/* Waits for the work of every heap's stream, because it filled the zones that are checked next. */
 static tarn_status look_at_live(struct arena *arena)
 {
     uint64_t last = atomic_load(&fillings);
@@ -407,8 +407,7 @@ static tarn_status look_at_live(struct arena *arena)
     }
     if (!status)
         debug_look_at_live(arena->device->number, last);
-    return status == TARN_ERROR_CAPTURE ? TARN_OK
-                                        : status; /* one that is not known: then live blocks are not looked at */
+    return status == TARN_ERROR_CAPTURE ? TARN_OK : status; /* an unknown capture: then live blocks are not checked */
 }
 
 void debug_shutdown(struct arena *arena)

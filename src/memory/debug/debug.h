@@ -17,19 +17,19 @@
 
 struct debug_block;
 
-/* Whether blocks are remembered. */
+/* Whether blocks are recorded. */
 static inline bool debug_is_on(void)
 {
     return debug_has(DEBUG_BLOCKS);
 }
 
-/* Once: turns the host device's checker on where that is asked for. */
+/* Called once: turns the host device's checker on if TARN_DEBUG says so. */
 void debug_init(void);
 
-/* The start of a public call, with no lock held: compares devices, looks at freed blocks from time to time, hands reports out. */
+/* The start of a public call, with no lock held: compares devices, checks freed blocks from time to time, and delivers reports. */
 void debug_turn(void);
 
-/* Who called the public function that runs: what the thread allocates or frees next has this call site. */
+/* Sets the call site for the next blocks that the thread allocates or frees: the caller of the public function. */
 void debug_site_take(void *caller);
 static inline void debug_enter(void *caller)
 {
@@ -37,37 +37,37 @@ static inline void debug_enter(void *caller)
         debug_site_take(caller);
 }
 
-/* A block was made, at `start` and of `size` bytes: it is remembered, and its zones and contents are filled. No lock held. */
+/* A block was allocated, at `start` and of `size` bytes: records it, and fills its zones and contents. No lock held. */
 void debug_begin(struct heap *heap, uintptr_t start, size_t size, const struct request *request, uint64_t owner);
-/* It has grown in place. */
+/* A block has grown in place. */
 void debug_extended_locked(uintptr_t start, size_t size, size_t requested);
-/* It is freed. With `uses` one is added in front, so that it waits until it was looked at, if that is possible; with NULL, or
- * where it is not, it is freed as ever. Under the heap's lock. */
+/* A block is freed. With `uses`, adds a use to the front of the list if possible, so that the block waits until it was checked. With NULL,
+ * or if that is not possible, the block is freed as usual. Under the heap's lock. */
 void debug_free_locked(struct heap *heap, uintptr_t start, struct use **uses);
-/* A free was refused, with the last error: adds to it what is known of the pointer, and reports it. No lock held. */
+/* A free was refused, with the last error: adds the records of the pointer to the text, and reports it. No lock held. */
 tarn_status debug_bad_free(uintptr_t address, tarn_status status);
 
-/* What wait.c says and asks of a freed block: that its uses have ended; whether it can be let go; that it is. Under the heap's lock. */
+/* Calls by wait.c about a freed block: its uses have ended; whether it can be freed; it was freed. Under the heap's lock. */
 void debug_ended_locked(struct debug_block *block);
 bool debug_is_over(const struct debug_block *block);
 void debug_gone_locked(struct debug_block *block);
 
-/* Lets everything go that waits for debug mode alone. True when blocks have become free since `seen`, which is updated. Calls the
- * driver, and waits for its own copies. No lock held. */
+/* Releases all blocks that only debug mode still holds. True if blocks have become free since `seen`, which is updated. Calls the driver,
+ * and waits for its own copies. No lock held. */
 bool debug_relieve(struct arena *arena, uint64_t *seen);
 
 /* Waits until no block of a store waits for debug mode. */
 void debug_settle(struct store *store);
-/* The contents of a store's blocks are lost: their red zones are not looked at. */
+/* The contents of a store's blocks are lost: their red zones are not checked. */
 void debug_forget(const struct store *store);
 
-/* While they hold it debug mode does not look at blocks, so that these may be freed without waiting for it. */
+/* Between these two calls debug mode does not read blocks, so blocks may be freed without waiting for it. */
 void debug_pause(void);
 void debug_go_on(void);
 
-/* The last look and the list of leaks, before a device's memory is finished with. */
+/* The last check and the list of leaks, before a device's memory ends. */
 void debug_shutdown(struct arena *arena);
-/* After that, for all devices: hands the last reports out. */
+/* After that, for all devices: delivers the last reports. */
 void debug_finish(void);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Collects the facts of a request that failed and makes a text of them. Owns nothing; takes the heaps' and the arena's locks one at a
- * time, so that the figures may be of slightly different moments while other threads allocate.
+/* Collects facts about a failed request and writes a text from them. Owns nothing. Takes the heaps' and the arena's locks one at a time, so
+ * while other threads allocate, the figures may be from slightly different moments.
  *
- * A remedy is named only where the facts say that it would have served this request, and never one that is on already
+ * A remedy is named only if the facts show that it would have served this request, and never if it is already on
  * (pytorch/pytorch#173049). */
 #include "memory/pressure/shortage.h"
 #include "base/status.h"
@@ -24,9 +24,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SHOWN 3      /* pools, streams and processes that are named */
-#define WAITS 16     /* streams that bytes are counted of */
-#define PROCESSES 64 /* that are looked at */
+#define SHOWN 3 /* pools, streams and processes that are named */
+#define WAITS 16 /* streams for which bytes are counted */ #define PROCESSES 64 /* processes that are read */
 #define REMEDIES 2
 
 struct pool_facts {
@@ -44,15 +43,15 @@ struct wait_facts {
 struct facts {
     struct arena *arena;
     const struct store *store;
-    size_t size;                                                   /* bytes that were asked for, rounded */
+    size_t size;                                                   /* bytes requested, rounded */
     size_t total, driver_free;                                     /* of the device, as the driver says */
     size_t reserved, limit, pool_limit, pool_reserved, leave_free; /* SIZE_MAX: no limit */
     size_t free, waiting, unmapped, addresses, pools_reserved;     /* bytes */
-    size_t own_free, own_largest;           /* bytes in heaps of the pool that asked; the longest stretch of them */
+    size_t own_free, own_largest;           /* free bytes in heaps of the requesting pool; their longest run */
     size_t own_tied;                        /* of own_free, bytes in pieces that live blocks hold in place */
-    struct pool_facts pools[SHOWN];         /* the largest private ones, the own one not among them */
-    struct wait_facts waits[WAITS];         /* the streams that most waits for come first */
-    struct driver_process processes[SHOWN]; /* the largest of others */
+    struct pool_facts pools[SHOWN];         /* the largest private ones, except the requesting pool */
+    struct wait_facts waits[WAITS];         /* first the streams for which most bytes wait */
+    struct driver_process processes[SHOWN]; /* the largest other processes */
     bool captured;
 };
 
@@ -65,7 +64,7 @@ void shortage_on_refuse(shortage_hook hook)
 
 /* Facts ----------------------------------------------------------------------------------------------------------- */
 
-/* Adds to what waits for a stream; beyond WAITS streams, to none. */
+/* Adds to the bytes that wait for a stream; ignored beyond WAITS streams. */
 static void keep_wait(struct facts *facts, const struct stream *stream, size_t bytes)
 {
     uint64_t native = stream ? (uint64_t)(uintptr_t)stream->native : 0;
@@ -78,7 +77,7 @@ static void keep_wait(struct facts *facts, const struct stream *stream, size_t b
     }
 }
 
-/* A block counts for one of the streams that it waits for. */
+/* Each block counts for only one of the streams that it waits for. */
 static void look_at_uses(struct facts *facts, const struct stream *stream, const struct use_list *uses)
 {
     for (const struct use *use = uses->first; use; use = use->later)
@@ -131,7 +130,7 @@ static void look_at_pools(struct facts *facts)
     mutex_unlock(&arena->lock);
 }
 
-/* Of a free span, the bytes of the pieces that other spans have a part of. */
+/* The bytes of a free span that are in pieces of which other spans have a part. */
 static size_t bytes_tied(const struct arena *arena, const struct span *span)
 {
     size_t tied = 0;
@@ -218,7 +217,7 @@ static void facts_collect(struct facts *facts)
     error_attempt_end(&before, TARN_OK);
 }
 
-/* Bytes that tarn has and no live block needs. */
+/* Bytes that tarn has and that no live block needs. */
 static size_t idle_of(const struct facts *facts)
 {
     return facts->free + facts->unmapped + facts->waiting;
@@ -343,7 +342,7 @@ static void say_others(struct text *text, const struct facts *facts)
 
 /* Remedies -------------------------------------------------------------------------------------------------------- */
 
-/* What would have had to be there besides. */
+/* The bytes that the driver does not have for the request. */
 static size_t missing_of(const struct facts *facts)
 {
     size_t there = facts->driver_free > facts->leave_free ? facts->driver_free - facts->leave_free : 0;
@@ -429,7 +428,7 @@ static bool say_foreign(struct text *text, const struct facts *facts)
     return true;
 }
 
-/* Whether what is free in the pool's heaps is as much as was missing. */
+/* Whether the free bytes in the pool's heaps are as many as were missing. */
 static bool is_free_enough(const struct facts *facts)
 {
     return facts->own_free >= missing_of(facts) && missing_of(facts);
@@ -476,7 +475,7 @@ static void say_remedies(struct text *text, const struct facts *facts)
         else
             text->at[text->used = before] = '\0';
         if (said && i == 0)
-            break; /* nothing else would */
+            break; /* nothing else would help */
     }
     if (said)
         say(text, ".");
@@ -486,7 +485,7 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
     struct facts facts = {.arena = arena, .store = heap->store, .size = size};
-    char where[ERROR_TEXT_BYTES / 4] = "", buffer[ERROR_TEXT_BYTES - sizeof where] = ""; /* there is room for both */
+    char where[ERROR_TEXT_BYTES / 4] = "", buffer[ERROR_TEXT_BYTES - sizeof where] = ""; /* with room for both */
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
     COUNT(facts.store->counters, num_ooms);

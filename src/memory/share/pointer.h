@@ -9,18 +9,18 @@
 
 #include <tarn/memory.h>
 
-/* Finds the live block that holds a pointer, or with `start` begins there, with the lock of its heap held then. TARN_ERROR_DOUBLE_FREE,
- * TARN_ERROR_INVALID_POINTER: there is none. */
+/* Finds the live block that contains a pointer, or with `start` begins at it, and returns with the lock of its heap held.
+ * TARN_ERROR_DOUBLE_FREE, TARN_ERROR_INVALID_POINTER: there is none. */
 tarn_status pointer_lock(const void *pointer, bool start, struct block *block);
 
-/* What the caller wants of a live block of a store: called under the lock of its heap, which keeps the memory under it where it is,
- * if there is any: store_check(). */
+/* A function to call for a live block of a store, under the lock of its heap. The lock keeps the block's memory in place, if it has any:
+ * store_check(). */
 typedef tarn_status (*block_work)(struct store *store, const tarn_block_info *block, void *argument);
 
-/* Looks up the live block that holds `pointer`. TARN_ERROR_INVALID_POINTER, or what `work` gives. */
+/* Looks up the live block that contains `pointer`. TARN_ERROR_INVALID_POINTER, or the result of `work`. */
 tarn_status pointer_do(const void *pointer, block_work work, void *argument);
 
-/* Whether a caller has anchored memory of a store; what is anchored and not by a caller is exported. */
+/* Whether a caller has anchored memory of a store; other anchored memory is exported. */
 bool anchors_any(const struct store *store);
 
 #endif

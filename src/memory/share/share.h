@@ -15,7 +15,7 @@
 #define SHARE_VERSION 1u
 #define SHARE_MOST_PARTS 65536u
 
-/* As it is sent, and in memory: no gaps. Both ends run on one machine. */
+/* The same when sent and in memory, without gaps. Both ends run on one machine. */
 struct share_head {
     uint64_t magic;
     uint32_t version, parts;
@@ -34,19 +34,19 @@ struct share_part {
 
 struct tarn_share {
     struct share_head head;
-    struct arena *arena; /* of an exporter's: where its pieces are anchored; else NULL */
+    struct arena *arena; /* in the exporter: where its pieces are anchored; otherwise NULL */
     uintptr_t start;
     struct share_part *parts; /* head.parts */
 };
 
-/* Whether it is a share that was made or received and not closed, whatever the caller gave. */
+/* Whether a pointer from a caller is a share that was created or received, and not closed. */
 tarn_status share_known(const struct tarn_share *share);
 
-/* An empty share with room for the parts; NULL with an error text. Freed with its files closed and its anchors taken back. */
+/* Creates an empty share with room for the parts; NULL with an error text. Freeing it closes its files and removes its anchors. */
 struct tarn_share *share_create(const struct share_head *head);
 void share_destroy(struct tarn_share *share);
 
-/* Whether a head can be right; and a whole share, once its parts have their sizes and files. */
+/* Whether a head is consistent; and whether a whole share is, when its parts have their sizes and files. */
 tarn_status share_head_check(const struct share_head *head);
 tarn_status share_check(const struct tarn_share *share);
 
