@@ -16,8 +16,8 @@
 
 #include <string.h>
 
-#define HISTORY \
-    4096 /* the most records of ended blocks */ #define TURN_FREES 16 /* freed blocks are checked after so many frees */
+#define HISTORY 4096    /* the most records of ended blocks */
+#define TURN_FREES 16   /* freed blocks are checked after so many frees */
 #define TURN_PART 8     /* and after this part of the quarantine's bytes */
 #define ANY_DEVICE (-1) /* for debug_work(): none is emptied */
 

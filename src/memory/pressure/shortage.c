@@ -24,8 +24,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SHOWN 3 /* pools, streams and processes that are named */
-#define WAITS 16 /* streams for which bytes are counted */ #define PROCESSES 64 /* processes that are read */
+#define SHOWN 3      /* pools, streams and processes that are named */
+#define WAITS 16     /* streams for which bytes are counted */
+#define PROCESSES 64 /* processes that are read */
 #define REMEDIES 2
 
 struct pool_facts {
