@@ -71,7 +71,7 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
     if (plan_may_begin(heap, request->size)) {
-        plan_begin(heap);
+        plan_begin(heap, request->size);
         heap_check(heap);
     }
     mutex_lock(&heap->lock);

@@ -26,7 +26,7 @@ static void demand(bool condition)
         abort();
 }
 
-static void check(const struct plan *plan)
+static void check_arena(const struct plan *plan)
 {
     const struct plan_header *header = &plan->header;
     demand(header->count > 0 && header->arena > 0 && header->arena % TARN_BLOCK_UNIT == 0);
@@ -39,7 +39,19 @@ static void check(const struct plan *plan)
     }
 }
 
-/* A copy with the checksum that belongs there, where it has room for one and its count is that of its size. */
+static void check(const struct plan *plan)
+{
+    const uint32_t arenas = plan->header.behind + 1;
+    demand(arenas <= PLAN_ARENAS_MOST);
+    for (uint32_t i = 0; i < arenas; i++, plan = plan->next) {
+        demand(plan && plan->header.behind == arenas - 1 - i);
+        check_arena(plan);
+    }
+    demand(!plan);
+}
+
+/* A copy with the checksums that belong there, of each arena that has room for one and for as many requests as it says, except where a
+ * reserved field asks for none. */
 static uint8_t *mend(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size + 1);
@@ -48,18 +60,20 @@ static uint8_t *mend(const uint8_t *data, size_t size)
         return NULL;
     if (size)
         memcpy(copy, data, size);
-    if (size < sizeof header)
-        return copy;
-    memcpy(&header, copy, sizeof header);
-    if (header.reserved || size != sizeof header + le32toh(header.count) * sizeof(struct plan_request))
-        return copy;
-    struct plan_request *requests = malloc(size - sizeof header + 1);
-    if (requests) {
-        memcpy(requests, copy + sizeof header, size - sizeof header);
+    for (size_t at = 0; size - at >= sizeof header;) {
+        memcpy(&header, copy + at, sizeof header);
+        uint64_t bytes = le32toh(header.count) * sizeof(struct plan_request);
+        if (header.reserved || bytes > size - at - sizeof header)
+            break;
+        struct plan_request *requests = malloc(bytes + 1);
+        if (!requests)
+            break;
+        memcpy(requests, copy + at + sizeof header, bytes);
         header.checksum = htole64(plan_checksum(&header, requests));
-        memcpy(copy, &header, sizeof header);
+        memcpy(copy + at, &header, sizeof header);
+        free(requests);
+        at += sizeof header + bytes;
     }
-    free(requests);
     return copy;
 }
 

@@ -67,8 +67,14 @@ static void use(struct workload *workload, uint8_t choice)
     (void)c10_run(workload, &native, UINT64_C(64) << 20, &result);
     (void)c10_run(workload, &expandable, UINT64_C(64) << 20, &result);
     const struct packing_limits limits = {.steps = 10000, .seconds = 1000};
-    if (plan_draft_make(workload, 1000, &limits, &draft, error, sizeof error)) {
-        demand(draft.found.height >= draft.found.bound);
+    if (plan_draft_make(workload, choice % 4 + 1, 1000, &limits, &draft, error, sizeof error)) {
+        uint64_t height = 0;
+        for (uint32_t i = 0; i < draft.count; i++) {
+            demand(draft.arenas[i].found.height >= draft.arenas[i].found.bound);
+            demand(draft.arenas[i].header.behind == draft.count - 1 - i);
+            height += draft.arenas[i].header.arena;
+        }
+        demand(draft.count >= 1 && draft.count <= choice % 4 + 1u && draft.found.height == height);
         plan_draft_finish(&draft);
     }
     if (workload_vary(workload, choice))

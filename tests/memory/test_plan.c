@@ -117,8 +117,9 @@ static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
     header.magic[0] = 'T';
     refused_header(header, "byte 0: this is not a tarn plan; tarn plan writes one");
     header = header_of(LENGTH(four), 16 * MIB, 0);
-    header.version = htole32(2);
-    refused_header(header, "byte 8: version is 2, and this tarn reads 1; write the plan again with its tarn plan");
+    header.version = htole32(3);
+    refused_header(header,
+                   "byte 8: version is 3, and this tarn reads 1 and 2; write the plan again with its tarn plan");
     refused_header(header_of(0, 16 * MIB, 0), "byte 12: requests is 0, but must be from 1 to 67108864");
     write_file(&header, sizeof header, four, sizeof four - 1);
     header = header_of(LENGTH(four), 16 * MIB, 0);
@@ -142,6 +143,70 @@ static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
                     "byte 84: the end of request 1 is 1, but must be from 2 to 4");
     refused_request((struct plan_request)REQUEST(4 * MIB, 0, 5),
                     "byte 84: the end of request 1 is 5, but must be from 2 to 4");
+}
+
+/* A plan of two arenas, `four` in each; what is wrong with it is said to be where it is in the file. */
+struct two {
+    struct plan_header first;
+    struct plan_request requests[LENGTH(four)];
+    struct plan_header second;
+    struct plan_request others[LENGTH(four)];
+};
+
+static struct two two_of_four(uint32_t behind)
+{
+    struct two two = {.first = header_of(LENGTH(four), 16 * MIB, 2 * MIB),
+                      .second = header_of(LENGTH(four), 16 * MIB, 2 * MIB)};
+    two.first.version = two.second.version = htole32(PLAN_VERSION_SEVERAL);
+    two.first.behind = htole32(behind);
+    memcpy(two.requests, four, sizeof four);
+    memcpy(two.others, four, sizeof four);
+    return two;
+}
+
+static void write_two(struct two two, size_t size)
+{
+    two.first.checksum = htole64(plan_checksum(&two.first, two.requests));
+    two.second.checksum = htole64(plan_checksum(&two.second, two.others));
+    write_file(&two, size, NULL, 0);
+}
+
+static void several_arenas_are_refused_where_they_are_wrong(void **state)
+{
+    (void)state;
+    const struct plan *plan = NULL;
+    struct two two = two_of_four(1);
+    write_two(two, sizeof two);
+    OK(plan_load("here", path, &plan));
+    CHECK(plan->header.behind == 1 && plan->next && !plan->next->next &&
+          plan->next->requests[2].size == UNITS(6 * MIB));
+    write_two(two, sizeof two - 1);
+    refused("byte 124: requests is 4, for which the file's 223 bytes are not right");
+    write_two(two, 160);
+    refused("byte 112: 48 bytes are not a tarn plan; tarn plan writes one");
+    two.second.magic[0] = 'T';
+    write_two(two, sizeof two);
+    refused("byte 112: this is not a tarn plan; tarn plan writes one");
+    two = two_of_four(1);
+    two.second.version = htole32(1);
+    write_two(two, sizeof two);
+    refused("byte 120: version is 1, and this tarn reads 1 and 2; write the plan again with its tarn plan");
+    two = two_of_four(2);
+    write_two(two, sizeof two);
+    refused("byte 160: arenas behind is 0, but must be 1");
+    write_two(two_of_four(32), sizeof two);
+    refused("byte 48: arenas behind is 32, but must be below 32");
+    two = two_of_four(1);
+    two.others[1].size = 0;
+    write_two(two, sizeof two);
+    refused("byte 188: the size of request 1 is 0 units, but must be above 128");
+    two = two_of_four(0);
+    write_two(two, sizeof two);
+    refused("byte 12: requests is 4, for which the file's 224 bytes are not right");
+    two = two_of_four(1);
+    two.first.version = htole32(1); /* of one arena */
+    write_two(two, sizeof two);
+    refused("byte 12: requests is 4, for which the file's 224 bytes are not right");
 }
 
 static void a_path_that_is_not_a_file_is_refused(void **state)
@@ -391,6 +456,103 @@ static void one_stream_follows_and_that_of_the_beginning(void)
     nothing_is_left(0);
 }
 
+/* An arena for a stream that begins with 8 MiB, and one for another that begins with 9. */
+static void use_two(void)
+{
+    char text[64];
+    struct two two = two_of_four(1);
+    struct plan_request *last = &two.others[0];
+    *last = (struct plan_request)REQUEST(9 * MIB, 0, 4); /* what tells the second arena */
+    two.others[1] = (struct plan_request)REQUEST(4 * MIB, 9 * MIB, 2);
+    two.others[2] = (struct plan_request)REQUEST(6 * MIB, 9 * MIB, 4);
+    two.others[3] = (struct plan_request)REQUEST(1 * MIB, 15 * MIB, 4);
+    write_two(two, sizeof two);
+    snprintf(text, sizeof text, "plan:%s", path);
+    OK(tarn_configuration_set(text));
+    host_start_with(1, MEMORY);
+}
+
+static void each_stream_follows_an_arena_of_its_own(void)
+{
+    use_two();
+    tarn_stream one = lease(0), other = lease(0), third = lease(0);
+    char *far = alloc_on(other, 9 * MIB); /* the second arena, though it is asked for first */
+    CHECK(ledger_of(0).created == 18 * MIB && counted().planned == 1);
+    char *base = alloc_on(one, 8 * MIB);
+    CHECK(ledger_of(0).created == 36 * MIB && counted().planned == 2);
+    uint64_t calls = 0;
+    for (int i = 0; i < 4; i++) {
+        char *second = alloc_on(one, 4 * MIB), *far_second = alloc_on(other, 4 * MIB);
+        CHECK(second == base + 8 * MIB && far_second == far + 9 * MIB);
+        OK(tarn_free(second));
+        char *later = alloc_on(other, 6 * MIB); /* its place is still taken on its own stream, and free on the other */
+        CHECK(later != base + 8 * MIB && later != far_second);
+        OK(tarn_free(far_second));
+        OK(tarn_free(later));
+        char *last = alloc_on(one, 6 * MIB);
+        CHECK(last == base + 8 * MIB);
+        verify(0);
+        OK(tarn_free(last));
+        OK(tarn_free(alloc_on(one, 2 * MIB)));
+        OK(tarn_free(alloc_on(other, 1 * MIB)));
+        OK(tarn_free(base));
+        OK(tarn_free(far));
+        CHECK((char *)alloc_on(one, 8 * MIB) == base && (char *)alloc_on(other, 9 * MIB) == far);
+        calls = i ? calls : all_calls(0); /* the first time memory was made for what had no place */
+    }
+    CHECK(all_calls(0) == calls);
+    uint64_t planned = counted().planned;
+    void *same = alloc_on(third, 8 * MIB); /* no arena is left for it */
+    CHECK(counted().planned == planned);
+    OK(tarn_free(same));
+    OK(tarn_free(base));
+    OK(tarn_free(far));
+    nothing_is_left(0);
+}
+
+/* Work that another stream still does with a block keeps its place, in each arena; the other stream's arena knows nothing of it. */
+static void the_order_of_each_stream_is_kept(void)
+{
+    use_two();
+    tarn_stream one = lease(0), other = lease(0);
+    char *base = alloc_on(one, 8 * MIB), *far = alloc_on(other, 9 * MIB);
+    char *second = alloc_on(one, 4 * MIB), *far_second = alloc_on(other, 4 * MIB);
+    OK(tarn_record_stream(second, other));
+    work_on(other, second, 4 * MIB, 1000);
+    OK(tarn_free(second));
+    OK(tarn_free(far_second)); /* free in the order of its own stream, whose work is behind */
+    char *third = alloc_on(one, 6 * MIB), *far_third = alloc_on(other, 6 * MIB);
+    CHECK(third >= base + 12 * MIB || third + 6 * MIB <= base + 8 * MIB);
+    CHECK(far_third == far + 9 * MIB);
+    verify(0);
+    void *all[] = {base, far, third, far_third};
+    for (size_t i = 0; i < LENGTH(all); i++)
+        OK(tarn_free(all[i]));
+    nothing_is_left(0);
+}
+
+static void an_arena_that_is_given_up_is_followed_again(void)
+{
+    use_two();
+    void *native = native_made(0);
+    tarn_stream one, other = lease(0), third = lease(0);
+    OK(tarn_stream_adopt(0, native, &one));
+    char *base = alloc_on(one, 8 * MIB), *far = alloc_on(other, 9 * MIB);
+    CHECK(counted().planned == 2);
+    OK(tarn_stream_retire(one));
+    char *again = alloc_on(third, 8 * MIB);
+    CHECK(counted().planned == 3 && again != base);
+    char *still = alloc_on(other, 4 * MIB);
+    CHECK(counted().planned == 4 && still == far + 9 * MIB);
+    void *unplanned = alloc_on(lease(0), 9 * MIB); /* the other's arena is not to be had */
+    CHECK(counted().planned == 4);
+    verify(0);
+    void *all[] = {base, far, again, still, unplanned};
+    for (size_t i = 0; i < LENGTH(all); i++)
+        OK(tarn_free(all[i]));
+    nothing_is_left(0);
+}
+
 static void after_a_trim_a_plan_begins_anew(void)
 {
     use_four();
@@ -483,6 +645,45 @@ static void failures_at_the_beginning_leave_all_as_it_was(void)
     CHECK(counted().planned > 8);
 }
 
+/* The same of the second arena, while the first is followed: the stream that follows it notices nothing. */
+static void second_with_failure(tarn_stream one, tarn_stream other, uint64_t n, bool host)
+{
+    char *base = alloc_on(one, 8 * MIB);
+    void *block = NULL;
+    if (host)
+        pages_fail(n, false);
+    else
+        OK(tarn_host_fail_set(-1, n, false, TARN_ERROR_OUT_OF_MEMORY));
+    tarn_status status = tarn_alloc_on(other, 9 * MIB, &block);
+    pages_fail(0, false);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    CHECK((status == TARN_OK) == (block != NULL));
+    verify(0);
+    char *second = alloc_on(one, 4 * MIB);
+    CHECK(second == base + 8 * MIB);
+    OK(tarn_free(second));
+    CHECK((char *)alloc_on(one, 6 * MIB) == second);
+    OK(tarn_free(second));
+    if (block)
+        OK(tarn_free(block));
+    OK(tarn_free(base));
+    OK(tarn_device_trim(0, 0));
+    CHECK(ledger_of(0).created == 0);
+}
+
+static void failures_at_the_second_arena_leave_the_first(void)
+{
+    use_two();
+    tarn_stream one = lease(0), other = lease(0);
+    OK(tarn_free(alloc_on(other, 100))); /* what its first use needs is there */
+    for (uint64_t n = 1; n <= 48; n++) {
+        second_with_failure(one, other, n, false);
+        second_with_failure(one, other, n, true);
+    }
+    CHECK(counted().planned > 48 * 2 * 3);
+    nothing_is_left(0);
+}
+
 #define CHILD(name)                       \
     static void name##_test(void **state) \
     {                                     \
@@ -502,11 +703,15 @@ CHILD(requests_may_change_places)
 CHILD(what_is_not_planned_spares_what_will_come)
 CHILD(an_alignment_is_kept)
 CHILD(one_stream_follows_and_that_of_the_beginning)
+CHILD(each_stream_follows_an_arena_of_its_own)
+CHILD(the_order_of_each_stream_is_kept)
+CHILD(an_arena_that_is_given_up_is_followed_again)
 CHILD(after_a_trim_a_plan_begins_anew)
 CHILD(another_stream_follows_when_the_first_is_gone)
 CHILD(a_plan_that_does_not_fit_is_not_followed)
 CHILD(the_arena_serves_who_is_short)
 CHILD(failures_at_the_beginning_leave_all_as_it_was)
+CHILD(failures_at_the_second_arena_leave_the_first)
 
 static int remove_file(void **state)
 {
@@ -518,6 +723,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_plan_is_refused_where_it_is_wrong),
+        cmocka_unit_test(several_arenas_are_refused_where_they_are_wrong),
         cmocka_unit_test(a_path_that_is_not_a_file_is_refused),
         cmocka_unit_test(a_plan_without_host_memory_is_refused),
         cmocka_unit_test(settings_with_a_plan_that_is_refused_change_nothing_test),
@@ -532,11 +738,15 @@ int main(void)
         cmocka_unit_test(what_is_not_planned_spares_what_will_come_test),
         cmocka_unit_test(an_alignment_is_kept_test),
         cmocka_unit_test(one_stream_follows_and_that_of_the_beginning_test),
+        cmocka_unit_test(each_stream_follows_an_arena_of_its_own_test),
+        cmocka_unit_test(the_order_of_each_stream_is_kept_test),
+        cmocka_unit_test(an_arena_that_is_given_up_is_followed_again_test),
         cmocka_unit_test(after_a_trim_a_plan_begins_anew_test),
         cmocka_unit_test(another_stream_follows_when_the_first_is_gone_test),
         cmocka_unit_test(a_plan_that_does_not_fit_is_not_followed_test),
         cmocka_unit_test(the_arena_serves_who_is_short_test),
         cmocka_unit_test(failures_at_the_beginning_leave_all_as_it_was_test),
+        cmocka_unit_test(failures_at_the_second_arena_leave_the_first_test),
     };
     int file = mkstemp(path);
     if (file < 0)

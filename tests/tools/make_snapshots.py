@@ -504,24 +504,31 @@ def main(folder):
         file.write("# file device peak_requested moment reserved_then peak_reserved\n" + "\n".join(peaks) + "\n")
 
 
-def plan(requests, arena, small):
-    """A plan as src/memory/settings/plan_file.h has it, of requests (size, offset, end) in bytes."""
-    header = struct.pack("<8sIIQQQQQ", b"tarnplan", 1, len(requests), arena, small, arena, arena, 0)
-    body = b"".join(struct.pack("<III", size // 512, offset // 512, end) for size, offset, end in requests)
-    checksum = 0xCBF29CE484222325
-    for byte in header + body:
-        checksum = (checksum ^ byte) * 0x100000001B3 & (1 << 64) - 1
-    return header + struct.pack("<Q", checksum) + body
+def plan(arenas):
+    """A plan as src/memory/settings/plan_file.h has it, of arenas (requests, bytes, small bytes); requests are (size, offset, end) in bytes."""
+    file = b""
+    for i, (requests, arena, small) in enumerate(arenas):
+        version, behind = (1, 0) if len(arenas) == 1 else (2, len(arenas) - 1 - i)
+        header = struct.pack("<8sIIQQQQII", b"tarnplan", version, len(requests), arena, small, arena, arena, behind, 0)
+        body = b"".join(struct.pack("<III", size // 512, offset // 512, end) for size, offset, end in requests)
+        checksum = 0xCBF29CE484222325
+        for byte in header + body:
+            checksum = (checksum ^ byte) * 0x100000001B3 & (1 << 64) - 1
+        file += header + struct.pack("<Q", checksum) + body
+    return file
 
 
 def model_plan():
-    """What memory.model asks for half of the time, at places that overlap."""
+    """What memory.model asks for half of the time, at places that overlap, for three streams of a device."""
     random.seed(5)
-    arena, requests = 24 << 20, []
-    for i in range(300):
-        size = random.randrange(2, 18) * 256 << 10
-        requests.append((size, random.randrange(0, arena - size + 1, 512), min(300, i + random.randrange(1, 40))))
-    return plan(requests, arena, 2 << 20)
+    arenas = []
+    for arena in (24 << 20, 16 << 20, 8 << 20):
+        requests = []
+        for i in range(300):
+            size = random.randrange(2, 18) * 256 << 10
+            requests.append((size, random.randrange(0, arena - size + 1, 512), min(300, i + random.randrange(1, 40))))
+        arenas.append((requests, arena, 2 << 20))
+    return plan(arenas)
 
 
 def text_opcodes(value):

@@ -247,6 +247,59 @@ static void the_search_says_what_fits(void **state)
     }
 }
 
+/* A beam keeps few nodes, so it may miss what is there; what it finds is right, and the same each time. */
+static void a_beam_finds_what_fits(void **state)
+{
+    (void)state;
+    unsigned found = 0;
+    for (unsigned round = 0; round < 200; round++) {
+        struct packing_block blocks[8];
+        struct packing_result result = {0};
+        uint64_t offsets[8], again[8], least = UINT64_MAX, steps = 0;
+        small_blocks(blocks, LENGTH(blocks));
+        try_all(blocks, LENGTH(blocks), 0, 0, &least);
+        struct packing_search *search = packing_search_create(blocks, LENGTH(blocks));
+        assert_non_null(search);
+        assert_false(packing_search_beam(search, least - 1, 4, 50, UINT64_MAX, &steps, offsets));
+        assert_false(packing_search_beam(search, least, 4, 50, 0, &steps, offsets));
+        if (packing_search_beam(search, least, 4, 50, UINT64_MAX, &steps, offsets)) {
+            assert_true(packing_search_beam(search, least, 4, 50, UINT64_MAX, &steps, again));
+            assert_memory_equal(offsets, again, sizeof again);
+            for (size_t i = 0; i < LENGTH(blocks); i++)
+                blocks[i].offset = offsets[i];
+            struct packing_block same[8];
+            memcpy(same, blocks, sizeof same);
+            assert_true(packing_solve(same, LENGTH(same), 0, &result)); /* for the bound */
+            result.height = least;
+            check(blocks, LENGTH(blocks), &result);
+            found++;
+        }
+        packing_search_destroy(search);
+    }
+    assert_true(found > 190);
+}
+
+static void a_wider_beam_finds_more(void **state)
+{
+    (void)state;
+    unsigned found[3] = {0};
+    static const uint32_t widths[] = {1, 8, 64};
+    for (unsigned round = 0; round < 40; round++) {
+        struct packing_block blocks[150];
+        struct packing_result result;
+        uint64_t offsets[150], steps = 0;
+        random_blocks(blocks, LENGTH(blocks), 20);
+        solve(blocks, LENGTH(blocks), 0, &result);
+        struct packing_search *search = packing_search_create(blocks, LENGTH(blocks));
+        assert_non_null(search);
+        for (size_t i = 0; i < LENGTH(widths); i++)
+            found[i] += packing_search_beam(search, result.bound, 4, widths[i], UINT64_MAX, &steps, offsets);
+        packing_search_destroy(search);
+    }
+    print_message("%u, %u, %u of 40\n", found[0], found[1], found[2]);
+    assert_true(found[0] < found[1] && found[1] <= found[2] && found[2] > 0);
+}
+
 static void the_search_helps_and_repeats(void **state)
 {
     (void)state;
@@ -295,6 +348,8 @@ int main(void)
         cmocka_unit_test(the_search_finds_the_least_height),
         cmocka_unit_test(what_is_above_the_bound_is_proved),
         cmocka_unit_test(the_search_says_what_fits),
+        cmocka_unit_test(a_beam_finds_what_fits),
+        cmocka_unit_test(a_wider_beam_finds_more),
         cmocka_unit_test(the_search_helps_and_repeats),
         cmocka_unit_test(a_goal_that_is_reached_ends_the_search),
     };

@@ -19,6 +19,7 @@
 #include "memory/arena/rules.h"
 #include "memory/settings/announce.h"
 #include "memory/settings/caching.h"
+#include "memory/settings/plan_file.h"
 #include "record/counters.h"
 
 #include <tarn/pool.h>
@@ -109,15 +110,16 @@ struct arena {
     atomic_uint pools_ended;     /* private pools without references that are not destroyed yet */
     struct piece_list
         stuck; /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
-    struct run *stuck_segments;     /* lock: segments that could not be freed, tried again at a trim */
-    size_t reserved;                /* lock: bytes of all existing pieces and segments */
-    size_t creating;                /* lock: of these, bytes that the driver has not created yet */
-    unsigned piece_flags;           /* lock: DRIVER_PIECE_* of new pieces; constant while anything is reserved */
-    size_t limit;                   /* lock: bytes that reserved may reach */
-    size_t configured;              /* lock: the limit that the settings gave last */
-    unsigned retired;               /* lock: heaps of retired streams, and of stores left behind */
-    struct heap *heaps;             /* lock: every heap, those of retired streams too */
-    _Atomic(struct heap *) planned; /* the heap that follows a plan, or tried to and had no memory */
+    struct run *stuck_segments; /* lock: segments that could not be freed, tried again at a trim */
+    size_t reserved;            /* lock: bytes of all existing pieces and segments */
+    size_t creating;            /* lock: of these, bytes that the driver has not created yet */
+    unsigned piece_flags;       /* lock: DRIVER_PIECE_* of new pieces; constant while anything is reserved */
+    size_t limit;               /* lock: bytes that reserved may reach */
+    size_t configured;          /* lock: the limit that the settings gave last */
+    unsigned retired;           /* lock: heaps of retired streams, and of stores left behind */
+    struct heap *heaps;         /* lock: every heap, those of retired streams too */
+    /* By arena of the plan: the heap that follows it, or tried to and had no memory. */
+    _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];
 };
 
 /* Whether a store belongs to its device's default pool. */

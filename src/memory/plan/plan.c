@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the followers of plans. A follower belongs to its heap and is under the heap's lock.
+/* Owns the followers of plans. A follower belongs to its heap and is under the heap's lock; "the plan" below is the arena that it follows.
  *
  * Matching. `expected` is the number of the planned request that should come next; behind the last one it is the first again. A request
  * of its size is it. Else the program has left the plan: requests were skipped, came in addition, changed their sizes or places. Then the
@@ -62,15 +62,54 @@ static size_t bytes_of(uint32_t units)
 
 /* Beginning and end ------------------------------------------------------------------------------------------------- */
 
-bool plan_may_begin(const struct heap *heap, size_t size)
+static bool may_begin_with(const struct plan *plan, size_t size)
 {
-    const struct plan *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
-    if (!plan || heap->store != &heap->arena->store || heap->store->plain || atomic_load(&heap->arena->planned))
-        return false;
     for (uint32_t i = 0; i < BEGINNING && i < plan->header.count; i++)
         if (bytes_of(plan->requests[i].size) == size)
             return true;
     return false;
+}
+
+/* The arena whose beginning a request is, and its number: the first that begins with its size, else the first that has it near its
+ * beginning. NULL where there is none that is free, or the heap has one. */
+static const struct plan *arena_for(const struct heap *heap, size_t size, unsigned *number)
+{
+    const struct plan *best = NULL, *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
+    bool exact = false;
+    if (!plan || heap->store != &heap->arena->store || heap->store->plain)
+        return NULL;
+    for (unsigned i = 0; plan; plan = plan->next, i++) {
+        const struct heap *owner = atomic_load(&heap->arena->planned[i]);
+        if (owner == heap)
+            return NULL;
+        bool first = bytes_of(plan->requests[0].size) == size;
+        if (owner || exact || (best && !first) || !may_begin_with(plan, size))
+            continue;
+        best = plan;
+        exact = first;
+        *number = i;
+    }
+    return best;
+}
+
+bool plan_may_begin(const struct heap *heap, size_t size)
+{
+    unsigned number;
+    return arena_for(heap, size, &number) != NULL;
+}
+
+/* Makes a heap the one that follows an arena. Two threads may each choose one for the same heap; then at most one of them has it. */
+static bool arena_become(struct heap *heap, unsigned number)
+{
+    struct heap *nobody = NULL, *self = heap;
+    if (!atomic_compare_exchange_strong(&heap->arena->planned[number], &nobody, heap))
+        return false;
+    bool alone = true;
+    for (unsigned i = 0; i < PLAN_ARENAS_MOST; i++)
+        alone = alone && (i == number || atomic_load(&heap->arena->planned[i]) != heap);
+    if (!alone)
+        atomic_compare_exchange_strong(&heap->arena->planned[number], &self, NULL);
+    return alone;
 }
 
 /* What it takes to begin; all of it is made before anything is changed. */
@@ -165,12 +204,12 @@ static void join_locked(struct heap *heap, const struct plan *plan, struct begin
 }
 
 /* While moves are shared. */
-static void begin(struct heap *heap)
+static void begin(struct heap *heap, size_t size)
 {
-    const struct plan *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
+    unsigned number = 0;
+    const struct plan *plan = arena_for(heap, size, &number);
     struct beginning beginning = {0};
-    struct heap *nobody = NULL;
-    if (!plan || !atomic_compare_exchange_strong(&heap->arena->planned, &nobody, heap))
+    if (!plan || !arena_become(heap, number))
         return;
     bool done = prepare(&beginning, heap->arena, plan) && map_memory(&beginning, heap->store) == TARN_OK;
     if (done) {
@@ -181,17 +220,17 @@ static void begin(struct heap *heap)
         log_write(LOG_ERRORS, "device %d: the plan is not followed: %s", heap->arena->device->number,
                   tarn_last_error());
     }
-    /* Without memory it stays the arena's only heap that might, until its own memory is given up: nobody tries again and again. */
+    /* Without memory it stays the only heap that might, until its own memory is given up: nobody tries again and again. */
     discard(&beginning);
 }
 
-void plan_begin(struct heap *heap)
+void plan_begin(struct heap *heap, size_t size)
 {
     struct error_before before;
     error_attempt_begin(&before);
     if (observe_refuse_moving("the memory of a plan") == TARN_OK) {
         move_begin(heap->arena);
-        begin(heap);
+        begin(heap, size);
         move_end(heap->arena);
     }
     error_attempt_end(&before, TARN_OK);
@@ -200,8 +239,10 @@ void plan_begin(struct heap *heap)
 void plan_end_locked(struct heap *heap)
 {
     struct plan_follower *follower = heap->plan;
-    struct heap *self = heap;
-    atomic_compare_exchange_strong(&heap->arena->planned, &self, NULL);
+    for (unsigned i = 0; i < PLAN_ARENAS_MOST; i++) {
+        struct heap *self = heap;
+        atomic_compare_exchange_strong(&heap->arena->planned[i], &self, NULL);
+    }
     if (!follower)
         return;
     heap_plan_locked(heap, NULL);

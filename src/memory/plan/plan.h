@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Following a plan. The default pool of a device has one heap at most that does: that of the stream whose requests begin as the plan does.
+/* Following a plan. Each arena of the plan is followed by one heap at most of the default pool of a device: that of the stream whose requests
+ * begin as the arena's do. Streams share nothing of a plan, so what is free in a heap's order is all that a place needs.
  *
  *   heap's runs   [ small ][          the plan's arena          ]...growth      mapped at once when the heap begins to follow
  *   zone            SMALL                   LARGE
@@ -16,12 +17,13 @@
 
 struct plan_follower;
 
-/* Whether a plan is in force that a request of the heap may be the beginning of. For a first look, without a lock. */
+/* Whether the plan in force has an arena that nobody follows, and that a request of the heap, which follows none, may be the beginning of.
+ * For a first look, without a lock. */
 bool plan_may_begin(const struct heap *heap, size_t size);
 
-/* Makes the heap the one that follows the plan in force, with its memory mapped; nothing where another one does, or the memory cannot be
+/* Makes the heap the one that follows such an arena, with its memory mapped; nothing where another one was faster, or the memory cannot be
  * had, of which the log tells. With no lock held. */
-void plan_begin(struct heap *heap);
+void plan_begin(struct heap *heap, size_t size);
 
 /* Cuts a span for a request where the plan has it, or if that is not free, or the request is not planned, where the plan has nothing as
  * long as the block is likely to live. SPAN_TAKEN; TARN_ERROR_OUT_OF_MEMORY, without a text, where the ordinary way must be gone. */

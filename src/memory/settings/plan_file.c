@@ -19,9 +19,11 @@
 
 _Atomic(const struct plan *) plan_now;
 
-/* Who reads what, for error texts. */
+/* Who reads what, for error texts; and where an arena begins. */
 struct reading {
     const char *source, *path;
+    int file;
+    uint64_t size, base; /* bytes: of the file, and before the arena */
 };
 
 static __attribute__((format(printf, 2, 3))) tarn_status refuse(const struct reading *reading, const char *format, ...)
@@ -49,11 +51,11 @@ uint64_t plan_checksum(const struct plan_header *header, const struct plan_reque
     return hash(value, requests, le32toh(header->count) * sizeof *requests);
 }
 
-static tarn_status read_all(const struct reading *reading, int file, void *to, size_t size, uint64_t offset)
+static tarn_status read_all(const struct reading *reading, void *to, size_t size, uint64_t offset)
 {
     char *at = to;
     while (size > 0) {
-        ssize_t got = pread(file, at, size, (off_t)offset);
+        ssize_t got = pread(reading->file, at, size, (off_t)offset);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -77,27 +79,49 @@ static void header_decode(struct plan_header *header)
     header->small = le64toh(header->small);
     header->bound = le64toh(header->bound);
     header->recorded = le64toh(header->recorded);
+    header->behind = header->version == PLAN_VERSION ? 0 : le32toh(header->behind);
     header->checksum = le64toh(header->checksum);
 }
 
-/* What the header says of itself; `size` is the file's. */
-static tarn_status header_check(const struct reading *reading, const struct plan_header *header, uint64_t size)
+/* A number of a header that is wrong; `at` is its byte in the arena. */
+static __attribute__((format(printf, 3, 4))) tarn_status refuse_at(const struct reading *reading, uint64_t at,
+                                                                   const char *format, ...)
 {
+    char what[224];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    return refuse(reading, "byte %llu: %s", (unsigned long long)(reading->base + at), what);
+}
+
+/* What the header says of itself. `before` is the header of the arena before it, or NULL. */
+static tarn_status header_check(const struct reading *reading, const struct plan_header *header,
+                                const struct plan_header *before)
+{
+    uint64_t left = reading->size - reading->base;
     if (memcmp(header->magic, PLAN_MAGIC, sizeof header->magic) != 0)
-        return refuse(reading, "byte 0: this is not a tarn plan; tarn plan writes one");
-    if (header->version != PLAN_VERSION)
-        return refuse(reading, "byte 8: version is %u, and this tarn reads %d; write the plan again with its tarn plan",
-                      header->version, PLAN_VERSION);
+        return refuse_at(reading, 0, "this is not a tarn plan; tarn plan writes one");
+    if (before ? header->version != PLAN_VERSION_SEVERAL
+               : header->version != PLAN_VERSION && header->version != PLAN_VERSION_SEVERAL)
+        return refuse_at(reading, 8,
+                         "version is %u, and this tarn reads %d and %d; write the plan again with its tarn plan",
+                         header->version, PLAN_VERSION, PLAN_VERSION_SEVERAL);
     if (header->count == 0 || header->count > PLAN_REQUESTS_MOST)
-        return refuse(reading, "byte 12: requests is %u, but must be from 1 to %u", header->count, PLAN_REQUESTS_MOST);
-    if (size != sizeof *header + header->count * sizeof(struct plan_request))
-        return refuse(reading, "byte 12: requests is %u, for which the file's %llu bytes are not right", header->count,
-                      (unsigned long long)size);
+        return refuse_at(reading, 12, "requests is %u, but must be from 1 to %u", header->count, PLAN_REQUESTS_MOST);
+    uint64_t wanted = sizeof *header + header->count * sizeof(struct plan_request);
+    if (header->behind ? left < wanted : left != wanted)
+        return refuse_at(reading, 12, "requests is %u, for which the file's %llu bytes are not right", header->count,
+                         (unsigned long long)reading->size);
     if (header->arena == 0 || header->arena % TARN_BLOCK_UNIT || header->arena / TARN_BLOCK_UNIT > UINT32_MAX)
-        return refuse(reading, "byte 16: arena is %llu, but must be a multiple of %d up to 2 TiB",
-                      (unsigned long long)header->arena, (int)TARN_BLOCK_UNIT);
+        return refuse_at(reading, 16, "arena is %llu, but must be a multiple of %d up to 2 TiB",
+                         (unsigned long long)header->arena, (int)TARN_BLOCK_UNIT);
     if (header->small > TARN_MAX_SIZE)
-        return refuse(reading, "byte 24: small is %llu, but must be at most 1 EiB", (unsigned long long)header->small);
+        return refuse_at(reading, 24, "small is %llu, but must be at most 1 EiB", (unsigned long long)header->small);
+    if (before && header->behind != before->behind - 1)
+        return refuse_at(reading, 48, "arenas behind is %u, but must be %u", header->behind, before->behind - 1);
+    if (header->behind >= PLAN_ARENAS_MOST)
+        return refuse_at(reading, 48, "arenas behind is %u, but must be below %d", header->behind, PLAN_ARENAS_MOST);
     return TARN_OK;
 }
 
@@ -107,7 +131,7 @@ static tarn_status requests_check(const struct reading *reading, const struct pl
     const uint64_t units = header->arena / TARN_BLOCK_UNIT;
     for (uint32_t i = 0; i < header->count; i++) {
         struct plan_request *request = &requests[i];
-        unsigned long long at = sizeof *header + i * sizeof *request;
+        unsigned long long at = reading->base + sizeof *header + i * sizeof *request;
         request->size = le32toh(request->size);
         request->offset = le32toh(request->offset);
         request->end = le32toh(request->end);
@@ -153,23 +177,27 @@ static void sort_by_offset(const struct plan_request *requests, uint32_t *order,
     }
 }
 
-static tarn_status read_plan(const struct reading *reading, int file, const struct plan **result)
+static void plan_free(struct plan *plan)
 {
-    struct stat about;
+    size_t count = plan->header.count;
+    pages_free((void *)plan->requests, count * sizeof *plan->requests);
+    pages_free((void *)plan->by_offset, count * sizeof *plan->by_offset);
+    pages_free(plan, sizeof *plan);
+}
+
+/* Reads the arena at the reading's base. */
+static tarn_status read_arena(const struct reading *reading, const struct plan_header *before, struct plan **result)
+{
     struct plan_header header;
-    if (fstat(file, &about))
-        return refuse(reading, "cannot read: %s", strerror(errno));
-    if (!S_ISREG(about.st_mode))
-        return refuse(reading, "this is not a file; tarn plan writes one");
-    if (about.st_size < (off_t)sizeof header)
-        return refuse(reading, "byte 0: %lld bytes are not a tarn plan; tarn plan writes one",
-                      (long long)about.st_size);
-    tarn_status status = read_all(reading, file, &header, sizeof header, 0);
+    if (reading->size - reading->base < sizeof header)
+        return refuse_at(reading, 0, "%llu bytes are not a tarn plan; tarn plan writes one",
+                         (unsigned long long)(reading->size - reading->base));
+    tarn_status status = read_all(reading, &header, sizeof header, reading->base);
     if (status)
         return status;
     const struct plan_header raw = header;
     header_decode(&header);
-    status = header_check(reading, &header, (uint64_t)about.st_size);
+    status = header_check(reading, &header, before);
     if (status)
         return status;
 
@@ -178,13 +206,13 @@ static tarn_status read_plan(const struct reading *reading, int file, const stru
     struct plan_request *requests = pages_alloc(bytes);
     uint32_t *order = pages_alloc(order_bytes);
     if (plan && requests && order)
-        status = read_all(reading, file, requests, bytes, sizeof header);
+        status = read_all(reading, requests, bytes, reading->base + sizeof header);
     else
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a plan");
     if (!status && plan_checksum(&raw, requests) != header.checksum)
-        status =
-            refuse(reading, "byte 56: the checksum is not that of the file, which was changed or cut; write it again "
-                            "with tarn plan");
+        status = refuse_at(reading, 56,
+                           "the checksum is not that of the file, which was changed or cut; write it again with tarn "
+                           "plan");
     if (!status)
         status = requests_check(reading, &header, requests);
     if (status) {
@@ -194,18 +222,48 @@ static tarn_status read_plan(const struct reading *reading, int file, const stru
         return status;
     }
     sort_by_offset(requests, order, header.count);
-    *plan = (struct plan){header, requests, order};
+    *plan = (struct plan){NULL, header, requests, order};
     *result = plan;
     return TARN_OK;
 }
 
+static tarn_status read_plan(struct reading *reading, const struct plan **result)
+{
+    struct stat about;
+    if (fstat(reading->file, &about))
+        return refuse(reading, "cannot read: %s", strerror(errno));
+    if (!S_ISREG(about.st_mode))
+        return refuse(reading, "this is not a file; tarn plan writes one");
+    reading->size = (uint64_t)about.st_size;
+
+    struct plan *arenas[PLAN_ARENAS_MOST], *plan = NULL;
+    tarn_status status = TARN_OK;
+    unsigned count = 0;
+    do {
+        status = read_arena(reading, plan ? &plan->header : NULL, &plan);
+        if (!status) {
+            arenas[count++] = plan;
+            reading->base += sizeof plan->header + plan->header.count * sizeof *plan->requests;
+        }
+    } while (!status && plan->header.behind);
+    for (unsigned i = 0; i < count; i++) {
+        if (status)
+            plan_free(arenas[i]);
+        else
+            arenas[i]->next = i + 1 < count ? arenas[i + 1] : NULL;
+    }
+    if (!status)
+        *result = arenas[0];
+    return status;
+}
+
 tarn_status plan_load(const char *source, const char *path, const struct plan **plan)
 {
-    const struct reading reading = {source, path};
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not be waited for */
-    if (file < 0)
+    struct reading reading = {.source = source, .path = path};
+    reading.file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not be waited for */
+    if (reading.file < 0)
         return refuse(&reading, "cannot open: %s", strerror(errno));
-    tarn_status status = read_plan(&reading, file, plan);
-    close(file);
+    tarn_status status = read_plan(&reading, plan);
+    close(reading.file);
     return status;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* From one placement to lower ones. Each search is for a height between what is proved and what is reached: half and three quarters of the
- * way up in turn, since a low height prunes more and a high one has more placements. Each is short; those without success begin anew in
- * another order, and get longer by Luby's sequence (Luby, Sinclair and Zuckerman, 1993). */
+/* From one placement to lower ones. Each search is for a height. One in four is for the least that is not refuted: nothing prunes as well,
+ * and what fits there is often found sooner than anything above. The others are for heights that are spread over the upper part of the gap
+ * to what is reached. Each is short; those without success begin anew in another order, and get longer by Luby's sequence (Luby, Sinclair
+ * and Zuckerman, 1993). Where many have failed, beams take part. */
 #include "replay/packing_search.h"
 
 #include <stdio.h>
@@ -13,6 +14,15 @@
 #define SEARCH_STEPS UINT64_C(5000000) /* of the shortest search: about 10 ms */
 #define ORDERS 9                       /* searches of one length */
 #define LONGEST 32                     /* times the shortest */
+#define LEAST_UP 100                   /* 256ths of the gap: the heights to look for, from this one on */
+#define MOST_UP 250
+#define STEP_UP 97            /* from one height to the next: coprime to how many there are */
+#define FIRST_BEAM 18         /* searches before the first beam */
+#define BEAM_EACH 6           /* searches, of which one is a beam */
+#define BEAM_WIDTH 30         /* nodes of a level, of the narrowest beam */
+#define BEAM_WIDEST 2         /* times the narrowest */
+#define BEAM_SECONDS 2        /* at most */
+#define BEAM_WAYS 4, 5, 6, 17 /* orders that led beams far */
 
 struct improvement {
     struct packing_block *blocks;
@@ -84,12 +94,36 @@ static void take(struct improvement *improvement)
     improvement->result->height = height;
 }
 
-/* The height to look for. */
-static uint64_t target_of(const struct improvement *improvement, uint64_t attempt)
+/* The height to look for. `up` is how far it is above what is proved, in 256ths of the gap. */
+static uint64_t target_of(const struct improvement *improvement, uint64_t up)
 {
-    uint64_t gap = improvement->result->height - improvement->low;
-    uint64_t up = attempt % 2 ? gap - gap / 4 : gap / 2;
-    return improvement->low + (up < gap ? up : gap - 1) / improvement->unit * improvement->unit;
+    uint64_t gap = improvement->result->height - improvement->low, unit = improvement->unit;
+    uint64_t above = gap / 256 * up + gap % 256 * up / 256;
+    return improvement->low + (above < gap ? above : gap - 1) / unit * unit;
+}
+
+static bool search_beam(struct improvement *improvement, uint64_t number, uint64_t height)
+{
+    static const uint64_t ways[] = {BEAM_WAYS};
+    struct packing_result *result = improvement->result;
+    uint64_t times = luby(number + 1);
+    return packing_search_beam(improvement->search, height, ways[number % (sizeof ways / sizeof *ways)],
+                               BEAM_WIDTH * (uint32_t)(times < BEAM_WIDEST ? times : BEAM_WIDEST),
+                               improvement->limits->steps - result->steps, &result->steps, improvement->offsets);
+}
+
+/* The search of a number, for the height that it gives. `late`: there is no time left for a beam. */
+static enum packing_answer search(struct improvement *improvement, uint64_t attempt, bool late, uint64_t *height)
+{
+    struct packing_result *result = improvement->result;
+    uint64_t left = improvement->limits->steps - result->steps, steps = SEARCH_STEPS * luby(attempt / ORDERS + 1);
+    bool beam = !late && attempt >= FIRST_BEAM && attempt % BEAM_EACH == 0, lowest = attempt % 4 == 1;
+    *height = target_of(improvement, lowest ? 0 : LEAST_UP + attempt * STEP_UP % (MOST_UP - LEAST_UP));
+    if (beam)
+        return search_beam(improvement, attempt / BEAM_EACH, *height) ? PACKING_FITS : PACKING_CUT;
+    steps *= lowest ? 2 : 1;
+    return packing_search_run(improvement->search, *height, attempt, steps < left ? steps : left, &result->steps,
+                              improvement->offsets);
 }
 
 static void improve(struct improvement *improvement)
@@ -99,18 +133,14 @@ static void improve(struct improvement *improvement)
     double now = improvement->begun = seconds();
     for (uint64_t attempt = 0; result->height > improvement->low && result->steps < limits->steps &&
                                now - improvement->begun < limits->seconds;) {
-        uint64_t target = target_of(improvement, attempt), left = limits->steps - result->steps;
-        uint64_t steps = SEARCH_STEPS * luby(attempt / ORDERS + 1);
-        enum packing_answer answer = packing_search_run(
-            improvement->search, target, attempt, steps < left ? steps : left, &result->steps, improvement->offsets);
+        uint64_t target;
+        bool late = now - improvement->begun > limits->seconds - BEAM_SECONDS;
+        enum packing_answer answer = search(improvement, attempt++, late, &target);
         result->tries++;
-        attempt++;
-        if (answer == PACKING_FITS) {
+        if (answer == PACKING_FITS)
             take(improvement);
-            attempt = 0;
-        } else if (answer == PACKING_NEVER) {
+        else if (answer == PACKING_NEVER)
             result->proved = improvement->low = target + improvement->unit;
-        }
         now = seconds();
         show(improvement, now, false);
     }

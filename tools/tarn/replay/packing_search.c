@@ -17,7 +17,10 @@
  * gaps is the least height of the section. If that is above the height, the branch is dead.
  *
  * Parts. When no block to be placed bridges two sections, the blocks before and behind have nothing to do with each other, and
- * are searched one part after the other, the tightest first. If one part has no placement, there is none. */
+ * are searched one part after the other, the tightest first. If one part has no placement, there is none.
+ *
+ * Beams. Where a depth-first search is lost in what follows its first choices, a beam search (Ow and Morton, 1988) is not: it
+ * goes on from the best nodes of each level, of which the best has the most to spare in its tightest sections. It proves nothing. */
 #include "replay/packing_search.h"
 
 #include <stdlib.h>
@@ -37,6 +40,13 @@ struct node {
     uint32_t left;
 };
 
+/* A node that a beam goes on from. */
+struct state {
+    struct node node;
+    uint64_t *offsets;
+    uint64_t tightness; /* the least is the best */
+};
+
 struct packing_search {
     const struct packing_block *blocks;
     uint32_t count, sections;
@@ -47,6 +57,8 @@ struct packing_search {
     double *weight;                   /* by block: of candidates at one offset the heaviest is first */
     uint64_t *offsets;
     struct node *nodes;
+    struct state *beam[2]; /* `beam_room` each: the nodes of a level, and of the next one */
+    uint32_t beam_room;
     uint64_t height, steps, limit, random;
 };
 
@@ -139,6 +151,15 @@ static bool create_node(struct node *node, uint32_t count)
     return node->low && node->top && node->order && node->part && node->placed;
 }
 
+static void destroy_node(struct node *node)
+{
+    free(node->low);
+    free(node->top);
+    free(node->order);
+    free(node->part);
+    free(node->placed);
+}
+
 /* The node below another, which gets memory when the search first comes there: a level is used to place a block or to take blocks
  * apart, so there are at most two for each. */
 static struct node *node_below(struct packing_search *search, uint32_t depth)
@@ -175,14 +196,16 @@ void packing_search_destroy(struct packing_search *search)
 {
     if (!search)
         return;
-    for (size_t i = 0; search->nodes && i < 2 * (size_t)search->count + 2; i++) {
-        free(search->nodes[i].low);
-        free(search->nodes[i].top);
-        free(search->nodes[i].order);
-        free(search->nodes[i].part);
-        free(search->nodes[i].placed);
-    }
+    for (size_t i = 0; search->nodes && i < 2 * (size_t)search->count + 2; i++)
+        destroy_node(&search->nodes[i]);
     free(search->nodes);
+    for (int level = 0; level < 2; level++) {
+        for (uint32_t i = 0; search->beam[level] && i < search->beam_room; i++) {
+            destroy_node(&search->beam[level][i].node);
+            free(search->beam[level][i].offsets);
+        }
+        free(search->beam[level]);
+    }
     free(search->first);
     free(search->until);
     free(search->met_from);
@@ -447,17 +470,15 @@ static double weight_of(const struct packing_search *search, uint32_t block, uin
     }
 }
 
-enum packing_answer packing_search_run(struct packing_search *search, uint64_t height, uint64_t way, uint64_t limit,
-                                       uint64_t *steps, uint64_t *offsets)
+/* Everything is to be placed, from 0 on. */
+static void begin(struct packing_search *search, struct node *root, uint64_t height, uint64_t way)
 {
     double most = 1;
-    struct node *root = &search->nodes[0];
     for (uint32_t at = 0; at < search->sections; at++)
         most = (double)search->load[at] > most ? (double)search->load[at] : most;
     search->random = (way + 1) * UINT64_C(0x9e3779b97f4a7c15);
     search->height = height;
     search->steps = 0;
-    search->limit = limit;
     root->left = search->count;
     for (uint32_t i = 0; i < search->count; i++) {
         search->weight[i] = weight_of(search, i, way, most) * (way < WAYS ? 1 : jitter(search));
@@ -466,9 +487,132 @@ enum packing_answer packing_search_run(struct packing_search *search, uint64_t h
         root->order[i] = i;
         root->placed[i] = 0;
     }
+}
+
+enum packing_answer packing_search_run(struct packing_search *search, uint64_t height, uint64_t way, uint64_t limit,
+                                       uint64_t *steps, uint64_t *offsets)
+{
+    struct node *root = &search->nodes[0];
+    begin(search, root, height, way);
+    search->limit = limit;
     enum packing_answer answer = prune(search, root) ? descend(search, 0) : PACKING_NEVER;
     *steps += search->steps;
     if (answer == PACKING_FITS)
         memcpy(offsets, search->offsets, search->count * sizeof *offsets);
     return answer;
+}
+
+/* Beams ------------------------------------------------------------------------------------------------------------- */
+
+enum { BRANCHES = 4 }; /* candidates of one node that are tried */
+
+static bool create_beam(struct packing_search *search, uint32_t width)
+{
+    bool done = true;
+    for (int level = 0; level < 2 && done; level++) {
+        struct state *grown = reallocarray(search->beam[level], width, sizeof *grown);
+        if (!grown)
+            return false;
+        search->beam[level] = grown;
+        memset(grown + search->beam_room, 0, (width - search->beam_room) * sizeof *grown);
+    }
+    for (uint32_t from = search->beam_room; from < width; from++) {
+        search->beam_room++;
+        for (int level = 0; level < 2; level++) {
+            struct state *state = &search->beam[level][from];
+            state->offsets = calloc(search->count + (size_t)1, sizeof *state->offsets);
+            done = create_node(&state->node, search->count) && state->offsets && done;
+        }
+        if (!done)
+            return false;
+    }
+    return true;
+}
+
+/* Of a node that was pruned: the sum over its sections, in which the tight ones count for more by far. */
+static uint64_t tightness_of(const struct packing_search *search)
+{
+    uint64_t sum = 0, unit = search->height / 100 + 1;
+    for (uint32_t at = 0; at < search->sections; at++) {
+        if (search->spare[at] == NONE)
+            continue;
+        double ratio = (double)unit / (double)(search->spare[at] + unit); /* divisions are rounded alike everywhere */
+        uint64_t part = (uint64_t)(ratio * (1 << 20)), square = part * part >> 20;
+        sum += square * square >> 20;
+    }
+    return sum;
+}
+
+static void keep(const struct packing_search *search, const struct node *node, const uint64_t *offsets,
+                 struct state *to)
+{
+    copy_node(search, node, &to->node);
+    memcpy(to->node.order, node->order, node->left * sizeof *node->order);
+    memcpy(to->node.placed, node->placed, search->count * sizeof *node->placed);
+    to->node.left = node->left;
+    memcpy(to->offsets, offsets, search->count * sizeof *offsets);
+}
+
+struct level {
+    struct state *states;
+    uint32_t count, width, worst;
+};
+
+/* Adds a node to a level, in the place of the worst if the level is full. */
+static void offer(const struct packing_search *search, struct level *level, const struct node *node,
+                  const uint64_t *offsets, uint32_t block)
+{
+    uint64_t tightness = tightness_of(search);
+    if (level->count == level->width && tightness >= level->states[level->worst].tightness)
+        return;
+    struct state *to = &level->states[level->count < level->width ? level->count++ : level->worst];
+    keep(search, node, offsets, to);
+    to->offsets[block] = search->offsets[block];
+    to->tightness = tightness;
+    if (level->count < level->width)
+        return;
+    level->worst = 0;
+    for (uint32_t i = 1; i < level->count; i++)
+        if (level->states[i].tightness > level->states[level->worst].tightness)
+            level->worst = i;
+}
+
+/* Tries candidates of a state, each of which is refused after it was tried. */
+static void branch(struct packing_search *search, struct state *state, struct node *scratch, struct level *next)
+{
+    for (int i = 0; i < BRANCHES; i++) {
+        uint32_t block = choose(search, &state->node);
+        if (place(search, &state->node, scratch, block) && prune(search, scratch))
+            offer(search, next, scratch, state->offsets, block);
+        state->node.low[block] = lowest_end(search, &state->node, block);
+        if (state->node.low[block] == NONE || !prune(search, &state->node))
+            return;
+    }
+}
+
+bool packing_search_beam(struct packing_search *search, uint64_t height, uint64_t way, uint32_t width, uint64_t limit,
+                         uint64_t *steps, uint64_t *offsets)
+{
+    struct node *root = &search->nodes[0], *scratch = node_below(search, 0);
+    if (width > search->beam_room && !create_beam(search, width))
+        return false;
+    begin(search, root, height, way);
+    struct level now = {search->beam[0], 0, width, 0}, next = {search->beam[1], 0, width, 0};
+    if (scratch && prune(search, root)) {
+        keep(search, root, search->offsets, &now.states[0]);
+        now.count = 1;
+    }
+    for (uint32_t placed = 0; placed < search->count && now.count > 0 && search->steps < limit; placed++) {
+        next.count = 0;
+        for (uint32_t i = 0; i < now.count; i++)
+            branch(search, &now.states[i], scratch, &next);
+        struct level full = next;
+        next = now;
+        now = full;
+    }
+    *steps += search->steps;
+    if (!now.count || now.states[0].node.left)
+        return false;
+    memcpy(offsets, now.states[0].offsets, search->count * sizeof *offsets);
+    return true;
 }

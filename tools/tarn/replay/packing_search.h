@@ -27,4 +27,9 @@ void packing_search_destroy(struct packing_search *search);
 enum packing_answer packing_search_run(struct packing_search *search, uint64_t height, uint64_t way, uint64_t limit,
                                        uint64_t *steps, uint64_t *offsets);
 
+/* Looks for such a placement level by level, with at most `width` nodes in each, as long as fewer than `limit` steps were taken. True when
+ * it has found one, whose `offsets` are then written; else nothing is known. */
+bool packing_search_beam(struct packing_search *search, uint64_t height, uint64_t way, uint32_t width, uint64_t limit,
+                         uint64_t *steps, uint64_t *offsets);
+
 #endif

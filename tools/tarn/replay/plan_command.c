@@ -156,11 +156,44 @@ static bool plan_rest(const struct arguments *arguments, struct plan_draft *draf
 {
     if (!try_draft(arguments, draft, 0, &findings->replay))
         return false;
-    uint64_t arena = least_round_up(draft->header.arena);
-    uint64_t beside = findings->replay.peak_reserved > arena ? findings->replay.peak_reserved - arena : 0;
-    uint64_t most = draft->rest ? least_round_up(2 * draft->rest + LEAST_GRANULE) : 0;
-    draft->header.small = beside < most ? beside : most;
+    uint64_t arenas = plan_draft_arenas(draft);
+    uint64_t beside = findings->replay.peak_reserved > arenas ? findings->replay.peak_reserved - arenas : 0;
+    for (uint32_t i = 0; i < draft->count; i++) {
+        struct plan_draft_arena *arena = &draft->arenas[i];
+        uint64_t most = arena->rest ? least_round_up(2 * arena->rest + LEAST_GRANULE) : 0;
+        arena->header.small = beside < most ? beside : most;
+        beside -= arena->header.small;
+    }
     return try_draft(arguments, draft, 0, &findings->replay);
+}
+
+/* Makes a plan of all streams, and one of that alone which asks for most; the one with which less is reserved stays. Streams whose peaks
+ * are not at one time are better off without arenas of their own, since each takes what another does not need. */
+static bool make_plan(const struct arguments *arguments, const struct workload *workload, struct plan_draft *draft,
+                      struct findings *findings)
+{
+    const struct packing_limits limits = {
+        .steps = arguments->steps, .seconds = arguments->seconds, .show = isatty(STDERR_FILENO) == 1};
+    struct plan_draft one = {0};
+    struct findings with_one = *findings;
+    char error[256];
+    if (!plan_draft_make(workload, PLAN_ARENAS_MOST, EFFORT, &limits, draft, error, sizeof error))
+        return complain(arguments->path, error);
+    if (!plan_rest(arguments, draft, findings))
+        return false;
+    if (draft->count == 1)
+        return true;
+    if (!plan_draft_make(workload, 1, EFFORT, &limits, &one, error, sizeof error))
+        return complain(arguments->path, error);
+    bool done = plan_rest(arguments, &one, &with_one);
+    if (done && with_one.replay.peak_reserved < findings->replay.peak_reserved) {
+        struct plan_draft several = *draft;
+        *draft = one;
+        *findings = with_one;
+        one = several;
+    }
+    plan_draft_finish(&one);
+    return done;
 }
 
 /* --- the smallest devices ------------------------------------------------------------------------------------------ */
@@ -226,19 +259,34 @@ static void line(const char *label, uint64_t bytes, uint64_t bound)
         printf("  %-44s %12s\n", label, "not found");
 }
 
+static void print_arena(const struct plan_draft_arena *arena, uint64_t bound)
+{
+    char label[96];
+    snprintf(label, sizeof label, "    stream 0x%" PRIx64 ", %.5f of its bound", arena->stream,
+             (double)arena->found.height / (double)arena->found.bound);
+    line(label, arena->found.height, bound);
+}
+
 static void print_table(const struct arguments *arguments, const struct workload *workload,
                         const struct plan_draft *draft, const struct findings *findings)
 {
     const char *slash = strrchr(arguments->path, '/');
     uint64_t bound = findings->requested;
     printf("%s, device %d\n", slash ? slash + 1 : arguments->path, workload->device);
-    printf("  planned: %s of %s allocations, those above 64 KiB on stream 0x%" PRIx64 "; orders tried: %s\n\n",
-           units_count(draft->header.count).text, units_count(workload->alloc_count + workload->initial_count).text,
-           draft->stream, units_count(draft->found.tries).text);
+    char streams[40];
+    if (draft->count == 1)
+        snprintf(streams, sizeof streams, "stream 0x%" PRIx64, draft->arenas[0].stream);
+    else
+        snprintf(streams, sizeof streams, "%" PRIu32 " streams", draft->count);
+    printf("  planned: %s of %s allocations, those above 64 KiB on %s; orders tried: %s\n\n",
+           units_count(draft->planned).text, units_count(workload->alloc_count + workload->initial_count).text, streams,
+           units_count(draft->found.tries).text);
     printf("  %-44s %12s  %s\n", "", "", "/ requested");
     line("peak requested", bound, bound);
     line("peak of what is planned, the lower bound", draft->found.bound, bound);
     line("  placed", draft->found.height, bound);
+    for (uint32_t i = 0; i < draft->count && draft->count > 1; i++)
+        print_arena(&draft->arenas[i], bound);
     line("reserved with the plan", findings->replay.peak_reserved, bound);
     line("smallest device, with the plan", findings->planned, bound);
     line("smallest device, without", findings->tarn, bound);
@@ -250,13 +298,26 @@ static void print_table(const struct arguments *arguments, const struct workload
            draft->found.height <= draft->found.proved ? "; no placement is lower" : "");
     if (arguments->output)
         printf("  written: %s, %s; TARN_ALLOC_CONF=plan:%s\n", arguments->output,
-               units_bytes(sizeof(struct plan_header) + draft->header.count * sizeof(struct plan_request)).text,
-               arguments->output);
+               units_bytes(plan_draft_size(draft)).text, arguments->output);
 }
 
 static json_t *json_known(uint64_t bytes)
 {
     return bytes ? json_integer((json_int_t)bytes) : json_null();
+}
+
+static json_t *json_arenas(const struct plan_draft *draft)
+{
+    json_t *arenas = json_array();
+    for (uint32_t i = 0; i < draft->count; i++) {
+        const struct plan_draft_arena *arena = &draft->arenas[i];
+        json_array_append_new(
+            arenas, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "stream", (json_int_t)arena->stream, "planned",
+                              (json_int_t)arena->header.count, "bound", (json_int_t)arena->found.bound, "proved",
+                              (json_int_t)arena->found.proved, "placed", (json_int_t)arena->found.height, "small",
+                              (json_int_t)arena->header.small));
+    }
+    return arenas;
 }
 
 static bool print_json(const struct arguments *arguments, const struct workload *workload,
@@ -265,14 +326,17 @@ static bool print_json(const struct arguments *arguments, const struct workload 
     json_t *devices = json_pack("{s:o, s:o, s:o}", "plan", json_known(findings->planned), "tarn",
                                 json_known(findings->tarn), "pytorch", json_known(findings->pytorch));
     json_int_t count = (json_int_t)workload->alloc_count + (json_int_t)workload->initial_count;
-    json_t *object = json_pack("{s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s?}", "file",
-                               arguments->path, "device", workload->device, "allocations", count, "planned",
-                               (json_int_t)draft->header.count, "stream", (json_int_t)draft->stream, "peak_requested",
-                               (json_int_t)findings->requested, "bound", (json_int_t)draft->found.bound, "proved",
-                               (json_int_t)draft->found.proved, "placed", (json_int_t)draft->found.height, "small",
-                               (json_int_t)draft->header.small, "reserved", (json_int_t)findings->replay.peak_reserved,
-                               "orders", (json_int_t)draft->found.tries, "steps", (json_int_t)draft->found.steps,
-                               "smallest_device", devices, "output", arguments->output);
+    json_int_t small = 0;
+    for (uint32_t i = 0; i < draft->count; i++)
+        small += (json_int_t)draft->arenas[i].header.small;
+    json_t *object = json_pack(
+        "{s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s?}", "file", arguments->path,
+        "device", workload->device, "allocations", count, "planned", (json_int_t)draft->planned, "stream",
+        (json_int_t)draft->arenas[draft->largest].stream, "peak_requested", (json_int_t)findings->requested, "bound",
+        (json_int_t)draft->found.bound, "proved", (json_int_t)draft->found.proved, "placed",
+        (json_int_t)draft->found.height, "small", small, "reserved", (json_int_t)findings->replay.peak_reserved,
+        "orders", (json_int_t)draft->found.tries, "steps", (json_int_t)draft->found.steps, "arenas", json_arenas(draft),
+        "smallest_device", devices, "output", arguments->output);
     bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
     json_decref(object);
     return done || complain(arguments->path, "the result could not be written");
@@ -297,7 +361,6 @@ static int plan(struct arguments *arguments)
     struct workload workload = {0};
     struct plan_draft draft = {0};
     struct findings findings = {0};
-    char error[256];
     if (arguments->output && !command_may_write("plan", arguments->output))
         return COMMAND_FAILED;
     if (intervals_are_in(arguments->path)) {
@@ -308,11 +371,8 @@ static int plan(struct arguments *arguments)
     if (!read_workload(arguments, &workload))
         return COMMAND_FAILED;
     findings.requested = workload.peak_requested;
-    const struct packing_limits limits = {
-        .steps = arguments->steps, .seconds = arguments->seconds, .show = isatty(STDERR_FILENO) == 1};
     bool done =
-        plan_draft_make(&workload, EFFORT, &limits, &draft, error, sizeof error) || complain(arguments->path, error);
-    done = done && plan_rest(arguments, &draft, &findings) && search_devices(arguments, &workload, &draft, &findings);
+        make_plan(arguments, &workload, &draft, &findings) && search_devices(arguments, &workload, &draft, &findings);
     done = done && (!arguments->output || write_output(arguments, &draft));
     if (done && arguments->json)
         done = print_json(arguments, &workload, &draft, &findings);

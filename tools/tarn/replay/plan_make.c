@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes plans. Time in a plan is counted in planned requests, as the library counts them when it follows one: a block lives from its own
- * request to the first that comes after it was given back, with what other streams did to it. */
+/* Makes plans. Time in an arena of a plan is counted in its requests, as the library counts them when it follows it: a block lives from its
+ * own request to the first of the same stream that comes after it was given back, with what other streams did to it. */
 #include "replay/plan_make.h"
 #include "replay/least.h"
 
@@ -20,30 +20,43 @@ static uint64_t rounded(uint64_t size)
     return (size + TARN_BLOCK_UNIT - 1) / TARN_BLOCK_UNIT * TARN_BLOCK_UNIT;
 }
 
-/* The stream that asks for most bytes in the default pool. */
-static bool find_stream(const struct workload *workload, uint32_t *stream)
+/* A stream and what it asks for. */
+struct asking {
+    uint32_t stream;
+    uint64_t bytes; /* of the requests that can be planned */
+};
+
+static int by_bytes(const void *left, const void *right)
 {
-    uint64_t *bytes = calloc(workload->stream_count + 1, sizeof *bytes);
-    if (!bytes)
-        return false;
-    *stream = 0;
-    for (size_t i = 0; i < workload->block_count; i++) {
+    const struct asking *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    return a->stream < b->stream ? -1 : 1;
+}
+
+/* The streams of the default pool, those that ask for most first. NULL when memory is short. */
+static struct asking *find_streams(const struct workload *workload)
+{
+    struct asking *streams = calloc(workload->stream_count + 1, sizeof *streams);
+    for (size_t i = 0; streams && i < workload->stream_count; i++)
+        streams[i].stream = (uint32_t)i;
+    for (size_t i = 0; streams && i < workload->block_count; i++) {
         const struct workload_block *block = &workload->blocks[i];
-        uint64_t *sum = &bytes[block->stream];
-        if (block->pool == 0 && __builtin_add_overflow(*sum, block->size, sum))
+        uint64_t *sum = &streams[block->stream].bytes;
+        if (block->pool == 0 && rounded(block->size) > PLAN_LEAST_REQUEST &&
+            __builtin_add_overflow(*sum, block->size, sum))
             *sum = UINT64_MAX;
     }
-    for (size_t i = 0; i < workload->stream_count; i++)
-        if (bytes[i] > bytes[*stream])
-            *stream = (uint32_t)i;
-    free(bytes);
-    return true;
+    if (streams)
+        qsort(streams, workload->stream_count, sizeof *streams, by_bytes);
+    return streams;
 }
 
 /* The blocks that are planned, in the order of their requests. */
 struct selection {
     const struct workload *workload;
     uint32_t stream, count;
+    uint32_t first, seen;         /* blocks of the workload before the first one, and so far */
     uint32_t *numbers;            /* by block of the workload: its request, or WORKLOAD_NO_BLOCK */
     struct packing_block *blocks; /* by request */
 };
@@ -57,8 +70,11 @@ static bool is_rest(const struct selection *selection, uint32_t number)
 static void select_block(struct selection *selection, uint32_t number)
 {
     const struct workload_block *block = &selection->workload->blocks[number];
+    selection->seen++;
     if (block->stream != selection->stream || block->pool != 0 || rounded(block->size) <= PLAN_LEAST_REQUEST)
         return;
+    if (selection->count == 0)
+        selection->first = selection->seen;
     selection->numbers[number] = selection->count;
     selection->blocks[selection->count] =
         (struct packing_block){.size = rounded(block->size), .start = selection->count, .end = UINT32_MAX};
@@ -68,6 +84,7 @@ static void select_block(struct selection *selection, uint32_t number)
 static void select_blocks(struct selection *selection)
 {
     const struct workload *workload = selection->workload;
+    selection->count = selection->seen = 0;
     for (size_t i = 0; i < workload->block_count; i++)
         selection->numbers[i] = WORKLOAD_NO_BLOCK;
     for (size_t i = 0; i < workload->initial_count; i++)
@@ -85,11 +102,12 @@ static void select_blocks(struct selection *selection)
 }
 
 static bool make(struct selection *selection, uint64_t effort, const struct packing_limits *limits,
-                 struct plan_draft *draft, char *error, size_t error_size)
+                 struct plan_draft_arena *draft, char *error, size_t error_size)
 {
     const uint64_t most = UINT32_MAX * (uint64_t)TARN_BLOCK_UNIT;
     struct packing_limits search = *limits;
-    bool done = packing_solve(selection->blocks, selection->count, effort, &draft->found);
+    draft->requests = calloc(selection->count, sizeof *draft->requests);
+    bool done = draft->requests && packing_solve(selection->blocks, selection->count, effort, &draft->found);
     search.goal = least_round_up(draft->found.bound); /* the arena is of granules */
     if (!done || !packing_improve(selection->blocks, selection->count, &search, &draft->found)) {
         snprintf(error, error_size, "there is not enough host memory");
@@ -134,28 +152,83 @@ static uint64_t rest_peak(const struct selection *selection)
     return peak;
 }
 
-bool plan_draft_make(const struct workload *workload, uint64_t effort, const struct packing_limits *limits,
-                     struct plan_draft *draft, char *error, size_t error_size)
+static int by_first(const void *left, const void *right)
+{
+    const struct plan_draft_arena *a = left, *b = right;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* Adds the arena of a stream that has requests to plan. What is left of the limits is for it and `more` others. */
+static bool add_arena(struct selection *selection, uint64_t effort, const struct packing_limits *limits, uint32_t more,
+                      struct plan_draft *draft, char *error, size_t error_size)
+{
+    const struct workload *workload = selection->workload;
+    struct plan_draft_arena *arena = &draft->arenas[draft->count];
+    struct packing_limits own = *limits;
+    own.seconds /= more + 1;
+    own.steps = (own.steps - draft->found.steps) / (more + 1);
+    select_blocks(selection);
+    if (selection->count > PLAN_REQUESTS_MOST) {
+        snprintf(error, error_size,
+                 "device %d has %" PRIu32 " requests above %zu bytes on one stream; a plan has 1 to %u",
+                 workload->device, selection->count, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
+        return false;
+    }
+    draft->count++;
+    if (!make(selection, effort / (more + 1), &own, arena, error, error_size))
+        return false;
+    arena->stream = workload->streams[selection->stream];
+    arena->first = selection->first;
+    arena->rest = rest_peak(selection);
+    draft->planned += arena->header.count;
+    draft->found.bound += arena->found.bound;
+    draft->found.height += arena->found.height;
+    draft->found.proved += arena->found.proved;
+    draft->found.tries += arena->found.tries;
+    draft->found.steps += arena->found.steps;
+    return true;
+}
+
+static void put_in_order(struct plan_draft *draft)
+{
+    uint64_t stream = draft->arenas[0].stream;
+    qsort(draft->arenas, draft->count, sizeof *draft->arenas, by_first);
+    for (uint32_t i = 0; i < draft->count; i++) {
+        struct plan_header *header = &draft->arenas[i].header;
+        header->version = draft->count > 1 ? PLAN_VERSION_SEVERAL : PLAN_VERSION;
+        header->behind = draft->count - 1 - i;
+        if (draft->arenas[i].stream == stream)
+            draft->largest = i;
+    }
+}
+
+bool plan_draft_make(const struct workload *workload, uint32_t most, uint64_t effort,
+                     const struct packing_limits *limits, struct plan_draft *draft, char *error, size_t error_size)
 {
     struct selection selection = {.workload = workload};
-    *draft = (struct plan_draft){0};
+    struct asking *streams = find_streams(workload);
+    uint32_t count = 0;
+    *draft = (struct plan_draft){.arenas = calloc(PLAN_ARENAS_MOST, sizeof *draft->arenas)};
     selection.numbers = calloc(workload->block_count + 1, sizeof *selection.numbers);
     selection.blocks = calloc(workload->block_count + 1, sizeof *selection.blocks);
-    draft->requests = calloc(workload->block_count + 1, sizeof *draft->requests);
-    bool done = selection.numbers && selection.blocks && draft->requests && find_stream(workload, &selection.stream);
-    if (!done) {
+    bool done = streams && draft->arenas && selection.numbers && selection.blocks;
+    if (!done)
         snprintf(error, error_size, "there is not enough host memory");
-    } else {
-        select_blocks(&selection);
-        draft->stream = workload->stream_count ? workload->streams[selection.stream] : 0;
-        done = selection.count > 0 && selection.count <= PLAN_REQUESTS_MOST;
-        if (!done)
-            snprintf(error, error_size,
-                     "device %d has %" PRIu32 " requests above %zu bytes on one stream; a plan has 1 to %u",
-                     workload->device, selection.count, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
+    most = most < PLAN_ARENAS_MOST ? most : PLAN_ARENAS_MOST;
+    while (done && count < most && count < workload->stream_count && streams[count].bytes)
+        count++;
+    if (done && !count) {
+        snprintf(error, error_size, "device %d has no requests above %zu bytes in its default pool; a plan has 1 to %u",
+                 workload->device, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
+        done = false;
     }
-    done = done && make(&selection, effort, limits, draft, error, error_size);
-    draft->rest = done ? rest_peak(&selection) : 0;
+    for (uint32_t i = 0; i < count && done; i++) {
+        selection.stream = streams[i].stream;
+        done = add_arena(&selection, effort, limits, count - 1 - i, draft, error, error_size);
+    }
+    if (done)
+        put_in_order(draft);
+    free(streams);
     free(selection.numbers);
     free(selection.blocks);
     if (!done)
@@ -165,31 +238,55 @@ bool plan_draft_make(const struct workload *workload, uint64_t effort, const str
 
 void plan_draft_finish(struct plan_draft *draft)
 {
-    free(draft->requests);
+    for (uint32_t i = 0; i < draft->count; i++)
+        free(draft->arenas[i].requests);
+    free(draft->arenas);
     *draft = (struct plan_draft){0};
 }
 
-/* The plan as the file has it. */
-static bool write_stream(const struct plan_draft *draft, FILE *out)
+uint64_t plan_draft_arenas(const struct plan_draft *draft)
 {
-    const struct plan_header *header = &draft->header;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < draft->count; i++)
+        sum += least_round_up(draft->arenas[i].header.arena);
+    return sum;
+}
+
+uint64_t plan_draft_size(const struct plan_draft *draft)
+{
+    return draft->count * sizeof(struct plan_header) + draft->planned * sizeof(struct plan_request);
+}
+
+/* An arena as the file has it. */
+static bool write_arena(const struct plan_draft_arena *arena, FILE *out)
+{
+    const struct plan_header *header = &arena->header;
     struct plan_header encoded = {.version = htole32(header->version),
                                   .count = htole32(header->count),
                                   .arena = htole64(header->arena),
                                   .small = htole64(header->small),
                                   .bound = htole64(header->bound),
-                                  .recorded = htole64(header->recorded)};
+                                  .recorded = htole64(header->recorded),
+                                  .behind = htole32(header->behind)};
     struct plan_request *requests = calloc(header->count, sizeof *requests);
     if (!requests)
         return false;
     memcpy(encoded.magic, header->magic, sizeof encoded.magic);
     for (uint32_t i = 0; i < header->count; i++)
-        requests[i] = (struct plan_request){htole32(draft->requests[i].size), htole32(draft->requests[i].offset),
-                                            htole32(draft->requests[i].end)};
+        requests[i] = (struct plan_request){htole32(arena->requests[i].size), htole32(arena->requests[i].offset),
+                                            htole32(arena->requests[i].end)};
     encoded.checksum = htole64(plan_checksum(&encoded, requests));
     bool done = fwrite(&encoded, sizeof encoded, 1, out) == 1 &&
                 fwrite(requests, sizeof *requests, header->count, out) == header->count && fflush(out) == 0;
     free(requests);
+    return done;
+}
+
+static bool write_stream(const struct plan_draft *draft, FILE *out)
+{
+    bool done = true;
+    for (uint32_t i = 0; i < draft->count && done; i++)
+        done = write_arena(&draft->arenas[i], out);
     return done;
 }
 

@@ -12,20 +12,35 @@
 
 #include <stdbool.h>
 
-struct plan_draft {
+/* What is planned for one stream of the default pool. */
+struct plan_draft_arena {
     struct plan_header header; /* in this machine's order */
     struct plan_request *requests;
-    uint64_t stream; /* as recorded: that whose requests are planned */
+    uint64_t stream; /* as recorded */
     uint64_t
         rest; /* bytes: the most that lives at one time of the stream's requests that are too small to be planned */
+    uint32_t first;              /* allocations of the recording before its first one: arenas are in this order */
     struct packing_result found; /* of the placement */
 };
 
-/* Plans the requests above PLAN_LEAST_REQUEST of the stream that asks for most, in the default pool. The search ends where the arena,
- * in granules, cannot get smaller; `limits` says when else. The caller gives the draft to plan_draft_finish(). False with one line in `error` when there are none, too many or too large ones, or memory is short. */
-bool plan_draft_make(const struct workload *workload, uint64_t effort, const struct packing_limits *limits,
-                     struct plan_draft *draft, char *error, size_t error_size);
+struct plan_draft {
+    struct plan_draft_arena *arenas; /* in the order of their first requests */
+    uint32_t count, largest;         /* the number of that which asks for most */
+    uint64_t planned;                /* requests */
+    struct packing_result found;     /* of all: heights and bounds add up */
+};
+
+/* Plans the requests above PLAN_LEAST_REQUEST of the default pool's streams, those first that ask for most: of `most` streams, at most
+ * PLAN_ARENAS_MOST. The search ends where an arena, in granules, cannot get smaller; `limits` says when else, and is for all of them
+ * together. The caller gives the draft to plan_draft_finish(). False with one line in `error` when there are none, too many or too large
+ * ones, or memory is short. */
+bool plan_draft_make(const struct workload *workload, uint32_t most, uint64_t effort,
+                     const struct packing_limits *limits, struct plan_draft *draft, char *error, size_t error_size);
 void plan_draft_finish(struct plan_draft *draft);
+
+/* Bytes: of all arenas, each in granules; and of the file. */
+uint64_t plan_draft_arenas(const struct plan_draft *draft);
+uint64_t plan_draft_size(const struct plan_draft *draft);
 
 /* Writes the plan to a new file beside `path`, whose name it gives in `made` (room for PLAN_PATH_MOST bytes). False with `error` filled;
  * then there is no file. */
