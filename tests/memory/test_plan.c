@@ -472,6 +472,23 @@ static void use_two(void)
     host_start_with(1, MEMORY);
 }
 
+/* What begins one arena is near the beginning of another too. */
+static void the_arena_that_begins_with_a_request_comes_first(void)
+{
+    char text[64];
+    struct two two = two_of_four(1);
+    two.others[0] = (struct plan_request)REQUEST(6 * MIB, 0, 4);
+    write_two(two, sizeof two);
+    snprintf(text, sizeof text, "plan:%s", path);
+    OK(tarn_configuration_set(text));
+    host_start_with(1, MEMORY);
+    tarn_stream one = lease(0), other = lease(0);
+    char *six = alloc_on(other, 6 * MIB), *base = alloc_on(one, 8 * MIB);
+    CHECK(counted().planned == 2);
+    CHECK((char *)alloc_on(one, 4 * MIB) == base + 8 * MIB && (char *)alloc_on(other, 4 * MIB) == six + 8 * MIB);
+    verify(0);
+}
+
 static void each_stream_follows_an_arena_of_its_own(void)
 {
     use_two();
@@ -703,6 +720,7 @@ CHILD(requests_may_change_places)
 CHILD(what_is_not_planned_spares_what_will_come)
 CHILD(an_alignment_is_kept)
 CHILD(one_stream_follows_and_that_of_the_beginning)
+CHILD(the_arena_that_begins_with_a_request_comes_first)
 CHILD(each_stream_follows_an_arena_of_its_own)
 CHILD(the_order_of_each_stream_is_kept)
 CHILD(an_arena_that_is_given_up_is_followed_again)
@@ -738,6 +756,7 @@ int main(void)
         cmocka_unit_test(what_is_not_planned_spares_what_will_come_test),
         cmocka_unit_test(an_alignment_is_kept_test),
         cmocka_unit_test(one_stream_follows_and_that_of_the_beginning_test),
+        cmocka_unit_test(the_arena_that_begins_with_a_request_comes_first_test),
         cmocka_unit_test(each_stream_follows_an_arena_of_its_own_test),
         cmocka_unit_test(the_order_of_each_stream_is_kept_test),
         cmocka_unit_test(an_arena_that_is_given_up_is_followed_again_test),
