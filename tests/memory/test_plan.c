@@ -561,7 +561,7 @@ static void an_arena_that_is_given_up_is_followed_again(void)
     CHECK(counted().planned == 3 && again != base);
     char *still = alloc_on(other, 4 * MIB);
     CHECK(counted().planned == 4 && still == far + 9 * MIB);
-    void *unplanned = alloc_on(lease(0), 9 * MIB); /* the other's arena is not to be had */
+    void *unplanned = alloc_on(lease(0), 9 * MIB); /* the other stream still follows that arena */
     CHECK(counted().planned == 4);
     verify(0);
     void *all[] = {base, far, again, still, unplanned};
