@@ -42,6 +42,8 @@
     X(ENTERING, "entering (stream.c)",                                                                                 \
       "which native stream has which slot, adoptions; held over the driver's answers about a stream, and over a "      \
       "retirement")                                                                                                    \
+    X(EXPORTS, "exports_lock (pool_export.c)",                                                                         \
+      "which pools are exported, and the number of each one's layout; held while its segments are noted")              \
     X(HEAPS, "heaps_lock (heaps.c)",                                                                                   \
       "the making of heaps: the heap of each stream and pool. Its holder may hold the locks of several heaps")         \
     X(ARENAS, "arenas_lock (arena.c)", "the making of an arena; held over the reservation of its addresses")           \
@@ -98,6 +100,7 @@
     X(CACHES, "a heap's caches_lock (heap/heap.h)", "its caches, for code that looks at them without the heap's lock") \
     X(SEGMENTS, "segments_lock (segment.c)", "the table of plain segments, entries of pages that they share")          \
     X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                                                 \
+    X(IMPORTED, "imported_lock (pool_import.c)", "which segments an imported pool has, and where")                     \
     X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                                            \
     X(WORKSPACE_STATS, "stats_lock (workspace.c)", "the sums of workspaces")                                           \
     X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                                       \

@@ -33,6 +33,9 @@ if [ -d "$TARN_BUILD/sim" ]; then
     done
 fi
 scripts/example examples/handle.c >/dev/null || fail "examples/handle.c failed"
+scripts/example examples/pool_export.c >"$work/printed" || fail "examples/pool_export.c failed"
+printf '%s\n' 'importer: a block, 40 MiB' 'importer: a block, 40 MiB' 'importer: revoked' 'exporter: 0 importers' |
+    diff - "$work/printed" >&2 || fail "examples/pool_export.c prints something else"
 
 # Examples for CUDA: C against the headers, .cu by nvcc where it is, with and without tarn where an example has both.
 for toolkit in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do

@@ -165,6 +165,8 @@ static void end_objects(void)
             DEMAND(tarn_checkpoint_destroy(world.checkpoints[i].object) == TARN_OK);
         if (world.shares[i].live)
             DEMAND(tarn_share_close(world.shares[i].object) == TARN_OK);
+        if (world.imported[i].live)
+            DEMAND(tarn_imported_pool_close(world.imported[i].object) == TARN_OK);
         if (world.pins[i].live)
             DEMAND(tarn_unanchor(world.pins[i].object, world.pins[i].value) == TARN_OK);
     }

@@ -3,18 +3,21 @@
 
 /* libFuzzer's way into what arrives on a socket as a share: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/share. The first
  * byte is the kind of socket and what is done with what arrived, the second how many files come with each message; then a head and any
- * number of chunks. What is refused leaves no file open, and what is imported can be written to its end.
+ * number of chunks, of a block or of a pool. The head of a pool comes with a board. What is refused leaves no file open, and what is imported can be written to its end.
  *
  * Reader: src/memory/share/share.c share_known share_create share_destroy malformed share_head_check share_check tarn_share_info_get
  * Reader: src/memory/share/wire.c
  * Reader: src/memory/share/import.c
+ * Reader: src/memory/share/pool_import.c list_make segment_at segment_like import_pool change tarn_imported_pool_find
  */
 #include "driver/driver.h"
 #include "memory/share/share.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <tarn/host.h>
 #include <tarn/tarn.h>
@@ -22,14 +25,15 @@
 
 #define GRANULE ((size_t)2 << 20)
 #define CHUNK ((size_t)1040) /* bytes of one chunk on the wire */
-#define MOST 253             /* files that the kernel passes on with one message */
+#define POOL_CHUNK ((size_t)4112)
+#define MOST 253 /* files that the kernel passes on with one message */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Bits of the first byte. */
 enum { IS_STREAM = 1, HAS_FILES_WITH_HEAD = 2, STAYS_OPEN = 4, OTHER_DEVICE = 8 };
 
-static int files[MOST];
+static int files[MOST], board;
 
 static void demand(bool condition)
 {
@@ -60,9 +64,12 @@ static void start(void)
     demand(driver->export(0, piece, &files[0]) == TARN_OK);
     for (int i = 1; i < MOST; i++)
         files[i] = files[0];
+    board = memfd_create("board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    demand(board >= 0 && ftruncate(board, 4096) == 0 && pwrite(board, "1trboard", 8, 0) == 8);
+    demand(fcntl(board, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
 }
 
-static void send_message(int socket, const uint8_t *bytes, size_t size, size_t count)
+static void send_message(int socket, const uint8_t *bytes, size_t size, const int *sent, size_t count)
 {
     union {
         struct cmsghdr header;
@@ -77,7 +84,7 @@ static void send_message(int socket, const uint8_t *bytes, size_t size, size_t c
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
         header->cmsg_len = CMSG_LEN(count * sizeof(int));
-        memcpy(CMSG_DATA(header), files, count * sizeof(int));
+        memcpy(CMSG_DATA(header), sent, count * sizeof(int));
     }
     (void)sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); /* what does not fit is cut off */
 }
@@ -97,6 +104,29 @@ static void use(const tarn_share *share, const tarn_share_info *info, int device
     demand(tarn_free(pointer) == TARN_ERROR_INVALID_POINTER);
     demand(tarn_import_close(pointer) == TARN_OK && tarn_import_close(pointer) == TARN_OK);
     demand(tarn_import_close(pointer) == TARN_ERROR_INVALID_POINTER);
+}
+
+/* An import is brought up to what it is already; each segment is there to its end, at the exporter's address of it. */
+static void use_pool(const tarn_share *share, int device)
+{
+    tarn_imported_pool *imported = NULL;
+    tarn_import_state state = TARN_IMPORT_CURRENT;
+    if (tarn_pool_import(share, device, &imported)) {
+        demand(!imported);
+        return;
+    }
+    demand(tarn_imported_pool_update(imported, share) == TARN_OK);
+    for (uint32_t i = 0; i < share->head.parts; i++) {
+        const struct share_part *part = &share->parts[i];
+        void *pointer = NULL;
+        demand(tarn_imported_pool_find(imported, (void *)(uintptr_t)part->address, part->size, &pointer) == TARN_OK);
+        *(volatile char *)pointer = ((volatile char *)pointer)[part->size - 1];
+        demand(tarn_imported_pool_find(imported, (void *)(uintptr_t)part->address, part->size + 1, &pointer) ==
+               TARN_ERROR_INVALID_POINTER);
+    }
+    demand(tarn_imported_pool_state_get(imported, &state) == TARN_OK && state == TARN_IMPORT_ORPHANED);
+    demand(tarn_imported_pool_close(imported) == TARN_OK);
+    demand(tarn_imported_pool_close(imported) == TARN_ERROR_INVALID_ARGUMENT);
 }
 
 /* What was received goes on as it came. */
@@ -124,7 +154,10 @@ static void take(int socket, int device)
     }
     tarn_share_info info = {.size = sizeof info};
     demand(tarn_share_info_get(share, &info) == TARN_OK && info.offset + info.bytes <= info.mapped);
-    use(share, &info, device);
+    if (share_is_of_pool(share))
+        use_pool(share, device);
+    else
+        use(share, &info, device);
     if (info.pieces <= MOST) /* more chunks than the socket holds would wait for a reader */
         send_on(share, &info);
     demand(tarn_share_close(share) == TARN_OK);
@@ -132,6 +165,7 @@ static void take(int socket, int device)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static const uint64_t pool_magic = SHARE_MAGIC_POOL;
     int ends[2];
     if (!files[0])
         start();
@@ -144,9 +178,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     demand(socketpair(AF_UNIX, (flags & IS_STREAM ? SOCK_STREAM : SOCK_SEQPACKET) | SOCK_NONBLOCK, 0, ends) == 0);
     data += 2;
     size -= 2;
-    send_message(ends[0], data, head, flags & HAS_FILES_WITH_HEAD ? count : 0);
-    for (size_t at = head; at < size; at += CHUNK)
-        send_message(ends[0], data + at, size - at < CHUNK ? size - at : CHUNK, count);
+    bool pool = head >= 8 && memcmp(data, &pool_magic, 8) == 0;
+    if (flags & HAS_FILES_WITH_HEAD)
+        send_message(ends[0], data, head, files, count);
+    else
+        send_message(ends[0], data, head, &board, pool ? 1 : 0);
+    size_t chunk = pool ? POOL_CHUNK : CHUNK;
+    for (size_t at = head; at < size; at += chunk)
+        send_message(ends[0], data + at, size - at < chunk ? size - at : chunk, files, count);
     if (!(flags & STAYS_OPEN))
         close(ends[0]);
     take(ends[1], flags & OTHER_DEVICE ? 1 : 0);

@@ -32,6 +32,7 @@ static struct {
     uint64_t mapped;        /* bytes that were reported to the observer */
     tarn_share *share, *received;
     void *imported;
+    tarn_imported_pool *imported_pool;
     tarn_stream streams[2];
     int taken; /* of the caller's segments, not given back */
 } t;
@@ -289,6 +290,65 @@ static void memory_is_shared(void)
     t.share = t.received = NULL;
 }
 
+/* Exports the pool, and imports it, or updates the import; the share is kept in `t`. */
+static bool export_again(int from, int to)
+{
+    tarn_share *share = NULL;
+    size_t count = 0;
+    if (!TRY(tarn_pool_export(t.pool, t.share, &share)))
+        return false;
+    OK(tarn_share_close(t.share));
+    t.share = share;
+    if (!TRY(tarn_share_send(from, share)) || !TRY(tarn_share_receive(to, &t.received)))
+        return false;
+    bool well = t.imported_pool ? TRY(tarn_imported_pool_update(t.imported_pool, t.received))
+                                : TRY(tarn_pool_import(t.received, 0, &t.imported_pool));
+    OK(tarn_share_close(t.received));
+    t.received = NULL;
+    if (TRY(tarn_share_importers_get(share, &count)))
+        CHECK(count == (t.imported_pool != NULL));
+    return well;
+}
+
+static void see_each(void)
+{
+    for (int i = 0; i < kept.count; i++) {
+        void *seen = NULL;
+        if (TRY(tarn_imported_pool_find(t.imported_pool, kept.blocks[i].start, kept.blocks[i].size, &seen)))
+            CHECK(*(unsigned char *)seen == kept_paint(i));
+    }
+}
+
+/* A pool goes to another process, grows, and is taken back. */
+static void pools_are_exported(void)
+{
+    int ends[2];
+    tarn_device_properties device = {.size = sizeof device};
+    tarn_import_state state = TARN_IMPORT_CURRENT;
+    if (!TRY(tarn_device_properties_get(0, &device)) || !device.exportable ||
+        !make(&(tarn_pool_options){.registrable = true}))
+        return;
+    take(t.streams[0], 22 * MIB);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    if (export_again(ends[0], ends[1])) {
+        see_each();
+        take(t.streams[1], 33 * MIB);
+        if (export_again(ends[0], ends[1]))
+            see_each();
+    }
+    if (t.share)
+        OK(tarn_share_revoke(t.share));
+    if (t.imported_pool && TRY(tarn_imported_pool_state_get(t.imported_pool, &state)))
+        CHECK(state == TARN_IMPORT_REVOKED);
+    if (TRY(tarn_imported_pool_close(t.imported_pool)))
+        t.imported_pool = NULL;
+    close(ends[0]);
+    close(ends[1]);
+    OK(tarn_share_close(t.received));
+    OK(tarn_share_close(t.share));
+    t.share = t.received = NULL;
+}
+
 static const struct scenario scenarios[] = {
     {"pools are suspended", pools_are_suspended},
     {"pools are suspended with contents", pools_are_suspended_with_their_contents},
@@ -299,6 +359,7 @@ static const struct scenario scenarios[] = {
     {"threads free what others took", threads_free_what_others_took},
     {"names and limits", names_and_limits},
     {"memory is shared", memory_is_shared},
+    {"pools are exported", pools_are_exported},
 };
 
 /* ---- The run ----------------------------------------------------------------------------------------------------- */
@@ -323,6 +384,8 @@ static void settle(void)
     if (t.imported)
         OK(tarn_import_close(t.imported));
     t.imported = NULL;
+    OK(tarn_imported_pool_close(t.imported_pool));
+    t.imported_pool = NULL;
     kept_check();
     if (t.observer) {
         tarn_host_ledger ledger = ledger_of(0);

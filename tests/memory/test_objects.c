@@ -137,8 +137,22 @@ static void try_share(tarn_share *share)
     WRONG(tarn_share_info_get(share, &info));
     WRONG(tarn_share_send(0, share));
     WRONG(tarn_import(share, 0, &block));
+    WRONG(tarn_pool_import(share, 0, &(tarn_imported_pool *){NULL}));
+    WRONG(tarn_share_revoke(share));
+    WRONG(tarn_share_importers_get(share, &(size_t){0}));
     if (share)
         WRONG(tarn_share_close(share));
+}
+
+static void try_imported(tarn_imported_pool *imported, const tarn_share *share)
+{
+    tarn_import_state state = TARN_IMPORT_CURRENT;
+    void *pointer = NULL;
+    WRONG(tarn_imported_pool_update(imported, share));
+    WRONG(tarn_imported_pool_find(imported, NULL, 1, &pointer));
+    WRONG(tarn_imported_pool_state_get(imported, &state));
+    if (imported)
+        WRONG(tarn_imported_pool_close(imported));
 }
 
 static void try_checkpoint(tarn_checkpoint *checkpoint, tarn_pool *pool)
@@ -199,6 +213,7 @@ static void a_pointer_that_is_none_is_a_clear_error(void)
             try_share(wrong[i]);
         if (wrong[i] != checkpoint)
             try_checkpoint(wrong[i], pool);
+        try_imported(wrong[i], share);
     }
     OK(tarn_checkpoint_destroy(checkpoint));
     OK(tarn_share_close(share));

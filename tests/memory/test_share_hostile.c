@@ -209,6 +209,194 @@ static void an_import_outlives_what_its_sender_does(void)
     nothing_is_left(0);
 }
 
+/* ---- Pools ------------------------------------------------------------------------------------------------------- */
+
+struct pool_chunk { /* as wire.c sends it */
+    uint64_t magic;
+    uint32_t first, count;
+    struct {
+        uint64_t size, address, generation, has_file;
+    } parts[128];
+};
+
+/* A pool's share as it goes over the wire: the files are the board, and those of the parts. */
+struct pool_wire {
+    struct share_head head;
+    struct pool_chunk chunk;
+    int board, files[8];
+    int head_files, chunk_files; /* how many go along */
+};
+
+static void send_with(int socket, const void *bytes, size_t size, const int *files, int count)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(8 * sizeof(int))];
+    } rights = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    struct iovec all = {(void *)(uintptr_t)bytes, size};
+    struct msghdr message = {.msg_iov = &all, .msg_iovlen = 1};
+    if (count > 0) {
+        rights.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+        message.msg_control = &rights;
+        message.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+        memcpy(CMSG_DATA(&rights.header), files, (size_t)count * sizeof(int));
+    }
+    CHECK(sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)size);
+}
+
+/* Sends it, at most `bytes` of it, and imports what comes. What is refused, here or at the end, leaves nothing. */
+static tarn_status try_pool(const struct pool_wire *wire, size_t bytes)
+{
+    int ends[2], before = open_files();
+    size_t head = bytes < sizeof wire->head ? bytes : sizeof wire->head, rest = bytes - head;
+    tarn_share *share = NULL;
+    tarn_imported_pool *imported = NULL;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    const int boards[] = {wire->board, wire->board};
+    send_with(ends[0], &wire->head, head, boards, wire->head_files);
+    if (rest)
+        send_with(ends[0], &wire->chunk, rest, wire->files, wire->chunk_files);
+    close(ends[0]);
+    tarn_status status = tarn_share_receive(ends[1], &share);
+    close(ends[1]);
+    CHECK((status == TARN_OK) == (share != NULL));
+    if (!status)
+        status = tarn_pool_import(share, 0, &imported);
+    CHECK((status == TARN_OK) == (imported != NULL));
+    OK(tarn_imported_pool_close(imported));
+    OK(tarn_share_close(share));
+    CHECK(open_files() == before && ledger_of(0).mappings == 0 && ledger_of(0).mapped == 0);
+    return status;
+}
+
+static struct pool_wire right_pool(void)
+{
+    struct pool_wire wire = {.head = head_of(2 * GRANULE), .head_files = 1, .chunk_files = 2};
+    wire.head.magic = SHARE_MAGIC_POOL;
+    wire.head.parts = 2;
+    wire.chunk.magic = SHARE_MAGIC_POOL;
+    wire.chunk.count = 2;
+    for (unsigned i = 0; i < 2; i++) {
+        wire.files[i] = sealed_file(GRANULE, 0, F_SEAL_SHRINK);
+        wire.chunk.parts[i].size = GRANULE;
+        wire.chunk.parts[i].address = 0x7000000 + i * GRANULE;
+        wire.chunk.parts[i].generation = 3 + i;
+        wire.chunk.parts[i].has_file = 1;
+    }
+    wire.board = sealed_file(4096, 0, F_SEAL_SHRINK);
+    CHECK(pwrite(wire.board, "1trboard", 8, 0) == 8);
+    return wire;
+}
+
+static void is_damaged(const struct pool_wire *wire)
+{
+    tarn_status status = try_pool(wire, sizeof wire->head + sizeof wire->chunk);
+    CHECK(status == TARN_ERROR_INVALID_ARGUMENT || status == TARN_ERROR_NOT_SUPPORTED || status == TARN_ERROR_SYSTEM);
+}
+
+#define WRONG(change)              \
+    do {                           \
+        struct pool_wire w = wire; \
+        change;                    \
+        is_damaged(&w);            \
+    } while (0)
+
+static void pools_that_are_damaged_are_refused(void)
+{
+    host_start_with(1, 64 * MIB);
+    OK(tarn_free(alloc_on(TARN_STREAM_LEGACY, 1)));
+    OK(tarn_device_trim(0, 0));
+    const struct pool_wire wire = right_pool();
+    const size_t all = sizeof wire.head + sizeof wire.chunk;
+    OK(try_pool(&wire, all));
+    for (size_t bytes = 1; bytes < all; bytes += 41) /* cut off */
+        GIVES(try_pool(&wire, bytes), TARN_ERROR_SYSTEM);
+    WRONG(w.head_files = 0);
+    WRONG(w.head_files = 2);
+    WRONG(w.chunk_files = 1);
+    WRONG(w.chunk_files = 3; w.files[2] = w.files[0]);
+    WRONG(w.head.magic = SHARE_MAGIC);
+    WRONG(w.head.magic = SHARE_MAGIC; w.head_files = 0);
+    WRONG(w.head.version++);
+    WRONG(w.head.parts = 1);
+    WRONG(w.head.parts = 3);
+    WRONG(w.head.parts = SHARE_MOST_PARTS + 1);
+    WRONG(w.head.bytes--);
+    WRONG(w.head.mapped++);
+    WRONG(w.head.bytes = w.head.mapped = SIZE_MAX);
+    WRONG(w.head.offset = 512);
+    WRONG(w.head.device = -1);
+    WRONG(strcpy(w.head.driver, "cuda"));
+    WRONG(w.chunk.magic = SHARE_MAGIC);
+    WRONG(w.chunk.first = 1);
+    WRONG(w.chunk.count = 1);
+    WRONG(w.chunk.count = 129);
+    WRONG(w.chunk.parts[0].size = 0);
+    WRONG(w.chunk.parts[1].size *= 2);
+    WRONG(w.chunk.parts[0].size++; w.chunk.parts[1].size--);
+    WRONG(w.chunk.parts[0].address = 0);
+    WRONG(w.chunk.parts[0].address = w.chunk.parts[1].address);
+    WRONG(w.chunk.parts[1].address--);
+    WRONG(w.chunk.parts[1].address = UINT64_MAX - 5);
+    WRONG(w.chunk.parts[1].generation = 0);
+    WRONG(w.chunk.parts[1].has_file = 2);
+    WRONG(w.chunk.parts[1].has_file = UINT64_MAX);
+    WRONG(w.chunk.parts[1].has_file = 0; w.chunk_files = 1);     /* for one who has it */
+    for (size_t at = 0; at < sizeof wire.head + 16 + 64; at++) { /* whatever it means, it leaves nothing */
+        struct pool_wire w = wire;
+        ((unsigned char *)&w)[at] ^= (unsigned char)(1U << at % 8);
+        (void)try_pool(&w, all);
+    }
+
+    /* The second segment fails: the first one goes again. */
+    int pipes[2];
+    CHECK(pipe(pipes) == 0);
+    WRONG(w.files[1] = pipes[0]);
+    WRONG(w.files[1] = sealed_file(2 * GRANULE, 0, F_SEAL_SHRINK); is_damaged(&w); close(w.files[1]);
+          w.files[1] = pipes[1]);
+
+    /* Files that are no boards. */
+    WRONG(w.board = pipes[0]);
+    WRONG(w.board = w.files[0]); /* a piece */
+    int small = sealed_file(4095, 0, F_SEAL_SHRINK), loose = sealed_file(4096, 0, F_SEAL_GROW);
+    WRONG(w.board = small);
+    WRONG(w.board = loose);
+    int files[] = {small, loose, pipes[0], pipes[1], wire.board, wire.files[0], wire.files[1]};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        close(files[i]);
+    nothing_is_left(0);
+}
+
+/* An importer cannot write to what the exporter says. */
+static void a_board_is_the_exporters_to_write(void)
+{
+    static const char other[8] = "changed";
+    host_start_with(1, 64 * MIB);
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0, .registrable = true});
+    tarn_share *share = NULL;
+    tarn_imported_pool *imported = NULL;
+    tarn_import_state state = TARN_IMPORT_ORPHANED;
+    OK(tarn_pool_export(pool, NULL, &share));
+    OK(tarn_pool_import(share, 0, &imported));
+    int board = share_board(share);
+    CHECK(ftruncate(board, 0) == -1 && errno == EPERM);
+    if (fcntl(board, F_GET_SEALS) & 0x10) /* F_SEAL_FUTURE_WRITE, which old kernels do not have */
+        CHECK(pwrite(board, other, sizeof other, 16) == -1 && errno == EPERM);
+    OK(tarn_imported_pool_state_get(imported, &state));
+    CHECK(state == TARN_IMPORT_CURRENT);
+    OK(tarn_imported_pool_close(imported));
+    OK(tarn_share_close(share));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
+static void test_pools(void **state)
+{
+    (void)state;
+    in_child(pools_that_are_damaged_are_refused);
+    in_child(a_board_is_the_exporters_to_write);
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -235,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_later),
+        cmocka_unit_test(test_pools),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

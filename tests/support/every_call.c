@@ -42,6 +42,8 @@ static struct {
     tarn_observer observer;
     tarn_range range;
     tarn_share *share;
+    tarn_imported_pool *imported;
+    tarn_import_state import_state;
     tarn_capture_state capture;
     tarn_host_extent extent;
     tarn_device_properties properties;
@@ -190,210 +192,218 @@ static tarn_library_row row = {.size = sizeof row,
  * ANSWERS  a status that its header describes, in both
  * OTHER    has no status
  * What makes an argument of another call void comes last. */
-#define EVERY_CALL(REFUSED, HOST, RETURNS, ANSWERS, OTHER)                                 \
-    REFUSED(tarn_configuration_set, (""))                                                  \
-    REFUSED(tarn_configuration_get, (out.buffer, sizeof out.buffer, &out.size))            \
-    REFUSED(tarn_configuration_note_get, (0, &out.text))                                   \
-    OTHER(tarn_debug_callback_set, tarn_debug_callback_set(hear_debug, NULL))              \
-    OTHER(tarn_debug_reports, (void)tarn_debug_reports())                                  \
-    REFUSED(tarn_debug_check, (0))                                                         \
-    REFUSED(tarn_device_count_get, (&out.number))                                          \
-    REFUSED(tarn_device_properties_get, (0, &out.properties))                              \
-    REFUSED(tarn_device_get, (&out.device))                                                \
-    REFUSED(tarn_device_set, (0))                                                          \
-    REFUSED(tarn_device_exchange, (0, &out.device))                                        \
-    REFUSED(tarn_device_adopt, (&out.device))                                              \
-    REFUSED(tarn_device_memory_get, (0, &out.size, &out.size))                             \
-    REFUSED(tarn_device_synchronize, (0))                                                  \
-    REFUSED(tarn_device_peer_get, (0, 1, &out.answer))                                     \
-    REFUSED(tarn_device_peer_enable, (0, 1))                                               \
-    REFUSED(tarn_device_guard_set, (&unset_device_guard, 0))                               \
-    REFUSED(tarn_library_register, (&row, &out.library))                                   \
-    REFUSED(tarn_library_find, ("cublas", &out.library))                                   \
-    REFUSED(tarn_library_count_get, (&out.number))                                         \
-    REFUSED(tarn_library_info_get, (world.library, &out.library_info))                     \
-    REFUSED(tarn_handle_get, (world.library, &out.pointer))                                \
-    REFUSED(tarn_handle_get_on, (world.library, world.stream, &out.pointer))               \
-    REFUSED(tarn_handle_get_plain, (world.library, &out.pointer))                          \
-    REFUSED(tarn_handle_lease, (world.library, world.stream, &out.lease))                  \
-    REFUSED(tarn_handle_lease_bind, (&lease_to_bind, world.stream))                        \
-    REFUSED(tarn_handle_prewarm, (world.library, 0, 1))                                    \
-    REFUSED(tarn_handle_prewarm_on, (world.library, world.stream, 1))                      \
-    REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                               \
-    REFUSED(tarn_handle_wait_limit_set, (0))                                               \
-    REFUSED(tarn_handle_wait_limit_get, (&out.word))                                       \
-    REFUSED(tarn_handle_mode_get, (blas, TARN_HANDLE_MATH, &out.number))                   \
-    REFUSED(tarn_handle_mode_guard_set, (&unset_mode_guard, blas, 0, 0))                   \
-    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0))                    \
-    REFUSED(tarn_handle_stats_get, (world.library, 0, &out.handle_stats))                  \
-    REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED))                            \
-    REFUSED(tarn_workspace_policy_get, (&out.policy))                                      \
-    REFUSED(tarn_workspace_size_set, (world.library, -1))                                  \
-    REFUSED(tarn_workspace_size_get, (world.library, 0, &out.size))                        \
-    REFUSED(tarn_workspace_get, (world.library, &out.pointer, &out.size))                  \
-    REFUSED(tarn_workspace_get_on, (world.library, world.stream, &out.pointer, &out.size)) \
-    REFUSED(tarn_workspace_get_of, (&lease_to_bind, &out.pointer, &out.size))              \
-    REFUSED(tarn_workspace_begin, (world.library, &out.workspace))                         \
-    REFUSED(tarn_workspace_begin_on, (world.library, world.stream, &out.workspace))        \
-    REFUSED(tarn_workspace_begin_of, (&lease_to_bind, &out.workspace))                     \
-    REFUSED(tarn_workspace_clear, (NULL, &out.cleared))                                    \
-    REFUSED(tarn_workspace_stats_get, (0, &out.workspace_stats))                           \
-    HOST(tarn_host_configuration_set, (&host_config))                                      \
-    OTHER(tarn_host_call_kinds, CHECK(tarn_host_call_kinds() > 0))                         \
-    OTHER(tarn_host_call_name, CHECK(*tarn_host_call_name(0)))                             \
-    HOST(tarn_host_ledger_get, (0, &out.ledger))                                           \
-    HOST(tarn_host_ledger_reset, (0))                                                      \
-    ANSWERS(tarn_host_cost_get, ('A', 0, 0, 0, &out.word))                                 \
-    HOST(tarn_host_fail_set, (-1, 0, false, TARN_OK))                                      \
-    OTHER(tarn_host_fail_hits, (void)tarn_host_fail_hits())                                \
-    HOST(tarn_host_time_get, (&out.word))                                                  \
-    HOST(tarn_host_advance, (1))                                                           \
-    HOST(tarn_host_work, (0, NULL, world.block, 1, 0))                                     \
-    HOST(tarn_host_fill, (0, NULL, one_byte(), 0, 1))                                      \
-    HOST(tarn_host_copy, (0, NULL, one_byte(), one_byte(), 1))                             \
-    HOST(tarn_host_call, (0, NULL, nothing, NULL))                                         \
-    HOST(tarn_host_graph_launch, (0, world.graph, NULL))                                   \
-    HOST(tarn_host_extent_get, (0, world.block, 1, &out.extent))                           \
-    HOST(tarn_host_check_set, (false, hear_check, NULL))                                   \
-    REFUSED(tarn_live_start, (NULL))                                                       \
-    REFUSED(tarn_live_stop, ())                                                            \
-    REFUSED(tarn_tag_intern, ("a tag", &out.tag))                                          \
-    OTHER(tarn_tag_text, CHECK(strcmp(tarn_tag_text(0), "") == 0))                         \
-    OTHER(tarn_malloc, (void)tarn_malloc(100))                                             \
-    REFUSED(tarn_alloc_on, (world.stream, 100, &out.pointer))                              \
-    REFUSED(tarn_alloc, (&alloc_options, 100, &out.pointer))                               \
-    REFUSED(tarn_record_stream, (world.block, world.stream))                               \
-    REFUSED(tarn_extend, (world.block, 10))                                                \
-    REFUSED(tarn_usable_size_get, (world.block, &out.size))                                \
-    REFUSED(tarn_pointer_info_get, (world.block, &out.info))                               \
-    REFUSED(tarn_device_trim, (0, 0))                                                      \
-    REFUSED(tarn_compact, (0, 0, &out.size))                                               \
-    REFUSED(tarn_caching_set, (true))                                                      \
-    REFUSED(tarn_caching_get, (&out.answer))                                               \
-    REFUSED(tarn_device_limit_set, (0, SIZE_MAX))                                          \
-    REFUSED(tarn_device_limit_get, (0, &out.size))                                         \
-    REFUSED(tarn_metrics_print, (take, NULL))                                              \
-    REFUSED(tarn_metrics_write, ("/dev/null"))                                             \
-    REFUSED(tarn_observer_add, (&observer_options, &out.observer))                         \
-    REFUSED(tarn_range_get, (world.block, &out.range))                                     \
-    REFUSED(tarn_pinned_alloc, (100, &out.pointer))                                        \
-    REFUSED(tarn_pinned_alloc_on, (world.stream, 100, &out.pointer))                       \
-    REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                       \
-    REFUSED(tarn_pinned_usable_size_get, (world.pinned, &out.size))                        \
-    OTHER(tarn_pinned_contains, (void)tarn_pinned_contains(world.pinned))                  \
-    REFUSED(tarn_pinned_trim, (0))                                                         \
-    REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                             \
-    REFUSED(tarn_pinned_limit_get, (&out.size))                                            \
-    REFUSED(tarn_pinned_forget_captures, ())                                               \
-    REFUSED(tarn_pinned_settings_set, (&pinned_settings))                                  \
-    REFUSED(tarn_pinned_settings_get, (&out.pinned_settings))                              \
-    REFUSED(tarn_pinned_stats_get, (&out.pinned_stats))                                    \
-    REFUSED(tarn_pinned_stats_reset, (TARN_STATS_PEAK))                                    \
-    REFUSED(tarn_pool_create, (NULL, &out.pool))                                           \
-    REFUSED(tarn_pool_allocator_get, (world.pool, &out.allocator))                         \
-    REFUSED(tarn_pool_default, (0, &out.pool))                                             \
-    REFUSED(tarn_pool_retain, (world.pool))                                                \
-    REFUSED(tarn_pool_find, (no_pool, &out.pool))                                          \
-    REFUSED(tarn_pool_use_count_get, (world.pool, &out.count))                             \
-    REFUSED(tarn_pool_id_get, (world.pool, &out.id))                                       \
-    REFUSED(tarn_pool_device_get, (world.pool, &out.device))                               \
-    REFUSED(tarn_pool_stats_get, (world.pool, &out.stats))                                 \
-    REFUSED(tarn_pool_stats_reset, (world.pool, TARN_STATS_PEAK))                          \
-    REFUSED(tarn_pool_trim, (world.pool, 0))                                               \
-    REFUSED(tarn_pool_limit_set, (world.pool, SIZE_MAX))                                   \
-    REFUSED(tarn_pool_limit_get, (world.pool, &out.size))                                  \
-    REFUSED(tarn_pool_alloc, (world.pool, world.stream, 100, &out.pointer))                \
-    REFUSED(tarn_pool_blocks_get, (world.pool, out.blocks, 1, &out.size))                  \
-    REFUSED(tarn_pool_segments_get, (world.pool, &out.range, 1, &out.size))                \
-    REFUSED(tarn_pool_check_live, (world.pool, &world.pool_block, 1, &out.answer))         \
-    REFUSED(tarn_pool_state_get, (world.pool, &out.state))                                 \
-    REFUSED(tarn_pool_suspend, (world.pool, true))                                         \
-    REFUSED(tarn_pool_resume, (world.suspended))                                           \
-    REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                           \
-    REFUSED(tarn_scope_begin, (world.pool, TARN_SCOPE_THREAD, world.stream, &out.scope))   \
-    REFUSED(tarn_scope_join, (world.scope))                                                \
-    REFUSED(tarn_scope_leave, (world.scope))                                               \
-    REFUSED(tarn_pool_capture_begin, (world.pool, world.stream, TARN_CAPTURE_RELAXED))     \
-    REFUSED(tarn_pool_capture_announce, (world.pool, world.stream))                        \
-    REFUSED(tarn_pool_keep_for_graph, (world.pool, world.graph))                           \
-    REFUSED(tarn_pool_hold, (world.pool))                                                  \
-    REFUSED(tarn_pool_unhold, (world.pool))                                                \
-    REFUSED(tarn_pool_tag_set, (world.pool, 0))                                            \
-    REFUSED(tarn_pool_tag_get, (world.pool, &out.tag))                                     \
-    REFUSED(tarn_sleep_prepare, (&pinned_sleep, NULL))                                     \
-    REFUSED(tarn_sleep_commit, (NULL))                                                     \
-    REFUSED(tarn_wake, ())                                                                 \
-    REFUSED(tarn_sleep, (&pinned_sleep, NULL))                                             \
-    REFUSED(tarn_sleep_cancel, ())                                                         \
-    OTHER(tarn_sleep_state_get, (void)tarn_wake(), (void)tarn_sleep_state_get(&out.sleep)) \
-    OTHER(tarn_residue_reason_text, CHECK(*tarn_residue_reason_text(TARN_RESIDUE_PINNED))) \
-    REFUSED(tarn_anchor, (world.block, 1))                                                 \
-    REFUSED(tarn_unanchor, (world.block, 1))                                               \
-    REFUSED(tarn_export_enable, (0))                                                       \
-    REFUSED(tarn_export, (world.exported, &out.share))                                     \
-    REFUSED(tarn_share_info_get, (world.share, &out.share_info))                           \
-    REFUSED(tarn_share_send, (world.sockets[0], world.share))                              \
-    REFUSED(tarn_share_receive, (world.sockets[1], &out.share))                            \
-    REFUSED(tarn_import, (world.share, 0, &out.pointer))                                   \
-    REFUSED(tarn_snapshot_write, ("/dev/null", NULL))                                      \
-    REFUSED(tarn_snapshot_print, (take, NULL, NULL))                                       \
-    REFUSED(tarn_memory_list, (take_segment, NULL))                                        \
-    REFUSED(tarn_metadata_list, (take_kind, NULL))                                         \
-    REFUSED(tarn_device_stats_get, (0, &out.stats))                                        \
-    REFUSED(tarn_device_stats_reset, (0, TARN_STATS_PEAK))                                 \
-    OTHER(tarn_status_name, CHECK(*tarn_status_name(TARN_OK)))                             \
-    OTHER(tarn_status_text, CHECK(*tarn_status_text(TARN_OK)))                             \
-    OTHER(tarn_last_error, CHECK(tarn_last_error() != NULL))                               \
-    OTHER(tarn_last_status, (void)tarn_last_status())                                      \
-    REFUSED(tarn_stream_get, (0, &out.stream))                                             \
-    REFUSED(tarn_stream_set, (world.stream))                                               \
-    REFUSED(tarn_stream_adopt, (0, &out, &out.stream))                                     \
-    REFUSED(tarn_stream_find, (0, &out, &out.stream))                                      \
-    REFUSED(tarn_stream_shared_get, (0, 0, &out.stream))                                   \
-    REFUSED(tarn_stream_lease, (0, 0, &out.stream))                                        \
-    REFUSED(tarn_stream_native_get, (world.stream, &out.pointer))                          \
-    REFUSED(tarn_stream_device_get, (world.stream, &out.device))                           \
-    REFUSED(tarn_stream_priority_get, (world.stream, &out.number))                         \
-    REFUSED(tarn_stream_query, (world.stream))                                             \
-    REFUSED(tarn_stream_synchronize, (world.stream))                                       \
-    REFUSED(tarn_stream_guard_set, (&unset_stream_guard, world.stream))                    \
-    REFUSED(tarn_event_create, (0, &out.event))                                            \
-    REFUSED(tarn_event_record, (world.event, world.stream))                                \
-    REFUSED(tarn_event_query, (world.event))                                               \
-    REFUSED(tarn_event_synchronize, (world.event))                                         \
-    REFUSED(tarn_stream_wait, (world.stream, world.event))                                 \
-    REFUSED(tarn_capture_begin, (world.stream, TARN_CAPTURE_RELAXED))                      \
-    REFUSED(tarn_capture_announce, (world.stream))                                         \
-    REFUSED(tarn_capture_end, (world.capturing, &out.pointer))                             \
-    REFUSED(tarn_capture_end_announced, (world.capturing, NULL))                           \
-    REFUSED(tarn_capture_abort, (world.capturing))                                         \
-    REFUSED(tarn_capture_state_get, (world.capturing, &out.capture, &out.word))            \
-    OTHER(tarn_version, CHECK(*tarn_version()))                                            \
-    REFUSED(tarn_trace_start, (&trace_options))                                            \
-    REFUSED(tarn_trace_stop, ())                                                           \
-    REFUSED(tarn_trace_clear, ())                                                          \
-    REFUSED(tarn_trace_count_get, (&out.word, &out.second))                                \
-    REFUSED(tarn_region_push, ("a region"))                                                \
-    REFUSED(tarn_region_pop, ())                                                           \
-    REFUSED(tarn_workspace_end, (&workspace_to_end))                                       \
-    RETURNS(tarn_handle_return, (&lease_to_return))                                        \
-    RETURNS(tarn_observer_remove, (world.observer))                                        \
-    REFUSED(tarn_pool_restore, (world.pool, world.checkpoint, NULL, NULL))                 \
-    RETURNS(tarn_checkpoint_destroy, (world.checkpoint))                                   \
-    RETURNS(tarn_share_close, (world.share))                                               \
-    REFUSED(tarn_import_close, (world.imported))                                           \
-    REFUSED(tarn_free_after, (world.block, world.event))                                   \
-    REFUSED(tarn_event_destroy, (world.event))                                             \
-    REFUSED(tarn_free_on, (world.block, world.stream))                                     \
-    REFUSED(tarn_free, (world.block))                                                      \
-    REFUSED(tarn_pinned_free, (world.pinned))                                              \
-    REFUSED(tarn_scope_end, (world.scope))                                                 \
-    REFUSED(tarn_pool_release, (world.pool))                                               \
-    HOST(tarn_host_graph_destroy, (world.graph))                                           \
-    REFUSED(tarn_handle_mode_guard_restore, (&mode_guard))                                 \
-    REFUSED(tarn_stream_guard_restore, (&stream_guard))                                    \
-    REFUSED(tarn_device_guard_restore, (&device_guard))                                    \
-    REFUSED(tarn_stream_retire, (world.adopted))                                           \
+#define EVERY_CALL(REFUSED, HOST, RETURNS, ANSWERS, OTHER)                                     \
+    REFUSED(tarn_configuration_set, (""))                                                      \
+    REFUSED(tarn_configuration_get, (out.buffer, sizeof out.buffer, &out.size))                \
+    REFUSED(tarn_configuration_note_get, (0, &out.text))                                       \
+    OTHER(tarn_debug_callback_set, tarn_debug_callback_set(hear_debug, NULL))                  \
+    OTHER(tarn_debug_reports, (void)tarn_debug_reports())                                      \
+    REFUSED(tarn_debug_check, (0))                                                             \
+    REFUSED(tarn_device_count_get, (&out.number))                                              \
+    REFUSED(tarn_device_properties_get, (0, &out.properties))                                  \
+    REFUSED(tarn_device_get, (&out.device))                                                    \
+    REFUSED(tarn_device_set, (0))                                                              \
+    REFUSED(tarn_device_exchange, (0, &out.device))                                            \
+    REFUSED(tarn_device_adopt, (&out.device))                                                  \
+    REFUSED(tarn_device_memory_get, (0, &out.size, &out.size))                                 \
+    REFUSED(tarn_device_synchronize, (0))                                                      \
+    REFUSED(tarn_device_peer_get, (0, 1, &out.answer))                                         \
+    REFUSED(tarn_device_peer_enable, (0, 1))                                                   \
+    REFUSED(tarn_device_guard_set, (&unset_device_guard, 0))                                   \
+    REFUSED(tarn_library_register, (&row, &out.library))                                       \
+    REFUSED(tarn_library_find, ("cublas", &out.library))                                       \
+    REFUSED(tarn_library_count_get, (&out.number))                                             \
+    REFUSED(tarn_library_info_get, (world.library, &out.library_info))                         \
+    REFUSED(tarn_handle_get, (world.library, &out.pointer))                                    \
+    REFUSED(tarn_handle_get_on, (world.library, world.stream, &out.pointer))                   \
+    REFUSED(tarn_handle_get_plain, (world.library, &out.pointer))                              \
+    REFUSED(tarn_handle_lease, (world.library, world.stream, &out.lease))                      \
+    REFUSED(tarn_handle_lease_bind, (&lease_to_bind, world.stream))                            \
+    REFUSED(tarn_handle_prewarm, (world.library, 0, 1))                                        \
+    REFUSED(tarn_handle_prewarm_on, (world.library, world.stream, 1))                          \
+    REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                                   \
+    REFUSED(tarn_handle_wait_limit_set, (0))                                                   \
+    REFUSED(tarn_handle_wait_limit_get, (&out.word))                                           \
+    REFUSED(tarn_handle_mode_get, (blas, TARN_HANDLE_MATH, &out.number))                       \
+    REFUSED(tarn_handle_mode_guard_set, (&unset_mode_guard, blas, 0, 0))                       \
+    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0))                        \
+    REFUSED(tarn_handle_stats_get, (world.library, 0, &out.handle_stats))                      \
+    REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED))                                \
+    REFUSED(tarn_workspace_policy_get, (&out.policy))                                          \
+    REFUSED(tarn_workspace_size_set, (world.library, -1))                                      \
+    REFUSED(tarn_workspace_size_get, (world.library, 0, &out.size))                            \
+    REFUSED(tarn_workspace_get, (world.library, &out.pointer, &out.size))                      \
+    REFUSED(tarn_workspace_get_on, (world.library, world.stream, &out.pointer, &out.size))     \
+    REFUSED(tarn_workspace_get_of, (&lease_to_bind, &out.pointer, &out.size))                  \
+    REFUSED(tarn_workspace_begin, (world.library, &out.workspace))                             \
+    REFUSED(tarn_workspace_begin_on, (world.library, world.stream, &out.workspace))            \
+    REFUSED(tarn_workspace_begin_of, (&lease_to_bind, &out.workspace))                         \
+    REFUSED(tarn_workspace_clear, (NULL, &out.cleared))                                        \
+    REFUSED(tarn_workspace_stats_get, (0, &out.workspace_stats))                               \
+    HOST(tarn_host_configuration_set, (&host_config))                                          \
+    OTHER(tarn_host_call_kinds, CHECK(tarn_host_call_kinds() > 0))                             \
+    OTHER(tarn_host_call_name, CHECK(*tarn_host_call_name(0)))                                 \
+    HOST(tarn_host_ledger_get, (0, &out.ledger))                                               \
+    HOST(tarn_host_ledger_reset, (0))                                                          \
+    ANSWERS(tarn_host_cost_get, ('A', 0, 0, 0, &out.word))                                     \
+    HOST(tarn_host_fail_set, (-1, 0, false, TARN_OK))                                          \
+    OTHER(tarn_host_fail_hits, (void)tarn_host_fail_hits())                                    \
+    HOST(tarn_host_time_get, (&out.word))                                                      \
+    HOST(tarn_host_advance, (1))                                                               \
+    HOST(tarn_host_work, (0, NULL, world.block, 1, 0))                                         \
+    HOST(tarn_host_fill, (0, NULL, one_byte(), 0, 1))                                          \
+    HOST(tarn_host_copy, (0, NULL, one_byte(), one_byte(), 1))                                 \
+    HOST(tarn_host_call, (0, NULL, nothing, NULL))                                             \
+    HOST(tarn_host_graph_launch, (0, world.graph, NULL))                                       \
+    HOST(tarn_host_extent_get, (0, world.block, 1, &out.extent))                               \
+    HOST(tarn_host_check_set, (false, hear_check, NULL))                                       \
+    REFUSED(tarn_live_start, (NULL))                                                           \
+    REFUSED(tarn_live_stop, ())                                                                \
+    REFUSED(tarn_tag_intern, ("a tag", &out.tag))                                              \
+    OTHER(tarn_tag_text, CHECK(strcmp(tarn_tag_text(0), "") == 0))                             \
+    OTHER(tarn_malloc, (void)tarn_malloc(100))                                                 \
+    REFUSED(tarn_alloc_on, (world.stream, 100, &out.pointer))                                  \
+    REFUSED(tarn_alloc, (&alloc_options, 100, &out.pointer))                                   \
+    REFUSED(tarn_record_stream, (world.block, world.stream))                                   \
+    REFUSED(tarn_extend, (world.block, 10))                                                    \
+    REFUSED(tarn_usable_size_get, (world.block, &out.size))                                    \
+    REFUSED(tarn_pointer_info_get, (world.block, &out.info))                                   \
+    REFUSED(tarn_device_trim, (0, 0))                                                          \
+    REFUSED(tarn_compact, (0, 0, &out.size))                                                   \
+    REFUSED(tarn_caching_set, (true))                                                          \
+    REFUSED(tarn_caching_get, (&out.answer))                                                   \
+    REFUSED(tarn_device_limit_set, (0, SIZE_MAX))                                              \
+    REFUSED(tarn_device_limit_get, (0, &out.size))                                             \
+    REFUSED(tarn_metrics_print, (take, NULL))                                                  \
+    REFUSED(tarn_metrics_write, ("/dev/null"))                                                 \
+    REFUSED(tarn_observer_add, (&observer_options, &out.observer))                             \
+    REFUSED(tarn_range_get, (world.block, &out.range))                                         \
+    REFUSED(tarn_pinned_alloc, (100, &out.pointer))                                            \
+    REFUSED(tarn_pinned_alloc_on, (world.stream, 100, &out.pointer))                           \
+    REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                           \
+    REFUSED(tarn_pinned_usable_size_get, (world.pinned, &out.size))                            \
+    OTHER(tarn_pinned_contains, (void)tarn_pinned_contains(world.pinned))                      \
+    REFUSED(tarn_pinned_trim, (0))                                                             \
+    REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                                 \
+    REFUSED(tarn_pinned_limit_get, (&out.size))                                                \
+    REFUSED(tarn_pinned_forget_captures, ())                                                   \
+    REFUSED(tarn_pinned_settings_set, (&pinned_settings))                                      \
+    REFUSED(tarn_pinned_settings_get, (&out.pinned_settings))                                  \
+    REFUSED(tarn_pinned_stats_get, (&out.pinned_stats))                                        \
+    REFUSED(tarn_pinned_stats_reset, (TARN_STATS_PEAK))                                        \
+    REFUSED(tarn_pool_create, (NULL, &out.pool))                                               \
+    REFUSED(tarn_pool_allocator_get, (world.pool, &out.allocator))                             \
+    REFUSED(tarn_pool_default, (0, &out.pool))                                                 \
+    REFUSED(tarn_pool_retain, (world.pool))                                                    \
+    REFUSED(tarn_pool_find, (no_pool, &out.pool))                                              \
+    REFUSED(tarn_pool_use_count_get, (world.pool, &out.count))                                 \
+    REFUSED(tarn_pool_id_get, (world.pool, &out.id))                                           \
+    REFUSED(tarn_pool_device_get, (world.pool, &out.device))                                   \
+    REFUSED(tarn_pool_stats_get, (world.pool, &out.stats))                                     \
+    REFUSED(tarn_pool_stats_reset, (world.pool, TARN_STATS_PEAK))                              \
+    REFUSED(tarn_pool_trim, (world.pool, 0))                                                   \
+    REFUSED(tarn_pool_limit_set, (world.pool, SIZE_MAX))                                       \
+    REFUSED(tarn_pool_limit_get, (world.pool, &out.size))                                      \
+    REFUSED(tarn_pool_alloc, (world.pool, world.stream, 100, &out.pointer))                    \
+    REFUSED(tarn_pool_blocks_get, (world.pool, out.blocks, 1, &out.size))                      \
+    REFUSED(tarn_pool_segments_get, (world.pool, &out.range, 1, &out.size))                    \
+    REFUSED(tarn_pool_check_live, (world.pool, &world.pool_block, 1, &out.answer))             \
+    REFUSED(tarn_pool_state_get, (world.pool, &out.state))                                     \
+    REFUSED(tarn_pool_suspend, (world.pool, true))                                             \
+    REFUSED(tarn_pool_resume, (world.suspended))                                               \
+    REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                               \
+    REFUSED(tarn_scope_begin, (world.pool, TARN_SCOPE_THREAD, world.stream, &out.scope))       \
+    REFUSED(tarn_scope_join, (world.scope))                                                    \
+    REFUSED(tarn_scope_leave, (world.scope))                                                   \
+    REFUSED(tarn_pool_capture_begin, (world.pool, world.stream, TARN_CAPTURE_RELAXED))         \
+    REFUSED(tarn_pool_capture_announce, (world.pool, world.stream))                            \
+    REFUSED(tarn_pool_keep_for_graph, (world.pool, world.graph))                               \
+    REFUSED(tarn_pool_hold, (world.pool))                                                      \
+    REFUSED(tarn_pool_unhold, (world.pool))                                                    \
+    REFUSED(tarn_pool_tag_set, (world.pool, 0))                                                \
+    REFUSED(tarn_pool_tag_get, (world.pool, &out.tag))                                         \
+    REFUSED(tarn_sleep_prepare, (&pinned_sleep, NULL))                                         \
+    REFUSED(tarn_sleep_commit, (NULL))                                                         \
+    REFUSED(tarn_wake, ())                                                                     \
+    REFUSED(tarn_sleep, (&pinned_sleep, NULL))                                                 \
+    REFUSED(tarn_sleep_cancel, ())                                                             \
+    OTHER(tarn_sleep_state_get, (void)tarn_wake(), (void)tarn_sleep_state_get(&out.sleep))     \
+    OTHER(tarn_residue_reason_text, CHECK(*tarn_residue_reason_text(TARN_RESIDUE_PINNED)))     \
+    REFUSED(tarn_anchor, (world.block, 1))                                                     \
+    REFUSED(tarn_unanchor, (world.block, 1))                                                   \
+    REFUSED(tarn_export_enable, (0))                                                           \
+    REFUSED(tarn_export, (world.exported, &out.share))                                         \
+    REFUSED(tarn_share_info_get, (world.share, &out.share_info))                               \
+    REFUSED(tarn_share_send, (world.sockets[0], world.share))                                  \
+    REFUSED(tarn_share_receive, (world.sockets[1], &out.share))                                \
+    REFUSED(tarn_import, (world.share, 0, &out.pointer))                                       \
+    REFUSED(tarn_pool_export, (world.registrable, NULL, &out.share))                           \
+    REFUSED(tarn_share_importers_get, (world.pool_share, &out.size))                           \
+    REFUSED(tarn_pool_import, (world.pool_share, 0, &out.imported))                            \
+    REFUSED(tarn_imported_pool_update, (world.imported_pool, world.pool_share))                \
+    REFUSED(tarn_imported_pool_find, (world.imported_pool, world.registered, 1, &out.pointer)) \
+    REFUSED(tarn_imported_pool_state_get, (world.imported_pool, &out.import_state))            \
+    REFUSED(tarn_snapshot_write, ("/dev/null", NULL))                                          \
+    REFUSED(tarn_snapshot_print, (take, NULL, NULL))                                           \
+    REFUSED(tarn_memory_list, (take_segment, NULL))                                            \
+    REFUSED(tarn_metadata_list, (take_kind, NULL))                                             \
+    REFUSED(tarn_device_stats_get, (0, &out.stats))                                            \
+    REFUSED(tarn_device_stats_reset, (0, TARN_STATS_PEAK))                                     \
+    OTHER(tarn_status_name, CHECK(*tarn_status_name(TARN_OK)))                                 \
+    OTHER(tarn_status_text, CHECK(*tarn_status_text(TARN_OK)))                                 \
+    OTHER(tarn_last_error, CHECK(tarn_last_error() != NULL))                                   \
+    OTHER(tarn_last_status, (void)tarn_last_status())                                          \
+    REFUSED(tarn_stream_get, (0, &out.stream))                                                 \
+    REFUSED(tarn_stream_set, (world.stream))                                                   \
+    REFUSED(tarn_stream_adopt, (0, &out, &out.stream))                                         \
+    REFUSED(tarn_stream_find, (0, &out, &out.stream))                                          \
+    REFUSED(tarn_stream_shared_get, (0, 0, &out.stream))                                       \
+    REFUSED(tarn_stream_lease, (0, 0, &out.stream))                                            \
+    REFUSED(tarn_stream_native_get, (world.stream, &out.pointer))                              \
+    REFUSED(tarn_stream_device_get, (world.stream, &out.device))                               \
+    REFUSED(tarn_stream_priority_get, (world.stream, &out.number))                             \
+    REFUSED(tarn_stream_query, (world.stream))                                                 \
+    REFUSED(tarn_stream_synchronize, (world.stream))                                           \
+    REFUSED(tarn_stream_guard_set, (&unset_stream_guard, world.stream))                        \
+    REFUSED(tarn_event_create, (0, &out.event))                                                \
+    REFUSED(tarn_event_record, (world.event, world.stream))                                    \
+    REFUSED(tarn_event_query, (world.event))                                                   \
+    REFUSED(tarn_event_synchronize, (world.event))                                             \
+    REFUSED(tarn_stream_wait, (world.stream, world.event))                                     \
+    REFUSED(tarn_capture_begin, (world.stream, TARN_CAPTURE_RELAXED))                          \
+    REFUSED(tarn_capture_announce, (world.stream))                                             \
+    REFUSED(tarn_capture_end, (world.capturing, &out.pointer))                                 \
+    REFUSED(tarn_capture_end_announced, (world.capturing, NULL))                               \
+    REFUSED(tarn_capture_abort, (world.capturing))                                             \
+    REFUSED(tarn_capture_state_get, (world.capturing, &out.capture, &out.word))                \
+    OTHER(tarn_version, CHECK(*tarn_version()))                                                \
+    REFUSED(tarn_trace_start, (&trace_options))                                                \
+    REFUSED(tarn_trace_stop, ())                                                               \
+    REFUSED(tarn_trace_clear, ())                                                              \
+    REFUSED(tarn_trace_count_get, (&out.word, &out.second))                                    \
+    REFUSED(tarn_region_push, ("a region"))                                                    \
+    REFUSED(tarn_region_pop, ())                                                               \
+    REFUSED(tarn_workspace_end, (&workspace_to_end))                                           \
+    RETURNS(tarn_handle_return, (&lease_to_return))                                            \
+    RETURNS(tarn_observer_remove, (world.observer))                                            \
+    REFUSED(tarn_pool_restore, (world.pool, world.checkpoint, NULL, NULL))                     \
+    RETURNS(tarn_checkpoint_destroy, (world.checkpoint))                                       \
+    RETURNS(tarn_share_close, (world.share))                                                   \
+    REFUSED(tarn_import_close, (world.imported))                                               \
+    REFUSED(tarn_share_revoke, (world.pool_share))                                             \
+    REFUSED(tarn_imported_pool_close, (world.imported_pool))                                   \
+    REFUSED(tarn_free_after, (world.block, world.event))                                       \
+    REFUSED(tarn_event_destroy, (world.event))                                                 \
+    REFUSED(tarn_free_on, (world.block, world.stream))                                         \
+    REFUSED(tarn_free, (world.block))                                                          \
+    REFUSED(tarn_pinned_free, (world.pinned))                                                  \
+    REFUSED(tarn_scope_end, (world.scope))                                                     \
+    REFUSED(tarn_pool_release, (world.pool))                                                   \
+    HOST(tarn_host_graph_destroy, (world.graph))                                               \
+    REFUSED(tarn_handle_mode_guard_restore, (&mode_guard))                                     \
+    REFUSED(tarn_stream_guard_restore, (&stream_guard))                                        \
+    REFUSED(tarn_device_guard_restore, (&device_guard))                                        \
+    REFUSED(tarn_stream_retire, (world.adopted))                                               \
     REFUSED(tarn_stream_return, (world.stream))
 
 /* clang-format off */
@@ -447,6 +457,10 @@ static void name_something(void)
                         (void **)&world.suspended,
                         (void **)&world.checkpoint,
                         (void **)&world.share,
+                        (void **)&world.pool_share,
+                        (void **)&world.registrable,
+                        (void **)&world.imported_pool,
+                        &world.registered,
                         &world.block,
                         &world.pool_block,
                         &world.pinned,
@@ -524,6 +538,16 @@ void every_call_is_listed(void)
 
 /* One of everything ------------------------------------------------------------------------------------------------ */
 
+/* A pool that is exported as a whole, and imported again. */
+static void registrable_make(void)
+{
+    world.registrable = pool_with((tarn_pool_options){.device = 0, .registrable = true});
+    OK(tarn_pool_limit_set(world.registrable, 8 * MIB)); /* no room for a segment of the usual size */
+    world.registered = alloc_in(world.registrable, world.stream, 2 * MIB);
+    OK(tarn_pool_export(world.registrable, NULL, &world.pool_share));
+    OK(tarn_pool_import(world.pool_share, 0, &world.imported_pool));
+}
+
 void world_make(void)
 {
     bool exports = tarn_export_enable(0) == TARN_OK; /* else the driver cannot */
@@ -550,6 +574,7 @@ void world_make(void)
     if (exports) {
         OK(tarn_export(world.exported, &world.share));
         OK(tarn_import(world.share, 0, &world.imported));
+        registrable_make();
     }
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, world.sockets) == 0);
 
@@ -579,6 +604,10 @@ void world_end(void)
     OK(tarn_host_graph_destroy(world.graph));
     OK(tarn_import_close(world.imported));
     OK(tarn_share_close(world.share));
+    OK(tarn_imported_pool_close(world.imported_pool));
+    OK(tarn_share_close(world.pool_share));
+    OK(tarn_free(world.registered));
+    OK(tarn_pool_release(world.registrable));
     close(world.sockets[0]);
     close(world.sockets[1]);
     OK(tarn_observer_remove(world.observer));

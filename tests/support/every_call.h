@@ -12,12 +12,14 @@ struct world {
     bool made;
     tarn_stream stream, adopted, capturing;
     tarn_event *event;
-    void *block, *pool_block, *suspended_block, *pinned, *imported, *exported, *graph;
+    void *block, *pool_block, *suspended_block, *pinned, *imported, *exported, *graph, *registered;
     tarn_pool *pool, *suspended;
     tarn_checkpoint *checkpoint;
     tarn_scope scope;
     tarn_observer observer;
-    tarn_share *share;
+    tarn_share *share, *pool_share;
+    tarn_pool *registrable;
+    tarn_imported_pool *imported_pool;
     tarn_library library;
     tarn_lease lease;
     tarn_workspace_call workspace;

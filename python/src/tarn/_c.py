@@ -133,6 +133,13 @@ class tarn_workspaces(IntEnum):
     TARN_WORKSPACES_OF_POOL = 3
 
 
+class tarn_import_state(IntEnum):
+    TARN_IMPORT_CURRENT = 0
+    TARN_IMPORT_OUTDATED = 1
+    TARN_IMPORT_REVOKED = 2
+    TARN_IMPORT_ORPHANED = 3
+
+
 class tarn_sleep_contents(IntEnum):
     TARN_SLEEP_KEEP = 0
     TARN_SLEEP_DISCARD = 1
@@ -796,6 +803,14 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tarn_share_receive": (c_int, [c_int, POINTER(c_void_p)]),
     "tarn_import": (c_int, [c_void_p, c_int, POINTER(c_void_p)]),
     "tarn_import_close": (c_int, [c_void_p]),
+    "tarn_pool_export": (c_int, [c_void_p, c_void_p, POINTER(c_void_p)]),
+    "tarn_share_revoke": (c_int, [c_void_p]),
+    "tarn_share_importers_get": (c_int, [c_void_p, POINTER(c_size_t)]),
+    "tarn_pool_import": (c_int, [c_void_p, c_int, POINTER(c_void_p)]),
+    "tarn_imported_pool_update": (c_int, [c_void_p, c_void_p]),
+    "tarn_imported_pool_find": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
+    "tarn_imported_pool_state_get": (c_int, [c_void_p, POINTER(c_int)]),
+    "tarn_imported_pool_close": (c_int, [c_void_p]),
     "tarn_pool_tag_set": (c_int, [c_void_p, c_uint16]),
     "tarn_pool_tag_get": (c_int, [c_void_p, POINTER(c_uint16)]),
     "tarn_sleep_prepare": (c_int, [POINTER(tarn_sleep_options), POINTER(tarn_residue)]),

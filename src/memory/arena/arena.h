@@ -40,7 +40,8 @@ struct piece {
 };
 
 /* Whether a piece stays where it is, even if its blocks are freed: a caller has anchored it, or shares it with others. An anchor is added
- * under the lock of the heap that has a live block in the piece, so never while a donor holds the piece. Later donors skip the piece. */
+ * under the lock of the heap that has the piece, by code that has seen that no donor holds it, as where a live block lies in it. Later
+ * donors skip the piece. */
 static inline bool piece_is_anchored(const struct piece *piece)
 {
     return atomic_load(&piece->anchors) != 0;

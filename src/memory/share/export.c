@@ -11,6 +11,7 @@
 #include "memory/arena/hooks.h"
 #include "memory/growth/segment.h"
 #include "memory/share/pointer.h"
+#include "memory/share/pool_export.h"
 #include "memory/share/share.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ static void process_name_make(void)
     process_name = ((uint64_t)getpid() << 32) ^ (uint64_t)now.tv_sec * UINT64_C(1000000000) ^ (uint64_t)now.tv_nsec;
 }
 
-static uint64_t process_name_get(void)
+uint64_t process_name_get(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, process_name_make);
@@ -127,7 +128,7 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
     return TARN_OK;
 }
 
-static tarn_status export_part(struct device *device, struct share_part *part)
+tarn_status share_part_export(struct device *device, struct share_part *part)
 {
     tarn_status status = device_note(device, driver->export(device->number, part->piece, &part->file));
     if (!status && (part->file = file_apart(part->file)) < 0)
@@ -146,7 +147,7 @@ tarn_status tarn_export(const void *pointer, tarn_share **result)
     struct tarn_share *share = exporting.share;
     struct device *device = share->arena->device;
     for (uint32_t i = 0; !status && i < share->head.parts; i++)
-        status = export_part(device, &share->parts[i]);
+        status = share_part_export(device, &share->parts[i]);
     if (status) {
         share_destroy(share);
         return status;

@@ -25,6 +25,7 @@ struct import {
     uint64_t files; /* files_of() its parts */
     struct arena *arena;
     uint64_t count;
+    bool of_pool; /* a segment of an imported pool, which is this one's alone; of the head only the bytes count */
 };
 
 static int by_address(const struct tree_node *a, const struct tree_node *b)
@@ -75,7 +76,8 @@ static struct import *import_like_locked(const struct arena *arena, const struct
 {
     for (struct tree_node *node = tree_first(&imports); node; node = tree_next(node)) {
         struct import *import = TREE_ENTRY(node, struct import, node);
-        if (import->arena == arena && import->files == files && memcmp(&import->head, head, sizeof *head) == 0)
+        if (import->arena == arena && !import->of_pool && import->files == files &&
+            memcmp(&import->head, head, sizeof *head) == 0)
             return import;
     }
     return NULL;
@@ -112,10 +114,11 @@ bool import_holds(uintptr_t address)
 
 tarn_status import_refuse(uintptr_t address)
 {
-    return failed(TARN_ERROR_INVALID_POINTER,
-                  "%p is memory of another process, imported by tarn_import(): it is not a block of this process; "
-                  "close it by tarn_import_close()",
-                  (void *)address);
+    return failed(
+        TARN_ERROR_INVALID_POINTER,
+        "%p is memory of another process, imported by tarn_import() or tarn_pool_import(): it is not a block of "
+        "this process; close it by tarn_import_close() or tarn_imported_pool_close()",
+        (void *)address);
 }
 
 bool import_info(const void *pointer, tarn_block_info *info)
@@ -149,12 +152,13 @@ static void give_back(struct arena *arena)
     error_attempt_end(&before, TARN_OK);
 }
 
-/* The pieces of a share, in its order; none on failure. */
-static tarn_status pieces_import(struct arena *arena, const tarn_share *share, struct piece_list *list)
+/* The pieces of parts, in their order; none on failure. */
+static tarn_status pieces_import(struct arena *arena, const struct share_part *parts, uint32_t count,
+                                 struct piece_list *list)
 {
     struct piece *piece = NULL;
-    for (uint32_t i = share->head.parts; i-- > 0;) {
-        tarn_status status = piece_import(arena, share->parts[i].file, share->parts[i].size, &piece);
+    for (uint32_t i = count; i-- > 0;) {
+        tarn_status status = piece_import(arena, parts[i].file, parts[i].size, &piece);
         if (status) {
             pieces_to_unmapped(arena, list);
             return status;
@@ -177,16 +181,18 @@ static tarn_status claim(struct arena *arena, size_t size, uintptr_t *start)
                   arena->device->number);
 }
 
-/* Maps a share; on failure nothing is left of it, except for what the driver does not take back, which a trim tries again. */
-static tarn_status map_share(struct arena *arena, const tarn_share *share, uintptr_t *start)
+/* Maps parts, of `size` bytes in all; on failure nothing is left, except for what the driver does not take back, which a trim tries
+ * again. */
+static tarn_status map_parts(struct arena *arena, const struct share_part *parts, uint32_t count, size_t size,
+                             uintptr_t *start)
 {
     struct piece_list list = {0};
-    tarn_status status = claim(arena, share->head.mapped, start);
+    tarn_status status = claim(arena, size, start);
     if (status)
         return status;
-    status = pieces_import(arena, share, &list);
+    status = pieces_import(arena, parts, count, &list);
     if (status)
-        arena_unclaim(arena, *start, share->head.mapped);
+        arena_unclaim(arena, *start, size);
     else
         status = pieces_map(arena, &list, *start, 0);
     if (status)
@@ -207,9 +213,60 @@ static tarn_status unmap_import(const struct import *import)
     return TARN_OK;
 }
 
+/* ---- Segments of pools ------------------------------------------------------------------------------------------- */
+
+tarn_status import_segment(struct arena *arena, const struct share_part *part, struct import **result)
+{
+    struct import *import = object_alloc(&import_objects);
+    if (!import)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an import");
+    import->head.bytes = import->head.mapped = part->size;
+    import->arena = arena;
+    import->of_pool = true;
+    tarn_status status = map_parts(arena, part, 1, part->size, &import->start);
+    if (status) {
+        object_free(&import_objects, import);
+        return status;
+    }
+    mutex_lock(&imports_lock);
+    enter_locked(import);
+    mutex_unlock(&imports_lock);
+    *result = import;
+    return TARN_OK;
+}
+
+uintptr_t import_start(const struct import *import)
+{
+    return import->start;
+}
+
+static void remove_locked(struct import *import)
+{
+    tree_remove(&imports, &import->node);
+    atomic_fetch_sub(&import_count, 1);
+}
+
+tarn_status import_segment_end(struct import *import, bool surely)
+{
+    mutex_lock(&imports_lock);
+    remove_locked(import);
+    mutex_unlock(&imports_lock);
+    tarn_status status = unmap_import(import);
+    if (status && !surely) {
+        mutex_lock(&imports_lock);
+        enter_locked(import);
+        mutex_unlock(&imports_lock);
+        return status;
+    }
+    if (status)
+        pieces_leave_stuck(import->arena, import->start, import->head.mapped);
+    object_free(&import_objects, import);
+    return TARN_OK;
+}
+
 /* ---- Import ------------------------------------------------------------------------------------------------------ */
 
-static tarn_status fits(const tarn_share *share, const struct device *device)
+tarn_status import_check(const tarn_share *share, const struct device *device)
 {
     if (strcmp(share->head.driver, driver->name) != 0)
         return failed(TARN_ERROR_NOT_SUPPORTED, "the share is memory of driver %s, but this process uses %s",
@@ -254,7 +311,7 @@ static tarn_status import_new(struct arena *arena, const tarn_share *share, uint
     import->head = share->head;
     import->files = files;
     import->arena = arena;
-    tarn_status status = map_share(arena, share, &import->start);
+    tarn_status status = map_parts(arena, share->parts, share->head.parts, share->head.mapped, &import->start);
     if (status)
         object_free(&import_objects, import);
     else
@@ -269,9 +326,12 @@ tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
-    if (status || (status = share_known(share)) || (status = device_find(device, &found)) ||
-        (status = device_check(found)) || (status = share_check(share)) || (status = fits(share, found)) ||
-        (status = arena_of(found, &arena)))
+    if (status || (status = share_known(share)))
+        return status;
+    if (share_is_of_pool(share))
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the share is of a pool: import it by tarn_pool_import()");
+    if ((status = device_find(device, &found)) || (status = device_check(found)) || (status = share_check(share)) ||
+        (status = import_check(share, found)) || (status = arena_of(found, &arena)))
         return status;
     uint64_t files = files_of(share);
     return count_like(arena, &share->head, files, pointer) ? TARN_OK : import_new(arena, share, files, pointer);
@@ -284,12 +344,15 @@ static tarn_status take_out(void *pointer, struct import **last)
     struct import *import = import_at_locked((uintptr_t)pointer);
     if (import && pointer_of(import) != pointer)
         import = NULL;
-    if (import && --import->count == 0) {
-        tree_remove(&imports, &import->node);
-        atomic_fetch_sub(&import_count, 1);
+    if (import && !import->of_pool && --import->count == 0) {
+        remove_locked(import);
         *last = import;
     }
+    bool of_pool = import && import->of_pool;
     mutex_unlock(&imports_lock);
+    if (of_pool)
+        return failed(TARN_ERROR_INVALID_POINTER,
+                      "%p lies in a pool of another process: close that by tarn_imported_pool_close()", pointer);
     if (import)
         return TARN_OK;
     return failed(TARN_ERROR_INVALID_POINTER, "%p did not come from tarn_import(), or every import of it was closed",

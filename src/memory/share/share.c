@@ -9,6 +9,7 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "memory/growth/segment.h"
+#include "memory/share/pool_export.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -16,9 +17,9 @@
 
 static struct object_pool shares = OBJECT_POOL_NAMED(struct tarn_share);
 
-static size_t parts_bytes(const struct share_head *head)
+static size_t parts_bytes(uint32_t room)
 {
-    return head->parts * sizeof(struct share_part);
+    return (room ? room : 1) * sizeof(struct share_part);
 }
 
 tarn_status share_known(const struct tarn_share *share)
@@ -32,7 +33,7 @@ tarn_status share_known(const struct tarn_share *share)
 struct tarn_share *share_create(const struct share_head *head)
 {
     struct tarn_share *share = object_alloc(&shares);
-    struct share_part *parts = share ? pages_alloc(parts_bytes(head)) : NULL;
+    struct share_part *parts = share ? pages_alloc(parts_bytes(head->parts)) : NULL;
     if (!parts) {
         object_free(&shares, share);
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a share of %" PRIu32 " pieces", head->parts);
@@ -40,9 +41,24 @@ struct tarn_share *share_create(const struct share_head *head)
     }
     share->head = *head;
     share->parts = parts;
+    share->room = head->parts;
+    share->board = -1;
     for (uint32_t i = 0; i < head->parts; i++)
         share->parts[i].file = -1;
     return share;
+}
+
+int share_board(const struct tarn_share *share)
+{
+    return share->export ? pool_export_board(share->export) : share->board;
+}
+
+static void unanchor(const struct tarn_share *share)
+{
+    if (!share_is_of_pool(share))
+        pieces_unanchor(share->arena, share->start, share->head.bytes);
+    for (uint32_t i = 0; i < share->head.parts && share_is_of_pool(share); i++)
+        pieces_unanchor(share->arena, share->parts[i].address, share->parts[i].size);
 }
 
 void share_destroy(struct tarn_share *share)
@@ -53,9 +69,12 @@ void share_destroy(struct tarn_share *share)
     for (uint32_t i = 0; i < share->head.parts; i++)
         if (share->parts[i].file >= 0)
             close(share->parts[i].file);
+    if (share->board >= 0)
+        close(share->board);
     if (share->arena)
-        pieces_unanchor(share->arena, share->start, share->head.bytes);
-    pages_free(share->parts, parts_bytes(&share->head));
+        unanchor(share);
+    pool_export_release(share->export);
+    pages_free(share->parts, parts_bytes(share->room));
     object_free(&shares, share);
 }
 
@@ -77,20 +96,41 @@ static tarn_status malformed(const char *what)
 
 tarn_status share_head_check(const struct share_head *head)
 {
-    if (head->magic != SHARE_MAGIC)
+    bool pool = head->magic == SHARE_MAGIC_POOL;
+    if (head->magic != SHARE_MAGIC && !pool)
         return malformed("it begins otherwise");
     if (head->version != SHARE_VERSION)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the share is of version %" PRIu32 ", and this tarn reads %u: both sides must use the same tarn",
                       head->version, SHARE_VERSION);
-    if (head->parts == 0 || head->parts > SHARE_MOST_PARTS)
+    if ((head->parts == 0 && !pool) || head->parts > SHARE_MOST_PARTS)
         return malformed("its number of pieces");
-    if (head->bytes == 0 || head->mapped > SIZE_MAX / 2 || head->offset >= head->mapped ||
-        head->bytes > head->mapped - head->offset)
+    if (pool && (head->offset != 0 || head->bytes != head->mapped || head->mapped > SIZE_MAX / 2))
+        return malformed("the bytes of its pool");
+    if (!pool && (head->bytes == 0 || head->mapped > SIZE_MAX / 2 || head->offset >= head->mapped ||
+                  head->bytes > head->mapped - head->offset))
         return malformed("its block is not in its pieces");
     if (!memchr(head->driver, '\0', sizeof head->driver) || head->device < 0)
         return malformed("its driver or its device");
     return TARN_OK;
+}
+
+/* Segments lie one behind another, and those without a file are for an importer that has them. */
+static tarn_status check_pool(const struct tarn_share *share)
+{
+    uint64_t sum = 0, end = 1;
+    if (share_board(share) < 0)
+        return malformed("a file is missing");
+    for (uint32_t i = 0; i < share->head.parts; i++) {
+        const struct share_part *part = &share->parts[i];
+        if (part->size == 0 || part->size > share->head.mapped - sum)
+            return malformed("the sizes of its segments");
+        if (part->address < end || part->address > UINT64_MAX - part->size || part->generation == 0)
+            return malformed("the places of its segments");
+        sum += part->size;
+        end = part->address + part->size;
+    }
+    return sum == share->head.mapped ? TARN_OK : malformed("the sizes of its segments");
 }
 
 /* The parts are all that the block lies in, and no more. */
@@ -99,6 +139,8 @@ tarn_status share_check(const struct tarn_share *share)
     const struct share_head *head = &share->head;
     uint64_t sum = 0;
     tarn_status status = share_head_check(head);
+    if (!status && share_is_of_pool(share))
+        return check_pool(share);
     for (uint32_t i = 0; !status && i < head->parts; i++) {
         const struct share_part *part = &share->parts[i];
         if (part->file < 0)

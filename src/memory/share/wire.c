@@ -3,7 +3,8 @@
 
 /* How a share goes over a unix socket: its head, then its parts in messages of at most MOST files, which the kernel
  * passes on as SCM_RIGHTS (at most 253 a message). Every message has a fixed size, so that a stream and a socket that keeps
- * messages apart are read alike. Files come with a message's first byte. Nothing that arrives is trusted: what is not
+ * messages apart are read alike. A pool's parts are described at greater length, and its board's file comes with its head.
+ * Files come with a message's first byte. Nothing that arrives is trusted: what is not
  * expected ends the reception, and every file that came is closed. */
 #include "base/cancel.h"
 #include "base/file.h"
@@ -24,6 +25,19 @@ struct chunk {
     uint64_t sizes[MOST];  /* bytes; 0 beyond count */
 };
 
+struct pool_chunk {
+    uint64_t magic;
+    uint32_t first, count; /* parts */
+    struct pool_part {
+        uint64_t size, address, generation, has_file; /* 0 beyond count */
+    } parts[MOST];
+};
+
+union any_chunk {
+    struct chunk block;
+    struct pool_chunk pool;
+};
+
 /* Room for one message's files, aligned as the kernel wants it, and for what it adds where the caller asked for that
  * (SO_PASSCRED). */
 union rights {
@@ -33,6 +47,17 @@ union rights {
 
 _Static_assert(sizeof(struct share_head) == 80, "what is sent has no gaps");
 _Static_assert(sizeof(struct chunk) == 16 + MOST * 8, "what is sent has no gaps");
+_Static_assert(sizeof(struct pool_chunk) == 16 + MOST * 32, "what is sent has no gaps");
+
+static size_t chunk_bytes(const struct tarn_share *share)
+{
+    return share_is_of_pool(share) ? sizeof(struct pool_chunk) : sizeof(struct chunk);
+}
+
+static uint32_t chunk_count(const struct tarn_share *share, uint32_t first)
+{
+    return share->head.parts - first < MOST ? share->head.parts - first : MOST;
+}
 
 static tarn_status refused(const char *call)
 {
@@ -86,17 +111,40 @@ static tarn_status send_all(int socket, const void *bytes, size_t size, const in
     return TARN_OK;
 }
 
+/* Describes the parts from `first` on in a chunk; gives their files, and how many there are. */
+static unsigned describe(const tarn_share *share, uint32_t first, union any_chunk *chunk, int *files)
+{
+    unsigned sent = 0;
+    bool pool = share_is_of_pool(share);
+    memset(chunk, 0, sizeof *chunk);
+    chunk->block.magic = share->head.magic; /* both begin alike */
+    chunk->block.first = first;
+    chunk->block.count = chunk_count(share, first);
+    for (uint32_t i = 0; i < chunk->block.count; i++) {
+        const struct share_part *part = &share->parts[first + i];
+        if (pool)
+            chunk->pool.parts[i] =
+                (struct pool_part){part->size, part->address, part->generation, part->file >= 0 ? 1 : 0};
+        else
+            chunk->block.sizes[i] = part->size;
+        if (part->file >= 0)
+            files[sent++] = part->file;
+    }
+    return sent;
+}
+
+static tarn_status send_head(int socket, const tarn_share *share)
+{
+    int board = share_is_of_pool(share) ? share_board(share) : -1;
+    return send_all(socket, &share->head, sizeof share->head, &board, board >= 0 ? 1 : 0);
+}
+
 static tarn_status send_chunk(int socket, const tarn_share *share, uint32_t first)
 {
-    struct chunk chunk = {.magic = SHARE_MAGIC, .first = first, .count = share->head.parts - first};
+    union any_chunk chunk;
     int files[MOST];
-    if (chunk.count > MOST)
-        chunk.count = MOST;
-    for (uint32_t i = 0; i < chunk.count; i++) {
-        chunk.sizes[i] = share->parts[first + i].size;
-        files[i] = share->parts[first + i].file;
-    }
-    return send_all(socket, &chunk, sizeof chunk, files, chunk.count);
+    unsigned count = describe(share, first, &chunk, files);
+    return send_all(socket, &chunk, chunk_bytes(share), files, count);
 }
 
 tarn_status tarn_share_send(int socket, const tarn_share *share)
@@ -109,7 +157,7 @@ tarn_status tarn_share_send(int socket, const tarn_share *share)
     if (!status)
         status = check_socket(socket, &packets);
     if (!status)
-        status = send_all(socket, &share->head, sizeof share->head, NULL, 0);
+        status = send_head(socket, share);
     for (uint32_t first = 0; !status && first < share->head.parts; first += MOST)
         status = send_chunk(socket, share, first);
     return status;
@@ -182,43 +230,89 @@ static tarn_status receive_all(struct received *received, void *bytes, size_t si
     return TARN_OK;
 }
 
+/* How many files must come with a chunk; more than can where what it says of that is nonsense. */
+static unsigned files_wanted(const tarn_share *share, const union any_chunk *chunk)
+{
+    unsigned wanted = 0;
+    if (!share_is_of_pool(share))
+        return chunk->block.count;
+    for (uint32_t i = 0; i < chunk->pool.count; i++) {
+        if (chunk->pool.parts[i].has_file > 1)
+            return MOST + 1;
+        wanted += (unsigned)chunk->pool.parts[i].has_file;
+    }
+    return wanted;
+}
+
+/* Fills parts by a chunk, which gives as many files as it should. */
+static void fill_parts(tarn_share *share, const union any_chunk *chunk, const int *files)
+{
+    bool pool = share_is_of_pool(share);
+    for (uint32_t i = 0; i < chunk->block.count; i++) {
+        struct share_part *part = &share->parts[chunk->block.first + i];
+        const struct pool_part *described = &chunk->pool.parts[i];
+        part->size = pool ? described->size : chunk->block.sizes[i];
+        part->address = pool ? described->address : 0;
+        part->generation = pool ? described->generation : 0;
+        if (!pool || described->has_file)
+            part->file = *files++;
+    }
+}
+
 static tarn_status receive_chunk(int socket, bool packets, tarn_share *share, uint32_t first)
 {
     struct received received = {.socket = socket, .packets = packets};
-    struct chunk chunk;
-    uint32_t count = share->head.parts - first < MOST ? share->head.parts - first : MOST;
-    tarn_status status = receive_all(&received, &chunk, sizeof chunk);
-    if (!status && (chunk.magic != SHARE_MAGIC || chunk.first != first || chunk.count != count))
+    union any_chunk chunk;
+    tarn_status status = receive_all(&received, &chunk, chunk_bytes(share));
+    if (!status && (chunk.block.magic != share->head.magic || chunk.block.first != first ||
+                    chunk.block.count != chunk_count(share, first)))
         status = failed(TARN_ERROR_INVALID_ARGUMENT,
                         "what was received is not a share as tarn sends it: its pieces are out of order");
-    if (!status && received.count != count)
-        status = failed(TARN_ERROR_INVALID_ARGUMENT, "a share came with %u files instead of %u", received.count,
-                        (unsigned)count);
+    unsigned wanted = status ? 0 : files_wanted(share, &chunk);
+    if (!status && received.count != wanted)
+        status =
+            failed(TARN_ERROR_INVALID_ARGUMENT, "a share came with %u files instead of %u", received.count, wanted);
     if (status) {
         close_all(&received);
         return status;
     }
-    for (uint32_t i = 0; i < count; i++) {
-        share->parts[first + i].size = chunk.sizes[i];
-        share->parts[first + i].file = received.files[i];
-    }
+    fill_parts(share, &chunk, received.files);
     return TARN_OK;
+}
+
+/* Receives a head, and the board's file where it is a pool's; else `board` is -1. */
+static tarn_status receive_head(int socket, bool packets, struct share_head *head, int *board)
+{
+    struct received received = {.socket = socket, .packets = packets};
+    tarn_status status = receive_all(&received, head, sizeof *head);
+    unsigned wanted = !status && head->magic == SHARE_MAGIC_POOL ? 1 : 0;
+    if (!status && received.count != wanted)
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "what was received is not a share as tarn sends it: %u files came with its head, not %u",
+                        received.count, wanted);
+    if (!status)
+        status = share_head_check(head);
+    *board = -1;
+    if (!status && wanted)
+        *board = received.files[--received.count];
+    close_all(&received);
+    return status;
 }
 
 static tarn_status receive(int socket, bool packets, tarn_share **result)
 {
     struct share_head head;
-    struct received received = {.socket = socket, .packets = packets};
-    tarn_status status = receive_all(&received, &head, sizeof head);
-    if (!status && received.count > 0)
-        status = failed(TARN_ERROR_INVALID_ARGUMENT,
-                        "what was received is not a share as tarn sends it: files came with its head");
-    close_all(&received);
-    if (status || (status = share_head_check(&head)))
+    int board = -1;
+    tarn_status status = receive_head(socket, packets, &head, &board);
+    if (status)
         return status;
     tarn_share *share = share_create(&head);
-    if (!share)
+    if (!share) {
+        if (board >= 0)
+            close(board);
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    }
+    share->board = board;
     for (uint32_t first = 0; !status && first < head.parts; first += MOST)
         status = receive_chunk(socket, packets, share, first);
     if (status || (status = share_check(share))) {

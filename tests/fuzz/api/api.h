@@ -62,6 +62,7 @@ struct mine {
 extern struct world {
     struct block blocks[BLOCKS];
     struct slot pools[SLOTS], events[SLOTS], shares[SLOTS], checkpoints[SLOTS], graphs[SLOTS];
+    struct slot imported[SLOTS]; /* pools */
     struct slot streams[SLOTS], leased_streams[SLOTS], scopes[SLOTS], observers[SLOTS], captures[SLOTS];
     tarn_lease leases[SLOTS];
     struct slot pins[SLOTS]; /* object and, as value, size */

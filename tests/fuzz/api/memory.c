@@ -319,6 +319,68 @@ static void fuzz_tarn_import_close(void)
         block_ended(IMPORTED_BLOCK, pointer);
 }
 
+/* ---- Shares of pools ---- */
+
+static void fuzz_tarn_pool_export(void)
+{
+    tarn_share *share = NULL;
+    tarn_pool *pool = any_object(world.pools);
+    const tarn_share *before = take() % 2 ? any_object(world.shares) : NULL;
+    if (has_room(world.shares) && !tarn_pool_export(pool, before, or_null(&share)))
+        slot_add(world.shares, share, 0);
+}
+
+static void fuzz_tarn_share_revoke(void)
+{
+    (void)tarn_share_revoke(any_object(world.shares));
+}
+
+static void fuzz_tarn_share_importers_get(void)
+{
+    size_t count = 0;
+    if (!tarn_share_importers_get(any_object(world.shares), or_null(&count)))
+        DEMAND(count <= SLOTS);
+}
+
+static void fuzz_tarn_pool_import(void)
+{
+    tarn_imported_pool *imported = NULL;
+    const tarn_share *share = any_object(world.shares);
+    int device = any_device();
+    if (has_room(world.imported) && !tarn_pool_import(share, device, or_null(&imported)))
+        slot_add(world.imported, imported, 0);
+}
+
+static void fuzz_tarn_imported_pool_update(void)
+{
+    tarn_imported_pool *imported = any_object(world.imported);
+    (void)tarn_imported_pool_update(imported, any_object(world.shares));
+}
+
+static void fuzz_tarn_imported_pool_find(void)
+{
+    void *pointer = NULL;
+    tarn_imported_pool *imported = any_object(world.imported);
+    const void *address = any_pointer();
+    size_t size = any_size();
+    if (!tarn_imported_pool_find(imported, address, size, or_null(&pointer)) && size > 0)
+        ((volatile char *)pointer)[size - 1] = *(volatile char *)pointer;
+}
+
+static void fuzz_tarn_imported_pool_state_get(void)
+{
+    tarn_import_state state = TARN_IMPORT_CURRENT;
+    if (!tarn_imported_pool_state_get(any_object(world.imported), or_null(&state)))
+        DEMAND(state != TARN_IMPORT_ORPHANED);
+}
+
+static void fuzz_tarn_imported_pool_close(void)
+{
+    tarn_imported_pool *imported = any_object(world.imported);
+    if (!tarn_imported_pool_close(imported))
+        slot_ended(world.imported, imported, 0);
+}
+
 /* ---- Pinned memory ---- */
 
 static void fuzz_tarn_pinned_alloc(void)
@@ -504,5 +566,13 @@ const struct api_call api_memory[] = {
     CALL(tarn_configuration_get),
     CALL(tarn_configuration_note_get),
     CALL(tarn_caching_get),
+    CALL(tarn_pool_export),
+    CALL(tarn_share_revoke),
+    CALL(tarn_share_importers_get),
+    CALL(tarn_pool_import),
+    CALL(tarn_imported_pool_update),
+    CALL(tarn_imported_pool_find),
+    CALL(tarn_imported_pool_state_get),
+    CALL(tarn_imported_pool_close),
     {0},
 };

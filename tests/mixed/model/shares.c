@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ANCHORS = 6, SHARES = 3 };
+enum { ANCHORS = 6, SHARES = 3, POOL_SHARES = 2 };
 
 static struct anchor {
     bool live;
@@ -30,6 +30,16 @@ static struct share {
     struct stamp last;
 } shares[SHARES];
 
+static struct pool_share {
+    bool live;
+    tarn_share *share;            /* NULL: closed */
+    tarn_imported_pool *imported; /* NULL: closed */
+    bool revoked, anchors;        /* it has segments */
+    int device, pool;
+    unsigned turn;
+    struct stamp last;
+} pool_shares[POOL_SHARES];
+
 /* Whether memory of the pool can neither move nor go. */
 bool is_anchored_in(int pool)
 {
@@ -39,6 +49,10 @@ bool is_anchored_in(int pool)
     for (int i = 0; i < SHARES; i++)
         if (shares[i].live && shares[i].share && shares[i].pool == pool &&
             (pool < 0 || shares[i].turn == m.pools[pool].turn))
+            return true;
+    for (int i = 0; i < POOL_SHARES; i++)
+        if (pool_shares[i].live && pool_shares[i].share && pool_shares[i].anchors && pool_shares[i].pool == pool &&
+            pool_shares[i].turn == m.pools[pool].turn)
             return true;
     return false;
 }
@@ -50,6 +64,9 @@ bool is_anchored_on(int device)
             return true;
     for (int i = 0; i < SHARES; i++)
         if (shares[i].live && shares[i].share && shares[i].device == device)
+            return true;
+    for (int i = 0; i < POOL_SHARES; i++)
+        if (pool_shares[i].live && pool_shares[i].share && pool_shares[i].device == device)
             return true;
     return false;
 }
@@ -175,16 +192,11 @@ static void import_close(struct share *share)
         share->import = NULL;
 }
 
-/* What is written through an import is in the block, and the other way round, as long as that lives. */
-static void through_import(struct share *share)
+/* What is written through an import is in the block, and the other way round. */
+static void use_through(struct block *block, unsigned char *import, int device, struct stamp *last)
 {
-    struct block *block = NULL;
-    for (int i = 0; i < BLOCKS && !block; i++)
-        if (m.blocks[i].live && m.blocks[i].start == share->start)
-            block = &m.blocks[i];
-    struct flow *flow = some_flow(share->device);
-    if (!block || !share->import || !share->share || !block_is_usable(block) || block->held ||
-        block->size > share->size || !flow || captures_now(flow) || !takes_work(flow) || !flow_value(flow) ||
+    struct flow *flow = some_flow(device);
+    if (block->held || !flow || captures_now(flow) || !takes_work(flow) || !flow_value(flow) ||
         !order_after_users(flow, block))
         return;
     const struct flow *home = &m.flows[block->flow];
@@ -196,12 +208,23 @@ static void through_import(struct share *share)
     if (!WELL(0, tarn_record_stream, block->start, flow->value))
         return;
     unsigned char value = (unsigned char)below(256);
-    struct stamp stamp = use_bytes(flow, share->import, block->size, block->known ? block->value : -1, value,
+    struct stamp stamp = use_bytes(flow, import, block->size, block->known ? block->value : -1, value,
                                    "an import does not show what its block holds");
     block->value = value;
     block->known = true;
     block_user(block, stamp);
-    share->last = stamp;
+    *last = stamp;
+}
+
+/* As long as the block lives. */
+static void through_import(struct share *share)
+{
+    struct block *block = NULL;
+    for (int i = 0; i < BLOCKS && !block; i++)
+        if (m.blocks[i].live && m.blocks[i].start == share->start)
+            block = &m.blocks[i];
+    if (block && share->import && share->share && block_is_usable(block) && block->size <= share->size)
+        use_through(block, share->import, share->device, &share->last);
 }
 
 static void op_share(void)
@@ -221,6 +244,112 @@ static void op_share(void)
     else
         through_import(share);
     share->live = share->share || share->import;
+}
+
+/* ---- Shares of pools --------------------------------------------------------------------------------------------- */
+
+static void note_segments(struct pool_share *share)
+{
+    tarn_share_info info = {.size = sizeof info};
+    SURE(tarn_share_info_get, share->share, &info);
+    SO(info.device == share->device && info.bytes == info.mapped, "a share shows another pool", "%zu bytes",
+       info.bytes);
+    share->anchors = info.pieces > 0;
+}
+
+static void pool_share_begin(struct pool_share *share)
+{
+    int index = pool_any(-1, true);
+    const struct pool *pool = index < 0 ? NULL : &m.pools[index];
+    tarn_share *made = NULL;
+    size_t importers = 0;
+    if (!pool || !pool->registrable || !WELL(0, tarn_pool_export, pool->pool, NULL, &made))
+        return;
+    *share =
+        (struct pool_share){.live = true, .share = made, .device = pool->device, .pool = index, .turn = pool->turn};
+    m.count.shares++;
+    note_segments(share);
+    tarn_share *copy = CHANCE(2) ? sent(made) : NULL;
+    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_pool_import, copy ? copy : made,
+             pool->device, &share->imported) &&
+        WELL(0, tarn_share_importers_get, made, &importers))
+        SO(importers > 0, "an import of a pool does not count", "%zu", importers);
+    if (copy)
+        SURE(tarn_share_close, copy);
+}
+
+static bool pool_import_rests(const struct pool_share *share)
+{
+    return !share->last.number || is_done(share->last) || wait_for_all();
+}
+
+/* Exports what the pool is now, and brings the import up to it. */
+static void pool_share_again(struct pool_share *share)
+{
+    const struct pool *pool = &m.pools[share->pool];
+    tarn_share *next = NULL;
+    tarn_import_state state = TARN_IMPORT_REVOKED;
+    const tarn_share *before = CHANCE(2) ? share->share : NULL; /* which the other share of the pool may have revoked */
+    if (!share->share || share->revoked || !pool->live || !pool->pool || pool->users == 0 ||
+        pool->turn != share->turn || pool->state != TARN_POOL_RUNS || !pool_import_rests(share) ||
+        !WELL(before ? BIT(TARN_ERROR_INVALID_ARGUMENT) : 0, tarn_pool_export, pool->pool, before, &next))
+        return;
+    SURE(tarn_share_close, share->share);
+    share->share = next;
+    note_segments(share);
+    tarn_share *copy = CHANCE(2) ? sent(next) : NULL;
+    uint64_t reasons = BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY) | BIT(TARN_ERROR_INVALID_ARGUMENT);
+    if (share->imported && WELL(reasons, tarn_imported_pool_update, share->imported, copy ? copy : next) &&
+        WELL(0, tarn_imported_pool_state_get, share->imported, &state))
+        SO(state == TARN_IMPORT_CURRENT, "an import is not current after an update", "%d", (int)state);
+    if (copy)
+        SURE(tarn_share_close, copy);
+}
+
+/* A block whose segment came later is not in the import. */
+static void through_pool_import(struct pool_share *share)
+{
+    struct block *block = &m.blocks[below(BLOCKS)];
+    void *pointer = NULL;
+    if (share->imported && share->share && block_is_usable(block) && block->pool == share->pool &&
+        m.pools[share->pool].live && m.pools[share->pool].turn == share->turn &&
+        WELL(BIT(TARN_ERROR_INVALID_POINTER), tarn_imported_pool_find, share->imported, block->start, block->size,
+             &pointer))
+        use_through(block, pointer, share->device, &share->last);
+}
+
+static void op_pool_share(void)
+{
+    struct pool_share *share = &pool_shares[below(POOL_SHARES)];
+    tarn_import_state state = TARN_IMPORT_CURRENT;
+    if (!share->live) {
+        pool_share_begin(share);
+        return;
+    }
+    switch (below(8)) {
+    case 0:
+        if (share->share && WELL(0, tarn_share_close, share->share))
+            share->share = NULL;
+        break;
+    case 1:
+        if (share->imported && pool_import_rests(share) && WELL(0, tarn_imported_pool_close, share->imported))
+            share->imported = NULL;
+        break;
+    case 2:
+        if (share->share && CHANCE(2) && WELL(0, tarn_share_revoke, share->share))
+            share->revoked = true;
+        if (share->imported && WELL(0, tarn_imported_pool_state_get, share->imported, &state))
+            SO((state == TARN_IMPORT_REVOKED) >= share->revoked, "an import has not heard of a revocation", "%d",
+               (int)state);
+        break;
+    case 3:
+    case 4:
+        pool_share_again(share);
+        break;
+    default:
+        through_pool_import(share);
+    }
+    share->live = share->share || share->imported;
 }
 
 /* ---- Observers --------------------------------------------------------------------------------------------------- */
@@ -317,12 +446,17 @@ void shares_end(void)
         if (shares[i].live && shares[i].share)
             SURE(tarn_share_close, shares[i].share);
     }
+    for (int i = 0; i < POOL_SHARES; i++) {
+        if (pool_shares[i].live && pool_shares[i].imported && pool_import_rests(&pool_shares[i]))
+            SURE(tarn_imported_pool_close, pool_shares[i].imported);
+        if (pool_shares[i].live && pool_shares[i].share)
+            SURE(tarn_share_close, pool_shares[i].share);
+    }
     if (observer)
         SURE(tarn_observer_remove, observer);
 }
 
-const struct operation share_operations[] = {{"anchor", 4, NULL, op_anchor, false},
-                                             {"share", 8, NULL, op_share, false},
-                                             {"observer", 2, NULL, op_observer, false},
-                                             {"range", 2, NULL, op_range, false},
-                                             {NULL, 0, NULL, NULL, false}};
+const struct operation share_operations[] = {
+    {"anchor", 4, NULL, op_anchor, false},         {"share", 8, NULL, op_share, false},
+    {"pool share", 6, NULL, op_pool_share, false}, {"observer", 2, NULL, op_observer, false},
+    {"range", 2, NULL, op_range, false},           {NULL, 0, NULL, NULL, false}};

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Makes shares of pools. A pool that is exported is registrable: each of its segments is one piece, which neither moves nor is cut, so
+ * that what comes and goes are whole segments. Under the lock of each heap its segments are anchored and noted; the driver is asked for
+ * their files with no lock held. Owns the set of what is exported. */
+#include "memory/share/pool_export.h"
+#include "base/pages.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "memory/arena/generation.h"
+#include "memory/growth/segment.h"
+#include "memory/pool/pool.h"
+#include "memory/share/board.h"
+#include "memory/share/share.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pool_export {
+    struct pool_export *next;  /* lock: in the set */
+    const struct arena *arena; /* and the pool's id: whose it is */
+    uint64_t pool[2];
+    uint64_t serial;    /* no other of this process has it */
+    struct board board; /* its generation is written under the lock */
+    uint64_t layout;    /* lock: a sum of what the newest layout is */
+    unsigned shares;    /* lock */
+    bool revoked;       /* lock: it is no longer in the set */
+};
+
+static mutex exports_lock = MUTEX_INITIALIZER(LOCK_EXPORTS);
+static struct pool_export *exports;
+static uint64_t last_serial; /* lock */
+static struct object_pool export_objects = OBJECT_POOL(struct pool_export);
+
+/* ---- The set ----------------------------------------------------------------------------------------------------- */
+
+static bool is_of(const struct pool_export *export, const struct store *store)
+{
+    return export->arena == store->arena && export->pool[0] == store->id[0] && export->pool[1] == store->id[1];
+}
+
+/* That of a store, with one share more; or NULL. */
+static struct pool_export *count_in_locked(const struct store *store)
+{
+    struct pool_export *export = exports;
+    while (export && !is_of(export, store))
+        export = export->next;
+    if (export)
+        export->shares++;
+    return export;
+}
+
+static struct pool_export *count_in(const struct store *store)
+{
+    mutex_lock(&exports_lock);
+    struct pool_export *export = count_in_locked(store);
+    mutex_unlock(&exports_lock);
+    return export;
+}
+
+static void revoke_locked(struct pool_export *export)
+{
+    struct pool_export **place = &exports;
+    if (export->revoked)
+        return;
+    while (*place != export)
+        place = &(*place)->next;
+    *place = export->next;
+    export->revoked = true;
+    atomic_store_explicit(&export->board.words->revoked, 1, memory_order_release);
+}
+
+static void export_destroy(struct pool_export *export)
+{
+    board_leave(&export->board);
+    object_free(&export_objects, export);
+}
+
+/* The store's, with one share more; made where there is none. */
+static tarn_status export_of(const struct store *store, struct pool_export **result)
+{
+    if ((*result = count_in(store)))
+        return TARN_OK;
+    struct pool_export *made = object_alloc(&export_objects);
+    if (!made)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the export of a pool");
+    tarn_status status = board_create(&made->board);
+    if (status) {
+        object_free(&export_objects, made);
+        return status;
+    }
+    made->arena = store->arena;
+    made->pool[0] = store->id[0];
+    made->pool[1] = store->id[1];
+    made->shares = 1;
+    mutex_lock(&exports_lock);
+    *result = count_in_locked(store); /* another thread's */
+    if (!*result) {
+        made->serial = ++last_serial;
+        made->next = exports;
+        *result = exports = made;
+    }
+    mutex_unlock(&exports_lock);
+    if (*result != made)
+        export_destroy(made);
+    return TARN_OK;
+}
+
+void pool_export_release(struct pool_export *export)
+{
+    if (!export)
+        return;
+    mutex_lock(&exports_lock);
+    bool last = --export->shares == 0;
+    if (last)
+        revoke_locked(export);
+    mutex_unlock(&exports_lock);
+    if (last)
+        export_destroy(export);
+}
+
+int pool_export_board(const struct pool_export *export)
+{
+    return export->board.file;
+}
+
+/* ---- Segments ---------------------------------------------------------------------------------------------------- */
+
+/* Whether a segment is there to stay; one that is free and in the hands of a thread that maps or unmaps is not. */
+static bool is_there_locked(const struct run *run)
+{
+    return run->first != run->last || run->first->state != SPAN_TAKEN;
+}
+
+static void note_locked(struct arena *arena, const struct run *run, struct share_part *part)
+{
+    const struct piece *piece = arena_piece(arena, run->start);
+    *part = (struct share_part){.size = piece->size,
+                                .address = piece->address,
+                                .generation = generation_at(arena, piece->address),
+                                .file = -1,
+                                .piece = piece->handle};
+    pieces_anchor(arena, piece->address, piece->size);
+}
+
+/* Counts the segments of a heap in `count`; the first of them, as many as there is room for, are noted in a share, or none for NULL. */
+static void each_segment_locked(struct heap *heap, struct tarn_share *share, size_t *count)
+{
+    for (int zone = 0; zone < ZONES; zone++)
+        for (const struct run *run = heap->zones[zone].runs; run; run = run->next) {
+            if (!is_there_locked(run))
+                continue;
+            ++*count;
+            if (share && share->head.parts < share->room)
+                note_locked(heap->arena, run, &share->parts[share->head.parts++]);
+        }
+}
+
+static tarn_status each_segment(struct store *store, struct tarn_share *share, size_t *count)
+{
+    tarn_status status = store_check(store);
+    for (struct heap *heap = heap_next(store->arena, NULL); heap && !status; heap = heap_next(store->arena, heap)) {
+        mutex_lock(&heap->lock);
+        if (heap->store == store && (status = store_check(store)) == TARN_OK)
+            each_segment_locked(heap, share, count);
+        mutex_unlock(&heap->lock);
+    }
+    return status;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct share_part *left = a, *right = b;
+    return left->address < right->address ? -1 : left->address > right->address;
+}
+
+static uint64_t mixed(uint64_t sum, uint64_t value)
+{
+    sum = (sum ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return sum ^ sum >> 32;
+}
+
+/* Gives the layout that a share shows its number: that of the one before where it is the same. */
+static void number_locked(struct pool_export *export, struct tarn_share *share)
+{
+    uint64_t sum = 1, generation = atomic_load(&export->board.words->generation);
+    for (uint32_t i = 0; i < share->head.parts; i++) {
+        const struct share_part *part = &share->parts[i];
+        sum = mixed(mixed(mixed(sum, part->address), part->size), part->generation);
+        share->head.mapped += part->size;
+    }
+    share->head.bytes = share->head.mapped;
+    if (generation == 0 || export->layout != sum) {
+        export->layout = sum;
+        atomic_store_explicit(&export->board.words->generation, ++generation, memory_order_release);
+    }
+    share->head.generation = generation;
+}
+
+/* Fills a share with the segments of a store; `count` is how many there are, which may be more than it has room for. */
+static tarn_status fill(struct store *store, struct tarn_share *share, size_t *count)
+{
+    *count = 0;
+    mutex_lock(&exports_lock); /* so a later layout has a later number */
+    tarn_status status = each_segment(store, share, count);
+    if (!status && *count <= share->room) {
+        qsort(share->parts, share->head.parts, sizeof *share->parts, by_address);
+        number_locked(share->export, share);
+    }
+    mutex_unlock(&exports_lock);
+    return status;
+}
+
+/* A share of all segments of a store, without files. Takes over the count of `export`. */
+static tarn_status share_segments(struct store *store, struct pool_export *export, struct tarn_share **result)
+{
+    struct share_head head = {.magic = SHARE_MAGIC_POOL,
+                              .version = SHARE_VERSION,
+                              .id = {process_name_get(), export->serial},
+                              .device = store->arena->device->number};
+    size_t count = 0;
+    strncpy(head.driver, driver->name, sizeof head.driver - 1);
+    tarn_status status = each_segment(store, NULL, &count);
+    while (!status) {
+        if (count > SHARE_MOST_PARTS) {
+            status = failed(TARN_ERROR_NOT_SUPPORTED, "the pool has %zu segments; at most %u can be shared", count,
+                            SHARE_MOST_PARTS);
+            break;
+        }
+        head.parts = (uint32_t)count;
+        struct tarn_share *share = share_create(&head);
+        if (!share) {
+            status = TARN_ERROR_OUT_OF_HOST_MEMORY;
+            break;
+        }
+        share->head.parts = 0;
+        share->arena = store->arena;
+        share->export = export;
+        status = fill(store, share, &count);
+        if (!status && count <= share->room) {
+            *result = share;
+            return TARN_OK;
+        }
+        share->export = NULL; /* it stays for the next try, with room for what came meanwhile */
+        share_destroy(share);
+    }
+    pool_export_release(export);
+    return status;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
+
+static bool is_same(const struct share_part *a, const struct share_part *b)
+{
+    return a->address == b->address && a->size == b->size && a->generation == b->generation;
+}
+
+/* Asks the driver for the files of what is not in `before`; both shares are ordered by address. */
+static tarn_status export_files(struct tarn_share *share, const struct tarn_share *before)
+{
+    tarn_status status = TARN_OK;
+    uint32_t old = 0, all = before ? before->head.parts : 0;
+    for (uint32_t i = 0; !status && i < share->head.parts; i++) {
+        struct share_part *part = &share->parts[i];
+        while (old < all && before->parts[old].address < part->address)
+            old++;
+        if (old == all || !is_same(&before->parts[old], part))
+            status = share_part_export(share->arena->device, part);
+    }
+    return status;
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+
+/* Whether a share was made in this process, of a pool. */
+static tarn_status exported(const struct tarn_share *share)
+{
+    tarn_status status = share_known(share);
+    if (!status && !share->export)
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "the share was not made by tarn_pool_export(): it was received, or it is of a block");
+    return status;
+}
+
+static tarn_status check_before(const struct store *store, const struct tarn_share *before)
+{
+    tarn_status status = exported(before);
+    if (!status && !is_of(before->export, store))
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "the share before is of another pool");
+    return status;
+}
+
+tarn_status tarn_pool_export(tarn_pool *public, const tarn_share *before, tarn_share **result)
+{
+    struct pool_export *export = NULL;
+    struct tarn_share *share = NULL;
+    tarn_status status = pool_check_any(public);
+    if (status)
+        return status;
+    if (!result)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "share is NULL");
+    struct store *store = store_of_public(public);
+    if (!store->registrable)
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the pool is not registrable, so its memory cannot be exported as a whole");
+    if ((before && (status = check_before(store, before))) || (status = store_check(store)) ||
+        (status = export_of(store, &export)))
+        return status;
+    if (before && before->export != export) {
+        pool_export_release(export);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the share before was revoked: what follows it must be whole");
+    }
+    if ((status = share_segments(store, export, &share)))
+        return status;
+    if ((status = export_files(share, before))) {
+        share_destroy(share);
+        return status;
+    }
+    *result = share;
+    return TARN_OK;
+}
+
+tarn_status tarn_share_revoke(const tarn_share *share)
+{
+    tarn_status status = process_check();
+    if (status || (status = exported(share)))
+        return status;
+    mutex_lock(&exports_lock);
+    revoke_locked(share->export);
+    mutex_unlock(&exports_lock);
+    return TARN_OK;
+}
+
+tarn_status tarn_share_importers_get(const tarn_share *share, size_t *count)
+{
+    size_t found = 0;
+    if (!count)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
+    tarn_status status = process_check();
+    if (status || (status = exported(share)) || (status = board_importers(&share->export->board, &found)))
+        return status;
+    *count = found;
+    return TARN_OK;
+}
