@@ -33,7 +33,7 @@ def replay(*options):
 LEAST_ABOVE = {False: 0.0015, True: 0.002}
 
 # Where more than one stream or pool has memory that the others cannot have, the placement is behind its goals. What it reaches is held,
-# so that it gets no worse, and is no part of the means; likewise programs of a few GiB whose sizes change. By file: reserved / requested, reserved / active where it is dealt over streams.
+# so that it gets no worse, and is no part of the means and sums; likewise programs of a few GiB whose sizes change. By file: reserved / requested, reserved / active where it is dealt over streams.
 BEHIND = {
     "h200-buckets": (1.09, 1.28),
     "h200-captures": (1.09, 1.22),
@@ -78,8 +78,9 @@ def judge(options, worst, average, time, below_expandable=True, to="requested"):
         own, their = r["driver_time_us"]["C"] / 1000, r["expandable_driver_time_us"]["C"] / 1000
         print(f"  {name}: reserved / {to} {ratio:.4f}, expandable {theirs:.4f}; driver time {own:.1f} ms, expandable {their:.1f}")
         what = f"{name} {' '.join(options)}: reserved / {to}"
-        own_time, their_time = own_time + own, their_time + their
-        ratios += [ratio] if name not in BEHIND else []
+        if name not in BEHIND:
+            own_time, their_time = own_time + own, their_time + their
+            ratios.append(ratio)
         limit(what, ratio, BEHIND[name][dealt] if name in BEHIND else worst)
         if below_expandable and name not in BEHIND:
             limit(what, ratio, theirs)
