@@ -228,20 +228,29 @@ static tarn_status resume(struct sleeper *sleeper)
     return tarn_pool_resume((tarn_pool *)pool);
 }
 
-/* Resumes all pools. Pools for which this fails stay as they are. */
-static tarn_status roll_back(void)
+/* Resumes the pools that have no memory. Those for which this fails stay as they are. */
+static tarn_status resume_all(void)
 {
     tarn_status first = TARN_OK;
     for (size_t i = sleeping.count; i-- > 0;) {
         struct sleeper *sleeper = &sleeping.sleepers[i];
-        if (sleeper->state == PREPARED)
-            pool_sleep_cancel(sleeper->pool);
+        if (sleeper->state != SLEEPS)
+            continue;
         tarn_status status = resume(sleeper);
         if (!status)
             sleeper->state = STAYS;
         first = first ? first : status;
     }
     return first;
+}
+
+static void cancel_all(void)
+{
+    for (size_t i = sleeping.count; i-- > 0;)
+        if (sleeping.sleepers[i].state == PREPARED) {
+            pool_sleep_cancel(sleeping.sleepers[i].pool);
+            sleeping.sleepers[i].state = STAYS;
+        }
 }
 
 static tarn_status read_options(const tarn_sleep_options *given, tarn_sleep_options *options)
@@ -499,7 +508,8 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
         return barred_end(TARN_SLEEP_PREPARED, TARN_OK);
     }
     error_attempt_begin(&before);
-    (void)roll_back();
+    (void)resume_all();
+    cancel_all();
     list_free();
     error_attempt_end(&before, TARN_OK);
     return barred_end(TARN_SLEEP_AWAKE, status);
@@ -530,10 +540,9 @@ tarn_status tarn_sleep_cancel(void)
     tarn_status status = change_begin(TARN_SLEEP_PREPARED, "cancel of a sleep");
     if (status)
         return status;
-    if ((status = roll_back())) {
-        list_forget_awake();
+    if ((status = resume_all()))
         return change_end(TARN_SLEEP_PREPARED, status);
-    }
+    cancel_all();
     list_free();
     return change_end(TARN_SLEEP_AWAKE, TARN_OK);
 }

@@ -465,8 +465,19 @@ static void fail_one(struct filled *kept, struct filled *gone, enum failure_kind
     verify(0);
 }
 
-/* Whether this failure of a commit leaves a pool without memory. A cancel, which must give it some, waits for the end of a capture. */
-static bool cancel_meets_a_capture(const struct filled *filled, uint64_t nth, bool *hit)
+static bool is_of_a_sleep(const struct filled *filled)
+{
+    tarn_alloc_options options = {.size = sizeof options, .stream = filled->stream, .pool = filled->pool};
+    void *block = NULL;
+    tarn_status status = tarn_alloc(&options, 1000, &block);
+    if (!status)
+        OK(tarn_free(block));
+    return status == TARN_ERROR_SUSPENDED;
+}
+
+/* Whether this failure of a commit leaves a pool without memory. A cancel, which must give it some, waits for the end of a capture; until then
+ * the other pool is as much a part of the sleep as before, and both may be committed. */
+static bool cancel_meets_a_capture(const struct filled filled[2], uint64_t nth, bool *hit)
 {
     void *graph = NULL;
     tarn_stream other = lease(0);
@@ -480,29 +491,36 @@ static bool cancel_meets_a_capture(const struct filled *filled, uint64_t nth, bo
         OK(tarn_capture_begin(other, TARN_CAPTURE_RELAXED));
         refused = tarn_sleep_cancel() == TARN_ERROR_CAPTURE;
         CHECK(state_now() == (refused ? TARN_SLEEP_PREPARED : TARN_SLEEP_AWAKE));
+        CHECK(is_of_a_sleep(&filled[0]) == refused && is_of_a_sleep(&filled[1]) == refused);
         OK(tarn_capture_end(other, &graph));
         OK(driver->graph_destroy(0, graph));
-        if (refused)
+        if (refused && nth % 2)
             OK(tarn_sleep_cancel());
-    } else {
+        else if (refused)
+            OK(tarn_sleep_commit(NULL));
+    }
+    if (state_now() == TARN_SLEEP_ASLEEP) {
+        CHECK(is_of_a_sleep(&filled[0]) && is_of_a_sleep(&filled[1]));
         OK(tarn_wake());
     }
     OK(tarn_stream_return(other));
-    CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(filled));
+    CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(&filled[0]) && filled_is_right(&filled[1]));
     return refused;
 }
 
 static void a_cancel_that_maps_waits_for_captures(void **state)
 {
     (void)state;
-    struct filled filled;
+    struct filled filled[2];
     unsigned refused = 0;
     bool hit = true;
-    filled_begin(&filled, 0, NULL);
+    for (int i = 0; i < 2; i++)
+        filled_begin(&filled[i], 0, NULL);
     for (uint64_t nth = 1; hit; nth++)
-        refused += cancel_meets_a_capture(&filled, nth, &hit);
-    CHECK(refused > 0);
-    filled_end(&filled);
+        refused += cancel_meets_a_capture(filled, nth, &hit);
+    CHECK(refused > 1);
+    for (int i = 0; i < 2; i++)
+        filled_end(&filled[i]);
     nothing_is_left_at_all();
 }
 

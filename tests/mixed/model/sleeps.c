@@ -157,6 +157,20 @@ static void fall_asleep(void)
     m.count.sleeps += night.state != TARN_SLEEP_AWAKE;
 }
 
+/* A cancel that failed has resumed some of those that a commit had left without memory. */
+static void resumed_leave(void)
+{
+    for (int i = 0; i < POOLS; i++) {
+        const struct pool *pool = &m.pools[i];
+        tarn_pool_state now = TARN_POOL_RUNS;
+        if (!pool->live || !pool->pool || pool->state == TARN_POOL_RUNS)
+            continue;
+        MINE(tarn_pool_state_get(pool->pool, &now));
+        if (now == TARN_POOL_RUNS)
+            night_leaves(i);
+    }
+}
+
 static void op_sleep(void)
 {
     if (unknown_open(-1) || (night.state == TARN_SLEEP_AWAKE && !CHANCE(3)))
@@ -175,6 +189,8 @@ static void op_sleep(void)
     m.moves = false;
     bool good = well("the end of a sleep", status, reasons);
     state_is(!good ? TARN_SLEEP_CHANGES : commits ? TARN_SLEEP_ASLEEP : TARN_SLEEP_AWAKE);
+    if (!good && prepared && !commits)
+        resumed_leave();
     pools_look(good && commits && !was_injected());
     if (commits)
         committed();
