@@ -11,6 +11,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -92,7 +93,7 @@ static __attribute__((format(printf, 3, 4))) tarn_status refuse_at(const struct 
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    return refuse(reading, "byte %llu: %s", (unsigned long long)(reading->base + at), what);
+    return refuse(reading, "byte %" PRIu64 ": %s", reading->base + at, what);
 }
 
 /* What the header says of itself. `before` is the header of the arena before it, or NULL. */

@@ -168,7 +168,7 @@ static bool add_arena(struct selection *selection, uint64_t effort, const struct
     own.seconds /= more + 1;
     own.steps = (own.steps - draft->found.steps) / (more + 1);
     select_blocks(selection);
-    if (selection->count > PLAN_REQUESTS_MOST) {
+    if (selection->count < 1 || selection->count > PLAN_REQUESTS_MOST) {
         snprintf(error, error_size,
                  "device %d has %" PRIu32 " requests above %zu bytes on one stream; a plan has 1 to %u",
                  workload->device, selection->count, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
