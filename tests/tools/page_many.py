@@ -16,8 +16,8 @@ MANY_EVENTS = 400_000
 
 
 def zoom_for_120_frames(browser, looking=True):
-    """How many of 120 frames of zooming and panning show the chart; how many points were drawn of a picture's groups, at most, and of a
-    frame; the milliseconds between frames, and those in which the page shows what there is, sorted."""
+    """How many of 120 frames of zooming and panning show the chart; how many points were drawn of a picture's groups, at most, per
+    pixel of the picture's width; how many pictures of a frame; the milliseconds between frames, and those in which the page shows what there is, sorted."""
     return browser.run("""
         const canvas = document.querySelector('canvas.areas'), box = canvas.getBoundingClientRect();
         const drawing = CanvasRenderingContext2D.prototype, own = {};
@@ -34,7 +34,7 @@ def zoom_for_120_frames(browser, looking=True):
         }
         const fill = drawing.fill;
         drawing.fill = function(...values) {
-            most = Math.max(most, points);
+            most = Math.max(most, points / this.canvas.width);
             points = 0;
             return fill.apply(this, values);
         };
@@ -63,20 +63,19 @@ def laid_out(browser):
 
 
 def never_blank(browser):
-    """Of 120 frames of zooming and panning none is empty, and each draws a few pictures. A picture has for each of its groups at most four
-    points per pixel of width. The page is that of many_events()."""
+    """Of 120 frames of zooming and panning none is empty, and each draws a few pictures. A picture has for each of its groups four
+    points per pixel of its width, and some at its ends. The page is that of many_events()."""
     browser.get("#zoom-reset").click()
     layouts = laid_out(browser)
     seen, points, calls, times, _ = zoom_for_120_frames(browser)
     layouts = laid_out(browser) - layouts
-    width = browser.run("return document.querySelector('canvas.areas').getBoundingClientRect().width")
     print(f"zooming: {seen} of 120 frames show the chart, {1000 * len(times) / sum(times):.0f} frames a second")
-    print(f"at most {points / width:.1f} points of a group per pixel of width, and {calls} pictures in a frame")
+    print(f"at most {points:.1f} points of a group per pixel of width, and {calls} pictures in a frame")
     print(f"the document was laid out {layouts} times meanwhile")
     expect("frames with a chart", seen, 120)
     if layouts > 40: # what takes longer than all the drawing of a frame
         fail("frames of a zoom lay out the document")
-    if not 0 < points <= 4 * width:
+    if not 0 < points <= 4.5:
         fail("too many points are drawn")
     if not 0 < calls <= 40: # several presentations may fall between two frames
         fail("a frame draws more than pictures")
