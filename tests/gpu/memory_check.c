@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Memory that grows, is mapped anew, and goes back to the last byte: what the driver calls free is the same before and
- * after. Failures that are real: a request larger than the device, and a limit. */
+ * after. A block that grows in place. Failures that are real: a request larger than the device, and a limit. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -31,13 +31,11 @@ static void verdict(bool well, const char *name, const char *text)
     gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
 }
 
-/* Writes to every block and looks at it; the seed is its number. */
-static bool patterns(const char *name, tarn_stream stream, void **blocks, size_t count, size_t size)
+/* Whether every block has what was written to it; the seed is its number. */
+static bool hold(const char *name, tarn_stream stream, void **blocks, size_t count, size_t size)
 {
     struct gpu_slots slots;
     bool well = gpu_slots_create(&slots, stream, count);
-    for (size_t i = 0; well && i < count; i++)
-        well = gpu_fill(stream, blocks[i], size, (uint32_t)i + 1, 0);
     for (size_t i = 0; well && i < count; i++)
         well = gpu_check(stream, blocks[i], size, (uint32_t)i + 1, 0, &slots, i);
     well = well && OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream);
@@ -50,6 +48,38 @@ static bool patterns(const char *name, tarn_stream stream, void **blocks, size_t
     }
     gpu_slots_destroy(&slots);
     return well;
+}
+
+static bool patterns(const char *name, tarn_stream stream, void **blocks, size_t count, size_t size)
+{
+    bool well = true;
+    for (size_t i = 0; well && i < count; i++)
+        well = gpu_fill(stream, blocks[i], size, (uint32_t)i + 1, 0);
+    return well && hold(name, stream, blocks, count, size);
+}
+
+/* Three blocks side by side: the first grows as far as the second was, whose memory has work of the stream before it, and no further. */
+static void extend(tarn_stream stream)
+{
+    const char *name = "memory: a block that grows in place";
+    void *blocks[3] = {NULL};
+    bool well = true;
+    for (size_t i = 0; well && i < COUNT(blocks); i++)
+        well = OK(name, tarn_alloc_on(stream, BLOCK, &blocks[i]));
+    well = well && patterns(name, stream, blocks, COUNT(blocks), BLOCK);
+    bool adjacent = (char *)blocks[1] == (char *)blocks[0] + BLOCK && (char *)blocks[2] == (char *)blocks[1] + BLOCK;
+    well = well && adjacent && tarn_extend(blocks[0], 2 * BLOCK) == TARN_ERROR_NO_ROOM &&
+           gpu_fill(stream, blocks[1], BLOCK, 50, 1000000) && OK(name, tarn_free(blocks[1])) &&
+           tarn_extend(blocks[0], 2 * BLOCK + 1) == TARN_ERROR_NO_ROOM && OK(name, tarn_extend(blocks[0], 2 * BLOCK)) &&
+           gpu_fill(stream, blocks[1], BLOCK, 2, 0) && hold(name, stream, blocks, COUNT(blocks), BLOCK) &&
+           tarn_extend(blocks[0], 2 * BLOCK + 1) == TARN_ERROR_NO_ROOM && OK(name, tarn_free(blocks[0]));
+    blocks[1] = NULL;
+    void *again = NULL; /* it went back as a whole */
+    well = well && OK(name, tarn_alloc_on(stream, 2 * BLOCK, &again)) && again == blocks[0] &&
+           OK(name, tarn_free(again)) && OK(name, tarn_free(blocks[2]));
+    verdict(well, name,
+            adjacent ? "from 32 to 64 MiB, with its contents; refused where a block follows"
+                     : "blocks are not side by side");
 }
 
 /* Every second block goes, and larger ones come that fit nowhere between: their memory must be mapped anew. */
@@ -124,6 +154,8 @@ int main(void)
     remap(stream, blocks);
     for (size_t i = 0; i < BLOCKS; i++)
         (void)OK("memory", tarn_free(blocks[i]));
+    (void)OK("memory", tarn_device_trim(0, 0));
+    extend(stream);
     too_much(stream);
 
     (void)OK("memory", tarn_device_synchronize(0));

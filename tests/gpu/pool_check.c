@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Private pools on hardware: what they take and give back by the driver's own count; a graph whose memory is a pool's, which
- * outlives everything except the graph; contents and graphs over a suspend and a resume. */
+ * outlives everything except the graph; contents and graphs over a suspend and a resume; two captures into one pool, which a checkpoint
+ * gives to the second as the first found it. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -135,6 +136,60 @@ static void graph_and_suspend(tarn_stream stream, tarn_stream other)
     (void)OK(name, tarn_pool_release(pool));
 }
 
+static size_t became_live, became_free;
+
+static void count_change(const tarn_pool_block *block, bool live, void *user)
+{
+    (void)block;
+    (void)user;
+    live ? became_live++ : became_free++;
+}
+
+/* What the first capture allocates is free again for the second, at its address. A block that was live before both and freed between
+ * them lives again, with its contents. Both graphs run in turns, and each leaves what it wrote. */
+static void checkpoint(tarn_stream stream)
+{
+    const char *name = "pool: a checkpoint";
+    tarn_pool *pool = NULL;
+    tarn_checkpoint *before = NULL;
+    void *graphs[2] = {NULL}, *outputs[2] = {NULL}, *kept = NULL, *target = NULL, *later = NULL;
+    bool well = OK(name, tarn_pool_create(NULL, &pool)) && OK(name, tarn_pool_alloc(pool, stream, BLOCK, &kept)) &&
+                OK(name, tarn_pool_alloc(pool, stream, BLOCK, &target)) && gpu_fill(stream, kept, BLOCK, 1, 0) &&
+                OK(name, tarn_pool_checkpoint(pool, &before));
+    for (size_t i = 0; well && i < COUNT(graphs); i++) {
+        well = OK(name, tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
+        well = well && OK(name, tarn_alloc_on(stream, BLOCK, &outputs[i])) &&
+               gpu_fill(stream, outputs[i], BLOCK, (uint32_t)i + 1, 0) &&
+               CU(name, gpu.cuMemcpyAsync((uintptr_t)target, (uintptr_t)outputs[i], BLOCK, gpu_native(stream)));
+        well = OK(name, tarn_capture_end(stream, &graphs[i])) && well;
+        if (i == 0)
+            well = well && OK(name, tarn_free(kept)) && OK(name, tarn_pool_alloc(pool, stream, MIB, &later)) &&
+                   OK(name, tarn_device_synchronize(0)) &&
+                   OK(name, tarn_pool_restore(pool, before, count_change, NULL)) && became_live == 1 &&
+                   became_free == 2;
+    }
+    well = well && outputs[0] == outputs[1] && hold(name, stream, &kept, 1, BLOCK);
+    void *second[] = {outputs[1], target};
+    for (int round = 0; well && round < 2; round++) {
+        struct gpu_slots slots;
+        for (size_t i = 0; well && i < COUNT(graphs); i++) {
+            well = gpu_run_graph(graphs[i], stream, 1, name) && gpu_slots_create(&slots, stream, COUNT(second));
+            for (size_t k = 0; well && k < COUNT(second); k++)
+                well = gpu_check(stream, second[k], BLOCK, (uint32_t)i + 1, 0, &slots, k);
+            well = well && OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream) &&
+                   !slots.host[0].wrong && !slots.host[1].wrong;
+            gpu_slots_destroy(&slots);
+        }
+    }
+    well = well && hold(name, stream, &kept, 1, BLOCK);
+    for (size_t i = 0; i < COUNT(graphs); i++)
+        well = CU(name, gpu.cuGraphDestroy(graphs[i])) && well;
+    well = well && OK(name, tarn_free(kept)) && OK(name, tarn_free(target)) && OK(name, tarn_free(outputs[1])) &&
+           OK(name, tarn_checkpoint_destroy(before));
+    verdict(OK(name, tarn_pool_release(pool)) && well, name,
+            "two captures at one address, both graphs run in turns; a block lives again with its contents");
+}
+
 static void aborted(tarn_stream stream)
 {
     const char *name = "pool: an aborted capture leaves nothing";
@@ -163,6 +218,7 @@ int main(void)
         return gpu_end();
     life(stream, free_bytes());
     graph_and_suspend(stream, other);
+    checkpoint(stream);
     aborted(stream);
     (void)OK("pool", tarn_stream_return(stream));
     (void)OK("pool", tarn_stream_return(other));
