@@ -47,10 +47,7 @@ tarn_status tarn_device_trim(int device, size_t keep)
     if (status || !arena)
         return status;
     trace_store(TRACE_trim, &arena->store, keep);
-    pools_collect(arena); /* a pool's last graph may have ended, where nothing could be done about it */
-    status = trim(arena, NULL, keep);
-    pools_collect(arena);
-    return status;
+    return trim(arena, NULL, keep);
 }
 
 tarn_status tarn_compact(int device, size_t wanted, size_t *gained)

@@ -278,8 +278,8 @@ static size_t reserved_by_others(struct arena *arena)
 {
     size_t bytes = 0;
     mutex_lock(&arena->lock);
-    for (const struct store *store = arena->stores; store; store = store->next)
-        if (!atomic_load(&store->left_behind))
+    for (struct store *store = arena->stores; store; store = store->next)
+        if (atomic_load(&pool_of_store(store)->count))
             bytes += store->reserved;
     mutex_unlock(&arena->lock);
     return bytes;
@@ -298,11 +298,8 @@ tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep)
     trace_store(TRACE_trim, store, keep);
     if (!store_is_default(store))
         return trim(arena, store, keep);
-    pools_collect(arena); /* a pool's last graph may have ended in a thread that could not collect */
     size_t others = reserved_by_others(arena);
-    status = trim(arena, NULL, keep > SIZE_MAX - others ? SIZE_MAX : keep + others);
-    pools_collect(arena);
-    return status;
+    return trim(arena, NULL, keep > SIZE_MAX - others ? SIZE_MAX : keep + others);
 }
 
 tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes)

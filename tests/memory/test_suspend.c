@@ -169,6 +169,33 @@ static void the_memory_goes_and_comes_back_with_its_contents(void **state)
     end();
 }
 
+/* Fills the device from a pool of which only a thread scope is left when it ends, as this thread does: it cannot collect the pool. */
+static void *fill_from_another_pool(void *argument)
+{
+    (void)argument;
+    tarn_pool *own = NULL;
+    tarn_scope scope = 0;
+    OK(tarn_pool_create(NULL, &own));
+    OK(tarn_scope_begin(own, TARN_SCOPE_THREAD, 0, &scope));
+    OK(tarn_free(alloc_on(stream, MEMORY)));
+    OK(tarn_pool_release(own));
+    return NULL;
+}
+
+static void what_an_ended_thread_leaves_makes_room(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    begin();
+    OK(tarn_pool_suspend(pool, true));
+    CHECK(pthread_create(&thread, NULL, fill_from_another_pool, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(ledger_of(0).created == MEMORY);
+    OK(tarn_pool_resume(pool));
+    check_contents();
+    end();
+}
+
 static void discarded_contents_leave_addresses_and_blocks(void **state)
 {
     (void)state;
@@ -863,6 +890,7 @@ int main(void)
         WITH_MUCH(a_pool_suspended_in_part_can_be_released),
         cmocka_unit_test(what_freed_blocks_wait_for_is_waited_for),
         cmocka_unit_test(the_memory_goes_and_comes_back_with_its_contents),
+        cmocka_unit_test(what_an_ended_thread_leaves_makes_room),
         cmocka_unit_test(discarded_contents_leave_addresses_and_blocks),
         cmocka_unit_test(what_is_wrong_is_refused_and_changes_nothing),
         cmocka_unit_test(blocks_are_freed_while_it_is_suspended),

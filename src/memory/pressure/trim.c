@@ -120,11 +120,9 @@ static bool is_enough(struct arena *arena, struct store *store, size_t keep)
     return bytes_of(arena, store) <= keep && (keep || store || !atomic_load(&arena->pools_ended));
 }
 
-tarn_status trim(struct arena *arena, struct store *store, size_t keep)
+/* Passes, with waits between them, until no more than `keep` bytes remain or nothing is left to wait for. */
+static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t keep)
 {
-    tarn_status refused = observe_refuse_moving("a trim");
-    if (refused)
-        return refused;
     uint64_t let_go = 0;
     for (size_t waits = waits_ahead(arena);; waits--) { /* a trim does not wait for work that is queued from now on */
         tarn_status status = trim_pass(arena, store, keep);
@@ -135,6 +133,17 @@ tarn_status trim(struct arena *arena, struct store *store, size_t keep)
         if (status || (!more && !debug_relieves(arena, &let_go)))
             return status;
     }
+}
+
+tarn_status trim(struct arena *arena, struct store *store, size_t keep)
+{
+    tarn_status status = observe_refuse_moving("a trim");
+    if (status || store)
+        return status ? status : trim_waiting(arena, store, keep);
+    pools_collect(arena); /* a pool's last graph or scope may have ended in a thread that could not collect */
+    status = trim_waiting(arena, NULL, keep);
+    pools_collect(arena);
+    return status;
 }
 
 void trim_make_room(struct arena *arena, size_t keep)

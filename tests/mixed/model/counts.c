@@ -78,9 +78,8 @@ static void check_waiting(int device)
         MINE(tarn_pool_release(found));
         of_pools += waiting(&stats);
     }
-    for (unsigned i = 0; i < ENDED && i < ended_count; i++) /* that a sleep counts */
-        if (ended[i].device == device && night_counts(ended[i].slot, ended[i].turn))
-            return;
+    if (night_keeps_ended())
+        return;
     SO(waiting(&all) == of_pools, "freed blocks wait after a trim of all",
        "device %d: %" PRId64 " blocks, of pools %" PRId64, device, waiting(&all), of_pools);
 }

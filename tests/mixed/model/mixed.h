@@ -435,6 +435,8 @@ bool is_night(void);
 void night_leaves(int pool);
 /* Whether a sleep may count the pool that had this number at that turn. */
 bool night_counts(int pool, unsigned turn);
+/* Whether a sleep counts a pool that has ended for everybody else. */
+bool night_keeps_ended(void);
 void sleeps_end(bool may_be_short);
 
 /* counts.c */

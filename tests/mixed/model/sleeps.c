@@ -31,6 +31,14 @@ bool night_counts(int pool, unsigned turn)
     return is_night() && night.pools[pool].counted && night.pools[pool].turn == turn;
 }
 
+bool night_keeps_ended(void)
+{
+    bool keeps = false;
+    for (int i = 0; i < POOLS; i++)
+        keeps |= is_night() && night.pools[i].counted && !(m.pools[i].live && m.pools[i].turn == night.pools[i].turn);
+    return keeps;
+}
+
 static tarn_sleep_contents contents_of(const tarn_sleep_options *options, const struct pool *pool)
 {
     for (size_t i = 0; i < options->rule_count; i++)
