@@ -14,6 +14,8 @@
  *     ncclAllReduce(buffer, buffer, ...);
  *     tarn_nccl_deregister(&registered);                on every rank, when no collective runs
  *
+ * With tarn_nccl_sleeper_add() all this sleeps with the process: tarn_sleep() deregisters, and tarn_wake() registers again (tarn/sleep.h).
+ *
  * NCCL keeps its own handles to registered memory. If that memory were unmapped, it would stay allocated, and collectives would go on using
  * it. So a registered segment is anchored: no trim, shortage, compaction or suspend touches it until tarn_nccl_deregister().
  *
@@ -28,11 +30,14 @@
 #include <nccl.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tarn/observe.h>
 #include <tarn/pool.h>
 #include <tarn/share.h>
+#include <tarn/sleep.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,10 +57,10 @@ typedef struct tarn_nccl_segment {
     ncclWindow_t window; /* of a window */
 } tarn_nccl_segment;
 
-/* What of a pool is registered with a communicator. Callers may read it; only the functions change it. */
+/* What of a pool is registered with a communicator. Callers may read it; only the functions change it, except what says so. */
 typedef struct tarn_nccl {
     ncclComm_t comm;
-    tarn_pool *pool;
+    tarn_pool *pool; /* NULL: only the communicator's own memory sleeps */
     tarn_nccl_kind kind;
     int flags;                   /* of windows */
     tarn_nccl_segment *segments; /* from malloc(), in the order in which they were registered */
@@ -63,6 +68,11 @@ typedef struct tarn_nccl {
     ncclResult_t result; /* of the last call of NCCL's */
     bool unsupported;    /* NCCL has no windows here: collectives copy */
     bool suspended;      /* by tarn_nccl_suspend() */
+    bool
+        leaves_comm; /* set by the caller, after tarn_nccl_begin(): another tarn_nccl suspends and resumes the communicator */
+    bool has_graphs;      /* set by the caller: captured graphs contain collectives of the communicator */
+    bool graphs_ended;    /* graphs that contain windows must be captured again */
+    tarn_sleeper sleeper; /* of tarn_nccl_sleeper_add(); 0: none */
 } tarn_nccl;
 
 /* Begins with nothing registered. `flags` are those of ncclCommWindowRegister(). */
@@ -153,8 +163,8 @@ static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const ta
     return TARN_OK;
 }
 
-/* Registers the segments of the pool that have a live block and are not registered yet, the oldest first. If there are none, it does not
- * call NCCL. If a registration fails, the segments before it stay registered.
+/* Registers the segments of the pool that have a live block and are not registered yet, the oldest first. If there are none, or no pool, it
+ * does not call NCCL. If a registration fails, the segments before it stay registered.
  *   TARN_ERROR_LIBRARY        NCCL refused: `result`
  *   TARN_ERROR_NOT_SUPPORTED  NCCL has no windows here; collectives work, and copy
  *   TARN_ERROR_SUSPENDED      the pool, or the communicator, is suspended
@@ -165,6 +175,8 @@ static inline tarn_status tarn_nccl_register(tarn_nccl *registered)
     size_t segment_count = 0, block_count = 0, room = 0, block_room = 0;
     if (registered->suspended)
         return TARN_ERROR_SUSPENDED;
+    if (!registered->pool)
+        return TARN_OK;
     tarn_status status = tarn_pool_segments_get(registered->pool, NULL, 0, &room);
     if (!status)
         status = tarn_pool_blocks_get(registered->pool, NULL, 0, &block_room);
@@ -191,6 +203,7 @@ static inline tarn_status tarn_nccl_register(tarn_nccl *registered)
  * returns TARN_ERROR_LIBRARY, and the remaining segments stay registered and anchored. */
 static inline tarn_status tarn_nccl_deregister(tarn_nccl *registered)
 {
+    registered->graphs_ended |= registered->has_graphs && registered->kind == TARN_NCCL_WINDOW && registered->count;
     while (registered->count) {
         const tarn_nccl_segment *segment = &registered->segments[registered->count - 1];
         registered->result = registered->kind == TARN_NCCL_LOCAL
@@ -209,7 +222,7 @@ static inline tarn_status tarn_nccl_deregister(tarn_nccl *registered)
     return TARN_OK;
 }
 
-/* Call it before tarn_sleep() or tarn_pool_suspend(), after waiting for the communicator's work. Deregisters all segments. From NCCL 2.29.7
+/* Call it before tarn_pool_suspend(), after waiting for the communicator's work; a sleep calls it by itself (tarn_nccl_sleeper_add()). Deregisters all segments. From NCCL 2.29.7
  * on it also makes the communicator release its own memory (ncclCommSuspend()). Collective, as ncclCommSuspend() is. */
 static inline tarn_status tarn_nccl_suspend(tarn_nccl *registered)
 {
@@ -217,9 +230,11 @@ static inline tarn_status tarn_nccl_suspend(tarn_nccl *registered)
     if (status || registered->suspended)
         return status;
 #if NCCL_VERSION_CODE >= 22907
-    registered->result = ncclCommSuspend(registered->comm, NCCL_SUSPEND_MEM);
-    if (registered->result != ncclSuccess)
-        return TARN_ERROR_LIBRARY;
+    if (!registered->leaves_comm) {
+        registered->result = ncclCommSuspend(registered->comm, NCCL_SUSPEND_MEM);
+        if (registered->result != ncclSuccess)
+            return TARN_ERROR_LIBRARY;
+    }
 #endif
     registered->suspended = true;
     return TARN_OK;
@@ -230,7 +245,7 @@ static inline tarn_status tarn_nccl_suspend(tarn_nccl *registered)
 static inline tarn_status tarn_nccl_resume(tarn_nccl *registered)
 {
 #if NCCL_VERSION_CODE >= 22907
-    if (registered->suspended) {
+    if (registered->suspended && !registered->leaves_comm) {
         registered->result = ncclCommResume(registered->comm);
         if (registered->result != ncclSuccess)
             return TARN_ERROR_LIBRARY;
@@ -238,6 +253,99 @@ static inline tarn_status tarn_nccl_resume(tarn_nccl *registered)
 #endif
     registered->suspended = false;
     return tarn_nccl_register(registered);
+}
+
+/* Internal, for the callbacks below: stores why a call has failed. */
+static inline tarn_status tarn_nccl_why(const tarn_nccl *registered, tarn_status status, char *why, size_t room)
+{
+    if (status)
+        snprintf(why, room, "%s",
+                 status == TARN_ERROR_LIBRARY ? ncclGetErrorString(registered->result) : tarn_last_error());
+    return status;
+}
+
+static inline tarn_status tarn_nccl_sleeper_prepare(void *user, char *why, size_t room)
+{
+    tarn_nccl *registered = (tarn_nccl *)user;
+    const char *graphs = getenv("NCCL_GRAPH_REGISTER");
+    ncclResult_t state = ncclSuccess;
+    registered->result = ncclCommGetAsyncError(registered->comm, &state);
+    if (registered->result == ncclSuccess)
+        registered->result = state;
+    if (registered->result == ncclInProgress) {
+        snprintf(why, room, "a call of the communicator is in progress");
+        return TARN_ERROR_BUSY;
+    }
+    if (registered->has_graphs && !(graphs && strcmp(graphs, "0") == 0)) {
+        snprintf(why, room, "graphs hold registrations of their own: set NCCL_GRAPH_REGISTER=0");
+        return TARN_ERROR_BUSY;
+    }
+    return tarn_nccl_why(registered, registered->result == ncclSuccess ? TARN_OK : TARN_ERROR_LIBRARY, why, room);
+}
+
+static inline tarn_status tarn_nccl_sleeper_commit(void *user, char *why, size_t room)
+{
+    tarn_nccl *registered = (tarn_nccl *)user;
+    return tarn_nccl_why(registered, tarn_nccl_suspend(registered), why, room);
+}
+
+static inline tarn_status tarn_nccl_sleeper_wake(void *user, char *why, size_t room)
+{
+    tarn_nccl *registered = (tarn_nccl *)user;
+    tarn_status status = tarn_nccl_resume(registered);
+    return tarn_nccl_why(registered, status == TARN_ERROR_NOT_SUPPORTED ? TARN_OK : status, why, room);
+}
+
+static inline size_t tarn_nccl_sleeper_held(void *user)
+{
+    uint64_t bytes = 0;
+#if NCCL_VERSION_CODE >= 22907
+    const tarn_nccl *registered = (const tarn_nccl *)user;
+    if (registered->leaves_comm ||
+        ncclCommMemStats(registered->comm, registered->suspended ? ncclStatGpuMemPersist : ncclStatGpuMemTotal,
+                         &bytes) != ncclSuccess)
+        bytes = 0;
+#else
+    (void)user;
+#endif
+    return (size_t)bytes;
+}
+
+/* Makes the communicator and its registrations sleep with the process. tarn_sleep_commit() then does what tarn_nccl_suspend() does, and
+ * tarn_wake() does what tarn_nccl_resume() does, in the thread that makes that call. Both are collective, so all ranks must add their
+ * sleepers in the same order, and sleep together. The sleep is refused, with the communicator as residue, while a call of the communicator
+ * is in progress, and while there are graphs of its collectives (`has_graphs`) unless the environment has NCCL_GRAPH_REGISTER=0. Work on
+ * streams must have been waited for. `registered` must stay where it is until tarn_nccl_sleeper_remove().
+ *
+ * If several pools are registered with one communicator, the tarn_nccl whose sleeper is added first suspends the communicator, and the others
+ * set `leaves_comm`: the newest sleeps first.
+ *   TARN_ERROR_LIBRARY            NCCL does not know the communicator's device: `result`
+ *   others                        as tarn_sleeper_add() */
+static inline tarn_status tarn_nccl_sleeper_add(tarn_nccl *registered, const char *name)
+{
+    tarn_sleeper_options options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.name = name;
+    options.pool = registered->pool;
+    options.user = registered;
+    options.prepare = tarn_nccl_sleeper_prepare;
+    options.commit = tarn_nccl_sleeper_commit;
+    options.wake = tarn_nccl_sleeper_wake;
+    options.held = tarn_nccl_sleeper_held;
+    registered->result = ncclCommCuDevice(registered->comm, &options.device);
+    if (registered->result != ncclSuccess)
+        return TARN_ERROR_LIBRARY;
+    return tarn_sleeper_add(&options, &registered->sleeper);
+}
+
+/* Call it before the communicator is destroyed. Fails as tarn_sleeper_remove() does. */
+static inline tarn_status tarn_nccl_sleeper_remove(tarn_nccl *registered)
+{
+    tarn_status status = tarn_sleeper_remove(registered->sleeper);
+    if (!status)
+        registered->sleeper = 0;
+    return status;
 }
 
 #ifdef __cplusplus

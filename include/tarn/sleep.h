@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Puts the whole process to sleep: one call gives tarn's device memory back to the drivers, another call takes memory
- * again. Live blocks keep their addresses, and graphs stay valid.
+ * again. Live blocks keep their addresses, and graphs stay valid. Communicators and other libraries that hold device
+ * memory, or have registered tarn's, take part as *sleepers* (tarn_sleeper_add()).
  *
  * A sleep has two steps, for programs with several ranks. tarn_sleep_prepare() waits for work, and copies the contents
  * that are to be kept into host memory. It gives back no device memory, so tarn_sleep_cancel() can undo it without a
@@ -10,8 +11,8 @@
  * Memory that cannot be given back is reported as *residue*, with the reason.
  *
  * From the prepare until the wake, nothing may use memory of pools that sleep, and no work that does may be queued. An
- * allocation from such a pool returns TARN_ERROR_SUSPENDED. Blocks of such a pool may be freed. Deregister memory from
- * communication libraries before (tarn_unanchor()).
+ * allocation from such a pool returns TARN_ERROR_SUSPENDED. Blocks of such a pool may be freed. Memory that
+ * communication libraries have registered must be deregistered, by a sleeper or before the prepare (tarn_unanchor()).
  *
  * A pool that was suspended before stays suspended, and the wake does not resume it. A pool created after the prepare
  * is awake. While the process sleeps, tarn_pool_resume() can wake a single pool. tarn_shutdown() ends a sleep.
@@ -29,6 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <tarn/memory.h>
+#include <tarn/observe.h>
 #include <tarn/pool.h>
 #include <tarn/status.h>
 
@@ -44,9 +46,10 @@ typedef enum tarn_sleep_contents {
 } tarn_sleep_contents;
 
 /* What a sleep gives back. Bits. */
-#define TARN_SLEEP_POOLS 1u   /* memory of private pools, including those of graphs; idle memory of other pools */
-#define TARN_SLEEP_HANDLES 2u /* library handles that no thread or lease has, and workspaces */
-#define TARN_SLEEP_PINNED 4u  /* free pinned host memory */
+#define TARN_SLEEP_POOLS 1u    /* memory of private pools, including those of graphs; idle memory of other pools */
+#define TARN_SLEEP_HANDLES 2u  /* library handles that no thread or lease has, and workspaces */
+#define TARN_SLEEP_PINNED 4u   /* free pinned host memory */
+#define TARN_SLEEP_SLEEPERS 8u /* what the sleepers of tarn_sleeper_add() have */
 
 /* A rule for all pools with a tag. Of several rules for one tag the first counts. The structure does not grow. */
 typedef struct tarn_sleep_rule {
@@ -73,7 +76,8 @@ typedef struct tarn_sleep_options {
     X(REGISTERED, 6, "a pool with memory that is anchored: others have registered it")                                \
     X(EXPORTED, 7, "a pool with memory that is exported to other processes")                                          \
     X(LEFT, 8, "a pool that the options leave awake")                                                                 \
-    X(PINNED, 9, "pinned host memory that is in use")
+    X(PINNED, 9, "pinned host memory that is in use")                                                                 \
+    X(SLEEPER, 10, "what a sleeper has: it refused to sleep, failed, or keeps memory while it sleeps")
 
 /* Why something stays. */
 typedef enum tarn_residue_reason {
@@ -85,10 +89,10 @@ typedef enum tarn_residue_reason {
 /* One thing that stays. The structure does not grow. */
 typedef struct tarn_residue_item {
     tarn_residue_reason reason; /* why */
-    int device;                 /* the device; -1: host memory */
+    int device;                 /* the device; -1: host memory, or a sleeper of no single device */
     tarn_pool_id pool;          /* the pool; (0, 0) if the item is not memory of a private pool */
     size_t bytes;               /* bytes of memory; 0 for handles, whose memory belongs to their libraries */
-    size_t count;               /* number of handles; otherwise 0 */
+    size_t count;               /* number of handles; the tarn_sleeper of SLEEPER; otherwise 0 */
 } tarn_residue_item;
 
 /* What stays, and how much was given back. */
@@ -110,57 +114,135 @@ typedef enum tarn_sleep_state {
     TARN_SLEEP_ASLEEP    /* tarn_wake() is next */
 } tarn_sleep_state;
 
+/* Identifies a sleeper. 0 is no sleeper; no number is used twice. */
+typedef uint64_t tarn_sleeper;
+
+/* Something that is not tarn's and sleeps with the process, such as a communicator (adaptors/nccl). The callbacks run
+ * in the thread that makes the call, and without a lock. During a prepare, a commit and a wake no known capture is
+ * open. The callbacks may call any function of tarn except tarn_shutdown() and tarn_host_configuration_set(). Calls
+ * that change a sleep return TARN_ERROR_BUSY.
+ *
+ * The newest sleeper sleeps first, before all pools. The oldest wakes first, after all pools. Each callback gets
+ * `user`. Those that can fail may store a reason in the `room` bytes of `why`, and return a status other than TARN_OK.
+ *
+ * `prepare` waits for the sleeper's work, and changes nothing that is not local or that `cancel` cannot undo. If it
+ * returns TARN_ERROR_BUSY, the sleeper refuses: it stays awake, it is residue, and the sleep goes on. With any other
+ * status the sleep fails. `commit` gives memory back, and removes the anchors of `pool`. It may communicate: all ranks
+ * have prepared. If it fails, the sleeper sleeps in part, and the next call is `commit` or `wake`. `wake` undoes a
+ * commit, also of a part. If it fails, the next call is `wake` or `commit`. */
+typedef struct tarn_sleeper_options {
+    size_t size;      /* sizeof(tarn_sleeper_options) */
+    const char *name; /* for messages; it is copied */
+    int device;       /* the device whose memory it has; TARN_ALL_DEVICES: no single one */
+    tarn_pool *pool;  /* the pool whose anchors `commit` removes, so that it can sleep; NULL: none. Not retained */
+    void *user;       /* passed to each callback; valid until tarn_sleeper_remove() has returned */
+    /* Gets ready. May be NULL. */
+    tarn_status (*prepare)(void *user, char *why, size_t room);
+    /* Undoes a prepare. May be NULL. */
+    void (*cancel)(void *user);
+    /* Falls asleep. */
+    tarn_status (*commit)(void *user, char *why, size_t room);
+    /* Wakes. */
+    tarn_status (*wake)(void *user, char *why, size_t room);
+    /* Returns the bytes of device memory that the sleeper has, for the residue. May be NULL. */
+    size_t (*held)(void *user);
+} tarn_sleeper_options;
+
+/* What a sleeper does. */
+typedef enum tarn_sleeper_state {
+    TARN_SLEEPER_AWAKE,    /* it takes part in no sleep */
+    TARN_SLEEPER_PREPARED, /* its `prepare` has returned TARN_OK */
+    TARN_SLEEPER_ASLEEP    /* also in part: `commit` or `wake` has failed */
+} tarn_sleeper_state;
+
+/* A sleeper, and what became of it last. */
+typedef struct tarn_sleeper_info {
+    size_t size;              /* sizeof(tarn_sleeper_info), set by the caller */
+    int device;               /* of its options */
+    tarn_sleeper_state state; /* now */
+    tarn_status status;       /* what its last callback returned */
+    char name[64];            /* of its options; a longer one is cut */
+    char why[256];            /* the reason of its last callback; "" if that returned TARN_OK */
+} tarn_sleeper_info;
+
 /* Set or return a pool's tag. The rules of a sleep choose pools by tag. 0, the initial value, means no tag.
  *   TARN_ERROR_INVALID_ARGUMENT   a default pool, not a pool, not a tag, or NULL */
 TARN_API tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag);
 TARN_API tarn_status tarn_pool_tag_get(tarn_pool *pool, tarn_tag *tag);
 
 /* Prepares a sleep. With `options` NULL everything sleeps, and contents are kept. `residue`, which may be NULL, gets
- * what would stay. Waits for the work of the pools. If the call fails, the process is awake, with its contents.
+ * what would stay. Waits for the work of the sleepers and of the pools. If the call fails, the process is awake, with
+ * its contents.
  *   TARN_ERROR_CAPTURE              a known capture is open, or a stream of a pool captures
  *   TARN_ERROR_BUSY                 the process is prepared or asleep already, another thread suspends or resumes a
  *                                   pool, or the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
+ *   TARN_ERROR_LIBRARY              a sleeper could not prepare: tarn_last_error() has its name and its reason
  *   TARN_ERROR_INVALID_ARGUMENT     sizes, bits or contents that are unknown; or a NULL array whose count is not 0 */
 TARN_API tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_residue *residue);
 
 /* Gives the memory back, and destroys the contents that are to be discarded. A failed call leaves one of two states,
- * which tarn_sleep_state_get() returns. If some memory cannot be unmapped, all of it is mapped again, with all
- * contents, and the process stays prepared. If the driver or a library does not take something back after that, the
- * call returns that failure, but the process sleeps. In both cases `residue` is filled in.
+ * which tarn_sleep_state_get() returns. If a sleeper fails, nothing else is done, and the process stays prepared. If
+ * some memory cannot be unmapped, all of it is mapped again, with all contents, and the process stays prepared too.
+ * Sleepers whose commit has succeeded then sleep on until the next call: a cancel wakes them, and a commit omits them.
+ * If the driver or a library does not take something back after that, the call returns that failure, but the process
+ * sleeps. In all cases `residue` is filled in. A pool that has anchors after the commits of the sleepers stays awake.
  *   TARN_ERROR_CAPTURE            a known capture is open
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared; or `residue` as in tarn_sleep_prepare()
- *   TARN_ERROR_LIBRARY            a handle could not be destroyed */
+ *   TARN_ERROR_LIBRARY            a sleeper failed, or a handle could not be destroyed */
 TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
 
 /* Undoes a prepare. Directly after a prepare it makes no driver call. After a failed commit it first resumes each pool
  * that the commit could neither unmap nor map again. If that fails for one, the process stays prepared: pools that were
- * resumed run, all others are as they were, and the call can be repeated.
+ * resumed run, all others are as they were, and the call can be repeated. Then it wakes the sleepers that sleep. If one
+ * does not wake, the process stays prepared, all pools run, and the call can be repeated.
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_CAPTURE            after a failed commit: a known capture is open on the device of such a pool
+ *   TARN_ERROR_CAPTURE            after a failed commit: a known capture is open on the device of such a pool, or on
+ *                                 any device if a sleeper sleeps
+ *   TARN_ERROR_LIBRARY            after a failed commit: a sleeper could not wake
  *   TARN_ERROR_OUT_OF_MEMORY      after a failed commit: a device, or a limit, has no room */
 TARN_API tarn_status tarn_sleep_cancel(void);
 
 /* Prepares and commits a sleep. If the commit fails and leaves the process prepared, the sleep is cancelled. So after
- * a failure the process is awake, or asleep as tarn_sleep_commit() says.
+ * a failure the process is awake, or asleep as tarn_sleep_commit() says; or prepared, if the cancel failed too.
  *   TARN_ERROR_CAPTURE              a known capture is open, or a stream of a pool captures
  *   TARN_ERROR_BUSY                 as tarn_sleep_prepare(); or in such a callback
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
  *   TARN_ERROR_INVALID_ARGUMENT     as tarn_sleep_prepare()
- *   TARN_ERROR_LIBRARY              a handle could not be destroyed */
+ *   TARN_ERROR_LIBRARY              a sleeper failed, or a handle could not be destroyed */
 TARN_API tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue);
 
 /* Wakes the process: gives the pools of the sleep memory again, at the same addresses, with the contents that were
  * kept. Handles, workspaces and pinned memory are created again when they are asked for, even before the wake. A pool
- * whose last reference was dropped meanwhile is not resumed. If the call fails, pools that were resumed run, the others
- * still sleep and have lost nothing, and the call can be repeated.
+ * whose last reference was dropped meanwhile is not resumed. When all pools run, the sleepers wake. If the call fails,
+ * pools and sleepers that woke are awake, the others still sleep and have lost nothing, and the call can be repeated.
  *   TARN_ERROR_OUT_OF_MEMORY      a device, or a limit, has no room
  *   TARN_ERROR_CAPTURE            a known capture is open
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
+ *   TARN_ERROR_LIBRARY            a sleeper could not wake
  *   TARN_ERROR_INVALID_ARGUMENT   the process does not sleep */
 TARN_API tarn_status tarn_wake(void);
+
+/* Adds a sleeper. It is awake, and takes part in the sleeps that begin from now on. If its callbacks communicate, all
+ * ranks must add their sleepers in the same order. The call may be made during a capture and, with `pool` NULL, before
+ * the first use of tarn.
+ *   TARN_ERROR_INVALID_ARGUMENT     a NULL, an unknown size, no name, no `commit` or `wake`, a device that cannot
+ *                                   exist, a default pool, or not a pool
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY */
+TARN_API tarn_status tarn_sleeper_add(const tarn_sleeper_options *options, tarn_sleeper *sleeper);
+
+/* Removes a sleeper. No callback is called, neither by this call nor later. One that is prepared or asleep no longer
+ * takes part: the caller cancels or wakes what it stands for. The call may be made during a capture, and also works
+ * after tarn_shutdown(), which calls no sleeper.
+ *   TARN_ERROR_BUSY               a callback of the sleeper runs, or is about to
+ *   TARN_ERROR_INVALID_ARGUMENT   not a sleeper, or one that was removed */
+TARN_API tarn_status tarn_sleeper_remove(tarn_sleeper sleeper);
+
+/* Returns what became of a sleeper last. The call may be made during a capture.
+ *   TARN_ERROR_INVALID_ARGUMENT   not a sleeper, one that was removed, NULL, or an unknown size */
+TARN_API tarn_status tarn_sleeper_info_get(tarn_sleeper sleeper, tarn_sleeper_info *info);
 
 /* Returns whether the process sleeps. The call starts nothing. After tarn_shutdown() the process is awake. A child of
  * fork() gets the parent's state at the fork.

@@ -57,8 +57,45 @@ def test_names_choose_who_stays_awake():
     pool.close()
 
 
+def test_a_sleeper_goes_first_and_comes_last():
+    with tarn.Pool() as pool:
+        block = tarn.alloc(4 * MIB)
+    done, refuses = [], [True]
+
+    def says(what):
+        def call():
+            done.append(what)
+            if what == "prepare" and refuses[0]:
+                raise tarn.BusyError("a collective runs")
+            if what == "commit" and "fails" in done:
+                raise RuntimeError("no link")
+        return call
+    sleeper = tarn.Sleeper("a communicator", prepare=says("prepare"), commit=says("commit"), wake=says("wake"), cancel=says("cancel"),
+                           held=lambda: 12345, pool=pool, device=0)
+    stays = [item for item in tarn.sleep().residue if item.reason == "sleeper"]
+    assert len(stays) == 1 and stays[0].bytes == 12345 and "a communicator" in stays[0].sleeper and "a collective runs" in stays[0].sleeper, stays
+    assert "a collective runs" in sleeper.why
+    tarn.wake()
+    assert done == ["prepare"]
+    refuses[0] = False
+    tarn.sleep()
+    tarn.wake()
+    assert done == ["prepare", "prepare", "commit", "wake"] and not sleeper.why
+    done.append("fails")
+    with pytest.raises(tarn.TarnError, match="a communicator.*no link"):
+        tarn.sleep()  # which cancels itself
+    assert done[5:] == ["prepare", "commit", "wake"]
+    sleeper.close()
+    sleeper.close()
+    tarn.sleep()
+    tarn.wake()
+    assert len(done) == 8
+    block.close()
+    pool.close()
+
+
 def test_nothing_to_do_is_an_error():
     with pytest.raises(ValueError, match="nothing would sleep"):
-        tarn.sleep(pools=False, handles=False, pinned=False)
+        tarn.sleep(pools=False, handles=False, pinned=False, sleepers=False)
     with pytest.raises(tarn.TarnError):
         tarn.wake()

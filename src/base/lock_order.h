@@ -96,6 +96,7 @@
       "debug mode's reports that wait for the caller's function, which is called without it")                          \
     /* The leaves. */                                                                                                  \
     X(CONFIG, "config_lock (config.c)", "the settings in force, and the list of what learns of a change, without it")  \
+    X(SLEEPERS, "sleepers_lock (sleepers.c)", "the list of sleepers, and how each sleeps; not held over callbacks")    \
     X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                                            \
     X(CACHES, "a heap's caches_lock (heap/heap.h)", "its caches, for code that looks at them without the heap's lock") \
     X(SEGMENTS, "segments_lock (segment.c)", "the table of plain segments, entries of pages that they share")          \

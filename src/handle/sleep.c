@@ -4,9 +4,11 @@
 /* Sleeps of the whole process. Owns the list of pools that take part, with a reference to each from the prepare to the end. Only the thread
  * that has changed the state to TARN_SLEEP_CHANGES may use the list. So the list needs no lock, and no lock is held over the waits.
  *
- * Order. A prepare does what can fail and be undone without a driver call: it waits, and copies. A commit unmaps all pools before it releases
- * any of them. Up to that point each step can be undone, and pools still have contents that are to be discarded. Caches (workspaces, handles,
- * idle and pinned memory) go last, since they can be created again. */
+ * Order. Sleepers (sleepers.c) come before the pools on the way down and after them on the way up, since they have pools' memory registered. A
+ * prepare does what can fail and be undone without a driver call: it waits, and copies. A commit unmaps all pools before it releases any of
+ * them. Up to that point each step can be undone, and pools still have contents that are to be discarded. The commit of a sleeper may be
+ * collective, so no failure undoes it by itself: other ranks would not take part in that. Caches (workspaces, handles, idle and pinned
+ * memory) go last, since they can be created again. */
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -14,6 +16,7 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "handle/handle.h"
+#include "handle/sleepers.h"
 #include "memory/arena/observe.h"
 #include "memory/pool/pool.h"
 #include "memory/share/pointer.h"
@@ -25,7 +28,7 @@
 #include <unistd.h>
 
 /* A pool of the process. */
-struct sleeper {
+struct member {
     struct pool *pool;
     enum { STAYS, PREPARED, UNMAPPED, SLEEPS } state;
     tarn_residue_reason reason; /* STAYS; 0: it slept already, or cannot be put to sleep */
@@ -34,7 +37,7 @@ struct sleeper {
 
 static struct {
     atomic_int state; /* tarn_sleep_state */
-    struct sleeper *sleepers;
+    struct member *members;
     size_t count, room;
     unsigned what;
     size_t before; /* bytes */
@@ -57,9 +60,10 @@ static tarn_status refuse(int from, int state, const char *what)
 /* Runs after the end of the memory layer, at which prepared pools ran again: no other call of tarn runs any more. */
 static void sleep_shutdown(void)
 {
-    pages_free(sleeping.sleepers, sleeping.room * sizeof *sleeping.sleepers);
-    sleeping.sleepers = NULL;
+    pages_free(sleeping.members, sleeping.room * sizeof *sleeping.members);
+    sleeping.members = NULL;
     sleeping.count = sleeping.room = 0;
+    sleepers_forget();
     atomic_store(&sleeping.state, TARN_SLEEP_AWAKE);
 }
 
@@ -108,9 +112,9 @@ static tarn_status barred_end(int state, tarn_status status)
 static void list_free(void)
 {
     for (size_t i = 0; i < sleeping.count; i++)
-        pool_release(sleeping.sleepers[i].pool);
-    pages_free(sleeping.sleepers, sleeping.room * sizeof *sleeping.sleepers);
-    sleeping.sleepers = NULL;
+        pool_release(sleeping.members[i].pool);
+    pages_free(sleeping.members, sleeping.room * sizeof *sleeping.members);
+    sleeping.members = NULL;
     sleeping.count = sleeping.room = 0;
 }
 
@@ -119,10 +123,10 @@ static void list_forget_awake(void)
 {
     size_t kept = 0;
     for (size_t i = 0; i < sleeping.count; i++)
-        if (sleeping.sleepers[i].state == STAYS)
-            pool_release(sleeping.sleepers[i].pool);
+        if (sleeping.members[i].state == STAYS)
+            pool_release(sleeping.members[i].pool);
         else
-            sleeping.sleepers[kept++] = sleeping.sleepers[i];
+            sleeping.members[kept++] = sleeping.members[i];
     sleeping.count = kept;
 }
 
@@ -145,8 +149,8 @@ static size_t pools_there(void)
 static tarn_status list_make(void)
 {
     size_t room = pools_there() + 16;
-    sleeping.sleepers = pages_alloc(room * sizeof *sleeping.sleepers);
-    if (!sleeping.sleepers)
+    sleeping.members = pages_alloc(room * sizeof *sleeping.members);
+    if (!sleeping.members)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of %zu pools", room);
     sleeping.room = room;
     for (int i = 0; i < device_count(); i++) {
@@ -157,7 +161,7 @@ static tarn_status list_make(void)
         for (struct store *store = arena->stores; store && sleeping.count < room; store = store->next) {
             struct pool *pool = pool_of_store(store);
             if (pool && pool_retain(pool))
-                sleeping.sleepers[sleeping.count++] = (struct sleeper){.pool = pool};
+                sleeping.members[sleeping.count++] = (struct member){.pool = pool};
         }
         mutex_unlock(&arena->lock);
     }
@@ -175,10 +179,10 @@ static tarn_sleep_contents contents_of(const tarn_sleep_options *options, struct
 
 /* Preparing -------------------------------------------------------------------------------------------------------- */
 
-static void stay(struct sleeper *sleeper, tarn_residue_reason reason)
+static void stay(struct member *member, tarn_residue_reason reason)
 {
-    sleeper->state = STAYS;
-    sleeper->reason = reason;
+    member->state = STAYS;
+    member->reason = reason;
 }
 
 /* Whether the program suspended the pool before; then the program resumes it. */
@@ -188,30 +192,35 @@ static bool is_suspended(struct pool *pool)
     return state == TARN_POOL_KEPT || state == TARN_POOL_DISCARDED;
 }
 
-static tarn_status prepare_one(struct sleeper *sleeper, tarn_sleep_contents contents)
+static tarn_residue_reason why_anchored(struct pool *pool)
 {
-    struct pool *pool = sleeper->pool;
+    return anchors_any(&pool->store) ? TARN_RESIDUE_REGISTERED : TARN_RESIDUE_EXPORTED;
+}
+
+static tarn_status prepare_one(struct member *member, tarn_sleep_contents contents)
+{
+    struct pool *pool = member->pool;
     struct error_before before;
     if (is_suspended(pool)) {
-        stay(sleeper, 0);
+        stay(member, 0);
         return TARN_OK;
     }
     if (contents == TARN_SLEEP_LEAVE || pool->store.plain) {
-        stay(sleeper, pool->store.plain ? TARN_RESIDUE_PLAIN : TARN_RESIDUE_LEFT);
+        stay(member, pool->store.plain ? TARN_RESIDUE_PLAIN : TARN_RESIDUE_LEFT);
         return TARN_OK;
     }
-    sleeper->keep = contents == TARN_SLEEP_KEEP;
+    member->keep = contents == TARN_SLEEP_KEEP;
     error_attempt_begin(&before);
-    tarn_status status = pool_sleep_prepare(pool, sleeper->keep);
+    tarn_status status = pool_sleep_prepare(pool, member->keep, sleepers_release(pool) && anchors_any(&pool->store));
     error_attempt_end(&before, status == TARN_ERROR_BUSY ? TARN_OK : status);
     if (!status) {
-        sleeper->state = PREPARED;
+        member->state = PREPARED;
         return TARN_OK;
     }
     if (pool_sleep_is_in_part(pool))
-        sleeper->state = SLEEPS;
+        member->state = SLEEPS;
     if (status == TARN_ERROR_BUSY) { /* anchored memory is residue, not a failure */
-        stay(sleeper, anchors_any(&pool->store) ? TARN_RESIDUE_REGISTERED : TARN_RESIDUE_EXPORTED);
+        stay(member, why_anchored(pool));
         return TARN_OK;
     }
     if (status == TARN_ERROR_SUSPENDED) /* another thread is changing it */
@@ -220,10 +229,10 @@ static tarn_status prepare_one(struct sleeper *sleeper, tarn_sleep_contents cont
 }
 
 /* Resumes a pool, unless only the sleep still has a reference to it: then it ends with the list. */
-static tarn_status resume(struct sleeper *sleeper)
+static tarn_status resume(struct member *member)
 {
-    struct pool *pool = sleeper->pool;
-    if (sleeper->state != SLEEPS || !is_suspended(pool) || atomic_load(&pool->count) == 1)
+    struct pool *pool = member->pool;
+    if (member->state != SLEEPS || !is_suspended(pool) || atomic_load(&pool->count) == 1)
         return TARN_OK;
     return tarn_pool_resume((tarn_pool *)pool);
 }
@@ -233,12 +242,12 @@ static tarn_status resume_all(void)
 {
     tarn_status first = TARN_OK;
     for (size_t i = sleeping.count; i-- > 0;) {
-        struct sleeper *sleeper = &sleeping.sleepers[i];
-        if (sleeper->state != SLEEPS)
+        struct member *member = &sleeping.members[i];
+        if (member->state != SLEEPS)
             continue;
-        tarn_status status = resume(sleeper);
+        tarn_status status = resume(member);
         if (!status)
-            sleeper->state = STAYS;
+            member->state = STAYS;
         first = first ? first : status;
     }
     return first;
@@ -247,16 +256,16 @@ static tarn_status resume_all(void)
 static void cancel_all(void)
 {
     for (size_t i = sleeping.count; i-- > 0;)
-        if (sleeping.sleepers[i].state == PREPARED) {
-            pool_sleep_cancel(sleeping.sleepers[i].pool);
-            sleeping.sleepers[i].state = STAYS;
+        if (sleeping.members[i].state == PREPARED) {
+            pool_sleep_cancel(sleeping.members[i].pool);
+            sleeping.members[i].state = STAYS;
         }
 }
 
 static tarn_status read_options(const tarn_sleep_options *given, tarn_sleep_options *options)
 {
     static const tarn_sleep_options everything = {.size = sizeof everything};
-    const unsigned all = TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED;
+    const unsigned all = TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED | TARN_SLEEP_SLEEPERS;
     tarn_status status = sized_read("tarn_sleep_options", given ? given : &everything, options, sizeof *options);
     if (status)
         return status;
@@ -281,6 +290,11 @@ static void residue_add(tarn_residue *residue, tarn_residue_item item)
     if (residue->count < residue->room)
         residue->items[residue->count] = item;
     residue->count++;
+}
+
+static void residue_of_sleeper(const tarn_residue_item *item, void *residue)
+{
+    residue_add(residue, *item);
 }
 
 static void residue_bytes(tarn_residue *residue, tarn_residue_reason reason, int device, size_t bytes)
@@ -357,16 +371,16 @@ static void residue_of_device(tarn_residue *residue, struct arena *arena)
 static void residue_of_pools(tarn_residue *residue)
 {
     for (size_t i = 0; i < sleeping.count; i++) {
-        const struct sleeper *sleeper = &sleeping.sleepers[i];
-        const struct store *store = &sleeper->pool->store;
-        size_t bytes = sleeper->state == STAYS && sleeper->reason ? reserved_of(store) : 0;
+        const struct member *member = &sleeping.members[i];
+        const struct store *store = &member->pool->store;
+        size_t bytes = member->state == STAYS && member->reason ? reserved_of(store) : 0;
         if (bytes)
-            residue_add(residue, (tarn_residue_item){.reason = sleeper->reason,
+            residue_add(residue, (tarn_residue_item){.reason = member->reason,
                                                      .device = store->arena->device->number,
                                                      .pool = {store->id[0], store->id[1]},
                                                      .bytes = bytes});
-        if (sleeper->state != STAYS && sleeper->keep)
-            residue->kept += contents_bytes(&sleeper->pool->contents);
+        if (member->state != STAYS && member->keep)
+            residue->kept += contents_bytes(&member->pool->contents);
     }
 }
 
@@ -386,6 +400,7 @@ static void residue_take(tarn_residue *given)
         if (arena_if_used(i))
             residue_of_device(&residue, arena_if_used(i));
     residue_of_pools(&residue);
+    sleepers_residue(residue_of_sleeper, &residue);
     if (tarn_pinned_stats_get(&pinned) == TARN_OK && pinned.allocated_bytes.current > 0)
         residue_bytes(&residue, TARN_RESIDUE_PINNED, -1, (size_t)pinned.allocated_bytes.current);
     error_attempt_end(&before, TARN_OK);
@@ -405,25 +420,43 @@ static tarn_status residue_check(const tarn_residue *residue)
 
 /* Committing ------------------------------------------------------------------------------------------------------- */
 
+/* Pools that were prepared although anchored, since a sleeper was to remove the anchors. Others may have some there too. */
+static void anchored_stay(void)
+{
+    for (size_t i = 0; i < sleeping.count; i++) {
+        struct member *member = &sleeping.members[i];
+        struct error_before before;
+        if (member->state != PREPARED)
+            continue;
+        error_attempt_begin(&before);
+        bool stays = pool_sleep_refuse_anchored(member->pool) != TARN_OK;
+        error_attempt_end(&before, TARN_OK);
+        if (!stays)
+            continue;
+        stay(member, why_anchored(member->pool));
+        pool_sleep_cancel(member->pool);
+    }
+}
+
 static tarn_status unmap_all(void)
 {
     tarn_status status = TARN_OK;
     size_t done = 0;
     for (; done < sleeping.count && !status; done++) {
-        struct sleeper *sleeper = &sleeping.sleepers[done];
-        if (sleeper->state != PREPARED)
+        struct member *member = &sleeping.members[done];
+        if (member->state != PREPARED)
             continue;
-        status = pool_sleep_unmap(sleeper->pool);
-        sleeper->state = !status ? UNMAPPED : pool_sleep_is_in_part(sleeper->pool) ? SLEEPS : PREPARED;
+        status = pool_sleep_unmap(member->pool);
+        member->state = !status ? UNMAPPED : pool_sleep_is_in_part(member->pool) ? SLEEPS : PREPARED;
     }
     if (!status)
         return TARN_OK;
     struct error_before before;
     error_attempt_begin(&before);
     while (done-- > 0) {
-        struct sleeper *sleeper = &sleeping.sleepers[done];
-        if (sleeper->state == UNMAPPED)
-            sleeper->state = pool_sleep_put_back(sleeper->pool) ? SLEEPS : PREPARED;
+        struct member *member = &sleeping.members[done];
+        if (member->state == UNMAPPED)
+            member->state = pool_sleep_put_back(member->pool) ? SLEEPS : PREPARED;
     }
     error_attempt_end(&before, TARN_OK);
     return status;
@@ -441,12 +474,12 @@ static tarn_status release_all(void)
     tarn_status first = TARN_OK;
     struct error_before before;
     for (size_t i = 0; i < sleeping.count; i++) {
-        struct sleeper *sleeper = &sleeping.sleepers[i];
-        if (sleeper->state != UNMAPPED)
+        struct member *member = &sleeping.members[i];
+        if (member->state != UNMAPPED)
             continue;
         error_attempt_begin(&before);
-        note(&first, &before, pool_sleep_release(sleeper->pool));
-        sleeper->state = SLEEPS;
+        note(&first, &before, pool_sleep_release(member->pool));
+        member->state = SLEEPS;
     }
     return first;
 }
@@ -499,10 +532,12 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
         return status;
     sleeping.what = options.what;
     sleeping.before = reserved_in_all();
-    if (options.what & TARN_SLEEP_POOLS)
+    if (options.what & TARN_SLEEP_SLEEPERS)
+        status = sleepers_prepare();
+    if (!status && options.what & TARN_SLEEP_POOLS)
         status = list_make();
     for (size_t i = 0; i < sleeping.count && !status; i++)
-        status = prepare_one(&sleeping.sleepers[i], contents_of(&options, sleeping.sleepers[i].pool));
+        status = prepare_one(&sleeping.members[i], contents_of(&options, sleeping.members[i].pool));
     if (!status) {
         residue_take(residue);
         return barred_end(TARN_SLEEP_PREPARED, TARN_OK);
@@ -511,6 +546,7 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
     (void)resume_all();
     cancel_all();
     list_free();
+    sleepers_cancel();
     error_attempt_end(&before, TARN_OK);
     return barred_end(TARN_SLEEP_AWAKE, status);
 }
@@ -521,7 +557,11 @@ tarn_status tarn_sleep_commit(tarn_residue *residue)
     tarn_status status = residue_check(residue);
     if (status || (status = barred_begin(TARN_SLEEP_PREPARED, "commit of a sleep")))
         return status;
-    if ((status = unmap_all())) {
+    if (!(status = sleepers_commit())) {
+        anchored_stay();
+        status = unmap_all();
+    }
+    if (status) {
         residue_take(residue);
         return barred_end(TARN_SLEEP_PREPARED, status);
     }
@@ -537,14 +577,22 @@ tarn_status tarn_sleep_commit(tarn_residue *residue)
 tarn_status tarn_sleep_cancel(void)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    tarn_status status = change_begin(TARN_SLEEP_PREPARED, "cancel of a sleep");
+    static const char what[] = "cancel of a sleep";
+    tarn_status status = change_begin(TARN_SLEEP_PREPARED, what);
     if (status)
         return status;
-    if ((status = resume_all()))
+    bool wakes = sleepers_any_asleep();
+    if (wakes && (status = captures_bar_all(what)))
         return change_end(TARN_SLEEP_PREPARED, status);
-    cancel_all();
-    list_free();
-    return change_end(TARN_SLEEP_AWAKE, TARN_OK);
+    if (!(status = resume_all())) {
+        cancel_all();
+        list_free();
+        if (!(status = sleepers_wake()))
+            sleepers_cancel();
+    }
+    if (wakes)
+        captures_unbar_all();
+    return change_end(status ? TARN_SLEEP_PREPARED : TARN_SLEEP_AWAKE, status);
 }
 
 tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue)
@@ -568,17 +616,18 @@ tarn_status tarn_wake(void)
     if (status)
         return status;
     for (size_t i = 0; i < sleeping.count && !status; i++) {
-        struct sleeper *sleeper = &sleeping.sleepers[i];
-        status = resume(sleeper);
+        struct member *member = &sleeping.members[i];
+        status = resume(member);
         if (!status)
-            sleeper->state = STAYS;
+            member->state = STAYS;
     }
     if (status) {
         list_forget_awake(); /* those that were resumed, too */
         return barred_end(TARN_SLEEP_ASLEEP, status);
     }
     list_free();
-    return barred_end(TARN_SLEEP_AWAKE, TARN_OK);
+    status = sleepers_wake();
+    return barred_end(status ? TARN_SLEEP_ASLEEP : TARN_SLEEP_AWAKE, status);
 }
 
 tarn_status tarn_sleep_state_get(tarn_sleep_state *state)

@@ -203,6 +203,7 @@ static void end_pools_and_streams(void)
 static void end_sleep(void)
 {
     tarn_sleep_state state;
+    fuzz_sleepers_end();
     DEMAND(tarn_sleep_state_get(&state) == TARN_OK);
     if (state == TARN_SLEEP_PREPARED)
         DEMAND(tarn_sleep_cancel() == TARN_OK);

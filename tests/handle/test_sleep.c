@@ -329,7 +329,7 @@ static void what_makes_no_sense_is_refused(void **state)
     tarn_pool *standard;
     tarn_residue residue = {.size = sizeof residue, .room = 1};
     GIVES(tarn_sleep(&(tarn_sleep_options){.size = 3}, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .what = 8}, NULL),
+    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .what = 16}, NULL),
           TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .contents = 3}, NULL),
           TARN_ERROR_INVALID_ARGUMENT);

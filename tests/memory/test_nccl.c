@@ -25,7 +25,7 @@ struct ncclWindow_vidmem {
 struct ncclComm {
     struct ncclWindow_vidmem *registered[REGISTRATIONS];
     unsigned calls, fail_nth; /* 0: none */
-    bool no_windows, suspended;
+    bool no_windows, suspended, in_progress;
 };
 
 static struct ncclComm communicator;
@@ -100,15 +100,42 @@ ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
     CHECK(flags == NCCL_SUSPEND_MEM && !comm->suspended);
     for (int i = 0; i < REGISTRATIONS; i++)
         CHECK(!comm->registered[i]);
-    comm->suspended = true;
-    return ncclSuccess;
+    ncclResult_t failure = fake_enter(comm);
+    comm->suspended = !failure;
+    return failure;
 }
 
 ncclResult_t ncclCommResume(ncclComm_t comm)
 {
     CHECK(comm->suspended);
-    comm->suspended = false;
+    ncclResult_t failure = fake_enter(comm);
+    comm->suspended = failure != ncclSuccess;
+    return failure;
+}
+
+/* 1000 bytes of its own can be suspended, 24 stay. */
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
+{
+    CHECK(stat == (comm->suspended ? ncclStatGpuMemPersist : ncclStatGpuMemTotal));
+    *value = comm->suspended ? 24 : 1024;
     return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
+{
+    *state = comm->in_progress ? ncclInProgress : ncclSuccess;
+    return fake_enter(comm);
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
+{
+    *device = 0;
+    return fake_enter(comm);
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    return result == ncclInternalError ? "an internal error" : "another error";
 }
 
 /* A collective: whether it would use the memory that is there now. One without a registration copies, and does. */
@@ -280,8 +307,151 @@ static void where_there_are_no_windows_it_says_so(void **state)
     OK(tarn_pool_suspend(pool, true)); /* nothing is pinned */
     OK(tarn_pool_resume(pool));
     OK(tarn_nccl_deregister(&registered));
-    tarn_nccl_begin(&registered, &communicator, NULL, TARN_NCCL_LOCAL, 0);
-    CHECK(tarn_nccl_register(&registered) == TARN_ERROR_INVALID_ARGUMENT);
+}
+
+/* In one call or in steps, now and then cancelled; nothing of the adaptor is called meanwhile. */
+static void a_sleep_alone(tarn_nccl_kind kind, int flags)
+{
+    tarn_nccl registered;
+    tarn_nccl_begin(&registered, &communicator, pool, kind, flags);
+    OK(tarn_nccl_sleeper_add(&registered, "all ranks"));
+    OK(tarn_nccl_register(&registered));
+    for (int i = 0; i < 6; i++) {
+        tarn_residue_item item;
+        tarn_residue residue = {.size = sizeof residue, .items = &item, .room = 1};
+        memset(buffers[0], i + 1, 24 * MIB);
+        if (i % 3)
+            OK(tarn_sleep_prepare(NULL, NULL));
+        if (i % 3 == 1)
+            OK(tarn_sleep_cancel());
+        else
+            OK(i % 3 ? tarn_sleep_commit(&residue) : tarn_sleep(NULL, &residue));
+        if (i % 3 != 1) {
+            CHECK(communicator.suspended && fake_registrations() == 0 && residue.after == 0);
+            CHECK(residue.count == 1 && item.reason == TARN_RESIDUE_SLEEPER && item.bytes == 24 && item.device == 0 &&
+                  item.count == registered.sleeper);
+            OK(tarn_wake());
+        }
+        CHECK(!communicator.suspended && fake_registrations() == 2 && registered.count == 2);
+        for (int j = 0; j < 2; j++)
+            CHECK(tarn_nccl_find(&registered, buffers[j]) && reads_what_is_there(&communicator, buffers[j]));
+        CHECK(*(unsigned char *)buffers[0] == i + 1 && memcmp(buffers[0], (char *)buffers[0] + 1, 24 * MIB - 1) == 0);
+    }
+    OK(tarn_nccl_deregister(&registered));
+    OK(tarn_nccl_sleeper_remove(&registered));
+}
+
+static void after_a_sleep_alone_no_collective_reads_old_memory(void **state)
+{
+    (void)state;
+    a_sleep_alone(TARN_NCCL_LOCAL, 0);
+    a_sleep_alone(TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+}
+
+/* The same with each call of NCCL's failing: what is registered at the end is what is there. */
+static void nor_whatever_nccl_refuses(void **state)
+{
+    (void)state;
+    tarn_nccl registered;
+    unsigned failures = 0;
+    tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_LOCAL, 0);
+    OK(tarn_nccl_sleeper_add(&registered, "all ranks"));
+    OK(tarn_nccl_register(&registered));
+    for (unsigned nth = 1, hit = 1; hit; nth++) {
+        tarn_sleep_state now = TARN_SLEEP_CHANGES;
+        unsigned start = communicator.calls;
+        communicator.fail_nth = start + nth;
+        tarn_status status = tarn_sleep(NULL, NULL);
+        if (!status)
+            status = tarn_wake();
+        hit = communicator.calls >= communicator.fail_nth;
+        failures += hit;
+        communicator.fail_nth = 0;
+        CHECK(!hit || (status == TARN_ERROR_LIBRARY && strstr(tarn_last_error(), "an internal error")));
+        OK(tarn_sleep_state_get(&now));
+        if (now == TARN_SLEEP_ASLEEP)
+            OK(tarn_wake());
+        else
+            CHECK(now == TARN_SLEEP_AWAKE);
+        CHECK(!communicator.suspended && fake_registrations() == 2 && registered.count == 2);
+        for (int j = 0; j < 2; j++)
+            CHECK(reads_what_is_there(&communicator, buffers[j]));
+    }
+    CHECK(failures == 7); /* the question, two and two registrations, a suspend and a resume */
+    OK(tarn_nccl_deregister(&registered));
+    OK(tarn_nccl_sleeper_remove(&registered));
+}
+
+static void two_pools_of_a_communicator_suspend_it_once(void **state)
+{
+    (void)state;
+    tarn_nccl registered[2];
+    tarn_pool *other = pool_with((tarn_pool_options){.device = 0, .registrable = true});
+    void *buffer = alloc_in(other, stream, 24 * MIB);
+    for (int i = 0; i < 2; i++) {
+        tarn_nccl_begin(&registered[i], &communicator, i ? other : pool, TARN_NCCL_LOCAL, 0);
+        registered[i].leaves_comm = i;
+        OK(tarn_nccl_sleeper_add(&registered[i], i ? "the other pool" : "the pool"));
+        OK(tarn_nccl_register(&registered[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        tarn_residue residue = {.size = sizeof residue};
+        CHECK(fake_registrations() == 3);
+        OK(tarn_sleep(NULL, &residue));
+        CHECK(communicator.suspended && residue.after == 0 && residue.count == 1);
+        OK(tarn_wake());
+    }
+    CHECK(reads_what_is_there(&communicator, buffer) && reads_what_is_there(&communicator, buffers[1]));
+    for (int i = 0; i < 2; i++) {
+        OK(tarn_nccl_deregister(&registered[i]));
+        OK(tarn_nccl_sleeper_remove(&registered[i]));
+    }
+    OK(tarn_free(buffer));
+    OK(tarn_pool_release(other));
+}
+
+static void a_communicator_that_cannot_sleep_says_why(void **state)
+{
+    (void)state;
+    tarn_nccl registered;
+    tarn_sleeper_info info = {.size = sizeof info};
+    tarn_residue_item items[2];
+    tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+    OK(tarn_nccl_sleeper_add(&registered, "busy"));
+    OK(tarn_nccl_register(&registered));
+    for (int i = 0; i < 2; i++) {
+        tarn_residue residue = {.size = sizeof residue, .items = items, .room = 2};
+        communicator.in_progress = i == 0;
+        registered.has_graphs = i == 1;
+        OK(tarn_sleep(NULL, &residue));
+        CHECK(residue.count == 2 && items[0].reason == TARN_RESIDUE_REGISTERED && items[0].bytes == residue.after);
+        CHECK(items[1].reason == TARN_RESIDUE_SLEEPER && items[1].bytes == 1024);
+        OK(tarn_sleeper_info_get(registered.sleeper, &info));
+        CHECK(strcmp(info.name, "busy") == 0 && strstr(info.why, i ? "NCCL_GRAPH_REGISTER=0" : "in progress"));
+        CHECK(fake_registrations() == 2 && !registered.graphs_ended);
+        OK(tarn_wake());
+    }
+    CHECK(setenv("NCCL_GRAPH_REGISTER", "0", 1) == 0);
+    OK(tarn_sleep(NULL, NULL));
+    OK(tarn_wake());
+    CHECK(unsetenv("NCCL_GRAPH_REGISTER") == 0);
+    CHECK(registered.graphs_ended && reads_what_is_there(&communicator, buffers[0])); /* the windows are others */
+    OK(tarn_nccl_deregister(&registered));
+    OK(tarn_nccl_sleeper_remove(&registered));
+}
+
+static void a_communicator_sleeps_without_a_pool(void **state)
+{
+    (void)state;
+    tarn_nccl alone;
+    tarn_nccl_begin(&alone, &communicator, NULL, TARN_NCCL_LOCAL, 0);
+    OK(tarn_nccl_sleeper_add(&alone, "alone"));
+    OK(tarn_nccl_register(&alone));
+    OK(tarn_sleep(NULL, NULL));
+    CHECK(communicator.suspended);
+    OK(tarn_wake());
+    CHECK(!communicator.suspended && alone.count == 0);
+    OK(tarn_nccl_sleeper_remove(&alone));
 }
 
 int main(void)
@@ -294,6 +464,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(where_nccl_refuses_nothing_stays_pinned_that_is_not_registered, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(where_there_are_no_windows_it_says_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(after_a_sleep_alone_no_collective_reads_old_memory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nor_whatever_nccl_refuses, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(two_pools_of_a_communicator_suspend_it_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_communicator_that_cannot_sleep_says_why, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_communicator_sleeps_without_a_pool, set_up, tear_down),
     };
     host_start_with(1, 512 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);

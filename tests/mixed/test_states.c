@@ -6,6 +6,7 @@
  * called. Each state is one process, in which all calls are made one after the other (tests/support/every_call.c); what a call ends is
  * entered again before the next one. */
 #include "driver/driver.h"
+#include "mixed/states/callbacks.h"
 #include "mixed/model/promise.h"
 #include "support/every_call.h"
 
@@ -467,357 +468,19 @@ static void all_calls_in_a_child(void)
 
 /* ---- Callbacks --------------------------------------------------------------------------------------------------- */
 
-static bool armed; /* the next callback makes the calls; those that they cause do not */
+static size_t callback_now;
 
-static void all_calls_here(void)
+static void every_call_here(void)
 {
-    if (!armed)
-        return;
-    armed = false;
     every_call_between(nothing, after);
 }
 
-static void hear_range(const tarn_range *range, void *user)
-{
-    (void)range;
-    (void)user;
-    all_calls_here();
-}
-
-static void hear_shortage(const tarn_shortage *shortage, void *user)
-{
-    (void)shortage;
-    (void)user;
-    all_calls_here();
-}
-
-static bool hear_request(int device, size_t bytes, void *user)
-{
-    (void)device;
-    (void)bytes;
-    (void)user;
-    all_calls_here();
-    return false;
-}
-
-static void observe(tarn_observer_options options)
-{
-    tarn_observer observer = 0;
-    options.size = sizeof options;
-    OK(tarn_observer_add(&options, &observer));
-}
-
-static void in_mapped(void)
-{
-    void *block = NULL;
-    observe((tarn_observer_options){.mapped = hear_range});
-    (void)tarn_alloc_on(world.stream, 60 * MIB, &block);
-}
-
-static void in_unmapping(void)
-{
-    void *block = alloc_on(world.stream, 60 * MIB);
-    OK(tarn_free(block));
-    observe((tarn_observer_options){.unmapping = hear_range});
-    (void)tarn_device_trim(0, 0);
-}
-
-static void in_out_of_memory(void)
-{
-    void *block = NULL;
-    observe((tarn_observer_options){.out_of_memory = hear_shortage});
-    (void)tarn_alloc_on(world.stream, 900 * MIB, &block);
-}
-
-static void in_reclaim(void)
-{
-    void *block = NULL;
-    observe((tarn_observer_options){.reclaim = hear_request});
-    (void)tarn_alloc_on(world.stream, 60 * MIB, &block);
-}
-
-/* Which of an allocator's functions makes the calls. */
-static enum { SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_GONE } in_allocator;
-
-static void *segment_alloc(size_t size, int device, void *stream, void *user)
-{
-    uintptr_t address = 0;
-    (void)stream;
-    (void)user;
-    if (in_allocator == SEGMENT_ALLOC)
-        all_calls_here();
-    return driver->alloc(device, size, &address) ? NULL : (void *)address;
-}
-
-static void segment_free(void *pointer, size_t size, int device, void *stream, void *user)
-{
-    (void)size;
-    (void)stream;
-    (void)user;
-    if (in_allocator == SEGMENT_FREE)
-        all_calls_here();
-    (void)driver->free(device, (uintptr_t)pointer);
-}
-
-static void segments_gone(void *user)
-{
-    (void)user;
-    if (in_allocator == SEGMENT_GONE)
-        all_calls_here();
-}
-
-static void use_an_allocator(void)
-{
-    const tarn_pool_allocator allocator = {
-        .size = sizeof allocator, .alloc = segment_alloc, .free = segment_free, .gone = segments_gone};
-    void *block = NULL;
-    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0, .allocator = &allocator});
-    (void)tarn_pool_alloc(pool, world.stream, 3 * MIB, &block);
-    (void)tarn_free(block);
-    (void)tarn_pool_trim(pool, 0);
-    (void)tarn_pool_release(pool);
-}
-
-static void in_segment_alloc(void)
-{
-    in_allocator = SEGMENT_ALLOC;
-    use_an_allocator();
-}
-
-static void in_segment_free(void)
-{
-    in_allocator = SEGMENT_FREE;
-    use_an_allocator();
-}
-
-static void in_segments_gone(void)
-{
-    in_allocator = SEGMENT_GONE;
-    use_an_allocator();
-}
-
-static void hear_change(const tarn_pool_block *block, bool live, void *user)
-{
-    (void)block;
-    (void)live;
-    (void)user;
-    all_calls_here();
-}
-
-static void in_restore(void)
-{
-    void *block = alloc_in(world.pool, world.stream, 1000);
-    (void)block;
-    OK(tarn_pool_restore(world.pool, world.checkpoint, hear_change, NULL));
-}
-
-static void hear_report(const tarn_debug_report *report, void *user)
-{
-    (void)report;
-    (void)user;
-    all_calls_here();
-}
-
-static void in_debug_report(void)
-{
-    void *block = alloc_on(world.stream, 1000);
-    tarn_debug_callback_set(hear_report, NULL);
-    (void)tarn_free(block);
-    (void)tarn_free(block);
-}
-
-static void hear_segment(const tarn_memory_segment *segment, void *user)
-{
-    (void)segment;
-    (void)user;
-    all_calls_here();
-}
-
-static void in_memory_list(void)
-{
-    OK(tarn_memory_list(hear_segment, NULL));
-}
-
-static void hear_kind(const tarn_metadata_kind *kind, void *user)
-{
-    (void)kind;
-    (void)user;
-    all_calls_here();
-}
-
-static void in_metadata_list(void)
-{
-    OK(tarn_metadata_list(hear_kind, NULL));
-}
-
-static bool hear_text(const void *text, size_t length, void *user)
-{
-    (void)text;
-    (void)length;
-    (void)user;
-    all_calls_here();
-    return true;
-}
-
-static void in_snapshot(void)
-{
-    OK(tarn_snapshot_print(hear_text, NULL, NULL));
-}
-
-static void in_metrics(void)
-{
-    OK(tarn_metrics_print(hear_text, NULL));
-}
-
-/* Which of a library's functions makes the calls. The others must not: tarn holds the lock of the handle. */
-static enum { CREATE, DESTROY, STATUS_TEXT } in_library;
-
-static void library_calls(int which)
-{
-    if ((int)in_library == which)
-        all_calls_here();
-}
-
-static int thing_create(void **handle)
-{
-    library_calls(CREATE);
-    *handle = calloc(1, 1);
-    return in_library == STATUS_TEXT ? 7 : 0;
-}
-
-static int thing_destroy(void *handle)
-{
-    library_calls(DESTROY);
-    free(handle);
-    return 0;
-}
-
-static void *thing_stream;
-
-static int thing_set_stream(void *handle, void *stream)
-{
-    (void)handle;
-    thing_stream = stream;
-    return 0;
-}
-
-static int thing_get_stream(void *handle, void **stream)
-{
-    (void)handle;
-    *stream = thing_stream;
-    return 0;
-}
-
-static int thing_set_workspace(void *handle, void *pointer, size_t size)
-{
-    (void)handle;
-    (void)pointer;
-    (void)size;
-    return 0;
-}
-
-static int thing_set_pointer_mode(void *handle, int mode)
-{
-    (void)handle;
-    (void)mode;
-    return 0;
-}
-
-static const char *thing_status_text(int status)
-{
-    (void)status;
-    library_calls(STATUS_TEXT);
-    return "seven";
-}
-
-static tarn_library thing_library;
-
-static void *use_thing(void *argument)
-{
-    void *handle = NULL;
-    (void)argument;
-    (void)tarn_handle_get_on(thing_library, world.stream, &handle);
-    (void)tarn_handle_get_on(thing_library, world.stream, &handle);
-    return NULL;
-}
-
-/* Two threads, one after the other, so that a handle goes from one to the other. */
-static void use_a_library(void)
-{
-    const tarn_library_row row = {.size = sizeof row,
-                                  .name = "calls back",
-                                  .create = thing_create,
-                                  .destroy = thing_destroy,
-                                  .set_stream = thing_set_stream,
-                                  .get_stream = thing_get_stream,
-                                  .set_workspace = thing_set_workspace,
-                                  .set_pointer_mode = thing_set_pointer_mode,
-                                  .status_text = thing_status_text};
-    OK(tarn_library_register(&row, &thing_library));
-    OK(tarn_workspace_end(&world.workspace));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
-    for (int i = 0; i < 2; i++) {
-        pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, use_thing, NULL) == 0);
-        pthread_join(thread, NULL);
-    }
-    (void)tarn_handle_trim(thing_library, 0, NULL);
-}
-
-static int thing_create_numbered(void **handle, int number)
-{
-    CHECK(number == 7);
-    return thing_create(handle);
-}
-
-static void use_a_numbered_library(void)
-{
-    const tarn_library_row row = {.size = sizeof row,
-                                  .name = "calls back by number",
-                                  .flags = TARN_LIBRARY_CREATE_TAKES_NUMBER,
-                                  .create_number = 7,
-                                  .create_with_number = thing_create_numbered,
-                                  .destroy = thing_destroy};
-    OK(tarn_library_register(&row, &thing_library));
-    use_thing(NULL);
-}
-
-/* All that the headers have, except what they say must not call tarn: a row's set_stream, get_stream, set_workspace and set_pointer_mode,
- * and what tarn_host_call() and tarn_host_check_set() take. */
-static const struct callback {
-    const char *name;
-    void (*cause)(void);
-    int which; /* of a library's functions; -1: of none */
-} callbacks[] = {
-    {"an observer's mapped", in_mapped, -1},
-    {"an observer's unmapping", in_unmapping, -1},
-    {"an observer's out_of_memory", in_out_of_memory, -1},
-    {"an observer's reclaim", in_reclaim, -1},
-    {"a pool allocator's alloc", in_segment_alloc, -1},
-    {"a pool allocator's free", in_segment_free, -1},
-    {"a pool allocator's gone", in_segments_gone, -1},
-    {"a restore's changed", in_restore, -1},
-    {"a debug report", in_debug_report, -1},
-    {"a list of memory", in_memory_list, -1},
-    {"a list of metadata", in_metadata_list, -1},
-    {"a snapshot's write", in_snapshot, -1},
-    {"the metrics' take", in_metrics, -1},
-    {"a library's create", use_a_library, CREATE},
-    {"a library's create_with_number", use_a_numbered_library, CREATE},
-    {"a library's destroy", use_a_library, DESTROY},
-    {"a library's status_text", use_a_library, STATUS_TEXT},
-};
-static const struct callback *callback_now;
-
 static void all_calls_in_a_callback(void)
 {
-    if (callback_now->cause == in_debug_report)
+    if (callback_is_debug(callback_now))
         CHECK(setenv("TARN_DEBUG", "redzone,quiet", 1) == 0);
     world_make();
-    if (callback_now->which >= 0)
-        in_library = (unsigned)callback_now->which;
-    armed = true;
-    callback_now->cause();
+    callback_cause(callback_now, every_call_here);
     CHECK(made > 150);
     CHECK(complaints == 0);
 }
@@ -856,13 +519,13 @@ static void each_callback(void **state)
     unsigned failed = 0;
     (void)state;
     now = &callback;
-    for (size_t i = 0; i < sizeof callbacks / sizeof *callbacks; i++) {
-        callback_now = &callbacks[i];
-        callback.name = callback_now->name;
-        if (only && strcmp(only, callback_now->name) != 0)
+    for (size_t i = 0; callback_name(i); i++) {
+        callback_now = i;
+        callback.name = callback_name(i);
+        if (only && strcmp(only, callback.name) != 0)
             continue;
         if (child_status(all_calls_in_a_callback) != 0) {
-            fprintf(stderr, "not so: every call in the callback: %s, last %s\n", callback_now->name, every_call_now);
+            fprintf(stderr, "not so: every call in the callback: %s, last %s\n", callback.name, every_call_now);
             failed++;
         }
     }

@@ -21,12 +21,20 @@
 static tarn_pool *pool;
 static tarn_library library;
 static tarn_share *share;
+static tarn_sleeper sleeper;
 static void *block;
 
 static bool take(const void *data, size_t size, void *user)
 {
     (void)user;
     return data && size;
+}
+
+static tarn_status sleeps(void *user, char *why, size_t room)
+{
+    (void)user;
+    (void)why;
+    return room ? TARN_OK : TARN_ERROR_LIBRARY;
 }
 
 static tarn_status of_a_new_pool(const tarn_pool_options *options)
@@ -67,6 +75,8 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
     X(snapshot_file, tarn_snapshot_options, true, tarn_snapshot_write("/dev/null/none", it))                   \
     X(stats, tarn_stats, false, tarn_device_stats_get(0, it))                                                         \
     X(pool_stats, tarn_stats, false, tarn_pool_stats_get(pool, it))                                            \
+    X(sleeper, tarn_sleeper_options, false, tarn_sleeper_add(it, &(tarn_sleeper){0}))                          \
+    X(sleeper_get, tarn_sleeper_info, false, tarn_sleeper_info_get(sleeper, it))                               \
     X(trace, tarn_trace_options, true, tarn_trace_start(it))
 /* clang-format on */
 
@@ -228,6 +238,8 @@ int main(void)
         cmocka_unit_test(a_structure_means_the_same_to_all_versions),
     };
     const tarn_pool_options exportable = {.size = sizeof exportable, .exportable = true};
+    const tarn_sleeper_options sleeps_well = {
+        .size = sizeof sleeps_well, .name = "s", .commit = sleeps, .wake = sleeps};
     void *exported = NULL;
     host_start_with(1, 256 * MIB);
     page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -235,6 +247,7 @@ int main(void)
     OK(tarn_pool_create(&exportable, &pool));
     OK(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 100, &exported));
     OK(tarn_export(exported, &share));
+    OK(tarn_sleeper_add(&sleeps_well, &sleeper));
     OK(tarn_library_find("cublas", &library));
     CHECK((block = tarn_malloc(100)));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,6 +37,8 @@ static struct {
     tarn_pool_id id;
     tarn_pool_state state;
     tarn_sleep_state sleep;
+    tarn_sleeper sleeper;
+    tarn_sleeper_info sleeper_info;
     tarn_checkpoint *checkpoint;
     tarn_scope scope;
     tarn_observer observer;
@@ -88,6 +90,7 @@ static void prepare(void)
     out.library_info.size = sizeof out.library_info;
     out.info.size = sizeof out.info;
     out.share_info.size = sizeof out.share_info;
+    out.sleeper_info.size = sizeof out.sleeper_info;
     out.allocator.size = sizeof out.allocator;
     out.ledger.size = sizeof out.ledger;
     before = out;
@@ -121,6 +124,17 @@ static void hear_range(const tarn_range *range, void *user)
 }
 
 static const tarn_observer_options observer_options = {.size = sizeof observer_options, .mapped = hear_range};
+
+static tarn_status sleep_or_wake(void *user, char *why, size_t room)
+{
+    (void)user;
+    (void)why;
+    (void)room;
+    return TARN_OK;
+}
+
+static const tarn_sleeper_options sleeper_options = {
+    .size = sizeof sleeper_options, .name = "every", .commit = sleep_or_wake, .wake = sleep_or_wake};
 
 static void hear_debug(const tarn_debug_report *report, void *user)
 {
@@ -329,6 +343,8 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_sleep_cancel, ())                                                             \
     OTHER(tarn_sleep_state_get, (void)tarn_wake(), (void)tarn_sleep_state_get(&out.sleep))     \
     OTHER(tarn_residue_reason_text, CHECK(*tarn_residue_reason_text(TARN_RESIDUE_PINNED)))     \
+    REFUSED(tarn_sleeper_add, (&sleeper_options, &out.sleeper))                                \
+    REFUSED(tarn_sleeper_info_get, (world.sleeper, &out.sleeper_info))                         \
     REFUSED(tarn_anchor, (world.block, 1))                                                     \
     REFUSED(tarn_unanchor, (world.block, 1))                                                   \
     REFUSED(tarn_export_enable, (0))                                                           \
@@ -386,6 +402,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_workspace_end, (&workspace_to_end))                                           \
     RETURNS(tarn_handle_return, (&lease_to_return))                                            \
     RETURNS(tarn_observer_remove, (world.observer))                                            \
+    RETURNS(tarn_sleeper_remove, (world.sleeper))                                              \
     REFUSED(tarn_pool_restore, (world.pool, world.checkpoint, NULL, NULL))                     \
     RETURNS(tarn_checkpoint_destroy, (world.checkpoint))                                       \
     RETURNS(tarn_share_close, (world.share))                                                   \
@@ -570,6 +587,7 @@ void world_make(void)
 
     OK(tarn_pinned_alloc_on(world.stream, 5000, &world.pinned));
     OK(tarn_observer_add(&observer_options, &world.observer));
+    OK(tarn_sleeper_add(&sleeper_options, &world.sleeper));
     world.exported = alloc_on(world.stream, 4 * MIB);
     if (exports) {
         OK(tarn_export(world.exported, &world.share));
@@ -611,6 +629,7 @@ void world_end(void)
     close(world.sockets[0]);
     close(world.sockets[1]);
     OK(tarn_observer_remove(world.observer));
+    OK(tarn_sleeper_remove(world.sleeper));
     OK(tarn_pinned_free(world.pinned));
     OK(tarn_scope_end(world.scope));
     OK(tarn_pool_resume(world.suspended));

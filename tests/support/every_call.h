@@ -17,6 +17,7 @@ struct world {
     tarn_checkpoint *checkpoint;
     tarn_scope scope;
     tarn_observer observer;
+    tarn_sleeper sleeper;
     tarn_share *share, *pool_share;
     tarn_pool *registrable;
     tarn_imported_pool *imported_pool;

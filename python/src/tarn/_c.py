@@ -27,6 +27,7 @@ TARN_PINNED_BUCKETS = 64
 TARN_SLEEP_HANDLES = 2
 TARN_SLEEP_PINNED = 4
 TARN_SLEEP_POOLS = 1
+TARN_SLEEP_SLEEPERS = 8
 TARN_STREAM_LEGACY = 0
 TARN_STREAM_PER_THREAD = 1
 TARN_STREAM_SHARED_COUNT = 32
@@ -156,6 +157,7 @@ class tarn_residue_reason(IntEnum):
     TARN_RESIDUE_EXPORTED = 7
     TARN_RESIDUE_LEFT = 8
     TARN_RESIDUE_PINNED = 9
+    TARN_RESIDUE_SLEEPER = 10
 
 
 class tarn_sleep_state(IntEnum):
@@ -163,6 +165,12 @@ class tarn_sleep_state(IntEnum):
     TARN_SLEEP_CHANGES = 1
     TARN_SLEEP_PREPARED = 2
     TARN_SLEEP_ASLEEP = 3
+
+
+class tarn_sleeper_state(IntEnum):
+    TARN_SLEEPER_AWAKE = 0
+    TARN_SLEEPER_PREPARED = 1
+    TARN_SLEEPER_ASLEEP = 2
 
 
 class tarn_snapshot_format(IntEnum):
@@ -550,6 +558,30 @@ class tarn_residue(Structure):
         ("kept", c_size_t),
     ]
 
+class tarn_sleeper_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("device", c_int),
+        ("pool", c_void_p),
+        ("user", c_void_p),
+        ("prepare", CFUNCTYPE(c_int, c_void_p, c_char_p, c_size_t)),
+        ("cancel", CFUNCTYPE(None, c_void_p)),
+        ("commit", CFUNCTYPE(c_int, c_void_p, c_char_p, c_size_t)),
+        ("wake", CFUNCTYPE(c_int, c_void_p, c_char_p, c_size_t)),
+        ("held", CFUNCTYPE(c_size_t, c_void_p)),
+    ]
+
+class tarn_sleeper_info(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("device", c_int),
+        ("state", c_int),
+        ("status", c_int),
+        ("name", c_char * 64),
+        ("why", c_char * 256),
+    ]
+
 class tarn_snapshot_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -818,6 +850,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tarn_sleep_cancel": (c_int, []),
     "tarn_sleep": (c_int, [POINTER(tarn_sleep_options), POINTER(tarn_residue)]),
     "tarn_wake": (c_int, []),
+    "tarn_sleeper_add": (c_int, [POINTER(tarn_sleeper_options), POINTER(c_uint64)]),
+    "tarn_sleeper_remove": (c_int, [c_uint64]),
+    "tarn_sleeper_info_get": (c_int, [c_uint64, POINTER(tarn_sleeper_info)]),
     "tarn_sleep_state_get": (c_int, [POINTER(c_int)]),
     "tarn_residue_reason_text": (c_char_p, [c_int]),
     "tarn_snapshot_write": (c_int, [c_char_p, POINTER(tarn_snapshot_options)]),

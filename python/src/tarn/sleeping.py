@@ -3,12 +3,12 @@
 
 """Sleep: what tarn has of the devices goes back to their drivers at one call, and comes back at another."""
 
-from ctypes import byref, sizeof
-from typing import Iterable, List, NamedTuple, Optional
+from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_uint64, c_void_p, cast, memmove, sizeof
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional
 
 from . import _c
 from ._library import lib
-from .errors import check
+from .errors import BusyError, check
 from .memory import tag_number
 from .pools import Pool, PoolId
 
@@ -21,6 +21,7 @@ class Residue(NamedTuple):
     pool: PoolId
     bytes: int
     handles: int  #: how many
+    sleeper: str = ""  #: the name of a Sleeper, and its reason
 
 
 class Slept(NamedTuple):
@@ -31,14 +32,89 @@ class Slept(NamedTuple):
     residue: List[Residue]
 
 
+class Sleeper:
+    """Something that is not tarn's and sleeps with the process, such as a communicator that holds registrations of a pool's memory.
+
+    sleep() calls `prepare` and `commit`, of the newest first and before all pools; wake() calls `wake`, of the oldest first and after all
+    pools; `cancel` undoes a prepare. A callback fails by an exception, whose text becomes the reason; `prepare` refuses by BusyError, and
+    then the sleep goes on without it. `commit` removes the anchors of `pool`. `held` returns the bytes of device memory that it has.
+    docs/sleep.md has the rules."""
+
+    def __init__(self, name: str, *, commit: Callable[[], Any], wake: Callable[[], Any], prepare: Optional[Callable[[], Any]] = None,
+                 cancel: Optional[Callable[[], Any]] = None, held: Optional[Callable[[], int]] = None, pool: Optional[Pool] = None,
+                 device: Optional[int] = None) -> None:
+        types = dict(_c.tarn_sleeper_options._fields_)  # type: ignore[misc]
+        # ctypes would pass a copy of the buffer for the reason as a c_char_p.
+        able_to_fail = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
+
+        def failing(callback: Optional[Callable[[], Any]], field: str) -> Any:
+            if callback is None:
+                return types[field]()
+
+            def call(_user: Any, why: int, room: int) -> int:
+                try:
+                    callback()
+                except BaseException as error:  # nothing goes through C
+                    text = (str(error) or type(error).__name__).encode()[:room - 1] + bytes(1)
+                    memmove(why, text, len(text))
+                    return int(_c.tarn_status.TARN_ERROR_BUSY if isinstance(error, BusyError) else _c.tarn_status.TARN_ERROR_LIBRARY)
+                return 0
+            self._callbacks.append(able_to_fail(call))
+            return cast(self._callbacks[-1], types[field])
+
+        self._callbacks: List[Any] = []
+        self._pool = pool
+        self.name = name
+        options = _c.tarn_sleeper_options(size=sizeof(_c.tarn_sleeper_options), name=name.encode(), device=-1 if device is None else device,
+                                          pool=pool.pointer if pool else None, prepare=failing(prepare, "prepare"),
+                                          commit=failing(commit, "commit"), wake=failing(wake, "wake"))
+        if cancel is not None:
+            self._callbacks.append(types["cancel"](lambda _user: cancel() and None))
+            options.cancel = self._callbacks[-1]
+        if held is not None:
+            self._callbacks.append(types["held"](lambda _user: held()))
+            options.held = self._callbacks[-1]
+        number = c_uint64()
+        check(lib.tarn_sleeper_add(byref(options), byref(number)))
+        self.number = number.value
+
+    @property
+    def why(self) -> str:
+        """Why it refused or failed last; empty where it did not."""
+        return _info(self.number).why.decode(errors="replace")
+
+    def close(self) -> None:
+        """No callback is called any more, also where it sleeps."""
+        if self.number:
+            check(lib.tarn_sleeper_remove(self.number))
+            self.number = 0
+
+
+def _info(number: int) -> _c.tarn_sleeper_info:
+    info = _c.tarn_sleeper_info(size=sizeof(_c.tarn_sleeper_info))
+    check(lib.tarn_sleeper_info_get(number, byref(info)))
+    return info
+
+
+def _residue(item: _c.tarn_residue_item) -> Residue:
+    text, sleeper, handles = lib.tarn_residue_reason_text(item.reason).decode(), "", item.count
+    if item.reason == _c.tarn_residue_reason.TARN_RESIDUE_SLEEPER:
+        info, handles = _info(item.count), 0
+        name, why = info.name.decode(errors="replace"), info.why.decode(errors="replace")
+        sleeper = f"{name}: {why}" if why else name
+    return Residue(_c.tarn_residue_reason(item.reason).name.split("_", 2)[2].lower(), text, item.device,
+                   PoolId(item.pool.first, item.pool.second), item.bytes, handles, sleeper)
+
+
 def set_pool_tag(pool: Pool, name: Optional[str]) -> None:
     """Gives a pool a name by which sleep() chooses it. None: no name."""
     check(lib.tarn_pool_tag_set(pool.pointer, tag_number(name)))
 
 
 def sleep(*, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iterable[str] = (), leave: Iterable[str] = (),
-          pools: bool = True, handles: bool = True, pinned: bool = True) -> Slept:
-    """Gives the memory of private pools back to the devices, with handles and pinned memory that nobody has. Addresses stay, and graphs.
+          pools: bool = True, handles: bool = True, pinned: bool = True, sleepers: bool = True) -> Slept:
+    """Gives the memory of private pools back to the devices, with handles and pinned memory that nobody has, and what each Sleeper has.
+    Addresses stay, and graphs.
 
     Contents are kept in host memory, or not, as `keep_contents` says; pools with the names in `discard`, `keep` and `leave`
     (set_pool_tag()) are treated as those say, `leave` being that they stay awake. Nothing may use memory that sleeps until wake().
@@ -47,19 +123,16 @@ def sleep(*, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iter
     named = [(name, kind) for names, kind in ((discard, kinds.TARN_SLEEP_DISCARD), (keep, kinds.TARN_SLEEP_KEEP),
                                               (leave, kinds.TARN_SLEEP_LEAVE)) for name in names]
     rules = (_c.tarn_sleep_rule * len(named))(*(_c.tarn_sleep_rule(tag=tag_number(name), contents=kind) for name, kind in named))
-    what = pools * _c.TARN_SLEEP_POOLS | handles * _c.TARN_SLEEP_HANDLES | pinned * _c.TARN_SLEEP_PINNED
+    what = pools * _c.TARN_SLEEP_POOLS | handles * _c.TARN_SLEEP_HANDLES | pinned * _c.TARN_SLEEP_PINNED | \
+        sleepers * _c.TARN_SLEEP_SLEEPERS
     if not what:
-        raise ValueError("sleep: pools, handles and pinned are all False, so nothing would sleep")
+        raise ValueError("sleep: pools, handles, pinned and sleepers are all False, so nothing would sleep")
     options = _c.tarn_sleep_options(size=sizeof(_c.tarn_sleep_options), what=what, rules=rules, rule_count=len(named),
                                     contents=kinds.TARN_SLEEP_KEEP if keep_contents else kinds.TARN_SLEEP_DISCARD)
     items = (_c.tarn_residue_item * 256)()
     residue = _c.tarn_residue(size=sizeof(_c.tarn_residue), items=items, room=len(items))
     check(lib.tarn_sleep(byref(options), byref(residue)))
-    return Slept(residue.before, residue.after, residue.kept, [
-        Residue(_c.tarn_residue_reason(item.reason).name.split("_", 2)[2].lower(),
-                lib.tarn_residue_reason_text(item.reason).decode(), item.device, PoolId(item.pool.first, item.pool.second),
-                item.bytes, item.count)
-        for item in items[:min(residue.count, len(items))]])
+    return Slept(residue.before, residue.after, residue.kept, [_residue(item) for item in items[:min(residue.count, len(items))]])
 
 
 def wake() -> None:

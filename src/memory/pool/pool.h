@@ -77,8 +77,11 @@ bool pool_suspension_end(struct pool *pool);
  * no requests; it has its memory and, with `keep`, a copy of its contents. If `prepare` fails, the pool runs, or, if
  * pool_sleep_is_in_part() says so, is suspended in part as by tarn_pool_suspend(). `unmap` unmaps the memory, and on failure maps it back;
  * `put_back` undoes an unmap, with the contents. `release` ends the suspend: the pool is suspended afterwards, whatever `release` returns.
- * `cancel` undoes a prepare and cannot fail. The caller bars captures and holds a reference to the pool, which has no plain segments. */
-tarn_status pool_sleep_prepare(struct pool *pool, bool keep);
+ * `cancel` undoes a prepare and cannot fail. The caller bars captures and holds a reference to the pool, which has no plain segments.
+ * Anchored memory makes a prepare fail with TARN_ERROR_BUSY, and `refuse_anchored` likewise. With `anchored_too` a prepare accepts it: then
+ * `refuse_anchored` comes before the unmap. */
+tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too);
+tarn_status pool_sleep_refuse_anchored(struct pool *pool);
 void pool_sleep_cancel(struct pool *pool);
 tarn_status pool_sleep_unmap(struct pool *pool);
 tarn_status pool_sleep_put_back(struct pool *pool);

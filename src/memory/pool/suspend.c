@@ -340,9 +340,7 @@ static tarn_status wait_for_all(struct store *store)
 /* Everything that comes before memory is unmapped. */
 static tarn_status get_ready(struct pool *pool, bool keep)
 {
-    tarn_status status = refuse_anchored(&pool->store);
-    if (!status)
-        status = wait_for_all(&pool->store);
+    tarn_status status = wait_for_all(&pool->store);
     return !status && keep ? save(pool) : status;
 }
 
@@ -350,7 +348,9 @@ static struct change suspend(struct pool *pool, bool keep)
 {
     struct store *store = &pool->store;
     struct taken *taken = NULL;
-    tarn_status status = get_ready(pool, keep);
+    tarn_status status = refuse_anchored(store);
+    if (!status)
+        status = get_ready(pool, keep);
     if (status && pool->contents.copies)
         return in_part(pool, keep, status);
     if (status)
@@ -381,7 +381,7 @@ static tarn_status change_end(struct pool *pool, struct change change)
 /* In two steps ----------------------------------------------------------------------------------------------------- */
 
 /* Other threads see a prepared pool as one that another thread is suspending. */
-tarn_status pool_sleep_prepare(struct pool *pool, bool keep)
+tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too)
 {
     int before = 0;
     tarn_status status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a sleep", &before);
@@ -389,7 +389,10 @@ tarn_status pool_sleep_prepare(struct pool *pool, bool keep)
         return status;
     debug_settles(&pool->store);
     stop(&pool->store);
-    status = get_ready(pool, keep);
+    if (!anchored_too)
+        status = refuse_anchored(&pool->store);
+    if (!status)
+        status = get_ready(pool, keep);
     if (!status) {
         pool->prepared = true;
         pool->keeps = keep;
@@ -406,6 +409,11 @@ void pool_sleep_cancel(struct pool *pool)
     pool->prepared = false;
     contents_drop(&pool->contents);
     (void)change_end(pool, (struct change){TARN_POOL_RUNS, TARN_OK});
+}
+
+tarn_status pool_sleep_refuse_anchored(struct pool *pool)
+{
+    return refuse_anchored(&pool->store);
 }
 
 tarn_status pool_sleep_put_back(struct pool *pool)

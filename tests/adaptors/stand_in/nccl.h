@@ -7,13 +7,27 @@
 #define TESTS_STAND_IN_NCCL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define NCCL_VERSION_CODE 23203
 
 typedef struct ncclComm *ncclComm_t;
 typedef struct ncclWindow_vidmem *ncclWindow_t;
 
-typedef enum { ncclSuccess = 0, ncclInternalError = 3, ncclInvalidArgument = 4, ncclInvalidUsage = 5 } ncclResult_t;
+typedef enum {
+    ncclSuccess = 0,
+    ncclInternalError = 3,
+    ncclInvalidArgument = 4,
+    ncclInvalidUsage = 5,
+    ncclInProgress = 7
+} ncclResult_t;
+
+typedef enum {
+    ncclStatGpuMemSuspend = 0,
+    ncclStatGpuMemSuspended = 1,
+    ncclStatGpuMemPersist = 2,
+    ncclStatGpuMemTotal = 3
+} ncclCommMemStat_t;
 
 #define NCCL_WIN_DEFAULT 0x00
 #define NCCL_WIN_COLL_SYMMETRIC 0x01
@@ -25,5 +39,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
 ncclResult_t ncclCommResume(ncclComm_t comm);
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device);
+const char *ncclGetErrorString(ncclResult_t result);
 
 #endif

@@ -114,6 +114,9 @@ void block_add(enum block_kind kind, void *pointer, size_t size, tarn_stream str
 void block_ended(enum block_kind kind, const void *pointer);
 struct block *any_block(void);
 
+/* Removes all sleepers. */
+void fuzz_sleepers_end(void);
+
 /* Ends what the calling thread alone can end, and what any can. */
 void end_mine(void);
 void end_all(void);

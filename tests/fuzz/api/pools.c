@@ -337,7 +337,7 @@ static void fuzz_any_sleep(tarn_status (*call)(const tarn_sleep_options *options
     for (int i = 0; i < 2; i++)
         rules[i] = (tarn_sleep_rule){any_tag(), (tarn_sleep_contents)(take() % 4)};
     tarn_sleep_options options = {.size = struct_size(sizeof options),
-                                  .what = take() % 9,
+                                  .what = take() % 17,
                                   .contents = (tarn_sleep_contents)(take() % 4),
                                   .rules = or_null(rules),
                                   .rule_count = take() % 3};
@@ -374,6 +374,67 @@ static void fuzz_tarn_sleep_state_get(void)
 {
     tarn_sleep_state state;
     (void)tarn_sleep_state_get(or_null(&state));
+}
+
+/* Callbacks that fail, and refuse, and remove their own sleeper. */
+static tarn_sleeper sleepers[3];
+
+static tarn_status fuzz_sleeper(void *user, char *why, size_t room)
+{
+    DEMAND(room > 8);
+    memcpy(why, "for fun", 8);
+    if (take() % 8 == 0)
+        DEMAND(tarn_sleeper_remove(*(tarn_sleeper *)user) == TARN_ERROR_BUSY);
+    return take() % 2 ? TARN_OK : take() % 2 ? TARN_ERROR_BUSY : TARN_ERROR_DRIVER;
+}
+
+static void fuzz_sleeper_cancelled(void *user)
+{
+    DEMAND(tarn_sleep(NULL, NULL) == TARN_ERROR_BUSY);
+    (void)user;
+}
+
+static size_t fuzz_sleeper_holds(void *user)
+{
+    return *(tarn_sleeper *)user;
+}
+
+static void fuzz_tarn_sleeper_add(void)
+{
+    tarn_sleeper *sleeper = &sleepers[take() % 3];
+    tarn_sleeper_options options = {.size = struct_size(sizeof options),
+                                    .name = or_null("fuzz"),
+                                    .device = (int)(take() % 4) - 1,
+                                    .pool = any_object(world.pools),
+                                    .user = sleeper,
+                                    .prepare = take() % 2 ? fuzz_sleeper : NULL,
+                                    .cancel = take() % 2 ? fuzz_sleeper_cancelled : NULL,
+                                    .commit = take() % 8 ? fuzz_sleeper : NULL,
+                                    .wake = take() % 8 ? fuzz_sleeper : NULL,
+                                    .held = take() % 2 ? fuzz_sleeper_holds : NULL};
+    if (!*sleeper)
+        (void)tarn_sleeper_add(or_null(&options), or_null(sleeper));
+}
+
+static void fuzz_tarn_sleeper_remove(void)
+{
+    tarn_sleeper *sleeper = &sleepers[take() % 3];
+    if (tarn_sleeper_remove(*sleeper) == TARN_OK)
+        *sleeper = 0;
+}
+
+static void fuzz_tarn_sleeper_info_get(void)
+{
+    tarn_sleeper_info info = {.size = struct_size(sizeof info)};
+    (void)tarn_sleeper_info_get(sleepers[take() % 3], or_null(&info));
+}
+
+/* They would refuse and fail for ever. */
+void fuzz_sleepers_end(void)
+{
+    for (int i = 0; i < 3; i++)
+        DEMAND(!sleepers[i] || tarn_sleeper_remove(sleepers[i]) == TARN_OK);
+    memset(sleepers, 0, sizeof sleepers);
 }
 
 static void fuzz_tarn_residue_reason_text(void)
@@ -454,6 +515,9 @@ const struct api_call api_pools[] = {
     CALL(tarn_sleep_cancel),
     CALL(tarn_wake),
     CALL(tarn_sleep_state_get),
+    CALL(tarn_sleeper_add),
+    CALL(tarn_sleeper_remove),
+    CALL(tarn_sleeper_info_get),
     CALL(tarn_residue_reason_text),
     {0},
 };

@@ -4,8 +4,8 @@
 /* NCCL on registrable pools, on real GPUs: one process per rank, a GPU each. scripts/nccl-check builds it and runs it.
  *
  *   bandwidth   all-reduces without a registration, with local ones, and with windows; each result is checked
- *   sleep       between steps the registrations are taken back, the process sleeps and wakes, and registers anew: each step has new values
- *               and its result must be of them
+ *   sleep       between steps the process sleeps and wakes, and with it the communicator and its registrations, local ones and windows:
+ *               each step has new values and its result must be of them
  *   trap        the same with a registration that is not anchored: says whether the unmapped memory came back, and whether the next
  *               collective read the old one */
 #define _GNU_SOURCE
@@ -212,19 +212,22 @@ static void compare(void)
     }
 }
 
-static void sleeps(void)
+static void sleeps(tarn_nccl_kind kind, int flags)
 {
     tarn_nccl registered;
     tarn_residue_item items[16];
-    tarn_nccl_begin(&registered, w.comm, w.pool, TARN_NCCL_LOCAL, 0);
-    TARN(tarn_nccl_register(&registered));
+    tarn_nccl_begin(&registered, w.comm, w.pool, kind, flags);
+    together();
+    tarn_status status = tarn_nccl_register(&registered);
+    if (status == TARN_ERROR_NOT_SUPPORTED && registered.unsupported)
+        return;
+    TARN(status);
+    TARN(tarn_nccl_sleeper_add(&registered, "both ranks"));
     for (int i = 0; i < STEPS; i++) {
         tarn_residue residue = {.size = sizeof residue, .items = items, .room = 16};
         step(100 + (float)(10 * i), "a step between sleeps");
         together();
         size_t before = free_bytes();
-        TARN(tarn_nccl_suspend(&registered));
-        size_t quiet = free_bytes();
         double start = now();
         TARN(tarn_sleep_prepare(NULL, NULL));
         together(); /* all ranks are prepared */
@@ -235,20 +238,20 @@ static void sleeps(void)
         TARN(tarn_wake());
         double up = now() - start;
         if (!rank) {
-            printf("sleep: NCCL gave %zu MiB, tarn %zu MiB of %zu; kept %zu MiB; down %.3f s (%.1f GB/s), up %.3f s "
-                   "(%.1f GB/s)\n",
-                   (quiet - before) >> 20, (asleep - quiet) >> 20, residue.before >> 20, residue.kept >> 20, down,
-                   (double)residue.kept / down / 1e9, up, (double)residue.kept / up / 1e9);
+            printf("sleep, %s: %zu MiB were given back, %zu by tarn and the others by NCCL; kept %zu MiB; down %.3f s "
+                   "(%.1f GB/s), up %.3f s (%.1f GB/s)\n",
+                   kind == TARN_NCCL_LOCAL ? "local" : "windows", (asleep - before) >> 20,
+                   (residue.before - residue.after) >> 20, residue.kept >> 20, down, (double)residue.kept / down / 1e9,
+                   up, (double)residue.kept / up / 1e9);
             for (size_t j = 0; j < residue.count && i == 0; j++)
                 printf("       stays: %zu MiB, %zu: %s\n", items[j].bytes >> 20, items[j].count,
                        tarn_residue_reason_text(items[j].reason));
         }
-        together();
-        TARN(tarn_nccl_resume(&registered));
     }
     step(500, "after all sleeps");
     together();
     TARN(tarn_nccl_deregister(&registered));
+    TARN(tarn_nccl_sleeper_remove(&registered));
     if (!rank)
         printf("sleep: %d sleeps, every sum right\n", STEPS);
     together();
@@ -285,7 +288,8 @@ static int run_rank(size_t bytes)
     alarm(SECONDS); /* a collective that hangs ends here */
     work_begin(bytes);
     compare();
-    sleeps();
+    sleeps(TARN_NCCL_LOCAL, 0);
+    sleeps(TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
     trap();
     _exit(0); /* what the trap has left is not NCCL's to take down */
 }

@@ -16,6 +16,60 @@ static struct {
     } pools[POOLS];
 } night;
 
+/* A sleeper that refuses and fails now and then, and knows what may come next. */
+static struct {
+    tarn_sleeper number; /* 0: none */
+    enum { AWAKE, PREPARED, IN_PART, ASLEEP } state;
+    bool failed; /* in the call that goes on */
+} guest;
+
+static tarn_status guest_says(char *why, size_t room)
+{
+    if (!CHANCE(6))
+        return TARN_OK;
+    snprintf(why, room, "it dreams");
+    guest.failed = true;
+    return TARN_ERROR_LIBRARY;
+}
+
+static tarn_status guest_prepare(void *user, char *why, size_t room)
+{
+    (void)user;
+    SO(guest.state == AWAKE, "a sleeper is prepared twice", "it is in state %d", (int)guest.state);
+    if (CHANCE(6))
+        return TARN_ERROR_BUSY;
+    tarn_status status = guest_says(why, room);
+    guest.state = status ? AWAKE : PREPARED;
+    return status;
+}
+
+static void guest_cancel(void *user)
+{
+    (void)user;
+    SO(guest.state == PREPARED, "a sleeper is cancelled that is not prepared", "it is in state %d", (int)guest.state);
+    guest.state = AWAKE;
+}
+
+static tarn_status guest_commit(void *user, char *why, size_t room)
+{
+    (void)user;
+    SO(guest.state == PREPARED || guest.state == IN_PART, "a sleeper is committed that is not prepared",
+       "it is in state %d", (int)guest.state);
+    tarn_status status = guest_says(why, room);
+    guest.state = status ? IN_PART : ASLEEP;
+    return status;
+}
+
+static tarn_status guest_wake(void *user, char *why, size_t room)
+{
+    (void)user;
+    SO(guest.state == ASLEEP || guest.state == IN_PART, "a sleeper is woken that does not sleep", "it is in state %d",
+       (int)guest.state);
+    tarn_status status = guest_says(why, room);
+    guest.state = status ? IN_PART : AWAKE;
+    return status;
+}
+
 bool is_night(void)
 {
     return night.state != TARN_SLEEP_AWAKE;
@@ -55,6 +109,21 @@ static void state_is(tarn_sleep_state wanted)
     SO(state == wanted || was_injected() || wanted == TARN_SLEEP_CHANGES, "a sleep is in another state", "%d, not %d",
        (int)state, (int)wanted);
     night.state = state;
+}
+
+/* The sleeper is what the state of the sleep allows. */
+static void check_guest(void)
+{
+    SO(night.state != TARN_SLEEP_AWAKE || guest.state == AWAKE, "a sleeper sleeps in a process that is awake",
+       "it is in state %d", (int)guest.state);
+    SO(night.state != TARN_SLEEP_ASLEEP || guest.state != PREPARED, "a sleeper was passed over", "it is prepared");
+}
+
+/* Sleepers come after the pools on the way up: their failure finds the list of pools gone. */
+static void guest_was_last(void)
+{
+    for (int i = 0; i < POOLS && guest.failed; i++)
+        night.pools[i].counted = false;
 }
 
 /* It has fallen asleep just now, and nothing has failed. */
@@ -133,14 +202,16 @@ static void fall_asleep(void)
     tarn_sleep_rule rules[2] = {{.tag = m.tags[1], .contents = (tarn_sleep_contents)below(3)},
                                 {.tag = m.tags[2], .contents = (tarn_sleep_contents)below(3)}};
     tarn_sleep_options options = {.size = sizeof options,
-                                  .what = below(8),
+                                  .what = below(16),
                                   .contents = (tarn_sleep_contents)below(3),
                                   .rules = rules,
                                   .rule_count = below(3)};
     tarn_residue_item items[6];
     tarn_residue residue = {.size = sizeof residue, .items = items, .room = 6};
     bool barred = known_open(-1), prepares = CHANCE(2);
-    night.what = options.what ? options.what : TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED;
+    const unsigned all = TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED | TARN_SLEEP_SLEEPERS;
+    night.what = options.what ? options.what : all;
+    guest.failed = false;
     for (int i = 0; i < POOLS; i++) {
         const struct pool *pool = &m.pools[i];
         tarn_sleep_contents contents = contents_of(&options, pool);
@@ -155,13 +226,15 @@ static void fall_asleep(void)
     tarn_status status = prepares ? CALL(tarn_sleep_prepare, &options, asks ? &residue : NULL)
                                   : CALL(tarn_sleep, &options, asks ? &residue : NULL);
     m.moves = false;
-    bool good = well("a sleep", status, barred ? BIT(TARN_ERROR_CAPTURE) : 0);
+    bool good =
+        well("a sleep", status, (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (guest.failed ? BIT(TARN_ERROR_LIBRARY) : 0));
     SO(!good || !barred, "a sleep during a known capture", "it was not refused");
     state_is(!good ? TARN_SLEEP_CHANGES : prepares ? TARN_SLEEP_PREPARED : TARN_SLEEP_ASLEEP);
     if (good && asks)
         check_residue(&residue, 6);
     pools_look(good && !was_injected());
     committed();
+    check_guest();
     m.count.sleeps += night.state != TARN_SLEEP_AWAKE;
 }
 
@@ -191,17 +264,47 @@ static void op_sleep(void)
     uint64_t reasons =
         (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (commits ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY)); /* no room for it now */
     m.moves = true;
+    guest.failed = false;
     tarn_status status = commits    ? CALL(tarn_sleep_commit, NULL)
                          : prepared ? CALL0(tarn_sleep_cancel)
                                     : CALL0(tarn_wake);
     m.moves = false;
-    bool good = well("the end of a sleep", status, reasons);
+    bool good = well("the end of a sleep", status, reasons | (guest.failed ? BIT(TARN_ERROR_LIBRARY) : 0));
     state_is(!good ? TARN_SLEEP_CHANGES : commits ? TARN_SLEEP_ASLEEP : TARN_SLEEP_AWAKE);
     if (!good && prepared && !commits)
         resumed_leave();
     pools_look(good && commits && !was_injected());
     if (commits)
         committed();
+    else
+        guest_was_last();
+    check_guest();
+}
+
+/* Comes and goes, also while the process sleeps. */
+static void op_guest(void)
+{
+    const tarn_sleeper_options options = {.size = sizeof options,
+                                          .name = "guest",
+                                          .device = TARN_ALL_DEVICES,
+                                          .prepare = guest_prepare,
+                                          .cancel = guest_cancel,
+                                          .commit = guest_commit,
+                                          .wake = guest_wake};
+    if (guest.number && CHANCE(4) && WELL(0, tarn_sleeper_remove, guest.number)) {
+        guest.number = 0;
+        guest.state = AWAKE;
+    } else if (!guest.number) {
+        (void)WELL(0, tarn_sleeper_add, &options, &guest.number);
+    }
+    static const tarn_sleeper_state states[] = {[AWAKE] = TARN_SLEEPER_AWAKE,
+                                                [PREPARED] = TARN_SLEEPER_PREPARED,
+                                                [IN_PART] = TARN_SLEEPER_ASLEEP,
+                                                [ASLEEP] = TARN_SLEEPER_ASLEEP};
+    tarn_sleeper_info info = {.size = sizeof info};
+    if (guest.number && WELL(0, tarn_sleeper_info_get, guest.number, &info))
+        SO(info.state == states[guest.state], "a sleeper is in another state", "%d, not %d", (int)info.state,
+           (int)states[guest.state]);
 }
 
 static void op_tag_pool(void)
@@ -222,6 +325,10 @@ static void op_tag_pool(void)
 void sleeps_end(bool may_be_short)
 {
     tarn_status status = TARN_OK;
+    if (guest.number)
+        MINE(tarn_sleeper_remove(guest.number));
+    guest.number = 0;
+    guest.state = AWAKE;
     state_is(TARN_SLEEP_CHANGES);
     if (night.state == TARN_SLEEP_PREPARED)
         status = CALL0(tarn_sleep_cancel);
@@ -233,5 +340,7 @@ void sleeps_end(bool may_be_short)
     pools_look(false);
 }
 
-const struct operation sleep_operations[] = {
-    {"sleep", 6, NULL, op_sleep, false}, {"tag a pool", 2, NULL, op_tag_pool, false}, {NULL, 0, NULL, NULL, false}};
+const struct operation sleep_operations[] = {{"sleep", 6, NULL, op_sleep, false},
+                                             {"a sleeper", 2, NULL, op_guest, false},
+                                             {"tag a pool", 2, NULL, op_tag_pool, false},
+                                             {NULL, 0, NULL, NULL, false}};

@@ -61,7 +61,7 @@ static void fall_asleep(struct worker *worker)
     worker->discards = below(worker, 4) == 0;
     tarn_sleep_rule rule = {.tag = worker->tag, .contents = worker->discards ? TARN_SLEEP_DISCARD : TARN_SLEEP_KEEP};
     tarn_sleep_options options = {.size = sizeof options,
-                                  .what = TARN_SLEEP_POOLS | below(worker, 8),
+                                  .what = TARN_SLEEP_POOLS | below(worker, 16),
                                   .contents = TARN_SLEEP_LEAVE,
                                   .rules = &rule,
                                   .rule_count = 1};
